@@ -18,6 +18,7 @@ import (
 var mayImport = map[string]string{
 	"profile":            "",
 	"export":             "profile internal/display internal/jsonwriter",
+	"export/gcdump":      "profile internal/display",
 	"report":             "profile internal/display internal/jsonwriter",
 	"internal/arch":      "",
 	"internal/ecma335":   "",
@@ -34,6 +35,7 @@ var mayImport = map[string]string{
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
 	"internal/sockdiag":    "",
+	"internal/openfiles":   "internal/procfs",
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -56,10 +58,12 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
+	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
+	"internal/clr/pal":        "internal/arch internal/target",
 	"internal/clr/gcinfo":     "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
@@ -67,12 +71,13 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
-		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/unwind",
+		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/clr/pal " +
+		"internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
 	"internal/waits": "profile internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
-		"internal/clr/object internal/clr/thread",
+		"internal/clr/object internal/clr/pal internal/clr/thread",
 	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
 	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
@@ -85,6 +90,7 @@ var mayImport = map[string]string{
 	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
+	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
@@ -96,6 +102,7 @@ var mayImport = map[string]string{
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/why":        "",
+	"internal/proof/requests":   "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
@@ -130,10 +137,10 @@ var mayImport = map[string]string{
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
-		"internal/source internal/target " +
+		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/waits internal/walk internal/engine",
+		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
@@ -147,13 +154,13 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
+		"internal/display internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
-	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
+	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
@@ -161,6 +168,7 @@ var mayImport = map[string]string{
 // outside are the third-party modules that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/session":     "golang.org/x/sys",
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",

@@ -56,6 +56,14 @@ void stack_add(struct stack *s, const void *p, size_t size);
 void stack_pad(struct stack *s);
 void stack_release(struct stack *s);
 
+/* handles.c: weak handles of sampled objects. */
+bool handles_open(struct object *info, uint32_t capacity);
+bool handles_wanted(void);
+bool handle_make(id object, struct handle_record *out);
+void handle_destroy(uint32_t slot);
+void handles_close_all(void);
+void handles_free(void);
+
 /* io.c: a socket with deadlines, all on the monotonic clock in nanoseconds. */
 #define FOREVER UINT64_MAX
 

@@ -52,6 +52,7 @@ struct object {
 #define COR_PRF_HIGH_MONITOR_EVENT_PIPE 0x80u
 
 #define COR_PRF_SNAPSHOT_REGISTER_CONTEXT 1u
+#define COR_PRF_HANDLE_TYPE_WEAK 1
 
 /* IUnknown */
 enum { SLOT_QUERY_INTERFACE, SLOT_ADD_REF, SLOT_RELEASE };
@@ -78,10 +79,11 @@ enum {
     SLOTS_PROFILER_CALLBACK = 98
 };
 
-/* ICorProfilerInfo to ICorProfilerInfo12. */
+/* ICorProfilerInfo to ICorProfilerInfo13, which .NET 7 and later have. */
 enum {
     SLOT_GET_THREAD_INFO = 12,
     SLOT_GET_CURRENT_THREAD_ID = 13,
+    SLOT_FORCE_GC = 28,
     SLOT_DO_STACK_SNAPSHOT = 36,
     SLOT_REQUEST_PROFILER_DETACH = 58,
     SLOT_GET_RUNTIME_INFORMATION = 67,
@@ -91,7 +93,9 @@ enum {
     SLOT_SUSPEND_RUNTIME = 97,
     SLOT_RESUME_RUNTIME = 98,
     SLOT_EVENT_PIPE_START_SESSION = 101,
-    SLOT_EVENT_PIPE_STOP_SESSION = 103
+    SLOT_EVENT_PIPE_STOP_SESSION = 103,
+    SLOT_CREATE_HANDLE = 108,
+    SLOT_DESTROY_HANDLE = 109
 };
 
 /* ICorProfilerThreadEnum */
@@ -159,6 +163,21 @@ static inline hresult do_stack_snapshot(struct object *info, id thread, stack_sn
                                         void *client_data) {
     return ((hresult(*)(struct object *, id, stack_snapshot_callback, uint32_t, void *, uint8_t *, uint32_t))
                 info->vtable[SLOT_DO_STACK_SNAPSHOT])(info, thread, callback, flags, client_data, 0, 0);
+}
+
+/* A full, blocking collection; never on a thread that the runtime knows. */
+static inline hresult force_gc(struct object *info) {
+    return ((hresult(*)(struct object *))info->vtable[SLOT_FORCE_GC])(info);
+}
+
+/* The next two are those of ICorProfilerInfo13. */
+static inline hresult create_weak_handle(struct object *info, id object, uintptr_t *handle) {
+    return ((hresult(*)(struct object *, id, int32_t, uintptr_t *))
+                info->vtable[SLOT_CREATE_HANDLE])(info, object, COR_PRF_HANDLE_TYPE_WEAK, handle);
+}
+
+static inline hresult destroy_handle(struct object *info, uintptr_t handle) {
+    return ((hresult(*)(struct object *, uintptr_t))info->vtable[SLOT_DESTROY_HANDLE])(info, handle);
 }
 
 static inline hresult request_profiler_detach(struct object *info, uint32_t expected_ms) {

@@ -51,7 +51,9 @@ enum { LEVEL_INFORMATIONAL = 4, LEVEL_VERBOSE = 5 };
 static const uint16_t provider_name[] = u"Microsoft-Windows-DotNETRuntime";
 
 /* Starts the session for all requested events but waits. */
-static hresult begin_most(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session) {
+static hresult begin_most(struct object *info, const struct begin_request *wanted, uint32_t alloc_means,
+                          uint64_t *session) {
+    uint32_t events = wanted->events;
     struct provider_config provider = {.name = provider_name, .level = LEVEL_INFORMATIONAL};
     if ((events & WANT_ALLOC) && alloc_means == ALLOC_SAMPLED) provider.keywords |= KEYWORD_ALLOCATION_SAMPLING;
     if ((events & WANT_ALLOC) && alloc_means == ALLOC_TICK) {
@@ -61,7 +63,7 @@ static hresult begin_most(struct object *info, uint32_t events, uint32_t alloc_m
     if (events & WANT_EXCEPTION) provider.keywords |= KEYWORD_EXCEPTION;
     if (events & WANT_CONTENTION) provider.keywords |= KEYWORD_CONTENTION;
     if (events & WANT_THREAD) provider.keywords |= KEYWORD_THREADING;
-    if (events & WANT_GC) provider.keywords |= KEYWORD_GC;
+    if ((events & WANT_GC) || (wanted->flags & BEGIN_HANDLES)) provider.keywords |= KEYWORD_GC;
     return provider.keywords ? event_pipe_start(info, &provider, session) : S_OK;
 }
 
@@ -71,12 +73,14 @@ static hresult begin_most(struct object *info, uint32_t events, uint32_t alloc_m
  * events are raised for every work item of the thread pool. Waits for locks come with ContentionStart,
  * which says which lock it is.
  */
-hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, struct event_pipe *sessions) {
+hresult event_pipe_begin(struct object *info, const struct begin_request *wanted, uint32_t alloc_means,
+                         struct event_pipe *sessions) {
+    uint32_t events = wanted->events;
     struct provider_config waits = {
         .name = provider_name, .level = LEVEL_VERBOSE, .keywords = KEYWORD_WAIT_HANDLE};
     if (!(events & WANT_CONTENTION)) waits.keywords |= KEYWORD_CONTENTION;
     *sessions = (struct event_pipe){0};
-    hresult hr = begin_most(info, events, alloc_means, &sessions->most);
+    hresult hr = begin_most(info, wanted, alloc_means, &sessions->most);
     if (hr == S_OK && (events & WANT_WAIT)) hr = event_pipe_start(info, &waits, &sessions->waits);
     if (hr != S_OK) event_pipe_end(info, sessions);
     return hr;
@@ -221,11 +225,16 @@ static void numbers(struct payload *p, enum event_type type, int count) {
     events_note(type, values);
 }
 
+static void collection_event(uint32_t event, struct payload *p) {
+    switch (event) {
+    case EVENT_ID_GC_START: numbers(p, EVENT_GC_START, 4); break;
+    case EVENT_ID_GC_END: numbers(p, EVENT_GC_END, 2); break;
+    }
+}
+
 static void gc_event(uint32_t event, struct payload *p) {
     switch (event) {
     case EVENT_ID_GC_TRIGGERED: gc_triggered(p); break;
-    case EVENT_ID_GC_START: numbers(p, EVENT_GC_START, 4); break;
-    case EVENT_ID_GC_END: numbers(p, EVENT_GC_END, 2); break;
     case EVENT_ID_SUSPEND_BEGIN: numbers(p, EVENT_SUSPEND_BEGIN, 2); break;
     case EVENT_ID_SUSPEND_END: numbers(p, EVENT_SUSPEND_END, 0); break;
     case EVENT_ID_RESTART_END: numbers(p, EVENT_RESTART_END, 0); break;
@@ -252,6 +261,7 @@ hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, u
     struct payload p = {.at = data, .left = size, .ok = true};
     /* Every session has an event 1 of EventPipe's own provider, too, whose version is 0. */
     if (event == EVENT_ID_GC_START && version == 0) return S_OK;
+    if (events_of_collections()) collection_event(event, &p);
     if (events_wanted(WANT_GC)) gc_event(event, &p);
     if (events_wanted(WANT_EXCEPTION)) exception_event(event, &p);
     switch (event) {

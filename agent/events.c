@@ -80,6 +80,11 @@ bool events_wanted(uint32_t which) {
     return atomic_load_explicit(&events.on, memory_order_acquire) && (events.wanted.events & which);
 }
 
+/* Whether the start and the end of garbage collections are published. */
+bool events_of_collections(void) {
+    return events_wanted(WANT_GC) || (handles_wanted() && events_wanted(WANT_ALLOC));
+}
+
 static void wait_slice(const uint64_t *shared, uint64_t value) {
     struct timespec slice = {.tv_nsec = SLICE};
     syscall(SYS_futex, (const uint32_t *)shared, FUTEX_WAIT, (uint32_t)value,
@@ -174,6 +179,21 @@ void events_stack(enum event_type type, struct values values) {
     publish_and_hold(&r, &s);
 }
 
+/* Publishes an allocation, with a handle of the object if the reader wants to follow it. */
+static void publish_alloc(struct values values, id object) {
+    struct stack s;
+    if (!claim(EVENT_ALLOC, &s)) return;
+    struct record r = new_record(EVENT_ALLOC, values);
+    stack_walk(&s, events.info);
+    struct handle_record handle = {0};
+    if (handles_wanted()) {
+        handle_make(object, &handle);
+        stack_add(&s, &handle, sizeof handle);
+        r.flags |= RECORD_HANDLE;
+    }
+    if (!publish_and_hold(&r, &s) && handle.handle) handle_destroy((uint32_t)handle.slot);
+}
+
 void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address) {
     /* How many bytes an event stands for: the runtime's own sampling has one for
      * 102,400 bytes on average, and one for every object that is larger. */
@@ -182,7 +202,7 @@ void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address) {
     if (events.alloc_means == ALLOC_TICK) bytes = tick;
     if (events.alloc_means == ALLOC_SAMPLED && size < distance) bytes = distance;
     events_seen(EVENT_ALLOC);
-    if (chance(bytes, events.wanted.alloc_bytes)) events_stack(EVENT_ALLOC, VALUES(class, size, tick, address));
+    if (chance(bytes, events.wanted.alloc_bytes)) publish_alloc(VALUES(class, size, tick, address), address);
 }
 
 hresult on_object_allocated(struct object *self, id object, id class) {
@@ -501,13 +521,18 @@ hresult on_thread_destroyed(struct object *self, id thread) {
     return S_OK;
 }
 
+static bool handles_sound(const struct begin_request *r) {
+    if (!(r->flags & BEGIN_HANDLES)) return !r->handles;
+    return (r->events & WANT_ALLOC) && r->handles && r->handles <= MAX_HANDLES && r->handles % 64 == 0;
+}
+
 static bool sound(const struct begin_request *r, bool attached) {
     const uint32_t known = WANT_ALLOC | WANT_EXCEPTION | WANT_CONTENTION | WANT_THREAD | WANT_GC |
                            WANT_WAIT;
     bool every_object = r->flags & BEGIN_EVERY_OBJECT;
     return !(r->events & ~known) && r->alloc_bytes && r->exception_every &&
            r->max_frames && r->max_frames <= MAX_FRAMES_LIMIT &&
-           !(every_object && attached);
+           !(every_object && attached) && handles_sound(r);
 }
 
 static uint32_t alloc_means(const struct begin_request *r) {
@@ -551,6 +576,7 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
         size_t largest = sizeof(struct record) + request->max_frames * frame + MAX_ADDED;
         if (!ring_open(&events.ring, memory, largest)) return fail(reply, STEP_RING, E_INVALIDARG);
         if (!stacks_allocate(request->max_frames, registers)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
+        if (request->handles && !handles_open(info, request->handles)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
     }
     hr = set_event_mask(info, low_mask(), events.wanted.events ? COR_PRF_HIGH_MONITOR_EVENT_PIPE : 0);
     return hr == S_OK ? S_OK : fail(reply, STEP_MASK, hr);
@@ -561,7 +587,7 @@ hresult events_start(struct begin_reply *reply) {
     /* This thread must not be held: the reader does not know yet that the session has begun. */
     atomic_store(&events.holding, true);
     atomic_store(&events.on, true);
-    hresult hr = event_pipe_begin(events.info, events.wanted.events, events.alloc_means, &events.event_pipe);
+    hresult hr = event_pipe_begin(events.info, &events.wanted, events.alloc_means, &events.event_pipe);
     atomic_store(&events.holding, false);
     if (hr == S_OK) return S_OK;
     events_quiet();
@@ -578,6 +604,7 @@ void events_quiet(void) {
 void events_stop(void) {
     events_quiet();
     event_pipe_end(events.info, &events.event_pipe);
+    handles_close_all();
     if (events.wanted.events) set_event_mask(events.info, low_mask() & ~COR_PRF_MONITOR_THREADS, 0);
 }
 
@@ -585,6 +612,7 @@ void events_stop(void) {
 void events_close(void) {
     ring_close(&events.ring);
     stacks_free();
+    handles_free();
 }
 
 /* For use when some may still be. */

@@ -29,6 +29,7 @@ struct thrown {
 #define VALUES(...) ((struct values){{__VA_ARGS__}})
 
 bool events_wanted(uint32_t which);
+bool events_of_collections(void);
 void events_seen(enum event_type type);
 void events_note(enum event_type type, struct values values);
 void events_stack(enum event_type type, struct values values);
@@ -50,7 +51,8 @@ struct event_pipe {
     uint64_t waits; /* which alone are verbose */
 };
 
-hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, struct event_pipe *sessions);
+hresult event_pipe_begin(struct object *info, const struct begin_request *wanted, uint32_t alloc_means,
+                         struct event_pipe *sessions);
 void event_pipe_end(struct object *info, struct event_pipe *sessions);
 
 /* The life of a subscription. */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 4u
+#define PROTOCOL_VERSION 5u
 
 enum message {
     /* from the agent */
@@ -19,11 +19,14 @@ enum message {
     MSG_RESUMED = 3,
     MSG_DETACHED = 4, /* without payload; the last message */
     MSG_BEGUN = 5,
+    MSG_COLLECTED = 6,
     /* from the reader */
     MSG_BEGIN = 0x100, /* the answer to MSG_HELLO; comes with the ring's descriptor if events are wanted */
     MSG_WALK = 0x101,
     MSG_RESUME = 0x102, /* without payload */
     MSG_DETACH = 0x103, /* without payload */
+    MSG_FREE = 0x104, /* slots of handles to be destroyed: MAX_FREED numbers of 32 bits at most; has no answer */
+    MSG_COLLECT = 0x105, /* without payload: a full, blocking garbage collection */
 };
 
 struct header {
@@ -74,6 +77,15 @@ struct resume_reply {
     uint32_t expired; /* 1: the agent had resumed the runtime by itself, because the time was over */
 };
 
+#define MAX_FREED 1024u
+
+/* MSG_COLLECTED */
+struct collect_reply {
+    int32_t result; /* of ForceGC */
+    uint32_t reserved;
+    uint64_t took_ns;
+};
+
 /*
  * Notifications
  *
@@ -97,6 +109,9 @@ enum begin_flags {
     /* For tests: after a record with a stack its thread waits, see ring_control.released; one at a time. */
     BEGIN_HOLD = 1u << 2,
     BEGIN_MESSAGES = 1u << 3, /* exceptions come with their messages */
+    /* Published allocations come with weak handles of their objects; the start and the end of garbage collections
+     * are published as with WANT_GC. Needs WANT_ALLOC. */
+    BEGIN_HANDLES = 1u << 4,
 };
 
 struct begin_request {
@@ -109,9 +124,10 @@ struct begin_request {
     uint32_t max_frames; /* of one stack, MAX_FRAMES_LIMIT at most */
     uint32_t hold_ms; /* how long a held thread waits at most */
     uint32_t destroy_ms; /* how long ThreadDestroyed waits for a walk from outside at most */
-    uint32_t reserved;
+    uint32_t handles; /* how many there are at most at a time: a multiple of 64, MAX_HANDLES at most; else 0 */
 };
 
+#define MAX_HANDLES (1u << 16)
 #define MAX_FRAMES_LIMIT 512u
 
 /* How allocations are found. */
@@ -193,7 +209,9 @@ struct ring_control {
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
-    EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
+    /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address. With RECORD_HANDLE
+     * a struct handle_record follows the frames. */
+    EVENT_ALLOC = 1,
     /*
      * ClassID and address of the object, if the reader has told where they are, and to be checked by the
      * reader; else 0. Then enum exception_flags. Then the length of the type's name in UTF-16 units, in
@@ -251,6 +269,7 @@ enum record_flags {
     RECORD_HELD = 1u << 0, /* the thread waits for ring_control.released */
     RECORD_CUT = 1u << 1, /* the stack has more than max_frames frames */
     RECORD_REGISTERS = 1u << 2, /* frames are struct frame_record */
+    RECORD_HANDLE = 1u << 3, /* handles were asked for */
 };
 
 /* A record; the frames follow it, leaf first, then what an exception has besides.
@@ -265,6 +284,12 @@ struct record {
     uint32_t os_id; /* of the thread, as the target sees it */
     int32_t result; /* of DoStackSnapshot; 0 if the stack was cut */
     uint64_t values[4];
+};
+
+/* A weak handle of an object. */
+struct handle_record {
+    uint64_t handle; /* the address of a word that has the object's address, and 0 once it is dead; 0: there is none */
+    uint64_t slot; /* for MSG_FREE */
 };
 
 struct short_frame {

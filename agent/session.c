@@ -128,6 +128,27 @@ static void hang_up(void) {
     session.fd = -1;
 }
 
+static bool serve_free(uint32_t length) {
+    uint32_t slots[MAX_FREED];
+    if (length > sizeof slots || length % sizeof *slots || !handles_wanted()) return false;
+    if (!io_read(session.fd, slots, length, in_ms(REPLY_LIMIT_MS))) return false;
+    if (!enter_clr()) return true;
+    for (uint32_t i = 0; i < length / sizeof *slots; i++) handle_destroy(slots[i]);
+    leave_clr();
+    return true;
+}
+
+static bool serve_collect(void) {
+    struct collect_reply reply = {.result = CORPROF_E_UNSUPPORTED_CALL_SEQUENCE};
+    uint64_t start = now_ns();
+    if (!session.suspended && enter_clr()) {
+        reply.result = force_gc(session.info);
+        leave_clr();
+    }
+    reply.took_ns = now_ns() - start;
+    return send_message(MSG_COLLECTED, &reply, sizeof reply, in_ms(REPLY_LIMIT_MS));
+}
+
 /*
  * Asks the CLR to detach the agent. If it agrees, the session belongs to
  * session_detached from then on, which the CLR calls when none of its threads is
@@ -168,6 +189,10 @@ static bool serve(void) {
                serve_walk(&request);
     case MSG_RESUME:
         return h.length == 0 && serve_resume();
+    case MSG_FREE:
+        return !session.suspended && serve_free(h.length);
+    case MSG_COLLECT:
+        return h.length == 0 && serve_collect();
     }
     return false; /* MSG_DETACH, or an unknown message: both end the session */
 }
@@ -223,9 +248,10 @@ static bool introduce(struct begin_request *request, int *memory) {
 }
 
 static hresult prepare(struct object *unknown, const struct begin_request *request, int memory) {
+    static const struct guid info13 = {0x6e6c7ee2, 0x0701, 0x4ec2, {0x9d, 0x29, 0x2e, 0x87, 0x33, 0xb6, 0x69, 0x34}};
     static const struct guid info12 = {0x27b24ccd, 0x1cb1, 0x47c5, {0x96, 0xee, 0x98, 0x19, 0x0d, 0xc3, 0x09, 0x59}};
     session.begun = (struct begin_reply){0};
-    hresult hr = query_interface(unknown, &info12, &session.info);
+    hresult hr = query_interface(unknown, request->flags & BEGIN_HANDLES ? &info13 : &info12, &session.info);
     if (hr == S_OK) return events_prepare(session.info, request, memory, session.attached, &session.begun);
     session.begun.step = STEP_INTERFACE;
     return session.begun.result = hr;

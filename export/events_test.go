@@ -137,10 +137,10 @@ func TestEarlierEvents(t *testing.T) {
 	}
 	want := profiletest.EventShop()
 	want.Messages = profile.Messages{}
-	// Nor did it know waits, which are the last ones.
-	want.Functions, want.Locations = want.Functions[:len(want.Functions)-2], want.Locations[:len(want.Locations)-2]
-	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-2], want.Samples[:len(want.Samples)-2]
-	want.Modes = want.Modes[:len(want.Modes)-1]
+	// Nor did it know waits, of which there are two, and the live heap, which are the last ones.
+	want.Functions, want.Locations = want.Functions[:len(want.Functions)-3], want.Locations[:len(want.Locations)-3]
+	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-3], want.Samples[:len(want.Samples)-5]
+	want.Modes = want.Modes[:len(want.Modes)-2]
 	for i := range want.Functions {
 		want.Functions[i].Fate = ""
 	}
@@ -199,9 +199,12 @@ func TestForeignEvents(t *testing.T) {
 		{"a heap profile of Go", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
 			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
 			profile.Alloc, 4096, 3, 524288, ""},
+		{"the same, of what is in use", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
+			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
+			profile.Live, 8, 1, 524288, ""},
 		{
-			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Alloc, 8, 1, 0,
-			"inuse_space in bytes",
+			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Live, 8, 1, 0,
+			"",
 		},
 		{
 			"a mutex profile of Go", file(nil, "contentions", "count", 5, "delay", "nanoseconds", 777),
@@ -225,7 +228,7 @@ func TestForeignEvents(t *testing.T) {
 	} {
 		r := readBack(t, c.file)
 		total := r.Totals(c.mode).All
-		if all := total.All(); len(r.Samples) != 1 || all.Weight != c.weight || all.Events != c.events ||
+		if all := total.All(); all.Samples != 1 || all.Weight != c.weight || all.Events != c.events ||
 			r.Modes[0].Every != c.every || r.Modes[0].Rate != 0 {
 			t.Errorf("%s: %+v, modes %+v", c.name, r.Samples, r.Modes)
 		}

@@ -61,7 +61,7 @@ var pageFiles embed.FS
 // pageScripts are the files that the page's script is made of, in their order. They
 // share one scope.
 var pageScripts = []string{
-	"modes.js", "data.js", "plumbing.js", "tree.js", "colors.js", "flame.js",
+	"numbers.js", "modes.js", "dom.js", "data.js", "plumbing.js", "tree.js", "colors.js", "flame.js",
 	"strip.js", "input.js", "panels.js", "source.js", "page.js", "controls.js",
 }
 

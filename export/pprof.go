@@ -97,8 +97,8 @@ func pprofColumns(modes []profile.Mode) []pprofColumn {
 }
 
 // pprofTypes are the names of the sample types of each mode: first the one that clrsnap
-// writes, then those that other tools write. alloc_space, delay and threadcreate are
-// Go's, the names with hyphens are Pyroscope's and Datadog's.
+// writes, then those that other tools write. alloc_space, inuse_space, delay and
+// threadcreate are Go's, the names with hyphens are Pyroscope's and Datadog's.
 var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.CPU:         {[]string{"cpu", "cpu-time"}, []string{"cpu_samples", "samples", "cpu-samples"}},
 	profile.Wall:        {[]string{"wall", "wall-time", "time"}, []string{"wall_samples", "samples"}},
@@ -108,6 +108,7 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.ThreadStart: {[]string{"threads", "threadcreate"}, nil},
 	profile.GC:          {[]string{"pause"}, []string{"gcs"}},
 	profile.Waits:       {[]string{"waited"}, []string{"waits"}},
+	profile.Live:        {[]string{"inuse_space"}, []string{"inuse_objects"}},
 }
 
 // samplesOnly is the name of the number of samples in a profile that has only one of CPU

@@ -101,7 +101,10 @@ func (in *pprofReader) period() {
 	case !ok:
 	case !mode.OfEvents():
 		in.modes[mode].Rate = float64(time.Second) / (float64(in.p.period) * float64(unit))
-	case mode == profile.Alloc || in.ours:
+	case mode.OfObjects():
+		in.modes[profile.Alloc].Every = min(in.p.period, maxWeight)
+		in.modes[profile.Live].Every = in.modes[profile.Alloc].Every
+	case in.ours:
 		in.modes[mode].Every = min(in.p.period, maxWeight)
 	}
 }
@@ -151,6 +154,8 @@ func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 		return modeOfTime(t.name), int64(unit), true
 	}
 	switch {
+	case t.unit == profile.Bytes.String() && isNamed(profile.Live, t.name):
+		return profile.Live, 1, true
 	case t.unit == profile.Bytes.String():
 		return profile.Alloc, 1, true
 	case t.unit != profile.Count.String():

@@ -159,7 +159,9 @@ func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 		}
 		return int64(of), nil
 	case name == profile.Bytes.String():
-		*m = profile.Alloc
+		if m.Unit() != profile.Bytes {
+			*m = profile.Alloc
+		}
 		return 1, nil
 	case name != speedscopeNoUnit && name != "":
 		return 0, fmt.Errorf("its numbers are %s, neither times nor bytes nor counts", clip(name))

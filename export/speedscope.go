@@ -141,7 +141,7 @@ func modeSuffix(m profile.Mode) string {
 		profile.CPU: ", CPU", profile.Wall: ", wall clock", profile.Alloc: ", allocations",
 		profile.Exception: ", exceptions", profile.Contention: ", waits for locks",
 		profile.ThreadStart: ", thread starts", profile.GC: ", GC pauses",
-		profile.Waits: ", waits",
+		profile.Waits: ", waits", profile.Live: ", live objects",
 	}[m]
 }
 

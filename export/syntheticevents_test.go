@@ -60,6 +60,11 @@ var happenings = map[profile.Mode][]happening{
 		{request + "orders sql", "!Task.Wait", 5, 41_000_000},
 		{"main", "!Thread.Join", 1, 900_000_000},
 	},
+	profile.Live: {
+		{request + "orders price rule rule linq", "Shop.Domain!Shop.Domain.Pricing.|Discount", 9, 72},
+		{request + "orders price rule rule rule dict", coreLib + "System.|String", 5, 58},
+		{"thread pool async flush", coreLib + "System.|Byte[] (not collected yet)", 1, 200_000},
+	},
 }
 
 const allocEvery = 512 << 10
@@ -69,7 +74,7 @@ func eventful(seconds int, factor int) *profile.Recording {
 	s := sampledService(seconds, factor)
 	aSecond := map[profile.Mode]int{
 		profile.Alloc: 90, profile.Exception: 9, profile.Contention: 14, profile.ThreadStart: 1, profile.GC: 3,
-		profile.Waits: 12,
+		profile.Waits: 12, profile.Live: 8,
 	}
 	stats := map[profile.Mode]*profile.ModeStats{}
 	for _, m := range profile.Modes[2:] {
@@ -80,6 +85,7 @@ func eventful(seconds int, factor int) *profile.Recording {
 		stats[m] = &profile.ModeStats{Mode: m, Samples: n, Seen: int64(n)}
 	}
 	alloc, contention := stats[profile.Alloc], stats[profile.Contention]
+	stats[profile.Live].Every, stats[profile.Live].Seen = allocEvery, 0
 	alloc.Every, alloc.Seen, alloc.Lost, alloc.Broken = allocEvery, 25_000*int64(seconds), 4, 2
 	contention.Every, contention.Seen = int64(time.Millisecond), 910*int64(seconds)
 	r := s.finish(seconds)
@@ -104,7 +110,7 @@ func (s *service) pickHappening(list []happening, factor int) happening {
 func (s *service) happen(m profile.Mode, at time.Duration, h happening) {
 	x := profile.Sample{At: at, Weight: h.size, Events: 1, Thread: int32(5 + s.rng.IntN(7)), Mode: m}
 	switch {
-	case m == profile.Alloc:
+	case m.OfObjects():
 		x.Weight = max(h.size, allocEvery)
 		x.Events = x.Weight / h.size
 	case m.Unit() == profile.Nanoseconds:

@@ -35,7 +35,7 @@ func (r *Recording) estimation(m Mode) estimation {
 		return exact
 	case !m.OfEvents() && s.Rate > 0:
 		return ofTime
-	case (m == Alloc || m == Exception) && s.Every > 1:
+	case (m.OfObjects() || m == Exception) && s.Every > 1:
 		return ofChosenEvent
 	}
 	return exact

@@ -20,6 +20,12 @@ type Heap struct {
 	Kept       HeapAmount // the objects that Paths are about
 	OtherPaths HeapAmount // of these, those that are kept in other ways: there were too many that differ
 
+	Graph *HeapGraph // nil: it was not asked for, or the walk was ended early
+
+	// Keepers say what keeps what, type by type: a tree, in which each comes before those below it. nil: it was not
+	// asked for, or the walk was ended early.
+	Keepers []HeapKeeper
+
 	HasInstances bool // Instances were asked for
 	HasPaths     bool // Paths were asked for
 	HasRetained  bool // Retained of Types is known, and Types with the largest come first
@@ -28,6 +34,8 @@ type Heap struct {
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
 	Partial         bool    // the walk was ended early
+
+	Stop *HeapStop // how the process was stopped for it; nil: that was not asked for
 }
 
 // HeapAmount is a number of objects, and of bytes.
@@ -79,11 +87,15 @@ func GenerationOf(name string) (Generation, bool) {
 type HeapType struct {
 	Name     string // as stacks name it, with namespaces: Shop.Customer<string>, Shop.Line[]
 	Assembly string // simple name; of an array that of its element's type
+	Owner    Origin // whose the assembly is, if that is not what its name says: see Origin
 	HeapAmount
 	Generations [Generations]HeapAmount
 	// Retained is how many bytes its objects keep from being collected, themselves included: if that was asked for.
 	Retained uint64
 }
+
+// Origin returns whose code the type is.
+func (t *HeapType) Origin() Origin { return originOf(Managed, t.Assembly, t.Owner) }
 
 // HeapPart is a generation of a heap. The collector of servers has several heaps.
 type HeapPart struct {

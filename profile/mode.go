@@ -19,10 +19,11 @@ const (
 	ThreadStart             // threads that were started, with the stack of the thread that started them
 	GC                      // pauses of the whole program for garbage collection
 	Waits                   // waits for locks, events, tasks and threads, whether somebody holds them or not
+	Live                    // objects that were allocated, and are still alive at the end of the recording
 )
 
 // Modes are all modes, in the order in which they are shown.
-var Modes = [...]Mode{CPU, Wall, Alloc, Exception, Contention, ThreadStart, GC, Waits}
+var Modes = [...]Mode{CPU, Wall, Alloc, Exception, Contention, ThreadStart, GC, Waits, Live}
 
 // Unit is what a weight is measured in.
 type Unit uint8
@@ -51,6 +52,7 @@ var modes = [len(Modes)]struct {
 	ThreadStart: {"thread", "Threads started", Count},
 	GC:          {"gc", "GC pauses", Nanoseconds},
 	Waits:       {"wait", "Waiting time", Nanoseconds},
+	Live:        {"live", "Live bytes", Bytes},
 }
 
 // String returns the name that the mode has in files and on the command line: "cpu",
@@ -75,6 +77,9 @@ func (m Mode) Title() string { return modes[m].title }
 // OfEvents reports whether m is an event mode: its samples stand for events, not for
 // sampled time.
 func (m Mode) OfEvents() bool { return m > Wall }
+
+// OfObjects reports whether the samples of m are objects, with their size in bytes.
+func (m Mode) OfObjects() bool { return m == Alloc || m == Live }
 
 // OfWaits reports whether the samples of m are waits: the thread was blocked until Sample.At.
 func (m Mode) OfWaits() bool { return m == Contention || m == Waits }

@@ -14,15 +14,15 @@ func TestModes(t *testing.T) {
 	if m, ok := ModeNamed("heap"); ok {
 		t.Errorf("heap is %v", m)
 	}
-	if m := Mode(len(Modes)); m.Known() || m.String() != "mode 8" {
+	if m := Mode(len(Modes)); m.Known() || m.String() != "mode 9" {
 		t.Errorf("known %v: %v", m.Known(), m)
 	}
 	ofEvents := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return !m.OfEvents() })
-	if want := []Mode{Alloc, Exception, Contention, ThreadStart, GC, Waits}; !slices.Equal(ofEvents, want) {
+	if want := []Mode{Alloc, Exception, Contention, ThreadStart, GC, Waits, Live}; !slices.Equal(ofEvents, want) {
 		t.Errorf("of events are %v", ofEvents)
 	}
 	for unit, want := range map[Unit][]Mode{
-		Nanoseconds: {CPU, Wall, Contention, GC, Waits}, Bytes: {Alloc}, Count: {Exception, ThreadStart},
+		Nanoseconds: {CPU, Wall, Contention, GC, Waits}, Bytes: {Alloc, Live}, Count: {Exception, ThreadStart},
 	} {
 		got := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return m.Unit() != unit })
 		if !slices.Equal(got, want) {

@@ -27,6 +27,9 @@ type Snapshot struct {
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 	Released   int             // stops that the watchdog ended because clrsnap itself got no CPU: they gave no stack
 	Unlisted   int             // threads that existed then, but had just been started and are not in Threads
+	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through, or
+	// some could not be read.
+	HoldsPartial bool
 	// Awaits and Needs are what is likely to be waited for, if that was asked for.
 	Awaits []Await
 	Needs  []Need
@@ -141,12 +144,15 @@ type Thread struct {
 	ManagedThreadID int    // Environment.CurrentManagedThreadId; 0: the runtime does not know this thread
 	ThreadID        uint64 // address of the runtime's Thread object; 0 like ManagedThreadID
 	Name            string
-	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
-	State           string        // such as "running", "waiting (futex)", "sleeping"
-	Mode            string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
-	Wait            *Wait         // what it waits for; nil: it does not wait, or that is not known
-	Holds           []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
-	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
+	Role            string // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
+	State           string // such as "running", "waiting (futex)", "sleeping"
+	// Kernel is why the kernel does not let the thread run, whatever that waits for itself: "stopped by a signal", "frozen
+	// by its control group", "in an uninterruptible wait (folio_wait_bit_common)". "": it does, or that is not known.
+	Kernel string
+	Mode   string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
+	Wait   *Wait         // what it waits for; nil: it does not wait, or that is not known
+	Holds  []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
+	Pause  time.Duration // the longest stop of this thread; 0: it was not stopped
 	// Still: it is proved that the thread did not run while the waits of all threads that are Still were read. So
 	// what they say was true at the same time. Only snapshots that are taken for that have it.
 	Still   bool

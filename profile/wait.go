@@ -48,6 +48,9 @@ type Wait struct {
 	// The garbage collector moves objects: the address is that of the moment.
 	Object uint64
 	Type   string
+	// Lock tells what is waited for apart from all else of its kind, also once the collector has moved the object: where
+	// the runtime keeps the lock's state, or a number that the lock has. 0: none is known.
+	Lock uint64
 	// Field is the field that holds the object: "Shop.Ledger._gate", of an object or static. Of a variable that a lambda
 	// or an async method has captured it is "variable gate of Shop.Ledger". "": none is known. Other fields may hold the
 	// same object.

@@ -43,8 +43,9 @@ const (
 	SemaphoreLock     LockKind = "SemaphoreSlim"     // it has no owner
 	StaticConstructor LockKind = "StaticConstructor" // of a class, which others need
 	TaskLock          LockKind = "Task"              // its owner is the thread that runs it
+	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
+	HandleLock        LockKind = "WaitHandle"        // of these, only a Mutex has an owner
 	CompletionLock    LockKind = "TaskCompletionSource"
-	ThreadLock        LockKind = "Thread" // its owner is the thread that is joined
 )
 
 // LockState is something that threads wait for, or that is held.
@@ -132,7 +133,7 @@ func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) !=
 //
 // Of a running process, a deadlock is certain only if all its members are Still: see Thread.
 func (s *Snapshot) WaitGraph() *WaitGraph {
-	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, g: &WaitGraph{}}
+	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{}, g: &WaitGraph{}}
 	for i := range s.Threads {
 		b.index[s.Threads[i].OSThreadID] = i
 	}
@@ -152,13 +153,20 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	return b.g
 }
 
-// lockKey tells locks apart. What has no object is told apart by its owner or, without one, by who waits. An object
-// has its class too: the collector may have moved another one to the same address between two captures.
+// lockKey tells locks apart that have no Wait.Lock. What has no object is told apart by its owner or, without one, by
+// who waits. An object has its class too: the collector may have moved another one to the same address between two
+// captures.
 type lockKey struct {
 	kind   LockKind
 	object uint64
 	other  int
 	name   string
+}
+
+// lockID is what a lock keeps when the collector moves it: Wait.Lock.
+type lockID struct {
+	kind LockKind
+	lock uint64
 }
 
 // waitGraph is a WaitGraph while it is made.
@@ -167,7 +175,9 @@ type waitGraph struct {
 	g     *WaitGraph
 	index map[int]int // threads by their ids
 	locks map[lockKey]int
-	out   [][]int // by thread: the threads that it waits for
+	ids   map[lockID]int
+	lock  []uint64 // by lock: Wait.Lock
+	out   [][]int  // by thread: the threads that it waits for
 	in    [][]int
 
 	edged   map[WaitEdge]bool // what out has
@@ -181,7 +191,7 @@ func (b *waitGraph) addWaits() {
 		if w == nil || LockKindOf(w) == "" {
 			continue
 		}
-		l := b.lock(w, i)
+		l := b.state(w, i)
 		l.Waiters = append(l.Waiters, Waiter{i, w})
 		l.Counted = max(l.Counted, w.Waiters)
 	}
@@ -192,7 +202,7 @@ func (b *waitGraph) addHolds() {
 		t := &b.s.Threads[i]
 		for k := range t.Holds {
 			h := &t.Holds[k]
-			l := b.lock(h, i)
+			l := b.state(h, i)
 			if l.Owner == nil && h.Certain {
 				l.Owner = t.ref()
 				l.Recursion, l.Certain = max(l.Recursion, h.Recursion), true
@@ -207,8 +217,9 @@ func (t *Thread) ref() *ThreadRef {
 	return &ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 }
 
-// lock returns what a thread waits for or holds, with what that says of it.
-func (b *waitGraph) lock(w *Wait, thread int) *LockState {
+// find returns the index of what a thread waits for or holds. Two threads may have been captured before and after the
+// collector moved it: what has the same Wait.Lock is the same.
+func (b *waitGraph) find(w *Wait, thread int) int {
 	key := lockKey{kind: LockKindOf(w), object: w.Object, name: w.Type}
 	if key.object == 0 {
 		key.other = -1 - thread
@@ -216,13 +227,29 @@ func (b *waitGraph) lock(w *Wait, thread int) *LockState {
 			key.other = w.Owner.OSThreadID
 		}
 	}
+	id := lockID{key.kind, w.Lock}
+	if at, ok := b.ids[id]; ok && w.Lock != 0 {
+		return at
+	}
 	at, ok := b.locks[key]
-	if !ok {
+	if !ok || w.Lock != 0 && b.lock[at] != 0 {
 		at = len(b.g.Locks)
 		b.locks[key] = at
 		b.g.Locks = append(b.g.Locks, LockState{Kind: key.kind, Object: w.Object, Type: w.Type})
+		b.lock = append(b.lock, 0)
 	}
-	l := &b.g.Locks[at]
+	if w.Lock != 0 {
+		b.ids[id], b.lock[at] = at, w.Lock
+	}
+	return at
+}
+
+// state returns what a thread waits for or holds, with what that says of it.
+func (b *waitGraph) state(w *Wait, thread int) *LockState {
+	l := &b.g.Locks[b.find(w, thread)]
+	if l.Object == 0 {
+		l.Object, l.Type = w.Object, cmp.Or(w.Type, l.Type)
+	}
 	l.Method, l.Field = cmp.Or(l.Method, w.Method), cmp.Or(l.Field, w.Field)
 	if w.Kind != MonitorWait && (w.Certain && !l.Certain || w.Certain == l.Certain && l.Owner == nil) {
 		l.Certain, l.Recursion, l.Detail = w.Certain, max(w.Recursion, l.Recursion), cmp.Or(w.Detail, l.Detail)
@@ -334,7 +361,8 @@ func (b *waitGraph) judge(d *Deadlock) {
 	d.Certain, d.Timeout = true, Forever
 	for _, i := range d.Threads {
 		d.Certain = d.Certain && b.proved(i)
-		d.Timeout = sooner(d.Timeout, b.s.Threads[i].Wait.Timeout)
+		w := b.s.Threads[i].Wait
+		d.Timeout = sooner(d.Timeout, cmp.Or(w.Timeout, w.Rest))
 	}
 }
 

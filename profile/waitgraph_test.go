@@ -275,3 +275,46 @@ func TestLongChain(t *testing.T) {
 		t.Errorf("%d components", count)
 	}
 }
+
+// TestLocksThatMove: locks are told apart by what they keep when the collector moves them.
+func TestLocksThatMove(t *testing.T) {
+	type lock struct {
+		object, lock uint64
+		kind         WaitKind
+	}
+	for name, c := range map[string]struct {
+		waits, holds []lock
+		want         int
+	}{
+		"moved":                {[]lock{{1, 7, MonitorEnter}, {2, 7, MonitorEnter}}, nil, 1},
+		"held before it moved": {[]lock{{2, 7, MonitorEnter}}, []lock{{1, 7, MonitorEnter}}, 1},
+		"another moved there":  {[]lock{{1, 7, MonitorEnter}, {1, 8, MonitorEnter}}, nil, 2},
+		"wanted meanwhile":     {[]lock{{1, 7, MonitorEnter}}, []lock{{1, 0, MonitorEnter}}, 1},
+		"two without objects":  {nil, []lock{{0, 7, HandleOne}, {0, 8, HandleOne}}, 2},
+		"an object by another": {[]lock{{1, 7, HandleOne}}, []lock{{0, 7, HandleOne}}, 1},
+		"of two kinds":         {[]lock{{1, 7, MonitorEnter}, {2, 7, LockEnter}}, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Snapshot{}
+			for i, l := range c.waits {
+				s.Threads = append(s.Threads, Thread{OSThreadID: i + 1, Wait: &Wait{
+					Kind: l.kind, Object: l.object, Lock: l.lock, Type: "a", Certain: true, Timeout: Forever,
+				}})
+			}
+			holder := Thread{OSThreadID: 99}
+			for _, l := range c.holds {
+				holder.Holds = append(holder.Holds, Wait{
+					Kind: l.kind, Object: l.object, Lock: l.lock, Type: "a", Certain: true,
+				})
+			}
+			s.Threads = append(s.Threads, holder)
+			g := s.WaitGraph()
+			if len(g.Locks) != c.want {
+				t.Errorf("%d locks, want %d: %+v", len(g.Locks), c.want, g.Locks)
+			}
+			if name == "an object by another" && g.Locks[0].Object != 1 {
+				t.Errorf("no object: %+v", g.Locks[0])
+			}
+		})
+	}
+}

@@ -24,7 +24,7 @@ func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
 	if err := bridge.Attachable(e.o); err != nil {
 		return nil, err
 	}
-	want := bridge.EventRequest(e.o, p.Options.MaxPause)
+	want := e.r.o.request(p.Options.MaxPause)
 	if p.Found != nil && !link.HasWaits(p.Found.Version) {
 		if want.Events &^= agent.Waits; want.Events == 0 {
 			return nil, fmt.Errorf("it runs .NET %s: %w", p.Found.Version, link.ErrNoWaits)
@@ -35,7 +35,7 @@ func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
 
 // launch has the agent loaded by a command that is going to be started.
 func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
-	e.launcher, err = link.Launch(cmd, bridge.EventRequest(e.o, e.r.opts.MaxPause))
+	e.launcher, err = link.Launch(cmd, e.r.o.request(e.r.opts.MaxPause))
 	return err
 }
 

@@ -28,6 +28,7 @@ type eventSampler struct {
 	locks  lockNames
 	stack  []int32
 
+	heaps    []*liveHeap  // of all processes, with Options.Live
 	rethrows int64        // of exceptions whose agents have told of them
 	messages messageTable // of exceptions
 
@@ -57,6 +58,7 @@ type notifiedProcess struct {
 	caught []caughtException // in the order in which they were caught
 	pauses gcPauses
 	holds  holders
+	live   *liveHeap // nil: it is not wanted
 
 	pending int           // exceptions in thrown
 	gaveUp  bool          // some that may be in flight are no longer there
@@ -113,6 +115,10 @@ func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
 		e: e, pid: pid, link: link, thrown: map[int][]flight{}, births: map[clrsnap.ThreadID]time.Duration{},
 		pace: pace.Pace{Share: readShare, Used: live.ThreadCPU},
 	}
+	if e.r.o.Live {
+		np.live = newLiveHeap(e.r.b, link.Free)
+		e.heaps = append(e.heaps, np.live)
+	}
 	e.of[pid] = np
 	return np
 }
@@ -150,6 +156,10 @@ func (np *notifiedProcess) drain() {
 		ended = true
 	}
 	np.lookAtHolders()
+	if np.live != nil {
+		np.live.p = np.rp.p
+		np.live.tend(live.Monotonic())
+	}
 	if now := live.Monotonic(); now >= np.overdue {
 		np.overdue = now + overdueEvery
 		np.settle(now-exceptionPatience, unknown)
@@ -182,8 +192,13 @@ func (np *notifiedProcess) take(enough func() bool) error {
 			return err
 		}
 		n := notification{bridge.Notification(np.rp.p, &e.o, np.link.Begun.AllocMeans, r).(*events.Notification), r}
+		if np.live != nil && np.live.collections.notified(n.Notification) {
+			np.live.stale = true
+		}
 		if n.At >= e.r.start && n.At <= e.until {
 			np.notified(&n)
+		} else if np.live != nil {
+			np.live.refuse(r)
 		}
 	}
 	np.queue = nil
@@ -213,6 +228,10 @@ func (np *notifiedProcess) end(died bool, err error) {
 			np.fatal()
 		}
 	}
+	if np.live != nil && !np.live.over {
+		np.live.ended = true
+		np.live.finish()
+	}
 	np.settle(np.e.until, fate)
 	np.forget(math.MaxInt64, 0)
 	np.e.rethrows += np.unreported()
@@ -231,6 +250,7 @@ func (np *notifiedProcess) end(died bool, err error) {
 // finish takes the last notifications.
 func (e *eventSampler) finish() {
 	e.until = e.r.now
+	e.lastLook()
 	type stopped struct {
 		np   *notifiedProcess
 		died bool
@@ -264,7 +284,7 @@ func (e *eventSampler) note(format string, args ...any) {
 func (np *notifiedProcess) notified(n *notification) {
 	switch n.Event {
 	case events.ObjectAllocated:
-		np.add(n, profile.Alloc, n.Bytes, n.Objects, np.rp.frames.class(n.Class))
+		np.allocated(n)
 	case events.ExceptionThrown, events.ExceptionRethrown:
 		np.throws(n)
 	case events.ExceptionCatcherEnter:
@@ -286,19 +306,34 @@ func (np *notifiedProcess) notified(n *notification) {
 }
 
 // add adds a sample of what a notification reports. what is the leaf.
-func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64, what profile.Function) {
+// It returns nil if the thread is not wanted.
+func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64,
+	what profile.Function) *profile.Sample {
 	np.arrived[mode]++
 	t := np.thread(n)
 	if !t.chosen {
-		return
+		return nil
 	}
 	whole := np.rp.frames.notified(n)
-	np.sample(n.At, t, mode, weight, events, what, np.rp.frames.stack, whole)
+	return np.sample(n.At, t, mode, weight, events, what, np.rp.frames.stack, whole)
+}
+
+// allocated adds a sample of an allocation, and follows its object.
+func (np *notifiedProcess) allocated(n *notification) {
+	class := np.rp.frames.class(n.Class)
+	s := np.add(n, profile.Alloc, n.Bytes, n.Objects, class)
+	switch {
+	case np.live == nil:
+	case s == nil:
+		np.live.refuse(n.record)
+	default:
+		np.live.allocated(n, s, class, np.e.r.b.Stack(np.rp.frames.stack))
+	}
 }
 
 // sample adds a sample whose stack is known.
 func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64,
-	what profile.Function, stack []int32, whole bool) {
+	what profile.Function, stack []int32, whole bool) *profile.Sample {
 	e := np.e
 	b := e.r.b
 	e.stack = append(e.stack[:0], b.Location(profile.Location{Function: b.Function(what)}))
@@ -307,15 +342,17 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 	if mode.OfWaits() {
 		state = profile.Waiting
 	}
-	b.Add(profile.Sample{
+	s := profile.Sample{
 		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(),
 		Node: b.Stack(e.stack), Mode: mode, State: state, Incomplete: !whole,
-	})
+	}
+	b.Add(s)
 	f := &e.counts[mode]
 	f.samples++
 	if !whole {
 		f.broken++
 	}
+	return &s
 }
 
 // thread is the thread that a notification came on.
@@ -365,6 +402,9 @@ func (e *eventSampler) stats() []profile.ModeStats {
 			}
 		}
 		out = append(out, m)
+	}
+	if e.r.o.Live {
+		out = append(out, e.liveStats())
 	}
 	return out
 }
@@ -435,6 +475,9 @@ func (e *eventSampler) remarks() []string {
 		out = append(out, fmt.Sprintf("One object was recorded for every %s that were allocated, not for every %s: "+
 			"the runtime itself samples no more often. A program that clrsnap starts can report every object "+
 			"(--every-object).", bytesText(e.every(profile.Alloc)), bytesText(want)))
+	}
+	if e.r.o.Live {
+		out = append(out, e.liveRemarks()...)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/events"
+	"clrsnap/internal/agent"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
@@ -33,6 +34,13 @@ type Options struct {
 	// Events are notifications to record as well, each with the stack of its thread. If
 	// Events.Monitor is 0, there are none. Child processes report events if Subprocesses is set.
 	Events events.Options
+	// Live follows the objects of the samples of profile.Alloc, and makes samples of profile.Live of those that are
+	// alive at the end. Events.Monitor must have events.MonitorAllocations.
+	Live bool
+	// Collect makes the runtime do a full, blocking garbage collection at the end, for Live: then nothing that is dead
+	// is among the samples of profile.Live. It stops the program for as long as it takes, and is not done unless it is
+	// asked for.
+	Collect bool
 	// Rate is in samples a second, between MinRate and MaxRate; 0: 99.
 	Rate float64
 	// Duration ends the recording; 0: it lasts until the context ends or the process exits.
@@ -102,6 +110,9 @@ func (o *Options) complete() error {
 	} else if len(o.Modes) == 0 {
 		o.Modes = []profile.Mode{profile.CPU}
 	}
+	if err := o.checkLive(); err != nil {
+		return err
+	}
 	if o.Rate == 0 {
 		o.Rate = DefaultRate
 	}
@@ -123,6 +134,25 @@ func (o *Options) complete() error {
 		return fmt.Errorf("a recording of %v: give a positive duration, or 0 for no end", o.Duration)
 	}
 	return nil
+}
+
+func (o *Options) checkLive() error {
+	switch {
+	case o.Live && o.Events.Monitor&events.MonitorAllocations == 0:
+		return errors.New("the live heap is that of sampled allocations: add events.MonitorAllocations to Options.Events")
+	case o.Collect && !o.Live:
+		return errors.New("a garbage collection at the end is for the live heap: set Options.Live, too")
+	}
+	return nil
+}
+
+// request is what agents are asked for.
+func (o *Options) request(maxPause time.Duration) agent.Subscription {
+	want := bridge.EventRequest(o.Events, maxPause)
+	if o.Live {
+		want.Handles = maxFollowed
+	}
+	return want
 }
 
 // readable requires that processes are opened with their runtimes if there are events.
@@ -157,7 +187,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	var agent *link.Link
+	var with *link.Link
 	if o.Events.Monitor != 0 {
 		if err := o.readable(p.Options); err != nil {
 			return nil, err
@@ -166,7 +196,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 			return nil, err
 		}
 		var err error
-		if agent, err = link.Attach(ctx, p, bridge.EventRequest(o.Events, p.Options.MaxPause)); err != nil {
+		if with, err = link.Attach(ctx, p, o.request(p.Options.MaxPause)); err != nil {
 			return nil, err
 		}
 	}
@@ -174,8 +204,8 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	defer r.close()
 	r.opts = p.Options
 	var before agentCounts
-	if agent != nil {
-		before = agent.Counts()
+	if with != nil {
+		before = with.Counts()
 	}
 	r.surveyed = newFrameTable(p, r.assemblies)
 	r.surveyed.know(surveyFirst)
@@ -185,14 +215,14 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 		err = p.Alive()
 	}
 	if err != nil {
-		if agent != nil {
-			agent.Detach()
+		if with != nil {
+			with.Detach()
 		}
 		return nil, bridge.Publish(err)
 	}
 	rp := r.add(p)
-	if agent != nil {
-		np := r.events.met(p.PID(), agent)
+	if with != nil {
+		np := r.events.met(p.PID(), with)
 		np.checkWaits()
 		np.rp, np.before = rp, before
 	}

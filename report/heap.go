@@ -62,15 +62,18 @@ func (p *printer) heapSummary(h *profile.Heap) {
 	if h.Duration > 0 {
 		head = append(head, cell{"read in " + strconv.FormatFloat(h.Duration.Seconds(), 'g', 3, 64) + " s", dim})
 	}
+	if h.Stop != nil && h.Stop.Exact {
+		head = append(head, cell{heapStopText(h.Stop), plain})
+	}
 	p.parts(head...)
-	for _, note := range heapNotes(h) {
+	for _, note := range append(heapStopNotes(h.Stop), HeapNotes(h)...) {
 		p.paint(yellow, note)
 		p.end()
 	}
 }
 
-// heapNotes say what the numbers lack.
-func heapNotes(h *profile.Heap) (notes []string) {
+// HeapNotes say what the numbers of a heap lack, in sentences.
+func HeapNotes(h *profile.Heap) (notes []string) {
 	if h.Partial {
 		notes = append(notes, "Interrupted: only a part of the heap was read.")
 	}
@@ -85,7 +88,7 @@ func heapNotes(h *profile.Heap) (notes []string) {
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
 		notes = append(notes, text+" of the heap was read without a garbage collection in between. "+
-			"In the rest, objects may be missing, or counted twice.")
+			"In the rest, objects may be missing, or counted twice"+atOnceHint(h)+".")
 	}
 	return notes
 }

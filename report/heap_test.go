@@ -89,6 +89,11 @@ func TestHeapText(t *testing.T) {
 	kept.OtherPaths = profile.HeapAmount{Count: 7, Bytes: 700}
 	unmatched, unkept := shopHeap(0), shopHeap(0)
 	unmatched.HasInstances, unkept.HasPaths, unkept.GraphCut = true, true, true
+	stopped, exhausted := shopHeap(0), shopHeap(0)
+	stopped.Stop = &profile.HeapStop{Exact: true, Pause: 12345678, Stops: 2, Threads: 23, Unfinished: 2}
+	exhausted.Stop = &profile.HeapStop{Reason: "the pause was used up: 10\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23}
+	traced := shopHeap(0)
+	traced.Stop = &profile.HeapStop{Reason: "thread 12: already traced by process 7 (gdb)"}
 	dump := shopHeap(0)
 	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
 	dump.Collecting, dump.Partial = true, true
@@ -101,6 +106,9 @@ func TestHeapText(t *testing.T) {
 		"heap-change":    {shopHeap(3), HeapOptions{Base: shopHeap(0)}},
 		"heap-instances": {chosen, HeapOptions{}},
 		"heap-core":      {dump, HeapOptions{Rows: 1}},
+		"heap-stopped":   {stopped, HeapOptions{Rows: 1}},
+		"heap-exhausted": {exhausted, HeapOptions{Rows: 1}},
+		"heap-traced":    {traced, HeapOptions{Rows: 1}},
 		"heap-retained":  {retained, HeapOptions{}},
 		"heap-roots":     {kept, HeapOptions{Rows: 2}},
 		"heap-unmatched": {unmatched, HeapOptions{Rows: 1}},

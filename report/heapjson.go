@@ -24,7 +24,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		},
 		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
 		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
-		GraphCut: h.GraphCut, Collecting: h.Collecting, Partial: h.Partial,
+		GraphCut: h.GraphCut, Collecting: h.Collecting, Partial: h.Partial, Stop: jsonHeapStopOf(h.Stop),
 	})
 	n := h.Heaps()
 	c.Text(",\n\"heaps\":")
@@ -112,6 +112,8 @@ type jsonHeap struct {
 	GraphCut        bool        `json:"graphCut,omitempty"`
 	Collecting      bool        `json:"collecting,omitempty"`
 	Partial         bool        `json:"partial,omitempty"`
+
+	Stop *jsonHeapStop `json:"stop,omitempty"`
 }
 
 type jsonHeapType struct {

@@ -22,6 +22,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Pauses:     jsonPausesOf(s),
 		Unlisted:   s.Unlisted,
+		Partial:    s.HoldsPartial,
 	})
 	c.Text(`,"threads":`)
 	c.List(len(s.Threads), func(i int) {
@@ -41,6 +42,7 @@ type jsonSnapshot struct {
 	CapturedAt string      `json:"capturedAt"`
 	Pauses     *jsonPauses `json:"pauses,omitempty"`
 	Unlisted   int         `json:"unlisted,omitempty"`
+	Partial    bool        `json:"holdsPartial,omitempty"`
 }
 
 type jsonPauses struct {
@@ -180,6 +182,7 @@ type jsonThread struct {
 	Name            string           `json:"name,omitempty"`
 	Role            string           `json:"role,omitempty"`
 	State           string           `json:"state,omitempty"`
+	Kernel          string           `json:"kernel,omitempty"`
 	Mode            string           `json:"mode,omitempty"`
 	Idle            profile.Idle     `json:"idle,omitempty"`
 	Wait            *jsonWait        `json:"wait,omitempty"`
@@ -228,7 +231,7 @@ func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
 func jsonThreadOf(t *profile.Thread) jsonThread {
 	return jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
-		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode, Idle: t.Idle(),
+		Name: t.Name, Role: t.Role, State: t.State, Kernel: t.Kernel, Mode: t.Mode, Idle: t.Idle(),
 		Wait: jsonWaitOf(t.Wait), Holds: jsonHoldsOf(t.Holds), Pause: microseconds(t.Pause),
 		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
 		Handling: jsonExceptionsOf(t.Handling), FailFast: jsonFailFastOf(t.FailFast),

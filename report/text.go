@@ -226,7 +226,15 @@ func Summary(s *profile.Snapshot) string {
 	if s.Unlisted > 0 {
 		out += fmt.Sprintf(", %d more that had just been started", s.Unlisted)
 	}
-	return out
+	return out + partialHolds(s)
+}
+
+// partialHolds says that not all locks are known that threads hold.
+func partialHolds(s *profile.Snapshot) string {
+	if !s.HoldsPartial {
+		return ""
+	}
+	return "; threads may hold more locks than are shown: not all monitors could be looked through"
 }
 
 // PauseText returns a short time as text for people: "14 µs".

@@ -69,6 +69,17 @@ const stateRunning = "running"
 // stateText returns what a thread is doing: "waiting (futex)", "idle". The role says what an idle
 // thread is there for; where there is none, the state does.
 func stateText(t *profile.Thread) string {
+	text := plainState(t)
+	switch {
+	case text == "":
+		return t.Kernel
+	case t.Kernel != "" && t.Kernel != text:
+		text += ", " + t.Kernel
+	}
+	return text
+}
+
+func plainState(t *profile.Thread) string {
 	idle := t.Idle()
 	if idle == "" {
 		return cmp.Or(waitText(t.Wait), t.State)
@@ -80,7 +91,7 @@ func stateText(t *profile.Thread) string {
 	switch {
 	case t.State == stateRunning || strings.HasPrefix(t.State, "yielding"):
 		s += " (spinning)" // before it blocks
-	case t.State != "" && !t.Waits():
+	case t.State != "" && !t.Waits() && t.State != t.Kernel:
 		s += " (" + t.State + ")"
 	}
 	return s

@@ -146,7 +146,7 @@ var eventTitles = [len(profile.Modes)][2]string{
 	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"},
 	profile.Contention:  {"owner", "owners"},
 	profile.ThreadStart: {"started thread", "started threads"}, profile.GC: {"collection", "collections"},
-	profile.Waits: {"primitive", "primitives"},
+	profile.Waits: {"primitive", "primitives"}, profile.Live: {"class", "classes"},
 }
 
 // events prints the events with the largest weights.

@@ -45,7 +45,7 @@ func SamplingText(s *profile.ModeStats) string {
 
 func eventSamplingText(s *profile.ModeStats) string {
 	text := ""
-	if s.Seen > int64(s.Samples) && s.Mode != profile.Alloc { // the runtime reports only some of the objects
+	if s.Seen > int64(s.Samples) && !s.Mode.OfObjects() { // the runtime reports only some of the objects
 		text = " of " + display.Events(s.Mode, s.Seen)
 		if s.Mode == profile.GC {
 			text = " of " + display.Number(int(s.Seen))

@@ -41,7 +41,7 @@ var things = map[profile.WaitKind]string{
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
 	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.HandleOne: "a handle",
+	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 
 // waitText says what a thread waits for, on one line; "" if that is not known.
@@ -57,6 +57,9 @@ func waitText(w *profile.Wait) string {
 		return ""
 	}
 	text := strings.Replace(verb, "%s", thing(w), 1)
+	if w.Owner != nil && w.Kind == profile.HandleAll {
+		text += ", among them " + thing(w)
+	}
 	if w.Owner != nil && w.Kind != profile.ThreadJoin {
 		text += " " + hasIt(w) + " " + threadText(w.Owner)
 		if w.Recursion > 1 {
@@ -86,6 +89,7 @@ var held = map[profile.WaitKind]string{
 	profile.LockEnter:       "holds %s",
 	profile.UpgradeableLock: "holds %s, to read, upgradeable",
 	profile.WriteLock:       "holds %s, to write",
+	profile.HandleOne:       "holds %s",
 }
 
 // holdText says what a thread holds, on one line.

@@ -489,5 +489,5 @@ func graphSummary(s *profile.Snapshot, g *profile.WaitGraph) string {
 	if n := s.Missing(); n > 0 {
 		out += fmt.Sprintf(", %d without a stack", n)
 	}
-	return out
+	return out + partialHolds(s)
 }

@@ -14,6 +14,7 @@ type (
 		Process    jsonProcess `json:"process"`
 		CapturedAt string      `json:"capturedAt"`
 		Threads    int         `json:"threadCount"`
+		Partial    bool        `json:"holdsPartial,omitempty"`
 	}
 	jsonLockState struct {
 		Kind       profile.LockKind `json:"kind"`
@@ -68,6 +69,7 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Threads:    len(s.Threads),
+		Partial:    s.HoldsPartial,
 	})
 	j.locks(c, "locks", g, func(l *profile.LockState) bool { return len(l.Waiters) > 0 && l.IsLock() })
 	j.locks(c, "others", g, func(l *profile.LockState) bool { return len(l.Waiters) > 0 && !l.IsLock() })

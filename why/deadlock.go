@@ -155,7 +155,7 @@ var things = map[profile.WaitKind]string{
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
 	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.HandleOne: "a handle",
+	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 
 // waitPhrase says what a thread holds and waits for: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held by
@@ -196,6 +196,9 @@ func doing(t *profile.Thread) string {
 		thing = threadName(*w.Owner)
 	}
 	text := strings.Replace(waitPhrases[w.Kind], "%s", thing, 1)
+	if w.Owner != nil && w.Kind == profile.HandleAll {
+		text += ", among them " + thing
+	}
 	if w.Owner != nil && w.Kind != profile.ThreadJoin {
 		text += ", held by " + threadName(*w.Owner)
 	}

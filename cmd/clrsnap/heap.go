@@ -28,10 +28,12 @@ type heapFlags struct {
 	every   time.Duration
 	looks   int
 	maxCPU  float64
+	stop    heapStopFlags
 	full    bool
 	json    bool
 	output  string
 
+	format         *heapFormat    // of --output; nil: text or JSON
 	pattern, keeps *regexp.Regexp // --type, --roots
 }
 
@@ -49,6 +51,12 @@ While the program runs, its garbage collector moves objects. A part of the heap 
 moves meanwhile is read again, a few times. The column "consistent" says of which share
 of a generation it is proved that nothing was moved while it was read. In the rest objects
 can be missing or be counted twice, but their types are always right.
+
+One moment:
+  --stop            stops all threads of the program while its heap is read, so that all of it is
+                    of the same moment, and says for how long. They go on as soon as it is read,
+                    when --max-pause is used up, and when clrsnap ends or is killed. If it cannot
+                    be done within that time, the heap is read without a stop, and this is said
 
 The generations:
   gen0, gen1     young objects; most of them die soon
@@ -74,6 +82,13 @@ Single objects:
                     count for nothing. It takes memory, too: up to 110 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
+Pictures, and files for other tools, by the file's extension:
+` + heapFormatsHelp() + `
+With --retained a picture shows what keeps what, type by type; with --diff, and with --every
+at its end, colours show what has grown. A .gcdump file has types, sizes, addresses and
+references of all objects, and nothing that is in them: no text of a string. It takes as
+much memory as --roots.
+
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
@@ -83,6 +98,10 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap heap 4242 --diff before.json     what has grown since?
   clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
   clrsnap heap 4242 --roots '^Shop\.Order$'  why are they not collected?
+  clrsnap heap 4242 --stop --max-pause 500ms  all of the same moment
+  clrsnap heap 4242 -o heap.html           a picture, with search
+  clrsnap heap 4242 --retained -o heap.html  a picture of what keeps what
+  clrsnap heap 4242 -o heap.gcdump         for Visual Studio and PerfView
   clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
   clrsnap heap --core core.4242`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
@@ -113,16 +132,25 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.DurationVar(&f.every, "every", 0, "look again after this `time`, and show what has grown since the first look")
 	fs.IntVar(&f.looks, "looks", 0, "with --every: end after this `number` of looks; 0: with Ctrl-C")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	f.stop.register(fs)
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is standard "+
+		"output")
+	completeOutput(cmd, "output", func(offer func(extension, description string)) {
+		for _, f := range heapFormats {
+			offer(f.extensions[0], f.description)
+		}
+	})
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return f.pidOrCore(cmd, args, runningFlag{"every", "a core dump does not change"},
-		runningFlag{"max-cpu", "a core dump is read with one CPU"})
+		runningFlag{"max-cpu", "a core dump is read with one CPU"},
+		runningFlag{"stop", "the threads of a core dump stand still"},
+		runningFlag{"max-pause", "the threads of a core dump stand still"})
 }
 
 // check refuses flags that make no sense.
@@ -141,16 +169,22 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
 	case f.maxCPU < 0.01 || f.maxCPU > 64:
 		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	case f.stop.check(cmd, f.maxCPU) != nil:
+		return f.stop.check(cmd, f.maxCPU)
 	case given("every") && f.every < time.Second:
 		return usagef("--every %v is too short: give 1s or more", f.every)
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
-	case given("every") && (given("diff") || given("type") || given("output")):
-		return usagef("--every does not go with --diff, --type or --output: it writes tables, one after the other")
+	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
+		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it writes " +
+			"tables, one after the other")
 	case given("diff") && f.diff == "":
 		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
 	case given("diff") && given("type"):
 		return usagef("--diff and --type exclude each other: one is about types, the other about single objects")
+	}
+	if err := f.checkOutput(cmd); err != nil {
+		return err
 	}
 	if f.types != "" {
 		if f.pattern, err = regexp.Compile(f.types); err != nil {
@@ -202,10 +236,22 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 			return err
 		}
 	}
-	if f.every == 0 || err != nil || h.Partial {
+	switch {
+	case f.format != nil && (f.every == 0 || err != nil || h.Partial):
+		return a.endHeap(ctx, h, err, a.exportHeap(h, o.Base, out, f))
+	case f.every == 0 || err != nil || h.Partial:
 		return a.endHeap(ctx, h, err, a.writeHeap(h, out, o, f))
+	case f.format == nil:
+		_, err = a.growth(ctx, p, h, out, o, f)
+		return err
 	}
-	return a.growth(ctx, p, h, out, o, f)
+	// Text goes to standard output meanwhile, and the difference from the first look to the file.
+	o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	last, err := a.growth(ctx, p, h, &pendingFile{path: "-", stdout: a.stdout}, o, f)
+	if last == nil {
+		return err
+	}
+	return cmp.Or(a.exportHeap(last, h, out, f), err)
 }
 
 // earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
@@ -230,29 +276,29 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 	return interruptedWalk(ctx, h.Partial)
 }
 
-// growth looks again and again, and shows what has changed since the first look.
+// growth looks again and again, and shows what has changed since the first look. It returns the last whole look.
 func (a *app) growth(
 	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
-) error {
+) (last *profile.Heap, err error) {
 	if err := a.writeHeap(first, out, o, f); err != nil {
-		return err
+		return nil, err
 	}
-	o.Base = first
+	o.Base, last = first, first
 	for n := 2; ; n++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return last, nil
 		case <-time.After(f.every):
 		}
 		h, err := a.look(ctx, p, f)
 		if h == nil || h.Partial {
-			return err
+			return last, err
 		}
-		if !f.json {
+		if last = h; !f.json {
 			fmt.Fprintln(a.stdout)
 		}
 		if werr := a.writeHeap(h, out, o, f); werr != nil || err != nil || n == f.looks {
-			return cmp.Or(werr, err)
+			return last, cmp.Or(werr, err)
 		}
 	}
 }
@@ -261,7 +307,9 @@ func (a *app) growth(
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
+		Graph: f.format != nil && f.format.graph, Keepers: f.format != nil && f.retains,
 	}
+	f.stop.apply(&o)
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
 	}

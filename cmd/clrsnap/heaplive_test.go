@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -25,11 +26,20 @@ func TestHeap(t *testing.T) {
 	good(t, "heap", pid, "--type", `^Shop\.Line\[,\]$`).want(t, `^5 objects match`, `  Shop\.Line\[,\]$`)
 	good(t, "heap", pid, "--strings", "-n", "3").want(t, `1,000,000  "x{15}"$`)
 
+	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
+	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
+		`^This is not the heap of one moment: the pause was used up: 1\dms\. The program stood still for 1\d\.\d+ms, and`)
+
 	var doc struct {
 		TotalBytes      uint64
 		ConsistentShare float64
-		Heaps           []any
-		Types           []struct {
+		Stop            struct {
+			Exact             bool
+			Stops, Threads    int
+			PauseMilliseconds float64
+		}
+		Heaps []any
+		Types []struct {
 			Type       string
 			Count      int
 			Generation map[string]float64
@@ -39,14 +49,53 @@ func TestHeap(t *testing.T) {
 	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--json").stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
+	if doc.Stop.Exact || doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
 		t.Errorf("%+v", doc)
+	}
+	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--stop", "--json").stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if s := doc.Stop; !s.Exact || s.Stops < 1 || s.Threads < 5 || s.PauseMilliseconds <= 0 {
+		t.Errorf("%+v", s)
 	}
 	app.Ask("leak 5000")
 	good(t, "heap", pid, "--diff", file).want(t, `^Since the earlier heap: \+5\.\d+ MiB, \+2\d,\d+ objects`,
 		`\+5,000 .*  Shop\.Listener  heap$`)
 	good(t, "heap", pid, "--every", "1s", "--looks", "2", "-n", "3").want(t, `^Since the earlier heap: .*, in 1(\.\d)?s$`)
 	checkInterrupted(t, pid)
+	checkHeapFiles(t, pid, file)
+}
+
+// checkHeapFiles: the file's extension chooses a picture, or a format for other tools.
+func checkHeapFiles(t *testing.T, pid, before string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, x := range []struct {
+		name  string
+		flags []string
+		has   []string
+	}{
+		{"heap.html", nil, []string{`"id":"namespaces"`, `"Shop.Filler"`}},
+		{"grown.svg", []string{"--diff", before}, []string{"</svg>", "Shop.Listener\n"}},
+		{"grown.html", []string{"--every", "1s", "--looks", "2"}, []string{`"base":true`}},
+		{"kept.html", []string{"--retained"}, []string{`"id":"keepers"`, `"Shop.Shelves.bulk (static)"`}},
+		{"heap.gcdump", nil, []string{"!FastSerialization.1", "Shop.Filler", "[static var Shop.Shelves.bulk]"}},
+	} {
+		path := filepath.Join(dir, x.name)
+		r := good(t, append([]string{"heap", pid, "-o", path}, x.flags...)...)
+		if !strings.Contains(r.stderr, x.name+" has 2,") || !strings.Contains(r.stderr, " objects of ") {
+			t.Errorf("%s: %s", x.name, r.stderr)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range x.has {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("%s lacks %q", x.name, want)
+			}
+		}
+	}
 }
 
 // checkInterrupted: Ctrl-C keeps what was read.

@@ -13,6 +13,7 @@ import (
 	"clrsnap/export"
 	"clrsnap/profile"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -245,6 +246,13 @@ func formatNames() []string {
 	return out
 }
 
+// offerFormats offers the file extensions of the formats to the shell: see completeOutput.
+func offerFormats(offer func(extension, description string)) {
+	for _, f := range export.Formats() {
+		offer(f.Extension(), f.Description())
+	}
+}
+
 // formatsHelp describes the formats.
 func formatsHelp() string {
 	var b strings.Builder
@@ -252,4 +260,32 @@ func formatsHelp() string {
 		fmt.Fprintf(&b, "  %-18s %s\n", f.Extension(), f.Description())
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+// completeOutput has the shell offer the file extensions that a flag knows, with what they are for.
+func completeOutput(cmd *cobra.Command, flag string, extensions func(offer func(extension, description string))) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) (
+		[]string, cobra.ShellCompDirective,
+	) {
+		name := filepath.Base(typed)
+		there, _ := filepath.Glob(typed + "*") // a pattern that makes no sense matches nothing
+		if typed == "" || strings.HasSuffix(typed, "/") || len(there) > 0 && !strings.Contains(name, ".") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		var out []string
+		extensions(func(extension, description string) {
+			stem := typed
+			if i := strings.IndexByte(name, '.'); i >= 0 {
+				if !strings.HasPrefix(extension, name[i:]) {
+					return
+				}
+				stem = typed[:len(typed)-len(name)+i]
+			}
+			out = append(out, stem+extension+"\t"+description)
+		})
+		return out, cobra.ShellCompDirectiveDefault
+	})
+	if err != nil {
+		panic(err) // the flag does not exist
+	}
 }

@@ -78,6 +78,13 @@ Samples of time:
 Events, each with the stack of its thread at that moment:
   --event alloc        Which code allocates which classes, and how many bytes? One
                        allocation is recorded for every --alloc-every bytes.
+                       With --live also: which of these objects are still alive at the
+                       end? That is a flame graph of what fills the memory, and finds
+                       what leaks. It follows the recorded objects by weak handles, and
+                       shows what a garbage collection has found alive; what was
+                       allocated after the last one is left out. Collections come when
+                       the program needs them; with --gc there is a full one at the
+                       end, which stops the program.
   --event exception    Who throws which exceptions, with which messages, and who catches
                        them? Rethrows are only counted: an exception that is thrown
                        again, by await or throw;, is one exception, with the stack of
@@ -135,6 +142,7 @@ The file:
   clrsnap record 4242 --mode cpu -o cpu.pb.gz    for go tool pprof, Pyroscope, Parca
   clrsnap record 4242 --threads '^orders-' --mode wall
   clrsnap record 4242 --event alloc              which code allocates which classes
+  clrsnap record 4242 -d 2m --event alloc --live  what leaks: who allocated what stays alive
   clrsnap record 4242 --event all --mode both    everything
   clrsnap record -- dotnet MyService.dll         from the start to the end
   clrsnap record --subprocesses -- dotnet run`,
@@ -207,6 +215,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	completeOutput(cmd, "output", offerFormats)
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
@@ -300,7 +309,7 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
-		Events: f.events.options(), SourceText: !f.source.noText, ExplainLines: f.lines == "always",
+		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc, SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {
 	case ro.Events.Monitor != 0 && !f.modeGiven: // events alone

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type eventFlags struct {
 	contentionMin  time.Duration
 	waitMin        time.Duration
 	noMessages     bool
+	live           bool
+	gc             bool
 
 	allocBytes int64
 }
@@ -32,6 +35,10 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 		"record one allocation per this many allocated `bytes`; without --every-object 100KB or more")
 	fs.BoolVar(&f.everyObject, "every-object", false,
 		"have the runtime report every object to the agent; only for a COMMAND, and slow")
+	fs.BoolVar(&f.live, "live", false,
+		"with --event alloc: also which of the sampled objects are still alive at the end, by who allocated them")
+	fs.BoolVar(&f.gc, "gc", false,
+		"with --live: a full garbage collection at the end, which stops the program for as long as it takes")
 	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
 	fs.BoolVar(&f.noMessages, "no-messages", false, "do not record the messages of exceptions")
 	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
@@ -46,7 +53,7 @@ const defaultWaitMin = time.Millisecond
 func eventNames() []string {
 	var out []string
 	for _, m := range profile.Modes {
-		if m.OfEvents() {
+		if m.OfEvents() && m != profile.Live { // that is --live
 			out = append(out, m.String())
 		}
 	}
@@ -69,6 +76,9 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
+	if err := f.checkLive(cmd); err != nil {
+		return err
+	}
 	var err error
 	if f.allocBytes, err = parseBytes(f.allocEvery); err != nil {
 		return err
@@ -89,6 +99,20 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	}
 	if f.waitMin < 0 {
 		return usagef("--wait-min %v: give a positive time such as 1ms, or 0 for all", f.waitMin)
+	}
+	return nil
+}
+
+// checkLive refuses --live and --gc where they make no sense.
+func (f *eventFlags) checkLive(cmd *cobra.Command) error {
+	allocations := slices.Contains(f.events, "alloc") || slices.Contains(f.events, "all")
+	switch {
+	case f.live && !allocations:
+		return usagef("--live is for --event alloc, such as %s 4242 --event alloc --live: "+
+			"it says which of the sampled allocations are still alive at the end", cmd.CommandPath())
+	case f.gc && !f.live:
+		return usagef("--gc is for --live, such as %s 4242 --event alloc --live --gc: "+
+			"it makes a garbage collection before it looks at what is still alive", cmd.CommandPath())
 	}
 	return nil
 }

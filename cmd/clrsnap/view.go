@@ -163,6 +163,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.StringVarP(&f.output, "output", "o", "",
 		"write to this `file`, in the format that its file extension chooses; - is standard output")
+	completeOutput(cmd, "output", offerFormats)
 	fs.StringVarP(&f.format, "format", "f", "",
 		"the `format`, if no file extension chooses it; without --output, write to standard output")
 	fs.StringVarP(&f.mode, "mode", "m", modeAll, "only this `mode`: "+enumerated(viewModes(), "or"))

@@ -327,18 +327,6 @@ class Page {
   }
 }
 
-// matcher returns a test for what was typed: null for nothing, undefined for an invalid regular
-// expression.
-function matcher(text) {
-  if (!text) return null;
-  const regex = /^\/(.+?)\/?$/.exec(text);
-  if (!regex) { const lower = text.toLowerCase(); return (name) => name.toLowerCase().includes(lower); }
-  try {
-    const r = new RegExp(regex[1], "i");
-    return (name) => r.test(name);
-  } catch { return undefined; }
-}
-
 // findFunctions finds the functions whose name, parameters or module match. A stack counts once
 // in the weight, however many of its frames match.
 function findFunctions(page, test) {

@@ -1,30 +1,6 @@
 // The panels around the graph: the table of functions, the selected frame, the ancestors, the
 // legend, the tooltip. Text from the recording is only ever set as text, never as HTML.
 
-function element(name, attributes = {}, ...children) {
-  const e = document.createElement(name);
-  for (const [k, v] of Object.entries(attributes)) {
-    if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
-    else if (k === "class") e.className = v;
-    else if (v === true) e.setAttribute(k, "");
-    else if (v !== false && v !== undefined) e.setAttribute(k, v);
-  }
-  e.append(...children);
-  return e;
-}
-
-const byId = (id) => document.getElementById(id);
-
-function swatch(color) {
-  const i = element("i", { "aria-hidden": "true" });
-  i.style.background = color;
-  return i;
-}
-
-function button(text, action, attributes = {}) {
-  return element("button", { type: "button", onclick: action, ...attributes }, text);
-}
-
 // The table of functions. It shows some rows, and more on demand, so that many cost nothing.
 const ROWS_AT_ONCE = 100;
 
@@ -306,18 +282,6 @@ function showTip(page, i, e) {
   }
   if (f && f.module) lines.push(element("div", {}, f.module));
   tip.replaceChildren(...lines);
-  const { width, height } = tip.getBoundingClientRect();
-  const x = Math.min(e.clientX + 14, innerWidth - width - 6);
-  const y = e.clientY + 18 + height > innerHeight ? e.clientY - height - 10 : e.clientY + 18;
-  tip.style.transform = `translate(${Math.max(4, x)}px, ${Math.max(4, y)}px)`;
+  placeTip(tip, e);
 }
 
-// segments fills a group with radio buttons. An option is [value, text, title, whether it has no
-// samples].
-function segments(group, name, options, chosen, change) {
-  group.replaceChildren(...options.map(([value, text, title, empty]) => {
-    const input = element("input",
-      { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) });
-    return element("label", { title, class: empty ? "empty" : "" }, input, element("span", {}, text));
-  }));
-}

@@ -27,6 +27,7 @@ type Subscription struct {
 	Wait           time.Duration // shorter waits are not published
 	MaxFrames      int           // of one stack; 0: 512, which is the most
 	Messages       bool          // exceptions come with their messages
+	Handles        int           // how many allocated objects are followed at a time: see Record.Handle; 0: none
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
 
 	ExceptionOffsets ExceptionOffsets // if they are known already: see Conn.SetExceptionOffsets
@@ -75,13 +76,14 @@ const (
 	beginRegisters
 	beginHold
 	beginMessages
+	beginHandles
 )
 
 // struct begin_request
 type beginRequest struct {
 	Events, Flags                                    uint32
 	AllocBytes, ExceptionEvery, ContentionNS, WaitNS uint64
-	MaxFrames, HoldMS, DestroyMS, _                  uint32
+	MaxFrames, HoldMS, DestroyMS, Handles            uint32
 }
 
 // struct begin_reply
@@ -99,6 +101,7 @@ func (s *Subscription) request() beginRequest {
 		MaxFrames:      uint32(s.MaxFrames),
 		HoldMS:         uint32(s.Hold.Milliseconds()),
 		DestroyMS:      uint32(s.DestroyWait.Milliseconds()),
+		Handles:        uint32(s.Handles),
 	}
 	if s.MaxFrames == 0 {
 		r.MaxFrames = maxFrames
@@ -114,6 +117,9 @@ func (s *Subscription) request() beginRequest {
 	}
 	if s.Hold > 0 {
 		r.Flags |= beginHold
+	}
+	if s.Handles > 0 {
+		r.Flags |= beginHandles
 	}
 	return r
 }

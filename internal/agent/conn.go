@@ -213,6 +213,9 @@ func (c *Conn) next(timeout time.Duration) (message, error) {
 // payload takes a message, which must be of the kind want.
 func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
 	m, err := c.next(timeout)
+	if err == nil && m.kind == msgCollected && want != msgCollected { // whoever has called Collect has given up
+		m, err = c.next(timeout)
+	}
 	if err != nil {
 		return nil, err
 	}

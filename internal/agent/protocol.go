@@ -10,15 +10,18 @@ import (
 type kind uint32
 
 const (
-	msgHello    kind = 1
-	msgWalked   kind = 2
-	msgResumed  kind = 3
-	msgDetached kind = 4
-	msgBegun    kind = 5
-	msgBegin    kind = 0x100
-	msgWalk     kind = 0x101
-	msgResume   kind = 0x102
-	msgDetach   kind = 0x103
+	msgHello     kind = 1
+	msgWalked    kind = 2
+	msgResumed   kind = 3
+	msgDetached  kind = 4
+	msgBegun     kind = 5
+	msgCollected kind = 6
+	msgBegin     kind = 0x100
+	msgWalk      kind = 0x101
+	msgResume    kind = 0x102
+	msgDetach    kind = 0x103
+	msgFree      kind = 0x104
+	msgCollect   kind = 0x105
 )
 
 type header struct {

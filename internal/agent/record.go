@@ -72,7 +72,12 @@ type Record struct {
 	Message    string // of an exception; the first 256 UTF-16 units of it
 	HasMessage bool   // messages were asked for (Subscription.Messages); Message may be empty
 	MessageCut bool   // the exception's message is longer than Message
-	First      Frame  // where an exception was thrown first, if it is rethrown; zero if it does not say
+
+	// A weak handle of the object that was allocated, if there are handles (Subscription.Handles).
+	Handle    Handle
+	HasHandle bool // they were asked for; Handle may be zero: there was no room
+
+	First Frame // where an exception was thrown first, if it is rethrown; zero if it does not say
 }
 
 // Flags of an EventException, its third value.
@@ -125,6 +130,7 @@ const (
 	flagHeld = 1 << iota
 	flagCut
 	flagRegisters
+	flagHandle
 )
 
 // parseRecord reads the copy of a record, all of it.
@@ -155,9 +161,12 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	if r.Registers {
 		size = frameSize
 	}
-	var t texts
-	if r.Type == EventException || r.Type == EventRethrown {
+	var t tail
+	switch {
+	case r.Type == EventException || r.Type == EventRethrown:
 		t = textsOf(r)
+	case r.Type == EventAlloc && flags&flagHandle != 0:
+		t.handle = handleSize
 	}
 	at := recordSize + count*size
 	if count > maxFrames || t.name > maxNameUnits || t.message > maxMessageUnits || len(b) != align(at+t.size()) {
@@ -168,6 +177,9 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	for i := range r.Frames {
 		r.Frames[i] = parseFrame(b[recordSize+i*size:][:size])
 	}
+	if t.handle > 0 {
+		r.HasHandle, r.Handle = true, parseHandle(b[at:])
+	}
 	if t.first > 0 {
 		r.First = parseFrame(b[at:][:t.first])
 		at += t.first
@@ -177,18 +189,19 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	return r, nil
 }
 
-// texts are the sizes of what follows an exception's frames.
-type texts struct {
+// tail is the sizes of what follows the frames of a record.
+type tail struct {
+	handle        int // bytes of Record.Handle
 	first         int // bytes of Record.First
 	name, message int // UTF-16 units
 }
 
-func (t *texts) size() int { return t.first + 2*(t.name+t.message) }
+func (t *tail) size() int { return t.handle + t.first + 2*(t.name+t.message) }
 
 // textsOf returns the sizes that an exception's record states.
-func textsOf(r *Record) texts {
+func textsOf(r *Record) tail {
 	lengths := r.Values[3]
-	t := texts{name: int(lengths & 0xffff), message: int(lengths >> 16 & 0xffff)}
+	t := tail{name: int(lengths & 0xffff), message: int(lengths >> 16 & 0xffff)}
 	if r.Type == EventRethrown {
 		t.first = shortFrameSize
 	}

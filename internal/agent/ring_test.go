@@ -55,7 +55,7 @@ func encodeRecord(r *Record) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, recordSize)
 	b[recordType] = byte(r.Type)
-	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers} {
+	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers, flagHandle: r.HasHandle} {
 		if on {
 			b[recordFlags] |= flag
 		}
@@ -76,6 +76,9 @@ func encodeRecord(r *Record) []byte {
 		for _, w := range words {
 			b = le.AppendUint64(b, w)
 		}
+	}
+	if r.HasHandle {
+		b = le.AppendUint64(le.AppendUint64(b, r.Handle.Address), uint64(r.Handle.Slot))
 	}
 	if r.Type == EventRethrown {
 		b = le.AppendUint64(le.AppendUint64(b, r.First.Function), r.First.IP)
@@ -104,6 +107,9 @@ func randomRecord() *Record {
 			whole, r.HasMessage, r.MessageCut = noMessage, false, false
 		}
 		r.Values[3] = name | message<<16 | whole<<32
+	}
+	if r.Type == EventAlloc && rand.IntN(2) == 0 {
+		r.HasHandle, r.Handle = true, Handle{Address: rand.Uint64(), Slot: rand.Uint32()}
 	}
 	if r.Type == EventRethrown {
 		r.First = Frame{Function: rand.Uint64(), IP: rand.Uint64()}
@@ -211,6 +217,7 @@ func TestCorrupt(t *testing.T) {
 		"more frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 4) },
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
+		"a handle":               func(r *ring) { r.records[recordFlags] = flagHandle },
 		"a name":                 thrown(EventException, 1),
 		"a long name":            thrown(EventException, 0xffff),
 		"a message":              thrown(EventException, 1<<16),
@@ -262,6 +269,7 @@ func TestControl(t *testing.T) {
 // sound or with an error.
 func FuzzRing(f *testing.F) {
 	f.Add(encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)}), uint64(112), uint64(0))
+	f.Add(encodeRecord(&Record{Type: EventAlloc, HasHandle: true, Handle: Handle{8, 3}}), uint64(80), uint64(0))
 	f.Add(encodeRecord(&Record{Type: EventGCEnd, Registers: true, Frames: make([]Frame, 1)}), uint64(4096), uint64(64))
 	f.Fuzz(func(t *testing.T, memory []byte, head, at uint64) {
 		r, _ := makeRing(t, minRing)

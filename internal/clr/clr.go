@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/clr/types"
 	"clrsnap/internal/contract"
@@ -51,11 +52,12 @@ type Runtime struct {
 	Inlined *inlining.Reader
 	Generic *generics.Reader
 
-	// Seen is what Objects and Locks are read from.
+	// Seen is what Objects, Locks and PAL are read from.
 	Seen    *target.Evidence
 	Heap    *heap.Reader
 	Objects *object.Reader
 	Locks   *lock.Store // nil: the layout of the runtime's locks is not known
+	PAL     *pal.Reader
 
 	mem *target.Reader
 }
@@ -106,6 +108,7 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 // the same.
 func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 	r.Seen = target.NewEvidence(mem)
+	r.PAL = pal.New(r.Seen, mem)
 	var err error
 	if r.Heap, err = heap.New(mem, d); err != nil {
 		return err

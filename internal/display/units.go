@@ -71,7 +71,7 @@ func ThreeDigits(v float64) string {
 var EventNames = [len(profile.Modes)][2]string{
 	profile.Alloc: {"object", "objects"}, profile.Exception: {"exception", "exceptions"},
 	profile.Contention: {"wait", "waits"}, profile.ThreadStart: {"thread", "threads"}, profile.GC: {"GC", "GCs"},
-	profile.Waits: {"wait", "waits"},
+	profile.Waits: {"wait", "waits"}, profile.Live: {"object", "objects"},
 }
 
 // CountsEvents reports whether an amount of a mode has a number of events that is not its

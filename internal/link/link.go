@@ -211,6 +211,22 @@ func (l *Link) Ended() <-chan struct{} { return l.ended }
 // most.
 func (l *Link) SetWalkedThread(thread uint64) { l.conn.SetWalkedThread(thread) }
 
+// Free has the agent destroy handles that it has made.
+func (l *Link) Free(slots []uint32) error { return l.conn.Free(slots) }
+
+// Collect makes the runtime do a full, blocking garbage collection, and returns how long that took.
+func (l *Link) Collect(patience time.Duration) (time.Duration, error) {
+	return l.conn.Collect(patience)
+}
+
+// Settle waits until what the agent has reported by now has been taken out of the ring, if there is room.
+func (l *Link) Settle() {
+	select {
+	case <-l.ended:
+	case <-time.After(2 * pollLate):
+	}
+}
+
 // Release resumes the thread that is held in the notification of a record.
 func (l *Link) Release(r *agent.Record) { l.conn.Release(r) }
 

@@ -184,6 +184,10 @@ func EventShop() *profile.Recording {
 	pulsed, joined := event("Shop", "Monitor.Wait Shop.Order", "Monitor.Wait Order"), event("", "Thread.Join", "Thread.Join")
 	add(1, profile.Waits, 30_000_000, 1, pulsed, MainName, submitName, waitName)
 	add(2, profile.Waits, 8_000_000, 2, joined, MainName)
+	recent := event(CoreLib, "System.Byte[] (not collected yet)", "Byte[] (not collected yet)")
+	add(0, profile.Live, 1<<29, 205_761_315, array, MainName, submitName, sortName)
+	add(1, profile.Live, 512<<10, 7, queue, MainName, submitName)
+	add(1, profile.Live, 512<<10, 1, recent, MainName, "libcoreclr.so!")
 
 	r := s.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 2*time.Second
@@ -199,6 +203,7 @@ func EventShop() *profile.Recording {
 		{Mode: profile.ThreadStart, Samples: 1, Seen: 1},
 		{Mode: profile.GC, Samples: 4, Seen: 4},
 		{Mode: profile.Waits, Samples: 3, Seen: 90, Every: 1_000_000},
+		{Mode: profile.Live, Samples: 3, Lost: 2, Every: 512 << 10},
 	}
 	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, Processors: 2}
 	const class = "System.InvalidOperationException"

@@ -8,6 +8,7 @@
 //	instant     stacks of all threads belong to one instant
 //	churn       who holds locks and who waits, while locks, threads and objects come and go
 //	damage      core dumps that are damaged
+//	heap        all objects by type, under pressure, at one moment and without a stop
 //	shares      recordings of programs that measure themselves, and that count their events
 //	ordeal      a program goes on whatever it does with the agent in it, and whatever its reader does
 //	recordsoak  a long recording, against the runtime's records

@@ -32,6 +32,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
 	defer p.endLate()
+	inGroups := p.watchGroups()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
 		if err := ctx.Err(); err != nil {
@@ -55,6 +56,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	}
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
+	inGroups(out.Threads)
 	p.complete(ctx, out, calls, waiting)
 	return out, p.Live.Alive()
 }

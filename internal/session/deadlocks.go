@@ -58,7 +58,8 @@ func unsettled(threads []profile.Thread) (out []int) {
 			continue
 		}
 		switch profile.LockKindOf(w) {
-		case profile.MonitorLock, profile.LockObject, profile.ReaderWriterLock, profile.TaskLock, profile.ThreadLock:
+		case profile.MonitorLock, profile.LockObject, profile.ReaderWriterLock, profile.TaskLock, profile.ThreadLock,
+			profile.HandleLock:
 			out = append(out, i)
 		}
 	}

@@ -29,8 +29,17 @@ type HeapOptions struct {
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected.
 	Retained bool
+	// Graph keeps all objects and their references.
+	Graph bool
+	// Keepers finds what keeps what, type by type, and Retained.
+	Keepers bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
+	// While threads are stopped it is 1 at least, and 0 stands for 4 or all that there are.
 	MaxCPU float64
+	// Stop stops all threads of a running process, so that the heap is that of one moment.
+	Stop bool
+	// MaxPause is how long they may be stopped; 0 stands for DefaultHeapPause.
+	MaxPause time.Duration
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
 	Progress func(done, all uint64)
 }
@@ -38,7 +47,7 @@ type HeapOptions struct {
 // ErrNoHeap: the heap of the runtime cannot be read.
 var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
 
-// Heap walks all objects of the managed heap, without stopping the program. If ctx ends, the result has what was
+// Heap walks all objects of the managed heap, without stopping the program unless it is asked to. If ctx ends, the result has what was
 // walked until then, and is Partial.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
@@ -47,21 +56,34 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
+	o.Retained = o.Retained || o.Keepers
 	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
-	census, err := p.Runtime.Heap.Walk(h.options(ctx))
+	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
 	}
 	if err != nil {
 		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
 	}
-	if o.Roots != nil || o.Retained {
+	if h.graph() {
 		if census.Graph == nil {
 			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
 		}
 	}
 	return h.result(census), p.Alive()
+}
+
+// walk walks over all objects, of one moment if that is asked for and can be done.
+func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
+	if h.o.Stop && h.p.from.changes() {
+		if census, err := h.atOnce(ctx); census != nil || err != nil {
+			return census, err
+		}
+		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+		h.began = time.Time{}
+	}
+	return h.p.Runtime.Heap.Walk(h.options(ctx))
 }
 
 // heapWalk is one call of Heap.
@@ -70,6 +92,8 @@ type heapWalk struct {
 	o     HeapOptions
 	begin time.Time
 	used  time.Duration // CPU time before
+	began time.Time     // when threads had been stopped; zero: they were not
+	stop  *profile.HeapStop
 
 	mu        sync.Mutex
 	names     map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
@@ -95,12 +119,15 @@ func (h *heapWalk) options(ctx context.Context) heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
-	o.Graph = h.o.Roots != nil || h.o.Retained
+	o.Graph = h.graph()
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
 	return o
 }
+
+// graph: the references between objects are asked for.
+func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
 
 func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 
@@ -177,6 +204,10 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		HasInstances: h.o.Type != nil, HasPaths: h.o.Roots != nil, HasRetained: h.o.Retained,
 		GraphCut: c.Graph != nil && c.Graph.Full, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
 	}
+	out.Stop = h.stop
+	if !h.began.IsZero() {
+		out.CapturedAt = h.began
+	}
 	if !h.p.from.changes() {
 		out.CapturedAt = h.p.from.capturedAt()
 	}
@@ -200,6 +231,12 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out.Types = h.types(c, retained)
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
+	}
+	if h.o.Keepers && retained != nil {
+		h.keepers(c, retained, out)
+	}
+	if h.o.Graph {
+		h.objects(c.Graph, out)
 	}
 	h.trim()
 	out.Instances = h.instances
@@ -226,7 +263,9 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+			out = append(out, profile.HeapType{
+				Name: class.Display, Assembly: class.Assembly, Owner: h.p.owner(class.Assembly, class.Image),
+			})
 		}
 		if retained != nil {
 			out[i].Retained += retained[t.Index]

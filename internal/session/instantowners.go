@@ -40,6 +40,11 @@ var exclusive = map[profile.WaitKind]bool{
 	profile.WriteLock: true,
 }
 
+// isMutex reports whether a wait for handles is one for a mutex that a thread owns.
+func isMutex(w *profile.Wait) bool {
+	return profile.LockKindOf(w) == profile.HandleLock && w.Owner != nil
+}
+
 // places returns the places of members by their ids.
 func (a *atOnce) places() map[int]int {
 	places := make(map[int]int, len(a.members))
@@ -76,7 +81,7 @@ func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
 	for i := range a.members {
 		m := &a.members[i]
 		w := m.stack.Wait
-		if w == nil || !w.Certain || !exclusive[w.Kind] {
+		if w == nil || !w.Certain || !exclusive[w.Kind] && !isMutex(w) {
 			continue
 		}
 		if w.Owner == nil {

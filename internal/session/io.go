@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
 )
 
 // ioCalls are the system calls that wait for input or output, and what each does. All but those in ioSets
@@ -29,7 +32,7 @@ var ioSets = map[string]bool{
 }
 
 // ioWait explains a wait in a system call for input or output; nil: it is none.
-func (s *Suspension) ioWait() *profile.Wait {
+func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	c := s.Capture
 	name := Syscalls[c.SyscallNr]
 	verb := ioCalls[name]
@@ -41,13 +44,32 @@ func (s *Suspension) ioWait() *profile.Wait {
 		return w // a dump does not keep what descriptors lead to
 	}
 	switch {
+	case name == "open" || name == "openat":
+		w.Target = strings.TrimSpace(verb + " " + s.opened(name))
 	case name == "poll" || name == "ppoll":
 		w.Target = strings.TrimSpace(verb + " " + strings.Join(s.polled(), ", "))
 	case !ioSets[name]:
 		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
 	}
+	if r := resolver(frames); r != "" {
+		w.Target = r + ": " + w.Target
+	}
 	w.Certain = s.inSameCall()
 	return w
+}
+
+// resolver is the function of the C library by which a thread asks for names of hosts, if that is what it waits for: the
+// library asks name servers in the same thread.
+func resolver(frames []profile.Frame) string {
+	for i := range frames {
+		switch f := &frames[i]; {
+		case f.Kind == profile.Managed:
+			return ""
+		case f.Method == "getaddrinfo" || f.Method == "getnameinfo" || f.Method == "gethostbyname_r":
+			return f.Method
+		}
+	}
+	return ""
 }
 
 // restartSyscall is what goes on with a call that was interrupted, such as by a capture (restart_syscall(2)).
@@ -72,6 +94,20 @@ func (s *Suspension) inSameCall() bool {
 	}
 	return blocked && (now.Nr == c.SyscallNr || now.Nr == restartSyscall) && now.Args == c.SyscallArgs &&
 		now.SP == sp
+}
+
+// opened is the path of the file that a thread opens; "": it cannot be read. It waits for the other end of a FIFO, or for
+// a file system.
+func (s *Suspension) opened(call string) string {
+	at := s.Capture.SyscallArgs[0]
+	if call == "openat" {
+		at = s.Capture.SyscallArgs[1]
+	}
+	path, err := target.NewReader(s.Process.from).CString(arch.Addr(at), unix.PathMax)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // maxPolled bounds the descriptors of a poll that are named.
@@ -104,13 +140,20 @@ func (p *Process) describeIO(verb string, fd int32) string {
 	return verb + " " + p.descriptor(fd)
 }
 
-// descriptor says what a descriptor leads to: a path, "pipe:[173886]", or the addresses and the state of a
-// socket. The process may have closed it meanwhile, and opened another one with its number.
+// descriptor says what a descriptor leads to: a path, a pipe and who has its other end, or the addresses and the state
+// of a socket. The process may have closed it meanwhile, and opened another one with its number.
 func (p *Process) descriptor(fd int32) string {
 	dir := p.Live.Dir()
 	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
 	if err != nil {
 		return fmt.Sprintf("descriptor %d", fd)
+	}
+	if name, ok := strings.CutPrefix(link, "anon_inode:"); ok {
+		name = strings.Trim(name, "[]")
+		return cmp.Or(anonymous[name], name)
+	}
+	if strings.HasPrefix(link, "pipe:[") {
+		return link + p.otherEnd(link, fd)
 	}
 	inode, isSocket := strings.CutPrefix(link, "socket:[")
 	n, err := strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64)
@@ -125,8 +168,12 @@ func (p *Process) descriptor(fd int32) string {
 	if c, ok := p.refs.connections[n]; ok {
 		return connectionText(&c)
 	}
-	return link
+	return cmp.Or(p.unixSocket(n), link)
 }
+
+// anonymous are names of what has no file (anon_inode_getfd in the kernel) that others know by another one. The others
+// have the name of the system call that makes them: eventfd, timerfd, inotify, signalfd, io_uring.
+var anonymous = map[string]string{"eventpoll": "epoll"}
 
 // connectionText describes a socket: "tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
 func connectionText(c *procfs.Connection) string {

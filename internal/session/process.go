@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/assemblies"
+	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
@@ -84,8 +85,9 @@ type Process struct {
 	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: it is not.
 	Inspect func(t *profile.Thread, stack *target.Stack)
 
-	info profile.Process
-	from origin // of threads, registers and memory
+	info   profile.Process
+	from   origin         // of threads, registers and memory
+	groups *cgroup.Reader // nil: not needed yet
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
 	unlisted error                 // why some may be missing in known; nil: none are

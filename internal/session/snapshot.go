@@ -88,6 +88,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
 	defer func() { p.complete(ctx, out, f.calls, f.waiting) }()
+	inGroups := p.watchGroups()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -105,6 +106,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
 	also(out, f)
+	inGroups(out.Threads)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
@@ -286,11 +288,12 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
 	}
 	st.State = state(s.Capture)
+	st.Kernel = s.kernel()
 	switch {
 	case s.Thread.Halted:
-		st.State = "stopped by a signal"
+		st.State = bySignal
 	case s.Thread.Traced:
-		st.State = "stopped by a debugger"
+		st.State = byDebugger
 	}
 	st.Pause = s.Capture.Pause
 	st.Crashed = s.Process.from.Crashed() == s.Thread.OSThreadID

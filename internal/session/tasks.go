@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -31,14 +32,19 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 	p.Engine.Begin()
 	t := p.newTaskWalk(ctx, o)
 	census, err := t.walk()
-	if errors.Is(err, heap.ErrUnknown) {
-		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
-	}
 	if err != nil {
-		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+		return nil, p.noWalk(err)
 	}
 	out := t.result(census)
 	return out, p.Alive()
+}
+
+// noWalk says why the heap could not be walked.
+func (p *Process) noWalk(err error) error {
+	if errors.Is(err, heap.ErrUnknown) {
+		return fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
+	}
+	return p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
 }
 
 func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
@@ -63,6 +69,9 @@ const (
 	poolClass
 	queueClass
 	localQueueClass
+	serverClass // and those that follow: see requests.go
+	clientPoolClass
+	connectionClass
 )
 
 var taskClasses = map[string]taskClass{
@@ -83,7 +92,8 @@ type taskWalk struct {
 	o     HeapOptions
 	r     *async.Reader
 	begin time.Time
-	now   int64 // Environment.TickCount64 of the target, in ms; 0: not known
+	now   int64                         // Environment.TickCount64 of the target, in ms; 0: not known
+	also  func(*object.Class) taskClass // of classes that are not in System.Private.CoreLib; nil: none is wanted
 
 	mu      sync.Mutex // of classes: several goroutines walk
 	classes map[arch.Addr]taskClass
@@ -94,6 +104,7 @@ type taskWalk struct {
 
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
+	boxes      []chainBox // of the chain that was read last
 	unproven   int
 	unread     int
 }
@@ -119,6 +130,9 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 		return notWanted
 	}
 	if class.Assembly != coreLib {
+		if t.also != nil {
+			return t.also(class)
+		}
 		return notWanted
 	}
 	if t.r.IsBox(mt) {
@@ -153,12 +167,8 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 // result describes what was found.
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.seen = nil
-	out := &profile.Tasks{Process: t.p.info, CapturedAt: t.begin, Partial: c.Stopped || t.full}
-	if !t.p.from.changes() {
-		out.CapturedAt = t.p.from.capturedAt()
-	}
-	if c.Size > 0 {
-		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
+	out := &profile.Tasks{
+		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full, ConsistentShare: consistentShare(c),
 	}
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
@@ -169,6 +179,26 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	out.Partial = out.Partial || t.ended
 	out.Duration = time.Since(t.begin)
 	return out
+}
+
+func (t *taskWalk) capturedAt() time.Time {
+	if !t.p.from.changes() {
+		return t.p.from.capturedAt()
+	}
+	return t.begin
+}
+
+func consistentShare(c *heap.Census) float64 {
+	if c.Size == 0 {
+		return 0
+	}
+	return float64(c.Consistent) / float64(c.Size)
+}
+
+// chainBox is a box of a chain, and the index of its frame.
+type chainBox struct {
+	*async.Box
+	frame int
 }
 
 // node is a box of a method that has not ended.
@@ -208,11 +238,39 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 	out.Methods = len(nodes)
 	byKey := map[string]*profile.TaskChain{}
 	var list []*profile.TaskChain
+	out.Partial = !t.eachChain(nodes, func(c *profile.TaskChain) (cost int) {
+		key := chainKey(c, true)
+		if same := byKey[key]; same != nil {
+			merge(same, c)
+			return 0
+		}
+		byKey[key] = c
+		list = append(list, c)
+		return len(key) + framesCost(c.Frames)
+	}) || out.Partial
+	list = joinTargets(list)
+	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
+	chains := make([]profile.TaskChain, len(list))
+	for i, c := range list {
+		chains[i] = *c
+	}
+	return chains
+}
+
+func framesCost(frames []profile.Frame) (cost int) {
+	for i := range frames {
+		cost += asyncCost(&frames[i])
+	}
+	return cost
+}
+
+// eachChain reads each chain from its innermost method on. use returns how many bytes are kept of it; t.boxes are its
+// methods meanwhile. false: the time has ended, or too much is kept.
+func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
 	for queue := starts(nodes); len(queue) > 0; queue = queue[1:] {
 		if t.stopped() || room <= 0 {
-			out.Partial = true
-			break
+			return false
 		}
 		n := &nodes[queue[0]]
 		c, ended := t.chain(n.obj)
@@ -222,28 +280,11 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 				queue = append(queue, n.next)
 			}
 		}
-		if c == nil {
-			continue
-		}
-		key := chainKey(c, true)
-		if same := byKey[key]; same != nil {
-			merge(same, c)
-			continue
-		}
-		byKey[key] = c
-		list = append(list, c)
-		room -= len(key)
-		for i := range c.Frames {
-			room -= asyncCost(&c.Frames[i])
+		if c != nil {
+			room -= use(c)
 		}
 	}
-	list = joinTargets(list)
-	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
-	chains := make([]profile.TaskChain, len(list))
-	for i, c := range list {
-		chains[i] = *c
-	}
-	return chains
+	return true
 }
 
 // nodes returns the methods that have not ended. Whom each leads to is not proved yet.
@@ -311,8 +352,12 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
 	out.Frames = append(out.Frames, t.frame(&async.Step{Box: box}))
+	t.boxes = append(t.boxes[:0], chainBox{box, 0})
 	for i := range chain.Steps {
 		out.Frames = append(out.Frames, t.frame(&chain.Steps[i]))
+		if b := chain.Steps[i].Box; b != nil {
+			t.boxes = append(t.boxes, chainBox{b, len(out.Frames) - 1})
+		}
 	}
 	if !box.HasState || box.State >= 0 {
 		out.WaitsFor, out.State, err = t.awaited(box)

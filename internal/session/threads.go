@@ -20,6 +20,7 @@ type Thread struct {
 	Role        string // see Role
 	Cooperative bool   // at the time of the listing
 	Halted      bool   // stopped by a signal
+	Deep        bool   // in a wait that cannot be interrupted (D) when it was listed
 	Traced      bool   // stopped by a debugger
 	Started     uint64 // in clock ticks since boot
 }
@@ -58,7 +59,10 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	if err != nil {
 		return Thread{}, false
 	}
-	t := Thread{OSThreadID: tid, Name: info.Name, Halted: info.State == 'T', Traced: info.State == 't', Started: info.StartTime}
+	t := Thread{
+		OSThreadID: tid, Name: info.Name, Started: info.StartTime,
+		Halted: info.State == 'T', Traced: info.State == 't', Deep: info.State == 'D',
+	}
 	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
 	}

@@ -1,10 +1,9 @@
 package session
 
 import (
-	"slices"
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/openfiles"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -64,9 +63,10 @@ func (s *Suspension) explain(st *profile.Thread) {
 		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && exclusive[w.Kind] && p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
+			s.namedMutex(st.Wait)
 		}
 		delete(p.stamps, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
@@ -76,11 +76,11 @@ func (s *Suspension) explain(st *profile.Thread) {
 		p.noteHeap(st.OSThreadID, len(p.runs[st.OSThreadID]) > 0)
 	}
 	switch idle := st.Idle(); {
-	case st.State == stateRunning || !st.Waits():
-	case idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
+	case st.State == stateRunning:
+	case st.Waits() && idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
-		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
+		if st.Wait = s.ioWait(st.Frames); st.Wait == nil && st.Waits() && p.inRuntime(st.Frames) {
 			st.Wait = s.runtimeWait()
 		}
 	}
@@ -112,7 +112,8 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.from.changes() {
 		p.Engine.Cache.Invalidate()
 	}
-	held, _ := p.waitReader().Monitors()
+	held, all := p.waitReader().Monitors()
+	out.HoldsPartial = !all && p.Runtime.Locks != nil
 	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
@@ -128,29 +129,34 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
 				h.Certain = false
 			}
-			if mayBeOf(t.Holds, h) && !p.unmoved(t.OSThreadID) {
-				h.Certain = false
-			}
-			t.Holds = withHold(t.Holds, h)
+			t.Holds = p.withHold(t, h)
 		}
 	}
 }
 
-// mayBeOf reports whether a list has a monitor that may be the same as another one, moved to another address.
-func mayBeOf(list []profile.Wait, h profile.Wait) bool {
-	return slices.ContainsFunc(list, func(o profile.Wait) bool {
-		return o.Kind == h.Kind && o.Type == h.Type && o.Object != h.Object
-	})
-}
-
-// withHold adds to what a thread holds what else it does.
-func withHold(list []profile.Wait, h profile.Wait) []profile.Wait {
-	for i := range list {
-		if list[i].Object == h.Object && list[i].Kind == h.Kind {
-			return list
+// withHold adds to what a thread holds a monitor that it holds, too. One that was seen at another address before is the
+// same if it has the same lock, and may be if it had none yet: it gets that when somebody else wants it.
+func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
+	moved := !p.unmoved(t.OSThreadID)
+	for i := range t.Holds {
+		o := &t.Holds[i]
+		if o.Kind != h.Kind {
+			continue
+		}
+		if o.Lock != 0 && o.Lock == h.Lock {
+			o.Object = h.Object
+			return t.Holds
+		}
+		if o.Lock == 0 && o.Object == h.Object {
+			o.Lock = h.Lock
+			return t.Holds
+		}
+		if o.Lock == 0 && o.Type == h.Type && moved && !p.waitReader().HeldAt(o.Object, t.ManagedThreadID) {
+			*o = h
+			return t.Holds
 		}
 	}
-	return append(list, h)
+	return append(t.Holds, h)
 }
 
 // ownersOf returns who has been seen to hold monitors, by their objects.
@@ -190,6 +196,7 @@ type refs struct {
 	failed  bool // the runtime's could not be
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
+	files       *openfiles.Index             // nil: not needed yet
 }
 
 // OS implements waits.People.
@@ -250,7 +257,7 @@ func (o people) Renew() bool {
 		return false
 	}
 	o.p.take(list)
-	*r = refs{lists: r.lists, connections: r.connections}
+	*r = refs{lists: r.lists, connections: r.connections, files: r.files}
 	return true
 }
 

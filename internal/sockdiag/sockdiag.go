@@ -1,8 +1,8 @@
-// Package sockdiag asks the kernel for the TCP connections of a network namespace, and since when each has been silent:
-// sock_diag(7), as ss -i does.
+// Package sockdiag asks the kernel for the sockets of a network namespace: TCP connections, and since when each has been
+// silent; what a Unix socket is connected to. It uses sock_diag(7), as ss does.
 //
 // Sources (Linux): include/uapi/linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg), include/uapi/linux/tcp.h
-// (tcp_info), net/ipv4/inet_diag.c.
+// (tcp_info), net/ipv4/inet_diag.c; include/uapi/linux/unix_diag.h (unix_diag_req, unix_diag_msg), net/unix/diag.c.
 package sockdiag
 
 import (
@@ -47,16 +47,22 @@ const (
 
 // ConnectionsIn is Connections of another network namespace: file is one of /proc/PID/ns/net. It takes CAP_SYS_ADMIN.
 func ConnectionsIn(file *os.File) (out []Connection, err error) {
+	err = in(file, func() (err error) { out, err = Connections(); return err })
+	return out, err
+}
+
+// in calls a function in a network namespace.
+func in(file *os.File, call func() error) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlock it: the thread ends, instead of staying in the other namespace
 		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
-			out, err = Connections()
+			err = call()
 		}
 	}()
 	<-done
-	return out, err
+	return err
 }
 
 // Connections returns the connections over IPv4 and IPv6 of this process's own network namespace, at most 65,536 of
@@ -74,36 +80,44 @@ func Connections() ([]Connection, error) {
 }
 
 func dump(family uint8) ([]Connection, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	var out []Connection
+	err := ask(request(family), func(b []byte) (bool, error) {
+		list, done, err := parse(b)
+		out = append(out, list...)
+		return done || len(out) >= maxConnections, err
+	})
 	if err != nil {
 		return nil, err
 	}
+	return out, nil
+}
+
+// ask sends a request, and passes on the parts of the answer until done.
+func ask(request []byte, part func([]byte) (done bool, err error)) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return err
+	}
 	defer unix.Close(fd)
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
-		return nil, err
+		return err
 	}
-	if err := unix.Sendto(fd, request(family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, err
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
 	}
-	var out []Connection
 	buf := make([]byte, receiveBuffer)
-	for len(out) < maxConnections {
+	for {
 		n, _, err := unix.Recvfrom(fd, buf, 0)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list, done, err := parse(buf[:n])
-		if err != nil {
-			return nil, err
-		}
-		if out = append(out, list...); done {
-			break
+		if done, err := part(buf[:n]); done || err != nil {
+			return err
 		}
 	}
-	return out, nil
 }
 
 // request asks for the connections of a family, with their tcp_info.
@@ -120,29 +134,37 @@ func request(family uint8) []byte {
 
 // parse parses a part of an answer: messages, one after the other. done: it is the last.
 func parse(b []byte) (out []Connection, done bool, err error) {
+	done, err = eachMessage(b, func(b []byte) {
+		if c, ok := parseMessage(b); ok {
+			out = append(out, c)
+		}
+	})
+	return out, done, err
+}
+
+// eachMessage calls a function with each message of a part of an answer.
+func eachMessage(b []byte, take func([]byte)) (done bool, err error) {
 	for len(b) >= headerLen {
 		n := int(binary.NativeEndian.Uint32(b))
 		if n < headerLen || n > len(b) {
-			return out, false, ErrFormat
+			return false, ErrFormat
 		}
 		switch kind := binary.NativeEndian.Uint16(b[4:]); kind {
 		case unix.NLMSG_DONE:
-			return out, true, nil
+			return true, nil
 		case unix.NLMSG_ERROR:
 			if n >= headerLen+4 {
 				if code := -int32(binary.NativeEndian.Uint32(b[headerLen:])); code > 0 {
-					return out, false, unix.Errno(code)
+					return false, unix.Errno(code)
 				}
 			}
-			return out, false, ErrFormat
+			return false, ErrFormat
 		case byFamily:
-			if c, ok := parseMessage(b[headerLen:n]); ok {
-				out = append(out, c)
-			}
+			take(b[headerLen:n])
 		}
 		b = b[min(aligned(n), len(b)):]
 	}
-	return out, false, nil
+	return false, nil
 }
 
 func aligned(n int) int { return (n + 3) &^ 3 }
@@ -156,17 +178,25 @@ func parseMessage(b []byte) (c Connection, ok bool) {
 	c.Local = address(b[0], b[8:24], b[4:6])
 	c.Remote = address(b[0], b[24:40], b[6:8])
 	c.Inode = uint64(binary.NativeEndian.Uint32(b[68:]))
-	for rest := b[messageLen:]; len(rest) >= attributeHeader; {
-		n := int(binary.NativeEndian.Uint16(rest))
-		if n < attributeHeader || n > len(rest) {
-			return c, false
-		}
-		if value := rest[attributeHeader:n]; binary.NativeEndian.Uint16(rest[2:]) == info && len(value) >= lastDataRecv+4 {
+	whole := eachAttribute(b[messageLen:], func(kind uint16, value []byte) {
+		if kind == info && len(value) >= lastDataRecv+4 {
 			c.Sent, c.Received, ok = milliseconds(value[lastDataSent:]), milliseconds(value[lastDataRecv:]), true
 		}
-		rest = rest[min(aligned(n), len(rest)):]
+	})
+	return c, whole && ok && c.Inode != 0
+}
+
+// eachAttribute calls a function with each attribute of a message. It is false if they do not have the form.
+func eachAttribute(b []byte, take func(kind uint16, value []byte)) bool {
+	for len(b) >= attributeHeader {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < attributeHeader || n > len(b) {
+			return false
+		}
+		take(binary.NativeEndian.Uint16(b[2:]), b[attributeHeader:n])
+		b = b[min(aligned(n), len(b)):]
 	}
-	return c, ok && c.Inode != 0
+	return true
 }
 
 func milliseconds(b []byte) time.Duration {

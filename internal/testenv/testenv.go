@@ -260,7 +260,7 @@ func (k DotNet) build(app, framework string, more ...string) (string, error) {
 }
 
 // aspNetApps are the programs that need ASP.NET Core, which net8 of the kit has not.
-var aspNetApps = []string{"shop", "web"}
+var aspNetApps = []string{"requests", "shop", "web"}
 
 // symbols are the conditional symbols that the SDK defines for a framework such as
 // "net9": what this release and those before it have.

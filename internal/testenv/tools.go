@@ -66,6 +66,17 @@ func crashed(exit *exec.ExitError) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGSEGV
 }
 
+// GCDumpReader returns the command that reads a .gcdump file with Microsoft's own reader, and prints what is in it:
+// testdata/apps/gcdump. Without that reader the test is skipped.
+func GCDumpReader(tb testing.TB, file string) *exec.Cmd {
+	tb.Helper()
+	reader := tool(tb, "dotnet-trace/Microsoft.Diagnostics.Monitoring.EventPipe.dll")
+	host := tool(tb, "10.0.14/dotnet")
+	cmd := exec.Command(host, BuildFor(tb, "gcdump", DefaultRuntime), filepath.Dir(reader), file)
+	cmd.Env = append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
+	return cmd
+}
+
 // precompile makes a ReadyToRun image of an assembly, in a folder with everything else that lies beside
 // the assembly, and returns where the image is. Without crossgen2 the test is skipped.
 func (k DotNet) precompile(tb testing.TB, dll, runtime string) string {

@@ -88,7 +88,7 @@ func (e *explanation) readerWriter() error {
 	if rw.waiters == 0 {
 		return nil // this one is not waited for
 	}
-	e.w.Object, e.w.Type, e.w.Waiters = uint64(f.obj), f.class.Display, rw.waiters
+	e.w.Object, e.w.Type, e.w.Waiters, e.w.Lock = uint64(f.obj), f.class.Display, rw.waiters, rw.id
 	if own := e.s.Thread.ManagedID; rw.upgrader == own && rw.readers > 0 {
 		rw.readers-- // itself
 		rw.upgrader = 0
@@ -113,6 +113,7 @@ type readerWriter struct {
 	writer, upgrader int // managed thread ids; 0: none
 	readers          int // those that may upgrade included
 	waiters          int
+	id               uint64 // which no other has
 }
 
 // Bits of ReaderWriterLockSlim._owners.
@@ -144,61 +145,10 @@ func (r *Reader) readerWriter(f found) (rw readerWriter, err error) {
 	if !written {
 		rw.readers = int(owners & ownersReaders)
 	}
+	if err == nil {
+		var id arch.Addr
+		id, err = r.Runtime.Objects.Pointer(f.obj, f.class, "_lockID")
+		rw.id = uint64(id)
+	}
 	return rw, err
-}
-
-// join explains a wait for the end of a thread.
-func (e *explanation) join() error {
-	own := e.r.Runtime.Threads.Object(&e.s.Thread)
-	f, ok := e.r.only(e.inFrames(false), func(f *found) bool {
-		return f.obj != own && f.class.Is(coreLib, "System.Threading.Thread")
-	})
-	if !ok {
-		return nil
-	}
-	e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
-	owner, err := e.r.threadOf(f.obj, f.class)
-	e.w.Owner = owner
-	return err
-}
-
-const safeHandle = "Microsoft.Win32.SafeHandles.SafeWaitHandle"
-
-// handle explains a wait for a handle: the frames have its SafeWaitHandle, and what it belongs to says which
-// kind of handle it is.
-func (e *explanation) handle() error {
-	list := e.inFrames(true)
-	safe, ok := e.r.only(list, func(f *found) bool { return f.class.Is(coreLib, safeHandle) })
-	if !ok {
-		return nil
-	}
-	f, ok := e.r.only(list, func(f *found) bool {
-		return f.class.Is(coreLib, "System.Threading.WaitHandle") && e.refers(f, safe.obj, false)
-	})
-	if ok {
-		e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
-	}
-	return nil
-}
-
-// maxHandles is how many handles a thread can wait for at once (WaitHandle.MaxWaitHandles).
-const maxHandles = 64
-
-// handles explains a wait for several handles.
-func (e *explanation) handles() error {
-	objects := e.r.Runtime.Objects
-	f, ok := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })
-	if !ok {
-		return nil
-	}
-	refs, err := objects.References(f.obj, maxHandles+1)
-	if err != nil {
-		return err
-	}
-	n := 0
-	for n < len(refs) && refs[n] != 0 {
-		n++
-	}
-	e.w.Detail = fmt.Sprintf("%d handles", n)
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/pal"
 	"clrsnap/profile"
 )
 
@@ -19,7 +20,8 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 		return nil
 	}
 	list := r.mayHold(s)
-	if len(list) == 0 {
+	thread, waits := r.inNative(s, classify(s.Frames))
+	if len(list) == 0 && !waits {
 		return nil
 	}
 	var out []profile.Wait
@@ -42,7 +44,12 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 				out = append(out, *h)
 			}
 		}
-		return nil
+		if !waits {
+			return nil
+		}
+		var err error
+		out, err = r.withMutexes(out, &thread)
+		return err
 	}, blocked, primitive{outer: len(s.Frames)})
 	named := make([]*profile.Wait, len(out))
 	for i := range out {
@@ -73,6 +80,23 @@ func (r *Reader) mayHold(s *Subject) (out []found) {
 	return out
 }
 
+// withMutexes adds the mutexes that a thread owns and to which its stack does not refer.
+func (r *Reader) withMutexes(list []profile.Wait, thread *pal.Blocked) ([]profile.Wait, error) {
+	owned, err := r.Runtime.PAL.Owned(thread)
+	for i := range owned {
+		o := &owned[i]
+		if len(list) < maxHolds && !slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(o.At) }) {
+			list = append(list, heldMutex(profile.Wait{Type: mutexClass}, o))
+		}
+	}
+	return list, err
+}
+
+func heldMutex(w profile.Wait, o *pal.Object) profile.Wait {
+	w.Kind, w.Lock, w.Recursion, w.Waiters = profile.HandleOne, uint64(o.At), o.Recursion, o.Waiters
+	return w
+}
+
 // held describes an object that a thread holds; nil: it does not.
 func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
@@ -80,6 +104,9 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	case f.class.Is(coreLib, lockClass):
 		if m, err := r.Runtime.Locks.Lock(f.obj); err != nil || m.Owner == s.Thread.OSID {
 			w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
+			if err == nil {
+				w.Lock, err = r.lockEvent(f.obj)
+			}
 			return &w, err
 		}
 	case f.class.Is(coreLib, readerWriterClass):
@@ -90,7 +117,12 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 			w.Kind = profile.UpgradeableLock
 		}
 		if w.Kind != "" {
-			w.Waiters = rw.waiters
+			w.Waiters, w.Lock = rw.waiters, rw.id
+			return &w, err
+		}
+	case f.class.Is(coreLib, mutexClass):
+		if o, ok, err := r.handleState(&f); err != nil || ok && o.Owner != 0 && o.Owner == s.Thread.OSID {
+			w = heldMutex(w, &o)
 			return &w, err
 		}
 	}
@@ -101,8 +133,18 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	return heldMonitor(&w, &m), nil
 }
 
+// HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting it.
+func (r *Reader) HeldAt(obj uint64, managedID int) bool {
+	var m lock.Monitor
+	stands := r.steadily(func() (err error) {
+		m, err = r.Runtime.Locks.Of(arch.Addr(obj))
+		return err
+	}, nil, primitive{})
+	return stands && m.Thin && m.Owner == managedID
+}
+
 func heldMonitor(w *profile.Wait, m *lock.Monitor) *profile.Wait {
-	w.Kind, w.Recursion, w.Waiters = profile.MonitorEnter, m.Recursion, m.Waiters
+	w.Kind, w.Recursion, w.Waiters, w.Lock = profile.MonitorEnter, m.Recursion, m.Waiters, uint64(m.Block)
 	return w
 }
 

@@ -44,7 +44,27 @@ func (e *explanation) lock() error {
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; m.Owner != 0 {
 		e.w.Owner = e.r.owner(&m)
 	}
-	return nil
+	e.w.Lock, err = e.r.lockEvent(obj)
+	return err
+}
+
+// lockEvent returns the handle of the event by which a Lock wakes its waiters: no other has the same. 0: nobody has
+// waited yet (System.Private.CoreLib: Lock.cs).
+func (r *Reader) lockEvent(obj arch.Addr) (uint64, error) {
+	objects := r.Runtime.Objects
+	class, err := objects.Class(obj)
+	if err != nil {
+		return 0, err
+	}
+	event, err := objects.Pointer(obj, class, "_waitEvent")
+	if err != nil || event == 0 {
+		return 0, err
+	}
+	if class, err = objects.Class(event); err != nil {
+		return 0, err
+	}
+	handle, err := r.handleOf(&found{event, class})
+	return uint64(handle), err
 }
 
 // blockingInfo finds the record of a wait for a Lock in a part of a stack. One of an earlier wait may be left there: ok

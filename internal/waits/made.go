@@ -30,6 +30,11 @@ var madeOf = map[profile.WaitKind][]part{
 	profile.TaskWait:       {eventSlim, taskPart},
 }
 
+// hasOwnMonitor are the kinds of what has one monitor, which is no other's.
+var hasOwnMonitor = map[profile.WaitKind]bool{
+	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true,
+}
+
 // made explains a wait for a primitive that is made of a monitor.
 func (e *explanation) made(m lock.Monitor) error {
 	inner := m.Object
@@ -51,6 +56,9 @@ func (e *explanation) made(m lock.Monitor) error {
 		return nil
 	}
 	e.w.Object, e.w.Type = uint64(inner), class.Display
+	if hasOwnMonitor[e.w.Kind] {
+		e.w.Lock = uint64(m.Block)
+	}
 	return e.describe(inner, class, &m)
 }
 

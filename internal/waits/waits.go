@@ -72,15 +72,23 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	p := classify(s.Frames)
 	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
 	if p.kind == "" && !blocked {
-		return nil
+		if _, ok := r.inNative(s, p); !ok {
+			return nil
+		}
 	}
 	var w *profile.Wait
+	guess := p.guess
 	stands := r.steadily(func() error {
 		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
 		w = &e.w
-		return e.run()
+		err := e.run()
+		guess = e.p.guess
+		return err
 	}, s, p)
-	if w.Certain = stands && !p.guess && !r.unknown; !stands {
+	if w.Kind == "" {
+		return nil
+	}
+	if w.Certain = stands && !guess && !r.unknown; !stands {
 		Doubt(w)
 	}
 	r.nameFields(s, r.caller(s, p), w)
@@ -231,6 +239,8 @@ func (e *explanation) run() error {
 		return e.monitor()
 	}
 	switch e.p.kind {
+	case "":
+		return e.unseenJoin()
 	case profile.LockEnter:
 		return e.lock()
 	case profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
@@ -280,6 +290,7 @@ func (e *explanation) monitor() error {
 	if err := e.is(m.Object); err != nil {
 		return err
 	}
+	e.w.Lock = uint64(m.Block)
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
 		e.w.Recursion, e.w.Waiters = 0, m.Waiting
 	}

@@ -40,6 +40,10 @@ type Census struct {
 	Passes                   int  // how often the young generations were walked
 	Collecting               bool // a dump was made in the middle of a collection
 	Stopped                  bool // the walk was ended early
+
+	// Unfinished is how many threads were in the middle of an allocation: of memory that a thread has taken for an
+	// object, the object's beginning or end is still missing. It is counted as unused.
+	Unfinished int
 }
 
 // Part is one generation of one heap.
@@ -64,6 +68,8 @@ func (c *Census) String() string {
 type sheet struct {
 	counts [][NumGenerations]Tally
 	parts  map[[2]int]*Part
+
+	unfinished int
 }
 
 func newSheet() *sheet { return &sheet{parts: map[[2]int]*Part{}} }
@@ -95,6 +101,7 @@ func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 		}
 	}
 	p.Unused += w.unused
+	s.unfinished += w.unfinished
 	if proved {
 		p.Consistent += walked
 	}
@@ -102,6 +109,7 @@ func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 
 // add adds another sheet.
 func (s *sheet) add(o *sheet) {
+	s.unfinished += o.unfinished
 	if n := len(o.counts); n > len(s.counts) {
 		s.counts = append(s.counts, make([][NumGenerations]Tally, n-len(s.counts))...)
 	}

@@ -22,9 +22,11 @@ import (
 //     makes free space, which has a size like an object. Memory is copied upwards, so that a copy of the beginning of
 //     free space is never older than what is behind it.
 //   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
-//     as one, and once more if there has been a collection meanwhile. In old generations objects move in full
-//     collections that compact only. That leaves regions that have become shorter, are gone, or serve another
-//     generation: what was walked in such a region does not count as consistent.
+//     as one, and once more if there has been a collection meanwhile. In the oldest generation objects move in full
+//     collections that compact only; but any collection can fill its free space with younger objects, which have been
+//     met already. Both change what the collector keeps of that generation: see oldest. Whatever is read of it after
+//     such a change does not count as consistent, nor do regions of any old generation that have become shorter, are
+//     gone, or serve another generation.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
@@ -39,6 +41,9 @@ type Options struct {
 	Check func(mt arch.Addr) error
 	// Still: nothing changes while it is read.
 	Still bool
+	// Held: it is still because all threads of a running process are stopped, wherever they are. Walk ends with ErrTorn
+	// as soon as it meets what they, or the collector, have left half done.
+	Held bool
 	// Workers is how many goroutines walk; 0 stands for 1.
 	Workers int
 
@@ -63,6 +68,10 @@ type Options struct {
 	nap func(time.Duration) // instead of time.Sleep (test)
 }
 
+// ErrTorn: the threads of a process were stopped in the middle of something that the heap cannot be walked in: objects
+// were being moved, say. A moment later they may have finished it.
+var ErrTorn = errors.New("the heap was being changed at the moment at which the threads were stopped")
+
 // Bounds of the attempts to get a consistent copy.
 const (
 	youngPasses = 10
@@ -79,7 +88,9 @@ func (r *Reader) Walk(o Options) (*Census, error) {
 	if err != nil {
 		return &Census{}, err
 	}
-	err = w.run()
+	if err = w.run(); err == nil && w.torn.Load() {
+		err = ErrTorn
+	}
 	return w.census(), err
 }
 
@@ -93,6 +104,7 @@ type walk struct {
 	sheet    *sheet
 	graph    *Graph // nil: it is not asked for
 	regions  []Region
+	oldest   Stamp // of when the young generations were walked
 	threads  []arch.Addr
 	visiting sync.Mutex // Visit and Progress
 	looking  sync.Mutex // r and contexts
@@ -101,6 +113,7 @@ type walk struct {
 	passes    int
 	busy      bool // the heap does not come to rest
 	halted    atomic.Bool
+	torn      atomic.Bool // see ErrTorn
 	restless  atomic.Bool // the collector has moved objects for longer than is waited for
 }
 
@@ -131,6 +144,14 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 		})
 	}
 	return w, nil
+}
+
+// tear ends the walk of a process that is held after an error.
+func (w *walk) tear(err error) {
+	if w.o.Held && err != nil && !errors.Is(err, errStopped) {
+		w.torn.Store(true)
+		w.halted.Store(true)
+	}
 }
 
 func (w *walk) stopped() bool {
@@ -190,7 +211,7 @@ func (w *walk) young() error {
 		p.last.Store(w.passes == youngPasses || w.o.Still)
 		each(w, p.regions, p.walk)
 		if w.stopped() || p.last.Load() || !p.broken.Load() {
-			w.regions, w.busy = p.all, p.broken.Load()
+			w.regions, w.oldest, w.busy = p.all, p.oldest, p.broken.Load()
 			w.sheet.add(p.sheet)
 			w.graph = p.graph
 			w.visit(p.wanted)
@@ -223,6 +244,7 @@ type pass struct {
 	w        *walk
 	begin    epoch
 	contexts []context
+	oldest   Stamp // as of contexts
 	all      []Region
 	graph    *Graph      // nil: it is not asked for
 	regions  []Region    // the young ones of all
@@ -244,6 +266,9 @@ type found struct {
 func (w *walk) newPass() (*pass, error) {
 	p := &pass{w: w, sheet: newSheet()}
 	settled := w.settled()
+	if !settled {
+		w.tear(errAstray)
+	}
 	if w.o.Threads != nil {
 		var err error
 		if w.threads, err = w.o.Threads(); err != nil {
@@ -251,6 +276,7 @@ func (w *walk) newPass() (*pass, error) {
 		}
 	}
 	p.begin.contexts = w.contexts.contexts(w.r.mem, w.threads)
+	p.oldest = w.r.oldest()
 	var err error
 	if p.all, err = w.list(); err != nil {
 		return nil, err
@@ -294,6 +320,7 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
 	err := one.walk(at)
+	p.w.tear(err)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
 	}
@@ -369,6 +396,9 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 	for at < r.End && !w.stopped() {
 		next, proved, err := w.oldPiece(one, r, at)
 		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
+			if w.cut(r, at) {
+				continue
+			}
 			break
 		}
 		to.accept(one, r, uint64(next-at), proved)
@@ -393,15 +423,57 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		p := piece{at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End}
 		before := w.settled()
 		err = one.walk(&p)
+		w.tear(err)
 		if w.o.Still || errors.Is(err, errStopped) {
 			return p.at, true, err
 		}
 		proved = err == nil && before && w.r.Settled(w.o.Memory)
-		if proved || n == oldTries || w.restless.Load() {
+		if proved && r.Generation == Gen2 && !w.unfilled() {
+			return p.at, false, nil // to read it once more would not help
+		}
+		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {
 			return p.at, proved, err
 		}
 		w.o.nap(firstWait << (2 * n))
 	}
+}
+
+// unfilled reports whether nothing can have been moved into the oldest generation, or within it, since the young ones
+// were walked.
+func (w *walk) unfilled() bool {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	now := w.r.oldest()
+	return now != 0 && now == w.oldest
+}
+
+// present returns what has become of a region; nil: that is not known, or it is gone.
+func (w *walk) present(r *Region) *Region {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	list, err := w.r.Regions()
+	i := slices.IndexFunc(list, func(n Region) bool { return n.Start == r.Start && n.Generation == r.Generation })
+	if err != nil || i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// stays reports whether a region is not shorter than it was.
+func (w *walk) stays(r *Region) bool {
+	n := w.present(r)
+	return n != nil && n.End >= r.End
+}
+
+// cut cuts a region that has become shorter, so that what is left can be walked from an address on; false: it has not,
+// or nothing is left.
+func (w *walk) cut(r *Region, at arch.Addr) bool {
+	n := w.present(r)
+	if n == nil || n.End >= r.End || n.End <= at {
+		return false
+	}
+	r.End = n.End
+	return true
 }
 
 // doubt takes back what was said of old regions that have become shorter, have gone, or are another generation's or
@@ -448,6 +520,7 @@ func (w *walk) progress(bytes uint64) {
 func (w *walk) census() *Census {
 	c := &Census{Tables: w.tables.all, Counts: w.sheet.counts, Passes: w.passes, Stopped: w.halted.Load()}
 	c.Collecting = w.o.Still && w.busy
+	c.Unfinished = w.sheet.unfinished
 	if c.Graph = w.graph; c.Graph != nil {
 		c.Graph.count = 0
 		c.Graph.complete(c.Tables)

@@ -43,6 +43,12 @@ func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
 	return c.next, c.limit + contextGap, true
 }
 
+// reaches reports whether memory that is zero leads up to where the next thread puts its next object. Threads clear all
+// that they get, and then put one object behind the other: so an object is missing there.
+func (p *piece) reaches(from, to arch.Addr) bool {
+	return len(p.contexts) > 0 && from < p.contexts[0].next && p.contexts[0].next <= to
+}
+
 // walker walks pieces, for one goroutine.
 type walker struct {
 	mem     target.Memory
@@ -64,7 +70,10 @@ type walker struct {
 	touched []int32 // those that are not zero
 	unused  uint64  // bytes of allocation contexts, and of memory that is zero
 	objects []Object
-	draft   *draft // of graph
+
+	unfinished int // threads in the middle of an allocation
+
+	draft *draft // of graph
 }
 
 // reset forgets the present piece.
@@ -72,7 +81,7 @@ func (w *walker) reset() {
 	for _, i := range w.touched {
 		w.cells[i] = Tally{}
 	}
-	w.touched, w.unused, w.objects = w.touched[:0], 0, nil
+	w.touched, w.unused, w.unfinished, w.objects = w.touched[:0], 0, 0, nil
 	if w.graph != nil {
 		w.draft = &draft{}
 	}
@@ -168,6 +177,9 @@ func (w *walker) run(p *piece, stop arch.Addr) error {
 				n := w.zeros(data[i:])
 				if !p.zeros {
 					return errAstray
+				}
+				if at := w.base + arch.Addr(i); p.reaches(at, at+arch.Addr(n)) {
+					w.unfinished++
 				}
 				w.unused += n
 				i += n

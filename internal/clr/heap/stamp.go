@@ -3,6 +3,7 @@ package heap
 import (
 	"hash/maphash"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
 )
 
@@ -26,6 +27,42 @@ func (r *Reader) Stamp(now target.Memory) Stamp {
 		return 0
 	}
 	return stampOf(l.stamp)
+}
+
+// oldest returns a stamp of what the collector keeps of the oldest generation, heap by heap: how much of its free space
+// has been given to objects, which piece of that is being filled, how much is free, which regions it has. All of that
+// changes when objects are moved into the generation (gc.cpp, allocate_in_older_generation) or within it (plan_phase),
+// before the collector says that it moves nothing any more. So it is a sequence lock: what is read between two equal
+// stamps, both taken while nothing moves, has not been moved, and nothing has been moved there. Allocation by threads
+// does not change it. 0: it is not known.
+func (r *Reader) oldest() Stamp {
+	if r.places == nil {
+		t, err := r.readPlaces()
+		if err != nil {
+			return 0
+		}
+		r.places = t
+	}
+	t := r.places
+	n := uint32(0)
+	if t.count != 0 {
+		var err error
+		if n, err = r.mem.Uint32(t.count); err != nil || n > maxHeaps {
+			return 0
+		}
+	}
+	var l look
+	if t.addresses(r.mem, int(n), &l) != nil || t.size == 0 || t.generations <= uint64(Gen2) {
+		return 0
+	}
+	all := make([]byte, len(l.heaps)*int(t.size))
+	for i := range l.heaps {
+		part := all[i*int(t.size):][:t.size]
+		if r.mem.ReadMemory(part, l.heaps[i].generations+arch.Addr(Gen2)*arch.Addr(t.size)) != nil {
+			return 0
+		}
+	}
+	return stampOf(all)
 }
 
 // Begun returns that of the last Begin.

@@ -28,11 +28,12 @@ var ErrChanging = errors.New("the lock changes while it is read")
 // Monitor is the state of a monitor.
 type Monitor struct {
 	Object    arch.Addr
-	Owner     int  // id of the thread that holds it, as the runtime has it: see Thin; 0: nobody does
-	Recursion int  // how often it is held
-	Waiters   int  // threads that want to enter
-	Waiting   int  // threads in Monitor.Wait
-	Thin      bool // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
+	Owner     int       // id of the thread that holds it, as the runtime has it: see Thin; 0: nobody does
+	Recursion int       // how often it is held
+	Waiters   int       // threads that want to enter
+	Waiting   int       // threads in Monitor.Wait
+	Block     arch.Addr // its SyncBlock, which does not move; 0: it has none
+	Thin      bool      // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
 
 	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
 	// anybody waited for it; for a moment, a lock that is just being taken is, too: see Holder.
@@ -226,7 +227,7 @@ func (s *Store) block(at arch.Addr) (m Monitor, index int, err error) {
 	if back != at || word&(wordHashOrIndex|wordHash) != wordHashOrIndex || int(word&indexMask) != index {
 		return m, 0, ErrChanging
 	}
-	m.Object = obj
+	m.Object, m.Block = obj, at
 	m.Waiting, err = s.waiting(at, arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
 	return m, index, err
 }

@@ -8,10 +8,11 @@ import (
 
 // Class is what a type is called.
 type Class struct {
-	Display     string // with namespaces and generic arguments, as C# would write it
-	Short       string // Display without namespaces
-	Assembly    string // simple name; of an array that of its element's type
-	Collectible bool   // it can be unloaded; then its ClassID may become another class's
+	Display     string    // with namespaces and generic arguments, as C# would write it
+	Short       string    // Display without namespaces
+	Assembly    string    // simple name; of an array that of its element's type
+	Image       arch.Addr // of Assembly, where it was loaded; 0: it has none
+	Collectible bool      // it can be unloaded; then its ClassID may become another class's
 }
 
 // Class names the type of a type handle, such as a MethodTable, which is what the
@@ -42,28 +43,28 @@ func (n *Namer) class(h arch.Addr) (Class, error) {
 	if out.Short, err = n.Type(h, ecma335.Short); err != nil {
 		return Class{}, err
 	}
-	out.Assembly, err = n.assemblyOf(h)
+	out.Assembly, out.Image, err = n.assemblyOf(h)
 	return out, err
 }
 
-// assemblyOf names the assembly of a type; a function pointer has none.
-func (n *Namer) assemblyOf(h arch.Addr) (string, error) {
+// assemblyOf names the assembly of a type, and says where its image is; a function pointer has none.
+func (n *Namer) assemblyOf(h arch.Addr) (name string, image arch.Addr, err error) {
 	for range maxTypeDepth {
 		t, err := n.types.Read(h)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		switch {
 		case t.Module != 0:
 			a, err := n.assembly(t.Module)
 			if err != nil {
-				return "", err
+				return "", 0, err
 			}
-			return a.name, nil
+			return a.name, a.id.base, nil
 		case t.Kind == types.FnPtr:
-			return "", nil
+			return "", 0, nil
 		}
 		h = t.Elem
 	}
-	return "", errTooDeep
+	return "", 0, errTooDeep
 }

@@ -189,7 +189,7 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	for _, h := range holds {
 		if h["thread"] == th.Name {
 			want = append(want, strings.Join([]string{
-				h["kind"], h["type"], h["object"], cmp.Or(h["recursion"], "0"), h["waiters"],
+				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"],
 			}, " "))
 		}
 	}
@@ -220,31 +220,22 @@ func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 	return nil
 }
 
-// unseen reports whether a wait cannot be seen on some runtimes: before .NET 10 Thread.Join(int) is a function
-// of the runtime without a frame of its own.
-func (truth waitTruth) unseen(runtime string) bool {
-	return truth["thread"] == "join-timed" && !strings.HasPrefix(testenv.Framework(runtime), "net10")
-}
-
 // withoutObject are the kinds whose frames do not always keep the object.
 var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
 
 func (truth waitTruth) check(
 	w *profile.Wait, threads map[string]*profile.Thread, runtime string, core bool,
 ) error {
-	switch {
-	case w == nil:
+	if w == nil {
 		return fmt.Errorf("no wait, want %v", truth)
-	case w.Kind == profile.WaitRuntime && truth.unseen(runtime):
-		return nil
 	}
 	kind := profile.WaitKind(truth["kind"])
-	if !w.Certain && kind != profile.HandleAny {
+	if !w.Certain {
 		return fmt.Errorf("not certain, want %v", truth)
 	}
 	seen := waitTruth{
 		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
-		"field": w.Field,
+		"field": w.Field, "detail": w.Detail,
 	}
 	owner := ""
 	if w.Owner != nil {
@@ -357,7 +348,10 @@ func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
 }
 
 // hours are the kinds of wait whose rest is known on all runtimes.
-var hours = map[profile.WaitKind]bool{profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true}
+var hours = map[profile.WaitKind]bool{
+	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true,
+	profile.ThreadJoin: true,
+}
 
 // checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
 func checkTimeout(w *profile.Wait, want string) error {

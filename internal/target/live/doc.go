@@ -32,7 +32,7 @@
 //   - No thread is stopped for longer than Process.Watchdog. When the tracer has
 //     been late for so long, the watchdog kills it, which detaches its tracees;
 //     the capture fails with ErrWatchdog. For CaptureAll the bound is AllLimit
-//     longer. There is no bound where neither task gets a CPU: in a frozen or
+//     longer, and for Hold it is the caller's. There is no bound where neither task gets a CPU: in a frozen or
 //     throttled control group, or on a machine that stands still.
 //   - A thread that cannot be stopped (in uninterruptible sleep) is given up
 //     after a bound. It is seized then, and a seized thread that is not stopped

@@ -31,6 +31,10 @@ var (
 	// ErrTracerLost: another process has killed our tracer. The threads were released;
 	// the next request gets another tracer.
 	ErrTracerLost = errors.New("the tracer was killed")
+	// ErrHeldTooLong: threads were held for as long as they may be, and go on.
+	ErrHeldTooLong = errors.New("the pause was used up")
+	// ErrNewThreads: threads kept starting while the others were being stopped.
+	ErrNewThreads = errors.New("threads start all the time")
 	// ErrNotBlocked: the thread runs or has run meanwhile, or that is not known.
 	ErrNotBlocked = errors.New("thread is not blocked")
 	// ErrNoSchedstat: this kernel cannot prove that a thread has not run.

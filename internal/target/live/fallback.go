@@ -19,11 +19,16 @@ type threadTracer struct {
 	sh   *shared
 	work chan struct{}
 	done chan bool
-	tid  int // of the OS thread
+	held chan struct{} // all threads of a request stand still
+	let  chan struct{} // they may go on
+	tid  int           // of the OS thread
 }
 
 func newThreadTracer() *threadTracer {
-	th := &threadTracer{sh: &shared{inside: true}, work: make(chan struct{}), done: make(chan bool)}
+	th := &threadTracer{
+		sh: &shared{inside: true}, work: make(chan struct{}), done: make(chan bool),
+		held: make(chan struct{}), let: make(chan struct{}, 1),
+	}
 	ready := make(chan struct{})
 	go th.main(ready)
 	<-ready
@@ -100,9 +105,30 @@ func (th *threadTracer) performAll() {
 			sleep(sh.rest)
 		}
 	}
+	th.holdAll()
 	sh.finishAll()
 	for _, t := range sh.many {
 		t.burySlowly(sh)
+	}
+}
+
+// holdAll is shared.holdAll. The goroutine waits as any other does, so that the client's can run.
+func (th *threadTracer) holdAll() {
+	sh := th.sh
+	if sh.hold == 0 || !sh.standing() {
+		return
+	}
+	select { // of a request that had taken too long
+	case <-th.let:
+	default:
+	}
+	end := time.NewTimer(time.Duration(sh.begun + sh.hold - clock()))
+	defer end.Stop()
+	th.held <- struct{}{}
+	select {
+	case <-th.let:
+	case <-end.C:
+		atomic.StoreUint32(&sh.letGo, letByTime)
 	}
 }
 
@@ -147,7 +173,7 @@ func urgent() {
 }
 
 // request is that of tasks.
-func (th *threadTracer) request(stuck func() bool) (outcome uint32) {
+func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome uint32) {
 	atomic.StoreUint32(&th.sh.giveUp, 0)
 	stop := startReaper(th.sh.many, time.Duration(th.sh.allLimit))
 	defer stop()
@@ -162,6 +188,9 @@ func (th *threadTracer) request(stuck func() bool) (outcome uint32) {
 			}
 			awaitThreadEnd(th.tid)
 			return outcomeLeft
+		case <-th.held:
+			meanwhile()
+			th.let <- struct{}{}
 		case <-tick.C:
 			if stuck() {
 				atomic.StoreUint32(&th.sh.giveUp, 1)

@@ -42,6 +42,8 @@ func TestMain(m *testing.M) {
 		stallAtSignal(pid)
 	case "tracer":
 		captureForever(pid)
+	case "hold":
+		holdLong(pid)
 	case "mappings":
 		mapMuch()
 	case "disturbed":

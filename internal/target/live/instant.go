@@ -24,6 +24,7 @@ func (sh *shared) runAll() {
 		}
 	}
 	sh.haltAll(sh.beginAll())
+	sh.holdAll()
 	sh.finishAll()
 	for _, t := range sh.many {
 		t.bury(sh)
@@ -120,6 +121,7 @@ func (sh *shared) setRest(took int64) {
 //go:nosplit
 func (sh *shared) beginAll() (deadline int64) {
 	start := clock()
+	sh.begun = start
 	sh.expect(start, sh.allLimit+sh.limit)
 	sh.rounds, sh.nextProofs = 0, start+firstProofs
 	sh.interruptAll()

@@ -133,7 +133,8 @@ const (
 	stepDetached             // after it
 	steps
 
-	stepProofs = steps // of many: before the proofs of the blocked are checked
+	stepProofs = steps     // of many: before the proofs of the blocked are checked
+	stepHeld   = steps + 1 // of many: all are held
 )
 
 // at records the step that the tracer has reached.

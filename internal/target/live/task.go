@@ -44,6 +44,12 @@ type shared struct {
 	rounds              int       // over many
 	rest, nextProofs    int64     // until the next round, and when to check proofs again
 
+	// Of many that are to be held: for how long, counted from when they were asked to stop, in ns; 0: not at all.
+	hold  int64
+	begun int64  // when they were asked
+	held  uint32 // futex: all stand still, and wait for the client
+	letGo uint32 // futex: why they do no longer; see holdAll
+
 	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
 	outcome             uint32 // of request done
 	giveUp              uint32 // the client knows that waiting is in vain

@@ -97,8 +97,8 @@ func awaitTask(pid int) {
 }
 
 // request has the tracer perform what sh describes. stuck is asked every few
-// milliseconds whether waiting has become useless.
-func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
+// milliseconds whether waiting has become useless. meanwhile is called while threads are held.
+func (w *tasks) request(stuck func() bool, meanwhile func()) (outcome uint32, err error) {
 	sh := w.sh
 	atomic.StoreUint32(&sh.giveUp, 0)
 	seq := atomic.AddUint32(&sh.posted, 1)
@@ -106,13 +106,22 @@ func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
 	if atomic.LoadUint32(&sh.asleep) != 0 {
 		w.rouse()
 	}
-	limit := time.Duration(sh.stopLimit+sh.allLimit) + tasksLimit
+	limit := time.Duration(sh.stopLimit+sh.allLimit+sh.hold) + tasksLimit
 	for begin, rounds := time.Now(), 0; ; rounds++ {
 		done := atomic.LoadUint32(&sh.done)
 		if done == seq {
 			return atomic.LoadUint32(&sh.outcome), nil
 		}
-		w.sleep(&sh.done, done, 5*time.Millisecond)
+		if meanwhile != nil && atomic.LoadUint32(&sh.held) != 0 {
+			meanwhile()
+			meanwhile = nil
+			continue
+		}
+		if meanwhile != nil {
+			w.sleep(&sh.held, 0, 5*time.Millisecond)
+		} else {
+			w.sleep(&sh.done, done, 5*time.Millisecond)
+		}
 		if rounds == 0 {
 			continue
 		}

@@ -21,6 +21,9 @@ type Tracer struct {
 	thread *threadTracer // or this; nil before the first
 	inside bool          // only a thread may trace this target
 
+	holding   time.Duration // for how long the threads of a request are held at most; 0: not
+	meanwhile func()        // what is done while the threads of a request are held; nil: they are not
+
 	waiting int         // the thread that is waited for; 0: many
 	stuck   func() bool // forsaken, allocated once
 }
@@ -60,14 +63,17 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	} else {
 		sh.allLimit = int64(t.p.allLimit())
 	}
+	if sh.held, sh.letGo, sh.hold = 0, 0, int64(t.holding); sh.hold != 0 {
+		sh.allLimit = min(sh.allLimit, sh.hold)
+	}
 	if t.thread != nil {
-		outcome := t.thread.request(t.stuck)
+		outcome := t.thread.request(t.stuck, t.meanwhile)
 		if outcome != outcomeDone {
 			t.thread = nil
 		}
 		return outcome, nil
 	}
-	outcome, err := t.tasks.request(t.stuck)
+	outcome, err := t.tasks.request(t.stuck, t.meanwhile)
 	if err != nil {
 		t.tasks.kill()
 		t.abandon()

@@ -34,7 +34,7 @@ static class Others
     {
         Thread self = Zoo.Start("itself", "1", () => Thread.CurrentThread.Join());
         Zoo.Start("itself", "v", () => self.Join());
-        Zoo.Says("itself", Truth.None, ["1"], ["v"]); // its frames do not prove whom it waits for
+        Zoo.Says("itself", Truth.Deadlock, ["1"], ["v"]);
     }
 
     /// <summary>One wants to write, and waits for a reader to leave, who waits for the one that wants to write.</summary>

@@ -18,6 +18,7 @@ static class Program
         {
             Monitors.Fill();
             Others.Fill();
+            Mutexes.Fill();
             Tasks.Fill();
             Ended.Fill();
             Harmless.Fill();

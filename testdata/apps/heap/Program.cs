@@ -7,6 +7,12 @@
 //   churn N      N threads allocate at full speed from now on, and the answer is nothing
 //   rest         they stop; the answer is how many bytes they have allocated
 //   leak N       N more listeners
+//   bulk N       N more megabytes of objects that stay, and a full collection
+//   storm N      N threads collect without end from now on, in all ways, and allocate; the answer is nothing
+//   grow N       one thread allocates N megabytes a second from now on, and keeps them; see Growth
+//   calm         these threads stop; the answer is how many collections there were, and how many grains there are
+//   spin         one thread measures from now on for how long it does not run
+//   gap          the answer is the longest such time since the last question, in microseconds, and how often it was measured
 using System;
 using System.Collections.Generic;
 using System.Runtime;
@@ -52,6 +58,25 @@ static class Program
                 return [];
             case "rest":
                 return [$"{Churn.Stop()}"];
+            case "bulk":
+                Shelves.Bulk(int.Parse(words[1]));
+                GC.Collect();
+                GC.Collect();
+                return Total();
+            case "storm":
+                Storm.Start(int.Parse(words[1]));
+                return [];
+            case "grow":
+                Growth.Start(int.Parse(words[1]));
+                return [];
+            case "calm":
+                Storm.Stop();
+                return [$"{GC.CollectionCount(0)} {Growth.Stop()}"];
+            case "spin":
+                Spinner.Start();
+                return [];
+            case "gap":
+                return [Spinner.Longest()];
             case "leak":
                 for (int n = int.Parse(words[1]); n > 0; n--) Bus.Listen(new Listener());
                 return [];

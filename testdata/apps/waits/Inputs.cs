@@ -1,4 +1,5 @@
 using System;
+using System.Diagnostics;
 using System.IO;
 using System.IO.Pipes;
 using System.Net;
@@ -39,9 +40,55 @@ static class Inputs
         Thread.Sleep(100);
         Zoo.Waits(new() { Thread = "socket", Kind = "io", Target = later }, () => asynchronous.Receive(new byte[8]));
 
-        var pipe = new AnonymousPipeServerStream(PipeDirection.In);
-        Zoo.Waits(new() { Thread = "~pipe", Kind = "io" }, () => pipe.ReadByte());
+        Pipes();
+        UnixSockets();
         GC.KeepAlive(listener);
+    }
+
+    /// <summary>The other end of a pipe is in this process, in another one, or not there yet.</summary>
+    static void Pipes()
+    {
+        var pipe = new AnonymousPipeServerStream(PipeDirection.In);
+        var client = (long)pipe.ClientSafePipeHandle.DangerousGetHandle();
+        Zoo.Waits(new() { Thread = "~pipe", Kind = "io",
+            Target = $"read {Link(client)} ← this process fd {client}" }, () => pipe.ReadByte());
+
+        var full = new AnonymousPipeServerStream(PipeDirection.Out);
+        client = (long)full.ClientSafePipeHandle.DangerousGetHandle();
+        Zoo.Waits(new() { Thread = "~pipe-full", Kind = "io",
+            Target = $"write {Link(client)} → this process fd {client}" }, () => full.Write(new byte[1 << 20]));
+
+        // It ends with this process, which has the other end of its input.
+        var child = new Process { StartInfo = new("cat") { RedirectStandardInput = true, RedirectStandardOutput = true } };
+        child.Start();
+        Zoo.Waits(new() { Thread = "~pipe-child", Kind = "io",
+            Target = $"read {new FileInfo($"/proc/{child.Id}/fd/1").LinkTarget} ← cat ({child.Id}) fd 1" },
+            () => child.StandardOutput.Read());
+
+        string fifo = Path.Combine(Path.GetTempPath(), $"clrsnap-waits-{Environment.ProcessId}");
+        Process.Start("mkfifo", fifo).WaitForExit();
+        Zoo.Waits(new() { Thread = "~open", Kind = "io", Target = $"open {fifo}" }, () => File.OpenRead(fifo));
+        Zoo.AtEnd = () => File.Delete(fifo);
+    }
+
+    static string Link(long fd) => new FileInfo($"/proc/self/fd/{fd}").LinkTarget;
+
+    static void UnixSockets()
+    {
+        string path = Path.Combine(Path.GetTempPath(), $"clrsnap-waits-{Environment.ProcessId}.socket");
+        var end = new UnixDomainSocketEndPoint(path);
+        var listener = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+        listener.Bind(end);
+        listener.Listen();
+        Socket client = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+        client.Connect(end);
+        Socket server = listener.Accept();
+        File.Delete(path);
+        peers = [.. peers, client, server];
+        Zoo.Waits(new() { Thread = "~unix", Kind = "io", Target = $"recv unix {path} → this process fd {server.Handle}" },
+            () => client.Receive(new byte[8]));
+        Zoo.Waits(new() { Thread = "~unix-accept", Kind = "io", Target = $"accept unix {path} listening" },
+            () => listener.Accept());
     }
 
     static Socket[] peers = [];

@@ -24,6 +24,7 @@ static class Program
         App.Answer = _ => Zoo.Truths();
         App.Line("READY");
         App.WaitForEnd();
+        Zoo.AtEnd();
         App.Line("RESULT OK");
         App.Exit(0);
     }

@@ -12,7 +12,7 @@ namespace Waits;
 /// <summary>What a thread waits for, in the words of clrsnap's JSON. What is null is not compared.</summary>
 sealed class Wait
 {
-    public string Thread, Kind, Type, Owner, Target, Field;
+    public string Thread, Kind, Type, Owner, Target, Field, Detail;
     public object Object;
     public int? Recursion, Waiters, Timeout;
 }
@@ -32,6 +32,9 @@ static class Zoo
     static readonly List<Hold> holds = new();
     static readonly List<Thread> threads = new();
     static int settled;
+
+    /// <summary>What is to be done before the program ends.</summary>
+    public static Action AtEnd = () => { };
 
     /// <summary>Starts a thread that waits.</summary>
     public static Thread Waits(Wait wait, Action body)
@@ -101,7 +104,8 @@ static class Zoo
     {
         foreach (Wait w in waits)
             yield return Line("wait", w.Thread, w.Kind, w.Type, w.Object, w.Recursion, w.Waiters,
-                ("owner", w.Owner), ("timeout", w.Timeout?.ToString()), ("target", w.Target), ("field", w.Field));
+                ("owner", w.Owner), ("timeout", w.Timeout?.ToString()), ("target", w.Target), ("field", w.Field),
+                ("detail", w.Detail));
         foreach (Hold h in holds)
             yield return Line("hold", h.Thread, h.Kind, h.Type, h.Object, h.Recursion, h.Waiters,
                 ("field", h.Field));

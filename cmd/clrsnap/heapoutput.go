@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"clrsnap/export"
+	"clrsnap/export/gcdump"
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+	"clrsnap/report"
+
+	"github.com/spf13/cobra"
+)
+
+// heapFormat is a format of heap -o that is no text, by its file extensions.
+type heapFormat struct {
+	extensions  []string
+	description string
+	graph       bool // it has all objects and their references
+	write       func(w io.Writer, h, base *profile.Heap) error
+}
+
+var heapFormats = []heapFormat{
+	{[]string{".html", ".htm"}, "treemap: one page for any browser, with search", false, drawHeap(export.HeapMap)},
+	{[]string{".svg"}, "treemap as a picture", false, drawHeap(export.HeapSVG)},
+	{[]string{".gcdump"}, "all objects and references, for Visual Studio, PerfView, dotnet-gcdump report", true,
+		func(w io.Writer, h, _ *profile.Heap) error {
+			return gcdump.Write(w, h, gcdump.Options{
+				Version: versionText(), Log: strings.Join(report.HeapNotes(h), "\n"),
+			})
+		}},
+}
+
+// drawHeap is a heapFormat's write, for pictures.
+func drawHeap(draw func(io.Writer, *profile.Heap, export.HeapMapOptions) error) func(
+	w io.Writer, h, base *profile.Heap,
+) error {
+	return func(w io.Writer, h, base *profile.Heap) error {
+		return draw(w, h, export.HeapMapOptions{Version: versionText(), Base: base, Notes: report.HeapNotes(h)})
+	}
+}
+
+// heapFormatOf is the format that a file name's extension stands for; nil: it stands for none, and the file has text.
+func heapFormatOf(file string) *heapFormat {
+	for i := range heapFormats {
+		for _, e := range heapFormats[i].extensions {
+			if strings.HasSuffix(strings.ToLower(file), e) {
+				return &heapFormats[i]
+			}
+		}
+	}
+	return nil
+}
+
+// heapFormatsHelp describes the formats.
+func heapFormatsHelp() string {
+	var b strings.Builder
+	for _, f := range heapFormats {
+		fmt.Fprintf(&b, "  -o FILE%-10s %s\n", f.extensions[0], f.description)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// checkOutput refuses flags that do not go with the format of the file.
+func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	if f.format = heapFormatOf(f.output); f.format == nil {
+		return nil
+	}
+	extension := filepath.Ext(f.output)
+	for _, flag := range []string{"type", "roots", "strings", "json", "limit", "full"} {
+		if given(flag) {
+			return usagef("--%s is for text and JSON, and does not go with a %s file: leave one of them out", flag, extension)
+		}
+	}
+	for _, flag := range []string{"diff", "every", "retained"} {
+		if given(flag) && f.format.graph {
+			return usagef("--%s does not go with a %s file, which has all objects and references of one look: leave one "+
+				"of them out", flag, extension)
+		}
+	}
+	return nil
+}
+
+// exportHeap writes a heap in the format of the file's extension, and says on standard error what is in it.
+func (a *app) exportHeap(h, base *profile.Heap, out *pendingFile, f *heapFlags) error {
+	if f.format.graph && h.Graph == nil {
+		return fmt.Errorf("nothing was written to %s, which would lack objects: only a part of the heap was read",
+			out.title())
+	}
+	if err := out.print(func(w io.Writer) error { return f.format.write(w, h, base) }); err != nil {
+		return err
+	}
+	all := h.Objects()
+	say(a.stderr, "%s has %s objects of %s types with %s", out.title(), display.Number(int(all.Count)),
+		display.Number(len(h.Types)), display.Weight(profile.Bytes, int64(all.Bytes)))
+	for _, note := range report.HeapNotes(h) {
+		say(a.stderr, "note: %s", note)
+	}
+	return nil
+}

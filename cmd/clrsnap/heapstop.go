@@ -1,0 +1,46 @@
+package main
+
+import (
+	"time"
+
+	"clrsnap"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// heapStopFlags are those by which the heap of one moment is read.
+type heapStopFlags struct {
+	stop     bool
+	maxPause time.Duration
+	anyCPU   bool // --max-cpu was not given
+}
+
+func (f *heapStopFlags) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.stop, "stop", false, "stop all threads while the heap is read, so that all of it is of one moment")
+	fs.DurationVar(&f.maxPause, "max-pause", 2*time.Second,
+		"with --stop: for how long at most; then it is read without a stop. From 10ms to 1m")
+}
+
+// check refuses what makes no sense, of which maxCPU is the number of CPUs that may be used.
+func (f *heapStopFlags) check(cmd *cobra.Command, maxCPU float64) error {
+	given := cmd.Flags().Changed
+	f.anyCPU = !given("max-cpu")
+	switch {
+	case !f.stop && given("max-pause"):
+		return usagef("--max-pause is for how long --stop may stop the program: give --stop as well")
+	case f.stop && (f.maxPause < 10*time.Millisecond || f.maxPause > time.Minute):
+		return usagef("--max-pause %v: give a time from 10ms to 1m", f.maxPause)
+	case f.stop && maxCPU < 1:
+		return usagef("--max-cpu %g would make the pause of --stop longer: give 1 or more, or leave it out", maxCPU)
+	}
+	return nil
+}
+
+// apply sets the options that the flags stand for.
+func (f *heapStopFlags) apply(o *clrsnap.HeapOptions) {
+	o.Stop, o.MaxPause = f.stop, f.maxPause
+	if f.stop && f.anyCPU {
+		o.MaxCPU = 0
+	}
+}

@@ -1,0 +1,72 @@
+package async
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// MachineName returns the assembly of a type of state machines, and its metadata name, such as
+// "Web.Orders+<Handle>d__3". Either is empty if the type cannot be read.
+func (r *Reader) MachineName(m *Machine) (assembly, full string) {
+	assembly, full, err := r.objects.FullName(m.class)
+	if err != nil {
+		return "", ""
+	}
+	return assembly, full
+}
+
+// MachineOf describes the type of a state machine, by its MethodTable.
+func (r *Reader) MachineOf(mt arch.Addr) (*Machine, error) { return r.machine(mt) }
+
+// Locals reads the parameters and local variables of a suspended method that have a name, "this" among them: words, in
+// the order of the fields that keep them. None: the method keeps no variable of that name.
+//
+// The C# compiler names such a field like the parameter, "<>4__this", or "<connection>5__2" for a local variable
+// (Roslyn, GeneratedNames). Several variables of a name, of different blocks, have a field each.
+func (r *Reader) Locals(b *Box, name string) ([]arch.Addr, error) {
+	return r.locals(b.Machine, b.at, name)
+}
+
+// LocalsAt is Locals of a method that runs, by the first argument of its MoveNext and the type that has the MoveNext. It
+// need not have been suspended.
+func (r *Reader) LocalsAt(this, mt arch.Addr, name string) ([]arch.Addr, error) {
+	m, err := r.machine(mt)
+	if err != nil {
+		return nil, err
+	}
+	at := this
+	if m.value {
+		at -= objectHeader
+	}
+	return r.locals(m, at, name)
+}
+
+const thisField = "<>4__this"
+
+func (r *Reader) locals(m *Machine, at arch.Addr, name string) ([]arch.Addr, error) {
+	fields, err := r.objects.FieldsOf(m.class)
+	if err != nil {
+		return nil, err
+	}
+	var out []arch.Addr
+	for i := range fields {
+		if !isLocal(&fields[i], name) {
+			continue
+		}
+		v, err := r.objects.Word(at + arch.Addr(fields[i].Offset))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func isLocal(f *object.Field, name string) bool {
+	if name == "this" {
+		return f.Name == thisField
+	}
+	return f.Name == name || strings.HasPrefix(f.Name, "<"+name+">5__")
+}

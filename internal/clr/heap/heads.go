@@ -1,0 +1,104 @@
+package heap
+
+import "clrsnap/internal/arch"
+
+// Heads are the objects from which all others are reached: those that nothing on the heap refers to, and one of each
+// circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody wants to know
+// any more.
+func (g *Graph) Heads(stopped func() bool) (free, circles []uint32, ok bool) {
+	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
+	free = g.Free()
+	for _, n := range free {
+		s.from(n)
+	}
+	for n := range uint32(g.count) {
+		if s.met[n/64]>>(n%64)&1 == 0 {
+			circles = append(circles, n)
+			s.from(n)
+		}
+	}
+	return free, circles, !s.ask.ended
+}
+
+// Free are the objects that nothing on the heap refers to.
+func (g *Graph) Free() (out []uint32) {
+	referred := (&Paths{g: g}).referred()
+	for n := range uint32(g.count) {
+		if referred[n/64]>>(n%64)&1 == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// visit meets objects that others refer to.
+type visit struct {
+	g     *Graph
+	met   []uint64 // a bit for each object
+	stack []uint32
+	ask   asking
+}
+
+// from meets all that is reached from an object.
+func (s *visit) from(n uint32) {
+	s.meet(n)
+	for len(s.stack) > 0 && !s.ask.end() {
+		last := len(s.stack) - 1
+		n, s.stack = s.stack[last], s.stack[:last]
+		for _, to := range s.g.edges(int(n)) {
+			if to != noNode {
+				s.meet(to)
+			}
+		}
+	}
+}
+
+func (s *visit) meet(n uint32) {
+	if s.met[n/64]>>(n%64)&1 == 0 {
+		s.met[n/64] |= 1 << (n % 64)
+		s.stack = append(s.stack, n)
+	}
+}
+
+// At is the number of the object at an address; false: there is none.
+func (g *Graph) At(at arch.Addr) (n uint32, ok bool) {
+	packed, ok := g.pack(at)
+	if !ok {
+		return 0, false
+	}
+	n = g.unpack(packed)
+	return n, n != noNode
+}
+
+// All goes through all objects, by number, with the numbers of those that they refer to. These are valid until the next
+// object is asked for.
+func (g *Graph) All(yield func(o Object, references []uint32) bool) {
+	var list []uint32
+	for i := range g.regions {
+		r := &g.regions[i]
+		from := uint32(0)
+		for _, x := range r.nodes {
+			list = list[:0]
+			for _, e := range r.edges[from:x.edges] {
+				if e != noNode {
+					list = append(list, e)
+				}
+			}
+			from = x.edges
+			o := Object{Addr: r.Start + 8*arch.Addr(x.at), Table: g.Tables[x.table], Size: 8 * uint64(x.size)}
+			if !yield(o, list) {
+				return
+			}
+		}
+	}
+}
+
+// Regions are the regions that have objects, by address.
+func (g *Graph) Regions() (out []Region) {
+	for i := range g.regions {
+		if r := &g.regions[i]; len(r.nodes) > 0 {
+			out = append(out, r.Region)
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package heap
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+)
+
+// aged is spread, but the older of the two generations is the oldest that there is.
+func aged(t testing.TB, mem clrtest.Words) *Reader {
+	r := spread(t, mem)
+	mem[varsAt+varGenerations] = 3
+	mem.Zero(tableAt+2*genSize, genSize)
+	mem[tableAt+2*genSize+firstSeg], mem[tableAt+genSize+firstSeg] = uint64(segsAt+0x100), 0
+	return r
+}
+
+// What threads that were stopped have left half done ends a walk at once, except for an object that one of them was
+// about to make, which is counted.
+func TestWalkHeld(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil      func(clrtest.Words)
+		torn       bool
+		unfinished int
+	}{
+		"at rest":   {func(clrtest.Words) {}, false, 0},
+		"moving":    {func(m clrtest.Words) { m[listAt+0x800] = 1 }, true, 0},
+		"young":     {func(m clrtest.Words) { m[youngStart+0x200] = 0x6666_0000 }, true, 0},
+		"old":       {func(m clrtest.Words) { m[oldStart+0x200] = 0x6666_0000 }, true, 0},
+		"no object": {func(m clrtest.Words) { m[contextNext-32], m[contextNext-24] = 0, 0 }, false, 1},
+		"no length": {func(m clrtest.Words) { m[contextNext-24] = 0 }, false, 1},
+		"unused": { // behind where the thread puts its next object
+			func(m clrtest.Words) { m.Zero(contextNext+0x80, 0x40) }, false, 0},
+	} {
+		mem := clrtest.Words{}
+		r := spread(t, mem)
+		tt.spoil(mem)
+		o := still(mem)
+		o.Held = true
+		c, err := r.Walk(o)
+		if errors.Is(err, ErrTorn) != tt.torn || err != nil && !tt.torn {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !tt.torn && (c.Unfinished != tt.unfinished || c.Consistent != c.Size || c.Stopped) {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// Objects that are moved into the oldest generation after the young ones were walked would count twice. What is read
+// after that is not consistent; what was read before is.
+func TestWalkFilled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		at   arch.Addr // what is read when that happens
+		want uint64    // bytes that are consistent
+	}{
+		"before": {youngStart - front, 0}, "first region": {oldStart - front, 0}, "second region": {otherStart - front, 0x1000},
+		"never": {1, 0x1100},
+	} {
+		mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+		r := aged(t, mem.Words)
+		o := still(mem)
+		o.Still, o.nap = false, func(time.Duration) {}
+		mem.change = func(at arch.Addr) {
+			if at == tt.at {
+				mem.Words[tableAt+2*genSize+128] = 4096 // bytes of its free space that have been given to objects, say
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil || part(c, Gen2).Consistent != tt.want {
+			t.Errorf("%s: %#x bytes are consistent, not %#x: %v", name, part(c, Gen2).Consistent, tt.want, err)
+		}
+	}
+}
+
+// Of a region that has become shorter what is left is read. It is not consistent.
+func TestWalkCut(t *testing.T) {
+	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+	r := aged(t, mem.Words)
+	o := still(mem)
+	o.Still, o.nap = false, func(time.Duration) {}
+	const end = oldStart + 0x800
+	cut := false
+	mem.change = func(at arch.Addr) {
+		if at == oldStart-front && !cut {
+			cut = true
+			mem.Words[segsAt+0x100] = uint64(end)
+			for at := end; at < oldEnd; at += 8 {
+				mem.Words[at] = 0x6666_0000
+			}
+		}
+	}
+	c, err := r.Walk(o)
+	if err != nil || !cut {
+		t.Fatal(err)
+	}
+	const free = 32 + 40 // between them
+	if p := part(c, Gen2); p.Objects.Bytes+free < uint64(end-oldStart+otherEnd-otherStart) || p.Consistent > 0x100 {
+		t.Errorf("%+v", p)
+	}
+}

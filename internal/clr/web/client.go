@@ -1,0 +1,386 @@
+package web
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// PoolState is the state of an HttpConnectionPool: connections to one server, for one HttpClient handler.
+type PoolState struct {
+	Object    arch.Addr
+	Authority string // host and port
+	Secure    bool   // TLS
+	Proxied   bool   // the connections are those to a proxy
+	HTTP1     Connections
+	HTTP2     Connections
+	Queue     []Queued // of all versions
+}
+
+// Connections are numbers of connections of one version of HTTP.
+type Connections struct {
+	All     int // in use, idle and pending
+	Pending int // of these, those that are being made
+	Maximum int // 0: unlimited, or not known
+}
+
+// Queued is a call that waits for a connection.
+type Queued struct{ Message, Waiter arch.Addr }
+
+// kindsOfPool are the values of HttpConnectionKind that mean TLS to the server, and a proxy.
+var (
+	secureKinds  = map[uint32]bool{1: true, 4: true, 7: true}
+	proxiedKinds = map[uint32]bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
+)
+
+// Pool reads a pool; nil: it has been disposed.
+func (r *Reader) Pool(obj arch.Addr) (*PoolState, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	if KindOf(c) != Pool {
+		return nil, errOther
+	}
+	if disposed, _, err := r.flag(obj, c, "_disposed"); err != nil || disposed != 0 {
+		return nil, err
+	}
+	out := &PoolState{Object: obj}
+	if kind, ok, err := r.number(obj, c, "_kind"); err != nil {
+		return nil, err
+	} else if ok {
+		out.Secure, out.Proxied = secureKinds[kind], proxiedKinds[kind]
+	}
+	if out.Authority, err = r.authority(obj, c); err != nil {
+		return nil, err
+	}
+	if err := r.connections(out, c); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"_http11RequestQueue", "_http2RequestQueue", "_http3RequestQueue"} {
+		if err := r.queue(out, c, name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// authority reads the server of a pool: "10.1.2.9:6352".
+func (r *Reader) authority(obj arch.Addr, c *object.Class) (string, error) {
+	at, class, err := r.reference(obj, c, "_originAuthority")
+	if err != nil || at == 0 {
+		return "", err
+	}
+	host, err := r.text(at, class, "<IdnHost>k__BackingField")
+	if err != nil {
+		return "", err
+	}
+	port, ok, err := r.number(at, class, "<Port>k__BackingField")
+	if err != nil || !ok {
+		return host, err
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+const unlimited = 1<<31 - 1 // int.MaxValue
+
+func (r *Reader) connections(out *PoolState, c *object.Class) error {
+	for _, f := range []struct {
+		name string
+		to   *int
+	}{
+		{"_associatedHttp11ConnectionCount", &out.HTTP1.All}, {"_pendingHttp11ConnectionCount", &out.HTTP1.Pending},
+		{"_maxHttp11Connections", &out.HTTP1.Maximum}, {"_associatedHttp2ConnectionCount", &out.HTTP2.All},
+	} {
+		n, ok, err := r.number(out.Object, c, f.name)
+		if err != nil {
+			return err
+		}
+		if ok && n < unlimited {
+			*f.to = int(n)
+		}
+	}
+	pending, _, err := r.flag(out.Object, c, "_pendingHttp2Connection")
+	out.HTTP2.Pending = int(pending & 1)
+	return err
+}
+
+const (
+	maxQueue   = 1 << 16 // places in a queue
+	queueWords = 3       // of a RequestQueue: its array is among the first words
+)
+
+// queue reads who waits in a RequestQueue. Its array is a ring of pairs of a message and a waiter; places that are not in
+// use are empty. Waiters that are not waited for any more stay in it until they are its first.
+func (r *Reader) queue(out *PoolState, c *object.Class, field string) error {
+	words, err := r.words(out.Object, c, field, queueWords)
+	if err != nil {
+		return err
+	}
+	for _, w := range words {
+		at, count, size, err := r.objects.Elements(w)
+		if err != nil || size != 16 {
+			continue
+		}
+		for i := range min(count, maxQueue) {
+			q, ok, err := r.queued(at + arch.Addr(16*i))
+			if err != nil {
+				return err
+			}
+			if ok {
+				out.Queue = append(out.Queue, q)
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+func (r *Reader) queued(at arch.Addr) (q Queued, ok bool, err error) {
+	if q.Message, err = r.objects.Word(at); err != nil || q.Message == 0 {
+		return q, false, err
+	}
+	if q.Waiter, err = r.objects.Word(at + 8); err != nil || q.Waiter == 0 {
+		return q, false, err
+	}
+	c, err := r.objects.Class(q.Message)
+	if err != nil || !c.Is(http, "System.Net.Http.HttpRequestMessage") {
+		return q, false, err
+	}
+	waits, err := r.waits(q.Waiter)
+	return q, waits, err
+}
+
+// taskDone are the bits of Task.m_stateFlags of a task that has ended (Task.cs, TaskStateFlags).
+const taskDone = 0x0160_0000
+
+// waits reports whether the task of a TaskCompletionSource has not ended.
+func (r *Reader) waits(waiter arch.Addr) (bool, error) {
+	c, err := r.objects.Class(waiter)
+	if err != nil {
+		return false, err
+	}
+	task, class, err := r.reference(waiter, c, "_task")
+	if err != nil || task == 0 {
+		return false, err
+	}
+	flags, ok, err := r.number(task, class, "m_stateFlags")
+	return ok && flags&taskDone == 0, err
+}
+
+// Message is what an HttpRequestMessage asks for.
+type Message struct {
+	Method    string
+	Authority string // host and port, without the user's name and password
+	Path      string
+	Query     string // from "?" on
+}
+
+// Message reads an HttpRequestMessage.
+func (r *Reader) Message(obj arch.Addr) (m Message, err error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return m, err
+	}
+	if !c.Is(http, "System.Net.Http.HttpRequestMessage") {
+		return m, errOther
+	}
+	method, class, err := r.reference(obj, c, "_method")
+	if err != nil {
+		return m, err
+	}
+	if method != 0 {
+		if m.Method, err = r.text(method, class, "_method"); err != nil {
+			return m, err
+		}
+	}
+	uri, class, err := r.reference(obj, c, "_requestUri")
+	if err != nil || uri == 0 {
+		return m, err
+	}
+	text, err := r.text(uri, class, "_string")
+	m.split(text)
+	return m, err
+}
+
+// defaultPorts are those that a URI need not name.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}
+
+// split takes a URI apart. One that makes no sense is left out: it may have a password.
+func (m *Message) split(uri string) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return
+	}
+	m.Path = u.EscapedPath()
+	if m.Path == "" {
+		m.Path = "/"
+	}
+	if u.RawQuery != "" {
+		m.Query = "?" + u.RawQuery
+	}
+	port := u.Port()
+	if port == "" {
+		port = defaultPorts[u.Scheme]
+	}
+	if m.Authority = u.Hostname(); port != "" && m.Authority != "" {
+		m.Authority = net.JoinHostPort(m.Authority, port)
+	}
+}
+
+// Use is a connection, or a stream of one, that has a request.
+type Use struct {
+	Object  arch.Addr // the connection
+	Pool    arch.Addr
+	Message arch.Addr      // 0: it is idle
+	Handle  arch.Addr      // the SafeSocketHandle; 0: not known
+	Remote  netip.AddrPort // invalid: not known
+	HTTP2   bool
+}
+
+// Connection reads a connection of HTTP/1, or of HTTP/2 by one of its streams; nil: it has ended.
+func (r *Reader) Connection(obj arch.Addr) (*Use, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	switch KindOf(c) {
+	case Connection:
+		disposed, _, err := r.flag(obj, c, "_disposed")
+		if err != nil || disposed != 0 {
+			return nil, err
+		}
+		message, _, err := r.reference(obj, c, "_currentRequest")
+		if err != nil {
+			return nil, err
+		}
+		return r.use(obj, c, message)
+	case Stream:
+		return r.stream(obj, c)
+	}
+	return nil, errOther
+}
+
+// use describes a connection.
+func (r *Reader) use(obj arch.Addr, c *object.Class, message arch.Addr) (u *Use, err error) {
+	u = &Use{Object: obj, Message: message}
+	if u.Pool, _, err = r.reference(obj, c, "_pool"); err != nil {
+		return nil, err
+	}
+	u.Handle, u.Remote, err = r.socket(obj, c)
+	return u, err
+}
+
+// Connected describes the connection that an async method sends with: of HTTP/1, or of HTTP/2.
+func (r *Reader) Connected(obj arch.Addr) (*Use, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	two := c.Is(http, "System.Net.Http.Http2Connection")
+	if !two && KindOf(c) != Connection {
+		return nil, errOther
+	}
+	u, err := r.use(obj, c, 0)
+	if err == nil {
+		u.HTTP2 = two
+	}
+	return u, err
+}
+
+// stream reads a stream of HTTP/2; nil: its answer is complete, or its connection does not know it any more.
+func (r *Reader) stream(obj arch.Addr, c *object.Class) (*Use, error) {
+	state, ok, err := r.flag(obj, c, "_responseCompletionState")
+	if err != nil || !ok || state != 0 { // StreamCompletionState.InProgress
+		return nil, err
+	}
+	connection, class, err := r.reference(obj, c, "_connection")
+	if err != nil || connection == 0 {
+		return nil, err
+	}
+	has, err := r.has(connection, class, obj)
+	if err != nil || !has {
+		return nil, err
+	}
+	message, _, err := r.reference(obj, c, "_request")
+	if err != nil {
+		return nil, err
+	}
+	u, err := r.use(connection, class, message)
+	if err == nil {
+		u.HTTP2 = true
+	}
+	return u, err
+}
+
+// maxEntries bounds the words of a dictionary's entries that are looked at.
+const maxEntries = 1 << 16
+
+// has reports whether a connection has a stream: in one of the entries of its dictionary, which are numbers and a
+// reference.
+func (r *Reader) has(connection arch.Addr, c *object.Class, stream arch.Addr) (bool, error) {
+	entries, _, err := r.follow(connection, c, "_httpStreams", "_entries")
+	if err != nil || entries == 0 {
+		return false, err
+	}
+	at, count, size, err := r.objects.Elements(entries)
+	if err != nil || size%8 != 0 {
+		return false, err
+	}
+	for i := range min(count*int(size/8), maxEntries) {
+		w, err := r.objects.Word(at + arch.Addr(8*i))
+		if err != nil || w == stream {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// maxStreams bounds the streams between a connection and its socket: that of TLS, and such as filters add.
+const maxStreams = 8
+
+// socket finds the socket of a connection.
+func (r *Reader) socket(obj arch.Addr, c *object.Class) (handle arch.Addr, remote netip.AddrPort, err error) {
+	stream, class, err := r.reference(obj, c, "_stream")
+	for range maxStreams {
+		if err != nil || stream == 0 {
+			return 0, remote, err
+		}
+		var socket arch.Addr
+		var sc *object.Class
+		if socket, sc, err = r.reference(stream, class, "_streamSocket"); err != nil {
+			return 0, remote, err
+		}
+		if socket != 0 {
+			if handle, _, err = r.reference(socket, sc, "_handle"); err != nil {
+				return 0, remote, err
+			}
+			if end, ec, err := r.reference(socket, sc, "_remoteEndPoint"); err == nil && end != 0 {
+				remote, _ = r.endPoint(end, ec)
+			}
+			return handle, remote, nil
+		}
+		stream, class, err = r.reference(stream, class, "_innerStream")
+	}
+	return 0, remote, err
+}
+
+// Timer returns the TimerQueueTimer that is to cancel a CancellationTokenSource; 0: none is.
+func (r *Reader) Timer(source arch.Addr) (arch.Addr, error) {
+	c, err := r.objects.Class(source)
+	if err != nil {
+		return 0, err
+	}
+	if !c.Is(coreLib, "System.Threading.CancellationTokenSource") {
+		return 0, errOther
+	}
+	timer, class, err := r.reference(source, c, "_timer")
+	if err != nil || timer == 0 || !class.Is(coreLib, "System.Threading.TimerQueueTimer") {
+		return 0, err
+	}
+	return timer, nil
+}

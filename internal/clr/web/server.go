@@ -1,0 +1,218 @@
+package web
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// Request is a request that Kestrel is serving.
+type Request struct {
+	Object   arch.Addr // Kestrel's, at that moment
+	ID       string    // as Kestrel makes TraceIdentifier: the connection's, and a number of the request; unique
+	Method   string
+	Path     string // with the path base of the application; "*" and such as they came
+	Query    string // from "?" on
+	Route    string // the pattern of the endpoint, such as "/orders/{id:int}"; "": not known
+	Protocol string // "HTTP/1.1"
+	Remote   netip.AddrPort
+	Start    Start
+	Aborted  bool // the client has gone
+}
+
+// Fields of Kestrel.
+const (
+	hostContext = "<Microsoft.AspNetCore.Hosting.Server.Abstractions.IHostContextContainer<TContext>.HostContext>" +
+		"k__BackingField"
+	ownField = "<HttpResponseControl>k__BackingField" // has the object itself
+)
+
+// Moved returns where a Server object is now, if the collector has moved it and what is at its address is what was left
+// there. Otherwise it returns the same address.
+func (r *Reader) Moved(obj arch.Addr) (arch.Addr, error) {
+	c, err := r.server(obj)
+	if err != nil {
+		return 0, err
+	}
+	self, class, err := r.reference(obj, c, ownField)
+	if err != nil || self == 0 || class.Table != c.Table {
+		return obj, nil
+	}
+	return self, nil
+}
+
+func (r *Reader) server(obj arch.Addr) (*object.Class, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	if KindOf(c) != Server {
+		return nil, errOther
+	}
+	return c, nil
+}
+
+// ID returns what Request.ID is of the request that an object of Kestrel serves, or has served last.
+func (r *Reader) ID(obj arch.Addr) (string, error) {
+	c, err := r.server(obj)
+	if err != nil {
+		return "", err
+	}
+	return r.id(obj, c)
+}
+
+func (r *Reader) id(obj arch.Addr, c *object.Class) (string, error) {
+	context, class, err := r.reference(obj, c, "_context")
+	if err != nil || context == 0 {
+		return "", errOther
+	}
+	connection, err := r.text(context, class, "<ConnectionId>k__BackingField")
+	if err != nil {
+		return "", err
+	}
+	n, ok, err := r.number(obj, c, "_requestCount")
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		if n, ok, err = r.number(context, class, "<StreamId>k__BackingField"); err != nil {
+			return "", err
+		}
+	}
+	if !ok {
+		return fmt.Sprintf("%s:%v", connection, obj), nil
+	}
+	return fmt.Sprintf("%s:%08X", connection, n), nil
+}
+
+// Request reads the request that an object of Kestrel serves; nil: it serves none.
+func (r *Reader) Request(obj arch.Addr) (*Request, error) {
+	c, err := r.server(obj)
+	if err != nil {
+		return nil, err
+	}
+	host, class, err := r.reference(obj, c, hostContext)
+	if err != nil || host == 0 {
+		return nil, err
+	}
+	if serves, err := r.serves(host, class, obj); err != nil || !serves {
+		return nil, err
+	}
+	out := &Request{Object: obj}
+	if out.ID, err = r.id(obj, c); err != nil {
+		return nil, err
+	}
+	if err := r.line(out, c); err != nil {
+		return nil, err
+	}
+	if out.Start, err = r.start(host, class); err != nil {
+		return nil, err
+	}
+	if end, class, err := r.follow(obj, c, "_context", "<RemoteEndPoint>k__BackingField"); err == nil && end != 0 {
+		out.Remote, _ = r.endPoint(end, class)
+	}
+	if pattern, class, err := r.follow(obj, c, "_endpoint", "<RoutePattern>k__BackingField"); err == nil && pattern != 0 {
+		out.Route, _ = r.text(pattern, class, "<RawText>k__BackingField")
+	}
+	aborted, _, err := r.flag(obj, c, "_connectionAborted")
+	out.Aborted = aborted != 0
+	return out, err
+}
+
+// serves reports whether the HttpContext in a HostingApplication.Context is active, and is that of an object of Kestrel.
+// The server sets it so before the application's first code runs, and ends it after the last.
+func (r *Reader) serves(host arch.Addr, c *object.Class, server arch.Addr) (bool, error) {
+	context, class, err := r.reference(host, c, "<HttpContext>k__BackingField")
+	if err != nil || context == 0 {
+		return false, err
+	}
+	active, ok, err := r.flag(context, class, "_active")
+	if err != nil || !ok || active != 1 {
+		return false, err
+	}
+	words, err := r.words(context, class, "_features", 2)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range words {
+		if w == server {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// line reads what the first line of the request said.
+func (r *Reader) line(out *Request, c *object.Class) error {
+	obj := out.Object
+	var err error
+	if out.Method, err = r.text(obj, c, "_methodText"); err != nil {
+		return err
+	}
+	if out.Method == "" {
+		m, ok, err := r.flag(obj, c, "<Method>k__BackingField")
+		if err != nil {
+			return err
+		}
+		if ok && int(m) < len(methods) {
+			out.Method = methods[m]
+		}
+	}
+	version, ok, err := r.flag(obj, c, "_httpVersion")
+	if err != nil {
+		return err
+	}
+	if ok && int(version) < len(protocols) {
+		out.Protocol = protocols[version]
+	}
+	return r.target(out, c)
+}
+
+// methods are the names of Kestrel's HttpMethod, by number (Internal/Http/HttpMethod.cs). It has the text of others, and
+// that of these once somebody has asked for it.
+var methods = []string{"GET", "PUT", "DELETE", "POST", "HEAD", "TRACE", "PATCH", "CONNECT", "OPTIONS"}
+
+// protocols are the names of Kestrel's HttpVersion, by number (Internal/Http/HttpVersion.cs).
+var protocols = []string{"HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"}
+
+// target reads the path and the query. The application may have changed them for what comes after it: UsePathBase moves
+// the beginning of the path to the path base.
+func (r *Reader) target(out *Request, c *object.Class) error {
+	base, err := r.text(out.Object, c, "<PathBase>k__BackingField")
+	if err != nil {
+		return err
+	}
+	if out.Path, err = r.text(out.Object, c, "<Path>k__BackingField"); err != nil {
+		return err
+	}
+	if out.Query, err = r.text(out.Object, c, "<QueryString>k__BackingField"); err != nil {
+		return err
+	}
+	if out.Path = base + out.Path; out.Path != "" {
+		return nil
+	}
+	raw, err := r.text(out.Object, c, "<RawTarget>k__BackingField")
+	out.Path, _, _ = strings.Cut(raw, "?")
+	return err
+}
+
+// start reads when a request began: by the clock of whoever listens to metrics, events or logs, or else by the request's
+// activity, which there is if anything is logged at all.
+func (r *Reader) start(host arch.Addr, c *object.Class) (s Start, err error) {
+	if _, err := r.objects.Offset(c, "<StartTimestamp>k__BackingField"); err == nil {
+		ticks, err := r.objects.Pointer(host, c, "<StartTimestamp>k__BackingField")
+		if err != nil {
+			return s, err
+		}
+		s.Ticks = int64(ticks)
+	}
+	at, _, err := r.follow(host, c, "HttpActivityFeature", "<Activity>k__BackingField")
+	if err != nil || at == 0 {
+		return s, err
+	}
+	s.UTC, err = r.Activity(at)
+	return s, err
+}

@@ -1,0 +1,266 @@
+package web
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// Kind is why objects of a class are looked at.
+type Kind uint8
+
+// The kinds.
+const (
+	None       Kind = iota
+	Server          // Kestrel's object for a connection or a stream
+	Pool            // of outgoing connections
+	Connection      // an outgoing one of HTTP/1
+	Stream          // of an outgoing connection of HTTP/2
+)
+
+// Assemblies.
+const (
+	kestrel = "Microsoft.AspNetCore.Server.Kestrel.Core"
+	http    = "System.Net.Http"
+	coreLib = "System.Private.CoreLib"
+)
+
+// kinds are the classes, by their assemblies and names.
+var kinds = []struct {
+	assembly, name string
+	kind           Kind
+}{
+	{kestrel, kestrel + ".Internal.Http.HttpProtocol", Server},
+	{http, "System.Net.Http.HttpConnectionPool", Pool},
+	{http, "System.Net.Http.HttpConnection", Connection},
+	{http, "System.Net.Http.Http2Connection+Http2Stream", Stream},
+}
+
+// KindOf says why objects of a class are looked at. Classes that derive from one that is, count.
+func KindOf(c *object.Class) Kind {
+	for b := range c.Bases {
+		for i := range kinds {
+			if b.Assembly == kinds[i].assembly && b.Plain() == kinds[i].name {
+				return kinds[i].kind
+			}
+		}
+	}
+	return None
+}
+
+// Role is what an async method does for a request or a call.
+type Role uint8
+
+// The roles.
+const (
+	NoRole  Role = iota
+	Serving      // it serves the requests of a connection, or that of a stream: "this" is Kestrel's object
+	Sending      // it sends a call with a connection of a pool: "this" is the pool, "request" the message
+	Calling      // HttpClient's method: "cts" is what ends it when time is out, "request" the message
+	Tracing      // of DiagnosticsHandler: "activity" began with the call
+)
+
+// RoleOf says what an async method does, by the name of the type of its state machine.
+func RoleOf(assembly, machine string) Role {
+	switch {
+	case assembly == kestrel && strings.HasPrefix(machine, kestrel+".Internal.Http.HttpProtocol+<ProcessRequests>"):
+		return Serving
+	case assembly != http:
+		return NoRole
+	case strings.HasPrefix(machine, "System.Net.Http.HttpConnectionPool+<SendWithVersionDetectionAndRetryAsync>"):
+		return Sending
+	case strings.HasPrefix(machine, "System.Net.Http.HttpClient+<"):
+		return Calling
+	case strings.HasPrefix(machine, "System.Net.Http.DiagnosticsHandler+<"):
+		return Tracing
+	}
+	return NoRole
+}
+
+// Reader reads these objects. What it reads is what memory has at some moment, as with object.Reader. It is not safe
+// for concurrent use.
+type Reader struct{ objects *object.Reader }
+
+// New returns what reads them by objects.
+func New(objects *object.Reader) *Reader { return &Reader{objects} }
+
+// errOther: an object is not what its class should be.
+var errOther = errors.New("an object of another class")
+
+// Start is when something began.
+type Start struct {
+	Ticks int64     // of Stopwatch: ns since the machine's start (CLOCK_MONOTONIC); 0: not known
+	UTC   time.Time // by the wall clock; zero: not known
+}
+
+// maxText bounds the strings that are read, in UTF-16 code units: Kestrel's default limit of a request line is 8 KB.
+const maxText = 16 << 10
+
+// text reads the string in a field; "": it is null, or there is no such field.
+func (r *Reader) text(obj arch.Addr, c *object.Class, field string) (string, error) {
+	if _, err := r.objects.Offset(c, field); err != nil {
+		return "", nil
+	}
+	at, err := r.objects.Pointer(obj, c, field)
+	if err != nil || at == 0 {
+		return "", err
+	}
+	s, cut, err := r.objects.Text(at, maxText)
+	if cut {
+		s += "…"
+	}
+	return s, err
+}
+
+// reference reads the reference in a field, and the class of what it leads to. 0: it is null, or there is no such field.
+func (r *Reader) reference(obj arch.Addr, c *object.Class, field string) (arch.Addr, *object.Class, error) {
+	if _, err := r.objects.Offset(c, field); err != nil {
+		return 0, nil, nil
+	}
+	at, err := r.objects.Pointer(obj, c, field)
+	if err != nil || at == 0 {
+		return 0, nil, err
+	}
+	class, err := r.objects.Class(at)
+	return at, class, err
+}
+
+// follow follows references from field to field. 0: one of them is null, or is not there.
+func (r *Reader) follow(obj arch.Addr, c *object.Class, fields ...string) (arch.Addr, *object.Class, error) {
+	for _, f := range fields {
+		var err error
+		if obj, c, err = r.reference(obj, c, f); err != nil || obj == 0 {
+			return 0, nil, err
+		}
+	}
+	return obj, c, nil
+}
+
+// flag reads a field of one byte. false: there is no such field.
+func (r *Reader) flag(obj arch.Addr, c *object.Class, field string) (v byte, ok bool, err error) {
+	if _, err := r.objects.Offset(c, field); err != nil {
+		return 0, false, nil
+	}
+	w, err := r.objects.Uint32(obj, c, field)
+	return byte(w), err == nil, err
+}
+
+// number reads a field of four bytes. false: there is no such field.
+func (r *Reader) number(obj arch.Addr, c *object.Class, field string) (v uint32, ok bool, err error) {
+	if _, err := r.objects.Offset(c, field); err != nil {
+		return 0, false, nil
+	}
+	v, err = r.objects.Uint32(obj, c, field)
+	return v, err == nil, err
+}
+
+// words returns where the words of a struct are that an object has in a field: up to the next field, at most so many.
+func (r *Reader) words(obj arch.Addr, c *object.Class, field string, most int) ([]arch.Addr, error) {
+	fields, err := r.objects.FieldsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	start, err := r.objects.Offset(c, field)
+	if err != nil {
+		return nil, nil
+	}
+	end := start + uint32(8*most)
+	for i := range fields {
+		if o := fields[i].Offset; o > start {
+			end = min(end, o)
+		}
+	}
+	var out []arch.Addr
+	for at := start; at+8 <= end; at += 8 {
+		w, err := r.objects.Word(obj + arch.Addr(at))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// endPoint reads an IPEndPoint. An invalid one: it is none, or has no address.
+func (r *Reader) endPoint(obj arch.Addr, c *object.Class) (netip.AddrPort, error) {
+	if obj == 0 || c.Display != "System.Net.IPEndPoint" {
+		return netip.AddrPort{}, nil
+	}
+	port, ok, err := r.number(obj, c, "_port")
+	if err != nil || !ok || port > 0xffff {
+		return netip.AddrPort{}, err
+	}
+	address, class, err := r.reference(obj, c, "_address")
+	if err != nil || address == 0 {
+		return netip.AddrPort{}, err
+	}
+	ip, err := r.address(address, class)
+	return netip.AddrPortFrom(ip, uint16(port)), err
+}
+
+// address reads an IPAddress: the four bytes of an IPv4 address in the order of the network, or eight numbers in that of
+// the machine (System.Net.Primitives, IPAddress.cs).
+func (r *Reader) address(obj arch.Addr, c *object.Class) (netip.Addr, error) {
+	numbers, _, err := r.reference(obj, c, "_numbers")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if numbers == 0 {
+		v, ok, err := r.number(obj, c, "_addressOrScopeId")
+		if err != nil || !ok {
+			return netip.Addr{}, err
+		}
+		return netip.AddrFrom4([4]byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)}), nil
+	}
+	at, count, size, err := r.objects.Elements(numbers)
+	if err != nil || count != 8 || size != 2 {
+		return netip.Addr{}, err
+	}
+	var b [16]byte
+	for i := range 2 {
+		w, err := r.objects.Word(at + arch.Addr(8*i))
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		for k := range 4 {
+			b[8*i+2*k], b[8*i+2*k+1] = byte(w>>(16*k+8)), byte(w>>(16*k))
+		}
+	}
+	return netip.AddrFrom16(b).Unmap(), nil
+}
+
+// Activity reads when an Activity began (System.Diagnostics.DiagnosticSource).
+func (r *Reader) Activity(obj arch.Addr) (time.Time, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !c.Is("System.Diagnostics.DiagnosticSource", "System.Diagnostics.Activity") {
+		return time.Time{}, errOther
+	}
+	if _, err := r.objects.Offset(c, "<StartTimeUtc>k__BackingField"); err != nil {
+		return time.Time{}, nil
+	}
+	v, err := r.objects.Pointer(obj, c, "<StartTimeUtc>k__BackingField")
+	return dateTime(uint64(v)), err
+}
+
+// A DateTime is a number of 100 ns since the year 1, with its kind in the two highest bits (DateTime.cs).
+const (
+	dateTicks = 1<<62 - 1
+	unixEpoch = 621_355_968_000_000_000
+	maxTicks  = 3_155_378_975_999_999_999
+)
+
+func dateTime(data uint64) time.Time {
+	ticks := int64(data & dateTicks)
+	if ticks <= unixEpoch || ticks > maxTicks {
+		return time.Time{}
+	}
+	since := ticks - unixEpoch
+	return time.Unix(since/1e7, since%1e7*100).UTC()
+}

@@ -1,0 +1,140 @@
+// Package openfiles finds out which processes have a pipe or a socket open: /proc/PID/fd, as lsof and fuser do. A process
+// of another user can be looked at only with its rights (ptrace(2), access mode PTRACE_MODE_READ_FSCREDS), one in
+// another PID namespace perhaps not at all.
+package openfiles
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/procfs"
+)
+
+// Holder is a descriptor of a process.
+type Holder struct {
+	PID, FD int
+	Command string // what the kernel calls the process; "": not known
+	Writes  bool   // what is open can be written
+	Reads   bool   // and read
+}
+
+// Index has who has which pipes and sockets open, at the time of Look.
+type Index struct {
+	holders map[string][]place
+	places  int
+	Hidden  int  // processes whose descriptors could not be read
+	Partial bool // there are more descriptors than were looked at, or it took too long
+}
+
+// place is a descriptor of a process.
+type place struct{ pid, fd int }
+
+// Bounds of a look through all processes.
+const (
+	maxDescriptors = 1 << 17
+	maxTime        = 300 * time.Millisecond
+	maxHolders     = 16 // of one pipe or socket that are described
+)
+
+// Look looks through the descriptors of all processes that can be seen here: those of first before the others.
+func Look(first int) *Index {
+	x := &Index{holders: map[string][]place{}}
+	pids, err := procfs.Processes()
+	x.Partial = err != nil
+	end := time.Now().Add(maxTime)
+	x.add(first)
+	for _, pid := range pids {
+		if x.Partial || time.Now().After(end) {
+			x.Partial = true
+			break
+		}
+		if pid != first {
+			x.add(pid)
+		}
+	}
+	return x
+}
+
+// add adds the descriptors of a process.
+func (x *Index) add(pid int) {
+	dir, err := procfs.Open(pid)
+	if err != nil {
+		return // it has ended
+	}
+	defer dir.Close()
+	names, err := dir.Names("fd")
+	if err != nil {
+		x.Hidden++
+		return
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		link, err := dir.Readlink("fd/" + name)
+		if err != nil || !isShared(link) {
+			continue
+		}
+		if x.places++; x.places > maxDescriptors {
+			x.Partial = true
+			return
+		}
+		x.holders[link] = append(x.holders[link], place{pid, fd})
+	}
+}
+
+// isShared reports whether what a link leads to connects processes.
+func isShared(link string) bool {
+	return strings.HasPrefix(link, "pipe:[") || strings.HasPrefix(link, "socket:[")
+}
+
+// Of returns who has a pipe or a socket open, by the link of a descriptor: "pipe:[173886]".
+func (x *Index) Of(link string) (out []Holder) {
+	list := x.holders[link]
+	for _, p := range list[:min(len(list), maxHolders)] {
+		if h, ok := describe(p, link); ok {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// describe describes a descriptor, unless it leads elsewhere by now.
+func describe(p place, link string) (h Holder, ok bool) {
+	dir, err := procfs.Open(p.pid)
+	if err != nil {
+		return h, false
+	}
+	defer dir.Close()
+	fd := strconv.Itoa(p.fd)
+	h = Holder{PID: p.pid, FD: p.fd}
+	if h.Command, err = dir.Comm(); err != nil {
+		h.Command = ""
+	}
+	info, err := dir.ReadFile("fdinfo/" + fd)
+	if err != nil {
+		return h, false
+	}
+	h.Reads, h.Writes = access(string(info))
+	now, err := dir.Readlink("fd/" + fd)
+	return h, err == nil && now == link
+}
+
+// access reads how a descriptor was opened: flags, in octal, whose last two bits say so (proc_pid_fdinfo(5), open(2)).
+func access(info string) (reads, writes bool) {
+	const writeOnly, readWrite, mask = 1, 2, 3
+	for line := range strings.Lines(info) {
+		text, ok := strings.CutPrefix(line, "flags:")
+		if !ok {
+			continue
+		}
+		flags, err := strconv.ParseUint(strings.TrimSpace(text), 8, 64)
+		if err != nil {
+			return false, false
+		}
+		return flags&mask != writeOnly, flags&mask == writeOnly || flags&mask == readWrite
+	}
+	return false, false
+}

@@ -1,0 +1,254 @@
+package requests
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+)
+
+// silent is a server that answers nothing, or the head of an answer only. It speaks HTTP/1, and HTTP/2 by prior
+// knowledge.
+type silent struct {
+	address string
+
+	mu   sync.Mutex
+	seen map[string]bool // paths that have been asked for
+}
+
+func newSilent(t *testing.T) *silent {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &silent{address: l.Addr().String(), seen: map[string]bool{}}
+	srv := &http.Server{Handler: s, Protocols: protocols(true, true)}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return s
+}
+
+func protocols(one, two bool) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(one)
+	p.SetUnencryptedHTTP2(two)
+	return p
+}
+
+func (s *silent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/stream/") {
+		w.WriteHeader(http.StatusOK)
+		w.Write([]byte("the beginning"))
+		w.(http.Flusher).Flush()
+	}
+	s.mu.Lock()
+	s.seen[r.URL.Path] = true
+	s.mu.Unlock()
+	<-r.Context().Done()
+}
+
+func (s *silent) has(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[path]
+}
+
+// TestCalls makes calls of each kind to a server that never answers, more than there may be connections, and ends some.
+// Each that is under way is listed once, with how far it has come as the server knows it; none that has ended is.
+func TestCalls(t *testing.T) {
+	layer.Proof(t)
+	for _, runtime := range callRuntimes(t) {
+		t.Run(testenv.Name(runtime), func(t *testing.T) { testCalls(t, runtime) })
+	}
+}
+
+// callRuntimes are the newest of each version: those that are installed beside the kit, or else the kit's.
+func callRuntimes(t *testing.T) (out []string) {
+	for _, version := range []string{"8.0.33", "9.0.22", "10.0.14"} {
+		runtime, err := testenv.Installed(version)
+		if err != nil {
+			t.Logf("NOTHING WAS TESTED ON %s: %v", version, err)
+			runtime = "net" + version[:strings.IndexByte(version, '.')]
+		}
+		out = append(out, runtime)
+	}
+	return out
+}
+
+const connections = 4
+
+func testCalls(t *testing.T, runtime string) {
+	s := newSilent(t)
+	a := testenv.Start(t, "calls", testenv.Options{
+		Runtime: runtime, Args: []string{"--server", s.address, "--connections", fmt.Sprint(connections)},
+	})
+	n := layer.Size(9, 200)
+	c := &callCheck{t: t, a: a, s: s, ended: map[string]bool{}}
+	for _, kind := range []string{"get", "stream", "two"} {
+		a.Ask(fmt.Sprintf("%s %d", kind, n))
+		c.settle()
+		c.check(false)
+	}
+	for round := range layer.Size(2, 20) {
+		a.Ask("collect")
+		c.end(round)
+		c.check(false)
+	}
+	a.Ask("get " + fmt.Sprint(n))
+	a.Ask("send " + fmt.Sprint(n))
+	c.settle()
+	c.check(true)
+}
+
+// callCheck checks what is listed.
+type callCheck struct {
+	t     *testing.T
+	a     *testenv.App
+	s     *silent
+	ended map[string]bool
+}
+
+// settle waits until all calls that can have a connection have reached the server.
+func (c *callCheck) settle() {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		one, waiting := 0, 0
+		for path := range c.begun() {
+			switch {
+			case c.s.has(path):
+				if strings.HasPrefix(path, "/get/") || strings.HasPrefix(path, "/send/") {
+					one++
+				}
+			case strings.HasPrefix(path, "/stream/") || strings.HasPrefix(path, "/two/"):
+				waiting = 1 << 20
+			default:
+				waiting++
+			}
+		}
+		if waiting == 0 || waiting < 1<<20 && one >= connections {
+			time.Sleep(100 * time.Millisecond) // what the server has sent arrives
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%d calls have reached the server, %d have not", one, waiting)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// begun asks the program for its calls, and when each began.
+func (c *callCheck) begun() map[string]time.Duration { return begun(c.t, c.a.Ask("begun")) }
+
+// end ends every third call.
+func (c *callCheck) end(round int) {
+	i := 0
+	for path := range c.begun() {
+		if i++; i%3 != round%3 {
+			continue
+		}
+		c.ended[path] = true
+		c.a.Ask("end " + path[strings.LastIndexByte(path, '/')+1:])
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		left := 0
+		for path := range c.begun() {
+			if c.ended[path] {
+				left++
+			}
+		}
+		if left == 0 {
+			c.settle()
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.t.Fatal("calls do not end")
+}
+
+// check compares what is listed with what the program and the server know. blocking: threads are in calls as well.
+func (c *callCheck) check(blocking bool) {
+	c.t.Helper()
+	truth := c.begun()
+	r := look(c.t, c.a.PID)
+	times := map[string]int{}
+	queued := 0
+	for i := range r.Calls {
+		g := &r.Calls[i]
+		times[g.Path] += len(g.Calls)
+		if g.Authority != c.s.address || g.Method != "GET" {
+			c.t.Errorf("%s %s%s, want GET %s", g.Method, g.Authority, g.Path, c.s.address)
+		}
+		if want := c.phase(g.Path, blocking); g.Phase != want {
+			c.t.Errorf("%s: phase %q, want %q", g.Path, g.Phase, want)
+		}
+		for k := range g.Calls {
+			c.call(g, &g.Calls[k], truth[g.Path])
+		}
+		if g.Phase == profile.CallConnection {
+			queued += len(g.Calls)
+		}
+	}
+	for path := range truth {
+		if times[path] != 1 {
+			c.t.Errorf("%s is listed %d times", path, times[path])
+		}
+	}
+	for path, n := range times {
+		if _, ok := truth[path]; !ok {
+			c.t.Errorf("%s is listed %d times, and has ended", path, n)
+		}
+	}
+	waiting := 0
+	for i := range r.Pools {
+		if p := &r.Pools[i]; p.HTTP1.Maximum == connections {
+			waiting += p.Queued
+			if p.HTTP1.All > connections || p.Active > connections || queued > 0 && p.Active != connections {
+				c.t.Errorf("%+v", p)
+			}
+		}
+	}
+	if waiting != queued {
+		c.t.Errorf("%d calls wait for a connection, and %d are in the queue", queued, waiting)
+	}
+	c.t.Logf("%d calls in %v, %d wait for a connection; %d unproven", len(truth), r.Duration, queued, r.Unproven)
+}
+
+// phase is how far a call has come, as the server knows it.
+func (c *callCheck) phase(path string, blocking bool) profile.CallPhase {
+	switch {
+	case !c.s.has(path):
+		return profile.CallConnection
+	case blocking && (strings.HasPrefix(path, "/send/") || strings.HasPrefix(path, "/stream/")):
+		return profile.CallOpen
+	case strings.HasPrefix(path, "/stream/"):
+		return profile.CallBody
+	}
+	return profile.CallAnswer
+}
+
+// call checks one call that is listed.
+func (c *callCheck) call(g *profile.CallGroup, x *profile.ClientCall, begun time.Duration) {
+	if x.Query != "?key=secret" {
+		c.t.Errorf("%s: query %q", g.Path, x.Query)
+	}
+	if has := g.Phase != profile.CallConnection; has != (x.Remote == c.s.address) || has != (x.Protocol != "") {
+		c.t.Errorf("%s: %s, to %q by %q", g.Path, g.Phase, x.Remote, x.Protocol)
+	}
+	if x.Since.IsZero() {
+		if strings.HasPrefix(g.Path, "/get/") || strings.HasPrefix(g.Path, "/two/") {
+			c.t.Errorf("%s: its age is not known", g.Path)
+		}
+		return
+	}
+	if d := since(x.Since) - begun; d < -tolerance || d > late {
+		c.t.Errorf("%s began %v after it did", g.Path, d)
+	}
+}

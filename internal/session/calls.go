@@ -1,0 +1,292 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/web"
+	"clrsnap/profile"
+)
+
+// sent is a call of HttpClient.
+type sent struct {
+	web.Message
+	pool    arch.Addr
+	phase   profile.CallPhase
+	use     *web.Use // nil: it has no connection, or that is not known
+	chains  []*profile.TaskChain
+	request string
+	sending bool // it is known by the method that sends it
+}
+
+// pooled is a pool, and how many calls have a connection of it.
+type pooled struct {
+	web.PoolState
+	active int
+}
+
+// findPools reads the pools of connections. Calls that no thread has left are known by their place in the queue.
+func (w *requestWalk) findPools() {
+	for _, obj := range w.objects[clientPoolClass] {
+		if w.stopped() {
+			return
+		}
+		var pool *web.PoolState
+		if !w.p.steadily(func() (err error) { pool, err = w.web.Pool(obj); return err }, nil) || pool == nil {
+			continue
+		}
+		w.pools[obj] = &pooled{PoolState: *pool}
+		for _, q := range pool.Queue {
+			w.addCall(q.Message, obj, profile.CallConnection, nil)
+		}
+	}
+}
+
+// findConnections reads which calls have a connection.
+func (w *requestWalk) findConnections() {
+	for _, obj := range w.objects[connectionClass] {
+		if w.stopped() {
+			return
+		}
+		var u *web.Use
+		if !w.p.steadily(func() (err error) { u, err = w.web.Connection(obj); return err }, nil) || u == nil ||
+			u.Message == 0 {
+			continue
+		}
+		phase := profile.CallBody
+		if w.threads.blocking {
+			phase = profile.CallOpen
+		}
+		w.addCall(u.Message, u.Pool, phase, u)
+	}
+}
+
+// addCall adds a call, or what else is known of one.
+func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, u *web.Use) {
+	c := w.calls[message]
+	if c == nil {
+		c = &sent{}
+		if !w.p.steadily(func() (err error) { c.Message, err = w.web.Message(message); return err }, nil) {
+			w.unproven++
+			return
+		}
+		w.calls[message] = c
+	}
+	c.pool, c.phase = pool, phase
+	if u != nil {
+		c.use = u
+	}
+}
+
+// findCalls reads the async methods that make calls. A method that has not ended has not got the head of the answer.
+func (w *requestWalk) findCalls(nodes []node) {
+	for i := range nodes {
+		if i%1024 == 0 && w.stopped() {
+			return
+		}
+		b, err := w.r.Box(nodes[i].obj)
+		if err != nil {
+			continue
+		}
+		switch w.role(b) {
+		case web.Sending:
+			w.sending(nodes[i].obj)
+		case web.Calling, web.Tracing:
+			w.begun(nodes[i].obj)
+		}
+	}
+}
+
+// sending reads a call by the method that sends it.
+func (w *requestWalk) sending(obj arch.Addr) {
+	var message, pool arch.Addr
+	var u *web.Use
+	alive := false
+	ok := w.p.steadily(func() (err error) {
+		b, err := w.r.Box(obj)
+		if err != nil {
+			return err
+		}
+		if alive, err = w.r.Alive(b); err != nil || !alive {
+			return err
+		}
+		message, pool, u = w.local(b, "request"), w.local(b, "this"), nil
+		if c := w.local(b, "connection"); c != 0 {
+			u, err = w.web.Connected(c)
+		}
+		return err
+	}, nil)
+	if !ok {
+		w.unproven++
+	}
+	if !ok || !alive || message == 0 {
+		return
+	}
+	phase := profile.CallConnection
+	if u != nil {
+		phase = profile.CallAnswer
+	}
+	w.addCall(message, pool, phase, u)
+	if c := w.calls[message]; c != nil {
+		c.sending = true
+	}
+}
+
+// begun reads when a call began: HttpClient's timeout is measured from then on, and an activity begins with it.
+func (w *requestWalk) begun(obj arch.Addr) {
+	var message arch.Addr
+	var at time.Time
+	ok := w.p.steadily(func() error {
+		b, err := w.r.Box(obj)
+		if err != nil {
+			return err
+		}
+		message, at = w.local(b, "request"), time.Time{}
+		if w.role(b) == web.Tracing {
+			if activity := w.local(b, "activity"); activity != 0 {
+				at, err = w.web.Activity(activity)
+			}
+			return err
+		}
+		at, err = w.timed(b)
+		return err
+	}, nil)
+	if !ok || message == 0 || at.IsZero() {
+		return
+	}
+	if known, ok := w.starts[message]; !ok || at.Before(known) {
+		w.starts[message] = at
+	}
+}
+
+// timed returns when the timeout of a method of HttpClient began. Zero: it has none. One that CancelPendingRequests
+// shares with others is none of its own.
+func (w *requestWalk) timed(b *async.Box) (time.Time, error) {
+	source := w.local(b, "cts")
+	if source == 0 || source == w.local(b, "pendingRequestsCts") || w.now == 0 {
+		return time.Time{}, nil
+	}
+	timer, err := w.web.Timer(source)
+	if err != nil || timer == 0 {
+		return time.Time{}, err
+	}
+	class, err := w.p.Runtime.Objects.Class(timer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ticks, err := w.p.Runtime.Objects.Pointer(timer, class, "_startTicks")
+	if err != nil || ticks == 0 {
+		return time.Time{}, err
+	}
+	return time.Now().Add(-time.Duration(tickCount()-int64(ticks)) * time.Millisecond), nil
+}
+
+// server is the server that a call goes to: its pool's, or that of its URI.
+func (w *requestWalk) server(c *sent) string {
+	if p := w.pools[c.pool]; p != nil && !p.Proxied {
+		return cmp.Or(p.Authority, c.Authority)
+	}
+	return c.Authority
+}
+
+// callGroups groups calls by where they go, and what they do.
+func (w *requestWalk) callGroups() []profile.CallGroup {
+	by := map[string]*profile.CallGroup{}
+	var list []*profile.CallGroup
+	for message, c := range w.calls {
+		g := profile.CallGroup{
+			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
+		}
+		g.Doing.Call = nil
+		if p := w.pools[c.pool]; p != nil && c.use != nil {
+			p.active++
+		}
+		key := strings.Join([]string{g.Method, g.Authority, g.Path, string(g.Phase), doingKey(&g.Doing)}, "\x00")
+		same := by[key]
+		if same == nil {
+			same = &g
+			by[key], list = same, append(list, same)
+		} else {
+			joinDoing(&same.Doing, &g.Doing)
+		}
+		same.Calls = append(same.Calls, w.clientCall(message, c))
+	}
+	return sortedCalls(list)
+}
+
+func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
+	out := make([]profile.CallGroup, len(list))
+	for i, g := range list {
+		slices.SortFunc(g.Calls, func(a, b profile.ClientCall) int {
+			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Query, b.Query), cmp.Compare(a.Request, b.Request))
+		})
+		out[i] = *g
+	}
+	slices.SortFunc(out, func(a, b profile.CallGroup) int {
+		return cmp.Or(cmp.Compare(len(b.Calls), len(a.Calls)), cmp.Compare(a.Authority, b.Authority),
+			cmp.Compare(a.Path, b.Path), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Method, b.Method))
+	})
+	return out
+}
+
+// clientCall describes a call.
+func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall {
+	out := profile.ClientCall{Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
+	if c.use != nil {
+		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
+		if c.use.HTTP2 {
+			out.Protocol = "HTTP/2"
+		}
+	}
+	return out
+}
+
+// remote is the other end of a connection: as the kernel has it, or as the program had it when it connected.
+func (w *requestWalk) remote(u *web.Use) string {
+	if u.Handle != 0 && w.p.Live != nil {
+		class, err := w.p.Runtime.Objects.Class(u.Handle)
+		if err == nil {
+			if fd, err := w.p.Runtime.Objects.Uint32(u.Handle, class, "handle"); err == nil {
+				if to := w.p.remoteOf(int32(fd)); to != "" {
+					return to
+				}
+			}
+		}
+	}
+	return addressText(u.Remote)
+}
+
+// remoteOf is the remote address of the socket that a descriptor leads to; "": it is none.
+func (p *Process) remoteOf(fd int32) string {
+	if fd < 0 {
+		return ""
+	}
+	_, to, ok := strings.Cut(p.descriptor(fd), arrow+" ")
+	if !ok {
+		return ""
+	}
+	to, _, _ = strings.Cut(to, " ")
+	return to
+}
+
+// poolList describes the pools: those that the most calls wait for come first.
+func (w *requestWalk) poolList() []profile.CallPool {
+	var out []profile.CallPool
+	for _, p := range w.pools {
+		if p.HTTP1.All+p.HTTP2.All+p.active+len(p.Queue) == 0 { // one that is made in vain, as several threads did
+			continue
+		}
+		out = append(out, profile.CallPool{
+			Authority: p.Authority, Secure: p.Secure, Proxied: p.Proxied, HTTP1: profile.PoolConnections(p.HTTP1),
+			HTTP2: profile.PoolConnections(p.HTTP2), Queued: len(p.Queue), Active: p.active,
+		})
+	}
+	slices.SortFunc(out, func(a, b profile.CallPool) int {
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.Active, a.Active), cmp.Compare(a.Authority, b.Authority))
+	})
+	return out
+}

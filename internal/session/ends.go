@@ -1,0 +1,123 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/openfiles"
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/sockdiag"
+)
+
+// maxEnds bounds the other ends of a pipe or a socket that are named.
+const maxEnds = 3
+
+// files returns who has which pipes and sockets open, as of the first time that somebody asked in this snapshot.
+func (p *Process) files() *openfiles.Index {
+	if p.refs.files == nil {
+		p.refs.files = openfiles.Look(p.from.PID())
+	}
+	return p.refs.files
+}
+
+// otherEnd says who has the other end of a pipe: " ← sort (4711) fd 1" of one that is read here. "" if it is not known
+// which end this is.
+func (p *Process) otherEnd(link string, fd int32) string {
+	pid, all := p.from.PID(), p.files().Of(link)
+	var own openfiles.Holder
+	for _, h := range all {
+		if h.PID == pid && h.FD == int(fd) {
+			own = h
+		}
+	}
+	if own.Reads == own.Writes {
+		return ""
+	}
+	var others []openfiles.Holder
+	for _, h := range all {
+		if own.Reads && h.Writes || own.Writes && h.Reads {
+			others = append(others, h)
+		}
+	}
+	arrow := " → "
+	if own.Reads {
+		arrow = " ← "
+	}
+	return arrow + p.ends(others)
+}
+
+// ends names those that have a pipe or a socket open.
+func (p *Process) ends(list []openfiles.Holder) string {
+	var out []string
+	for i := range list {
+		h := &list[i]
+		if len(out) == maxEnds {
+			out = append(out, fmt.Sprintf("%d more", len(list)-maxEnds))
+			break
+		}
+		who := fmt.Sprintf("%s (%d)", cmp.Or(h.Command, "process"), h.PID)
+		if h.PID == p.from.PID() {
+			who = "this process"
+		}
+		out = append(out, fmt.Sprintf("%s fd %d", who, h.FD))
+	}
+	if len(out) > 0 {
+		return strings.Join(out, ", ")
+	}
+	switch x := p.files(); {
+	case x.Hidden > 0:
+		return fmt.Sprintf("not found (%s cannot be looked at)", are(x.Hidden, "process", "processes"))
+	case x.Partial:
+		return "not found (too many processes)"
+	}
+	return "nobody that can be seen from here"
+}
+
+// unixSocket describes a Unix socket: its name, or that of its peer, and who has the peer; "": that is not known.
+func (p *Process) unixSocket(inode uint64) string {
+	s, err := p.askUnix(inode)
+	if err != nil {
+		return ""
+	}
+	text, name := "unix", s.Name
+	if s.Listening {
+		return text + " " + name + " listening"
+	}
+	if s.Peer == 0 {
+		return strings.TrimSpace(text + " " + name)
+	}
+	if name == "" {
+		if peer, err := p.askUnix(s.Peer); err == nil {
+			name = peer.Name
+		}
+	}
+	if name != "" {
+		text += " " + name
+	}
+	return text + " → " + p.ends(p.files().Of(fmt.Sprintf("socket:[%d]", s.Peer)))
+}
+
+// askUnix asks the kernel for a Unix socket of the process's network namespace.
+func (p *Process) askUnix(inode uint64) (s sockdiag.UnixSocket, err error) {
+	const namespace = "ns/net"
+	dir := p.Live.Dir()
+	theirs, err := dir.Readlink(namespace)
+	if err != nil {
+		return s, err
+	}
+	self, err := procfs.Self()
+	if err != nil {
+		return s, err
+	}
+	defer self.Close()
+	if ours, err := self.Readlink(namespace); err == nil && ours == theirs {
+		return sockdiag.Unix(inode)
+	}
+	f, err := dir.Open(namespace)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	return sockdiag.UnixIn(f, inode)
+}

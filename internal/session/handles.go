@@ -1,0 +1,134 @@
+package session
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// Handle is a weak handle of an object: a word that the garbage collector keeps, with the object's address, or 0
+// once the object is dead (src/coreclr/gc/handletable.cpp).
+type Handle struct {
+	Address arch.Addr // of the word
+	Table   arch.Addr // the object's MethodTable
+}
+
+// Sound reports whether this can be a handle: what a process says of itself need not be true.
+func (h Handle) Sound() bool {
+	const end = 1 << 57 // of the addresses of a user's program
+	return h.Address != 0 && h.Address%8 == 0 && h.Address < end
+}
+
+// Followed is what a handle leads to.
+type Followed struct {
+	Object arch.Addr // 0: the object is dead
+	// Generation is where the object is, if Placed. An object that has moved meanwhile is not.
+	Generation profile.Generation
+	Placed     bool
+}
+
+// Bounds of how the words of handles are read. The runtime keeps those of one kind side by side.
+const (
+	handleGap   = 512 // bytes between two words that are read with one piece
+	handlePiece = 32 << 10
+)
+
+// Follow looks at handles, which are Sound. The results are those of no single moment, but each object that is said to be dead is.
+func (p *Process) Follow(handles []Handle) ([]Followed, error) {
+	out := make([]Followed, len(handles))
+	order := make([]int, len(handles))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(handles[a].Address, handles[b].Address) })
+	var pieces []target.Region
+	firsts := []int{} // of each piece, in order
+	for i, k := range order {
+		at := handles[k].Address
+		if n := len(pieces) - 1; n >= 0 {
+			last := &pieces[n]
+			end := last.Base + arch.Addr(len(last.Data))
+			if need := int(at + 8 - last.Base); at < end+handleGap && need <= handlePiece {
+				last.Data = slices.Grow(last.Data, max(0, need-len(last.Data)))[:max(need, len(last.Data))]
+				continue
+			}
+		}
+		pieces = append(pieces, target.Region{Base: at, Data: make([]byte, 8)})
+		firsts = append(firsts, i)
+	}
+	if err := p.Live.ReadMany(pieces); err != nil {
+		return nil, err
+	}
+	for n, first := range firsts {
+		end := len(order)
+		if n+1 < len(firsts) {
+			end = firsts[n+1]
+		}
+		for _, k := range order[first:end] {
+			at := handles[k].Address - pieces[n].Base
+			out[k].Object = arch.Addr(binary.LittleEndian.Uint64(pieces[n].Data[at:]))
+		}
+	}
+	return out, nil
+}
+
+// Looks at handles that are to say in which generations objects are.
+const (
+	placeTries = 10
+	placeEvery = 2 * time.Millisecond
+)
+
+// FollowPlaced is Follow, and says in which generations the objects are. It repeats the look while the collector moves
+// objects. If it does so all the time, or the layout of the heap is not known, nothing is Placed.
+func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
+	for range placeTries {
+		p.Engine.Begin()
+		h := p.Runtime.Heap
+		before := h.Stamp(p.Live)
+		if out, err = p.Follow(handles); err != nil || !h.Known() {
+			return out, err
+		}
+		if regions, err := h.Regions(); err == nil && before != 0 {
+			p.place(regions, handles, out)
+			if h.Stamp(p.Live) == before {
+				return out, nil
+			}
+		}
+		time.Sleep(placeEvery)
+	}
+	return p.Follow(handles)
+}
+
+// place finds the generations of objects. One whose MethodTable is another is at another place by now.
+func (p *Process) place(regions []heap.Region, handles []Handle, out []Followed) {
+	slices.SortFunc(regions, func(a, b heap.Region) int { return cmp.Compare(a.Start, b.Start) })
+	const marks = 7 // the collector's, in the low bits of an object's first word
+	var word [8]byte
+	for i := range out {
+		f := &out[i]
+		if f.Object == 0 {
+			continue
+		}
+		r, ok := slices.BinarySearchFunc(regions, f.Object, func(r heap.Region, at arch.Addr) int {
+			switch {
+			case r.End <= at:
+				return -1
+			case r.Start > at:
+				return 1
+			}
+			return 0
+		})
+		if !ok || p.Live.ReadMemory(word[:], f.Object) != nil {
+			continue
+		}
+		if arch.Addr(binary.LittleEndian.Uint64(word[:]))&^marks == handles[i].Table {
+			f.Generation, f.Placed = profile.Generation(regions[r].Generation), true
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"clrsnap/internal/clr/heap"
+	"clrsnap/profile"
+)
+
+// Bounds of what is kept of a tree of Keepers.
+const (
+	mostShownKeepers  = 20_000
+	leastKeptFraction = 20_000 // a Keeper has this share of the heap at least: one in so many
+)
+
+// keepers finds what keeps what, type by type.
+func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap) {
+	labels, types := labelsOf(c.Tables, out.Types, h)
+	slots, names := h.staticSlots(c.Graph)
+	all := of.Keepers(heap.KeeperOptions{
+		Class: func(o heap.Object, in heap.Generation) int32 {
+			if h.isStatics(o, in) {
+				return -1
+			}
+			return labels[o.Table.Index]
+		},
+		Slot: func(n int) int32 {
+			if s, ok := slots[uint32(n)]; ok {
+				return types + s
+			}
+			return -1
+		},
+		Stopped: h.stopped,
+	})
+	if all == nil {
+		out.Partial = true
+		return
+	}
+	out.Keepers = shownKeepers(all, types, names)
+}
+
+// labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number
+// that is no such label.
+func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels []int32, types int32) {
+	byName := map[[2]string]int32{}
+	for i := range all {
+		byName[[2]string{all[i].Name, all[i].Assembly}] = int32(i)
+	}
+	for _, t := range tables {
+		c := h.name(t.Addr)
+		n, ok := byName[[2]string{c.Display, c.Assembly}]
+		if !ok {
+			n = -1
+		}
+		labels = append(labels, n)
+	}
+	return labels, int32(len(all))
+}
+
+// staticSlots are the names of static fields, and which of them refers to an object.
+func (h *heapWalk) staticSlots(g *heap.Graph) (slots map[uint32]int32, names []string) {
+	slots = map[uint32]int32{}
+	for _, s := range h.staticRoots(g, g.Free()) {
+		for _, n := range s.Objects {
+			if _, ok := slots[n]; !ok {
+				slots[n] = int32(len(names))
+			}
+		}
+		names = append(names, s.Static)
+	}
+	return slots, names
+}
+
+// shownKeepers are those that keep most, each below its parent.
+func shownKeepers(all []heap.Keeper, types int32, names []string) []profile.HeapKeeper {
+	least := all[0].Retained/leastKeptFraction + 1
+	for atLeast(all, least) > mostShownKeepers {
+		least *= 2
+	}
+	at := make([]int32, len(all))
+	var out []profile.HeapKeeper
+	for i, k := range all {
+		at[i] = -1
+		if i > 0 && k.Retained < least {
+			continue // and so are those below it
+		}
+		at[i] = int32(len(out))
+		o := profile.HeapKeeper{
+			Parent: at[k.Parent], Type: k.Label, Objects: profile.HeapAmount(k.Objects), Retained: k.Retained,
+		}
+		if k.Label >= types {
+			o.Type, o.Static = -1, names[k.Label-types]
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// atLeast is how many keep so many bytes.
+func atLeast(all []heap.Keeper, bytes uint64) (n int) {
+	for i := range all {
+		if all[i].Retained >= bytes {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,111 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// DefaultHeapPause is how long HeapOptions.Stop may stop a process.
+const DefaultHeapPause = 2 * time.Second
+
+// Bounds of the search for a moment at which the heap can be walked.
+const (
+	heapStops    = 6
+	passingStops = 3                     // of these, where threads do not stop
+	firstRest    = 10 * time.Millisecond // between two stops, and twice as long before each further one
+	mostReaders  = 4                     // that walk while the process is stopped, unless more are allowed
+)
+
+// atOnce walks the heap while all threads are stopped. The census is nil if that could not be done; why says why.
+func (h *heapWalk) atOnce(ctx context.Context) (_ *heap.Census, err error) {
+	h.warm(ctx)
+	h.stop = &profile.HeapStop{}
+	left := cmp.Or(h.o.MaxPause, DefaultHeapPause)
+	for n := range heapStops {
+		if n > 0 {
+			time.Sleep(firstRest << (n - 1))
+		}
+		h.calm()
+		census, err := h.attempt(ctx, left-h.stop.Pause)
+		if err != nil {
+			h.stop.Reason = err.Error()
+			if errors.Is(err, heap.ErrTorn) || passing(err) && n+1 < passingStops {
+				continue
+			}
+			return nil, h.p.from.Alive()
+		}
+		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
+		if census.Stopped {
+			h.stop.Reason = "it was interrupted"
+		}
+		return census, nil
+	}
+	return nil, nil
+}
+
+// passing reports whether threads may well be held a moment later.
+func passing(err error) bool {
+	for _, p := range []error{live.ErrNotStopping, live.ErrNewThreads, live.ErrWatchdog, live.ErrTracerLost} {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt is one stop.
+func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *heap.Census, err error) {
+	if limit <= 0 {
+		return nil, live.ErrHeldTooLong
+	}
+	h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
+		h.began = time.Now()
+		o := h.options(ctx)
+		o.Still, o.Held, o.Workers = true, true, h.readers()
+		o.Rest, o.Progress = nil, nil // nothing is waited for while threads are stopped
+		o.Stopped = func() bool { return h.stopped() || !still() }
+		census, err = h.p.Runtime.Heap.Walk(o)
+	})
+	h.stop.Stops += held.Stops
+	h.stop.Threads = held.Threads
+	h.stop.Pause += held.Pause
+	if err == nil {
+		err = holdErr
+	}
+	return census, err
+}
+
+// readers is how many goroutines read while the process is stopped: it does not need the CPUs then.
+func (h *heapWalk) readers() int {
+	if h.o.MaxCPU > 0 {
+		return max(int(h.o.MaxCPU), 1)
+	}
+	return min(runtime.NumCPU(), mostReaders)
+}
+
+// calm waits a little while objects are being moved, so that threads are not stopped in vain.
+func (h *heapWalk) calm() {
+	const most = 50
+	for n := 0; n < most && !h.p.Runtime.Heap.Settled(h.p.from); n++ {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// warm walks the heap once while the process runs, if types are chosen by their names: names take files and time, and
+// both are better spent before threads are stopped.
+func (h *heapWalk) warm(ctx context.Context) {
+	if h.o.Type == nil {
+		return
+	}
+	o := h.options(ctx)
+	o.Visit, o.Data, o.Graph, o.Progress = func(*heap.Region, []heap.Object) {}, false, false, nil
+	_, _ = h.p.Runtime.Heap.Walk(o) // what is wrong shows again
+}

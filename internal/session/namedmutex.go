@@ -1,0 +1,109 @@
+package session
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// A named Mutex is a pthread mutex in a file that all processes map which use it (src/coreclr/pal/src/include/pal/mutex.hpp,
+// NamedMutexSharedData; sharedmemory.h). A thread that waits for it is in the system call futex, whose address is in the
+// mutex: at its begin in glibc, behind four bytes in musl. The word there has the owner's thread id; behind the mutex are
+// the owner's process id and, once more, its thread id, as the owner's PID namespace has them.
+const (
+	sharedFolder  = "/.dotnet/shm/"
+	muslWord      = 4
+	namedPID      = 40
+	namedThreadID = 48
+	namedLen      = 56
+	futexTIDs     = 1<<30 - 1 // the bits of a futex that are a thread id: FUTEX_TID_MASK
+)
+
+// namedMutex completes a wait for a named Mutex: its name, and who owns it.
+func (s *Suspension) namedMutex(w *profile.Wait) {
+	c := s.Capture
+	if w == nil || w.Kind != profile.HandleOne || w.Lock != 0 || c.SyscallNr != futexCall || c.SyscallArgs[0] == 0 {
+		return
+	}
+	word := arch.Addr(c.SyscallArgs[0])
+	name := s.sharedName(word)
+	if name == "" {
+		return
+	}
+	w.Lock = uint64(word)
+	for _, at := range []arch.Addr{word, word - muslWord} {
+		if s.ownedNamed(w, word, at, name) {
+			return
+		}
+	}
+	w.Detail = "named " + name
+}
+
+// sharedName is the name of the object of several processes that an address is in; "": it is in none.
+func (s *Suspension) sharedName(at arch.Addr) string {
+	maps, err := s.Process.from.Mappings()
+	if err != nil {
+		return ""
+	}
+	for i := range maps {
+		if m := &maps[i]; at >= m.Start && at < m.End && strings.Contains(m.Path, sharedFolder) {
+			return path.Base(m.Path)
+		}
+	}
+	return ""
+}
+
+// ownedNamed says who owns the named Mutex at an address. It is false if that is not confirmed by all that says so.
+func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name string) bool {
+	p, tid := s.Process, s.Thread.OSThreadID
+	mem := target.NewReader(p.from)
+	b, err := mem.Bytes(mutex, namedLen)
+	if err != nil {
+		return false
+	}
+	owner := binary.LittleEndian.Uint32(b[word-mutex:]) & futexTIDs
+	pid := binary.LittleEndian.Uint32(b[namedPID:])
+	if owner == 0 || uint64(owner) != binary.LittleEndian.Uint64(b[namedThreadID:]) || pid == 0 || pid>>30 != 0 {
+		return false
+	}
+	ref, holder := s.namedOwner(int(pid), int(owner))
+	if p.from.changes() {
+		now, err := mem.Bytes(mutex, namedLen)
+		if err != nil || !bytes.Equal(now, b) || !p.Live.Holds(tid, s.Capture.Proof) {
+			w.Certain = false
+			return false
+		}
+	}
+	w.Detail, w.Owner = "named "+name+holder, ref
+	s.restsOn = []target.Region{{Base: mutex, Data: b}}
+	return true
+}
+
+// namedOwner names the owner of a Mutex: a thread of this process, or one of another process, in words.
+func (s *Suspension) namedOwner(pid, tid int) (ref *profile.ThreadRef, other string) {
+	p := s.Process
+	if own, err := p.from.NSTid(p.from.PID()); err == nil && own == pid {
+		if t := (people{p}).OS(tid); t != nil {
+			return (people{p}).Ref(t), ""
+		}
+		return (people{p}).Other(tid), ""
+	}
+	other = fmt.Sprintf(", held by thread %d of process %d", tid, pid)
+	if p.Live == nil || !(people{p}).oneNamespace() {
+		return nil, other
+	}
+	if d, err := procfs.Open(pid); err == nil {
+		defer d.Close()
+		if name, err := d.Comm(); err == nil {
+			other += " (" + name + ")"
+		}
+	}
+	return nil, other
+}

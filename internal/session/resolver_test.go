@@ -1,0 +1,24 @@
+package session
+
+import (
+	"testing"
+
+	"clrsnap/profile"
+)
+
+// TestResolver: who asks a name server in native code below a method waits for that.
+func TestResolver(t *testing.T) {
+	native := func(method string) profile.Frame {
+		return profile.Frame{Kind: profile.Native, Method: method, Module: "libc.so.6"}
+	}
+	managed := profile.Frame{Kind: profile.Managed, Method: "System.Net.Dns.GetHostEntry", Module: "System.Net.NameResolution"}
+	for want, frames := range map[string][]profile.Frame{
+		"getaddrinfo": {native("poll"), native("__res_context_send"), native("getaddrinfo"), managed},
+		"getnameinfo": {native("recvmsg"), native("getnameinfo"), managed},
+		"":            {native("poll"), managed, native("getaddrinfo")},
+	} {
+		if got := resolver(frames); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package session
+
+import (
+	"context"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/web"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// servingThreads are the threads that run requests.
+type servingThreads struct {
+	by       map[string]*profile.Thread // by the id of the request
+	blocking bool                       // a thread is in a call of HttpClient that does not return before its answer
+}
+
+// servingThreads takes the stacks of all threads, and finds out which requests they run. An error comes with what was
+// found until then.
+//
+// Kestrel's async method that serves a request calls the application, or is what the methods that the thread runs lead
+// to in the end. It has Kestrel's object. Objects move, but the id of a request stays.
+func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
+	out := servingThreads{by: map[string]*profile.Thread{}}
+	ids := map[int]string{}
+	reader := web.New(p.Runtime.Objects)
+	p.Inspect = func(t *profile.Thread, _ *target.Stack) {
+		if id := p.servedBy(reader, t); id != "" {
+			ids[t.OSThreadID] = id
+		}
+	}
+	async := p.Options.Async
+	p.Options.Async = true
+	s, err := p.SnapshotAll(ctx, nil)
+	p.Inspect, p.Options.Async = nil, async
+	if s == nil {
+		return out, err
+	}
+	for i := range s.Threads {
+		t := &s.Threads[i]
+		if id := ids[t.OSThreadID]; id != "" {
+			out.by[id] = t
+		}
+		out.blocking = out.blocking || sendsBlocking(t)
+	}
+	return out, err
+}
+
+// sendsBlocking reports whether a thread is in HttpClient.Send.
+func sendsBlocking(t *profile.Thread) bool {
+	for i := range t.Frames {
+		f := &t.Frames[i]
+		if f.Module == "System.Net.Http" && (strings.HasPrefix(f.Method, "System.Net.Http.HttpClient.Send") ||
+			strings.HasPrefix(f.Method, "System.Net.Http.HttpMessageInvoker.Send")) &&
+			!strings.Contains(f.Method, "Async") && f.Kind != profile.Async {
+			return true
+		}
+	}
+	return false
+}
+
+// servedBy returns the id of the request that the thread runs that has just been walked; "": none.
+func (p *Process) servedBy(reader *web.Reader, t *profile.Thread) string {
+	for i := range p.asyncs.Sites {
+		site := &p.asyncs.Sites[i]
+		if site.Below >= len(t.Frames) {
+			continue
+		}
+		below := &t.Frames[site.Below]
+		if id := p.servedAt(reader, site, arch.Addr(below.SP), arch.Addr(below.IP)); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// servedAt returns the id of the request that a frame serves, or that what it runs is awaited by; "": none.
+func (p *Process) servedAt(reader *web.Reader, site *AsyncSite, sp, ip arch.Addr) (id string) {
+	read := func() (err error) {
+		id = ""
+		obj, err := p.serverOf(site)
+		if err != nil || obj == 0 {
+			return err
+		}
+		id, err = reader.ID(obj)
+		return err
+	}
+	called := func() bool { // the return address is still there
+		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
+		return err == nil && arch.Addr(at) == ip
+	}
+	if !p.steadily(read, called) {
+		return ""
+	}
+	return id
+}
+
+// serverOf returns the object of Kestrel that a frame works for; 0: none.
+func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
+	r := p.asyncReader()
+	if site.table != 0 {
+		m, err := r.MachineOf(site.table)
+		if err != nil {
+			return 0, err
+		}
+		if web.RoleOf(r.MachineName(m)) == web.Serving {
+			return first(r.LocalsAt(site.Argument, site.table, "this"))
+		}
+	}
+	var box *async.Box
+	var err error
+	if site.table == 0 {
+		box, err = r.Box(site.Argument)
+	} else {
+		box, err = r.Of(site.Argument, site.table)
+	}
+	if err != nil {
+		return 0, nil // nothing awaits it but the method that has called it
+	}
+	chain, err := r.Awaiting(box.Object)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range append(boxesOf(chain), box) {
+		if web.RoleOf(r.MachineName(b.Machine)) == web.Serving {
+			return first(r.Locals(b, "this"))
+		}
+	}
+	return 0, nil
+}
+
+func boxesOf(c async.Chain) (out []*async.Box) {
+	for i := range c.Steps {
+		if b := c.Steps[i].Box; b != nil {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func first(list []arch.Addr, err error) (arch.Addr, error) {
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return list[0], nil
+}

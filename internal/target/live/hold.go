@@ -1,0 +1,188 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+// Held is how threads were held.
+type Held struct {
+	Threads int           // that stood still
+	Stops   int           // how often they were stopped
+	Pause   time.Duration // of the thread that stood still for longest, in all stops together
+}
+
+// Hold has all threads of the process stand still while f runs, for limit at most. They go on as soon as f returns. They
+// go on before if limit has passed, or if this process ends or is killed: still then turns false, and the error is
+// ErrHeldTooLong, ErrWatchdog or ErrTracerLost. f is called at most once, and may read memory in several goroutines; it
+// must not stop threads itself. It is not called if there is a thread that does not stop, which the error then names.
+//
+// A thread that starts while the others are being stopped is not held. So all are let go and stopped once more.
+func (p *Process) Hold(limit time.Duration, f func(still func() bool)) (Held, error) {
+	defer p.FreeAll()
+	var sum Held
+	for {
+		tids, err := p.living()
+		if err != nil {
+			return sum, err
+		}
+		if len(tids) == 0 {
+			return sum, fmt.Errorf("process %d: %w", p.pid, ErrNotStopping)
+		}
+		err = p.Trace(func(t *Tracer) error { return t.hold(tids, limit-sum.Pause, f, &sum) })
+		if !errors.Is(err, ErrNewThreads) || sum.Stops >= holdTries {
+			return sum, err
+		}
+		if sum.Pause >= limit {
+			return sum, ErrHeldTooLong
+		}
+	}
+}
+
+// holdTries is how often threads are stopped until none has started meanwhile.
+const holdTries = 8
+
+// living lists the threads that have not ended.
+func (p *Process) living() ([]int, error) {
+	tids, err := p.Threads()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(tids, func(tid int) bool {
+		i, err := p.Thread(tid)
+		return err != nil || i.State == 'Z' || i.State == 'X'
+	}), nil
+}
+
+// heldStack is how much of each stack is copied, because a request always asks for some; nobody looks at it.
+const heldStack = 64
+
+// hold is Hold for some threads, once.
+func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool), sum *Held) error {
+	reqs := make([]target.Request, len(tids))
+	for i, tid := range tids {
+		reqs[i] = target.Request{TID: tid, StackLimit: heldStack}
+	}
+	out, errs := make([]target.Capture, len(tids)), make([]error, len(tids))
+	called, whole, others := false, false, false
+	t.holding = limit
+	t.meanwhile = func() {
+		if others = t.p.hasOthers(tids); !others {
+			called = true
+			f(func() bool { return atomic.LoadUint32(&t.sh.letGo) == goesOn })
+		}
+		whole = atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
+		futexWake(&t.sh.letGo)
+	}
+	defer func() { t.holding, t.meanwhile = 0, nil }()
+	outcome, err := t.captureAll(reqs, out, errs)
+	for err == nil && slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
+		outcome, err = t.captureAll(reqs, out, errs)
+	}
+	if err != nil {
+		return err
+	}
+	sum.Stops++
+	pause, err := t.released(outcome, reqs, out, errs, sum)
+	sum.Pause += pause
+	switch {
+	case err != nil:
+		return err
+	case others || !called:
+		return ErrNewThreads // or one has ended meanwhile
+	case !whole:
+		return fmt.Errorf("%w: %v", ErrHeldTooLong, pause.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// released returns for how long the threads of a batch stood still, and why one of them did not.
+func (t *Tracer) released(
+	outcome uint32, reqs []target.Request, out []target.Capture, errs []error, sum *Held,
+) (pause time.Duration, err error) {
+	sum.Threads = 0
+	for i, te := range t.batch {
+		switch {
+		case errs[i] != nil:
+			err = errs[i]
+		case outcome == outcomeLate || outcome == outcomeDied:
+			pause = max(pause, time.Duration(t.sh.late))
+			err = t.conclude(te, outcome, &reqs[i], &out[i])
+		case te.phase == phaseDone && !te.foreign:
+			sum.Threads++
+			pause = max(pause, time.Duration(te.pause()))
+		case te.over():
+		default:
+			err = t.conclude(te, outcome, &reqs[i], &out[i])
+		}
+	}
+	return pause, err
+}
+
+// hasOthers reports whether the process has other threads than these.
+func (p *Process) hasOthers(tids []int) bool {
+	now, err := p.living()
+	return err != nil || slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(tids, tid) })
+}
+
+// What follows is run by the tracer; the rules of task.go apply.
+
+// Values of shared.letGo: why threads that were held go on.
+const (
+	goesOn      uint32 = iota // they do not
+	letByClient               // the client needs them no longer
+	letByTime                 // they were held for long enough
+)
+
+// over reports whether the thread has ended, so that it need not stand still.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) over() bool {
+	return t.died || t.foreign || t.phase == phaseGone || t.phase == phaseExited ||
+		t.phase == phaseFree && t.errno == unix.ESRCH
+}
+
+// standing reports whether all threads stand still that have not ended.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) standing() bool {
+	for _, t := range sh.many {
+		if t.wanted && t.phase != phaseStopped && !t.over() {
+			return false
+		}
+	}
+	return true
+}
+
+// holdAll keeps all threads where they are until the client lets them go, or has had enough time.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) holdAll() {
+	if sh.hold == 0 || !sh.standing() {
+		return
+	}
+	end := sh.begun + sh.hold
+	now := clock()
+	sh.expect(now, end-now+sh.limit)
+	swap(&sh.held, 1)
+	futexWake(&sh.held)
+	sh.at(stepHeld)
+	for load(&sh.letGo) == goesOn {
+		left := end - clock()
+		if left <= 0 {
+			swap(&sh.letGo, letByTime)
+			return
+		}
+		futexWait(&sh.letGo, goesOn, left)
+	}
+}

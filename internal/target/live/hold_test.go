@@ -1,0 +1,165 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+// holdLimit is for tests in which the time that threads may be held for is not used up.
+const holdLimit = 20 * time.Second
+
+// TestHold: while threads are held none of them runs, whatever it was at, and all go on afterwards.
+func TestHold(t *testing.T) {
+	for _, mode := range []string{"spin", "relay 8", "ticks", "storm", "dying", "headless"} {
+		t.Run(mode, func(t *testing.T) {
+			pr := start(t, nil, strings.Fields(mode)...)
+			p := open(t, pr)
+			p.AllLimit = 10 * time.Second // a busy machine
+			advances(t, p, pr)
+			var before, after uint64
+			states := ""
+			const held = 20 * time.Millisecond
+			h, err := p.Hold(holdLimit, func(still func() bool) {
+				before = counter(t, p, pr, 0)
+				time.Sleep(held)
+				after = counter(t, p, pr, 0)
+				tids, _ := p.living()
+				for _, tid := range tids {
+					states += string(taskState(pr.pid, tid))
+				}
+				if !still() {
+					t.Error("they go on already")
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after != before || strings.Trim(states, "t") != "" || len(states) == 0 {
+				t.Errorf("held threads have counted from %d to %d; their states are %q", before, after, states)
+			}
+			if h.Pause < held || h.Threads < 1 || h.Stops < 1 {
+				t.Errorf("%+v", h)
+			}
+			advances(t, p, pr)
+			for _, tid := range []int{pr.pid, pr.arg} {
+				if s, err := p.taskStatus(tid); err == nil && s.TracerPID != 0 {
+					t.Errorf("thread %d is still traced", tid)
+				}
+			}
+		})
+	}
+}
+
+// TestHoldEnds: threads go on when the time is used up, whoever held them notices, and others can be held afterwards.
+func TestHoldEnds(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	const limit = 100 * time.Millisecond
+	h, err := p.Hold(limit, func(still func() bool) {
+		if !within(waitLimit, func() bool { return !still() }) {
+			t.Error("nobody says that they go on")
+		}
+		advances(t, p, pr)
+	})
+	if !errors.Is(err, ErrHeldTooLong) || h.Pause < limit {
+		t.Errorf("%v, %+v", err, h)
+	}
+	t.Logf("held for %v of %v: %v", h.Pause, limit, err)
+	for range 3 {
+		if _, err := p.Hold(holdLimit, func(func() bool) {}); err != nil {
+			t.Error(err)
+		}
+	}
+	var c target.Capture
+	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil {
+		t.Error("a thread cannot be captured afterwards:", err)
+	}
+	advances(t, p, pr)
+}
+
+// TestHoldRefused: a thread that does not stop, or that another process traces, is named, and the others go on.
+func TestHoldRefused(t *testing.T) {
+	pr := start(t, nil, "vfork", "600")
+	p := open(t, pr)
+	p.AllLimit = 50 * time.Millisecond
+	_, err := p.Hold(holdLimit, func(func() bool) { t.Error("not all threads can have stopped") })
+	var te *target.ThreadError
+	if !errors.Is(err, ErrNotStopping) || !errors.As(err, &te) || te.TID != pr.arg {
+		t.Errorf("a thread that waits for its child: %v", err)
+	}
+	pr = start(t, nil, "ticks")
+	start(t, nil, "tracer", fmt.Sprint(pr.pid))
+	p = open(t, pr)
+	if _, err := p.Hold(holdLimit, func(func() bool) {}); !errors.Is(err, ErrTraced) {
+		t.Errorf("a thread that another process traces: %v", err)
+	}
+	advances(t, p, pr)
+}
+
+// TestHolderDies: threads that are held go on when the process that holds them is killed, or is stopped for too long.
+func TestHolderDies(t *testing.T) {
+	for _, signal := range []unix.Signal{unix.SIGKILL, unix.SIGSTOP} {
+		t.Run(unix.SignalName(signal), func(t *testing.T) {
+			pr := start(t, nil, "spin")
+			p := open(t, pr)
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), "LIVE_TEST_ROLE=hold", fmt.Sprintf("LIVE_TEST_ARG=%d", pr.pid))
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cmd.Wait() }()         // says that it was killed
+			defer func() { _ = cmd.Process.Kill() }() // or it has ended
+			line := make([]byte, 100)
+			n, _ := out.Read(line)
+			if string(line[:n]) != "held\n" {
+				t.Fatalf("%q", line[:n])
+			}
+			before := counter(t, p, pr, 0)
+			time.Sleep(20 * time.Millisecond)
+			if counter(t, p, pr, 0) != before {
+				t.Error("they are not held")
+			}
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			advances(t, p, pr)
+			most := 10 * time.Second // a busy machine; it would have held them for a minute
+			if signal == unix.SIGSTOP {
+				most += stoppedHold
+			}
+			if took := time.Since(begin); took > most {
+				t.Errorf("they went on after %v", took)
+			}
+		})
+	}
+}
+
+const stoppedHold = 3 * time.Second
+
+// holdLong is the process that holds threads and dies.
+func holdLong(pid int) {
+	p, err := Open(pid)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = p.Hold(stoppedHold, func(func() bool) {
+		fmt.Println("held")
+		time.Sleep(time.Minute)
+	})
+	fmt.Println(err)
+}

@@ -1,0 +1,122 @@
+package record_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/events"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestLiveHeap records a program that keeps known amounts at known sites and drops the rest: what is alive at the end is
+// what it keeps, by site, although the collector has moved it; and the handles are gone afterwards.
+func TestLiveHeap(t *testing.T) {
+	layer.Each(t)
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "survivors", testenv.Options{Runtime: runtime})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		before := handles(t, a)
+		o := record.Options{
+			Live: true, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 << 10},
+		}
+		most := 0
+		r := livetest.RecordWhile(t, p, o, func() {
+			a.Ask("fill 30")
+			a.Ask("collect")
+			most = handles(t, a)
+		})
+		livetest.CheckLive(t, r, livetest.AskKept(t, a))
+		wantNotes(t, r, "were alive at the end: ", "in gen2", "in large", "in pinned", "has found alive. There were ")
+		if moved, of, _ := strings.Cut(a.Ask("moved")[0], " "); moved == "0" || of == "0" {
+			t.Errorf("%s of %s objects have moved: this tests nothing", moved, of)
+		}
+		if most < before+500 {
+			t.Errorf("%d handles before, %d while it was recorded", before, most)
+		}
+
+		// What nobody has collected is collected with Collect.
+		kept := livetest.AskKept(t, a)
+		o.Collect = true
+		r = livetest.RecordWhile(t, p, o, func() { a.Ask("fill 15") })
+		livetest.CheckLive(t, r, livetest.Since(livetest.AskKept(t, a), kept))
+		wantNotes(t, r, "The full garbage collection that was asked for")
+		if after := handles(t, a); after > before+50 {
+			t.Errorf("%d handles before, %d afterwards", before, after)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
+// handles is how many handles the collector counts.
+func handles(t *testing.T, a *testenv.App) int {
+	t.Helper()
+	n, err := strconv.Atoi(a.Ask("handles")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func wantNotes(t *testing.T, r *profile.Recording, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(strings.Join(r.Notes, "\n"), text) {
+			t.Errorf("no note says %q: %q", text, r.Notes)
+		}
+	}
+}
+
+// TestLiveHeapUnproved: without a collection nothing is known to be dead, and all is marked; what was allocated after
+// the last collection is left out.
+func TestLiveHeapUnproved(t *testing.T) {
+	layer.Live(t)
+	// A budget of 1 GB: no collection comes by itself, but for the large objects.
+	a := testenv.Start(t, "survivors", testenv.Options{Env: []string{"DOTNET_GCgen0size=40000000"}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	o := record.Options{
+		Live: true, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 << 10},
+	}
+	r := livetest.RecordWhile(t, p, o, func() { a.Ask("throughput 50") })
+	wantNotes(t, r, "There was no garbage collection, so that nothing is known to be dead")
+	for n := range r.Samples {
+		if s := &r.Samples[n]; s.Mode == profile.Live && !strings.HasSuffix(r.Function(s.Node).Display, " (not collected yet)") {
+			t.Fatalf("%s is not marked", r.Function(s.Node).Display)
+		}
+	}
+	if r.Weight(profile.Live) == 0 || r.Weight(profile.Live) != r.Weight(profile.Alloc) {
+		t.Errorf("%d bytes are alive of %d", r.Weight(profile.Live), r.Weight(profile.Alloc))
+	}
+	r = livetest.RecordWhile(t, p, o, func() {
+		a.Ask("throughput 50")
+		a.Ask("collect")
+		a.Ask("throughput 50")
+	})
+	wantNotes(t, r, "are left out: they were allocated after the last garbage collection")
+	if w := r.Weight(profile.Live); w > r.Weight(profile.Alloc)/20 {
+		t.Errorf("%d bytes are alive of %d", w, r.Weight(profile.Alloc))
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestLiveHeapOfCommand: of a program that has ended there is what was alive when its heap was last looked at.
+func TestLiveHeapOfCommand(t *testing.T) {
+	layer.Live(t)
+	kit := testenv.Kit(t)
+	args := []string{kit.Host(testenv.DefaultRuntime), testenv.Build(t, "survivors"), "--fill", "20", "--stdin"}
+	c := livetest.RecordCommand(t, args, clrsnap.Options{}, record.Options{
+		Live: true, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 << 10},
+		Duration: time.Minute,
+	})
+	r := c.Good(t)
+	wantNotes(t, r, "The program has ended: ")
+	if r.Weight(profile.Live) == 0 || r.Weight(profile.Live) >= r.Weight(profile.Alloc) {
+		t.Errorf("%d bytes are alive of %d", r.Weight(profile.Live), r.Weight(profile.Alloc))
+	}
+}

@@ -1,0 +1,162 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// collectPatience is how long a collection at the end may take.
+const collectPatience = time.Minute
+
+// lastLook looks at the live heaps of all processes that still have an agent.
+func (e *eventSampler) lastLook() {
+	for _, np := range e.of {
+		if l := np.live; l != nil && !np.over && np.rp != nil && !np.link.HasEnded() {
+			np.lastLook()
+		}
+	}
+}
+
+// lastLook looks at the handles of a process for the last time.
+func (np *notifiedProcess) lastLook() {
+	if np.e.r.o.Collect {
+		took, err := np.link.Collect(collectPatience)
+		if err != nil {
+			np.e.note("There was no garbage collection at the end of the recording of process %d: %v.", np.pid, err)
+		}
+		np.live.collected = took
+	}
+	np.link.Settle()
+	_ = np.take(func() bool { return false }) // an error is in the notes already, or comes there
+	np.live.ended = !np.live.look(np.rp.p.FollowPlaced)
+	np.live.finish()
+}
+
+// liveStats are the statistics of profile.Live.
+func (e *eventSampler) liveStats() profile.ModeStats {
+	m := profile.ModeStats{Mode: profile.Live, Every: e.every(profile.Alloc)}
+	most := 1
+	for _, l := range e.heaps {
+		most = max(most, l.every)
+		m.Samples += l.sum.samples
+		m.Broken += l.sum.broken
+		m.Lost += l.sum.missed
+	}
+	m.Every *= int64(most)
+	return m
+}
+
+// liveRemarks are the notes about profile.Live.
+func (e *eventSampler) liveRemarks() []string {
+	var out []string
+	for _, l := range e.heaps {
+		text := l.remarks(e.until)
+		if len(e.heaps) > 1 && l.p != nil {
+			for i := range text {
+				text[i] = fmt.Sprintf("Process %d: %s", l.p.PID(), text[i])
+			}
+		}
+		out = append(out, text...)
+	}
+	return out
+}
+
+// remarks are the notes about one process. The recording has ended at until.
+func (l *liveHeap) remarks(until time.Duration) []string {
+	s := &l.sum
+	if s.sampled == 0 {
+		return nil
+	}
+	size := func(n int64) string { return display.Weight(profile.Bytes, n) }
+	out := []string{fmt.Sprintf("Of %s that were allocated, %s (%.1f %%) were alive at the end%s. %s",
+		size(s.sampled), size(s.alive), 100*float64(s.alive)/float64(s.sampled), s.places(), l.proof())}
+	if s.young > 0 {
+		out = append(out, fmt.Sprintf("Another %s are left out: they were allocated after the last garbage collection, and "+
+			"most of that may be garbage. Recording with --gc makes a full collection at the end, which tells.",
+			size(s.young)))
+	}
+	if s.unproven > 0 && l.collections.total() > 0 {
+		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked \"%s\": no full collection has looked at "+
+			"them since they were allocated. Recording with --gc makes one at the end.",
+			size(s.unproven), strings.Trim(unprovenSuffix, " ()")))
+	}
+	if l.every > 1 {
+		out = append(out, fmt.Sprintf("There were so many live objects that one of %d sampled ones was followed. A larger "+
+			"--alloc-every samples fewer.", l.every))
+	}
+	if s.missed > 0 {
+		out = append(out, fmt.Sprintf("%s not followed, because as many as possible were: they are missing among what is "+
+			"alive. A larger --alloc-every samples fewer.",
+			counted(s.missed, "sampled object was", "sampled objects were")))
+	}
+	if l.ended {
+		out = append(out, l.endedText(until))
+	}
+	return out
+}
+
+// places says in which generations the live objects are.
+func (s *liveSum) places() string {
+	var words []string
+	for g, n := range s.in {
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%s in %v", display.Weight(profile.Bytes, n), profile.Generation(g)))
+		}
+	}
+	if s.unplaced > 0 && len(words) > 0 {
+		words = append(words, display.Weight(profile.Bytes, s.unplaced)+" elsewhere")
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(words, ", ")
+}
+
+// proof says how it is known what is alive.
+func (l *liveHeap) proof() string {
+	c := &l.collections
+	switch {
+	case l.collected > 0:
+		return fmt.Sprintf("The full garbage collection that was asked for has found them alive; it took %v.",
+			l.collected.Round(100*time.Microsecond))
+	case c.total() == 0:
+		return fmt.Sprintf("There was no garbage collection, so that nothing is known to be dead: everything is marked "+
+			"%q. Record for longer, or with --gc, which makes a full collection at the end.",
+			strings.Trim(unprovenSuffix, " ()"))
+	}
+	return fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %d, "+
+		"%s of all generations; objects of an older generation may have died since it was last collected. "+
+		"Recording with --gc makes a full collection at the end.", c.total(), number(c.count[profile.Gen2]))
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+// endedText says of when the live heap of a process is that has ended.
+func (l *liveHeap) endedText(until time.Duration) string {
+	if l.looked == 0 {
+		return "The program has ended, and what was alive then is not known: what is shown had been allocated, and was not " +
+			"looked at."
+	}
+	return fmt.Sprintf("The program has ended: this is what was alive when it was last looked at, %v before the end.",
+		max(0, until-l.looked).Round(10*time.Millisecond))
+}
+
+// sortedObjects are the followed objects in the order in which they were allocated.
+func (l *liveHeap) sortedObjects() []*followed {
+	out := make([]*followed, 0, len(l.objects))
+	for _, f := range l.objects {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b *followed) int { return int(a.at - b.at) })
+	return out
+}

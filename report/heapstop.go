@@ -1,0 +1,61 @@
+package report
+
+import (
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// heapStopNotes say what a stop of the program was good for.
+func heapStopNotes(s *profile.HeapStop) (notes []string) {
+	if s == nil {
+		return nil
+	}
+	pause := s.Pause.Round(10 * time.Microsecond).String()
+	switch {
+	case !s.Exact && s.Stops > 0:
+		notes = append(notes, "This is not the heap of one moment: "+display.Clean(s.Reason)+". The program stood still for "+
+			pause+", and was then read while it ran.")
+	case !s.Exact:
+		notes = append(notes, "This is not the heap of one moment, and the program was not stopped: "+
+			display.Clean(s.Reason)+".")
+	case s.Unfinished > 0:
+		notes = append(notes, countText(uint64(s.Unfinished))+display.Plural(s.Unfinished, " thread was", " threads were")+
+			" stopped in the middle of an allocation: "+display.Plural(s.Unfinished, "that object", "those objects")+
+			" may be missing.")
+	}
+	return notes
+}
+
+// atOnceHint says how to read a heap without such doubts.
+func atOnceHint(h *profile.Heap) string {
+	if h.Stop != nil || h.Process.Core != nil {
+		return ""
+	}
+	return "; --stop reads all of it at one moment"
+}
+
+// heapStopText is how long the program stood still.
+func heapStopText(s *profile.HeapStop) string {
+	return "stopped for " + s.Pause.Round(10*time.Microsecond).String()
+}
+
+type jsonHeapStop struct {
+	Exact      bool    `json:"exact"`
+	Reason     string  `json:"reason,omitempty"`
+	Pause      float64 `json:"pauseMilliseconds"`
+	Stops      int     `json:"stops"`
+	Threads    int     `json:"threads"`
+	Unfinished int     `json:"unfinishedAllocations"`
+}
+
+func jsonHeapStopOf(s *profile.HeapStop) *jsonHeapStop {
+	if s == nil {
+		return nil
+	}
+	return &jsonHeapStop{
+		Exact: s.Exact, Reason: s.Reason, Pause: float64(s.Pause.Microseconds()) / 1e3, Stops: s.Stops,
+		Threads: s.Threads, Unfinished: s.Unfinished,
+	}
+}

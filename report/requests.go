@@ -1,0 +1,300 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries, without
+// colours.
+type RequestsOptions struct {
+	Rows     int  // how many groups of requests, and of calls, are shown; 0: all
+	Query    bool // with what follows "?" in paths, which may be secret
+	Color    bool // with ANSI escape sequences for colours
+	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
+	Full     bool // nothing is shortened or folded
+	Plumbing bool // each method of .NET's plumbing on a line of its own
+
+	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	Link func(*profile.SourceLine) string
+}
+
+// requestsPrinter prints requests and calls.
+type requestsPrinter struct {
+	*printer
+	r *profile.Requests
+	o *RequestsOptions
+}
+
+// RequestsText writes for people what a process serves, and which calls it has under way.
+func RequestsText(w io.Writer, r *profile.Requests, o RequestsOptions) error {
+	p := &requestsPrinter{&printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
+		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
+	}}, r, &o}
+	p.process(&profile.Snapshot{Process: r.Process, CapturedAt: r.CapturedAt})
+	for i := range firstOf(r.Requests, o.Rows) {
+		p.requests(&r.Requests[i])
+	}
+	p.more(len(r.Requests), "group of requests", "groups of requests")
+	if len(r.Calls) > 0 {
+		p.paint(bold, "Calls going out")
+		p.end()
+		p.end()
+	}
+	for i := range firstOf(r.Calls, o.Rows) {
+		p.calls(&r.Calls[i])
+	}
+	p.more(len(r.Calls), "group of calls", "groups of calls")
+	p.pools()
+	p.summary()
+	return p.w.Flush()
+}
+
+// more says how many groups are not shown.
+func (p *requestsPrinter) more(all int, one, many string) {
+	if n := all - p.o.Rows; p.o.Rows > 0 && n > 0 {
+		p.paint(dim, counted(n, one, many)+" more: --limit 0 shows all")
+		p.end()
+		p.end()
+	}
+}
+
+// maxShown is how many requests or calls of a group are shown one by one.
+const maxShown = 3
+
+// requests prints a group of requests.
+func (p *requestsPrinter) requests(g *profile.RequestGroup) {
+	p.paint(bold, display.Number(len(g.Requests))+" × "+display.Clean(strings.TrimSpace(g.Method+" "+g.Path)))
+	var since []time.Time
+	for i := range g.Requests {
+		since = append(since, g.Requests[i].Since)
+	}
+	p.text(p.ages(since) + " · " + doingText(&g.Doing))
+	p.end()
+	for i := range p.shown(g.Requests) {
+		p.request(&g.Requests[i])
+	}
+	p.others(len(g.Requests))
+	p.doing(&g.Doing)
+}
+
+func (p *requestsPrinter) shown(list []profile.Request) []profile.Request {
+	if p.o.Full {
+		return list
+	}
+	return firstOf(list, maxShown)
+}
+
+// others says how many of a group are not shown.
+func (p *requestsPrinter) others(all int) {
+	if n := all - maxShown; n > 0 && !p.o.Full {
+		p.paint(dim, "  and "+display.Number(n)+" more, later ones")
+		p.end()
+	}
+}
+
+// request prints one request.
+func (p *requestsPrinter) request(r *profile.Request) {
+	words := []string{display.Clean(r.Path) + p.query(r.Query), r.Protocol}
+	if r.Remote != "" {
+		words = append(words, "from "+r.Remote)
+	}
+	words = append(words, p.age(r.Since))
+	if r.Aborted {
+		words = append(words, "the client has gone")
+	}
+	if r.Thread != nil {
+		words = append(words, "on "+display.Clean(threadText(r.Thread)))
+	}
+	words = append(words, display.Clean(r.ID))
+	p.paint(dim, "  "+strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), "  "))
+	p.end()
+}
+
+func (p *requestsPrinter) query(q string) string {
+	if !p.o.Query {
+		return ""
+	}
+	return display.Clean(q)
+}
+
+// age is since when something has been under way; "": that is not known.
+func (p *requestsPrinter) age(since time.Time) string {
+	d, ok := profile.Age(since, p.r.CapturedAt)
+	if !ok {
+		return ""
+	}
+	return "for " + spanText(d)
+}
+
+// ages are the shortest and the longest time of several, the longest first.
+func (p *requestsPrinter) ages(since []time.Time) string {
+	var known []time.Duration
+	for _, t := range since {
+		if d, ok := profile.Age(t, p.r.CapturedAt); ok {
+			known = append(known, d)
+		}
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	most, least := spanText(slices.Max(known)), spanText(slices.Min(known))
+	if most == least {
+		return " for " + most
+	}
+	return " for " + least + " to " + most
+}
+
+// doingText says what requests or calls do.
+func doingText(d *profile.Doing) string {
+	if d.State == "" {
+		return "it is not known what they wait for"
+	}
+	text := chainText(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
+	if c := d.Call; c != nil {
+		text = phases[c.Phase] + " (HttpClient, " + display.Clean(c.Authority) + ")"
+	}
+	if d.Branches > 0 {
+		text += fmt.Sprintf("; %s besides", counted(d.Branches, "chain", "chains"))
+	}
+	return text
+}
+
+// doing prints the stack of what requests or calls do.
+func (p *requestsPrinter) doing(d *profile.Doing) {
+	if len(d.Frames) > 0 {
+		frames := slices.Clone(d.Frames)
+		if frames[0].Kind == profile.Async {
+			frames[0].Kind = profile.Managed // it is the one that waits: nothing awaits by it
+		}
+		p.stack(Group{{Frames: frames, Complete: true}})
+	}
+	p.end()
+}
+
+// phases say how far a call has come.
+var phases = map[profile.CallPhase]string{
+	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
+	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
+}
+
+// calls prints a group of calls.
+func (p *requestsPrinter) calls(g *profile.CallGroup) {
+	p.paint(bold, display.Number(len(g.Calls))+" × "+
+		display.Clean(strings.TrimSpace(g.Method+" "+g.Authority+g.Path)))
+	var since []time.Time
+	for i := range g.Calls {
+		since = append(since, g.Calls[i].Since)
+	}
+	p.text(p.ages(since) + " · " + phases[g.Phase])
+	p.end()
+	list := g.Calls
+	if !p.o.Full {
+		list = firstOf(list, maxShown)
+	}
+	for i := range list {
+		p.call(&g.Calls[i])
+	}
+	p.others(len(g.Calls))
+	d := g.Doing
+	if !p.o.Full {
+		d.Frames = ownCall(d.Frames)
+	}
+	p.doing(&d)
+}
+
+// ownCall leaves out what HttpClient does by itself.
+func ownCall(frames []profile.Frame) []profile.Frame {
+	i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module != "System.Net.Http" })
+	return frames[max(i, 0):]
+}
+
+// call prints one call.
+func (p *requestsPrinter) call(c *profile.ClientCall) {
+	words := []string{p.query(c.Query), c.Protocol}
+	if c.Remote != "" {
+		words = append(words, "to "+c.Remote)
+	}
+	words = append(words, p.age(c.Since))
+	if c.Request != "" {
+		words = append(words, "for the request "+display.Clean(c.Request))
+	}
+	words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
+	if len(words) == 0 {
+		return
+	}
+	p.paint(dim, "  "+strings.Join(words, "  "))
+	p.end()
+}
+
+// pools prints the pools of connections that are in use.
+func (p *requestsPrinter) pools() {
+	if len(p.r.Pools) == 0 {
+		return
+	}
+	p.paint(bold, "Connections to other servers")
+	p.end()
+	for i := range p.r.Pools {
+		c := &p.r.Pools[i]
+		p.text("    " + display.Clean(c.Authority) + poolText(c))
+		p.end()
+	}
+	p.end()
+}
+
+func poolText(c *profile.CallPool) string {
+	s := ""
+	if c.Secure {
+		s += " (TLS)"
+	}
+	if c.Proxied {
+		s += " (by a proxy)"
+	}
+	s += ": " + counted(c.Active, "call", "calls") + " on "
+	all := counted(c.HTTP1.All+c.HTTP2.All, "connection", "connections")
+	if c.HTTP1.Maximum > 0 {
+		all = display.Number(c.HTTP1.All) + " of at most " + counted(c.HTTP1.Maximum, "connection", "connections")
+		if c.HTTP2.All > 0 {
+			all += " and " + display.Number(c.HTTP2.All) + " of HTTP/2"
+		}
+	}
+	s += all
+	if n := c.HTTP1.Pending + c.HTTP2.Pending; n > 0 {
+		s += ", " + display.Number(n) + " being made"
+	}
+	if c.Queued > 0 {
+		s += "; " + counted(c.Queued, "call waits", "calls wait") + " for one"
+	}
+	return s
+}
+
+// summary prints the totals, and how far they can be trusted.
+func (p *requestsPrinter) summary() {
+	requests, calls := 0, 0
+	for i := range p.r.Requests {
+		requests += len(p.r.Requests[i].Requests)
+	}
+	for i := range p.r.Calls {
+		calls += len(p.r.Calls[i].Calls)
+	}
+	s := counted(requests, "request", "requests") + " in flight, " + counted(calls, "call", "calls") + " going out"
+	if c := p.r.ConsistentShare; c < 1 && c > 0 {
+		s += "; " + strconv.FormatFloat(100*c, 'f', 0, 64) + " % of the heap consistent"
+	}
+	if p.r.Unproven > 0 {
+		s += "; " + display.Number(p.r.Unproven) + " changed while read, and left out"
+	}
+	if p.r.Partial {
+		s += "; ended early"
+	}
+	p.paint(dim, s)
+	p.end()
+}

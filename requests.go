@@ -1,0 +1,26 @@
+package clrsnap
+
+import (
+	"context"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// RequestsOptions say how the heap is looked at. The zero value has good defaults.
+type RequestsOptions struct {
+	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1.
+	MaxCPU float64
+	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	Progress func(done, all uint64)
+}
+
+// Requests finds which HTTP requests ASP.NET Core's server Kestrel is serving, and which calls of HttpClient are under
+// way. It takes the stacks of all threads as SnapshotAll does, and then walks the managed heap without stopping a thread.
+// What is found is proved request by request, and call by call. When ctx ends, the result has what was found until then,
+// and is Partial; when the process exits, there is an error and a result, too. With other errors there is no result.
+// ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
+func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
+	r, err := p.s.Requests(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress})
+	return r, publish(err)
+}

@@ -1,0 +1,127 @@
+// Calls of HttpClient to a server that does not answer.
+//
+//   --server HOST:PORT   the server, of HTTP/1 and of HTTP/2 without TLS
+//   --connections N      how many connections of HTTP/1 there may be for "get" and "send", 4
+//   --stdin, --max-seconds: see App.cs
+//
+// Commands on stdin; N calls are made, to the path /KIND/ID, with numbers from 1 on:
+//
+//   get N      async calls
+//   send N     calls that block a thread each
+//   stream N   async calls, of which the body is read as it comes, with connections of their own
+//   two N      async calls by HTTP/2
+//   end ID     ends a call
+//   begun      the path of each call that has not ended, and CLOCK_MONOTONIC in ns at its beginning
+//   collect    a garbage collection
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.IO;
+using System.Linq;
+using System.Net;
+using System.Net.Http;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Calls;
+
+static class Program
+{
+    static readonly ConcurrentDictionary<int, Call> calls = new();
+    static int last;
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        App.Answer = Answer;
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+
+    static IEnumerable<string> Answer(string command)
+    {
+        string[] words = command.Split(' ');
+        switch (words[0])
+        {
+            case "begun":
+                return calls.Values.Select(c => $"{c.Path} {c.Begun}").ToArray();
+            case "end":
+                if (calls.TryGetValue(int.Parse(words[1]), out Call call)) call.Cancel.Cancel();
+                return [];
+            case "collect":
+                GC.Collect();
+                return [];
+        }
+        for (int i = int.Parse(words[1]); i > 0; i--) Begin(words[0]);
+        return [];
+    }
+
+    static void Begin(string kind)
+    {
+        int id = ++last;
+        var call = new Call(kind, id);
+        calls[id] = call;
+        if (kind == "send") App.Background("send", () => Run(() => { call.Send(); return Task.CompletedTask; }, id).Wait());
+        else _ = Run(call.Make, id);
+    }
+
+    static async Task Run(Func<Task> make, int id)
+    {
+        try
+        {
+            await make();
+        }
+        catch (Exception e) when (e is OperationCanceledException or IOException or HttpRequestException) { }
+        calls.TryRemove(id, out _);
+    }
+}
+
+/// <summary>One call.</summary>
+sealed class Call(string kind, int id)
+{
+    static readonly HttpClient few = Client(App.Int("connections", 4)), many = Client(int.MaxValue);
+
+    public readonly CancellationTokenSource Cancel = new();
+    public readonly long Begun = Stopwatch.GetTimestamp();
+    public readonly string Path = $"/{kind}/{id}";
+
+    static HttpClient Client(int connections) =>
+        new(new SocketsHttpHandler { MaxConnectionsPerServer = connections, UseProxy = false })
+        {
+            BaseAddress = new Uri($"http://{App.Text("server", "127.0.0.1:9")}/"), Timeout = TimeSpan.FromMinutes(20),
+        };
+
+    HttpRequestMessage Message() => new(HttpMethod.Get, Path + "?key=secret");
+
+    public Task Make() => kind switch { "get" => Get(), "stream" => Stream(), _ => Two() };
+
+    async Task Get()
+    {
+        using HttpResponseMessage answer = await few.SendAsync(Message(), Cancel.Token);
+    }
+
+    public void Send()
+    {
+        using HttpResponseMessage answer = few.Send(Message(), Cancel.Token);
+    }
+
+    async Task Stream()
+    {
+        using HttpResponseMessage answer =
+            await many.SendAsync(Message(), HttpCompletionOption.ResponseHeadersRead, Cancel.Token);
+        using Stream body = await answer.Content.ReadAsStreamAsync();
+        await body.CopyToAsync(System.IO.Stream.Null, Cancel.Token);
+    }
+
+    async Task Two()
+    {
+        HttpRequestMessage message = Message();
+        message.Version = HttpVersion.Version20;
+        message.VersionPolicy = HttpVersionPolicy.RequestVersionExact;
+        using HttpResponseMessage answer = await many.SendAsync(message, Cancel.Token);
+    }
+}
