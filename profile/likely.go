@@ -50,6 +50,16 @@ type LikelyDeadlock struct {
 	Victims []int
 }
 
+// NeedOf returns why one party needs another; nil: that is an ordinary wait, or it does not.
+func (s *Snapshot) NeedOf(of, on Party) *Need {
+	for i := range s.Needs {
+		if n := &s.Needs[i]; n.Of == of && slices.Contains(n.On, on) {
+			return n
+		}
+	}
+	return nil
+}
+
 // likely finds the circles that take in what is only likely. In it who waits for something that several can do, as
 // release a semaphore, is stuck only if all of them are.
 func (b *waitGraph) likely() {
@@ -111,8 +121,7 @@ func (l *likelyGraph) valid(p Party) bool {
 // addThreads adds the waits of threads for others that are no mere guesses, as long as they do not end by themselves.
 func (l *likelyGraph) addThreads() {
 	for from, to := range l.b.out {
-		w := l.b.s.Threads[from].Wait
-		if w.Timeout > 0 {
+		if len(to) == 0 || l.b.s.Threads[from].Wait.Timeout > 0 {
 			continue
 		}
 		for _, n := range to {

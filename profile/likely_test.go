@@ -9,6 +9,7 @@ import (
 // likelySnapshot has threads of which each waits for the owner at its place, -1: for nobody; and so many async methods.
 func likelySnapshot(awaits int, owners ...int) *Snapshot {
 	s := &Snapshot{Awaits: make([]Await, awaits)}
+	defer func() { s.Threads = append(s.Threads, Thread{OSThreadID: 100}) }() // which runs
 	for i, owner := range owners {
 		t := Thread{OSThreadID: i + 1, Wait: &Wait{Kind: SemaphoreWait, Object: 0x9000, Timeout: Forever}}
 		if owner >= 0 {
@@ -59,6 +60,7 @@ func TestLikely(t *testing.T) {
 		{"one need of two is enough", likelySnapshot(2, -1), []Need{on(a(0), a(1)), on(a(0), th(0)), on(a(1), a(0))},
 			"[a0 a1] [] []"},
 		{"no such party", likelySnapshot(1, -1), []Need{on(a(0), a(7)), on(a(7), a(0)), on(th(9), a(0)), on(th(0), th(-1))}, ""},
+		{"a thread that runs has the permit", likelySnapshot(1, -1), []Need{on(th(0), th(1)), on(a(0), th(0))}, ""},
 		{"only locks", likelySnapshot(1, 1, 0), []Need{on(a(0), th(1))}, ""},
 	} {
 		tt.s.Needs = tt.needs
@@ -80,7 +82,7 @@ func TestLikelyTimeout(t *testing.T) {
 		{Of: ThreadParty(0), Kind: SemaphoreLock, On: []Party{AwaitParty(0)}},
 		{Of: AwaitParty(0), Kind: TaskLock, On: []Party{ThreadParty(1)}},
 	}
-	for i := range s.Threads {
+	for i := range s.Threads[:2] {
 		s.Threads[i].Wait.Timeout = 1
 		if list := s.WaitGraph().Likely; len(list) > 0 {
 			t.Errorf("thread %d gives up: %+v", i, list)

@@ -31,7 +31,7 @@ func LikelyText(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
 // ends reports whether a wait of a member may be cancelled.
 func ends(s *profile.Snapshot, d *profile.LikelyDeadlock) bool {
 	for i := range d.Members {
-		if n := needFor(s, d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
+		if n := s.NeedOf(d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
 			return true
 		}
 	}
@@ -54,25 +54,9 @@ func partyName(s *profile.Snapshot, p profile.Party) string {
 	return name
 }
 
-// needFor returns why one needs another; nil: that is an ordinary wait.
-func needFor(s *profile.Snapshot, of, on profile.Party) *profile.Need {
-	for i := range s.Needs {
-		n := &s.Needs[i]
-		if n.Of != of {
-			continue
-		}
-		for _, p := range n.On {
-			if p == on {
-				return n
-			}
-		}
-	}
-	return nil
-}
-
 // needText says what one member waits for, and what the next one has to do with it.
 func needText(s *profile.Snapshot, of, on profile.Party) string {
-	n := needFor(s, of, on)
+	n := s.NeedOf(of, on)
 	if n == nil {
 		if of.Thread >= 0 && on.Thread >= 0 && s.Threads[of.Thread].Wait != nil {
 			return heldText(s, s.Threads[of.Thread].Wait, on.Thread)
@@ -211,7 +195,7 @@ func (j *graphJSON) likely(c *jsonwriter.Writer, list []profile.LikelyDeadlock) 
 		out := jsonLikely{Members: []jsonParty{}, Text: LikelyText(j.s, d)}
 		for k, p := range d.Members {
 			m := j.party(p)
-			if n := needFor(j.s, p, d.Members[(k+1)%len(d.Members)]); n != nil {
+			if n := j.s.NeedOf(p, d.Members[(k+1)%len(d.Members)]); n != nil {
 				m.Need = &jsonNeed{n.Kind, address(n.Object), n.Type, n.Field, n.Ends}
 			}
 			out.Members = append(out.Members, m)

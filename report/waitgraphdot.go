@@ -73,7 +73,7 @@ func likelyDOT(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph, node 
 		d := &g.Likely[i]
 		for k, p := range d.Members {
 			next := d.Members[(k+1)%len(d.Members)]
-			n := needFor(s, p, next)
+			n := s.NeedOf(p, next)
 			if n == nil {
 				continue // it has an edge
 			}

@@ -35,6 +35,9 @@ func judgeDeadlock(e *evidence) []profile.Verdict {
 		}
 	}
 	if len(out) == 0 {
+		out = judgeLikely(e)
+	}
+	if len(out) == 0 {
 		out = judgeStuckHolder(e)
 	}
 	return out
@@ -45,6 +48,12 @@ func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
 	if len(e.looks) < 2 {
 		return e.core()
 	}
+	still := e.stillWaiting()
+	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.snap.Threads[i].OSThreadID] })
+}
+
+// stillWaiting are the threads, by their ids, that have waited in all looks and have not run since the first.
+func (e *evidence) stillWaiting() map[int]bool {
 	still := map[int]bool{}
 	threads := e.threads()
 	for i := range threads {
@@ -52,7 +61,7 @@ func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
 			still[w.last().OSThreadID] = true
 		}
 	}
-	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.snap.Threads[i].OSThreadID] })
+	return still
 }
 
 func deadlockVerdict(e *evidence, l *look, d *profile.Deadlock, c profile.Certainty) profile.Verdict {
@@ -235,12 +244,16 @@ func waitsForPermit(t *profile.Thread) bool {
 func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	t, one := h.last(), behind[0].last()
 	lock := objectOf(one.Wait, "a lock")
+	holder := "Whoever has the permit, an await perhaps"
+	if names := e.holders(t); names != "" {
+		holder = "Who most likely has a permit, " + names
+	}
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not got for at "+
-			"least %s. %s for the lock. Whoever has the permit, an await perhaps, may need one of them to go on.",
+			"least %s. %s for the lock. %s, may need one of them to go on.",
 			threadName(ref(t)), lock, method(ownFrame(t.Frames)), object(t.Wait.Type, t.Wait.Object, "a SemaphoreSlim"),
-			seconds(e.span()), waitNow(len(behind))),
+			seconds(e.span()), waitNow(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
 	}
 	if !slices.ContainsFunc(behind, func(w *watched) bool { return takesElsewhere(w.last(), t) }) {

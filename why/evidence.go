@@ -29,6 +29,9 @@ type evidence struct {
 	kept    []keptPile          // what keeps what piles up, as far as it is known
 	age     time.Duration       // of the process, at the last look at its heap; 0: not known
 
+	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
+	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
+
 	heapLimit heapLimit
 
 	looked  []string // phrases

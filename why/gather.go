@@ -47,7 +47,9 @@ type gatherer struct {
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
-	p, err := clrsnap.Open(context.Background(), pid, o.Process)
+	how := o.Process
+	how.Permits = clrsnap.PermitsSoon
+	p, err := clrsnap.Open(context.Background(), pid, how)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +94,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	}
 	g.census(ctx)
 	g.keepers(ctx)
+	g.likely(ctx)
 	g.connections()
 	g.calls(ctx)
 	g.moment()
@@ -180,7 +183,7 @@ func newPoolFinder(s *session.Process) poolFinder {
 	if s.Runtime == nil || s.Runtime.Objects == nil || s.Runtime.Heap == nil {
 		return poolFinder{}
 	}
-	f := threadpool.NewFinder(s.Engine.Cache, s.Runtime.Objects, s.Runtime.Heap)
+	f := threadpool.NewFinder(s.Runtime.Objects, s.Runtime.Heap)
 	f.Begin()
 	s.Inspect = func(t *profile.Thread, stack *target.Stack) {
 		if strings.HasPrefix(t.Role, "ThreadPool") {
@@ -313,6 +316,9 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	s.Inspect = nil
 	if err != nil {
 		return nil, err
+	}
+	if likely, err := p.SnapshotWaits(ctx, nil); err == nil && len(likely.Needs) > 0 {
+		e.likely = likely
 	}
 	e.began = snap.CapturedAt
 	e.looks = []look{{snap: snap, pool: pool.state()}}

@@ -292,6 +292,8 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 		e.push(&Value{Kind: Local, Number: n})
 	case op >= opStloc0 && op <= opStloc3, op == opStlocShort, op == opStloc:
 		e.set(at, variable(e.il, op, operand), e.pop())
+	case op == opStargShort, op == opStarg:
+		e.pop()
 	default:
 		return false
 	}

@@ -26,6 +26,7 @@ type duties struct {
 	reader *permits.Reader
 	sites  []dutySite // of the thread that is walked
 	by     map[int][]duty
+	queued map[int]arch.Addr // by thread: the task by which it waits for a semaphore that its stack does not tell
 }
 
 // dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
@@ -53,6 +54,17 @@ func (p *Process) permitReader() *permits.Reader {
 func (d *duties) begin() {
 	if d != nil {
 		d.sites = d.sites[:0]
+	}
+}
+
+// queue notes the task by which a thread waits for a semaphore; 0: it does not.
+func (d *duties) queue(tid int, task arch.Addr) {
+	if d == nil {
+		return
+	}
+	delete(d.queued, tid)
+	if task != 0 {
+		d.queued[tid] = task
 	}
 }
 

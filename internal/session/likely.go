@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"clrsnap/internal/arch"
 	"clrsnap/profile"
 )
 
@@ -34,7 +35,7 @@ const (
 // Options.Permits has it find what is only likely as well.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
-		p.duties = &duties{reader: p.permitReader(), by: map[int][]duty{}}
+		p.duties = &duties{reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}}
 		defer func() { p.duties = nil }()
 	}
 	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {

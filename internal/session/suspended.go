@@ -179,6 +179,9 @@ func (l *likely) await(box arch.Addr) (int, bool) {
 // needsOf finds what a thread needs.
 func (l *likely) needsOf(i int) {
 	w := l.out.Threads[i].Wait
+	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
+		l.find(w, l.p.duties.queued[l.out.Threads[i].OSThreadID])
+	}
 	if w == nil || w.Object == 0 {
 		return
 	}
@@ -188,6 +191,14 @@ func (l *likely) needsOf(i int) {
 		l.semaphore(profile.ThreadParty(i), obj, false)
 	case w.Kind == profile.TaskWait && w.Owner == nil:
 		l.task(profile.ThreadParty(i), obj, false, 0)
+	}
+}
+
+// find says for which semaphore a thread waits that stands in its queue with a task.
+func (l *likely) find(w *profile.Wait, task arch.Addr) {
+	sem := l.t.semaphores[task]
+	if class, err := l.p.Runtime.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
+		w.Object, w.Type = uint64(sem), class.Display
 	}
 }
 

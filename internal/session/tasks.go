@@ -56,9 +56,6 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 	return t
 }
 
-// errStrange: what was read contradicts itself: it was changing.
-var errStrange = errors.New("the structures of the thread pool contradict themselves")
-
 // taskClass is why objects of a class are wanted.
 type taskClass uint8
 

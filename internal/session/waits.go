@@ -62,6 +62,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
+			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
 			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}

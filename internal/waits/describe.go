@@ -14,17 +14,21 @@ import (
 func (e *explanation) describe(obj arch.Addr, class *object.Class, m *lock.Monitor) error {
 	switch e.w.Kind {
 	case profile.SemaphoreWait:
-		count, err := e.r.Runtime.Objects.Uint32(obj, class, "m_currentCount")
-		if err != nil {
-			return err
-		}
-		e.w.Waiters, e.w.Detail = m.Waiting, fmt.Sprintf("count %d", int32(count))
+		e.w.Waiters = m.Waiting
+		return e.count(obj, class)
 	case profile.EventWait, profile.CountdownWait, profile.CollectionTake, profile.CollectionAdd:
 		e.w.Waiters = m.Waiting
 	case profile.TaskWait:
 		return e.task(obj, class)
 	}
 	return nil
+}
+
+// count says how many permits a semaphore has left.
+func (e *explanation) count(obj arch.Addr, class *object.Class) error {
+	count, err := e.r.Runtime.Objects.Uint32(obj, class, "m_currentCount")
+	e.w.Detail = fmt.Sprintf("count %d", int32(count))
+	return err
 }
 
 // taskStates are bits of Task.m_stateFlags (Task.cs, TaskStateFlags), and what Task.Status they stand for. The

@@ -44,6 +44,9 @@ func (e *explanation) made(m lock.Monitor) error {
 		f, ok := e.r.only(list, func(f *found) bool {
 			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
 		})
+		if !ok && e.w.Kind == profile.SemaphoreWait {
+			return e.queued(inner, list)
+		}
 		if !ok {
 			return nil
 		}
@@ -57,6 +60,54 @@ func (e *explanation) made(m lock.Monitor) error {
 		e.w.Lock = uint64(m.Block)
 	}
 	return e.describe(inner, class, &m)
+}
+
+// taskNode is the class of the tasks of those that wait for a SemaphoreSlim with WaitAsync.
+var taskNode = part{coreLib, "System.Threading.SemaphoreSlim+TaskNode"}
+
+// maxQueue bounds those that wait in front of a thread.
+const maxQueue = 1 << 12
+
+// queued explains a wait for a SemaphoreSlim for which async methods wait already: the thread stands in their queue, and
+// waits for a task that it has there (SemaphoreSlim.cs, WaitCore).
+func (e *explanation) queued(inner arch.Addr, list []found) error {
+	objects := e.r.Runtime.Objects
+	event, ok := e.r.only(list, func(f *found) bool {
+		return f.class.Is(eventSlim.assembly, eventSlim.class) && e.refers(f, inner, false)
+	})
+	if !ok {
+		return nil
+	}
+	node, ok := e.r.only(list, func(f *found) bool {
+		return f.class.Is(taskNode.assembly, taskNode.class) && e.refers(f, event.obj, true)
+	})
+	if !ok {
+		return nil
+	}
+	head := node.obj
+	for range maxQueue {
+		before, err := objects.Pointer(head, node.class, "Prev")
+		if err != nil {
+			return err
+		}
+		if before == 0 {
+			break
+		}
+		head = before
+	}
+	sem, ok := e.r.only(list, func(f *found) bool {
+		if !f.class.Is(semaphoreSlim.assembly, semaphoreSlim.class) {
+			return false
+		}
+		first, err := objects.Pointer(f.obj, f.class, "m_asyncHead")
+		return err == nil && first == head
+	})
+	if !ok {
+		e.r.queue = node.obj
+		return nil
+	}
+	e.w.Object, e.w.Type = uint64(sem.obj), sem.class.Display
+	return e.count(sem.obj, sem.class)
 }
 
 // refers reports whether an object has a field that refers to another, or, if listed, to a list with it.

@@ -51,9 +51,10 @@ type Reader struct {
 	// Renew is called before memory is read once more. It drops what caches have of it.
 	Renew func()
 
-	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
-	searches int // for that since the latest LockNumber
-	looked   int // references, since the latest readCounts
+	queue    arch.Addr // see Queue
+	localAt  int       // where a Thread refers to its statics: see readers.go; 0: not known yet
+	searches int       // for that since the latest LockNumber
+	looked   int       // references, since the latest readCounts
 	found    candidates
 	searched bool // an object was looked for in the heap
 	unknown  bool // whether something is an object could not be found out
@@ -67,6 +68,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
 		return nil
 	}
+	r.queue = 0
 	p := classify(s.Frames)
 	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
 	if p.kind == "" && !blocked {
@@ -97,6 +99,10 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 func Doubt(w *profile.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
 }
+
+// Queue returns the task by which the thread of the last Wait stands in the queue of a SemaphoreSlim, if nothing on its
+// stack tells which semaphore that is; 0: it does not.
+func (r *Reader) Queue() arch.Addr { return r.queue }
 
 // RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and all that is as it was
 // then, the owner still holds it.

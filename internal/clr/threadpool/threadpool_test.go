@@ -76,7 +76,7 @@ func newFinder(t testing.TB, mem target.Memory, descriptor string) *Finder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := NewFinder(mem, objects, nil)
+	f := NewFinder(objects, nil)
 	f.Begin()
 	f.segments = []heap.Segment{{Start: 1 << 16, End: 1 << 47}}
 	return f

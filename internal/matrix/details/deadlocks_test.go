@@ -72,8 +72,8 @@ func TestHealthy(t *testing.T) { testenv.EachVersion(t, testHealthy) }
 
 func testHealthy(t *testing.T, runtime string) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--healthy"}})
-	p := livetest.Open(t, a, clrsnap.Options{})
-	looks, edges, suspected := 0, 0, 0
+	p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways})
+	looks, edges, suspected, needs := 0, 0, 0, 0
 	for began := time.Now(); time.Since(began) < layer.Size(2*time.Second, time.Minute); looks++ {
 		s := snapshotWaits(t, p)
 		g := s.WaitGraph()
@@ -82,10 +82,14 @@ func testHealthy(t *testing.T, runtime string) {
 		for i := range g.Deadlocks {
 			t.Errorf("%s", report.DeadlockText(s, &g.Deadlocks[i]))
 		}
+		for i := range g.Likely {
+			t.Errorf("%s", report.LikelyText(s, &g.Likely[i]))
+		}
+		needs += len(s.Needs)
 	}
-	t.Logf("%d looks, %d waits for others, %d circles suspected", looks, edges, suspected)
-	if looks < 3 || edges < looks {
-		t.Errorf("only %d waits in %d looks", edges, looks)
+	t.Logf("%d looks, %d waits for others, %d for permits and the like, %d circles suspected", looks, edges, needs, suspected)
+	if looks < 3 || edges < looks || needs == 0 {
+		t.Errorf("only %d waits in %d looks, and %d for permits", edges, looks, needs)
 	}
 	livetest.EndsWell(t, a)
 }

@@ -78,7 +78,47 @@ static class Healthy
             Loop($"tasks-{i}", _ => { lock (held) Task.Run(() => { lock (ordered[3]) { } }).Wait(); });
         }
         Loop("async", _ => Async().GetAwaiter().GetResult());
+        // Permits: always in the same order, under locks and by await, by threads and by methods that are suspended.
+        for (int i = 0; i < 3; i++)
+            Loop($"permits-{i}", _ => Both(true).GetAwaiter().GetResult());
+        for (int i = 0; i < 3; i++)
+            Loop($"locked-{i}", random =>
+            {
+                first.Wait();
+                try { lock (ordered[2]) Spin(random); }
+                finally { first.Release(); }
+            });
+        for (int i = 0; i < 20; i++) _ = Forever();
+        // A task that is completed behind a lock, which nobody holds over the wait for it.
+        Loop("completes", random =>
+        {
+            var done = new TaskCompletionSource();
+            Task other = Task.Run(() => { lock (ordered[4]) Spin(random); done.SetResult(); });
+            done.Task.Wait();
+            lock (ordered[4]) Spin(random);
+            other.Wait();
+        });
     }
+
+    static readonly SemaphoreSlim first = new(1), second = new(1, 1);
+
+    static async Task Both(bool yields)
+    {
+        await first.WaitAsync();
+        try
+        {
+            if (yields) await Task.Yield();
+            await second.WaitAsync();
+            try { await Task.Delay(1); lock (ordered[3]) Interlocked.Increment(ref rounds); }
+            finally { second.Release(); }
+        }
+        finally
+        {
+            first.Release();
+        }
+    }
+
+    static async Task Forever() { while (true) await Both(false); }
 
     static async Task Async()
     {

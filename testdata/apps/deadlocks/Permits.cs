@@ -16,6 +16,7 @@ static class Permits
     public static void Fill()
     {
         Held.Fill();
+        Queued.Fill();
         Crossed.Fill();
         Source.Fill();
         Resumed.Fill();
@@ -66,6 +67,39 @@ static class Permits
             {
                 permits.Release();
             }
+        }
+    }
+
+    /// <summary>Async methods wait already when the thread begins to: it stands in their queue.</summary>
+    sealed class Queued
+    {
+        readonly SemaphoreSlim permits = new(1);
+        readonly Order order = new();
+        readonly ManualResetEventSlim taken = new();
+
+        public static void Fill()
+        {
+            var q = new Queued();
+            Zoo.Start("queued", "1", () =>
+            {
+                lock (q.order)
+                {
+                    Keep(q.Holder());
+                    q.taken.Wait();
+                    Keep(q.permits.WaitAsync());
+                    Keep(q.permits.WaitAsync());
+                    q.permits.Wait();
+                }
+            });
+            Zoo.Says("queued", Truth.Likely, ["1", "2", "Holder"]);
+        }
+
+        async Task Holder()
+        {
+            await permits.WaitAsync();
+            taken.Set();
+            await Wants(order, "queued");
+            permits.Release();
         }
     }
 

@@ -1,0 +1,207 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// likelyGap is how long a likely deadlock has to last, beyond what SnapshotWaits waits itself.
+const likelyGap = 500 * time.Millisecond
+
+// likely looks for deadlocks in which permits of semaphores and suspended methods take part, if the heap is known to be
+// quickly read. One counts if it is there again some time later.
+func (g *gatherer) likely(ctx context.Context) {
+	if g.heapMissing {
+		return
+	}
+	g.progress("permits of semaphores")
+	first, err := g.p.SnapshotWaits(ctx, nil)
+	if err != nil || len(first.Needs) == 0 {
+		return
+	}
+	g.e.likely = first
+	if len(first.WaitGraph().Likely) == 0 || !g.pause(ctx, likelyGap) {
+		return
+	}
+	if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
+		g.e.likely, g.e.likelyBefore = again, first
+	}
+}
+
+// judgeLikely looks for deadlocks in which what is only likely takes part.
+func judgeLikely(e *evidence) []profile.Verdict {
+	if e.likely == nil {
+		return nil
+	}
+	var out []profile.Verdict
+	list := e.likely.WaitGraph().Likely
+	for i := range list {
+		if len(out) == maxDeadlocks {
+			break
+		}
+		if d := &list[i]; e.lasts(d) {
+			out = append(out, e.likelyVerdict(d))
+		}
+	}
+	return out
+}
+
+// lasts reports whether the members of a likely deadlock were there before, and whether its threads have waited in all
+// looks.
+func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
+	if e.core() {
+		return true
+	}
+	if e.likelyBefore == nil {
+		return false
+	}
+	key := partiesKey(e.likely, d)
+	before := e.likelyBefore.WaitGraph().Likely
+	if !slices.ContainsFunc(before, func(o profile.LikelyDeadlock) bool { return partiesKey(e.likelyBefore, &o) == key }) {
+		return false
+	}
+	still := e.stillWaiting()
+	return !slices.ContainsFunc(d.Members, func(p profile.Party) bool {
+		return p.Thread >= 0 && !still[e.likely.Threads[p.Thread].OSThreadID]
+	})
+}
+
+// partiesKey is equal for circles of the same threads and methods. Their objects may have been moved.
+func partiesKey(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
+	var names []string
+	for _, p := range d.Members {
+		if p.Thread >= 0 {
+			names = append(names, fmt.Sprint(s.Threads[p.Thread].OSThreadID))
+		} else {
+			names = append(names, awaitName(&s.Awaits[p.Await]))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, "\n")
+}
+
+func awaitName(a *profile.Await) string {
+	if len(a.Frames) == 0 {
+		return "an async method"
+	}
+	return a.Frames[0].Display
+}
+
+func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
+	s := e.likely
+	var words []string
+	for i, p := range d.Members {
+		words = append(words, partyText(s, p, d.Members[(i+1)%len(d.Members)]))
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
+		Text:     "Deadlock, most likely: " + strings.Join(words, "; ") + ".",
+		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
+	}
+	if !e.core() {
+		v.Text += fmt.Sprintf(" None of them has gone on for at least %s.", seconds(likelyGap))
+	}
+	for _, p := range slices.Concat(d.Members, d.Others)[:min(len(d.Members)+len(d.Others), maxShown)] {
+		v.Evidence = append(v.Evidence, partyEvidence(s, p))
+	}
+	if n := len(d.Victims); n > 0 {
+		v.Text += fmt.Sprintf(" %s for them.", more(n))
+		v.Evidence = append(v.Evidence, victims(s, d.Victims))
+	}
+	return v
+}
+
+// partyText says what a member of a circle waits for, and what the next one has to do with it.
+func partyText(s *profile.Snapshot, p, next profile.Party) string {
+	n := s.NeedOf(p, next)
+	if p.Thread >= 0 {
+		t := &s.Threads[p.Thread]
+		named := t.Wait != nil && t.Wait.Field != ""
+		return threadName(ref(t)) + waitPhrase(t) + needPhrase(s, n, next, !named) + ", in " + method(ownFrame(t.Frames))
+	}
+	a := &s.Awaits[p.Await]
+	text := "the suspended method " + awaitName(a)
+	if len(a.Frames) > 0 && a.Frames[0].Line != nil {
+		text = "the suspended method " + method(&a.Frames[0])
+	}
+	if n == nil {
+		return text + " waits"
+	}
+	switch n.Kind {
+	case profile.SemaphoreLock, profile.CompletionLock:
+		text += " awaits " + object(n.Type, n.Object, "an object")
+	case profile.TaskLock:
+		text += " awaits a task"
+	}
+	return text + needPhrase(s, n, next, true)
+}
+
+// needPhrase says what the next member has to do with what is needed: ", a permit of which … most likely holds". name:
+// the field comes first, because nothing has named it yet.
+func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name bool) string {
+	if n == nil {
+		return "" // the wait says it
+	}
+	who := "the next one"
+	if next.Thread >= 0 {
+		who = threadName(ref(&s.Threads[next.Thread]))
+	} else {
+		who = awaitName(&s.Awaits[next.Await])
+	}
+	switch n.Kind {
+	case profile.SemaphoreLock:
+		field := ""
+		if n.Field != "" && name {
+			field = " (" + n.Field + ")"
+		}
+		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
+	case profile.CompletionLock:
+		return fmt.Sprintf(", which %s most likely completes", who)
+	}
+	if next.Thread >= 0 {
+		return ", run by " + who
+	}
+	return " of " + who
+}
+
+// partyEvidence shows where a member is.
+func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
+	if p.Thread >= 0 {
+		t := &s.Threads[p.Thread]
+		return profile.Evidence{
+			Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+		}
+	}
+	a := &s.Awaits[p.Await]
+	return profile.Evidence{Text: "The suspended method " + awaitName(a) + ", and those that await it:", Frames: a.Frames}
+}
+
+// holders names who most likely has permits of a semaphore that a thread waits for; "": nobody is known.
+func (e *evidence) holders(t *profile.Thread) string {
+	if e.likely == nil {
+		return ""
+	}
+	var names []string
+	for i := range e.likely.Needs {
+		n := &e.likely.Needs[i]
+		if n.Of.Thread < 0 || e.likely.Threads[n.Of.Thread].OSThreadID != t.OSThreadID {
+			continue
+		}
+		for _, p := range n.On[:min(len(n.On), maxShown)] {
+			if p.Thread >= 0 {
+				names = append(names, threadName(ref(&e.likely.Threads[p.Thread])))
+			} else {
+				names = append(names, "the suspended method "+awaitName(&e.likely.Awaits[p.Await]))
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return list(names)
+}
