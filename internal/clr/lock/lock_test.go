@@ -218,6 +218,10 @@ func TestHeldHostile(t *testing.T) {
 	mem.Zero(entriesAt, 16*8)
 	mem[entriesAt+16+arch.Addr(s.l.Block)] = 0xffff_ffff_ffff_ffb0
 	mem[entriesAt+16+arch.Addr(s.l.Object)] = 8
+	if got, all, err := newStore(t, mem, clrtest.Net10).Held(); err != nil || !all || len(got) != 0 {
+		t.Errorf("%+v, %v, %v", got, all, err)
+	}
+	mem[entriesAt+16+arch.Addr(s.l.Block)] = uint64(blockAt) // there can be a block, but it cannot be read
 	if got, all, err := newStore(t, mem, clrtest.Net10).Held(); err != nil || all || len(got) != 0 {
 		t.Errorf("%+v, %v, %v", got, all, err)
 	}

@@ -53,12 +53,16 @@ func (l *tableLook) chunk(entries []entry) bool {
 		return 1
 	})
 	for _, e := range entries {
-		b := l.block(e.block)
+		var b []byte
+		if plausible(e.block) {
+			b = l.block(e.block)
+		}
 		if b == nil {
-			if l.all = false; l.unread == unreadTries {
+			if l.unread++; l.unread > unreadTries {
+				l.all = false
 				return false
 			}
-			l.unread++
+			l.all = l.all && !plausible(e.block)
 			continue
 		}
 		m, index, err := l.s.parse(b)
@@ -92,6 +96,18 @@ func (l *tableLook) block(at arch.Addr) []byte {
 		}
 	}
 	return l.have[at-l.from:][:blockLen]
+}
+
+// The runtime does not clear the part of the table that it has not used yet: what was there before can look like
+// entries. No block is at such an address.
+const (
+	lowestBlock  = 1 << 16
+	highestBlock = 1 << 56
+)
+
+// plausible reports whether there can be a block at an address.
+func plausible(block arch.Addr) bool {
+	return block >= lowestBlock && block < highestBlock && block%8 == 0
 }
 
 // entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at a
