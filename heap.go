@@ -44,10 +44,10 @@ type HeapOptions struct {
 }
 
 // Heap walks all objects of the managed heap and counts them by type, dead ones that have not been collected yet
-// included. Without HeapOptions.Stop it stops no thread. While the program runs, its collector moves objects: profile.Heap.ConsistentShare says
-// of which share of the heap it is proved that nothing was moved while it was read. When ctx ends, the result has what
-// was walked until then, and is Partial; when the process exits, there is an error and a result, too. With other
-// errors there is no result. ErrNoHeap: the layout of this runtime's heap is not known.
+// included. Without HeapOptions.Stop it stops no thread. While the program runs, its collector moves objects:
+// profile.Heap.ConsistentShare says of which share of the heap it is proved that nothing was moved while it was read.
+// When ctx ends, the result has what was walked until then, and is Partial; when the process exits, there is an error
+// and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not known.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	h, err := p.s.Heap(ctx, session.HeapOptions(o))
 	return h, publish(err)

@@ -57,7 +57,7 @@ var mayImport = map[string]string{
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
-	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
+	"internal/clr/async":      "internal/arch internal/contract internal/clr/name internal/clr/object",
 	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",

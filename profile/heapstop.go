@@ -13,4 +13,6 @@ type HeapStop struct {
 	// Unfinished is how many of them were in the middle of an allocation. The object that each was about to make is
 	// missing, or lacks elements.
 	Unfinished int
+	// Needed is for how long the process would have to be stopped, roughly, if the pause was too short; else 0.
+	Needed time.Duration
 }

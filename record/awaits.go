@@ -97,7 +97,7 @@ func (f *frameTable) await() {
 // step returns the location of a method that awaits another.
 func (f *frameTable) step(s *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
-	passing := false
+	passing := s.Resumption != nil // its code may be replaced
 	if s.Box != nil {
 		key = stepKey{table: s.Box.Machine.Table, state: s.Box.State}
 		passing = s.Box.Machine.Passing

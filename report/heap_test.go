@@ -91,7 +91,7 @@ func TestHeapText(t *testing.T) {
 	unmatched.HasInstances, unkept.HasPaths, unkept.GraphCut = true, true, true
 	stopped, exhausted := shopHeap(0), shopHeap(0)
 	stopped.Stop = &profile.HeapStop{Exact: true, Pause: 12345678, Stops: 2, Threads: 23, Unfinished: 2}
-	exhausted.Stop = &profile.HeapStop{Reason: "the pause was used up: 10\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23}
+	exhausted.Stop = &profile.HeapStop{Reason: "it takes about 50\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23, Needed: 75e6}
 	traced := shopHeap(0)
 	traced.Stop = &profile.HeapStop{Reason: "thread 12: already traced by process 7 (gdb)"}
 	dump := shopHeap(0)

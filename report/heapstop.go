@@ -12,11 +12,15 @@ func heapStopNotes(s *profile.HeapStop) (notes []string) {
 	if s == nil {
 		return nil
 	}
+	advice := ""
+	if s.Needed > 0 {
+		advice = " --max-pause " + s.Needed.String() + " should be enough."
+	}
 	pause := s.Pause.Round(10 * time.Microsecond).String()
 	switch {
 	case !s.Exact && s.Stops > 0:
 		notes = append(notes, "This is not the heap of one moment: "+display.Clean(s.Reason)+". The program stood still for "+
-			pause+", and was then read while it ran.")
+			pause+", and was then read while it ran."+advice)
 	case !s.Exact:
 		notes = append(notes, "This is not the heap of one moment, and the program was not stopped: "+
 			display.Clean(s.Reason)+".")
@@ -48,6 +52,7 @@ type jsonHeapStop struct {
 	Stops      int     `json:"stops"`
 	Threads    int     `json:"threads"`
 	Unfinished int     `json:"unfinishedAllocations"`
+	Needed     float64 `json:"neededMilliseconds,omitempty"`
 }
 
 func jsonHeapStopOf(s *profile.HeapStop) *jsonHeapStop {
@@ -56,6 +61,6 @@ func jsonHeapStopOf(s *profile.HeapStop) *jsonHeapStop {
 	}
 	return &jsonHeapStop{
 		Exact: s.Exact, Reason: s.Reason, Pause: float64(s.Pause.Microseconds()) / 1e3, Stops: s.Stops,
-		Threads: s.Threads, Unfinished: s.Unfinished,
+		Threads: s.Threads, Unfinished: s.Unfinished, Needed: float64(s.Needed.Microseconds()) / 1e3,
 	}
 }

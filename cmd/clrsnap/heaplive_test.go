@@ -28,7 +28,7 @@ func TestHeap(t *testing.T) {
 
 	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
 	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
-		`^This is not the heap of one moment: the pause was used up: 1\dms\. The program stood still for 1\d\.\d+ms, and`)
+		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and was then read while it ran`)
 
 	var doc struct {
 		TotalBytes      uint64

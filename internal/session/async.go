@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
@@ -229,6 +230,7 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, er
 	case never:
 		return async.Chain{}, ErrNeverSuspended
 	}
+	c.Steps = p.programSteps(c.Steps)
 	return c, nil
 }
 
@@ -262,7 +264,8 @@ const callSlot = 8
 
 func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
-		p.async = async.New(p.Runtime.Objects, p.Runtime.Names)
+		// Nothing that it binds is needed: there is no error.
+		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
 	}
 	return p.async
 }
@@ -278,6 +281,9 @@ func (p *Process) asyncStep(s *async.Step) profile.Frame {
 
 // AsyncFrame describes a step of a chain, without a line.
 func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
+	if s.Resumption != nil {
+		return p.resumptionFrame(s.Resumption)
+	}
 	if s.Box == nil {
 		return profile.Frame{
 			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
@@ -288,6 +294,38 @@ func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
 		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image),
 	}
+}
+
+// resumptionFrame describes a method that the runtime itself has suspended, with its line. Where it goes on is the
+// address of code that belongs to the await.
+func (p *Process) resumptionFrame(m *async.Resumption) profile.Frame {
+	f := profile.Frame{Kind: profile.Async, IP: uint64(m.IP)}
+	f.Display = fmt.Sprintf("[code at %v]", m.IP)
+	f.Short = f.Display
+	code, err := p.Runtime.Code.Lookup(m.IP)
+	if err != nil || code.MethodDesc == 0 {
+		return f
+	}
+	_ = p.methodFrame(&f, &code, m.IP, walk.Place{IP: m.IP, Exact: true}) // it says itself what is not known
+	return f
+}
+
+// awaitHelpers begin the names of the runtime's own methods that suspend others: they are no code that awaits.
+const awaitHelpers = "System.Runtime.CompilerServices.AsyncHelpers."
+
+// programSteps are the steps of a chain without the runtime's own.
+func (p *Process) programSteps(steps []async.Step) []async.Step {
+	return slices.DeleteFunc(steps, func(s async.Step) bool {
+		if s.Resumption == nil {
+			return false
+		}
+		code, err := p.Runtime.Code.Lookup(s.Resumption.IP)
+		if err != nil || code.MethodDesc == 0 {
+			return false
+		}
+		n, err := p.Method(code.MethodDesc)
+		return err == nil && n.Assembly == coreLib && strings.HasPrefix(n.Exact, awaitHelpers)
+	})
 }
 
 // shortLabel cuts the namespace off the name of a method.

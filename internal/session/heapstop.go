@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"clrsnap/internal/clr/heap"
@@ -23,17 +25,18 @@ const (
 	mostReaders  = 4                     // that walk while the process is stopped, unless more are allowed
 )
 
-// atOnce walks the heap while all threads are stopped. The census is nil if that could not be done; why says why.
-func (h *heapWalk) atOnce(ctx context.Context) (_ *heap.Census, err error) {
+// atOnce walks the heap while all threads are stopped. The census is nil if that could not be done:
+// HeapStop.Reason says why. The error is for a process that has exited.
+func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.warm(ctx)
 	h.stop = &profile.HeapStop{}
-	left := cmp.Or(h.o.MaxPause, DefaultHeapPause)
-	for n := range heapStops {
+	most := cmp.Or(h.o.MaxPause, DefaultHeapPause)
+	for n := 0; n < heapStops && h.stop.Pause < most; n++ {
 		if n > 0 {
 			time.Sleep(firstRest << (n - 1))
 		}
 		h.calm()
-		census, err := h.attempt(ctx, left-h.stop.Pause)
+		census, err := h.attempt(ctx, most-h.stop.Pause)
 		if err != nil {
 			h.stop.Reason = err.Error()
 			if errors.Is(err, heap.ErrTorn) || passing(err) && n+1 < passingStops {
@@ -62,16 +65,15 @@ func passing(err error) bool {
 
 // attempt is one stop.
 func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *heap.Census, err error) {
-	if limit <= 0 {
-		return nil, live.ErrHeldTooLong
-	}
 	h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+	f := forecast{limit: limit}
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
+		f.begin = h.began
 		o := h.options(ctx)
 		o.Still, o.Held, o.Workers = true, true, h.readers()
-		o.Rest, o.Progress = nil, nil // nothing is waited for while threads are stopped
-		o.Stopped = func() bool { return h.stopped() || !still() }
+		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
+		o.Stopped = func() bool { return h.stopped() || !still() || f.vain.Load() }
 		census, err = h.p.Runtime.Heap.Walk(o)
 	})
 	h.stop.Stops += held.Stops
@@ -80,7 +82,42 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	if err == nil {
 		err = holdErr
 	}
+	if err == nil && f.vain.Load() || errors.Is(err, live.ErrHeldTooLong) && f.all.Load() > 0 {
+		h.stop.Needed = f.needed()
+		err = fmt.Errorf("reading it may take %v, and it may be stopped for %v", h.stop.Needed,
+			limit.Round(time.Millisecond))
+	}
 	return census, err
+}
+
+// forecast says how long a walk will take that has begun.
+type forecast struct {
+	begin     time.Time
+	limit     time.Duration
+	done, all atomic.Uint64 // bytes
+	vain      atomic.Bool   // it will take much longer than it may
+}
+
+// progress is called during the walk. What would take more than twice as long as it may is given up after a tenth of
+// that time, so that threads do not stand still in vain.
+func (f *forecast) progress(done, all uint64) {
+	f.done.Store(done)
+	f.all.Store(all)
+	if took := time.Since(f.begin); took > f.limit/10 && f.total(took) > 2*f.limit {
+		f.vain.Store(true)
+	}
+}
+
+// total is how long all takes, if what was done took so long.
+func (f *forecast) total(took time.Duration) time.Duration {
+	const longest = float64(time.Hour)
+	return time.Duration(min(float64(took)*float64(f.all.Load())/float64(max(f.done.Load(), 1)), longest))
+}
+
+// needed is how long a pause should be: half as long again as what is to be expected, rounded.
+func (f *forecast) needed() time.Duration {
+	const step = 100 * time.Millisecond
+	return (f.total(time.Since(f.begin))*3/2 + step).Truncate(step)
 }
 
 // readers is how many goroutines read while the process is stopped: it does not need the CPUs then.

@@ -299,11 +299,7 @@ func (t *taskWalk) nodes() []node {
 		if i%1024 == 0 && t.stopped() {
 			break
 		}
-		b, err := t.r.Box(obj)
-		alive := false
-		if err == nil {
-			alive, err = t.r.Alive(b)
-		}
+		_, alive, err := t.r.Methods(obj)
 		if err != nil {
 			t.unread++
 		}
@@ -342,11 +338,8 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 
 // readChain reads a chain. alive: its innermost method has not ended, as far as is known.
 func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
-	box, err := t.r.Box(obj)
-	if err != nil {
-		return nil, true, err
-	}
-	if alive, err = t.r.Alive(box); err != nil || !alive {
+	steps, alive, err := t.r.Methods(obj)
+	if err != nil || !alive {
 		return nil, alive || err != nil, err
 	}
 	chain, err := t.r.Awaiting(obj)
@@ -354,15 +347,21 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 		return nil, true, err
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
-	out.Frames = append(out.Frames, t.frame(&async.Step{Box: box}))
-	t.boxes = append(t.boxes[:0], chainBox{box, 0})
-	for i := range chain.Steps {
-		out.Frames = append(out.Frames, t.frame(&chain.Steps[i]))
-		if b := chain.Steps[i].Box; b != nil {
-			t.boxes = append(t.boxes, chainBox{b, len(out.Frames) - 1})
+	box := steps[0].Box
+	steps = t.p.programSteps(append(steps, chain.Steps...))
+	t.boxes = t.boxes[:0]
+	for i := range steps {
+		out.Frames = append(out.Frames, t.frame(&steps[i]))
+		if b := steps[i].Box; b != nil {
+			t.boxes = append(t.boxes, chainBox{b, i})
 		}
 	}
-	if !box.HasState || box.State >= 0 {
+	switch {
+	case len(steps) == 0:
+		return nil, false, nil
+	case box == nil: // nothing leads from the method to what it waits for
+		out.State = profile.TaskWaiting
+	case !box.HasState || box.State >= 0:
 		out.WaitsFor, out.State, err = t.awaited(box)
 	}
 	return out, true, err

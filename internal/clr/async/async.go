@@ -10,7 +10,8 @@
 // known class ends the chain.
 //
 // ValueTasks need not be tasks. Their sources note the continuation in a struct, ManualResetValueTaskSourceCore;
-// so do the boxes of PoolingAsyncValueTaskMethodBuilder, and async iterators.
+// so do the boxes of PoolingAsyncValueTaskMethodBuilder, and async iterators. Methods that the runtime itself suspends
+// have no state machine: see continuation.go.
 //
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System): Threading/Tasks/Task.cs,
 // TaskContinuation.cs, Sources/ManualResetValueTaskSourceCore.cs; Runtime/CompilerServices/
@@ -24,6 +25,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/contract"
 )
 
 const (
@@ -42,13 +44,16 @@ type Reader struct {
 	names    *name.Namer
 	shapes   map[arch.Addr]*shape   // by MethodTable
 	machines map[arch.Addr]*Machine // likewise
+
+	continuation continuationLayout
 }
 
-// New returns what reads async methods by objects and names.
-func New(objects *object.Reader, names *name.Namer) *Reader {
-	return &Reader{
+// New returns what reads async methods by objects and names, of the runtime that d describes.
+func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Reader, error) {
+	r := &Reader{
 		objects: objects, names: names, shapes: map[arch.Addr]*shape{}, machines: map[arch.Addr]*Machine{},
 	}
+	return r, d.Bind(&r.continuation)
 }
 
 // Machine is the type of a state machine.

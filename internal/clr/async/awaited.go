@@ -9,10 +9,11 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// IsBox reports whether objects of a class, by its MethodTable, are boxes of async methods.
+// IsBox reports whether objects of a class, by its MethodTable, are boxes of async methods, or have those that the
+// runtime itself suspends.
 func (r *Reader) IsBox(mt arch.Addr) bool {
 	s := r.shapeAt(mt)
-	return s != nil && s.kind.box()
+	return s != nil && (s.kind.box() || s.kind == runtimeTask)
 }
 
 func (r *Reader) shapeAt(mt arch.Addr) *shape {
@@ -58,7 +59,7 @@ func (r *Reader) Alive(b *Box) (bool, error) {
 func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
 	for range maxIndirections {
 		n, err := r.next(obj)
-		if err != nil || n.obj == 0 || n.box != nil {
+		if err != nil || n.obj == 0 || n.box != nil || n.runtime {
 			return n.obj, err
 		}
 		obj = n.obj

@@ -10,8 +10,9 @@ const maxSteps = 256
 
 // Step is something that goes on when what is before it in the chain completes.
 type Step struct {
-	Box   *Box   // an async method; nil: something else
-	Label string // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
+	Box        *Box        // an async method; nil: something else
+	Resumption *Resumption // one that the runtime itself has suspended
+	Label      string      // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
 }
 
 // End is why a chain goes no further.
@@ -57,6 +58,8 @@ func (r *Reader) Awaiting(obj arch.Addr) (Chain, error) {
 		switch {
 		case n.box != nil:
 			c.Steps = append(c.Steps, Step{Box: n.box})
+		case len(n.resumed) > 0:
+			c.Steps = append(c.Steps, n.resumed[:min(len(n.resumed), maxSteps-len(c.Steps))]...)
 		case n.label != "":
 			c.Steps = append(c.Steps, Step{Label: n.label})
 		}
@@ -70,6 +73,10 @@ type follower struct {
 	obj   arch.Addr
 	box   *Box
 	label string
+
+	runtime bool   // obj is a RuntimeAsyncTask
+	resumed []Step // the methods that are suspended in it
+
 	end   End
 	count int
 	class string
@@ -97,7 +104,7 @@ func (r *Reader) next(obj arch.Addr) (follower, error) {
 		return r.at(obj + arch.Addr(s.next))
 	case pooledBox:
 		return r.core(obj + arch.Addr(s.next))
-	case task:
+	case task, runtimeTask:
 		return r.at(obj + arch.Addr(s.field))
 	}
 	return follower{end: Unknown, class: class.Display}, nil
@@ -133,6 +140,9 @@ func (r *Reader) resolve(obj arch.Addr, depth int, lists bool) (follower, error)
 			return follower{obj: obj, box: b}, err
 		case task:
 			return follower{obj: obj, label: s.label}, nil
+		case runtimeTask:
+			steps, err := r.resumptions(obj, s)
+			return follower{obj: obj, runtime: true, resumed: steps}, err
 		case blocking:
 			return follower{end: Thread}, nil
 		case finished:

@@ -190,8 +190,8 @@ func scatter(data []byte, tables []arch.Addr) (clrtest.Words, int) {
 // FuzzChains: objects of the classes that chains lead through, which refer to one another in any way. Each chain is
 // bounded, and is read in bounded time.
 func FuzzChains(f *testing.F) {
-	p := newProgram(f, clrtest.Net10)
-	tables := []arch.Addr{p.objects}
+	p := newProgram(f, clrtest.Net11)
+	tables := []arch.Addr{p.objects, p.Continuation(p.continuation).Table, p.resumable()}
 	for _, c := range []*clrtest.Class{
 		p.object, p.task, p.whenAll, p.mres, p.continuing, p.list, p.delegate, p.action, p.actionOfObject, p.wrapper,
 		p.innerBox, p.middleBox, p.outerBox, p.pooledBox, p.itemsBox, p.items,
@@ -204,7 +204,7 @@ func FuzzChains(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		words, n := scatter(data, tables)
 		mem := &fuzzed{p.Words, words}
-		r := newReader(t, mem, clrtest.Net10)
+		r := newReader(t, mem, clrtest.Net11)
 		word := binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))
 		began := time.Now()
 		for i := range n {
@@ -226,6 +226,9 @@ func follow(t *testing.T, r *Reader, obj arch.Addr, word uint64) {
 		t.Error("an error without words")
 	}
 	_, _ = r.Next(obj)
+	if steps, _, _ := r.Methods(obj); len(steps) > maxSteps {
+		t.Errorf("%d methods", len(steps))
+	}
 	if class, err := r.objects.Class(obj); err == nil {
 		_ = r.OfMachine(obj, class)
 		_, _ = r.Of(obj, class.Table)

@@ -16,7 +16,9 @@ import (
 // again, and an async iterator, Items. The offsets of fields are not those of a runtime.
 type program struct {
 	*clrtest.Program
-	object, task, whenAll, mres, continuing, list, delegate, action, actionOfObject, wrapper *clrtest.Class
+	object, task, whenAll, mres, continuing, list *clrtest.Class
+	delegate, action, actionOfObject, wrapper     *clrtest.Class
+	continuation, runtimeTask                     *clrtest.Class
 
 	inner, middle, outer, pooled, items                *clrtest.Class // state machines
 	innerBox, middleBox, outerBox, pooledBox, itemsBox *clrtest.Class
@@ -47,7 +49,7 @@ func (p *program) core() {
 	}
 	p.object = class("System.Object", nil, 8)
 	p.task = class("System.Threading.Tasks.Task", p.object, 64,
-		ref("m_action", 8), ref("m_continuationObject", 32),
+		ref("m_action", 8), ref(headField, 16), ref("m_continuationObject", 32),
 		clrtest.Field{Name: "m_stateFlags", Offset: 52, Type: clrtest.Int32})
 	p.whenAll = class("System.Threading.Tasks.Task+WhenAllPromise", p.task, 72)
 	p.mres = class("System.Threading.Tasks.Task+SetOnInvokeMres", p.object, 24)
@@ -62,8 +64,10 @@ func (p *program) core() {
 		inline("StateMachine", 72))
 	p.pooledBoxes = class(services+"PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1", p.object, 136,
 		inline("_valueTaskSource", 8), inline("StateMachine", 72))
+	p.continuation = class(continuationClass, p.object, 32, ref("Next", 8))
+	p.runtimeTask = class(runtimeTaskClass, p.task, 72)
 	p.Assembly(coreLib, p.object, p.task, p.whenAll, p.mres, p.continuing, p.list, p.delegate, p.action,
-		p.actionOfObject, p.wrapper, p.taskBoxes, p.pooledBoxes)
+		p.actionOfObject, p.wrapper, p.taskBoxes, p.pooledBoxes, p.continuation, p.runtimeTask)
 	p.objects = p.ArrayOf(p.object)
 }
 
@@ -128,5 +132,9 @@ func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(objects, ns)
+	r, err := New(d, objects, ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -9,10 +9,11 @@ import (
 type kind uint8
 
 const (
-	other     kind = iota
-	taskBox        // the box of an async method, which is its task
-	pooledBox      // one that is used again, and is the source of a ValueTask
-	task           // another task, with a continuation
+	other       kind = iota
+	taskBox          // the box of an async method, which is its task
+	pooledBox        // one that is used again, and is the source of a ValueTask
+	task             // another task, with a continuation
+	runtimeTask      // one of methods that the runtime itself suspends
 	delegate
 	wrapper    // of a delegate
 	continuing // what is kept of an await that captured a context, or of ContinueWith: it has a reference
@@ -31,7 +32,8 @@ type shape struct {
 
 	machine arch.Addr // of boxes: the type argument that is the type of the state machine
 	value   bool      // of boxes: that is a struct
-	next    uint32    // of boxes: where the continuation is, or the struct that has it; 0: in the state machine
+	next    uint32    // of boxes: where the continuation is, or the struct that has it; 0: in the state machine.
+	// Of a runtimeTask: where the innermost of the suspended methods is.
 }
 
 // known are the classes of System.Private.CoreLib that chains lead through, with the field that leads on.
@@ -78,6 +80,8 @@ var known = map[string]struct {
 		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
 	},
 	"System.Threading.Tasks.Task": {task, continuationField, ""},
+
+	runtimeTaskClass: {runtimeTask, continuationField, ""},
 }
 
 const continuationField = "m_continuationObject"
@@ -122,8 +126,11 @@ func (r *Reader) shapeOf(class *object.Class) (*shape, error) {
 				return nil, err
 			}
 		}
-		if s.kind.box() {
+		switch {
+		case s.kind.box():
 			err = r.boxShape(s, class, c)
+		case s.kind == runtimeTask:
+			s.next, err = r.objects.Offset(class, headField)
 		}
 		return s, err
 	}

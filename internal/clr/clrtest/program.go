@@ -164,6 +164,25 @@ func (p *Program) Instance(c *Class, args ...arch.Addr) *Class {
 	return &out
 }
 
+// Continuation returns a class that the runtime has made for the Continuations of a method that it suspends, from their
+// base class: it has no metadata, and shares its EEClass with others. .NET 11 alone has such.
+func (p *Program) Continuation(base *Class) *Class {
+	p.t.Helper()
+	at, ok := p.d.Global("ContinuationMethodTable")
+	if !ok {
+		p.t.Fatal("the descriptor has no ContinuationMethodTable")
+	}
+	p.Words[arch.Addr(at)] = uint64(base.Table)
+	first := p.Room(structSize) // whose EEClass it is
+	p.eeClass(first)
+	out := Class{Base: base, Size: base.Size + 16, Table: p.Room(structSize)}
+	p.Words[out.Table+p.offset("MethodTable", "ParentMethodTable")] = uint64(base.Table)
+	class := p.offset("MethodTable", "EEClassOrCanonMT")
+	p.Words[out.Table+class] = p.Words[first+class]
+	p.Uint32(out.Table+p.offset("MethodTable", "BaseSize"), out.Size+8)
+	return &out
+}
+
 // ArrayOf returns the MethodTable of arrays of references to objects of a class.
 func (p *Program) ArrayOf(c *Class) arch.Addr {
 	p.t.Helper()

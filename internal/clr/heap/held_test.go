@@ -57,8 +57,8 @@ func TestWalkFilled(t *testing.T) {
 		at   arch.Addr // what is read when that happens
 		want uint64    // bytes that are consistent
 	}{
-		"before": {youngStart - front, 0}, "first region": {oldStart - front, 0}, "second region": {otherStart - front, 0x1000},
-		"never": {1, 0x1100},
+		"before": {youngStart - front, 0}, "first region": {oldStart - front, 0}, "never": {1, 0x1100},
+		"second region": {otherStart - front, 0x1000},
 	} {
 		mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 		r := aged(t, mem.Words)

@@ -121,6 +121,8 @@ type System struct {
 	fields  fieldLayout
 	statics staticsLayout
 	base    uint32 // offset of the base class in a MethodTable
+
+	continuation arch.Addr // where the MethodTable of Continuation is noted; 0: the runtime has no such class
 }
 
 // New binds the type system of the runtime that d describes.
@@ -137,6 +139,9 @@ func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 	}
 	if err := d.Bind(&s.statics); err != nil {
 		return nil, err
+	}
+	if at, ok := d.Global("ContinuationMethodTable"); ok {
+		s.continuation = arch.Addr(at)
 	}
 	s.base = contract.Absent
 	if off, ok := d.Offset("MethodTable", "ParentMethodTable"); ok {
@@ -163,8 +168,13 @@ func (s *System) Read(h arch.Addr) (Type, error) {
 		return Type{}, err
 	}
 	read := s.class
-	if flags&categoryMask == categoryArray {
+	switch {
+	case flags&categoryMask == categoryArray:
 		read = s.array
+	case s.isContinuation(h): // named as what it derives from
+		if h, err = s.mem.Pointer(h + arch.Addr(s.base)); err != nil {
+			return Type{}, err
+		}
 	}
 	t, err := read(h, flags)
 	t.Collectible = flags&s.collectible != 0
@@ -182,10 +192,25 @@ func (s *System) Check(mt arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	if back != canon {
+	if back != canon && !s.isContinuation(mt) {
 		return fmt.Errorf("%w: the class of %v belongs to %v", ErrCorrupt, mt, back)
 	}
 	return nil
+}
+
+// isContinuation reports whether a MethodTable is one of those that the runtime makes for Continuations of methods that
+// it suspends, with what such a method keeps. They derive from Continuation, share one EEClass, and have no metadata
+// (RuntimeTypeSystem.md, IsContinuationWithoutMetadata; vm/asynccontinuations.cpp).
+func (s *System) isContinuation(mt arch.Addr) bool {
+	if s.continuation == 0 || s.base == contract.Absent {
+		return false
+	}
+	base, err := s.mem.Pointer(mt + arch.Addr(s.base))
+	if err != nil || base == 0 {
+		return false
+	}
+	class, err := s.mem.Pointer(s.continuation)
+	return err == nil && class == base
 }
 
 // canonical returns the MethodTable that mt shares code with, which may be mt

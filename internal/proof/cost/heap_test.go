@@ -17,7 +17,7 @@ import (
 
 // BenchmarkHeap walks all objects of a program that has 1 GB of them, 20 million. The floor copies the same memory, in
 // blocks of the same size, and does not look at it. Both are CPU time. Aims: 1 s, and 150 MB of resident memory of the
-// command.
+// command. The pause is how long all threads stand still if that is asked for.
 func BenchmarkHeap(b *testing.B) {
 	command := livetest.Command(b)
 	a := testenv.Start(b, "heap", testenv.Options{Args: []string{"--megabytes", "1000"}})
@@ -26,7 +26,7 @@ func BenchmarkHeap(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer p.Close()
-	var walks, floors samples
+	var walks, floors, pauses samples
 	var objects, consistent float64
 	for b.Loop() {
 		begin := live.OwnCPU()
@@ -39,10 +39,15 @@ func BenchmarkHeap(b *testing.B) {
 		begin = live.OwnCPU()
 		copyHeap(b, p)
 		floors = append(floors, live.OwnCPU()-begin)
+		if h, err = p.Heap(context.Background(), session.HeapOptions{Stop: true}); err != nil || !h.Stop.Exact {
+			b.Fatalf("%v, %+v", err, h)
+		}
+		pauses = append(pauses, h.Stop.Pause)
 	}
 	report(b, walks, floors, "walk-ms", "floor-ms", time.Millisecond)
 	b.ReportMetric(walks.at(0)/objects, "walk-ns-object-min")
 	b.ReportMetric(consistent, "consistent")
+	b.ReportMetric(float64(pauses.at(0))/1e6, "pause-ms-min")
 	_, rss := timed(b, exec.Command(command, "heap", "--json", strconv.Itoa(a.PID)))
 	b.ReportMetric(float64(rss)/1024, "resident-MB")
 }

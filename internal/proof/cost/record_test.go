@@ -135,6 +135,8 @@ func recordWays(b *testing.B, exe string) []*way {
 		{key: "nothing", name: "nothing"},
 		recordWay("cpu-99", exe, "--mode", "cpu", "-r", "99"),
 		recordWay("default", exe),
+		recordWay("cpu-99-async-never", exe, "--mode", "cpu", "-r", "99", "--async=never"),
+		recordWay("default-async-never", exe, "--async=never"),
 		recordWay("cpu-999", exe, "--mode", "cpu", "-r", "999"),
 	}
 	if _, err := exec.LookPath("perf"); err != nil {

@@ -31,8 +31,8 @@ func TestNoStop(t *testing.T) {
 		t.Errorf("a thread has been stopped %d times in %d looks", waited, looks)
 	}
 	stopped, longest, pause := sp.look(looks, clrsnap.HeapOptions{Stop: true, MaxPause: time.Minute})
-	t.Logf("%d looks without a stop: the thread has waited %d times, and its longest gap is %v; with a stop %d times and %v, "+
-		"of a pause of %v", looks, waited, gap, stopped, longest, pause)
+	t.Logf("%d looks without a stop: the thread has waited %d times, and its longest gap is %v; with a stop %d times "+
+		"and %v, of a pause of %v", looks, waited, gap, stopped, longest, pause)
 	if stopped < looks {
 		t.Errorf("with a stop the thread has waited %d times in %d looks: the test shows nothing", stopped, looks)
 	}

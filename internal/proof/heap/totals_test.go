@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
@@ -31,7 +32,7 @@ func TestTotals(t *testing.T) {
 		total := number(t, a.Ask(fmt.Sprintf("bulk %d", megabytes-now))[0])
 		now = megabytes
 		for _, stop := range []bool{false, true} {
-			h := take(t, p, clrsnap.HeapOptions{Stop: stop})
+			h := take(t, p, clrsnap.HeapOptions{Stop: stop, MaxPause: time.Minute})
 			frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // which the collector does not count
 			mine := h.Objects().Bytes - frozen
 			off := math.Abs(float64(mine)-float64(total)) / float64(total)

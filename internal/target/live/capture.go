@@ -97,7 +97,7 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 	case phaseWaiting:
 		limit := t.p.stopLimit()
 		if t.waiting == 0 {
-			limit = t.p.allLimit()
+			limit = time.Duration(t.sh.allLimit)
 		}
 		return t.stuckError(req.TID, limit)
 	}

@@ -19,10 +19,10 @@ type Held struct {
 	Pause   time.Duration // of the thread that stood still for longest, in all stops together
 }
 
-// Hold has all threads of the process stand still while f runs, for limit at most. They go on as soon as f returns. They
-// go on before if limit has passed, or if this process ends or is killed: still then turns false, and the error is
-// ErrHeldTooLong, ErrWatchdog or ErrTracerLost. f is called at most once, and may read memory in several goroutines; it
-// must not stop threads itself. It is not called if there is a thread that does not stop, which the error then names.
+// Hold has all threads of the process stand still while f runs, for limit at most. They go on as soon as f returns.
+// They go on before if limit has passed, or if this process ends or is killed: still then turns false, and the error
+// is ErrHeldTooLong, ErrWatchdog or ErrTracerLost. f is called at most once, and may read memory in several goroutines;
+// it must not stop threads itself. It is not called if there is a thread that does not stop, which the error names.
 //
 // A thread that starts while the others are being stopped is not held. So all are let go and stopped once more.
 func (p *Process) Hold(limit time.Duration, f func(still func() bool)) (Held, error) {
@@ -76,9 +76,10 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 	t.meanwhile = func() {
 		if others = t.p.hasOthers(tids); !others {
 			called = true
-			f(func() bool { return atomic.LoadUint32(&t.sh.letGo) == goesOn })
+			f(t.holds)
 		}
-		whole = atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
+		whole = t.holds() && atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
+		atomic.StoreUint32(&t.sh.letGo, letByClient)
 		futexWake(&t.sh.letGo)
 	}
 	defer func() { t.holding, t.meanwhile = 0, nil }()
@@ -101,6 +102,13 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 		return fmt.Errorf("%w: %v", ErrHeldTooLong, pause.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// holds reports whether the threads still stand still. If a task held them, the watchdog ends the request when that
+// task is gone.
+func (t *Tracer) holds() bool {
+	ended := t.tasks != nil && atomic.LoadUint32(&t.sh.done) == atomic.LoadUint32(&t.sh.posted)
+	return !ended && atomic.LoadUint32(&t.sh.letGo) == goesOn
 }
 
 // released returns for how long the threads of a batch stood still, and why one of them did not.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,46 @@ func TestHoldEnds(t *testing.T) {
 		t.Error("a thread cannot be captured afterwards:", err)
 	}
 	advances(t, p, pr)
+}
+
+// TestHoldLost: threads go on when somebody kills the tracer, whoever held them notices, and the next request gets
+// another one. If the process is killed, nothing waits for it.
+func TestHoldLost(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	_, err := p.Hold(holdLimit, func(still func() bool) {
+		if err := unix.Kill(int(atomic.LoadInt32(&p.tracer.tasks.sh.tracer)), unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		if !within(waitLimit, func() bool { return !still() }) {
+			t.Error("nobody says that they go on")
+		}
+		advances(t, p, pr)
+	})
+	if !errors.Is(err, ErrTracerLost) {
+		t.Error(err)
+	}
+	h, err := p.Hold(holdLimit, func(func() bool) {})
+	if err != nil || h.Threads != 2 {
+		t.Errorf("afterwards: %v, %+v", err, h)
+	}
+	begin := time.Now()
+	_, err = p.Hold(holdLimit, func(func() bool) {
+		if err := unix.Kill(pr.pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		var b [8]byte
+		if !within(waitLimit, func() bool { return p.ReadMemory(b[:], pr.cnt) != nil }) {
+			t.Error("the memory of a process that was killed is still read")
+		}
+	})
+	if took := time.Since(begin); took > holdLimit/2 {
+		t.Errorf("it took %v to give up a process that was killed: %v", took, err)
+	}
+	pr.kill()
+	if _, err = p.Hold(holdLimit, func(func() bool) {}); !errors.Is(err, ErrExited) && !errors.Is(err, ErrNotStopping) {
+		t.Error(err)
+	}
 }
 
 // TestHoldRefused: a thread that does not stop, or that another process traces, is named, and the others go on.
