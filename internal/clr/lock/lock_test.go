@@ -83,7 +83,10 @@ func TestMonitor(t *testing.T) { each(t, testMonitor) }
 func testMonitor(t *testing.T, d string) {
 	mem := held(newStore(t, clrtest.Words{}, d))
 	s := newStore(t, mem, d)
-	want := Monitor{Object: objectAt, Owner: 4242, Recursion: 2, Waiters: 3, Waiting: 1, holder: 5, byID: s.l.HolderID != contract.Absent}
+	want := Monitor{
+		Object: objectAt, Block: blockAt, Owner: 4242, Recursion: 2, Waiters: 3, Waiting: 1,
+		holder: 5, byID: s.l.HolderID != contract.Absent,
+	}
 	if m, err := s.At(blockAt); err != nil || m != want {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -104,7 +107,7 @@ func testMonitor(t *testing.T, d string) {
 		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // what lies behind four bytes means nothing
 	}
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 0)
-	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Waiting: 1, byID: want.byID}) {
+	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Block: blockAt, Waiting: 1, byID: want.byID}) {
 		t.Errorf("free: %+v, %v", m, err)
 	}
 }

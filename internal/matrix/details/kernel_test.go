@@ -1,0 +1,42 @@
+package details
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestStopped: of a program that a signal has stopped each thread says so, beside what it waits for.
+func TestStopped(t *testing.T) {
+	a := startWaits(t, testenv.DefaultRuntime, testenv.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	if err := unix.Kill(a.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(a.PID, unix.SIGCONT) }()
+	time.Sleep(100 * time.Millisecond)
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := 0
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		if th.Kernel != "stopped by a signal" || th.State != th.Kernel {
+			t.Errorf("%q: %q, %q", th.Name, th.Kernel, th.State)
+		}
+		if th.Wait != nil && th.Wait.Kind == profile.HandleOne && th.Wait.Certain {
+			waits++
+		}
+	}
+	if waits < 5 {
+		t.Errorf("only %d waits for handles", waits)
+	}
+}
