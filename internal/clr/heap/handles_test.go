@@ -142,6 +142,15 @@ func TestReady(t *testing.T) {
 		if _, err := r.Ready(mem); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a part that ends behind the next one's: %v", err)
 		}
+		withQueue(mem, r, server)
+		mem[queueAt+8*3], mem[queueAt+8*5] = 0xf000_0000_0000_0000, 0xffff_ffff_ffff_fff8
+		if _, err := r.Ready(mem); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a part that is larger than any memory: %v", err)
+		}
+		mem[varsAt+varGenerations] = 0
+		if _, err := r.Ready(mem); err == nil {
+			t.Error("no generations have a queue")
+		}
 	}
 }
 

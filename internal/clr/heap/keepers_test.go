@@ -3,6 +3,7 @@ package heap
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,17 +23,35 @@ func TestHeads(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
 		edges := randomEdges(rnd)
-		free, circles, ok := madeGraph(edges).Heads(goOn)
+		free, circles, ok := madeGraph(edges).Heads(nil, goOn)
 		if got, want := fmt.Sprint(append(free, circles...)), fmt.Sprint(starts(edges, nil)); got != want || !ok {
 			t.Fatalf("%v: %v, not %v", edges, got, want)
 		}
+	}
+	circle := madeGraph([][]int{{1}, {0}, {}, {4}, {3}})
+	if free, circles, _ := circle.Heads([]uint32{1, 2}, goOn); free != nil || len(circles) != 1 || circles[0] != 3 {
+		t.Errorf("besides roots there are %v and %v", free, circles)
 	}
 	edges := make([][]int, 1<<17)
 	for i := range edges {
 		edges[i] = []int{(i + 1) % len(edges)}
 	}
-	if _, _, ok := madeGraph(edges).Heads(func() bool { return true }); ok {
+	if _, _, ok := madeGraph(edges).Heads(nil, func() bool { return true }); ok {
 		t.Error("it cannot be stopped")
+	}
+}
+
+// TestAllLinked: a reference that no field holds is one like any other.
+func TestAllLinked(t *testing.T) {
+	g := madeGraph([][]int{{1}, {}, {0}})
+	g.Link(1, 2)
+	g.Link(0, 2)
+	var all [][]uint32
+	for _, references := range g.All {
+		all = append(all, slices.Clone(references))
+	}
+	if got := fmt.Sprint(all); got != "[[1 2] [2] [0]]" {
+		t.Error(got)
 	}
 }
 
@@ -54,7 +73,7 @@ func dominator(dominated [][]bool, of int) int {
 }
 
 // TestKeepers: objects are summed up by the labels of what dominates them, in graphs of all densities. Objects of one of
-// three classes are passed over, and what those dominate at once lies in slots.
+// three classes are passed over, and what those dominate at once lies in slots, as does what nothing dominates.
 func TestKeepers(t *testing.T) {
 	const passed, slot = 2, 100
 	rnd := rand.New(rand.NewSource(2))
@@ -63,7 +82,7 @@ func TestKeepers(t *testing.T) {
 		g := madeGraph(edges)
 		got := g.Retained(nil, goOn).Keepers(KeeperOptions{
 			Class: func(o Object, _ Generation) int32 {
-				n, _ := g.At(o.Addr)
+				n, _ := g.Number(o.Addr)
 				if n%3 == passed {
 					return -1
 				}
@@ -121,7 +140,7 @@ func wantedKeepers(edges [][]int, passed, slot int) string {
 			if up[i]%3 == passed {
 				continue
 			}
-			if i+1 < len(up) && up[i+1]%3 == passed && up[i]%2 == 0 && last != slot {
+			if (i+1 == len(up) || up[i+1]%3 == passed) && up[i]%2 == 0 && last != slot {
 				path, last = fmt.Sprintf("%s/%d", path, slot), slot
 			}
 			if class := up[i] % 3; class != last {
@@ -155,7 +174,7 @@ func TestKeepersBounds(t *testing.T) {
 	g := madeGraph(edges)
 	all := g.Retained(nil, goOn).Keepers(KeeperOptions{
 		Class: func(o Object, _ Generation) int32 {
-			at, _ := g.At(o.Addr)
+			at, _ := g.Number(o.Addr)
 			return int32(at)
 		},
 		Stopped: goOn,
