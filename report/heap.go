@@ -74,7 +74,7 @@ func (p *printer) heapSummary(h *profile.Heap) {
 
 // HeapNotes say what the numbers of a heap lack, in sentences.
 func HeapNotes(h *profile.Heap) (notes []string) {
-	notes = heapStopNotes(h.Stop)
+	notes = heapStopNotes(h.Stop, h.Partial)
 	if h.Partial {
 		notes = append(notes, "Interrupted: only a part of the heap was read.")
 	}
