@@ -7,7 +7,7 @@ import (
 	"clrsnap/profile"
 )
 
-// heapStopNotes say what a stop of the program was good for. partial: the walk was ended early, perhaps during the stop.
+// heapStopNotes say what a stop of the program was good for. partial: the walk was ended early, perhaps during it.
 func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	if s == nil {
 		return nil
