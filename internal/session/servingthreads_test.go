@@ -1,8 +1,11 @@
 package session
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
+	"clrsnap/internal/clr/web"
 	"clrsnap/profile"
 )
 
@@ -89,5 +92,19 @@ func TestJoinWait(t *testing.T) {
 	}
 	if joinWait(to, event(0x8000, "set")); to.Detail != "" {
 		t.Errorf("%+v", to)
+	}
+}
+
+// TestRequestRoom: what is kept of requests is bounded, however long their paths are, and it is said that some are missing.
+func TestRequestRoom(t *testing.T) {
+	w := &requestWalk{taskWalk: &taskWalk{}, requests: map[string]*served{}, room: 64 << 10}
+	path := strings.Repeat("x", 10<<10)
+	for i := range 100 {
+		if !w.addRequest(&web.Request{ID: strconv.Itoa(i), Path: path}) {
+			break
+		}
+	}
+	if n := len(w.requests); n != 6 || !w.full {
+		t.Errorf("%d requests, full: %v", n, w.full)
 	}
 }
