@@ -66,7 +66,7 @@ func withKeepers(h *profile.Heap) *profile.Heap {
 	h.HasRetained = true
 	h.Keepers = []profile.HeapKeeper{
 		{Type: -1, Retained: all},
-		{Parent: 0, Type: -1, Static: "Shop.Cache.all", Retained: all / 2},
+		{Parent: 0, Type: -1, Root: profile.RootStatic, Static: "Shop.Cache.all", Retained: all / 2},
 		{Parent: 1, Type: 4, Objects: profile.HeapAmount{Count: 1, Bytes: 80}, Retained: all / 2},
 		{Parent: 2, Type: 0, Objects: profile.HeapAmount{Count: 10, Bytes: all / 4}, Retained: all/2 - 100},
 		{Parent: 3, Type: 1, Objects: profile.HeapAmount{Count: 100, Bytes: all / 8}, Retained: all / 8},

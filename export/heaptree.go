@@ -93,12 +93,25 @@ func keeperTree(h *profile.Heap) *heapTree {
 		case i == 0:
 			n.label = "everything"
 		case k.Type < 0:
-			n.label = k.Static + " (static)"
+			n.label = rootLabel(k)
 		}
 		t.nodes = append(t.nodes, n)
 	}
 	t.arrange()
 	return t
+}
+
+// rootLabel names what keeps objects and is none.
+func rootLabel(k *profile.HeapKeeper) string {
+	switch k.Root {
+	case profile.RootStatic:
+		return cmp.Or(k.Static, "fields without a name") + " (static)"
+	case profile.RootThreadStatic:
+		return cmp.Or(k.Static, "fields without a name") + " (thread static)"
+	case profile.RootHandle:
+		return "handles (" + string(k.Handle) + ")"
+	}
+	return string(k.Root)
 }
 
 // namespaceTree is the types in their namespaces.

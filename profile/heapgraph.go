@@ -31,7 +31,8 @@ type HeapObject struct {
 // HeapRootSet is something that is no object of the heap, and the objects that it keeps.
 type HeapRootSet struct {
 	Root    HeapRoot
-	Static  string // of RootStatic: the field, if it is known: Shop.Bus.Raised
+	Static  string     // of RootStatic and RootThreadStatic: the field, if it is known: Shop.Bus.Raised
+	Handle  HandleKind // of RootHandle
 	Objects []uint32
 }
 
@@ -46,8 +47,10 @@ type HeapRegion struct {
 // one another in a row, such as those of a linked list, are one HeapKeeper.
 type HeapKeeper struct {
 	Parent   int32      // index of an earlier one; of the first, which stands for all objects: 0
-	Type     int32      // index in Heap.Types; -1: it stands for a static field, or for all objects
-	Static   string     // the static field
+	Type     int32      // index in Heap.Types; -1: it stands for Root, or for all objects
+	Root     HeapRoot   // what certainly keeps the objects below, if it has no Type; empty: of the first
+	Static   string     // of RootStatic and RootThreadStatic: the field, if it is known
+	Handle   HandleKind // of RootHandle
 	Objects  HeapAmount // of the type
 	Retained uint64     // bytes of Objects and of what only they keep, also of what is too little to be in the tree
 }

@@ -66,7 +66,7 @@ func (p *printer) heapSummary(h *profile.Heap) {
 		head = append(head, cell{heapStopText(h.Stop), plain})
 	}
 	p.parts(head...)
-	for _, note := range append(heapStopNotes(h.Stop), HeapNotes(h)...) {
+	for _, note := range HeapNotes(h) {
 		p.paint(yellow, note)
 		p.end()
 	}
@@ -74,6 +74,7 @@ func (p *printer) heapSummary(h *profile.Heap) {
 
 // HeapNotes say what the numbers of a heap lack, in sentences.
 func HeapNotes(h *profile.Heap) (notes []string) {
+	notes = heapStopNotes(h.Stop, h.Partial)
 	if h.Partial {
 		notes = append(notes, "Interrupted: only a part of the heap was read.")
 	}

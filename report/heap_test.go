@@ -150,6 +150,16 @@ func TestHeapText(t *testing.T) {
 	}
 }
 
+// Of a walk that was ended during a stop it is not said that it went on.
+func TestHeapNotesInterrupted(t *testing.T) {
+	h := shopHeap(0)
+	h.Partial, h.Stop = true, &profile.HeapStop{Reason: "it was interrupted", Stops: 1, Pause: 5e6}
+	notes := HeapNotes(h)
+	if len(notes) < 2 || notes[0] != "This is not the heap of one moment: it was interrupted. The program stood still for 5ms." {
+		t.Errorf("%q", notes)
+	}
+}
+
 // What is written as JSON can be compared with later; a part of it cannot.
 func TestReadHeapJSON(t *testing.T) {
 	var b bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// heapStopNotes say what a stop of the program was good for.
-func heapStopNotes(s *profile.HeapStop) (notes []string) {
+// heapStopNotes say what a stop of the program was good for. partial: the walk was ended early, perhaps during it.
+func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	if s == nil {
 		return nil
 	}
@@ -19,8 +19,12 @@ func heapStopNotes(s *profile.HeapStop) (notes []string) {
 	pause := s.Pause.Round(10 * time.Microsecond).String()
 	switch {
 	case !s.Exact && s.Stops > 0:
+		then := ", and was then read while it ran."
+		if partial {
+			then = "."
+		}
 		notes = append(notes, "This is not the heap of one moment: "+display.Clean(s.Reason)+". The program stood still for "+
-			pause+", and was then read while it ran."+advice)
+			pause+then+advice)
 	case !s.Exact:
 		notes = append(notes, "This is not the heap of one moment, and the program was not stopped: "+
 			display.Clean(s.Reason)+".")

@@ -43,9 +43,9 @@ func newHeap(a *app) *cobra.Command {
 		Use:   "heap {PID | --core FILE}",
 		Short: "Show what fills the managed heap of a process",
 		Long: `Show which types have the most objects and bytes on the managed heap, by walking over all
-objects from outside. The program is not stopped, nothing runs in it, and its garbage
-collector is not asked to collect: objects that are dead, but have not been collected yet,
-count like any others. A gigabyte takes about half a second of one CPU.
+objects from outside. The program is not stopped unless a flag says so, nothing runs in it,
+and its garbage collector is not asked to collect: objects that are dead, but have not been
+collected yet, count like any others. A gigabyte takes about half a second of one CPU.
 
 While the program runs, its garbage collector moves objects. A part of the heap that it
 moves meanwhile is read again, a few times. The column "consistent" says of which share
@@ -76,8 +76,9 @@ Single objects:
                     'Shop\.Customer<', '\[\]$'
   --roots REGEX     what keeps the objects of such types from being collected: the shortest ways
                     to them, from static fields, handles, the queue of finalizers and stacks.
-                    On stacks all that looks like a reference counts (conservative). This takes
-                    memory: up to 70 bytes for each object on the heap
+                    On stacks all that looks like a reference counts (conservative). Each thread
+                    is stopped while its stack is copied. This takes memory: up to 70 bytes for
+                    each object on the heap
   --retained        how much memory the objects of each type keep from being collected: what
                     could not be reached without them; local variables count for nothing. It
                     takes memory, too: up to 110 bytes for each object
@@ -87,8 +88,8 @@ Pictures, and files for other tools, by the file's extension:
 ` + heapFormatsHelp() + `
 With --retained a picture shows what keeps what, type by type; with --diff, and with --every
 at its end, colours show what has grown. A .gcdump file has types, sizes, addresses and
-references of all objects, and nothing that is in them: no text of a string. It takes as
-much memory as --roots.
+references of all objects, and what keeps them, but nothing that is in them: no text of a
+string. For it stacks are read, and as much memory is taken, as with --roots.
 
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).

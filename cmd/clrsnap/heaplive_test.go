@@ -79,7 +79,8 @@ func checkHeapFiles(t *testing.T, pid, before string) {
 		{"grown.svg", []string{"--diff", before}, []string{"</svg>", "Shop.Listener\n"}},
 		{"grown.html", []string{"--every", "1s", "--looks", "2"}, []string{`"base":true`}},
 		{"kept.html", []string{"--retained"}, []string{`"id":"keepers"`, `"Shop.Shelves.bulk (static)"`}},
-		{"heap.gcdump", nil, []string{"!FastSerialization.1", "Shop.Filler", "[static var Shop.Shelves.bulk]"}},
+		{"heap.gcdump", nil, []string{"!FastSerialization.1", "Shop.Filler", "[static var Shop.Shelves.bulk]",
+			"[strong handles]", "[local vars (conservative)]"}},
 	} {
 		path := filepath.Join(dir, x.name)
 		r := good(t, append([]string{"heap", pid, "-o", path}, x.flags...)...)

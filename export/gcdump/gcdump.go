@@ -168,7 +168,8 @@ const (
 	allRoots     = "[.NET Roots]"
 	staticRoots  = "[static vars]"
 	otherRoots   = "[other roots]"
-	unknownRoots = "[local vars, handles, tables of static vars, or dead objects]"
+	stackRoots   = "[local vars (conservative)]"
+	unknownRoots = "[dead objects: nothing that is known keeps them]"
 	circleRoots  = "[circles of objects that nothing else refers to]"
 )
 
@@ -185,6 +186,16 @@ func (g *graph) addRoots() {
 				name = "[static var " + display.Clean(r.Static) + "]"
 			}
 			statics = append(statics, g.addRoot(name, r.Objects))
+		case r.Root == profile.RootThreadStatic:
+			name := "[thread static var]"
+			if r.Static != "" {
+				name = "[thread static var " + display.Clean(r.Static) + "]"
+			}
+			statics = append(statics, g.addRoot(name, r.Objects))
+		case r.Root == profile.RootHandle:
+			others = append(others, g.addRoot("["+string(r.Handle)+" handles]", r.Objects))
+		case r.Root == profile.RootStack:
+			others = append(others, g.addRoot(stackRoots, r.Objects))
 		case r.Root == profile.RootCircle:
 			others = append(others, g.addRoot(circleRoots, r.Objects))
 		case r.Root == profile.RootUnknown:

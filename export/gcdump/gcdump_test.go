@@ -57,6 +57,10 @@ func TestWrite(t *testing.T) {
 	}
 	f := writeTest(t, testHeap(classes, objects, []profile.HeapRootSet{
 		{Root: profile.RootStatic, Static: "Shop.Bus.Raised", Objects: []uint32{0}},
+		{Root: profile.RootThreadStatic, Static: "Shop.Cache.own", Objects: []uint32{1}},
+		{Root: profile.RootHandle, Handle: profile.HandlePinned, Objects: []uint32{2}},
+		{Root: profile.RootFinalizer, Objects: []uint32{1}},
+		{Root: profile.RootStack, Objects: []uint32{0, 1}},
 		{Root: profile.RootUnknown, Objects: []uint32{3}},
 		{Root: profile.RootCircle, Objects: nil},
 		{Root: profile.RootCircle, Objects: []uint32{2}},
@@ -64,7 +68,7 @@ func TestWrite(t *testing.T) {
 
 	want := file{
 		process: "Shop.dll", pid: 4242, log: "a log", tool: "clrsnap 1.2", segments: 3 << 20,
-		collected: time.Date(2026, 3, 4, 5, 6, 7, 800, time.UTC), total: 40 + 24 + 5<<30 + 1<<20, root: 9,
+		collected: time.Date(2026, 3, 4, 5, 6, 7, 800, time.UTC), total: 40 + 24 + 5<<30 + 1<<20, root: 13,
 		regions: [][6]uint64{
 			{0x1000, 0x2000, 0x2000, 0, 0, 0}, {0x3000, 0x4000, 0, 0, 0x4000, 0}, {0x5000, 0x6000, 0, 0, 0, 0},
 			{0x7000, 0x8000, 0, 0, 0x8000, 0},
@@ -75,11 +79,15 @@ func TestWrite(t *testing.T) {
 			{"string", "System.Private.CoreLib.dll", math.MaxInt32, 0x7f00_0000_1040, []int{2}},
 			{`Kôrb` + "\U0001f6d2" + `\x1b[31m`, "", 1 << 20, 0xffff_ffff_ffff_fff8, []int{3, 0}},
 			{"[static var Shop.Bus.Raised]", "", 0, 0, []int{0}},
+			{"[thread static var Shop.Cache.own]", "", 0, 0, []int{1}},
+			{"[pinned handles]", "", 0, 0, []int{2}},
+			{"[finalizer queue]", "", 0, 0, []int{1}},
+			{stackRoots, "", 0, 0, []int{0, 1}},
 			{unknownRoots, "", 0, 0, []int{3}},
 			{circleRoots, "", 0, 0, []int{2}},
-			{staticRoots, "", 0, 0, []int{4}},
-			{otherRoots, "", 0, 0, []int{5, 6}},
-			{allRoots, "", 0, 0, []int{7, 8}},
+			{staticRoots, "", 0, 0, []int{4, 5}},
+			{otherRoots, "", 0, 0, []int{6, 7, 8, 9, 10}},
+			{allRoots, "", 0, 0, []int{11, 12}},
 		},
 	}
 	if got, want := fmt.Sprintf("%+v", *f), fmt.Sprintf("%+v", want); got != want {

@@ -318,7 +318,7 @@ const KEYS = [
 const HELP = [
   "Each area is a type, and as large as the memory that its objects take. Areas with a title are groups.",
   "Keepers: an area is as large as the memory that could be collected if its objects went away. Inside are the " +
-    "objects that only they keep, type by type, and the objects themselves. Local variables and handles are not seen.",
+    "objects that only they keep, type by type, and the objects themselves. Local variables are not seen.",
 ];
 
 function buildHelp() {

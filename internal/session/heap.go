@@ -26,10 +26,11 @@ type HeapOptions struct {
 	// MaxStrings is how many texts of strings are listed; 0: none.
 	MaxStrings int
 	// Roots chooses types by their names; Paths says how their objects are kept; nil: none.
+	// For it each thread is stopped while its stack is copied.
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected.
 	Retained bool
-	// Graph keeps all objects and their references.
+	// Graph keeps all objects and their references, and finds what keeps them, as Roots does.
 	Graph bool
 	// Owners finds whose the types are.
 	Owners bool
@@ -49,8 +50,8 @@ type HeapOptions struct {
 // ErrNoHeap: the heap of the runtime cannot be read.
 var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
 
-// Heap walks all objects of the managed heap, without stopping the program unless it is asked to. If ctx ends, the
-// result has what was walked until then, and is Partial.
+// Heap walks all objects of the managed heap, without stopping the program unless Stop, Roots or Graph ask for it. If
+// ctx ends, the result has what was walked until then, and is Partial.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -61,7 +62,6 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	o.Retained = o.Retained || o.Keepers
 	h := newHeapWalk(ctx, p, o)
 	p.Engine.Begin()
-	h.noteStamp()
 	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
@@ -86,6 +86,7 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
+	h.noteStamp() // as of now, and not as of before a stop: objects may have been moved since
 	return h.p.Runtime.Heap.Walk(h.options())
 }
 
@@ -99,7 +100,7 @@ func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 // noteStamp notes as of when objects have their addresses, and reads what may change during the walk, if that is of
 // interest.
 func (h *heapWalk) noteStamp() {
-	if h.o.Roots != nil || h.o.Retained {
+	if h.graph() {
 		h.stamp = h.stampNow()
 		h.readSlots()
 	}

@@ -1,18 +1,22 @@
 package session
 
 import (
-	"encoding/binary"
+	"cmp"
 	"slices"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/profile"
 )
 
 // objects describes all objects and what keeps them.
 func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
-	free, circles, ok := g.Heads(h.stopped)
-	if !ok || out.Partial {
+	if out.Partial {
+		return
+	}
+	roots := h.findRoots(g, true, out)
+	sets, kept := h.rootSets(g, slices.Concat(roots.sure, roots.maybe), out.RootsMoved)
+	free, circles, ok := g.Heads(kept, h.stopped)
+	if !ok || h.stopped() {
 		out.Partial = true
 		return
 	}
@@ -33,54 +37,47 @@ func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
 			Start: uint64(r.Start), End: uint64(r.End), Generation: profile.Generation(r.Generation),
 		})
 	}
-	to.Roots = append(h.staticRoots(g, free), profile.HeapRootSet{Root: profile.RootUnknown, Objects: free},
+	to.Roots = append(sets, profile.HeapRootSet{Root: profile.RootUnknown, Objects: free},
 		profile.HeapRootSet{Root: profile.RootCircle, Objects: circles})
 	out.Graph = to
 }
 
-// staticRoots are the static fields whose names are known, by name, among what nothing on the heap refers to.
-func (h *heapWalk) staticRoots(g *heap.Graph, free []uint32) (out []profile.HeapRootSet) {
-	h.p.Engine.Cache.Invalidate()
-	h.static = h.findStatics(g)
-	byName := map[string]*profile.HeapRootSet{}
-	for _, n := range free {
-		table, in := g.Object(int(n))
-		if h.isStatics(table, in) && table.Size <= maxTable && !h.stopped() {
-			h.addStatics(g, table, byName)
-		}
-	}
-	for _, s := range byName {
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b profile.HeapRootSet) int {
-		if a.Static < b.Static {
-			return -1
-		}
-		return 1
-	})
-	return out
-}
+// maxRootSets bounds how many sets of roots there are. Beyond it static fields have no names.
+const maxRootSets = 1 << 18
 
-// maxStaticRoots bounds how many static fields are named.
-const maxStaticRoots = 1 << 18
-
-// addStatics adds the fields of a table of static fields.
-func (h *heapWalk) addStatics(g *heap.Graph, table heap.Object, byName map[string]*profile.HeapRootSet) {
-	b := h.slots(table)
-	for i := 16; i+8 <= len(b); i += 8 {
-		n, ok := g.At(arch.Addr(binary.LittleEndian.Uint64(b[i:])))
+// rootSets are roots by what they are, each with the objects that it keeps; kept are these objects of all sets.
+func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []profile.HeapRootSet, kept []uint32) {
+	h.readStatics(g)
+	h.nameAll(g)
+	type kind struct {
+		root   profile.HeapRoot
+		static string
+		handle profile.HandleKind
+	}
+	at := map[kind]int{}
+	for i, n := range roots {
+		if i%(1<<10) == 0 && h.stopped() {
+			break
+		}
+		p := h.beginning(g, int(n), moved)
+		if p.Root == profile.RootUnknown {
+			continue
+		}
+		if len(sets) >= maxRootSets {
+			p.Static = ""
+		}
+		of := kind{p.Root, p.Static, p.Handle}
+		k, ok := at[of]
 		if !ok {
-			continue
+			k = len(sets)
+			at[of] = k
+			sets = append(sets, profile.HeapRootSet{Root: p.Root, Static: p.Static, Handle: p.Handle})
 		}
-		name := h.fieldAt(table.Addr + arch.Addr(i))
-		if name == "" || len(byName) >= maxStaticRoots {
-			continue
-		}
-		s := byName[name]
-		if s == nil {
-			s = &profile.HeapRootSet{Root: profile.RootStatic, Static: name}
-			byName[name] = s
-		}
-		s.Objects = append(s.Objects, n)
+		sets[k].Objects = append(sets[k].Objects, n)
+		kept = append(kept, n)
 	}
+	slices.SortFunc(sets, func(a, b profile.HeapRootSet) int {
+		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(a.Static, b.Static), cmp.Compare(a.Handle, b.Handle))
+	})
+	return sets, kept
 }

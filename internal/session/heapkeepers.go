@@ -14,7 +14,7 @@ const (
 // keepers finds what keeps what, type by type.
 func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap) {
 	labels, types := labelsOf(c.Tables, out.Types, h)
-	slots, names := h.staticSlots(c.Graph)
+	slots, sets := h.rootSlots(c.Graph, out.RootsMoved)
 	all := of.Keepers(heap.KeeperOptions{
 		Class: func(o heap.Object, in heap.Generation) int32 {
 			if h.isStatics(o, in) {
@@ -34,7 +34,7 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 		out.Partial = true
 		return
 	}
-	out.Keepers = shownKeepers(all, types, names)
+	out.Keepers = shownKeepers(all, types, sets)
 }
 
 // labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number
@@ -55,22 +55,20 @@ func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels
 	return labels, int32(len(all))
 }
 
-// staticSlots are the names of static fields, and which of them refers to an object.
-func (h *heapWalk) staticSlots(g *heap.Graph) (slots map[uint32]int32, names []string) {
+// rootSlots are the roots that certainly keep objects, and which of them keeps an object.
+func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32, sets []profile.HeapRootSet) {
 	slots = map[uint32]int32{}
-	for _, s := range h.staticRoots(g, g.Free()) {
-		for _, n := range s.Objects {
-			if _, ok := slots[n]; !ok {
-				slots[n] = int32(len(names))
-			}
+	sets, _ = h.rootSets(g, h.roots.sure, moved)
+	for i := range sets {
+		for _, n := range sets[i].Objects {
+			slots[n] = int32(i)
 		}
-		names = append(names, s.Static)
 	}
-	return slots, names
+	return slots, sets
 }
 
 // shownKeepers are those that keep most, each below its parent.
-func shownKeepers(all []heap.Keeper, types int32, names []string) []profile.HeapKeeper {
+func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []profile.HeapKeeper {
 	least := all[0].Retained/leastKeptFraction + 1
 	for atLeast(all, least) > mostShownKeepers {
 		least *= 2
@@ -87,7 +85,8 @@ func shownKeepers(all []heap.Keeper, types int32, names []string) []profile.Heap
 			Parent: at[k.Parent], Type: k.Label, Objects: profile.HeapAmount(k.Objects), Retained: k.Retained,
 		}
 		if k.Label >= types {
-			o.Type, o.Static = -1, names[k.Label-types]
+			set := &sets[k.Label-types]
+			o.Type, o.Root, o.Static, o.Handle = -1, set.Root, set.Static, set.Handle
 		}
 		out = append(out, o)
 	}

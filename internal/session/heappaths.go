@@ -65,11 +65,10 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 
 // findWays finds the ways to all objects; nil: it was ended early.
 func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
-	h.roots = h.findRoots(g, true, out)
-	ways := g.Paths([][]uint32{h.roots.sure, h.roots.maybe}, h.stopped)
+	roots := h.findRoots(g, true, out)
+	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.stopped)
 	if ways != nil {
-		h.p.Engine.Cache.Invalidate()
-		h.static = h.findStatics(g)
+		h.readStatics(g)
 	}
 	return ways
 }

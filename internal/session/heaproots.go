@@ -15,10 +15,12 @@ import (
 
 // rootsOf are what keeps objects besides other objects.
 type rootsOf struct {
-	sure  []uint32 // objects that are certainly kept
-	maybe []uint32 // those that words of stacks lead to
-	by    map[uint32]root
-	begun heap.Stamp // as of when objects have their addresses
+	sure   []uint32 // objects that are certainly kept
+	maybe  []uint32 // those that words of stacks lead to
+	by     map[uint32]root
+	tables []int // of static fields
+	stacks bool  // stacks have been read
+	full   bool  // some are missing: there are too many
 }
 
 // root is what keeps one object.
@@ -38,33 +40,47 @@ const (
 	maxRoots        = 1 << 22
 	maxThreadArrays = 1 << 12 // of one thread
 	maxThreadFields = 1 << 12 // of one class
+	maxLocals       = 1 << 22 // static fields of all threads, and arrays of them
 	arrayData       = 16      // where an array of references has the first one (object.h, PtrArray); fields count from its start
 )
 
 // add notes that something keeps an object. What is noted first counts.
 func (r *rootsOf) add(to *[]uint32, n int, by root) {
-	if _, ok := r.by[uint32(n)]; ok || len(r.by) >= maxRoots {
+	if _, ok := r.by[uint32(n)]; ok {
+		return
+	}
+	if len(r.by) >= maxRoots {
+		r.full = true
 		return
 	}
 	r.by[uint32(n)] = by
 	*to = append(*to, uint32(n))
 }
 
-// findRoots reads what keeps objects. Stacks are read if they are asked for. What could not be read is noted.
+// findRoots reads what keeps objects, once. Stacks are read if they are asked for. What could not be read is noted.
 func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *rootsOf {
-	r := &rootsOf{by: map[uint32]root{}, begun: h.stamp}
 	lack := func(what string, err error) {
 		if err != nil && h.p.Alive() == nil {
 			out.RootsLack = append(out.RootsLack, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
-	h.p.Engine.Cache.Invalidate()
-	h.tableRoots(g, r)
-	lack("static fields of threads", h.threadRoots(g, r))
-	lack("handles", h.handleRoots(g, r))
-	lack("the queue of finalizers", h.readyRoots(g, r))
-	if stacks {
+	r := h.roots
+	if r == nil {
+		r = &rootsOf{by: map[uint32]root{}}
+		h.roots = r
+		h.p.Engine.Cache.Invalidate()
+		h.tableRoots(g, r)
+		lack("static fields of threads", h.threadRoots(g, r))
+		lack("handles", h.handleRoots(g, r))
+		lack("the queue of finalizers", h.readyRoots(g, r))
+	}
+	if stacks && !r.stacks {
+		r.stacks = true
 		lack("stacks", h.stackRoots(g, r))
+	}
+	if r.full {
+		r.full = false
+		lack("objects", fmt.Errorf("there are more than %d that are kept directly", maxRoots))
 	}
 	out.RootsMoved = h.moved()
 	return r
@@ -113,15 +129,14 @@ func (h *heapWalk) readSlots() {
 
 // tableRoots are the tables in which the runtime keeps static fields, and what is in them.
 func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
-	var tables []int
 	isTable := func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) }
-	g.Of(heap.Pinned, isTable, func(n int) { tables = append(tables, n) })
-	for _, n := range tables {
+	g.Of(heap.Pinned, isTable, func(n int) { r.tables = append(r.tables, n) })
+	for _, n := range r.tables {
 		table, _ := g.Object(n)
 		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, table: table}) })
 	}
 	h.earlyRoots(g, r)
-	for _, n := range tables {
+	for _, n := range r.tables {
 		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
 	}
 }
@@ -189,6 +204,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 	if err := h.p.ReadThreadStore(); err != nil {
 		return err
 	}
+	left := maxLocals
 	for _, t := range h.p.known {
 		outer, skipped, ok := h.p.Runtime.Threads.Statics(t.Address)
 		if !ok {
@@ -200,8 +216,14 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 		}
 		ref := people{h.p}.Ref(&t)
 		for i, array := range arrays {
+			if h.stopped() {
+				return nil
+			}
+			if left <= 0 {
+				return fmt.Errorf("there are more than %d", maxLocals)
+			}
 			fields, err := h.p.Runtime.Objects.References(array, maxThreadFields)
-			if err != nil {
+			if left -= 1 + len(fields); err != nil {
 				continue // of fields that are no references, or of none yet
 			}
 			for j, to := range fields {

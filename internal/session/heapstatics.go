@@ -13,6 +13,7 @@ import (
 type statics struct {
 	bases []staticBase         // by address
 	names map[arch.Addr]string // of fields, by the object that they refer to
+	all   bool                 // names has what there is
 
 	table arch.Addr                       // the table that was read last
 	slots []byte                          // of it
@@ -32,6 +33,14 @@ const (
 	maxKnownFields = 1 << 12 // classes whose fields are kept
 	maxTable       = 1 << 20 // bytes of a table of static fields
 )
+
+// readStatics reads where static fields are, once.
+func (h *heapWalk) readStatics(g *heap.Graph) {
+	if h.static == nil {
+		h.p.Engine.Cache.Invalidate()
+		h.static = h.findStatics(g)
+	}
+}
 
 // findStatics reads where the static fields of classes are.
 func (h *heapWalk) findStatics(g *heap.Graph) *statics {
@@ -91,6 +100,30 @@ func (h *heapWalk) staticField(table, to heap.Object) string {
 		}
 	}
 	return ""
+}
+
+// nameAll names the static fields of all tables at once, for knownField.
+func (h *heapWalk) nameAll(g *heap.Graph) {
+	if h.static.all {
+		return
+	}
+	h.static.all = true
+	for _, n := range h.roots.tables {
+		table, _ := g.Object(n)
+		if table.Size > maxTable {
+			continue
+		}
+		if h.stopped() {
+			return
+		}
+		b := h.slots(table)
+		for i := 16; i+8 <= len(b) && len(h.static.names) < maxRoots; i += 8 {
+			to := arch.Addr(binary.LittleEndian.Uint64(b[i:]))
+			if to != 0 && h.static.names[to] == "" {
+				h.static.names[to] = h.fieldAt(table.Addr + arch.Addr(i))
+			}
+		}
+	}
 }
 
 // slots reads a table of static fields; nil: it cannot be read.
@@ -180,7 +213,7 @@ func (h *heapWalk) threadField(array, offset uint32) string {
 // knownField is staticField, once for each object that a static field refers to.
 func (h *heapWalk) knownField(table, to heap.Object) string {
 	name, ok := h.static.names[to.Addr]
-	if !ok {
+	if !ok && !h.static.all {
 		name = h.staticField(table, to)
 		h.static.names[to.Addr] = name
 	}

@@ -73,6 +73,9 @@ func (t *table) finalizeQueues() (out []arch.Addr, err error) {
 // ready appends the objects of a queue whose finalizers are to run. In front of the array's address and end are the
 // ends of its parts: of the generations, the oldest first, and of these objects.
 func (t *table) ready(at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
+	if t.generations == 0 {
+		return out, fmt.Errorf("%w: no generations", ErrUnknown)
+	}
 	parts := int(t.generations) + readyParts
 	b, err := t.r.mem.Bytes(at, 8*(parts+2))
 	if err != nil {
@@ -88,11 +91,11 @@ func (t *table) ready(at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
 		return out, fmt.Errorf("%w: the queue of finalizers at %v", ErrUnknown, at)
 	}
 	from, to := ends[parts-readyParts-1], ends[parts-1]
-	n := int(to-from) / 8
-	if n > maxReady-len(out) || from%8 != 0 {
+	n := uint64(to-from) / 8
+	if n > uint64(maxReady-len(out)) || from%8 != 0 {
 		return out, fmt.Errorf("%w: %d objects wait for their finalizers", ErrUnknown, n)
 	}
-	if b, err = t.r.mem.Bytes(from, 8*n); err != nil {
+	if b, err = t.r.mem.Bytes(from, int(8*n)); err != nil {
 		return out, err
 	}
 	for i := range n {

@@ -111,7 +111,7 @@ func TestHandlesRefused(t *testing.T) {
 	}
 }
 
-// withQueue makes a queue of finalizers: of three generations, then three objects whose finalizers are to run.
+// withQueue makes a queue of finalizers: of two generations, then three objects whose finalizers are to run.
 func withQueue(mem clrtest.Words, r *Reader, server bool) {
 	if server {
 		mem.Uint32(listAt+0x400+4*heapFinalizeQueue, 16)
@@ -140,6 +140,15 @@ func TestReady(t *testing.T) {
 		mem[queueAt+8] = uint64(arrayAt) + 8*100
 		if _, err := r.Ready(mem); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a part that ends behind the next one's: %v", err)
+		}
+		withQueue(mem, r, server)
+		mem[queueAt+8*3], mem[queueAt+8*5] = 0xf000_0000_0000_0000, 0xffff_ffff_ffff_fff8
+		if _, err := r.Ready(mem); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a part that is larger than any memory: %v", err)
+		}
+		mem[varsAt+varGenerations] = 0
+		if _, err := r.Ready(mem); err == nil {
+			t.Error("no generations have a queue")
 		}
 	}
 }

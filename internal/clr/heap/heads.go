@@ -2,14 +2,19 @@ package heap
 
 import "clrsnap/internal/arch"
 
-// Heads are the objects from which all others are reached: those that nothing on the heap refers to, and one of each
-// circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody wants to know
-// any more.
-func (g *Graph) Heads(stopped func() bool) (free, circles []uint32, ok bool) {
+// Heads are the objects from which all are reached that roots do not lead to: those that nothing on the heap refers to,
+// and one of each circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody
+// wants to know any more.
+func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint32, ok bool) {
 	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
-	free = g.Free()
-	for _, n := range free {
+	for _, n := range roots {
 		s.from(n)
+	}
+	for _, n := range g.Free() {
+		if s.met[n/64]>>(n%64)&1 == 0 {
+			free = append(free, n)
+			s.from(n)
+		}
 	}
 	for n := range uint32(g.count) {
 		if s.met[n/64]>>(n%64)&1 == 0 {
@@ -60,26 +65,20 @@ func (s *visit) meet(n uint32) {
 	}
 }
 
-// At is the number of the object at an address; false: there is none.
-func (g *Graph) At(at arch.Addr) (n uint32, ok bool) {
-	packed, ok := g.pack(at)
-	if !ok {
-		return 0, false
-	}
-	n = g.unpack(packed)
-	return n, n != noNode
-}
-
-// All goes through all objects, by number, with the numbers of those that they refer to. These are valid until the next
-// object is asked for.
+// All goes through all objects, by number, with the numbers of those that they refer to, by a field or a Link. These
+// are valid until the next object is asked for.
 func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 	var list []uint32
 	for i := range g.regions {
 		r := &g.regions[i]
 		from := uint32(0)
-		for _, x := range r.nodes {
+		for j, x := range r.nodes {
 			list = list[:0]
-			for _, e := range r.edges[from:x.edges] {
+			edges := r.edges[from:x.edges]
+			if g.links.some != nil {
+				edges = g.edges(r.first + j)
+			}
+			for _, e := range edges {
 				if e != noNode {
 					list = append(list, e)
 				}

@@ -3,6 +3,7 @@ package heap
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,17 +23,35 @@ func TestHeads(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
 		edges := randomEdges(rnd)
-		free, circles, ok := madeGraph(edges).Heads(goOn)
+		free, circles, ok := madeGraph(edges).Heads(nil, goOn)
 		if got, want := fmt.Sprint(append(free, circles...)), fmt.Sprint(starts(edges, nil)); got != want || !ok {
 			t.Fatalf("%v: %v, not %v", edges, got, want)
 		}
+	}
+	circle := madeGraph([][]int{{1}, {0}, {}, {4}, {3}})
+	if free, circles, _ := circle.Heads([]uint32{1, 2}, goOn); free != nil || len(circles) != 1 || circles[0] != 3 {
+		t.Errorf("besides roots there are %v and %v", free, circles)
 	}
 	edges := make([][]int, 1<<17)
 	for i := range edges {
 		edges[i] = []int{(i + 1) % len(edges)}
 	}
-	if _, _, ok := madeGraph(edges).Heads(func() bool { return true }); ok {
+	if _, _, ok := madeGraph(edges).Heads(nil, func() bool { return true }); ok {
 		t.Error("it cannot be stopped")
+	}
+}
+
+// TestAllLinked: a reference that no field holds is one like any other.
+func TestAllLinked(t *testing.T) {
+	g := madeGraph([][]int{{1}, {}, {0}})
+	g.Link(1, 2)
+	g.Link(0, 2)
+	var all [][]uint32
+	for _, references := range g.All {
+		all = append(all, slices.Clone(references))
+	}
+	if got := fmt.Sprint(all); got != "[[1 2] [2] [0]]" {
+		t.Error(got)
 	}
 }
 
@@ -63,7 +82,7 @@ func TestKeepers(t *testing.T) {
 		g := madeGraph(edges)
 		got := g.Retained(nil, goOn).Keepers(KeeperOptions{
 			Class: func(o Object, _ Generation) int32 {
-				n, _ := g.At(o.Addr)
+				n, _ := g.Number(o.Addr)
 				if n%3 == passed {
 					return -1
 				}
@@ -155,7 +174,7 @@ func TestKeepersBounds(t *testing.T) {
 	g := madeGraph(edges)
 	all := g.Retained(nil, goOn).Keepers(KeeperOptions{
 		Class: func(o Object, _ Generation) int32 {
-			at, _ := g.At(o.Addr)
+			at, _ := g.Number(o.Addr)
 			return int32(at)
 		},
 		Stopped: goOn,

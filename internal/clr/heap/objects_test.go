@@ -492,7 +492,7 @@ func FuzzWalk(f *testing.F) {
 // checkKept: whatever a graph looks like, its heads lead to all objects, and what they keep is all of it.
 func checkKept(t *testing.T, g *Graph) {
 	t.Helper()
-	free, circles, ok := g.Heads(goOn)
+	free, circles, ok := g.Heads(nil, goOn)
 	seen, left := make([]bool, g.Len()), append(free, circles...)
 	for len(left) > 0 {
 		n := left[len(left)-1]
@@ -504,7 +504,7 @@ func checkKept(t *testing.T, g *Graph) {
 	}
 	sum, count := uint64(0), 0
 	for o := range g.All {
-		if n, there := g.At(o.Addr); !there || int(n) != count || !seen[count] {
+		if n, there := g.Number(o.Addr); !there || n != count || !seen[count] {
 			t.Errorf("object %d at %v: %d, %v, %v", count, o.Addr, n, there, seen[count])
 		}
 		sum += o.Size

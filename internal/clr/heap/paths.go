@@ -23,14 +23,7 @@ func (g *Graph) Paths(groups [][]uint32, stopped func() bool) *Paths {
 	for _, starts := range groups {
 		p.spread(starts)
 	}
-	var others []uint32
-	referred := p.referred()
-	for n := range uint32(g.count) {
-		if referred[n/64]>>(n%64)&1 == 0 {
-			others = append(others, n)
-		}
-	}
-	p.spread(others)
+	p.spread(g.Free())
 	if p.ask.ended {
 		return nil
 	}

@@ -208,8 +208,9 @@ func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
 		return nil, fmt.Errorf("%w: %d buckets of generic classes", ErrCorrupt, n)
 	}
 	var out []arch.Addr
+	left := maxDefined
 	for i := range arch.Addr(n) {
-		if out, err = s.chain(heads+8*(firstBucket+i), out); err != nil {
+		if out, err = s.chain(heads+8*(firstBucket+i), out, &left); err != nil {
 			return out, err
 		}
 	}
@@ -223,11 +224,11 @@ const (
 	descHandle  = 2 // of a type handle: it is no MethodTable
 )
 
-// chain appends the MethodTables of a bucket.
-func (s *System) chain(head arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
+// chain appends the MethodTables of a bucket, which has no more than so many entries left.
+func (s *System) chain(head arch.Addr, out []arch.Addr, left *int) ([]arch.Addr, error) {
 	at, err := s.mem.Pointer(head)
 	for err == nil && at != 0 && at&endOfChain == 0 {
-		if len(out) >= maxDefined {
+		if *left--; *left < 0 {
 			return out, fmt.Errorf("%w: more than %d generic classes", ErrCorrupt, maxDefined)
 		}
 		var handle arch.Addr

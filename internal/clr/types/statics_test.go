@@ -38,3 +38,25 @@ func TestDefinedBounded(t *testing.T) {
 		t.Errorf("%d, %v", len(got), err)
 	}
 }
+
+// A chain of generic classes that goes round ends, also if nothing in it is a MethodTable.
+func TestInstantiationsBounded(t *testing.T) {
+	const module, table, heads, entry = arch.Addr(0x20000), arch.Addr(0x30000), arch.Addr(0x40000), arch.Addr(0x50000)
+	mem := clrtest.Words{}
+	s, err := New(mem, clrtest.Descriptor(t, clrtest.Net10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &s.statics
+	mem[module+arch.Addr(l.Types)] = uint64(table)
+	mem[table+arch.Addr(l.Heads)] = uint64(heads)
+	mem[heads], mem[heads+8*firstBucket] = 1, uint64(entry)
+	mem[entry+arch.Addr(l.Entry)], mem[entry+arch.Addr(l.After)] = uint64(tableAt), endOfChain
+	if got, err := s.Instantiations(module); err != nil || len(got) != 1 || got[0] != tableAt {
+		t.Errorf("%v, %v", got, err)
+	}
+	mem[entry+arch.Addr(l.Entry)], mem[entry+arch.Addr(l.After)] = uint64(tableAt)|descHandle, uint64(entry)
+	if got, err := s.Instantiations(module); !errors.Is(err, ErrCorrupt) || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
