@@ -33,8 +33,10 @@ const (
 	Completion = "System.Threading.Tasks.TaskCompletionSource"
 )
 
-// maxCodes bounds the methods of which is kept what they do.
-const maxCodes = 1 << 14
+const (
+	maxCodes = 1 << 14 // methods of which is kept what they do
+	maxIL    = 4 << 20 // bytes of IL that are looked through for one method
+)
 
 // Reader reads what methods of one runtime hold. It is not safe for concurrent use.
 type Reader struct {
@@ -44,6 +46,7 @@ type Reader struct {
 	codes   map[codeKey]*Code
 	modules map[arch.Addr]*module
 	uses    map[useKey]*Use
+	room    int // bytes of IL that may still be looked through
 }
 
 type codeKey struct {
@@ -104,7 +107,7 @@ func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 // module is what is known of a module.
 type module struct {
 	name.Assembly
-	tokens map[ecma335.Token]verb // of its MemberRefs and MethodSpecs
+	tokens map[ecma335.Token]verb // of its MemberRefs
 }
 
 // verb is what a method of the framework does.
@@ -118,7 +121,7 @@ const (
 	completes
 )
 
-// verbs are the methods that count.
+// verbOf returns what a method does.
 func verbOf(f *ecma335.Member) verb {
 	switch f.Owner {
 	case Semaphore:
@@ -151,7 +154,7 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 	if a.Name == coreLib || a.Base == 0 {
 		m = nil
 	} else {
-		m.find(ecma335.TableMemberRef)
+		m.find()
 	}
 	if m != nil && len(m.tokens) == 0 {
 		m = nil
@@ -164,9 +167,9 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 }
 
 // find finds the references to the methods that count.
-func (m *module) find(t ecma335.Table) {
+func (m *module) find() {
 	md := m.Metadata
-	for rid := uint32(1); rid <= md.Rows(t); rid++ {
+	for rid := uint32(1); rid <= md.Rows(ecma335.TableMemberRef); rid++ {
 		ref, err := md.MemberRef(rid)
 		if err != nil {
 			continue
@@ -178,7 +181,7 @@ func (m *module) find(t ecma335.Table) {
 				continue
 			}
 		}
-		tok := ecma335.MakeToken(t, rid)
+		tok := ecma335.MakeToken(ecma335.TableMemberRef, rid)
 		f, err := md.Member(tok)
 		if err != nil {
 			continue
@@ -193,7 +196,10 @@ func (m *module) find(t ecma335.Table) {
 const maxDepth = 2
 
 // Code returns what a method of a module does, by its row in the MethodDef table.
-func (r *Reader) Code(at arch.Addr, rid uint32) (*Code, error) { return r.code(at, rid, 0) }
+func (r *Reader) Code(at arch.Addr, rid uint32) (*Code, error) {
+	r.room = maxIL
+	return r.code(at, rid, 0)
+}
 
 func (r *Reader) code(at arch.Addr, rid uint32, depth int) (*Code, error) {
 	m, err := r.module(at)
@@ -206,12 +212,12 @@ func (r *Reader) code(at arch.Addr, rid uint32, depth int) (*Code, error) {
 	}
 	b := builder{r: r, m: m, module: at, depth: depth}
 	c, err := b.build(rid)
-	if err != nil {
+	if err != nil && (depth > 0 || r.room >= 0) {
 		return nil, err
 	}
 	if len(r.codes) >= maxCodes {
 		clear(r.codes)
 	}
-	r.codes[key] = c
-	return c, nil
+	r.codes[key] = c // nil as well, if it takes too much to find that out
+	return c, err
 }
