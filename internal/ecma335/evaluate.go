@@ -335,7 +335,7 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 	return true
 }
 
-// set notes what a variable is set to. One that is set once stands for that, if that is the same whenever it is asked for.
+// set notes what a variable is set to. One that is set once stands for that, if that stays the same.
 func (e *evaluation) set(at int, n int32, v *Value) {
 	stands := e.stores[n] == 1 && v.Lasts()
 	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v, Stands: stands})

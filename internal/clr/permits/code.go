@@ -197,7 +197,7 @@ func known(v *ecma335.Value) bool {
 	return true
 }
 
-// pair finds the sections: from where something was last taken, or opened, to where the same is released, or disposed of.
+// pair finds the sections: from where something was last taken, or opened, to where it is released, or disposed of.
 func (b *builder) pair() {
 	type begin struct {
 		kind eventKind

@@ -1,16 +1,16 @@
 // Package permits says which permits of semaphores a method holds where it is, and which tasks it is going to complete.
 //
-// A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it. But
-// code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of its IL,
-// most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between two calls of
-// which the first waits, and the second releases; or that has something to dispose of, whose Dispose releases (using).
+// A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it.
+// But code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of its
+// IL, most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between two calls
+// of which the first waits, and the second releases; or that has something to dispose of, whose Dispose releases (using).
 // A method with a call of TaskCompletionSource.SetResult behind the place where it is will most likely complete that.
 //
-// Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They are
-// followed in memory.
+// Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They
+// are followed in memory.
 //
-// None of it is a proof. A permit may be handed over, a Release may lie behind a branch that is not taken, and IL that was
-// replaced by a profiler is not seen. What is found here is called likely.
+// None of it is a proof. A permit may be handed over, a Wait with a timeout may have failed, a Release may lie behind a
+// branch that is not taken, and IL that was replaced by a profiler is not seen. What is found here is called likely.
 //
 // Sources: the public interface of System.Threading.SemaphoreSlim and System.Threading.Tasks.TaskCompletionSource; the
 // names that compilers give to state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
@@ -89,7 +89,7 @@ type Promise struct {
 // Empty reports whether a method has nothing to do with either.
 func (c *Code) Empty() bool { return c == nil || len(c.Sections) == 0 && len(c.Promises) == 0 }
 
-// At returns what a method holds, and is going to complete, while it is at an instruction from one offset up to another.
+// At returns what a method holds, and is going to complete, while it is at an instruction from one offset to another.
 func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	for _, s := range c.Sections {
 		if s.From < from && to <= s.To {

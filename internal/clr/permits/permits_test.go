@@ -88,7 +88,7 @@ func testModule(t testing.TB) *ecma335.Metadata {
 	return md
 }
 
-// testBuilder looks at methods of the test's module, whose Enter takes a permit of this.gate, and whose Leave gives one.
+// testBuilder looks at methods of the test's module. Its Enter takes a permit of this.gate, and Leave gives one.
 func testBuilder(t testing.TB) *builder {
 	r := New(nil, nil, nil)
 	m := &module{Assembly: name.Assembly{Name: "m", Base: 1, Metadata: testModule(t)}, tokens: map[ecma335.Token]verb{}}
@@ -149,7 +149,8 @@ var codes = []struct {
 	{"of a static field", "holds Shop.Bank::shared 5-15", il(0x7e, shared, 0x6f, wait, 0x7e, shared, 0x6f, release)},
 	{"of a property", "holds arg0.Shop.Bank::get_Gate() 6-17",
 		il(2, 0x28, getGate, 0x6f, wait, 2, 0x28, getGate, 0x6f, release)},
-	{"of another one", "takes arg0.gate; gives Shop.Bank::shared", il(2, 0x7b, gate, 0x6f, wait, 0x7e, shared, 0x6f, release)},
+	{"of another one", "takes arg0.gate; gives Shop.Bank::shared",
+		il(2, 0x7b, gate, 0x6f, wait, 0x7e, shared, 0x6f, release)},
 	{"twice", "holds arg0.gate 6-17; holds arg0.gate 28-39", il(2, 0x7b, gate, 0x6f, wait, 2, 0x7b, gate, 0x6f, release,
 		2, 0x7b, gate, 0x6f, wait, 2, 0x7b, gate, 0x6f, release)},
 	{"the other way round", "takes arg0.gate; gives arg0.gate",

@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of all
-// that are nested in these, such as closures and state machines.
+// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of
+// all that are nested in these, such as closures and state machines.
 type Use struct {
 	Count int  // of a semaphore: with how many permits it is made; 0: that is not known, or not always the same
 	Own   bool // nothing else gets hold of the object: it is made there, and never passed on
@@ -120,7 +120,7 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	return u.result(), nil
 }
 
-// private reports whether only the code around a field can use it: it is private, or of a class that a compiler has made.
+// private reports whether only the code around a field can use it: it is private, or of a class that a compiler made.
 func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, error) {
 	const flags, access, ownClass = 0, 7, 1 // II.22.15, II.23.1.5
 	f, err := md.Cell(ecma335.TableField, field.RID(), flags)
