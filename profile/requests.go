@@ -30,8 +30,11 @@ type RequestGroup struct {
 // them.
 type Doing struct {
 	State    TaskState // empty: it is not known
-	WaitsFor *Awaited
-	Frames   []Frame // of the async methods, as in TaskChain; of TaskRunning the thread's stack, if it is known
+	WaitsFor *Awaited  // what their async methods wait for
+	// Wait is what the threads wait for that run requests. What differs between the requests of a group is left out. nil:
+	// no thread runs them, it does not wait, or that is not known.
+	Wait     *Wait
+	Frames   []Frame // of the async methods, as in TaskChain; of requests that a thread runs its stack, if it is known
 	Branches int     // how many other chains of async methods each has, such as those of Task.WhenAll
 	Call     *CallTo // of requests: the call that they wait for; nil: none, or it is not known
 }

@@ -104,7 +104,7 @@ func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 		c.stats.Lost++ // at least one: the contents of a buffer made no sense
 	}
 	if on := c.prompt.on; c.prompt.wanted(c.r.all) != on && c.events.SetPrompt(!on) != nil {
-		c.prompt.ended = true
+		c.prompt.on, c.prompt.ended = false, true
 	}
 	if n := c.size.next(); n > 0 {
 		if c.events.SetStackBytes(n) != nil {

@@ -343,7 +343,7 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 		state = profile.Waiting
 	}
 	s := profile.Sample{
-		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(),
+		At: max(at-e.r.start, 0), Weight: rounded(weight), Events: rounded(events), Thread: t.sampled(),
 		Node: b.Stack(e.stack), Mode: mode, State: state, Incomplete: !whole,
 	}
 	b.Add(s)
@@ -354,6 +354,10 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 	}
 	return &s
 }
+
+// rounded is what a sample has of an amount. What a hostile process reports can be any: the largest is two years, or
+// many times the memory of a machine.
+func rounded(amount float64) int64 { return int64(min(amount+0.5, 1<<56)) }
 
 // thread is the thread that a notification came on.
 func (np *notifiedProcess) thread(n *notification) *recordedThread {

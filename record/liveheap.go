@@ -43,6 +43,7 @@ type liveHeap struct {
 	stale       bool          // a collection has ended since
 	over        bool          // the samples have been made
 	ended       bool          // the process has ended, or its handles cannot be read
+	deaf        bool          // the agent does not answer; when it goes, what handles say is not true any more
 	collected   time.Duration // how long the collection at the end took; 0: there was none
 
 	sum liveSum
@@ -114,7 +115,7 @@ func (l *liveHeap) drop(f *followed) {
 
 // tend looks at the handles from time to time, and gives back those that are not needed any more.
 func (l *liveHeap) tend(now time.Duration) {
-	looks := l.stale && (now >= l.looked+lookAfter || len(l.objects) >= lookFrom)
+	looks := l.stale && !l.deaf && (now >= l.looked+lookAfter || len(l.objects) >= lookFrom)
 	if looks {
 		l.look(l.p.Follow)
 	}
@@ -127,12 +128,12 @@ func (l *liveHeap) tend(now time.Duration) {
 }
 
 // free has the agent destroy the handles that are not needed any more. If that fails the agent is about to go, and
-// destroys all of them.
+// destroys all of them, or it does not listen: it is not asked again, since each time would take long.
 func (l *liveHeap) free() {
-	if len(l.frees) > 0 {
-		_ = l.destroy(l.frees)
-		l.frees = l.frees[:0]
+	if len(l.frees) > 0 && !l.deaf {
+		l.deaf = l.destroy(l.frees) != nil
 	}
+	l.frees = l.frees[:0]
 }
 
 // look forgets the objects that are dead. It is false if the handles cannot be read.

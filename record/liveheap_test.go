@@ -189,3 +189,55 @@ func TestHandlesThatAreNone(t *testing.T) {
 		t.Errorf("%d collections are under way", len(l.collections.begun))
 	}
 }
+
+// TestDeaf: an agent that takes no slots is not asked again, and what its handles say from then on is not believed.
+func TestDeaf(t *testing.T) {
+	l := heapOf(new([]uint32))
+	asked := 0
+	l.destroy = func([]uint32) error {
+		asked++
+		return errors.New("no answer")
+	}
+	for i := range 3 {
+		l.allocate(time.Duration(10*(i+1)), uint32(i), 24)
+	}
+	l.collect(1, 2, 35)
+	l.look(dead(profile.Gen2, 0))
+	l.free()
+	l.drop(l.objects[1])
+	l.free()
+	if asked != 1 || !l.deaf || len(l.frees) > 0 {
+		t.Errorf("asked %d times, %d slots are kept", asked, len(l.frees))
+	}
+	l.collect(2, 2, 45)
+	l.tend(time.Hour) // without a process it would panic if it looked
+	l.ended = true
+	l.finish()
+	if text := strings.Join(l.remarks(time.Hour), "\n"); !strings.Contains(text, "were alive when that was last looked at") ||
+		!strings.Contains(text, "The agent in the program does not answer any more: ") {
+		t.Error(text)
+	}
+}
+
+// TestEndedUnseen: of a program that has ended before its handles were looked at nothing is said to be alive.
+func TestEndedUnseen(t *testing.T) {
+	l := heapOf(new([]uint32))
+	l.allocate(10, 0, 24)
+	l.collect(1, 2, 35)
+	l.ended = true
+	l.finish()
+	text := strings.Join(l.remarks(time.Hour), "\n")
+	if strings.Contains(text, "were alive") || strings.Contains(text, "has found alive") ||
+		!strings.Contains(text, "The program has ended, and what was alive then is not known") {
+		t.Error(text)
+	}
+}
+
+// TestRounded: what a hostile process reports overflows nothing.
+func TestRounded(t *testing.T) {
+	for amount, want := range map[float64]int64{0: 0, 0.4: 0, 1.5: 2, math.MaxFloat64: 1 << 56, float64(1 << 63): 1 << 56} {
+		if got := rounded(amount); got != want {
+			t.Errorf("%v: %d, want %d", amount, got, want)
+		}
+	}
+}

@@ -27,13 +27,13 @@ func (np *notifiedProcess) lastLook() {
 	if np.e.r.o.Collect {
 		took, err := np.link.Collect(collectPatience)
 		if err != nil {
-			np.e.note("There was no garbage collection at the end of the recording of process %d: %v.", np.pid, err)
+			np.e.note("clrsnap could not make a garbage collection at the end of the recording of process %d: %v.", np.pid, err)
 		}
 		np.live.collected = took
 	}
 	np.link.Settle()
 	_ = np.take(func() bool { return false }) // an error is in the notes already, or comes there
-	np.live.ended = !np.live.look(np.rp.p.FollowPlaced)
+	np.live.ended = np.live.deaf || !np.live.look(np.rp.p.FollowPlaced)
 	np.live.finish()
 }
 
@@ -73,10 +73,13 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 		return nil
 	}
 	size := func(n int64) string { return display.Weight(profile.Bytes, n) }
-	out := []string{fmt.Sprintf("Of %s that were allocated, %s (%.1f %%) were alive at the end%s. %s",
-		size(s.sampled), size(s.alive), 100*float64(s.alive)/float64(s.sampled), s.places(), l.proof())}
+	var out []string
+	if when := l.when(); when != "" {
+		out = append(out, fmt.Sprintf("Of %s that were allocated, %s (%.1f %%) were alive %s%s. %s", size(s.sampled),
+			size(s.alive), 100*float64(s.alive)/float64(s.sampled), when, s.places(), l.proof()))
+	}
 	if s.young > 0 {
-		out = append(out, fmt.Sprintf("Another %s are left out: they were allocated after the last garbage collection, and "+
+		out = append(out, fmt.Sprintf("%s are left out: they were allocated after the last garbage collection, and "+
 			"most of that may be garbage. Recording with --gc makes a full collection at the end, which tells.",
 			size(s.young)))
 	}
@@ -97,6 +100,17 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 		out = append(out, l.endedText(until))
 	}
 	return out
+}
+
+// when says of which moment it is known what was alive; "": of none.
+func (l *liveHeap) when() string {
+	switch {
+	case !l.ended:
+		return "at the end"
+	case l.looked == 0:
+		return ""
+	}
+	return "when that was last looked at"
 }
 
 // places says in which generations the live objects are.
@@ -120,7 +134,7 @@ func (s *liveSum) places() string {
 func (l *liveHeap) proof() string {
 	c := &l.collections
 	switch {
-	case l.collected > 0:
+	case l.collected > 0 && !l.ended:
 		return fmt.Sprintf("A full garbage collection was made before that was looked at, as was asked for; it took %v.",
 			l.collected.Round(100*time.Microsecond))
 	case c.total() == 0:
@@ -140,13 +154,16 @@ func (l *liveHeap) proof() string {
 // mark is unprovenSuffix without its parentheses.
 var mark = strings.Trim(unprovenSuffix, " ()")
 
-// endedText says of when the live heap of a process is that has ended.
+// endedText says of when the live heap of a process is that has ended, or whose agent does not answer any more.
 func (l *liveHeap) endedText(until time.Duration) string {
-	if l.looked == 0 {
-		return "The program has ended, and what was alive then is not known: what is shown had been allocated, and was not " +
-			"looked at."
+	why := "The program has ended"
+	if l.deaf {
+		why = "The agent in the program does not answer any more"
 	}
-	return fmt.Sprintf("The program has ended: this is what was alive when it was last looked at, %v before the end.",
+	if l.looked == 0 {
+		return why + ", and what was alive then is not known: what is shown had been allocated, and was not looked at."
+	}
+	return fmt.Sprintf("%s: this is what was alive when it was last looked at, %v before the end.", why,
 		max(0, until-l.looked).Round(10*time.Millisecond))
 }
 

@@ -51,6 +51,7 @@ const (
 
 // How long buffers are emptied more often.
 const (
+	drainOften = 10 * time.Second       // after the recording began: then half as often
 	startLasts = 250 * time.Millisecond // after the recording began
 	newsLast   = time.Second            // after code was met whose name must be read soon
 )
@@ -193,6 +194,9 @@ func (r *recorder) drainAfter() time.Duration {
 	reported := r.events != nil && r.now < r.events.latest+time.Second
 	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || reported {
 		return drainFirst
+	}
+	if r.now > r.start+drainOften {
+		return drainEvery * rarer
 	}
 	return drainEvery
 }

@@ -109,7 +109,7 @@ func (p *requestsPrinter) others(all int) {
 func (p *requestsPrinter) request(r *profile.Request) {
 	words := []string{display.Clean(r.Path) + p.query(r.Query), r.Protocol}
 	if r.Remote != "" {
-		words = append(words, "from "+r.Remote)
+		words = append(words, "from "+display.Clean(r.Remote))
 	}
 	words = append(words, p.age(r.Since))
 	if r.Aborted {
@@ -163,6 +163,9 @@ func doingText(d *profile.Doing) string {
 		return "what they do is not known"
 	}
 	text := chainText(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
+	if d.Wait != nil {
+		text = waitingText(d.Wait)
+	}
 	if c := d.Call; c != nil {
 		text = phases[c.Phase] + " (HttpClient, " + display.Clean(c.Authority) + ")"
 	}
@@ -225,7 +228,7 @@ func ownCall(frames []profile.Frame) []profile.Frame {
 func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
 	words := []string{display.Clean(c.Path) + p.query(c.Query), c.Protocol}
 	if c.Remote != "" {
-		words = append(words, "to "+c.Remote)
+		words = append(words, "to "+display.Clean(c.Remote))
 	}
 	words = append(words, p.age(c.Since))
 	if c.Request != "" {

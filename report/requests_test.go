@@ -45,6 +45,19 @@ func inFlight() *profile.Requests {
 					managed("Shop", "Shop.Orders.Hold", "Shop.Orders.Hold", "Orders.Hold", "()"),
 				},
 			}},
+			{Method: "PUT", Path: "/payments/{id}", Requests: []profile.Request{held, held}, Doing: profile.Doing{
+				State: profile.TaskWaiting, Frames: []profile.Frame{
+					managed("Shop", "Shop.Ledger.Add", "Shop.Ledger.Add", "Ledger.Add", "()"),
+				},
+				Wait: &profile.Wait{
+					Kind: profile.LockEnter, Object: 0x7f30_0001_2340, Type: "System.Threading.Lock", Field: "Shop.Ledger.gate",
+					Owner: &profile.ThreadRef{OSThreadID: 4260, ManagedThreadID: 9, Name: ".NET TP Worker"}, Waiters: 2,
+					Timeout: profile.Forever, Certain: true,
+				},
+			}},
+			{Method: "GET", Path: "/news", Requests: []profile.Request{held}, Doing: profile.Doing{
+				State: profile.TaskWaiting, Wait: &profile.Wait{Kind: profile.WaitIO, Target: "recv", Certain: true},
+			}},
 			{Method: "POST", Path: "/stock", Requests: []profile.Request{{ID: "0HNQ9A2HQDI7E:00000001", Path: "/stock"}}},
 		},
 		Calls: []profile.CallGroup{
@@ -105,5 +118,22 @@ func TestRequestsJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		profiletest.Golden(t, "requests.json", indented.Bytes())
+	}
+}
+
+func TestWaitingText(t *testing.T) {
+	for want, w := range map[string]profile.Wait{
+		"waiting to enter a Lock":                 {Kind: profile.LockEnter, Certain: true},
+		"waiting in Monitor.Wait of an object":    {Kind: profile.MonitorWait, Certain: true},
+		"waiting for a SemaphoreSlim (uncertain)": {Kind: profile.SemaphoreWait},
+		"sleeping":                {Kind: profile.ThreadSleep, Certain: true},
+		"sleeping (at most 5 s)":  {Kind: profile.ThreadSleep, Timeout: 5 * time.Second, Certain: true},
+		"waiting for recv":        {Kind: profile.WaitIO, Target: "recv", Certain: true},
+		"waiting for recv a\\x1b": {Kind: profile.WaitIO, Target: "recv a\x1b", Certain: true},
+		"waiting":                 {Kind: profile.WaitRuntime, Certain: true},
+	} {
+		if got := waitingText(&w); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

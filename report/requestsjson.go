@@ -45,6 +45,7 @@ type jsonRequests struct {
 type jsonDoing struct {
 	State    profile.TaskState `json:"state,omitempty"`
 	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
+	Wait     *jsonWait         `json:"wait,omitempty"`
 	Branches int               `json:"branches,omitempty"`
 	Call     *jsonCallTo       `json:"call,omitempty"`
 	Frames   []*jsonFrame      `json:"frames"`
@@ -114,7 +115,9 @@ type jsonPoolConnections struct {
 
 func jsonDoingOf(d *profile.Doing) jsonDoing {
 	c := jsonChainOf(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor, Frames: d.Frames})
-	out := jsonDoing{State: d.State, WaitsFor: c.WaitsFor, Branches: d.Branches, Frames: c.Frames}
+	out := jsonDoing{
+		State: d.State, WaitsFor: c.WaitsFor, Wait: jsonWaitOf(d.Wait), Branches: d.Branches, Frames: c.Frames,
+	}
 	if d.Call != nil {
 		out.Call = &jsonCallTo{d.Call.Authority, d.Call.Phase}
 	}

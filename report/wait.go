@@ -72,6 +72,20 @@ func waitText(w *profile.Wait) string {
 	return text
 }
 
+// waitingText is waitText for what comes after a name: "waiting to enter Lock 0x7f…".
+func waitingText(w *profile.Wait) string {
+	text := waitText(w)
+	switch verb, rest, _ := strings.Cut(text, " "); {
+	case w.Kind == profile.WaitIO && w.Target != "":
+		return "waiting for " + display.Clean(w.Target)
+	case verb == "waits":
+		return "waiting " + rest
+	case verb == "sleeps":
+		return strings.TrimSpace("sleeping " + rest)
+	}
+	return "waiting"
+}
+
 // hasIt says what the owner does with what is waited for; its name follows.
 func hasIt(w *profile.Wait) string {
 	switch {

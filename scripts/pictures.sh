@@ -17,6 +17,7 @@ for name in Shop Mail Legacy Store; do
     "$kit/bin/csc" net10 -o+ -out:"/tmp/shop/$name.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
 done
 "$kit/bin/csc" net10 -o+ -out:/tmp/shop/Warehouse.dll --rtc testdata/apps/common/*.cs testdata/apps/heap/*.cs
+"$kit/bin/csc" net9 -o+ -out:/tmp/shop/Webshop.dll --rtc --aspnet testdata/apps/common/*.cs testdata/apps/shop/*.cs
 
 # start HOST ARGS...: starts a program under the name dotnet
 start() {
@@ -86,6 +87,30 @@ service=${pids[-1]}
 sleep 1
 picture locks 118 locks "$service"
 picture why 118 why "$service"
+service=$shop
+
+# serve ARGS...: starts a web service; its address is in $url
+serve() {
+    local log="$tmp/web.${#pids[@]}"
+    mkfifo "$log.in"
+    (cd /tmp/shop && exec -a dotnet "$kit/net9/dotnet" Webshop.dll --stdin "$@" --max-seconds 120) <"$log.in" >"$log" &
+    pids+=($!)
+    exec {commands}>"$log.in"
+    until grep -qs '^READY' "$log"; do sleep 0.1; done
+    echo url >&"$commands"
+    until url=$(sed -n 's/^ANSWER //p' "$log") && [ -n "$url" ]; do sleep 0.1; done
+}
+serve # a supplier that takes connections, and never answers
+kill -STOP "${pids[-1]}"
+serve --sick remote-async --supplier "${url#http://}"
+service=${pids[-1]}
+for n in 17 4 17 23 8; do
+    { exec {client}<>"/dev/tcp/127.0.0.1/${url##*:}"
+      printf 'GET /suppliers/%d/price-later HTTP/1.1\r\nHost: shop\r\n\r\n' "$n" >&"$client"; }
+    sleep 0.5
+done
+picture requests 118 requests "$service"
+kill -KILL "${pids[-2]}"
 service=$shop
 
 # page NAME FILE: a picture of a flame graph

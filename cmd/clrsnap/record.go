@@ -309,7 +309,8 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
-		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc, SourceText: !f.source.noText, ExplainLines: f.lines == "always",
+		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc,
+		SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {
 	case ro.Events.Monitor != 0 && !f.modeGiven: // events alone

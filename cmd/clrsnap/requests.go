@@ -37,8 +37,8 @@ func newRequests(a *app) *cobra.Command {
 of it: the requests that its server Kestrel is serving, and the calls of HttpClient that are under
 way. Requests for one path that wait in the same place are shown once, with their number and ages.
 
-A request is shown with what it waits for, and the async methods that lead there, or with the stack
-of the thread that runs it. Its age is shown if the server keeps it, which is so as soon as anything
+A request is shown with what it waits for, and the async methods that lead there, or the stack of
+the thread that runs it. Its age is shown if the server keeps it, which is so as soon as anything
 may be logged at all. Of a call it is shown whether it waits for a connection or for the answer; its
 age if HttpClient has a timeout, which it has by default. At the end there are the connections to
 each server, and how many calls queue for them.

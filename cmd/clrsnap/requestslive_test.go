@@ -45,7 +45,7 @@ func TestRequestsVerb(t *testing.T) {
 		`^2 × GET /source/\{id\} for \d+ (ms|s)( to .*)? · waiting for a TaskCompletionSource`,
 		`^  /source/[12]  HTTP/1\.1  from 127\.0\.0\.1:\d+  for .*  \w+:00000001$`,
 		`^    Requests\.Hanging\.Deeper\{async\}\(Gate\)  requests/Hanging\.cs:\d+  requests$`,
-		`^1 × GET /thread/\{id\} for .* · running\n  /thread/3 .* on \.NET TP Worker \(\d+\)`,
+		`^1 × GET /thread/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /thread/3 .* on \.NET TP Worker \(\d+\)`,
 		`^    Requests\.Hanging\.Block\(Gate\)`,
 		`^2 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for the answer$`,
 		`^1 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for a connection$`,
@@ -79,6 +79,7 @@ func wantRequests(t *testing.T, doc string, live bool) {
 			Requests    []struct{ ID, Path, Query, Remote, Since string }
 			Frames      []struct{ Display string }
 			WaitsFor    *struct{ Kind string }
+			Wait        *struct{ Kind, Object string }
 		}
 		Calls []struct {
 			Count            int
@@ -96,6 +97,9 @@ func wantRequests(t *testing.T, doc string, live bool) {
 	states, phases, ids := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, g := range d.Requests {
 		states[g.Path+" "+g.State] += g.Count
+		if w := g.Wait; (g.Path == "/thread/{id}") != (w != nil && w.Kind == "ManualResetEventSlim.Wait" && w.Object != "") {
+			t.Errorf("%s waits for %+v", g.Path, w)
+		}
 		for _, r := range g.Requests {
 			if ids[r.ID] || r.Query != "" || !strings.HasPrefix(r.Remote, "127.0.0.1:") || r.Since == "" {
 				t.Errorf("%+v", r)
@@ -111,7 +115,7 @@ func wantRequests(t *testing.T, doc string, live bool) {
 			}
 		}
 	}
-	if states["/source/{id} waiting"] != 2 || states["/thread/{id} running"] != 1 || states["/upstream/{id} waiting"] != 3 ||
+	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 || states["/upstream/{id} waiting"] != 3 ||
 		phases["answer"] != 2 || phases["connection"] != 1 {
 		t.Errorf("%v, %v", states, phases)
 	}

@@ -3,6 +3,7 @@ package livetest
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +108,9 @@ func ofClass(leaf, class string) bool {
 func CheckLive(tb testing.TB, r *profile.Recording, kept []Kept) {
 	tb.Helper()
 	const errors = 5
+	if !slices.ContainsFunc(kept, func(k Kept) bool { return k.Kept > 0 }) {
+		tb.Error("the program keeps nothing: this tests nothing")
+	}
 	every := float64(0)
 	if m, ok := r.Mode(profile.Live); ok {
 		every = float64(m.Every)

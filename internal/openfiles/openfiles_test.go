@@ -43,8 +43,10 @@ func TestLook(t *testing.T) {
 		}
 		delete(want, h)
 	}
-	if len(want) > 0 && !x.Partial {
-		t.Errorf("not found: %+v", want)
+	for h := range want {
+		if h.PID == os.Getpid() || !x.Partial { // this process is looked at first
+			t.Errorf("not found: %+v", h)
+		}
 	}
 	w.Close()
 	for _, h := range x.Of(link) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
@@ -39,6 +40,9 @@ func (w *requestWalk) findPools() {
 		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) || pool == nil {
 			continue
 		}
+		if !w.keep(int(unsafe.Sizeof(*pool))+len(pool.Queue)*int(unsafe.Sizeof(web.Queued{})), pool.Authority) {
+			return
+		}
 		w.pools[obj] = &pooled{PoolState: *pool}
 		for _, q := range pool.Queue {
 			w.addCall(q.Message, obj, profile.CallConnection, nil)
@@ -70,8 +74,14 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 	c := w.calls[message]
 	if c == nil {
 		c = &sent{}
+		if w.full {
+			return
+		}
 		if !w.patiently(func() (err error) { c.Message, err = w.web.Message(message); return err }) {
 			w.unproven++
+			return
+		}
+		if !w.keep(int(unsafe.Sizeof(*c)), c.Method, c.Authority, c.Path, c.Query) {
 			return
 		}
 		w.calls[message] = c

@@ -39,7 +39,8 @@ const (
 	handlePiece = 32 << 10
 )
 
-// Follow looks at handles, which are Sound. The results are those of no single moment, but each object that is said to be dead is.
+// Follow looks at handles, which are Sound. The results are those of no single moment, but each object that is said to
+// be dead is.
 func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 	out := make([]Followed, len(handles))
 	order := make([]int, len(handles))
@@ -87,6 +88,9 @@ const (
 // FollowPlaced is Follow, and says in which generations the objects are. It repeats the look while the collector moves
 // objects. If it does so all the time, or the layout of the heap is not known, nothing is Placed.
 func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
+	if p.Runtime == nil || p.Runtime.Heap == nil {
+		return p.Follow(handles)
+	}
 	for range placeTries {
 		p.Engine.Begin()
 		h := p.Runtime.Heap

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
@@ -64,6 +65,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 	if !stacks {
 		within = rewalkShortly
 	}
+	p.Engine.Begin()
 	w, census, err := p.walkRequests(ctx, o, threads, within)
 	if err != nil {
 		return nil, nil, p.noWalk(err)
@@ -125,6 +127,8 @@ type requestWalk struct {
 	known    map[string]*served  // likewise, of an earlier walk
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
+	room     int                          // bytes that may still be kept of them
+	rests    int                          // how often reading has waited for the collector
 	starts   map[arch.Addr]time.Time      // of calls, by their message
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
 }
@@ -140,7 +144,7 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
-		makes: map[*profile.TaskChain]*sent{},
+		makes: map[*profile.TaskChain]*sent{}, room: maxRequestBytes,
 	}
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
 	return w
@@ -167,6 +171,19 @@ func (w *requestWalk) read(since heap.Stamp) bool {
 	return w.p.stillSince(since) && w.unproven == 0
 }
 
+// maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
+const maxRequestBytes = 256 << 20
+
+// keep takes the room for what is to be kept: some texts, and so many bytes besides. false: there is none left.
+func (w *requestWalk) keep(bytes int, texts ...string) bool {
+	for _, s := range texts {
+		bytes += len(s)
+	}
+	w.room -= bytes
+	w.full = w.full || w.room < 0
+	return !w.full
+}
+
 // findRequests reads what Kestrel's objects serve.
 func (w *requestWalk) findRequests() {
 	for _, obj := range w.objects[serverClass] {
@@ -177,18 +194,30 @@ func (w *requestWalk) findRequests() {
 		switch {
 		case !ok:
 			w.unproven++
-		case r != nil:
-			w.requests[r.ID] = &served{Request: *r}
+		case r != nil && !w.addRequest(r):
+			return
 		}
 	}
 	for id, s := range w.known { // the walk may have missed an object that was moved
 		if w.requests[id] != nil {
 			continue
 		}
-		if r, ok := w.request(s.Object); ok && r != nil && r.ID == id {
-			w.requests[id] = &served{Request: *r}
+		if w.stopped() {
+			return
+		}
+		if r, ok := w.request(s.Object); ok && r != nil && r.ID == id && !w.addRequest(r) {
+			return
 		}
 	}
+}
+
+// addRequest adds a request. false: there is no room for it.
+func (w *requestWalk) addRequest(r *web.Request) bool {
+	if !w.keep(int(unsafe.Sizeof(served{})), r.ID, r.Method, r.Path, r.Query, r.Route) {
+		return false
+	}
+	w.requests[r.ID] = &served{Request: *r}
+	return true
 }
 
 // request reads the request of one of Kestrel's objects. false: it changed all the time.
@@ -203,10 +232,12 @@ func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
 	return r, ok
 }
 
-// Reading is tried so often, so far apart: a collection of the youngest objects takes some ms.
+// Reading is tried so often, so far apart: a collection of the youngest objects takes some ms. In one walk it waits
+// mostRests times at most, which is 5 s.
 const (
-	patience = 10
-	restFor  = 2 * time.Millisecond
+	patience  = 10
+	restFor   = 2 * time.Millisecond
+	mostRests = 2500
 )
 
 // patiently is steadily, again after a collection that may be under way.
@@ -217,6 +248,9 @@ func (w *requestWalk) patiently(read func() error) bool {
 		}
 		if !w.p.from.changes() || w.stopped() || w.p.Runtime.Heap.Settled(w.p.from) && try > 0 {
 			break // it is not the collector
+		}
+		if w.rests++; w.rests > mostRests {
+			break
 		}
 		time.Sleep(restFor)
 	}
@@ -389,6 +423,11 @@ func doingKey(d *profile.Doing) string {
 		key := chainKey(&profile.TaskChain{Frames: d.Frames[max(own, 0):], State: d.State}, false)
 		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
+	if d.Wait != nil { // how .NET goes about it makes no difference
+		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != coreLib })
+		frames := unnumbered(d.Frames[max(own, 0):])
+		return chainKey(&profile.TaskChain{Frames: frames, State: d.State}, false) + "\x00" + waitKey(d.Wait)
+	}
 	return chainKey(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
 }
 
@@ -408,6 +447,9 @@ func unnumbered(frames []profile.Frame) []profile.Frame {
 func joinDoing(to, d *profile.Doing) {
 	a, b := profile.TaskChain{WaitsFor: to.WaitsFor}, profile.TaskChain{WaitsFor: d.WaitsFor}
 	merge(&a, &b)
+	if to.Wait != nil && d.Wait != nil {
+		joinWait(to.Wait, d.Wait)
+	}
 	to.Branches = max(to.Branches, d.Branches)
 }
 
@@ -419,22 +461,12 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 	}
 	d := w.doing(s.chains)
 	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning) {
-		d = profile.Doing{State: profile.TaskRunning, Frames: beforeServing(t.Frames), Branches: d.Branches}
+		branches := d.Branches
+		d = threadDoing(t)
+		d.Branches = branches
 		r.Thread = &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 	}
 	return r, d
-}
-
-// beforeServing cuts off a thread's stack what is the same for all requests: from Kestrel's method on that serves them.
-func beforeServing(frames []profile.Frame) []profile.Frame {
-	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
-		machine, ok := strings.CutSuffix(f.Method, ".MoveNext")
-		return ok && web.RoleOf(f.Module, machine) == web.Serving
-	})
-	if i < 1 {
-		return frames
-	}
-	return frames[:i]
 }
 
 func addressText(a netip.AddrPort) string {

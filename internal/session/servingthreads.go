@@ -1,7 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -26,15 +29,15 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	out := servingThreads{by: map[string]*profile.Thread{}}
 	ids := map[int]string{}
 	reader := web.New(p.Runtime.Objects)
+	inspect, async := p.Inspect, p.Options.Async
 	p.Inspect = func(t *profile.Thread, _ *target.Stack) {
 		if id := p.servedBy(reader, t); id != "" {
 			ids[t.OSThreadID] = id
 		}
 	}
-	async := p.Options.Async
 	p.Options.Async = true
 	s, err := p.SnapshotAll(ctx, nil)
-	p.Inspect, p.Options.Async = nil, async
+	p.Inspect, p.Options.Async = inspect, async
 	if s == nil {
 		return out, err
 	}
@@ -145,4 +148,87 @@ func first(list []arch.Addr, err error) (arch.Addr, error) {
 		return 0, err
 	}
 	return list[0], nil
+}
+
+// threadDoing describes what a request does that a thread runs: it waits as the thread does.
+func threadDoing(t *profile.Thread) profile.Doing {
+	d := profile.Doing{State: profile.TaskRunning, Frames: beforeServing(t.Frames)}
+	if t.Wait == nil {
+		if t.Waits() {
+			d.State = profile.TaskWaiting
+		}
+		return d
+	}
+	wait := *t.Wait
+	d.State, d.Wait = profile.TaskWaiting, &wait
+	if wait.Kind != profile.WaitRuntime { // of which the native frames tell more
+		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Kind != profile.Native })
+		d.Frames = d.Frames[max(own, 0):]
+	}
+	return d
+}
+
+// beforeServing cuts off a thread's stack what is the same for all requests: from Kestrel's method on that serves them.
+func beforeServing(frames []profile.Frame) []profile.Frame {
+	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
+		machine, ok := strings.CutSuffix(f.Method, ".MoveNext")
+		return ok && web.RoleOf(f.Module, machine) == web.Serving
+	})
+	if i < 1 {
+		return frames
+	}
+	return frames[:i]
+}
+
+// commonThings are what several threads wait for in common. What else threads wait for may be another one for each
+// request: its event, or its task.
+var commonThings = map[profile.WaitKind]bool{
+	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
+	profile.WriteLock: true, profile.SemaphoreWait: true, profile.BarrierWait: true, profile.CollectionTake: true,
+	profile.CollectionAdd: true,
+}
+
+// waitKey is equal for waits that are shown together.
+func waitKey(w *profile.Wait) string {
+	if thing := cmp.Or(w.Lock, w.Object); thing != 0 && commonThings[w.Kind] {
+		return string(w.Kind) + "\x00" + strconv.FormatUint(thing, 16)
+	}
+	return strings.Join([]string{string(w.Kind), w.Type, w.Field, w.Method, remoteTarget(w.Target)}, "\x00")
+}
+
+// joinWait adds the wait of another thread, with an equal key. What differs is left out; of a lock that both wait for,
+// what is certain counts.
+func joinWait(to, w *profile.Wait) {
+	waiters, field := max(to.Waiters, w.Waiters), cmp.Or(to.Field, w.Field)
+	if commonThings[to.Kind] && to.Certain != w.Certain {
+		if w.Certain {
+			*to = *w
+		}
+		to.Waiters, to.Field = waiters, field
+		return
+	}
+	if to.Object != w.Object {
+		to.Object = 0
+	}
+	if to.Lock != w.Lock {
+		to.Lock = 0
+	}
+	if to.Owner == nil || w.Owner == nil || *to.Owner != *w.Owner || to.Recursion != w.Recursion {
+		to.Owner, to.Recursion = nil, 0
+	}
+	if !slices.Equal(to.Readers, w.Readers) {
+		to.Readers = nil
+	}
+	if to.Timeout != w.Timeout {
+		to.Timeout = 0
+	}
+	if to.Rest != w.Rest {
+		to.Rest = 0
+	}
+	if to.Detail != w.Detail {
+		to.Detail = ""
+	}
+	to.Waiters, to.Field = waiters, field
+	to.Target = commonTarget(to.Target, w.Target)
+	to.Certain = to.Certain && w.Certain
 }

@@ -32,7 +32,7 @@ func TestConnections(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	all, err := Connections()
 	if err != nil {
-		t.Skipf("the kernel does not answer: %v", err)
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: the kernel does not answer: %v", err)
 	}
 	to := netip.MustParseAddrPort(l.Addr().String())
 	for _, c := range all {
@@ -86,7 +86,7 @@ func TestUnix(t *testing.T) {
 		}{{from, UnixSocket{Peer: to}}, {to, UnixSocket{Name: name, Peer: from}}, {listens, UnixSocket{Name: name, Listening: true}}} {
 			got, err := Unix(c.of)
 			if err != nil {
-				t.Skipf("the kernel does not answer: %v", err)
+				t.Skipf("SKIPPED, NOTHING WAS TESTED: the kernel does not answer: %v", err)
 			}
 			if got != c.want {
 				t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -113,7 +113,6 @@ func TestHandlesRefused(t *testing.T) {
 
 // withQueue makes a queue of finalizers: of three generations, then three objects whose finalizers are to run.
 func withQueue(mem clrtest.Words, r *Reader, server bool) {
-	const generations = 2
 	if server {
 		mem.Uint32(listAt+0x400+4*heapFinalizeQueue, 16)
 		mem[tableAt+16] = uint64(queueAt)

@@ -14,8 +14,8 @@ type Keeper struct {
 type KeeperOptions struct {
 	// Class is the label of an object's class, which is not negative; negative: the object is passed over.
 	Class func(o Object, in Generation) int32
-	// Slot is the label of what lies between an object that was passed over and another that it dominates at once;
-	// negative: nothing. nil: nothing ever does.
+	// Slot is the label of what lies between an object and what dominates it at once, if that was passed over or is a
+	// root; negative: nothing. nil: nothing ever does.
 	Slot func(n int) int32
 	// Stopped is asked from time to time whether to end early.
 	Stopped func() bool
@@ -46,7 +46,7 @@ func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 			of[v] = ^up
 			continue
 		}
-		if passed && o.Slot != nil {
+		if (passed || d.idom[v] == 0) && o.Slot != nil {
 			if slot := o.Slot(n); slot >= 0 {
 				up = k.below(up, slot)
 			}

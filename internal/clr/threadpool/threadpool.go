@@ -1,9 +1,9 @@
 // Package threadpool reads the state of the runtime's thread pool: how many workers there are, how many there may be
 // without delay, and how much work is queued.
 //
-// Counts and Queues read the objects of the pool. Who walks the heap finds them there. A Finder does without: they are
-// objects of which each busy worker, and the thread that adds workers, has references on
-// its stack. So they are found there, and believed by their classes; no static field has to be found.
+// Counts and Queues read the objects of the pool. Who walks the heap finds them there. A Finder does without: each busy
+// worker, and the thread that adds workers, has references to them on its stack. So they are found there, and believed by
+// their classes; no static field has to be found.
 //
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 10: Threading/
 // PortableThreadPool.cs (CacheLineSeparated), PortableThreadPool.ThreadCounts.cs, Threading/ThreadPoolWorkQueue.cs,

@@ -80,18 +80,19 @@ type way struct {
 	state profile.TaskState
 	kind  profile.AwaitedKind // empty: any
 	call  bool
+	wait  profile.WaitKind // of its thread; empty: none runs it
 }
 
 var ways = []way{
-	{"source", profile.TaskWaiting, profile.AwaitsCompletion, false},
-	{"semaphore", profile.TaskWaiting, profile.AwaitsSemaphore, false},
-	{"thread", profile.TaskRunning, "", false},
-	{"thread-later", profile.TaskRunning, "", false},
-	{"delay", profile.TaskWaiting, profile.AwaitsTimer, false},
-	{"upstream", profile.TaskWaiting, "", true},
-	{"several", profile.TaskWaiting, "", false},
-	{"body", profile.TaskWaiting, profile.AwaitsPipe, false},
-	{"answering", profile.TaskWaiting, profile.AwaitsCompletion, false},
+	{"source", profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
+	{"semaphore", profile.TaskWaiting, profile.AwaitsSemaphore, false, ""},
+	{"thread", profile.TaskWaiting, "", false, profile.EventWait},
+	{"thread-later", profile.TaskWaiting, "", false, profile.EventWait},
+	{"delay", profile.TaskWaiting, profile.AwaitsTimer, false, ""},
+	{"upstream", profile.TaskWaiting, "", true, ""},
+	{"several", profile.TaskWaiting, "", false, ""},
+	{"body", profile.TaskWaiting, profile.AwaitsPipe, false, ""},
+	{"answering", profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
 }
 
 // hung is a request that hangs.
@@ -276,7 +277,7 @@ func (l *load) check() {
 	l.quick = map[string]bool{}
 	l.mu.Unlock()
 	r := look(l.t, l.a.PID)
-	times, unknown, upstream := map[string]int{}, 0, 0
+	times, unknown, upstream, blocked, spinning := map[string]int{}, 0, 0, 0, 0
 	for i := range r.Requests {
 		g := &r.Requests[i]
 		for k := range g.Requests {
@@ -291,9 +292,12 @@ func (l *load) check() {
 				continue
 			}
 			l.line(h, x, begun[id])
-			if g.Doing.State == "" {
+			switch {
+			case g.Doing.State == "":
 				unknown++
-			} else {
+			case h.way.wait != "" && g.Doing.State == profile.TaskRunning: // before it blocks
+				spinning++
+			default:
 				l.doing(h, g)
 			}
 		}
@@ -305,6 +309,9 @@ func (l *load) check() {
 		if h.way.call {
 			upstream++
 		}
+		if h.way.wait != "" {
+			blocked++
+		}
 	}
 	for path, n := range times {
 		if n > 1 {
@@ -314,6 +321,9 @@ func (l *load) check() {
 	l.calls(r, upstream)
 	l.t.Logf("%d requests that hang, %d listed in %v; of %d it is not known what they do; %d unproven", len(l.hangs),
 		len(times), r.Duration, unknown, r.Unproven)
+	if spinning > (blocked+1)/2 {
+		l.t.Errorf("of %d requests whose threads are blocked, %d are said to run", blocked, spinning)
+	}
 	if unknown > len(l.hangs)/4 {
 		l.t.Errorf("of %d requests it is not known what they do", unknown)
 	}
@@ -350,6 +360,9 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 	d := &g.Doing
 	if want := "/" + h.way.name + "/{id}"; g.Path != want {
 		l.t.Errorf("%s: path %s, want %s", h.id, g.Path, want)
+	}
+	if wait := d.Wait; wait == nil && h.way.wait != "" || wait != nil && wait.Kind != h.way.wait {
+		l.t.Errorf("%s: its thread waits for %+v, want %s", h.id, wait, h.way.wait)
 	}
 	if d.State != h.way.state || h.way.kind != "" && d.WaitsFor.Kind != h.way.kind || h.way.call != (d.Call != nil) {
 		l.t.Errorf("%s: %+v", h.id, d)
