@@ -34,6 +34,10 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 	p.states()
 	p.paint(dim, graphSummary(s, g))
 	p.end()
+	if s.Unsearched != "" {
+		p.paint(dim, "Likely deadlocks may be missing: "+display.Clean(s.Unsearched))
+		p.end()
+	}
 	return p.w.Flush()
 }
 

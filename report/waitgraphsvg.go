@@ -102,6 +102,9 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 	case b.lock >= 0:
 		l := &p.g.Locks[b.lock]
 		lines = []string{stateName(l), apartText(l), fmt.Sprintf("%d threads cannot go on", l.Blocked)}
+		if len(l.Holders) > 0 {
+			title = strings.Join(lines, "\n") + "\n" + holdersText(p.s, l)
+		}
 	default:
 		t := &p.s.Threads[b.thread]
 		lines = []string{threadName(p.s, b.thread)}
@@ -195,6 +198,9 @@ summary { cursor: pointer; padding: .15rem 0 }
 	}
 	for i := range g.Suspected {
 		fmt.Fprintf(b, "<p class=\"suspected\">%s.</p>\n", html.EscapeString(DeadlockText(s, &g.Suspected[i])))
+	}
+	for i := range g.Likely {
+		fmt.Fprintf(b, "<p class=\"suspected\">%s.</p>\n", html.EscapeString(LikelyText(s, &g.Likely[i])))
 	}
 	b.WriteString("<div class=\"picture\">\n")
 	newPicture(s, g).draw(b)

@@ -57,8 +57,8 @@ What counts as a deadlock:
   1.5 seconds; --awaits=never does without.
 
 The exit status is 3 if there is a deadlock, so that a script or a probe can ask. What is
-only suspected does not count, nor does what is likely without --fail-on likely. It is 1 if the stack of a thread is missing and no deadlock
-is found.
+only suspected does not count, nor does what is likely without --fail-on likely. It is 1
+if the stack of a thread is missing and no deadlock is found.
 
 Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.
 

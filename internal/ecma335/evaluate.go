@@ -16,6 +16,7 @@ const (
 	Setting                     // Value, as the local variable Variable
 	Returning                   // Value
 	Binding                     // the method Member to a delegate
+	Losing                      // Value, a field's: it goes where it cannot be told from others any more
 )
 
 // An Action is an instruction with what it works on.
@@ -27,6 +28,7 @@ type Action struct {
 	Object    *Value
 	Value     *Value
 	Variable  int32
+	Stands    bool  // with Setting: the variable stands for Value from then on
 	Type      Token // of a call with a constrained. prefix: the type; RID 0: it has none
 }
 
@@ -35,6 +37,7 @@ const (
 	maxEvaluated = 1 << 18 // bytes of IL
 	maxDeep      = 1 << 8  // values on the stack
 	maxForward   = 1 << 12 // places that are branched to with values on the stack
+	maxCompared  = 1 << 16 // values that are compared where ways join
 )
 
 // Evaluate returns the actions of a method's IL in the order of their offsets, which is that of the source for most of
@@ -46,7 +49,7 @@ func (m *Metadata) Evaluate(il []byte) ([]Action, error) {
 	}
 	e := evaluation{
 		m: m, il: il, members: map[Token]*Member{}, forward: map[int][]*Value{}, variables: map[int32]*Value{},
-		live: true,
+		lost: map[*Value]bool{}, live: true,
 	}
 	var err error
 	if e.stores, err = storesOf(il); err != nil {
@@ -60,6 +63,9 @@ func (m *Metadata) Evaluate(il []byte) ([]Action, error) {
 		e.arrive(at)
 		if err := e.step(at, op, operand, next); err != nil {
 			return nil, err
+		}
+		if e.compared > maxCompared {
+			return nil, malformed("a method whose ways join too often is not evaluated")
 		}
 		if !isPrefix(op) {
 			e.constrained = 0
@@ -80,6 +86,8 @@ type evaluation struct {
 	forward     map[int][]*Value // the stack at places that were branched to
 	variables   map[int32]*Value // of local variables
 	stores      map[int32]int    // how often each variable is set; arguments as their complements
+	lost        map[*Value]bool
+	compared    int // values, where ways join
 	actions     []Action
 }
 
@@ -140,8 +148,14 @@ func (e *evaluation) arrive(at int) {
 		e.stack = append(e.stack[:0], from...)
 	default:
 		for i := range e.stack {
-			if i >= len(from) || e.stack[i] != from[i] && e.stack[i].String() != from[i].String() {
+			if i >= len(from) || !e.equal(e.stack[i], from[i]) {
+				e.lose(at, e.stack[i])
 				e.stack[i] = unknown
+			}
+		}
+		for i := range from {
+			if i >= len(e.stack) || e.stack[i] == unknown {
+				e.lose(at, from[i])
 			}
 		}
 	}
@@ -165,12 +179,6 @@ func (e *evaluation) pop() *Value {
 	return v
 }
 
-func (e *evaluation) drop(n int) {
-	for range n {
-		e.pop()
-	}
-}
-
 // token returns the operand of an instruction that has one of four bytes.
 func (e *evaluation) token(operand int) Token {
 	return Token(binary.LittleEndian.Uint32(e.il[operand:]))
@@ -189,10 +197,14 @@ func (e *evaluation) member(t Token) (*Member, error) {
 
 // Other instructions that matter for values, by their numbers (VI.C.2).
 const (
+	opPop               Opcode = 0x26
 	opRet               Opcode = 0x2a
 	opBrShort, opBr     Opcode = 0x2b, 0x38
+	opBrfalseShort      Opcode = 0x2c
 	opBltUnShort        Opcode = 0x37
+	opBrfalse           Opcode = 0x39
 	opBltUn             Opcode = 0x44
+	opCeq, opCltUn      Opcode = 0xfe01, 0xfe05
 	opLeave, opLeaveSh  Opcode = 0xdd, 0xde
 	opThrow, opRethrow  Opcode = 0x7a, 0xfe1a
 	opEndFinally        Opcode = 0xdc
@@ -227,7 +239,7 @@ func (e *evaluation) step(at int, op Opcode, operand, next int) error {
 		e.leave()
 	case opLeave, opLeaveSh:
 		e.stack = e.stack[:0]
-		e.branch(op, operand, next)
+		e.branch(at, op, operand, next)
 		e.leave()
 	case prefixConstr:
 		e.constrained = e.token(operand)
@@ -235,8 +247,8 @@ func (e *evaluation) step(at int, op Opcode, operand, next int) error {
 		if e.variable(at, op, operand) {
 			return nil
 		}
-		e.plain(op)
-		e.branch(op, operand, next)
+		e.plain(at, op)
+		e.branch(at, op, operand, next)
 		if op == opBr || op == opBrShort {
 			e.leave()
 		}
@@ -248,7 +260,7 @@ func (e *evaluation) step(at int, op Opcode, operand, next int) error {
 func (e *evaluation) leave() { e.live, e.stack = false, e.stack[:0] }
 
 // branch notes what is on the stack where a branch forward leads.
-func (e *evaluation) branch(op Opcode, operand, next int) {
+func (e *evaluation) branch(at int, op Opcode, operand, next int) {
 	to := next
 	switch {
 	case op >= opBrShort && op <= opBltUnShort || op == opLeaveSh:
@@ -267,9 +279,32 @@ func (e *evaluation) branch(op Opcode, operand, next int) {
 		return
 	}
 	for i := range from {
-		if i >= len(e.stack) || from[i] != e.stack[i] && from[i].String() != e.stack[i].String() {
+		if i >= len(e.stack) || !e.equal(from[i], e.stack[i]) {
+			e.lose(at, from[i])
 			from[i] = unknown
 		}
+	}
+	for i := range e.stack {
+		if i >= len(from) || from[i] == unknown {
+			e.lose(at, e.stack[i])
+		}
+	}
+}
+
+// equal reports whether values are equal where ways join. How many are compared is bounded.
+func (e *evaluation) equal(a, b *Value) bool {
+	if a == b {
+		return true
+	}
+	e.compared++
+	return a.String() == b.String()
+}
+
+// lose notes that a value goes where it cannot be told from others any more.
+func (e *evaluation) lose(at int, v *Value) {
+	if (v.Kind == FieldOf || v.Kind == StaticField) && !e.lost[v] {
+		e.lost[v] = true
+		e.actions = append(e.actions, Action{Kind: Losing, At: uint32(at), Value: v})
 	}
 }
 
@@ -293,17 +328,18 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 	case op >= opStloc0 && op <= opStloc3, op == opStlocShort, op == opStloc:
 		e.set(at, variable(e.il, op, operand), e.pop())
 	case op == opStargShort, op == opStarg:
-		e.pop()
+		e.lose(at, e.pop())
 	default:
 		return false
 	}
 	return true
 }
 
-// set notes what a variable is set to. One that is set once stands for that, if that is the same whenever it is asked for.
+// set notes what a variable is set to. One that is set once stands for that, if that stays the same.
 func (e *evaluation) set(at int, n int32, v *Value) {
-	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v})
-	if e.stores[n] == 1 && v.Lasts() {
+	stands := e.stores[n] == 1 && v.Lasts()
+	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v, Stands: stands})
+	if stands {
 		e.variables[n] = v
 	}
 }
@@ -372,12 +408,22 @@ func (e *evaluation) call(at int, op Opcode, t Token) error {
 }
 
 // plain does an instruction of which only matters how many values it takes from the stack and puts there.
-func (e *evaluation) plain(op Opcode) {
+func (e *evaluation) plain(at int, op Opcode) {
 	effect := effects[op]
-	e.drop(effect.takes)
+	for range effect.takes {
+		if v := e.pop(); !onlyLooksAt(op) {
+			e.lose(at, v)
+		}
+	}
 	for range effect.gives {
 		e.push(unknown)
 	}
+}
+
+// onlyLooksAt reports whether an instruction drops values, compares them or branches, and no more.
+func onlyLooksAt(op Opcode) bool {
+	return op == opPop || op >= opBrfalseShort && op <= opBltUnShort || op >= opBrfalse && op <= opSwitch ||
+		op >= opCeq && op <= opCltUn
 }
 
 // effect is how many values an instruction takes from the stack and puts there.

@@ -55,6 +55,8 @@ func text(actions []Action) string {
 			out = append(out, fmt.Sprintf("loc%d = %s", a.Variable, a.Value))
 		case Returning:
 			out = append(out, "return "+a.Value.String())
+		case Losing:
+			out = append(out, "lost "+a.Value.String())
 		}
 	}
 	return strings.Join(out, "; ")
@@ -98,6 +100,10 @@ var evaluations = []struct {
 	{"a static method's result", "Make(5); Wait(5.Make@1)", il(0x1b, 0x28, makeGate, 0x6f, wait)},
 	{"a ? b : c", "Wait(?)", il(2, 0x2d, 3, 3, 0x2b, 1, 2, 0x6f, wait)},
 	{"a ? a : a", "Wait(arg1)", il(2, 0x2d, 3, 3, 0x2b, 1, 3, 0x6f, wait)},
+	{"a ? field : b", "lost arg0.one; Wait(?)", il(3, 0x2d, 3, 2, 0x2b, 6, 2, 0x7b, one, 0x6f, wait)},
+	{"a field in an array", "lost arg0.one", il(3, 0x16, 2, 0x7b, one, 0xa2)},
+	{"a field as an argument's new value", "lost arg0.one; Wait(?)", il(2, 0x7b, one, 0x10, 1, 3, 0x6f, wait)},
+	{"a field that is null", "return ?; Wait(arg0.one)", il(2, 0x7b, one, 0x25, 0x2d, 2, 0x26, 0x2a, 0x6f, wait)},
 	{"behind a return", "return arg0; Wait(arg1)", il(2, 0x2a, 3, 0x6f, wait)},
 	{"a handler begins with an exception", "Wait(arg0)", il(2, 0xde, 1, 0x26, 2, 0x6f, wait)},
 	{"too little on the stack", "Wait(?)", il(0x6f, wait)},
@@ -211,7 +217,7 @@ func depthAtEnd(t *testing.T, md *Metadata, code []byte) (int, bool) {
 	}
 	e := evaluation{
 		m: md, il: code, members: map[Token]*Member{}, forward: map[int][]*Value{}, variables: map[int32]*Value{},
-		live: true, stores: stores,
+		lost: map[*Value]bool{}, live: true, stores: stores,
 	}
 	for at := 0; at < len(code)-1; {
 		op, operand, next, err := instruction(code, at)
@@ -258,7 +264,7 @@ func FuzzEvaluate(f *testing.F) {
 		var actions []Action
 		testenv.Allocates(t, len(b), 4096, 1<<18, func() { actions, _ = m.Evaluate(b) })
 		for i, a := range actions {
-			if int(a.At) >= len(b) || i > 0 && a.At <= actions[i-1].At {
+			if int(a.At) >= len(b) || i > 0 && a.At < actions[i-1].At {
 				t.Fatalf("% x: %d", b, a.At)
 			}
 			for _, v := range a.Arguments {

@@ -148,6 +148,17 @@ func (m *Metadata) Methods(typeRID uint32) ([]uint32, error) {
 	return out, nil
 }
 
+// NestedTypes returns the types that are nested in others, by those (II.22.32).
+func (m *Metadata) NestedTypes() map[uint32][]uint32 {
+	const nestedClass, enclosingClass = 0, 1
+	out := map[uint32][]uint32{}
+	for rid := uint32(1); rid <= m.Rows(TableNestedClass); rid++ {
+		of := m.raw(TableNestedClass, rid, enclosingClass)
+		out[of] = append(out[of], m.raw(TableNestedClass, rid, nestedClass))
+	}
+	return out
+}
+
 // Nested returns the types that are nested in a type (II.22.32).
 func (m *Metadata) Nested(typeRID uint32) (out []uint32) {
 	const nestedClass, enclosingClass = 0, 1

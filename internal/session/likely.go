@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -79,6 +80,7 @@ func (l *likely) walk(ctx context.Context) bool {
 	l.p.Engine.Cache.Invalidate()
 	l.t.findSemaphores()
 	l.scan()
+	l.t.ctx = ctx // what follows has no such limit
 	if census.Stopped || l.t.full || l.t.ended {
 		l.out.Unsearched = "the managed heap is too large to be looked through in so short a time"
 	} else {
@@ -101,16 +103,16 @@ func (l *likely) confirm(ctx context.Context) bool {
 	was := l.names(first)
 	select {
 	case <-ctx.Done():
+		l.drop()
+		return true
 	case <-time.After(likelyFor):
 	}
 	after := l.p.lookAgain(ctx, l.out, threads, l.f)
 	l.build()
 	is := l.names(l.out.WaitGraph().Likely)
-	for name := range was {
-		if !slices.Equal(was[name], is[name]) {
-			l.drop()
-			return false
-		}
+	if !maps.EqualFunc(was, is, slices.Equal[[]uint64]) {
+		l.drop()
+		return false
 	}
 	for _, at := range threads {
 		proof := before[at].proof

@@ -45,6 +45,8 @@ type suspended struct {
 const (
 	maxAwaits    = 1 << 14
 	maxSuspended = 1 << 18 // that are looked at for duties
+	maxNeeds     = 1 << 17
+	maxNeeded    = 1 << 7 // of which one has to do what is needed
 )
 
 // scan finds the suspended methods that have duties.
@@ -249,7 +251,14 @@ func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 	l.need(n)
 }
 
+// need adds a need. One with more that can do it than are kept is no reason to be stuck.
 func (l *likely) need(n profile.Need) {
+	if len(l.out.Needs) == maxNeeds {
+		return
+	}
+	if more := len(n.On) - maxNeeded; more > 0 {
+		n.On, n.Elsewhere = n.On[:maxNeeded], max(n.Elsewhere, more)
+	}
 	for _, d := range l.known[arch.Addr(n.Object)] {
 		n.Field = cmp.Or(n.Field, d.field)
 	}

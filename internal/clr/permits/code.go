@@ -1,6 +1,7 @@
 package permits
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -37,29 +38,46 @@ const (
 	closes // it is disposed of
 )
 
+// maxEvents bounds what one method does, that of the methods that it calls included.
+const maxEvents = 1 << 12
+
 func (b *builder) build(rid uint32) (*Code, error) {
 	il, err := b.r.names.IL(b.module, rid)
 	if err != nil {
 		return nil, err
 	}
+	if b.r.room -= len(il); b.r.room < 0 {
+		return nil, fmt.Errorf("%w: a method that leads to too many others", ErrUnknown)
+	}
 	if !b.worthwhile(il) {
 		return b.started(rid)
 	}
-	if b.states, err = ecma335.StateStores(il); err != nil {
+	if err := b.look(il); err != nil {
 		return nil, err
 	}
-	actions, err := b.m.Metadata.Evaluate(il)
-	if err != nil {
-		return nil, err
-	}
-	for i := range actions {
-		b.action(&actions[i])
-	}
-	b.pair()
 	if b.depth > 0 && len(b.code.takes)+len(b.code.gives) == 0 {
 		return b.started(rid)
 	}
 	return &b.code, nil
+}
+
+// look finds out what IL does.
+func (b *builder) look(il []byte) (err error) {
+	if b.states, err = ecma335.StateStores(il); err != nil {
+		return err
+	}
+	actions, err := b.m.Metadata.Evaluate(il)
+	if err != nil {
+		return err
+	}
+	for i := range actions {
+		b.action(&actions[i])
+	}
+	if len(b.events) > maxEvents || len(b.code.Promises) > maxEvents {
+		return fmt.Errorf("%w: a method that does too much", ErrUnknown)
+	}
+	b.pair()
+	return nil
 }
 
 // worthwhile reports whether IL has a call that counts, or one that may lead to such a call.
@@ -74,8 +92,11 @@ func (b *builder) worthwhile(il []byte) bool {
 	})
 }
 
-// action adds the events of an action.
+// action adds the events of an action. Beyond maxEvents nothing is added.
 func (b *builder) action(a *ecma335.Action) {
+	if len(b.events) > maxEvents {
+		return
+	}
 	switch a.Kind {
 	case ecma335.Storing:
 		if a.Object != nil && comes(a.Value) {
@@ -176,36 +197,38 @@ func known(v *ecma335.Value) bool {
 	return true
 }
 
-// pair finds the sections: from where something is taken, or opened, to where the same is released, or disposed of.
+// pair finds the sections: from where something was last taken, or opened, to where it is released, or disposed of.
 func (b *builder) pair() {
+	type begin struct {
+		kind eventKind
+		key  string
+	}
+	last := map[begin]int{} // events that sections begin with
 	paired := map[int]bool{}
 	for i := range b.events {
 		e := &b.events[i]
-		if e.kind != gives && e.kind != closes || !known(e.object) {
+		if !known(e.object) {
 			continue
 		}
-		first, key := takes, e.object.String()
-		if e.kind == closes {
-			first = opens
-		}
-		at := -1
-		for k := range i {
-			if f := &b.events[k]; f.kind == first && known(f.object) && f.object.String() == key {
-				at = k
-			}
-		}
-		if at < 0 {
-			if e.kind == gives {
+		key := e.object.String()
+		switch e.kind {
+		case takes, opens:
+			last[begin{e.kind, key}] = i
+		case gives:
+			at, ok := last[begin{takes, key}]
+			if !ok {
 				b.code.gives = append(b.code.gives, e.object)
+				continue
 			}
-			continue
+			paired[at] = true
+			b.code.Sections = append(b.code.Sections, Section{From: b.events[at].from, To: e.at, Object: e.object})
+		case closes:
+			if at, ok := last[begin{opens, key}]; ok {
+				b.code.Sections = append(b.code.Sections, Section{
+					From: b.events[at].at, To: e.at, Object: e.object, Closes: true, Type: e.typ,
+				})
+			}
 		}
-		paired[at] = true
-		s := Section{From: b.events[at].from, To: e.at, Object: e.object}
-		if e.kind == closes {
-			s.From, s.Closes, s.Type = b.events[at].at, true, e.typ
-		}
-		b.code.Sections = append(b.code.Sections, s)
 	}
 	for i := range b.events {
 		if e := &b.events[i]; e.kind == takes && !paired[i] && known(e.object) {

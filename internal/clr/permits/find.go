@@ -40,15 +40,20 @@ func Root(v *ecma335.Value) (Variable, bool) {
 // Roots returns what an argument or a variable is; false: that is not known.
 type Roots func(v Variable) (Place, bool)
 
-// maxGetters bounds the properties within properties.
-const maxGetters = 4
+// Bounds of what is followed.
+const (
+	maxGetters = 16      // properties, for one value
+	maxGetter  = 1 << 12 // bytes of IL of a property
+)
 
 // Find returns the object that a value of code in a module is.
 func (r *Reader) Find(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
-	return r.find(module, v, roots, 0)
+	getters := maxGetters
+	return r.find(module, v, roots, &getters)
 }
 
-func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (Place, error) {
+// find is Find with so many properties left.
+func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, getters *int) (Place, error) {
 	switch v.Kind {
 	case ecma335.Argument, ecma335.Local:
 		if p, ok := roots(Variable{v.Kind == ecma335.Local, v.Number}); ok {
@@ -57,14 +62,15 @@ func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, depth int
 	case ecma335.StaticField:
 		return r.static(module, v.Member)
 	case ecma335.FieldOf:
-		of, err := r.find(module, v.Of, roots, depth)
+		of, err := r.find(module, v.Of, roots, getters)
 		if err != nil {
 			return Place{}, err
 		}
 		return r.field(of, v.Member.Name)
 	case ecma335.Result:
-		if v.IsProperty() && depth < maxGetters {
-			return r.property(module, v, roots, depth)
+		if v.IsProperty() && *getters > 0 {
+			*getters--
+			return r.property(module, v, roots, getters)
 		}
 	}
 	return Place{}, fmt.Errorf("%w: %v", ErrUnknown, v)
@@ -157,14 +163,14 @@ func (r *Reader) static(module arch.Addr, f *ecma335.Member) (Place, error) {
 }
 
 // property follows what a property returns: a field of its object, or a static one.
-func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (Place, error) {
+func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, getters *int) (Place, error) {
 	if v.Of == nil {
 		if v.Member.Definition.Table() != ecma335.TableMethodDef {
 			return Place{}, fmt.Errorf("%w: a static property of another module", ErrUnknown)
 		}
-		return r.returned(module, v.Member.Definition.RID(), Place{}, depth)
+		return r.returned(module, v.Member.Definition.RID(), Place{}, getters)
 	}
-	of, err := r.find(module, v.Of, roots, depth)
+	of, err := r.find(module, v.Of, roots, getters)
 	if err != nil {
 		return Place{}, err
 	}
@@ -175,7 +181,7 @@ func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, depth
 	if err != nil {
 		return Place{}, err
 	}
-	return r.returned(in, rid, of, depth)
+	return r.returned(in, rid, of, getters)
 }
 
 // method finds the method of a name that the objects of a class have: its own, or that of the nearest base.
@@ -201,12 +207,12 @@ func (r *Reader) method(class *object.Class, name string) (module arch.Addr, rid
 }
 
 // returned follows what a method returns.
-func (r *Reader) returned(module arch.Addr, rid uint32, this Place, depth int) (Place, error) {
+func (r *Reader) returned(module arch.Addr, rid uint32, this Place, getters *int) (Place, error) {
 	v, err := r.result(module, rid)
 	if err != nil {
 		return Place{}, err
 	}
-	return r.find(module, v, thisIs(this), depth+1)
+	return r.find(module, v, thisIs(this), getters)
 }
 
 // result returns what a method returns, if its IL says so in one place.
@@ -214,6 +220,9 @@ func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err err
 	il, err := r.names.IL(module, rid)
 	if err != nil {
 		return nil, err
+	}
+	if len(il) > maxGetter {
+		return nil, fmt.Errorf("%w: a long property", ErrUnknown)
 	}
 	a, err := r.names.Assembly(module)
 	if err != nil {
@@ -280,6 +289,7 @@ func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error
 	if err != nil {
 		return nil, err
 	}
+	r.room = maxIL
 	c, err := r.code(in, rid, 1)
 	if c == nil || err != nil {
 		return nil, err
@@ -326,6 +336,9 @@ func (r *Reader) structure(module arch.Addr, v *ecma335.Value, roots Roots) (Pla
 		return Place{}, ErrUnknown
 	}
 	of, err := r.Find(module, v.Of, roots)
+	if err == nil && of.Class == nil {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return Place{}, err
 	}

@@ -1,16 +1,16 @@
 // Package permits says which permits of semaphores a method holds where it is, and which tasks it is going to complete.
 //
-// A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it. But
-// code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of its IL,
-// most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between two calls of
-// which the first waits, and the second releases; or that has something to dispose of, whose Dispose releases (using).
+// A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it.
+// But code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of its
+// IL, most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between two calls
+// of which the first waits, and the second releases; or that has something to dispose of, whose Dispose releases (using).
 // A method with a call of TaskCompletionSource.SetResult behind the place where it is will most likely complete that.
 //
-// Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They are
-// followed in memory.
+// Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They
+// are followed in memory.
 //
-// None of it is a proof. A permit may be handed over, a Release may lie behind a branch that is not taken, and IL that was
-// replaced by a profiler is not seen. What is found here is called likely.
+// None of it is a proof. A permit may be handed over, a Wait with a timeout may have failed, a Release may lie behind a
+// branch that is not taken, and IL that was replaced by a profiler is not seen. What is found here is called likely.
 //
 // Sources: the public interface of System.Threading.SemaphoreSlim and System.Threading.Tasks.TaskCompletionSource; the
 // names that compilers give to state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
@@ -33,8 +33,10 @@ const (
 	Completion = "System.Threading.Tasks.TaskCompletionSource"
 )
 
-// maxCodes bounds the methods of which is kept what they do.
-const maxCodes = 1 << 14
+const (
+	maxCodes = 1 << 14 // methods of which is kept what they do
+	maxIL    = 4 << 20 // bytes of IL that are looked through for one method
+)
 
 // Reader reads what methods of one runtime hold. It is not safe for concurrent use.
 type Reader struct {
@@ -44,6 +46,7 @@ type Reader struct {
 	codes   map[codeKey]*Code
 	modules map[arch.Addr]*module
 	uses    map[useKey]*Use
+	room    int // bytes of IL that may still be looked through
 }
 
 type codeKey struct {
@@ -86,7 +89,7 @@ type Promise struct {
 // Empty reports whether a method has nothing to do with either.
 func (c *Code) Empty() bool { return c == nil || len(c.Sections) == 0 && len(c.Promises) == 0 }
 
-// At returns what a method holds, and is going to complete, while it is at an instruction from one offset up to another.
+// At returns what a method holds, and is going to complete, while it is at an instruction from one offset to another.
 func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	for _, s := range c.Sections {
 		if s.From < from && to <= s.To {
@@ -104,7 +107,7 @@ func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 // module is what is known of a module.
 type module struct {
 	name.Assembly
-	tokens map[ecma335.Token]verb // of its MemberRefs and MethodSpecs
+	tokens map[ecma335.Token]verb // of its MemberRefs
 }
 
 // verb is what a method of the framework does.
@@ -118,7 +121,7 @@ const (
 	completes
 )
 
-// verbs are the methods that count.
+// verbOf returns what a method does.
 func verbOf(f *ecma335.Member) verb {
 	switch f.Owner {
 	case Semaphore:
@@ -151,7 +154,7 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 	if a.Name == coreLib || a.Base == 0 {
 		m = nil
 	} else {
-		m.find(ecma335.TableMemberRef)
+		m.find()
 	}
 	if m != nil && len(m.tokens) == 0 {
 		m = nil
@@ -164,9 +167,9 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 }
 
 // find finds the references to the methods that count.
-func (m *module) find(t ecma335.Table) {
+func (m *module) find() {
 	md := m.Metadata
-	for rid := uint32(1); rid <= md.Rows(t); rid++ {
+	for rid := uint32(1); rid <= md.Rows(ecma335.TableMemberRef); rid++ {
 		ref, err := md.MemberRef(rid)
 		if err != nil {
 			continue
@@ -178,7 +181,7 @@ func (m *module) find(t ecma335.Table) {
 				continue
 			}
 		}
-		tok := ecma335.MakeToken(t, rid)
+		tok := ecma335.MakeToken(ecma335.TableMemberRef, rid)
 		f, err := md.Member(tok)
 		if err != nil {
 			continue
@@ -193,7 +196,10 @@ func (m *module) find(t ecma335.Table) {
 const maxDepth = 2
 
 // Code returns what a method of a module does, by its row in the MethodDef table.
-func (r *Reader) Code(at arch.Addr, rid uint32) (*Code, error) { return r.code(at, rid, 0) }
+func (r *Reader) Code(at arch.Addr, rid uint32) (*Code, error) {
+	r.room = maxIL
+	return r.code(at, rid, 0)
+}
 
 func (r *Reader) code(at arch.Addr, rid uint32, depth int) (*Code, error) {
 	m, err := r.module(at)
@@ -206,12 +212,12 @@ func (r *Reader) code(at arch.Addr, rid uint32, depth int) (*Code, error) {
 	}
 	b := builder{r: r, m: m, module: at, depth: depth}
 	c, err := b.build(rid)
-	if err != nil {
+	if err != nil && (depth > 0 || r.room >= 0) {
 		return nil, err
 	}
 	if len(r.codes) >= maxCodes {
 		clear(r.codes)
 	}
-	r.codes[key] = c
-	return c, nil
+	r.codes[key] = c // nil as well, if it takes too much to find that out
+	return c, err
 }

@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of all
-// that are nested in these, such as closures and state machines.
+// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of
+// all that are nested in these, such as closures and state machines.
 type Use struct {
 	Count int  // of a semaphore: with how many permits it is made; 0: that is not known, or not always the same
 	Own   bool // nothing else gets hold of the object: it is made there, and never passed on
@@ -25,6 +25,7 @@ const (
 	maxClasses = 1 << 10
 	maxMethods = 1 << 13
 	maxUses    = 1 << 12 // fields that are kept
+	maxOuter   = 4       // classes around a class, and properties that lead to a field
 )
 
 // MethodID is a method, by its module and its row in the MethodDef table.
@@ -64,7 +65,7 @@ func (r *Reader) behind(module arch.Addr, v *ecma335.Value, roots Roots, depth i
 	switch {
 	case (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition.RID() != 0:
 		return module, v.Member.Definition, nil
-	case v.IsProperty() && v.Of != nil && depth < maxGetters:
+	case v.IsProperty() && v.Of != nil && depth < maxOuter:
 		of, err := r.Find(module, v.Of, roots)
 		if err != nil || of.Class == nil {
 			return 0, 0, fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -100,11 +101,15 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
+	room := maxIL
 	token := binary.LittleEndian.AppendUint32(nil, uint32(field))
 	for _, rid := range methods {
 		il, err := r.names.IL(module, rid)
 		if err != nil || !bytes.Contains(il, token) {
 			continue // it is abstract, or has nothing to do with the field
+		}
+		if room -= len(il); room < 0 {
+			return nil, fmt.Errorf("%w: too much code around a field", ErrUnknown)
 		}
 		actions, err := a.Metadata.Evaluate(il)
 		if err != nil {
@@ -112,12 +117,10 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 		}
 		u.method(rid, actions)
 	}
-	u.out.Count = max(u.count, 0)
-	u.out.Own = u.out.Own && u.made
-	return u.out, nil
+	return u.result(), nil
 }
 
-// private reports whether only the code around a field can use it: it is private, or of a class that a compiler has made.
+// private reports whether only the code around a field can use it: it is private, or of a class that a compiler made.
 func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, error) {
 	const flags, access, ownClass = 0, 7, 1 // II.22.15, II.23.1.5
 	f, err := md.Cell(ecma335.TableField, field.RID(), flags)
@@ -130,7 +133,7 @@ func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, err
 
 // around returns the methods of a class, of the classes around it, and of all that are nested in these.
 func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
-	for range maxGetters {
+	for range maxOuter {
 		outer, ok, err := md.EnclosingType(class)
 		if err != nil {
 			return nil, err
@@ -140,13 +143,15 @@ func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
 		}
 		class = outer
 	}
-	for classes := []uint32{class}; len(classes) > 0; classes = classes[1:] {
-		own, err := md.Methods(classes[0])
+	nested := md.NestedTypes()
+	classes := []uint32{class}
+	for i := 0; i < len(classes); i++ { // it grows
+		own, err := md.Methods(classes[i])
 		if err != nil {
 			return nil, err
 		}
 		methods = append(methods, own...)
-		classes = append(classes, md.Nested(classes[0])...)
+		classes = append(classes, nested[classes[i]]...)
 		if len(classes) > maxClasses || len(methods) > maxMethods {
 			return nil, fmt.Errorf("%w: a class with too much in it", ErrUnknown)
 		}
@@ -161,6 +166,13 @@ type usage struct {
 	out   *Use
 	count int // -1: none yet; -2: several
 	made  bool
+}
+
+// result is what has been found out.
+func (u *usage) result() *Use {
+	u.out.Count = max(u.count, 0)
+	u.out.Own = u.out.Own && u.made
+	return u.out
 }
 
 // is reports whether a value is read from the field.
@@ -183,8 +195,12 @@ func (u *usage) method(rid uint32, actions []ecma335.Action) {
 			if a.Member.Definition == u.field {
 				u.stored(a.Value, actions)
 			}
-		case ecma335.Setting, ecma335.Returning:
-			if u.is(a.Value) && (a.Kind == ecma335.Returning || !a.Value.Lasts()) {
+		case ecma335.Setting:
+			if u.is(a.Value) && !a.Stands {
+				u.out.Own = false
+			}
+		case ecma335.Returning, ecma335.Losing:
+			if u.is(a.Value) {
 				u.out.Own = false
 			}
 		case ecma335.Calling, ecma335.Creating:

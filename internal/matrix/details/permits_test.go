@@ -42,6 +42,12 @@ func testLikely(t *testing.T, runtime string) {
 	s := snapshotWaits(t, p)
 	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.Needs), time.Since(began))
 	compareLikely(t, "live", s, want)
+	soon := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsSoon, Lines: true})
+	if s = snapshotWaits(t, soon); s.Unsearched != "" {
+		t.Log(s.Unsearched) // the machine is busy
+	} else {
+		compareLikely(t, "soon", s, want)
+	}
 	o := clrsnap.CoreOptions{Options: clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true}}
 	core, err := clrsnap.OpenCore(context.Background(), testenv.GCoreDump(t, a.PID), o)
 	if err != nil {
