@@ -20,7 +20,8 @@ type HeapOptions struct {
 	// secrets.
 	MaxStrings int
 	// Roots chooses types by their names: profile.Heap.Paths says what keeps their objects, and by which references; nil:
-	// none. Stacks of managed threads are read for it, too. That takes memory: 16 bytes for each object on the heap, and 4 for each reference; twice as much in the end.
+	// none. Stacks of managed threads are read for it, too. That takes memory: 16 bytes for each object on the heap, and 4
+	// for each reference; twice as much in the end.
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That takes
 	// as much memory as Roots, and half as much again.

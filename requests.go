@@ -16,10 +16,10 @@ type RequestsOptions struct {
 }
 
 // Requests finds which HTTP requests ASP.NET Core's server Kestrel is serving, and which calls of HttpClient are under
-// way. It takes the stacks of all threads as SnapshotAll does, and then walks the managed heap without stopping a thread.
-// What is found is proved request by request, and call by call. When ctx ends, the result has what was found until then,
-// and is Partial; when the process exits, there is an error and a result, too. With other errors there is no result.
-// ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
+// way. It takes the stacks of all threads as SnapshotAll does, and then walks the managed heap without stopping a
+// thread. What is found is proved request by request, and call by call. When ctx ends, the result has what was found
+// until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
+// no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
 	r, err := p.s.Requests(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress})
 	return r, publish(err)

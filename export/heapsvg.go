@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with Keepers, what keeps what.
-// The picture has no script. An area's name, bytes and objects show as a tooltip.
+// HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with Keepers, what keeps
+// what. The picture has no script. An area's name, bytes and objects show as a tooltip.
 func HeapSVG(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 	p := &heapPicture{w: bufio.NewWriter(w), h: h, o: &o, tree: heapTreeOf(h), width: float64(cmp.Or(o.Width, 1200))}
 	if o.Base != nil {

@@ -43,8 +43,8 @@ type HeapRegion struct {
 }
 
 // HeapKeeper is what objects of one type keep from being collected: those of which each is kept, first of all, by one
-// of the objects of another HeapKeeper. A tree of them says what keeps what, type by type. Objects of one type that keep
-// one another in a row, such as those of a linked list, are one HeapKeeper.
+// of the objects of another HeapKeeper. A tree of them says what keeps what, type by type. Objects of one type that
+// keep one another in a row, such as those of a linked list, are one HeapKeeper.
 type HeapKeeper struct {
 	Parent   int32      // index of an earlier one; of the first, which stands for all objects: 0
 	Type     int32      // index in Heap.Types; -1: it stands for Root, or for all objects

@@ -24,8 +24,8 @@ type Await struct {
 	WaitsFor *Awaited // what it awaits; nil: that is not known
 }
 
-// Need is that a party cannot go on, most likely, before one of others has done something: released a semaphore, completed
-// a TaskCompletionSource, come to the end of an async method. That is told from the code that these are in.
+// Need is that a party cannot go on, most likely, before one of others has done something: released a semaphore,
+// completed a TaskCompletionSource, come to the end of an async method. That is told from the code that these are in.
 type Need struct {
 	Of     Party
 	Kind   LockKind // SemaphoreLock, CompletionLock, TaskLock

@@ -70,7 +70,8 @@ type LockState struct {
 	Certain bool // of the wait, or hold, that says the most of it
 }
 
-// IsLock reports whether threads want to get hold of it. Else they wait for something to happen: a task's end, an event.
+// IsLock reports whether threads want to get hold of it. Else they wait for something to happen: a task's end, an
+// event.
 func (l *LockState) IsLock() bool {
 	switch l.Kind {
 	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:

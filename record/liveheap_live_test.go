@@ -15,8 +15,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestLiveHeap records a program that keeps known amounts at known sites and drops the rest: what is alive at the end is
-// what it keeps, by site, although the collector has moved it; and the handles are gone afterwards.
+// TestLiveHeap records a program that keeps known amounts at known sites and drops the rest: what is alive at the end
+// is what it keeps, by site, although the collector has moved it; and the handles are gone afterwards.
 func TestLiveHeap(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -105,8 +105,8 @@ func TestLiveHeapUnproved(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestLiveHeapOfCommand: of a program that has ended there is what was alive when its heap was last looked at. Objects are
-// followed, too, if the runtime reports every one.
+// TestLiveHeapOfCommand: of a program that has ended there is what was alive when its heap was last looked at. Objects
+// are followed, too, if the runtime reports every one.
 func TestLiveHeapOfCommand(t *testing.T) {
 	layer.Live(t)
 	kit := testenv.Kit(t)

@@ -70,8 +70,8 @@ func (l *liveHeap) finished() (leaves map[string]int64) {
 	return leaves
 }
 
-// TestProvedAlive: what a collection has looked at is alive; what is younger is left out, or marked if no collection of its
-// kind has looked.
+// TestProvedAlive: what a collection has looked at is alive; what is younger is left out, or marked if no collection of
+// its kind has looked.
 func TestProvedAlive(t *testing.T) {
 	const order, marked = "live Shop.Order", "live Shop.Order (not collected yet)"
 	for _, c := range []struct {

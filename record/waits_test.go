@@ -116,8 +116,8 @@ func testWaitEvents(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say of
-// which class the object is.
+// TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say
+// of which class the object is.
 func TestWaitWall(t *testing.T) { testenv.EachVersion(t, testWaitWall) }
 
 func testWaitWall(t *testing.T, runtime string) {

@@ -265,10 +265,10 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 // turnsOf is how many turns a time comprises, at least one.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
-// A thread that has had firstLooks is looked at every few turns only, and one that has had manyLooks half as often: it has
-// had so many that the result is fine enough. Each look takes a CPU from the target, and the kernel's samples show where
-// threads run. What a look finds stands for the time since the last one, so the result gets coarser and not wrong. If
-// Rate is low, or there are no CPU samples, threads are looked at every turn.
+// A thread that has had firstLooks is looked at every few turns only, and one that has had manyLooks half as often: it
+// has had so many that the result is fine enough. Each look takes a CPU from the target, and the kernel's samples show
+// where threads run. What a look finds stands for the time since the last one, so the result gets coarser and not
+// wrong. If Rate is low, or there are no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
 	manyLooks  = 150
@@ -576,9 +576,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
-// what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
-// of the object. untold: the class was not certain this time.
+// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame
+// that what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows
+// the class of the object. untold: the class was not certain this time.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
 		return at, false

@@ -13,8 +13,8 @@ import (
 	"clrsnap/profile"
 )
 
-// RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries, without
-// colours.
+// RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries,
+// without colours.
 type RequestsOptions struct {
 	Rows     int  // how many groups of requests, and of calls, are shown; 0: all
 	Query    bool // with what follows "?" in paths, which may be secret

@@ -442,8 +442,8 @@ func TestLimitOf(t *testing.T) {
 	}
 }
 
-// TestPairs: a collection is the one at its address; one that was moved is the largest of those that are left. Of an event
-// there is a new delegate whenever somebody subscribes.
+// TestPairs: a collection is the one at its address; one that was moved is the largest of those that are left. Of an
+// event there is a new delegate whenever somebody subscribes.
 func TestPairs(t *testing.T) {
 	pileAt := func(at arch.Addr, kind session.PileKind, n int) session.Pile {
 		return session.Pile{At: at, Kind: kind, Type: "T", Count: n}

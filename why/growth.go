@@ -105,8 +105,8 @@ func (e *evidence) growing() (out []pile) {
 	return out
 }
 
-// pairs finds what there was in both looks: at the same address, or else, because objects are moved, the largest of those
-// that are alike.
+// pairs finds what there was in both looks: at the same address, or else, because objects are moved, the largest of
+// those that are alike.
 func pairs(before, now []session.Pile) (out []pile) {
 	taken := make([]bool, len(before))
 	find := func(p *session.Pile, same func(*session.Pile) bool) bool {
@@ -181,8 +181,8 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 	return v
 }
 
-// certainty: that many handlers are added fast to an event that is certainly kept is no design. What a collection is for
-// cannot be told from outside.
+// certainty: that many handlers are added fast to an event that is certainly kept is no design. What a collection is
+// for cannot be told from outside.
 func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
 	fast := rate(int64(p.grown()), p.took) >= fastHandlers
 	switch {

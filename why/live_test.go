@@ -79,8 +79,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// check looks at a program up to three times, twice as long each time: on a busy machine a thread that runs all the time
-// may get to too little for a verdict.
+// check looks at a program up to three times, twice as long each time: on a busy machine a thread that runs all the
+// time may get to too little for a verdict.
 func check(t *testing.T, a *testenv.App, o why.Options) {
 	t.Helper()
 	missing := slices.Clone(ailments)

@@ -116,8 +116,8 @@ func endsOf(w *watched) (local, remote string) {
 	return local, remote
 }
 
-// endsIn are the addresses in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established". The local one
-// is left out of the target of several.
+// endsIn are the addresses in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established". The local
+// one is left out of the target of several.
 func endsIn(target string) (local, remote string) {
 	verb, rest, _ := strings.Cut(target, " ")
 	left, right, ok := strings.Cut(rest, "→ ")
@@ -233,8 +233,8 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	return v
 }
 
-// certainty: whether an answer is due is known where a connection cannot be made, and where calls of HttpClient have all
-// connections and others queue for them. Where other calls queue, those that have a connection most likely keep it
+// certainty: whether an answer is due is known where a connection cannot be made, and where calls of HttpClient have
+// all connections and others queue for them. Where other calls queue, those that have a connection most likely keep it
 // against their will.
 func (c *called) certainty(e *evidence) profile.Certainty {
 	n, q := len(c.connections), e.queueing()

@@ -96,9 +96,9 @@ const (
 	WaitLock    WaitSource = 2 // the object of a lock
 )
 
-// LockedClass returns the ClassID of an object that is locked, from what an EventContention, an
-// EventWaited or a Wait says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the
-// object has moved, and the class is another one's.
+// LockedClass returns the ClassID of an object that is locked, from what an EventContention, an EventWaited or a Wait
+// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the object has moved,
+// and the class is another one's.
 func LockedClass(v uint64) (class uint64, monitor bool) {
 	const noMonitor = 1 // LOCKED_NO_MONITOR
 	return v &^ noMonitor, v&noMonitor == 0

@@ -46,8 +46,9 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// eachDump runs a test for each of some kinds of dump that a runtime has. In the short form one program is dumped in all
-// the ways that it survives, and then by the kernel, which kills it; in the full form each dump is of its own program.
+// eachDump runs a test for each of some kinds of dump that a runtime has. In the short form one program is dumped in
+// all the ways that it survives, and then by the kernel, which kills it; in the full form each dump is of its own
+// program.
 func eachDump(t *testing.T, runtime string, kinds []testenv.DumpKind,
 	test func(*testing.T, testenv.DumpKind, *testenv.App), start func(*testing.T, testenv.DumpKind) *testenv.App) {
 	t.Helper()

@@ -89,8 +89,8 @@ func checkFates(t *testing.T, p *testenv.Program, command string, row supportRow
 	}
 }
 
-// shapesOf are the shapes of a runtime that are tested. Hosts of all versions unpack a compressed bundle in the same way:
-// the short form has that of the newest.
+// shapesOf are the shapes of a runtime that are tested. Hosts of all versions unpack a compressed bundle in the same
+// way: the short form has that of the newest.
 func shapesOf(runtime string) []testenv.Shape {
 	return slices.DeleteFunc(testenv.Shapes(runtime), func(s testenv.Shape) bool {
 		return s == testenv.Compressed && runtime != testenv.DefaultRuntime && layer.Size(true, false)

@@ -1,6 +1,6 @@
-// Package openfiles finds out which processes have a pipe or a socket open: /proc/PID/fd, as lsof and fuser do. A process
-// of another user can be looked at only with its rights (ptrace(2), access mode PTRACE_MODE_READ_FSCREDS), one in
-// another PID namespace perhaps not at all.
+// Package openfiles finds out which processes have a pipe or a socket open: /proc/PID/fd, as lsof and fuser do. A
+// process of another user can be looked at only with its rights (ptrace(2), access mode PTRACE_MODE_READ_FSCREDS), one
+// in another PID namespace perhaps not at all.
 package openfiles
 
 import (

@@ -9,8 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// A duty is what others wait for and somebody has, most likely: a permit of a semaphore that he is going to release, or a
-// task that he is going to complete.
+// A duty is what others wait for and somebody has, most likely: a permit of a semaphore that he is going to release, or
+// a task that he is going to complete.
 type duty struct {
 	kind   profile.LockKind // SemaphoreLock or CompletionLock
 	object arch.Addr        // the semaphore, or the task

@@ -58,8 +58,8 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	return w
 }
 
-// resolver is the function of the C library by which a thread asks for names of hosts, if that is what it waits for: the
-// library asks name servers in the same thread.
+// resolver is the function of the C library by which a thread asks for names of hosts, if that is what it waits for:
+// the library asks name servers in the same thread.
 func resolver(frames []profile.Frame) string {
 	for i := range frames {
 		switch f := &frames[i]; {
@@ -96,8 +96,8 @@ func (s *Suspension) inSameCall() bool {
 		now.SP == sp
 }
 
-// opened is the path of the file that a thread opens; "": it cannot be read. It waits for the other end of a FIFO, or for
-// a file system.
+// opened is the path of the file that a thread opens; "": it cannot be read. It waits for the other end of a FIFO, or
+// for a file system.
 func (s *Suspension) opened(call string) string {
 	at := s.Capture.SyscallArgs[0]
 	if call == "openat" {

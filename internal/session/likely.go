@@ -11,8 +11,8 @@ import (
 )
 
 // PermitsMode says whether SnapshotWaits also finds what is only likely: who has the permits of semaphores, and who
-// completes the tasks of TaskCompletionSources. It reads the managed heap for that: async methods that are suspended are
-// nowhere else.
+// completes the tasks of TaskCompletionSources. It reads the managed heap for that: async methods that are suspended
+// are nowhere else.
 type PermitsMode uint8
 
 // The modes.
@@ -89,8 +89,8 @@ func (l *likely) walk(ctx context.Context) bool {
 	return true
 }
 
-// confirm reports whether the circles that were found are still there some time later, without their members having done
-// anything meanwhile. Those that are not are taken back.
+// confirm reports whether the circles that were found are still there some time later, without their members having
+// done anything meanwhile. Those that are not are taken back.
 func (l *likely) confirm(ctx context.Context) bool {
 	first := l.out.WaitGraph().Likely
 	if len(first) == 0 {

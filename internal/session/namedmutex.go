@@ -13,10 +13,11 @@ import (
 	"clrsnap/profile"
 )
 
-// A named Mutex is a pthread mutex in a file that all processes map which use it (src/coreclr/pal/src/include/pal/mutex.hpp,
-// NamedMutexSharedData; sharedmemory.h). A thread that waits for it is in the system call futex, whose address is in the
-// mutex: at its begin in glibc, behind four bytes in musl. The word there has the owner's thread id; behind the mutex are
-// the owner's process id and, once more, its thread id, as the owner's PID namespace has them.
+// A named Mutex is a pthread mutex in a file that all processes map which use it
+// (src/coreclr/pal/src/include/pal/mutex.hpp, NamedMutexSharedData; sharedmemory.h). A thread that waits for it is in
+// the system call futex, whose address is in the mutex: at its begin in glibc, behind four bytes in musl. The word
+// there has the owner's thread id; behind the mutex are the owner's process id and, once more, its thread id, as the
+// owner's PID namespace has them.
 const (
 	sharedFolder  = "/.dotnet/shm/"
 	muslWord      = 4

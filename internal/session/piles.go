@@ -90,9 +90,9 @@ const (
 )
 
 // Piles finds the events, collections and queues of timers on the heap that have at least 100 of something, the larger
-// ones first: of events of each type and element the largest, of others of the same type the 16 largest. Those that have
-// been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a part of them cannot be compared with what is found another
-// time.
+// ones first: of events of each type and element the largest, of others of the same type the 16 largest. Those that
+// have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a part of
+// them cannot be compared with what is found another time.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -318,8 +318,8 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 }
 
 // Keeper says what keeps a pile, or the largest of those that are like it; nil: none of them was found to be kept, or
-// that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes the
-// memory and the time of HeapOptions.Roots.
+// that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes
+// the memory and the time of HeapOptions.Roots.
 func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
 	if p.Runtime == nil {
 		return nil, 0, p.NoRuntimeError()

@@ -78,8 +78,8 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 	return out, tasks, p.Alive()
 }
 
-// walkRequests walks the heap and reads what is there, anew for some time if the collector has moved something meanwhile.
-// When ctx ends, an earlier walk counts that did not end early.
+// walkRequests walks the heap and reads what is there, anew for some time if the collector has moved something
+// meanwhile. When ctx ends, an earlier walk counts that did not end early.
 func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads, within time.Duration) (
 	w *requestWalk, census *heap.Census, err error,
 ) {

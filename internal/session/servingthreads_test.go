@@ -31,8 +31,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 	return t
 }
 
-// TestThreadDoing: a request whose thread is blocked waits for what the thread waits for. Those that wait for the same lock
-// in the same place are one group.
+// TestThreadDoing: a request whose thread is blocked waits for what the thread waits for. Those that wait for the same
+// lock in the same place are one group.
 func TestThreadDoing(t *testing.T) {
 	one := threadDoing(blockedThread(0x7000, "System.Threading.WaitHandle.WaitOne", "System.Threading.Lock.Enter"))
 	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 || one.Frames[0].Kind != profile.Managed ||
@@ -95,7 +95,8 @@ func TestJoinWait(t *testing.T) {
 	}
 }
 
-// TestRequestRoom: what is kept of requests is bounded, however long their paths are, and it is said that some are missing.
+// TestRequestRoom: what is kept of requests is bounded, however long their paths are, and it is said that some are
+// missing.
 func TestRequestRoom(t *testing.T) {
 	w := &requestWalk{taskWalk: &taskWalk{}, requests: map[string]*served{}, room: 64 << 10}
 	path := strings.Repeat("x", 10<<10)

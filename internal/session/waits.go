@@ -24,8 +24,8 @@ type Blocked struct {
 	At, Lock           arch.Addr // where the thread's stack says so, and the lock's address that it has there
 }
 
-// Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false: it is
-// blocked on none, or that is not known.
+// Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false:
+// it is blocked on none, or that is not known.
 func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	p := s.Process
 	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {

@@ -1,5 +1,5 @@
-// Package sockdiag asks the kernel for the sockets of a network namespace: TCP connections, and since when each has been
-// silent; what a Unix socket is connected to. It uses sock_diag(7), as ss does.
+// Package sockdiag asks the kernel for the sockets of a network namespace: TCP connections, and since when each has
+// been silent; what a Unix socket is connected to. It uses sock_diag(7), as ss does.
 //
 // Sources (Linux): include/uapi/linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg), include/uapi/linux/tcp.h
 // (tcp_info), net/ipv4/inet_diag.c; include/uapi/linux/unix_diag.h (unix_diag_req, unix_diag_msg), net/unix/diag.c.

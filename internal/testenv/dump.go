@@ -67,8 +67,8 @@ const (
 	crashName   = "crash.dump"
 )
 
-// SmallCore has a program (Options.Env) reserve less memory that it does not use. Otherwise the C library reserves 64 MB
-// for each of many arenas, and gcore writes them all: a gigabyte of zeros.
+// SmallCore has a program (Options.Env) reserve less memory that it does not use. Otherwise the C library reserves 64
+// MB for each of many arenas, and gcore writes them all: a gigabyte of zeros.
 const SmallCore = "MALLOC_ARENA_MAX=1"
 
 // DumpOptions returns o with what a program needs from its start for a dump of

@@ -45,8 +45,8 @@ func (e *explanation) native() (w pal.Wait, ok bool, err error) {
 	return e.r.Runtime.PAL.Wait(&b)
 }
 
-// join explains a wait for the end of a thread. What the thread is blocked on says which one it is; otherwise the frames
-// may have it.
+// join explains a wait for the end of a thread. What the thread is blocked on says which one it is; otherwise the
+// frames may have it.
 func (e *explanation) join() error {
 	w, ok, err := e.native()
 	if err != nil {

@@ -133,7 +133,8 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	return heldMonitor(&w, &m), nil
 }
 
-// HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting it.
+// HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting
+// it.
 func (r *Reader) HeldAt(obj uint64, managedID int) bool {
 	var m lock.Monitor
 	stands := r.steadily(func() (err error) {

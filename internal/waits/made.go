@@ -68,8 +68,8 @@ var taskNode = part{coreLib, "System.Threading.SemaphoreSlim+TaskNode"}
 // maxQueue bounds those that wait in front of a thread.
 const maxQueue = 1 << 12
 
-// queued explains a wait for a SemaphoreSlim for which async methods wait already: the thread stands in their queue, and
-// waits for a task that it has there (SemaphoreSlim.cs, WaitCore).
+// queued explains a wait for a SemaphoreSlim for which async methods wait already: the thread stands in their queue,
+// and waits for a task that it has there (SemaphoreSlim.cs, WaitCore).
 func (e *explanation) queued(inner arch.Addr, list []found) error {
 	objects := e.r.Runtime.Objects
 	event, ok := e.r.only(list, func(f *found) bool {

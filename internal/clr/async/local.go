@@ -29,8 +29,8 @@ func (r *Reader) Locals(b *Box, name string) ([]arch.Addr, error) {
 	return r.locals(b.Machine, b.at, name)
 }
 
-// LocalsAt is Locals of a method that runs, by the first argument of its MoveNext and the type that has the MoveNext. It
-// need not have been suspended.
+// LocalsAt is Locals of a method that runs, by the first argument of its MoveNext and the type that has the MoveNext.
+// It need not have been suspended.
 func (r *Reader) LocalsAt(this, mt arch.Addr, name string) ([]arch.Addr, error) {
 	m, err := r.machine(mt)
 	if err != nil {

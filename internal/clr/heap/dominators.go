@@ -3,8 +3,8 @@ package heap
 // An object dominates another if every way to that one leads through it: if it went away, the other could go, too. What
 // an object retains is its own size and those of all that it dominates.
 //
-// The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005). Vertices
-// are numbered in the order in which a depth-first search meets them; 0 is a root of everything.
+// The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
+// Vertices are numbered in the order in which a depth-first search meets them; 0 is a root of everything.
 
 // dominators is the search for what dominates what.
 type dominators struct {

@@ -72,8 +72,8 @@ func dominator(dominated [][]bool, of int) int {
 	return -1
 }
 
-// TestKeepers: objects are summed up by the labels of what dominates them, in graphs of all densities. Objects of one of
-// three classes are passed over, and what those or roots dominate at once lies in slots.
+// TestKeepers: objects are summed up by the labels of what dominates them, in graphs of all densities. Objects of one
+// of three classes are passed over, and what those or roots dominate at once lies in slots.
 func TestKeepers(t *testing.T) {
 	const passed, slot = 2, 100
 	rnd := rand.New(rand.NewSource(2))

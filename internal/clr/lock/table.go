@@ -110,8 +110,8 @@ func plausible(block arch.Addr) bool {
 	return block >= lowestBlock && block < highestBlock && block%8 == 0
 }
 
-// entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at a
-// time, until take is false. all: it came to that entry.
+// entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at
+// a time, until take is false. all: it came to that entry.
 func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 	table, err := s.mem.Pointer(s.l.Table)
 	if err != nil {

@@ -1,18 +1,19 @@
 // Package pal reads the objects of the operating system's interface that the runtime brings along, its platform
 // adaptation layer (PAL): what a thread waits for that waits for an event, a semaphore, a mutex or the end of a thread.
 //
-// A handle is an index of a table of objects. An object has a state: how often it is signalled, who owns it, and who waits
-// for it. A thread has a record of what it waits for, with a node for each object, which is in the list of the
+// A handle is an index of a table of objects. An object has a state: how often it is signalled, who owns it, and who
+// waits for it. A thread has a record of what it waits for, with a node for each object, which is in the list of the
 // object's waiters, too.
 //
 // No descriptor has any of that. So nothing is believed that is not confirmed by what is around it: a thread's record
-// refers back to the thread, a node to the record and to the thread's id, the state to its nodes and to its owner's list
-// of what it owns. What is not confirmed is not there: ErrChanging, or false.
+// refers back to the thread, a node to the record and to the thread's id, the state to its nodes and to its owner's
+// list of what it owns. What is not confirmed is not there: ErrChanging, or false.
 //
 // Sources (dotnet/runtime, src/coreclr/pal/src): synchmgr/synchmanager.hpp (CSynchData, WaitingThreadsListNode,
-// OwnedObjectsListNode), include/pal/synchobjects.hpp (ThreadWaitInfo, CThreadSynchronizationInfo), include/pal/thread.hpp
-// (CPalThread), include/pal/corunix.hpp (PalObjectTypeId), objmgr/palobjbase.hpp and shmobject.hpp (CPalObjectBase),
-// include/pal/handlemgr.hpp (CSimpleHandleManager). The offsets are those of x86-64, read in processes of .NET 8 to 10.
+// OwnedObjectsListNode), include/pal/synchobjects.hpp (ThreadWaitInfo, CThreadSynchronizationInfo),
+// include/pal/thread.hpp (CPalThread), include/pal/corunix.hpp (PalObjectTypeId), objmgr/palobjbase.hpp and
+// shmobject.hpp (CPalObjectBase), include/pal/handlemgr.hpp (CSimpleHandleManager). The offsets are those of x86-64,
+// read in processes of .NET 8 to 10.
 package pal
 
 import (
@@ -118,8 +119,8 @@ type Reader struct {
 	near  []int     // where on stacks threads were found, from the stack pointer, in bytes
 }
 
-// New returns a Reader. mem is what objects are read from; all that it returns rests on that. search is the same memory:
-// what is looked for is looked for there.
+// New returns a Reader. mem is what objects are read from; all that it returns rests on that. search is the same
+// memory: what is looked for is looked for there.
 func New(mem, search target.Memory) *Reader {
 	return &Reader{mem: target.NewReader(mem), search: target.NewReader(search)}
 }
@@ -279,8 +280,8 @@ func (r *Reader) checkOwner(o *Object) error {
 	return nil
 }
 
-// threadOf returns the id of the thread whose end a thread waits for, by the state of its object; 0: it is not found. The
-// object is on the waiting thread's stack, and refers to the thread, which refers back to it.
+// threadOf returns the id of the thread whose end a thread waits for, by the state of its object; 0: it is not found.
+// The object is on the waiting thread's stack, and refers to the thread, which refers back to it.
 func (r *Reader) threadOf(b *Blocked, data arch.Addr) int {
 	s := r.s
 	for at := b.from; at < b.to; at += 8 {

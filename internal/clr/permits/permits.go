@@ -1,10 +1,11 @@
 // Package permits says which permits of semaphores a method holds where it is, and which tasks it is going to complete.
 //
 // A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it.
-// But code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of its
-// IL, most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between two calls
-// of which the first waits, and the second releases; or that has something to dispose of, whose Dispose releases (using).
-// A method with a call of TaskCompletionSource.SetResult behind the place where it is will most likely complete that.
+// But code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of
+// its IL, most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between
+// two calls of which the first waits, and the second releases; or that has something to dispose of, whose Dispose
+// releases (using). A method with a call of TaskCompletionSource.SetResult behind the place where it is will most
+// likely complete that.
 //
 // Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They
 // are followed in memory.

@@ -8,8 +8,8 @@ import (
 // Each thread has its own static fields that are marked so. Those that are references lie in arrays of objects, one for
 // each class, which an array of the thread leads to.
 //
-// Sources (dotnet/runtime): docs/design/datacontracts/Thread.md (GetThreadLocalStaticBase), src/coreclr/vm/threadstatics.h
-// (ThreadLocalData). .NET 8 keeps them elsewhere.
+// Sources (dotnet/runtime): docs/design/datacontracts/Thread.md (GetThreadLocalStaticBase),
+// src/coreclr/vm/threadstatics.h (ThreadLocalData). .NET 8 keeps them elsewhere.
 type localsLayout struct {
 	Data    uint32 `clr:"Thread.ThreadLocalDataPtr,optional"`
 	Array   uint32 `clr:"ThreadLocalData.NonCollectibleTlsArrayData,optional"`

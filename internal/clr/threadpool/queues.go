@@ -59,8 +59,8 @@ var (
 	otherQueues = []string{"lowPriorityWorkItems"}
 )
 
-// Global visits the work items of all threads, by the ThreadPoolWorkQueue: those for all of them, and those that some have
-// for themselves if there are more than 32 CPUs.
+// Global visits the work items of all threads, by the ThreadPoolWorkQueue: those for all of them, and those that some
+// have for themselves if there are more than 32 CPUs.
 func (q *Queues) Global(obj arch.Addr, visit func(*Part) error) error {
 	class, err := q.look(obj)
 	if err != nil {
@@ -140,8 +140,8 @@ func (q *Queues) concurrent(obj arch.Addr, seen map[arch.Addr]bool, visit func(*
 	return nil
 }
 
-// segment reads where the items of a part of a ConcurrentQueue are. One that takes no more items has its tail moved up by
-// twice its capacity. Head and tail have a cache line each (PaddedHeadAndTail).
+// segment reads where the items of a part of a ConcurrentQueue are. One that takes no more items has its tail moved up
+// by twice its capacity. Head and tail have a cache line each (PaddedHeadAndTail).
 func (q *Queues) segment(obj arch.Addr, class *object.Class) (p Part, err error) {
 	off, err := q.Objects.Offset(class, "_headAndTail")
 	if err != nil {

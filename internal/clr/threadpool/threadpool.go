@@ -2,8 +2,8 @@
 // without delay, and how much work is queued.
 //
 // Counts and Queues read the objects of the pool. Who walks the heap finds them there. A Finder does without: each busy
-// worker, and the thread that adds workers, has references to them on its stack. So they are found there, and believed by
-// their classes; no static field has to be found.
+// worker, and the thread that adds workers, has references to them on its stack. So they are found there, and believed
+// by their classes; no static field has to be found.
 //
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 10: Threading/
 // PortableThreadPool.cs (CacheLineSeparated), PortableThreadPool.ThreadCounts.cs, Threading/ThreadPoolWorkQueue.cs,

@@ -13,9 +13,9 @@ import (
 // Sources (dotnet/runtime): src/coreclr/vm/methodtable.h (MethodTableAuxiliaryData, DynamicStaticsInfo),
 // vm/ceeload.h (LookupMapBase), docs/design/datacontracts/RuntimeTypeSystem.md (GetGCStaticsBasePointer).
 //
-// In .NET 8 those of all classes of a module that are not generic lie in a row, to which a structure of the module leads
-// (vm/appdomain.hpp, DomainLocalModule; vm/ceeload.cpp, Module::BuildStaticsOffsets). Where those of generic classes lie
-// is not known there.
+// In .NET 8 those of all classes of a module that are not generic lie in a row, to which a structure of the module
+// leads (vm/appdomain.hpp, DomainLocalModule; vm/ceeload.cpp, Module::BuildStaticsOffsets). Where those of generic
+// classes lie is not known there.
 type staticsLayout struct {
 	Aux   uint32 `clr:"MethodTable.AuxiliaryData,optional"`
 	Size  uint32 `clr:"DynamicStaticsInfo.!,optional"`
@@ -166,8 +166,8 @@ const (
 )
 
 // ThreadStatics returns which number the array has that holds those static fields of a class that are references and of
-// which each thread has its own. A class that has none may have something else in this place, which looks like a number.
-// false: that is not known.
+// which each thread has its own. A class that has none may have something else in this place, which looks like a
+// number. false: that is not known.
 func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 	l := &s.statics
 	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent || l.Index == contract.Absent {
@@ -185,8 +185,8 @@ func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 }
 
 // Instantiations returns the MethodTables of the generic classes whose type arguments are given that a module has
-// loaded, arrays among them: in a hash table, a chain for each bucket (vm/typehash.h, vm/dacenumerablehash.h). What could
-// be read is returned even with an error.
+// loaded, arrays among them: in a hash table, a chain for each bucket (vm/typehash.h, vm/dacenumerablehash.h). What
+// could be read is returned even with an error.
 func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
 	l := &s.statics
 	if l.Types == contract.Absent || l.Heads == contract.Absent || l.Entry == contract.Absent || l.After == contract.Absent {

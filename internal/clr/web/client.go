@@ -114,8 +114,8 @@ const (
 	queueWords = 3       // of a RequestQueue: its array is among the first words
 )
 
-// queue reads who waits in a RequestQueue. Its array is a ring of pairs of a message and a waiter; places that are not in
-// use are empty. Waiters that are not waited for any more stay in it until they are its first.
+// queue reads who waits in a RequestQueue. Its array is a ring of pairs of a message and a waiter; places that are not
+// in use are empty. Waiters that are not waited for any more stay in it until they are its first.
 func (r *Reader) queue(out *PoolState, c *object.Class, field string) error {
 	words, err := r.words(out.Object, c, field, queueWords)
 	if err != nil {

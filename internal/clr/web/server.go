@@ -122,8 +122,8 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 	return out, err
 }
 
-// serves reports whether the HttpContext in a HostingApplication.Context is active, and is that of an object of Kestrel.
-// The server sets it so before the application's first code runs, and ends it after the last.
+// serves reports whether the HttpContext in a HostingApplication.Context is active, and is that of an object of
+// Kestrel. The server sets it so before the application's first code runs, and ends it after the last.
 func (r *Reader) serves(host arch.Addr, c *object.Class, server arch.Addr) (bool, error) {
 	context, class, err := r.reference(host, c, "<HttpContext>k__BackingField")
 	if err != nil || context == 0 {
@@ -171,8 +171,8 @@ func (r *Reader) line(out *Request, c *object.Class) error {
 	return r.target(out, c)
 }
 
-// methods are the names of Kestrel's HttpMethod, by number (Internal/Http/HttpMethod.cs). It has the text of others, and
-// that of these once somebody has asked for it.
+// methods are the names of Kestrel's HttpMethod, by number (Internal/Http/HttpMethod.cs). It has the text of others,
+// and that of these once somebody has asked for it.
 var methods = []string{"GET", "PUT", "DELETE", "POST", "HEAD", "TRACE", "PATCH", "CONNECT", "OPTIONS"}
 
 // protocols are the names of Kestrel's HttpVersion, by number (Internal/Http/HttpVersion.cs).
@@ -199,8 +199,8 @@ func (r *Reader) target(out *Request, c *object.Class) error {
 	return err
 }
 
-// start reads when a request began: by the clock of whoever listens to metrics, events or logs, or else by the request's
-// activity, which there is if anything is logged at all.
+// start reads when a request began: by the clock of whoever listens to metrics, events or logs, or else by the
+// request's activity, which there is if anything is logged at all.
 func (r *Reader) start(host arch.Addr, c *object.Class) (s Start, err error) {
 	if _, err := r.objects.Offset(c, "<StartTimestamp>k__BackingField"); err == nil {
 		ticks, err := r.objects.Pointer(host, c, "<StartTimestamp>k__BackingField")

@@ -116,7 +116,8 @@ func (r *Reader) text(obj arch.Addr, c *object.Class, field string) (string, err
 	return s, err
 }
 
-// reference reads the reference in a field, and the class of what it leads to. 0: it is null, or there is no such field.
+// reference reads the reference in a field, and the class of what it leads to. 0: it is null, or there is no such
+// field.
 func (r *Reader) reference(obj arch.Addr, c *object.Class, field string) (arch.Addr, *object.Class, error) {
 	if _, err := r.objects.Offset(c, field); err != nil {
 		return 0, nil, nil
@@ -202,8 +203,8 @@ func (r *Reader) endPoint(obj arch.Addr, c *object.Class) (netip.AddrPort, error
 	return netip.AddrPortFrom(ip, uint16(port)), err
 }
 
-// address reads an IPAddress: the four bytes of an IPv4 address in the order of the network, or eight numbers in that of
-// the machine (System.Net.Primitives, IPAddress.cs).
+// address reads an IPAddress: the four bytes of an IPv4 address in the order of the network, or eight numbers in that
+// of the machine (System.Net.Primitives, IPAddress.cs).
 func (r *Reader) address(obj arch.Addr, c *object.Class) (netip.Addr, error) {
 	numbers, _, err := r.reference(obj, c, "_numbers")
 	if err != nil {

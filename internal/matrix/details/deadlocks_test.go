@@ -33,8 +33,8 @@ func testDeadlocks(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestDeadlocksCollecting: the same, while the collector moves the objects all the time. What is not certain then may be
-// missing, but what is said is right.
+// TestDeadlocksCollecting: the same, while the collector moves the objects all the time. What is not certain then may
+// be missing, but what is said is right.
 func TestDeadlocksCollecting(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size([]string{"net9"}, testenv.AllRuntimes()) {

@@ -19,7 +19,8 @@ import (
 // hand take part, and what only looks like such. What clrsnap finds likely is what the program says.
 func TestLikely(t *testing.T) { testenv.EachOfKit(t, testLikely) }
 
-// TestLikelyCompiled: the same of code that was optimised at once, and of a debug build, whose state machines are classes.
+// TestLikelyCompiled: the same of code that was optimised at once, and of a debug build, whose state machines are
+// classes.
 func TestLikelyCompiled(t *testing.T) {
 	layer.Matrix(t)
 	for name, o := range map[string]testenv.Options{

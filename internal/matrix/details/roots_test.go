@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestRoots: of objects that a program keeps in all ways that there are it is said what keeps them, and by which fields:
-// live, and of a core dump.
+// TestRoots: of objects that a program keeps in all ways that there are it is said what keeps them, and by which
+// fields: live, and of a core dump.
 func TestRoots(t *testing.T) { testenv.EachOfKit(t, testRoots) }
 
 func testRoots(t *testing.T, runtime string) {

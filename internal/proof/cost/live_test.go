@@ -23,8 +23,8 @@ type liveToll struct {
 	lost       int // objects that could not be followed
 }
 
-// BenchmarkLive measures a program of which two threads do nothing but allocate small objects, most of which die at once.
-// The floor is the program without a recording. What is asked is what --live costs beyond --event alloc.
+// BenchmarkLive measures a program of which two threads do nothing but allocate small objects, most of which die at
+// once. The floor is the program without a recording. What is asked is what --live costs beyond --event alloc.
 func BenchmarkLive(b *testing.B) {
 	all := []*liveToll{
 		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-live", every: 512 << 10, live: true},

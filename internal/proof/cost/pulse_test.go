@@ -20,9 +20,9 @@ const (
 
 // BenchmarkRecordPulse measures what clrsnap itself takes from a web server while it records, more finely than
 // BenchmarkRecordCost can: one recorder runs all the time, and SIGSTOP holds it in every other window of a sixth of a
-// second. What a virtual machine can do does not change as fast as that. The kernel goes on taking samples meanwhile, so
-// its part, which BenchmarkRecordCost shows with perf, is not in the figures. What waits in its buffers at the end of a
-// hold is read then, so the figures are rather too high.
+// second. What a virtual machine can do does not change as fast as that. The kernel goes on taking samples meanwhile,
+// so its part, which BenchmarkRecordCost shows with perf, is not in the figures. What waits in its buffers at the end
+// of a hold is read then, so the figures are rather too high.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
 	if _, err := exec.LookPath("wrk"); err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkVerb measures commands from exec to their last byte, on programs that have much of what each looks for. The
-// floor executes the same file for its version. "cpu-ms" is the command's CPU time: why looks for four seconds, of which
-// it is what counts.
+// floor executes the same file for its version. "cpu-ms" is the command's CPU time: why looks for four seconds, of
+// which it is what counts.
 func BenchmarkVerb(b *testing.B) {
 	exe := livetest.Command(b)
 	for _, v := range []struct {

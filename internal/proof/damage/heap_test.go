@@ -15,8 +15,8 @@ import (
 )
 
 // TestDamagedHeap damages objects in a core dump, and what is anywhere in its memory. All objects are counted, with
-// texts, or with all references between them. There is a result or an error; no panic, no hang, not much more memory than
-// for the intact dump, and never more objects than its memory has room for.
+// texts, or with all references between them. There is a result or an error; no panic, no hang, not much more memory
+// than for the intact dump, and never more objects than its memory has room for.
 func TestDamagedHeap(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "heap", testenv.Options{

@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestDamagedRequests damages, in a core dump of a web server, the objects of its requests and what lies around them. There
-// is a result or an error; no panic, no hang, and not much more memory than for the intact dump.
+// TestDamagedRequests damages, in a core dump of a web server, the objects of its requests and what lies around them.
+// There is a result or an error; no panic, no hang, and not much more memory than for the intact dump.
 func TestDamagedRequests(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "requests", testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x4000000"}})

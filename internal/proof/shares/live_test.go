@@ -15,8 +15,8 @@ import (
 )
 
 // TestLiveLasts records, for long, a program that keeps some of what it allocates, drops what it has kept now and then,
-// has everything moved by compacting collections, and allocates besides what it never keeps. What is alive at the end is
-// what it keeps by then, by site, and no handle is left.
+// has everything moved by compacting collections, and allocates besides what it never keeps. What is alive at the end
+// is what it keeps by then, by site, and no handle is left.
 func TestLiveLasts(t *testing.T) {
 	layer.Proof(t)
 	runtimes := layer.Size([]string{testenv.DefaultRuntime}, []string{testenv.DefaultRuntime, "net9", "net8"})
