@@ -33,7 +33,7 @@ func TestLocks(t *testing.T) {
 		`which waits for ` + order + `, held by two-1 \(\d+\)`
 	found(pid).want(t, "^Deadlock: "+circle+"$", `^    Deadlocks\.Monitors\.Two.*deadlocks/Monitors\.cs:~?\d+`,
 		"^Circle of waits: timed-1 .*: it ends by itself, because one of them waits for at most 60 min$",
-		`^\d+ deadlocks, 1 suspected`)
+		`^\d+ deadlocks, 2 suspected, \d+ likely`)
 	found(pid, "--dot").want(t, "^digraph locks {$", "color=red", "^}$")
 	var got struct {
 		Deadlocks []struct {

@@ -25,7 +25,7 @@ func (m *crowd) command(exe string, a *testenv.App) *exec.Cmd {
 
 // manyThreads are what the memory of the command is measured with.
 var manyThreads = []crowd{
-	{20, nil, 30 << 10}, {20, []string{"--stop-all"}, 30 << 10},
+	{20, nil, 32 << 10}, {20, []string{"--stop-all"}, 32 << 10},
 	{1000, nil, 72 << 10}, {1000, []string{"--stop-all"}, 76 << 10}, {1000, []string{"--json"}, 80 << 10},
 }
 
