@@ -81,7 +81,7 @@ func TestAgainstReflection(t *testing.T) {
 	for kind, least := range map[string]int{
 		"V": 40, "S": 40, "R": 39, "X": 20, "I": 40, "D": 200, "P": 80000, "B": 200000, "K": 80, "A": 60, "L": 2, "E": 6,
 	} {
-		if total[kind] < least {
+		if least = max(1, least/layer.Size(2, 1)); total[kind] < least {
 			t.Errorf("only %d facts of kind %s, want %d", total[kind], kind, least)
 		}
 	}
@@ -94,12 +94,14 @@ func programs(t *testing.T) (dlls []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range folders {
+	for i, folder := range folders {
 		if folder.Name() == "common" {
 			continue
 		}
-		dlls = append(dlls, testenv.Build(t, folder.Name()),
-			testenv.BuildWith(t, folder.Name(), testenv.DefaultRuntime, "-o-", "-debug:embedded"))
+		dlls = append(dlls, testenv.Build(t, folder.Name()))
+		if i%layer.Size(4, 1) == 0 { // each takes a second to compile
+			dlls = append(dlls, testenv.BuildWith(t, folder.Name(), testenv.DefaultRuntime, "-o-", "-debug:embedded"))
+		}
 	}
 	return dlls
 }

@@ -34,7 +34,7 @@ func testGenericsMove(t *testing.T, runtime string) {
 		a := testenv.Start(t, "generics", o)
 		p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
 		var s storm
-		for end := time.Now().Add(time.Duration(layer.Size(2, 60)) * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(time.Duration(layer.Size(1, 60)) * time.Second); time.Now().Before(end); {
 			snap, err := p.SnapshotAll(context.Background(), func(th *clrsnap.Thread) bool {
 				return strings.HasPrefix(th.Name, "storm-")
 			})

@@ -51,8 +51,8 @@ func BenchmarkRecordPulse(b *testing.B) {
 	livetest.EndsWell(b, a)
 }
 
-// pulses is how many fours of windows one recorder is used for.
-const pulses = 20
+// pulses is how many fours of windows one recorder is used for: half a minute, as long as a recording is by default.
+const pulses = 42
 
 // pulse compares windows in fours: held, on, on, held.
 func (s *subject) pulse(b *testing.B, w *way) {

@@ -63,13 +63,10 @@ static class Mutexes
     /// <summary>Each waits for the end of the other.</summary>
     static void Joins()
     {
-        Thread first = null;
-        var meet = Zoo.Meeting(2);
-        first = Zoo.Start("joins", "1", () =>
+        Zoo.Start("joins", "1", () =>
         {
-            Thread second = Zoo.Start("joins", "2", () => { meet(); first.Join(); });
-            meet();
-            second.Join();
+            Thread first = Thread.CurrentThread;
+            Zoo.Start("joins", "2", () => first.Join()).Join();
         });
         Zoo.Says("joins", Truth.Deadlock, ["1", "2"]);
     }
