@@ -45,7 +45,8 @@ if [ ${#packages[@]} -eq 0 ]; then
     if [ -n "$saying" ]; then
         saying() { grep -rl --include='*_test.go' "$1" . | xargs -n1 dirname | sort -u; }
         said() { comm -23 <(saying "$saying") <([ -z "$but" ] || saying "$but"); }
-        mapfile -t packages < <(said | grep -xF "$(printf '%s\n' "${longest[@]}")"; said)
+        mapfile -t packages < <(said | { grep -xF "$(printf '%s\n' "${longest[@]}")" || true; }; said)
+        if [ ${#packages[@]} -eq 0 ]; then echo "$0: no package has tests of layer $layer" >&2; exit 1; fi
     fi
 fi
 
