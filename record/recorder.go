@@ -196,7 +196,7 @@ func (r *recorder) drainAfter() time.Duration {
 		return drainFirst
 	}
 	if r.now > r.start+drainOften {
-		return drainEvery * rarer
+		return 2 * drainEvery
 	}
 	return drainEvery
 }

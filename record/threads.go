@@ -297,13 +297,10 @@ func (t *recordedThread) age(now time.Duration) time.Duration {
 	return live.Age(t.info.Started) - (live.Monotonic() - now)
 }
 
-// changed has wall-clock sampling collect its threads again, and give new ones their turn at once.
+// changed has wall-clock sampling collect its threads again.
 func (rp *recordedProcess) changed() {
-	if w := rp.r.wall; w != nil {
-		w.dealt = false
-		if w.next > w.r.now {
-			w.next, w.base = w.r.now, w.r.now
-		}
+	if rp.r.wall != nil {
+		rp.r.wall.dealt = false
 	}
 }
 

@@ -62,7 +62,7 @@ type wallThread struct {
 
 	due   time.Duration // when to look at it again; 0: at every turn
 	busy  int           // looks in a row at which it ran
-	looks int
+	looks int           // up to firstLooks
 	ran   time.Duration // time that it ran between looks and that has no sample yet; less than a turn
 
 	yield          waitPlace     // where it was stopped as it gave up its CPU
@@ -97,7 +97,10 @@ func (w *wallSampler) step() time.Duration {
 		return w.next
 	}
 	late := w.next > 0 && w.r.now > w.next+w.period/2
-	turns := w.round(late)
+	turns := w.usual
+	if w.round(late) {
+		turns = 1
+	}
 	w.base += time.Duration(turns) * w.period
 	if now := live.Monotonic(); w.base < now {
 		w.base = now // missed rounds are not made up for: the samples stand for more time
@@ -113,59 +116,42 @@ func (w *wallSampler) joins(other time.Duration) bool {
 	return w.r.now >= w.next && other < w.r.now+time.Duration(w.usual)*w.period
 }
 
-// round gives the threads their turns, and returns when the next one is, in turns.
-func (w *wallSampler) round(late bool) (turns int) {
+// round gives the threads their turns, and reports whether any is to have the next one.
+func (w *wallSampler) round(late bool) (again bool) {
 	if !w.dealt {
 		w.deal()
 	}
 	w.due += float64(len(w.turns)) * float64(w.r.now-w.last) / float64(w.period)
 	w.last = w.r.now
 	if len(w.turns) == 0 {
-		return w.usual
+		return false
 	}
 	w.pace.Begin(w.r.now)
 	defer w.pace.End()
 	if w.pace.Spent() {
-		return 1
+		return true
 	}
 	end, looks := w.r.now+w.period, 0
 	if w.whole {
 		w.turn = rand.IntN(len(w.turns)) // so that no thread always comes first
 	}
 	w.whole = false
-	turns = w.usual
-	if w.usual > 1 {
-		turns *= rarer
-	}
 	for range w.turns {
 		t := w.turns[w.turn%len(w.turns)]
 		w.turn = (w.turn + 1) % len(w.turns)
-		if t.ended {
+		if t.ended || t.wall.due > w.r.now {
 			continue
 		}
-		if t.wall.due <= w.r.now {
-			w.sample(t, late)
-			// The time is checked after each look, because a thread that waits for a CPU takes long to
-			// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
-			if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
-				return 1
-			}
+		w.sample(t, late)
+		again = again || t.wall.due == 0
+		// The time is checked after each look, because a thread that waits for a CPU takes long to
+		// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
+		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
+			return true
 		}
-		turns = min(turns, w.within(t.wall.due))
 	}
 	w.whole = true
-	return turns
-}
-
-// within is in how many turns a round must be for a thread that is due by then.
-func (w *wallSampler) within(due time.Duration) int {
-	switch next := w.r.now + time.Duration(w.usual+1)*w.period; {
-	case due == 0:
-		return 1
-	case due <= next || w.usual == 1:
-		return w.usual
-	}
-	return w.usual * rarer
+	return again
 }
 
 // lastRound is the longest that finish may delay the end of a recording.
@@ -213,7 +199,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	}
 	due := wt.due
 	wt.due = 0
-	wt.looks++
+	wt.looks = min(wt.looks+1, firstLooks)
 	if wt.valid {
 		still, ran := t.of.p.Live.StillBlocked(t.info.OSThreadID)
 		if still {
@@ -265,28 +251,22 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 // turnsOf is how many turns a time comprises, at least one.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
-// A thread that has had firstLooks is looked at every few turns only, and one that has had manyLooks half as often: it
-// has had so many that the result is fine enough. Each look takes a CPU from the target, and the kernel's samples show
-// where threads run. What a look finds stands for the time since the last one, so the result gets coarser and not
-// wrong. If Rate is low, or there are no CPU samples, threads are looked at every turn.
+// A thread that has had firstLooks is looked at every few turns only. Each look takes a CPU from
+// the target, and the kernel's samples show where threads run. What a look finds stands for the
+// time since the last one, so the result gets coarser and not wrong. If Rate is low, or there are
+// no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
-	manyLooks  = 150
-	usualRest  = 50 * time.Millisecond
-	rarer      = 2 // times as many turns after manyLooks
-	mostUsual  = 5 // turns
+	usualRest  = 30 * time.Millisecond
+	mostUsual  = 3 // turns
 )
 
 // rest decides when to look again at a thread, if there is no reason to wait longer.
 func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
-	if wt.looks < firstLooks || w.usual == 1 {
-		return
+	if wt.looks == firstLooks && w.usual > 1 {
+		// Rounds come up to half a period early or late.
+		wt.due = now + time.Duration(w.usual)*w.period - w.period*3/4
 	}
-	turns := w.usual
-	if wt.looks >= manyLooks {
-		turns *= rarer
-	}
-	wt.due = now + time.Duration(turns)*w.period - w.period*3/4 // rounds come up to half a period early or late
 }
 
 // How long a thread that stays blocked is left alone: a part of the time that it was found
@@ -576,9 +556,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame
-// that what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows
-// the class of the object. untold: the class was not certain this time.
+// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
+// what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
+// of the object. untold: the class was not certain this time.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
 		return at, false
