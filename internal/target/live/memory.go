@@ -51,7 +51,7 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	local := [1]unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(len(b))
 	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
-	n, err := unix.ProcessVMReadv(lead, local[:], remote[:], 0)
+	n, err := readVM(lead, local[:], remote[:])
 	if err == unix.EPERM || err == unix.ENOSYS {
 		// A seccomp filter (older container defaults) can forbid the call
 		// where the file is allowed: both ask for the same rights.
@@ -127,7 +127,7 @@ func (p *Process) readVector(pieces []target.Region) error {
 			remote = append(remote, unix.RemoteIovec{Base: uintptr(r.Base), Len: len(r.Data)})
 			total += len(r.Data)
 		}
-		n, err := unix.ProcessVMReadv(lead, local, remote, 0)
+		n, err := readVM(lead, local, remote)
 		if err == nil && n == total {
 			return p.Alive()
 		}
