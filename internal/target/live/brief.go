@@ -20,7 +20,7 @@ var alone atomic.Bool
 // and stops a garbage collection. And it is the priority of the whole process that RunAtHighPriority raises.
 func Alone() { alone.Store(true) }
 
-// pread is pread(2) of a file of /proc that the kernel writes by itself.
+// pread is pread(2) of a file of /proc.
 func pread(fd int, b []byte, offset int64) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), uintptr(offset), 0, 0)
