@@ -37,7 +37,11 @@ func (w *requestWalk) findPools() {
 			return
 		}
 		var pool *web.PoolState
-		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) || pool == nil {
+		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) {
+			w.gone++
+			continue
+		}
+		if pool == nil {
 			continue
 		}
 		if !w.keep(int(unsafe.Sizeof(*pool))+len(pool.Queue)*int(unsafe.Sizeof(web.Queued{})), pool.Authority) {
@@ -57,8 +61,11 @@ func (w *requestWalk) findConnections() {
 			return
 		}
 		var u *web.Use
-		if !w.patiently(func() (err error) { u, err = w.web.Connection(obj); return err }) || u == nil ||
-			u.Message == 0 {
+		if !w.patiently(func() (err error) { u, err = w.web.Connection(obj); return err }) {
+			w.gone++
+			continue
+		}
+		if u == nil || u.Message == 0 {
 			continue
 		}
 		phase := profile.CallBody
