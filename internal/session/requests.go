@@ -96,6 +96,9 @@ type requestWalk struct {
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
 	of       chainOf                      // of the chain that was read last
 
+	moved    map[arch.Addr]arch.Addr // by where a message is now, where it was when its call was read
+	followed heap.Stamp              // when that was found out
+
 	lost  int  // Kestrel's objects that could not be read
 	gone  int  // other objects that had been moved when they were to be read, and are there no more
 	still bool // nothing was moved from before the walk until after reading
@@ -139,7 +142,7 @@ func (w *requestWalk) read(since heap.Stamp) {
 	w.findCalls(nodes)
 	if !w.p.stillSince(since) {
 		all := len(w.calls)
-		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending })
+		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending() })
 		w.unproven += all - len(w.calls)
 	}
 	w.findSemaphores()
@@ -304,9 +307,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	if w.requests[of.id] == nil && of.server != 0 && !w.servers[of.server] {
 		w.lateRequest(of)
 	}
-	if call := w.calls[of.message]; of.message != 0 && (call == nil || !call.sending) {
-		w.sending(of.sender)
-	}
+	of.message = w.callOf(of)
 	if s := w.requests[of.id]; s != nil {
 		s.chains = append(s.chains, c)
 		cost = framesCost(c.Frames)
