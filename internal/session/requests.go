@@ -248,7 +248,7 @@ func (w *requestWalk) patiently(read func() error) bool {
 		if w.rests++; w.rests > mostRests {
 			break
 		}
-		time.Sleep(restFor)
+		sleep(w.ctx, restFor)
 	}
 	return false
 }
