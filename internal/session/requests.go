@@ -28,16 +28,19 @@ var webClasses = map[web.Kind]taskClass{
 // taken of all threads, and then the heap is walked without stopping the program. If ctx ends, the result has what was
 // found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
-	out, _, err := p.requests(ctx, o, true)
+	out, _, err := p.requests(ctx, o, servingThreads{}, true)
 	return out, err
 }
 
-// RequestsAndTasks is Requests without the stacks of threads, and what Tasks finds in the same walk.
-func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions) (*profile.Requests, *profile.Tasks, error) {
-	return p.requests(ctx, o, false)
+// RequestsAndTasks is Requests without taking the stacks of threads, and what Tasks finds in the same walk. blocking: a
+// thread may be in a call of HttpClient that SendsBlocking reports.
+func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions, blocking bool) (
+	*profile.Requests, *profile.Tasks, error,
+) {
+	return p.requests(ctx, o, servingThreads{blocking: blocking}, false)
 }
 
-func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
+func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, stacks bool) (
 	out *profile.Requests, tasks *profile.Tasks, err error,
 ) {
 	if p.Runtime == nil {
@@ -47,7 +50,6 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 		return nil, nil, NestedError(0)
 	}
 	start := time.Now()
-	threads := servingThreads{blocking: true}
 	if stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
 			return nil, nil, err
