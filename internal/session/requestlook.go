@@ -45,6 +45,9 @@ func (l *requestLook) walk(within time.Duration) error {
 		next.takeUp(l.last)
 		before := l.p.stamp()
 		census, err := next.walk()
+		if err != nil && try > 0 {
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -122,6 +125,9 @@ func (w *requestWalk) missing() int {
 
 // settled reports whether another walk would find no more.
 func (w *requestWalk) settled(try int) bool {
+	if !w.p.from.changes() {
+		return true
+	}
 	if w.missing() > 0 {
 		return false
 	}
