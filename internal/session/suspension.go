@@ -176,7 +176,8 @@ func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
 		err := s.take(s.Process.from.Capture)
 		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
-		if late && attempt < maxAttempts || errors.Is(err, live.ErrNotStopping) && attempt == 1 {
+		again := errors.Is(err, live.ErrNotStopping) && attempt == 1 && !s.isDeep()
+		if late && attempt < maxAttempts || again {
 			continue
 		}
 		return err

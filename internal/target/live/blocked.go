@@ -246,6 +246,9 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
 	}
 	contextSP(&out.Context, l.PC, l.SP)
+	if l.Nr >= 0 {
+		contextArgs(&out.Context, l.Args)
+	}
 	out.SyscallNr, out.SyscallArgs = l.Nr, l.Args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
 	out.Proof = r.prove(req.TID, s1)

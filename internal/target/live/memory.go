@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"sync"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
@@ -123,6 +124,20 @@ func (p *Process) mem() (int, error) {
 // maxVector is how many pieces one system call reads (UIO_MAXIOV of include/uapi/linux/uio.h).
 const maxVector = 1024
 
+// A vector is the arguments of a system call that reads some pieces.
+type vector struct {
+	local  [maxVector]unix.Iovec
+	remote [maxVector]unix.RemoteIovec
+}
+
+var vectors = sync.Pool{New: func() any { return new(vector) }}
+
+// free has the vector used again. Of n pieces it keeps nothing alive meanwhile.
+func (v *vector) free(n int) {
+	clear(v.local[:n])
+	vectors.Put(v)
+}
+
 // ReadMany implements target.Vector.
 func (p *Process) ReadMany(pieces []target.Region) error {
 	for len(pieces) > 0 {
@@ -139,15 +154,17 @@ func (p *Process) ReadMany(pieces []target.Region) error {
 func (p *Process) readVector(pieces []target.Region) error {
 	lead := int(p.lead.Load())
 	if !p.noVM.Load() && lead == p.pid {
-		local, remote := make([]unix.Iovec, 0, len(pieces)), make([]unix.RemoteIovec, 0, len(pieces))
+		v := vectors.Get().(*vector)
+		local, remote := v.local[:0], v.remote[:0]
+		defer func() { v.free(len(local)) }()
 		total := 0
 		for _, r := range pieces {
 			if len(r.Data) == 0 {
 				continue
 			}
-			v := unix.Iovec{Base: &r.Data[0]}
-			v.SetLen(len(r.Data))
-			local = append(local, v)
+			to := unix.Iovec{Base: &r.Data[0]}
+			to.SetLen(len(r.Data))
+			local = append(local, to)
 			remote = append(remote, unix.RemoteIovec{Base: uintptr(r.Base), Len: len(r.Data)})
 			total += len(r.Data)
 		}
