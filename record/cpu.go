@@ -30,8 +30,10 @@ type cpuSampler struct {
 	held     heldSamples
 	names    map[int]string // the kernel's names of threads, by thread id, as far as records had them
 	size     stackSize
-	cut      bool             // the copy of the last stack was too short
-	kernelAt map[uint64]int32 // locations by instruction pointer
+	cut      bool               // the copy of the last stack was too short
+	sampled  session.Suspension // the latest sample, and
+	copied   target.Stack       // its stack
+	kernelAt map[uint64]int32   // locations by instruction pointer
 	prompt   promptness
 	stack    []int32
 	buf      []byte
@@ -207,17 +209,18 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
 		return true, false // the thread is exiting, and runs no more code of its own
 	}
-	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.Arch.SP]), Data: x.Stack}}
-	s := session.Suspension{Process: rp.p, Thread: t.info}
-	s.Walk = walk.Thread{Context: x.Context, Stack: &stack}
+	s := &c.sampled
+	c.copied = target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.Arch.SP]), Data: x.Stack}}
+	*s = session.Suspension{Process: rp.p, Thread: t.info}
+	s.Walk = walk.Thread{Context: x.Context, Stack: &c.copied}
 	c.cut = false
-	r := rp.frames.walk(&s, x.Time)
+	r := rp.frames.walk(s, x.Time)
 	if s.Managed && t.info.ID == 0 {
 		rp.unnamed = true // the thread has become one of the runtime's
 	}
 	if !r.Complete {
 		stack, ips := slices.Clone(rp.frames.stack), slices.Clone(rp.frames.ips)
-		if r, repaired = c.mend(rp, t, x, &s, r), true; !r.Complete {
+		if r, repaired = c.mend(rp, t, x, s, r), true; !r.Complete {
 			rp.frames.stack, rp.frames.ips, repaired = stack, ips, false
 		}
 	}
@@ -226,7 +229,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	}
 	c.size.note(rp.frames.depth, c.cut)
 	if c.r.o.watch != nil {
-		c.r.o.watch(rp.frames, &s, r.Complete, x.Time)
+		c.r.o.watch(rp.frames, s, r.Complete, x.Time)
 	}
 	return r.Complete, repaired
 }

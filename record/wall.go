@@ -21,7 +21,8 @@ import (
 // one goes on there. A sample stands for the time since its thread's last one, so fewer samples
 // make the result coarser and not wrong.
 type wallSampler struct {
-	stack  []int32 // that is being added
+	stack  []int32            // that is being added
+	looked session.Suspension // the latest
 	r      *recorder
 	period time.Duration
 	next   time.Duration // when the next round is due
@@ -489,10 +490,11 @@ func (w *wallSampler) payAs(t *recordedThread, n wallNode) {
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
 	rp.frames.begin()
-	s := session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: rp.p.AlsoBlocking(&t.info)}
+	s := &w.looked
+	*s = session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: rp.p.AlsoBlocking(&t.info)}
 	same := false
 	s.Unchanged = func() bool {
-		same = wt.wait.isOf(&s)
+		same = wt.wait.isOf(s)
 		return same
 	}
 	begin, before := live.Monotonic(), wt.at
@@ -504,12 +506,12 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			return walk.Result{Complete: true}
 		}
 		same = false
-		return rp.frames.walk(&s, begin)
+		return rp.frames.walk(s, begin)
 	}
 	r, ok := s.WalkBlocked(walked)
 	var err error
 	if !ok {
-		if state, known := w.recognise(t, &s); known {
+		if state, known := w.recognise(t, s); known {
 			return state, nil
 		}
 		mayDefer := !s.FoundBlocked && w.mayDefer(wt)
@@ -517,7 +519,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			return profile.Running, errDeferred
 		}
 		s.SlowPoll = mayDefer
-		if r, err = s.StopAndWalk(walked); mayDefer && err == nil && !givesUp(&s) {
+		if r, err = s.StopAndWalk(walked); mayDefer && err == nil && !givesUp(s) {
 			err = errDeferred
 		}
 	}
@@ -532,27 +534,27 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	t.info = s.Thread
 	if wt.at = wt.wait.node; !same {
 		if w.r.o.watch != nil {
-			w.r.o.watch(rp.frames, &s, r.Complete, begin)
+			w.r.o.watch(rp.frames, s, r.Complete, begin)
 		}
 		if r.Complete {
 			rp.frames.await()
 		}
 		w.stack = rp.frames.appendStack(w.stack[:0])
-		blocked, untold := w.blocked(&s, r.Complete)
+		blocked, untold := w.blocked(s, r.Complete)
 		wt.at = wallNode{w.r.b.Stack(w.stack), !r.Complete}
 		if s.FoundBlocked {
-			w.remember(&wt.wait, &s, rp.frames, wt.at)
+			w.remember(&wt.wait, s, rp.frames, wt.at)
 			if wt.wait.alsoHolds(blocked); untold && wt.untold < mostUntold {
 				wt.untold++
 				wt.wait.returns = wt.wait.returns[:0] // it is looked at again
 			} else if !untold {
 				wt.untold = 0
 			}
-		} else if givesUp(&s) {
-			w.remember(&wt.yield, &s, rp.frames, wt.at)
+		} else if givesUp(s) {
+			w.remember(&wt.yield, s, rp.frames, wt.at)
 		}
 	}
-	w.found(wt, &s, before)
+	w.found(wt, s, before)
 	return state, nil
 }
 

@@ -38,7 +38,7 @@ func (e *stuckError) Error() string {
 // call on a process or a file for stuckFor. It measures time by the number of checks, because
 // the machine can be paused between two of them. It returns false if it cannot watch threads.
 func stuck() bool {
-	const every = 500 * time.Millisecond
+	const every = time.Second
 	before := map[string]int{} // by system call: consecutive checks that have found it
 	for range time.Tick(every) {
 		seen := map[string]int{}

@@ -66,7 +66,7 @@ func playRole(role string) {
 	case "sample":
 		r.sample(arg)
 	case "few files":
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 10, Max: 10})
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 13, Max: 13})
 		fallthrough
 	case "open":
 		e, err := Open(Options{PID: pid})

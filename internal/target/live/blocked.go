@@ -75,6 +75,7 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if string(b) == string(last) {
 		return true, 0
 	}
+	p.blocked.ran, p.blocked.line = tid, append(p.blocked.line[:0], b...)
 	now, then := procfs.ParseSchedstat(b), procfs.ParseSchedstat([]byte(last))
 	return false, max(0, now.Running+now.Ready-then.Running-then.Ready)
 }
@@ -184,6 +185,8 @@ type blockedReader struct {
 	mu     sync.Mutex
 	files  map[int]blockedFiles
 	limit  int                  // of files
+	ran    int                  // the thread that StillBlocked has just found to have run; 0: none
+	line   []byte               // what schedstat said of it
 	proofs map[int]target.Proof // of when threads were last captured
 	c      copier
 }
@@ -211,7 +214,7 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 		return err
 	}
 	var sched [maxProof]byte
-	f, s1, err := r.begin(p, req.TID, sched[:])
+	f, s1, again, err := r.first(p, req.TID, sched[:])
 	if err != nil {
 		return err
 	}
@@ -231,10 +234,13 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked}
 	}
 	r.c.copy(uintptr(req.TID), l.SP)
-	var again [maxProof]byte
-	s2, err := preadAll(f.schedstat, again[:])
+	var after [maxProof]byte
+	s2, err := preadAll(f.schedstat, after[:])
 	if err != nil {
 		return r.failed(p, req.TID, err)
+	}
+	if !bytes.Equal(s1, s2) && again {
+		return r.capture(p, req, out)
 	}
 	if !bytes.Equal(s1, s2) {
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
@@ -260,6 +266,18 @@ func (r *blockedReader) prove(tid int, line []byte) target.Proof {
 	proof := target.Proof(line)
 	r.proofs[tid] = proof
 	return proof
+}
+
+// first is begin for a capture. If StillBlocked has just read schedstat, that reading is the first one; again: it is, and
+// a capture that it does not prove is to be made again.
+func (r *blockedReader) first(p *Process, tid int, buf []byte) (f blockedFiles, line []byte, again bool, err error) {
+	ran := r.ran
+	r.ran = 0
+	if f, ok := r.files[tid]; ok && ran == tid {
+		return f, r.line, true, nil
+	}
+	f, line, err = r.begin(p, tid, buf)
+	return f, line, false, err
 }
 
 // begin returns the files of a thread, which the caller closes if they are not kept, and

@@ -43,6 +43,18 @@ func readClock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// futexSleep waits for a change of *p from v, for d at most.
+func futexSleep(p *uint32, v uint32, d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	if alone.Load() {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
+			uintptr(unsafe.Pointer(&ts)), 0, 0)
+		return
+	}
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
 // readVM is process_vm_readv(2).
 func readVM(pid int, local []unix.Iovec, remote []unix.RemoteIovec) (int, error) {
 	if !alone.Load() {

@@ -148,10 +148,7 @@ const tasksLimit = 5 * time.Second
 var errTasksStuck = errors.New("the tracer hangs in the kernel and cannot be ended")
 
 func (w *tasks) sleep(p *uint32, v uint32, d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
-	// The caller checks *p again, whatever the result.
-	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
-		uintptr(unsafe.Pointer(&ts)), 0, 0)
+	futexSleep(p, v, d) // the caller checks *p again, whatever the result
 }
 
 func (w *tasks) rouse() {
