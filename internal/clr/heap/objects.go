@@ -111,7 +111,7 @@ type walk struct {
 	all, done atomic.Uint64 // bytes
 	passes    int
 	final     atomic.Bool // this round counts in any case
-	stale     atomic.Bool // the oldest generation is not what it was when the young ones were walked
+	stale     atomic.Bool // not all of the oldest generation is what it was when the young ones were walked
 	halted    atomic.Bool
 	torn      atomic.Bool // see ErrTorn
 	restless  atomic.Bool // the collector has moved objects for longer than is waited for
@@ -185,6 +185,7 @@ func (w *walk) run() error {
 		return err
 	}
 	w.handOut()
+	w.restless.Store(false)
 	others := w.remainders(func(g Generation) bool { return g > Gen2 })
 	w.old(others)
 	if !w.o.Still {
@@ -201,9 +202,12 @@ func (w *walk) best() error {
 		if err := w.young(); err != nil {
 			return err
 		}
+		if w.busy && best != nil && !w.final.Load() {
+			break // another round would be no better
+		}
 		w.ahead = w.remainders(func(g Generation) bool { return g == Gen2 })
 		w.old(w.ahead)
-		if w.final.Load() || w.stopped() || !w.stale.Load() {
+		if w.final.Load() || w.stopped() || !w.stale.Load() || w.busy || w.oldest == 0 {
 			return nil
 		}
 		w.walked = w.done.Load()
@@ -223,6 +227,7 @@ func (w *walk) begin() {
 	w.round = &round{sheet: newSheet()}
 	w.final.Store(w.o.Still || w.o.Graph)
 	w.stale.Store(false)
+	w.restless.Store(false)
 	w.done.Store(0)
 }
 
@@ -267,9 +272,6 @@ func (w *walk) young() error {
 			w.regions, w.oldest, w.busy = p.all, p.oldest, p.broken.Load()
 			w.sheet.add(p.sheet)
 			w.graph, w.wanted, w.kept = p.graph, p.wanted, p.kept
-			if w.busy || w.oldest == 0 {
-				w.final.Store(true) // another round would be no better
-			}
 			return nil
 		}
 		w.done.Store(0)
@@ -496,6 +498,9 @@ func (w *walk) oldRegion(one *walker, left *remainder, to *sheet) {
 			}
 			break
 		}
+		if !proved {
+			w.stale.Store(true)
+		}
 		to.accept(one, r, uint64(next-left.at), proved)
 		if w.graph != nil {
 			w.graph.accept(r, one.draft)
@@ -513,7 +518,7 @@ func (w *walk) oldRegion(one *walker, left *remainder, to *sheet) {
 
 // abandoned reports whether a round need not be walked to its end, because there will be another one.
 func (w *walk) abandoned(r *Region) bool {
-	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load()
+	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load() && !w.busy && w.oldest != 0
 }
 
 // oldPiece walks one piece, and once more if the collector was at it. proved: it was not.
@@ -529,7 +534,6 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		}
 		proved = err == nil && before && w.r.Settled(w.o.Memory)
 		if proved && r.Generation == Gen2 && !w.unfilled() {
-			w.stale.Store(true)
 			return p.at, false, nil // to read it once more would not help
 		}
 		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {
