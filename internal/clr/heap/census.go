@@ -107,6 +107,14 @@ func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 	}
 }
 
+// consistent is how many bytes are proved.
+func (s *sheet) consistent() (bytes uint64) {
+	for _, p := range s.parts {
+		bytes += p.Consistent
+	}
+	return bytes
+}
+
 // add adds another sheet.
 func (s *sheet) add(o *sheet) {
 	s.unfinished += o.unfinished

@@ -25,9 +25,9 @@ import (
 //     as one, and once more if there has been a collection meanwhile. In the oldest generation objects move in full
 //     collections that compact only; but any collection can fill its free space with younger objects, which have been
 //     met already. Both change what the collector keeps of that generation: see oldest. After such a change the young
-//     generations and the oldest one are walked once more, for some rounds. In the last round, what is read of the
-//     oldest generation after the change does not count as consistent, nor do regions of any old generation that have
-//     become shorter, are gone, or serve another generation.
+//     generations and the oldest one are walked once more, for some rounds. If none comes to its end without such a
+//     change, the one that has come furthest counts: what is read of the oldest generation after the change is not
+//     consistent, nor are regions of any old generation that have become shorter, are gone, or serve another generation.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
@@ -103,24 +103,37 @@ type walk struct {
 	contexts contextLayout
 	tables   *tables
 	workers  []*walker
-	sheet    *sheet // of this round
-	graph    *Graph // nil: it is not asked for
-	regions  []Region
-	oldest   Stamp   // of when the young generations were walked
-	wanted   []found // in this round; they are handed out when it counts
-	kept     int     // objects in wanted, and 64 bytes of them
+	*round   // the present one, and in the end the one that counts
 	threads  []arch.Addr
 	visiting sync.Mutex // Visit and Progress
 	looking  sync.Mutex // r and contexts
 
 	all, done atomic.Uint64 // bytes
 	passes    int
-	busy      bool        // the heap does not come to rest
 	final     atomic.Bool // this round counts in any case
-	stale     atomic.Bool // the oldest generation is not what it was when the young ones were walked
+	stale     atomic.Bool // not all of the oldest generation is what it was when the young ones were walked
 	halted    atomic.Bool
 	torn      atomic.Bool // see ErrTorn
 	restless  atomic.Bool // the collector has moved objects for longer than is waited for
+}
+
+// round is one attempt to walk the young generations and the oldest one, as one.
+type round struct {
+	sheet   *sheet
+	graph   *Graph // nil: it is not asked for
+	regions []Region
+	ahead   []remainder // of the oldest generation
+	oldest  Stamp       // of when the young generations were walked
+	busy    bool        // the heap does not come to rest
+	wanted  []found     // what is handed out if the round counts
+	kept    int         // objects in wanted, and 64 bytes of them
+	walked  uint64      // bytes
+}
+
+// remainder is what is still to be walked of a region, from an address on.
+type remainder struct {
+	Region
+	at arch.Addr
 }
 
 func (r *Reader) newWalk(o Options) (*walk, error) {
@@ -130,7 +143,7 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 	if o.nap == nil {
 		o.nap = time.Sleep
 	}
-	w := &walk{o: o, contexts: r.contexts, sheet: newSheet()}
+	w := &walk{o: o, contexts: r.contexts, round: &round{sheet: newSheet()}}
 	w.r = &Reader{mem: target.NewReader(o.Memory), l: r.l, moving: r.moving}
 	w.tables = &tables{
 		mem: target.NewReader(o.Memory), l: &w.r.l, check: o.Check, want: o.Want, byAddr: map[arch.Addr]*Table{},
@@ -168,29 +181,53 @@ func (w *walk) stopped() bool {
 }
 
 func (w *walk) run() error {
-	for round := 1; ; round++ {
-		w.begin(round == rounds)
-		if err := w.young(); err != nil {
-			return err
-		}
-		w.old(func(r *Region) bool { return r.Generation == Gen2 })
-		if w.final.Load() || w.stopped() || !w.stale.Load() {
-			break
-		}
+	if err := w.best(); err != nil {
+		return err
 	}
 	w.handOut()
-	w.old(func(r *Region) bool { return r.Generation > Gen2 })
+	w.restless.Store(false)
+	others := w.remainders(func(g Generation) bool { return g > Gen2 })
+	w.old(others)
 	if !w.o.Still {
 		w.doubt()
 	}
 	return nil
 }
 
+// best walks the young generations and the oldest one, until that is consistent or was tried often enough.
+func (w *walk) best() error {
+	var best *round
+	for n := 1; n <= rounds; n++ {
+		w.begin()
+		if err := w.young(); err != nil {
+			return err
+		}
+		if w.busy && best != nil && !w.final.Load() {
+			break // another round would be no better
+		}
+		w.ahead = w.remainders(func(g Generation) bool { return g == Gen2 })
+		w.old(w.ahead)
+		if w.final.Load() || w.stopped() || !w.stale.Load() || w.busy || w.oldest == 0 {
+			return nil
+		}
+		w.walked = w.done.Load()
+		if best == nil || w.sheet.consistent() > best.sheet.consistent() {
+			best = w.round
+		}
+	}
+	w.round = best
+	w.done.Store(best.walked)
+	w.final.Store(true)
+	w.old(best.ahead)
+	return nil
+}
+
 // begin begins a round. To keep the references of the heap twice would take too much memory.
-func (w *walk) begin(last bool) {
-	w.sheet, w.wanted, w.kept = newSheet(), nil, 0
-	w.final.Store(last || w.o.Still || w.o.Graph)
+func (w *walk) begin() {
+	w.round = &round{sheet: newSheet()}
+	w.final.Store(w.o.Still || w.o.Graph)
 	w.stale.Store(false)
+	w.restless.Store(false)
 	w.done.Store(0)
 }
 
@@ -235,9 +272,6 @@ func (w *walk) young() error {
 			w.regions, w.oldest, w.busy = p.all, p.oldest, p.broken.Load()
 			w.sheet.add(p.sheet)
 			w.graph, w.wanted, w.kept = p.graph, p.wanted, p.kept
-			if w.busy || w.oldest == 0 {
-				w.final.Store(true) // another round would be no better
-			}
 			return nil
 		}
 		w.done.Store(0)
@@ -384,8 +418,9 @@ func weight(objects []Object) int {
 	return n
 }
 
-// keep keeps wanted objects of the oldest generation until the end of the round. If they are too many, it counts.
-func (w *walk) keep(r *Region, objects []Object) {
+// offer hands out wanted objects of an old region, those of the oldest generation when their round counts. If they are
+// too many to be kept until then, it counts.
+func (w *walk) offer(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
 	}
@@ -394,8 +429,10 @@ func (w *walk) keep(r *Region, objects []Object) {
 	w.kept += weight(objects)
 	full := w.kept > maxKept
 	w.visiting.Unlock()
-	if full || w.final.Load() {
+	if full {
 		w.final.Store(true)
+	}
+	if w.final.Load() || r.Generation > Gen2 {
 		w.handOut()
 	}
 }
@@ -424,18 +461,21 @@ func inside(all []context, r *Region) []context {
 	return all[from:to]
 }
 
-// old walks the regions of some of the other generations.
-func (w *walk) old(these func(*Region) bool) {
-	var old []Region
+// remainders are the whole regions of some generations, the largest first, so that no worker is left alone with it.
+func (w *walk) remainders(of func(Generation) bool) (all []remainder) {
 	for _, r := range w.regions {
-		if these(&r) {
-			old = append(old, r)
+		if of(r.Generation) {
+			all = append(all, remainder{r, r.Start})
 		}
 	}
-	// The largest first, so that no worker is left alone with it.
-	slices.SortStableFunc(old, func(a, b Region) int { return int(b.End-b.Start) - int(a.End-a.Start) })
+	slices.SortStableFunc(all, func(a, b remainder) int { return int(b.End-b.Start) - int(a.End-a.Start) })
+	return all
+}
+
+// old walks what remains of old regions.
+func (w *walk) old(all []remainder) {
 	var mu sync.Mutex
-	each(w, old, func(one *walker, r *Region) {
+	each(w, all, func(one *walker, r *remainder) {
 		own := newSheet()
 		w.oldRegion(one, r, own)
 		mu.Lock()
@@ -444,39 +484,41 @@ func (w *walk) old(these func(*Region) bool) {
 	})
 }
 
-// oldRegion walks a region of an old generation, piece by piece.
-func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
-	at := r.Start
-	for at < r.End && !w.stopped() && !w.abandoned(r) {
-		next, proved, err := w.oldPiece(one, r, at)
+// oldRegion walks what remains of a region of an old generation, piece by piece.
+func (w *walk) oldRegion(one *walker, left *remainder, to *sheet) {
+	r := &left.Region
+	for left.at < r.End && !w.stopped() {
+		if w.abandoned(r) {
+			return
+		}
+		next, proved, err := w.oldPiece(one, r, left.at)
 		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
-			if w.stale.Store(true); w.cut(r, at) {
+			if w.stale.Store(true); w.cut(r, left.at) {
 				continue
 			}
 			break
 		}
-		to.accept(one, r, uint64(next-at), proved)
+		if !proved {
+			w.stale.Store(true)
+		}
+		to.accept(one, r, uint64(next-left.at), proved)
 		if w.graph != nil {
 			w.graph.accept(r, one.draft)
 		}
-		if w.progress(uint64(next - at)); err != nil {
+		if w.progress(uint64(next - left.at)); err != nil {
 			return
 		}
-		if r.Generation == Gen2 {
-			w.keep(r, one.objects)
-		} else {
-			w.visit([]found{{r, one.objects}})
-		}
-		if at = next; w.o.Rest != nil {
+		w.offer(r, one.objects)
+		if left.at = next; w.o.Rest != nil {
 			w.o.Rest()
 		}
 	}
-	w.progress(uint64(r.End - min(at, r.End)))
+	w.progress(uint64(r.End - min(left.at, r.End)))
 }
 
 // abandoned reports whether a round need not be walked to its end, because there will be another one.
 func (w *walk) abandoned(r *Region) bool {
-	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load()
+	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load() && !w.busy && w.oldest != 0
 }
 
 // oldPiece walks one piece, and once more if the collector was at it. proved: it was not.
@@ -492,7 +534,6 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		}
 		proved = err == nil && before && w.r.Settled(w.o.Memory)
 		if proved && r.Generation == Gen2 && !w.unfilled() {
-			w.stale.Store(true)
 			return p.at, false, nil // to read it once more would not help
 		}
 		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {
