@@ -49,6 +49,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	}
 	p.Live.FreeAll()
 	p.packing = nil
+	out.Threads = make([]profile.Thread, 0, len(a.members))
 	calls, waiting := callsByThread{}, awaitingByThread{}
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
@@ -57,6 +58,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			waiting.keep(m.stack.OSThreadID, m.awaited)
 		}
 	}
+	a.members = nil
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
 	inGroups(out.Threads)
