@@ -349,7 +349,7 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 	if err != nil {
 		return nil, hint(err, of)
 	}
-	collectAbove(60) // what is kept is little: to look at it often takes a few ms
+	collectAbove(50) // what is kept is little: to look at it often takes a few ms
 	a.collects.Store(true)
 	return p, nil
 }

@@ -32,7 +32,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
 	defer p.endLate()
-	defer func() { p.packing = nil }()
+	defer p.endPacking()
 	inGroups := p.watchGroups()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
@@ -48,7 +48,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.Live.FreeAll()
-	p.packing = nil
+	p.endPacking()
 	out.Threads = make([]profile.Thread, 0, len(a.members))
 	calls, waiting := callsByThread{}, awaitingByThread{}
 	for i := range a.members {

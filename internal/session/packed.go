@@ -18,10 +18,12 @@ type packing struct {
 // beginPacking has the stacks of a snapshot that begins packed, if Options want that. Stacks whose frames get names
 // later are not.
 func (p *Process) beginPacking() {
-	if p.packing = nil; p.Options.PackStacks && p.late == nil {
+	if p.packing = nil; p.Options.PackStacks && p.Options.Source == nil {
 		p.packing = &packing{}
 	}
 }
+
+func (p *Process) endPacking() { p.packing = nil }
 
 // keepStack packs the stack of a thread that has just been walked, and described, and returns the calls of its frames.
 // What awaits methods is found by where their frames lie: a thread that has such keeps its stack, and so does one whose

@@ -56,6 +56,13 @@ type Filter func(*Thread) bool
 // has the threads captured by then, and the error is that of ctx. When the process exits, the
 // result has what was captured of it, and the error says that it has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	p.beginPacking()
+	defer p.endPacking()
+	return p.plainSnapshot(ctx, filter)
+}
+
+// plainSnapshot is SnapshotAll without packed stacks, for who looks at their frames.
+func (p *Process) plainSnapshot(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	return p.snapshotAll(ctx, filter, func(*profile.Snapshot, found) {})
 }
 
@@ -87,9 +94,8 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	f := found{callsByThread{}, awaitingByThread{}}
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
-	p.beginPacking()
 	defer func() {
-		p.packing = nil
+		p.endPacking()
 		p.complete(ctx, out, f.calls, f.waiting)
 	}()
 	inGroups := p.watchGroups()
