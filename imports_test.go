@@ -137,7 +137,8 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup internal/foreign internal/module " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
+		"internal/foreign internal/module " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +

@@ -25,7 +25,9 @@ func TestPackStacks(t *testing.T) {
 
 	a = testenv.Start(t, "inlined", testenv.Options{})
 	inlined := comparePacked(t, a, func(th *profile.Thread) bool {
-		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return strings.HasPrefix(f.Method, "Inlined.Cases.") })
+		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+			return strings.HasPrefix(f.Method, "Inlined.Cases.")
+		})
 	})
 	if livetest.EndsWell(t, a); inlined == 0 {
 		t.Error("nothing was inlined")

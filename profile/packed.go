@@ -48,7 +48,8 @@ func (t *Thread) Frame(i int) *Frame {
 	return &t.Frames[i]
 }
 
-// Stack returns the frames, leaf first: Frames, or those that are packed, in the memory of buf. Neither must be changed.
+// Stack returns the frames, leaf first: Frames, or those that are packed, in the memory of buf. They must not be
+// changed.
 func (t *Thread) Stack(buf *[]Frame) []Frame {
 	if t.Packed == nil {
 		return t.Frames
