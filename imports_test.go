@@ -16,7 +16,7 @@ import (
 // mayImport has, for each package, the packages that it may import. Data flows one way, as
 // docs/architecture.md draws it: no arrow points back.
 var mayImport = map[string]string{
-	"profile":            "",
+	"profile":            "internal/dedup",
 	"export":             "profile internal/display internal/jsonwriter",
 	"export/gcdump":      "profile internal/display",
 	"report":             "profile internal/display internal/jsonwriter",
@@ -128,6 +128,7 @@ var mayImport = map[string]string{
 
 	"internal/display":     "profile",
 	"internal/jsonwriter":  "",
+	"internal/dedup":       "",
 	"internal/profiletest": "profile internal/display",
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb internal/pe " +
@@ -136,7 +137,8 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
+		"internal/foreign internal/module " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +

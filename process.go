@@ -56,6 +56,10 @@ type Options struct {
 	Permits PermitsMode
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
+	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (profile.Thread.Packed), for snapshots of many
+	// threads: they take a tenth of the memory. Stacks that need symbols from Source, those that async methods await, and
+	// very deep ones are not packed.
+	PackStacks bool
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
 	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
 	// Snapshot, which has no context, waits for a minute at most; the others until their context ends.
@@ -80,7 +84,8 @@ func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits, Symbols: o.Symbols,
+		Roots: o.roots(), Source: o.Source, PackStacks: o.PackStacks,
 	}
 }
 

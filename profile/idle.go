@@ -52,13 +52,13 @@ func (t *Thread) Idle() Idle {
 		return ""
 	}
 	idle, managed := idleStack(func(yield func(code) bool) {
-		for i := range t.Frames {
-			if f := &t.Frames[i]; !f.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
+		for i := range t.Depth() {
+			if f := t.Frame(i); !f.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}
 	}, t.Waits())
-	if !managed && len(t.Frames) > 0 && t.Waits() {
+	if !managed && t.Depth() > 0 && t.Waits() {
 		return idleRoles[t.Role]
 	}
 	return idle

@@ -42,7 +42,7 @@ type Snapshot struct {
 func (s *Snapshot) Missing() int {
 	n := s.Unlisted
 	for i := range s.Threads {
-		if len(s.Threads[i].Frames) == 0 {
+		if s.Threads[i].Depth() == 0 {
 			n++
 		}
 	}
@@ -165,7 +165,10 @@ type Thread struct {
 	FailFast *FailFast // core dumps only: how the crashed thread ended the process; nil: otherwise
 	Complete bool      // the walk reached the base of the stack
 	Error    string    // why it did not, or why there is no stack
-	Frames   []Frame
+	Frames   []Frame   // the stack, leaf first
+	// Packed is the stack if it is packed, which clrsnap.Options.PackStacks asks for; then Frames is nil. Methods Depth,
+	// Frame and Stack are for both.
+	Packed *PackedStack
 }
 
 // Kind tells managed from native frames.

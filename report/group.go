@@ -1,6 +1,9 @@
 package report
 
 import (
+	"bytes"
+	"hash/maphash"
+	"slices"
 	"strconv"
 
 	"clrsnap/profile"
@@ -41,36 +44,56 @@ func GroupThreads(threads []*profile.Thread) []Group {
 // through the same parts. byLine: the same methods at different source lines are not equal.
 func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profile.Fold, byLine bool) []Group {
 	var groups []Group
-	byStack := map[string]int{}
-	var key []byte
+	k := stackKeys{folds: folds, byLine: byLine, seed: maphash.MakeSeed()}
+	byHash := map[uint64][]int{}
+	var key, other []byte
 	for _, t := range threads {
-		if !t.Complete || t.Crashed || t.Exception != nil || len(t.Frames) == 0 {
+		if !t.Complete || t.Crashed || t.Exception != nil || t.Depth() == 0 {
 			groups = append(groups, Group{t})
 			continue
 		}
-		key = key[:0]
-		folded := folds(t.Frames)
-		for i := 0; i < len(t.Frames); i++ {
-			if len(folded) > 0 && folded[0].First == i {
-				key = append(append(append(key, "\x00\x00"...), folded[0].Parts...), 1)
-				i += folded[0].Frames - 1
-				folded = folded[1:]
-				continue
-			}
-			key = identify(key, &t.Frames[i])
-			if l := t.Frames[i].Line; byLine && l != nil {
-				key = strconv.AppendInt(append(append(key, l.File...), 0), int64(l.Line), 10)
-			}
-		}
-		i, ok := byStack[string(key)]
-		if !ok {
-			byStack[string(key)] = len(groups)
+		key = k.of(t, key[:0])
+		hash := maphash.Bytes(k.seed, key)
+		at := slices.IndexFunc(byHash[hash], func(i int) bool {
+			other = k.of(groups[i][0], other[:0])
+			return bytes.Equal(key, other)
+		})
+		if at < 0 {
+			byHash[hash] = append(byHash[hash], len(groups))
 			groups = append(groups, Group{t})
 			continue
 		}
+		i := byHash[hash][at]
 		groups[i] = append(groups[i], t)
 	}
 	return groups
+}
+
+// stackKeys makes keys of stacks. They are long, so that groups are found by hashes of them.
+type stackKeys struct {
+	folds  func([]profile.Frame) []profile.Fold
+	byLine bool
+	seed   maphash.Seed
+	buf    []profile.Frame
+}
+
+// of appends the key of a thread's stack: equal stacks have equal keys.
+func (k *stackKeys) of(t *profile.Thread, key []byte) []byte {
+	frames := t.Stack(&k.buf)
+	folded := k.folds(frames)
+	for i := 0; i < len(frames); i++ {
+		if len(folded) > 0 && folded[0].First == i {
+			key = append(append(append(key, "\x00\x00"...), folded[0].Parts...), 1)
+			i += folded[0].Frames - 1
+			folded = folded[1:]
+			continue
+		}
+		key = identify(key, &frames[i])
+		if l := frames[i].Line; k.byLine && l != nil {
+			key = strconv.AppendInt(append(append(key, l.File...), 0), int64(l.Line), 10)
+		}
+	}
+	return key
 }
 
 // identify appends the key of a frame: equal frames have equal keys.

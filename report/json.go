@@ -25,11 +25,17 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		Partial:    s.HoldsPartial,
 	})
 	c.Text(`,"threads":`)
+	var buf []profile.Frame
+	var f jsonFrame
 	c.List(len(s.Threads), func(i int) {
 		t := &s.Threads[i]
 		c.Open(jsonThreadOf(t))
 		c.Text(`,"frames":`)
-		c.List(len(t.Frames), func(i int) { c.Value(jsonFrameOf(&t.Frames[i])) })
+		frames := t.Stack(&buf)
+		c.List(len(frames), func(i int) {
+			f.set(&frames[i])
+			c.Value(&f)
+		})
 		c.Text("}")
 	})
 	c.Text("}\n")
@@ -240,26 +246,32 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 }
 
 func jsonFrameOf(f *profile.Frame) *jsonFrame {
-	out := &jsonFrame{
+	out := new(jsonFrame)
+	out.set(f)
+	return out
+}
+
+// set makes j the frame f.
+func (j *jsonFrame) set(f *profile.Frame) {
+	*j = jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
 		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined,
 	}
 	if f.Kind == profile.Managed || f.Kind == profile.Async {
-		out.Origin = f.Origin()
+		j.Origin = f.Origin()
 	}
 	if w := f.Waiter; w != nil {
-		out.Waiter = &jsonOwner{OSThreadID: w.OSThreadID, ManagedThreadID: w.ManagedThreadID, Name: w.Name}
+		j.Waiter = &jsonOwner{OSThreadID: w.OSThreadID, ManagedThreadID: w.ManagedThreadID, Name: w.Name}
 	}
 	if l := f.Line; l != nil {
-		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
+		j.File, j.Line, j.Column, j.URL, j.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
 	}
 	if f.Kind == profile.Async {
-		out.IP, out.SP = "", ""
+		j.IP, j.SP = "", ""
 	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
-		out.Offset = &f.Offset
+		j.Offset = &f.Offset
 	}
-	return out
 }
 
 // address returns v as hex does, or "" for 0, which is no address.
@@ -270,4 +282,7 @@ func address(v uint64) string {
 	return hex(v)
 }
 
-func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+func hex(v uint64) string {
+	var b [18]byte
+	return string(strconv.AppendUint(append(b[:0], "0x"...), v, 16))
+}

@@ -78,29 +78,37 @@ func rank(t *profile.Thread) int {
 }
 
 func hasManaged(t *profile.Thread) bool {
-	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
+	for i := range t.Depth() {
+		if t.Frame(i).Kind == profile.Managed {
+			return true
+		}
+	}
+	return false
 }
 
 // splitManaged removes native frames from stacks. It sets aside the threads that have no
 // others, unless their stacks are incomplete or they crashed.
 func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
+	var table profile.FrameTable
+	var kept []profile.Frame
 	for _, t := range threads {
 		if !t.Complete || t.Crashed && !hasManaged(t) {
 			show = append(show, t)
 			continue
 		}
 		c := *t
-		c.Frames = nil
-		for i := range t.Frames {
-			if k := t.Frames[i].Kind; k == profile.Managed || k == profile.Async {
-				c.Frames = append(c.Frames, t.Frames[i])
+		kept = kept[:0]
+		for i := range t.Depth() {
+			if f := t.Frame(i); f.Kind == profile.Managed || f.Kind == profile.Async {
+				kept = append(kept, *f)
 			}
 		}
-		if c.Frames == nil {
+		if len(kept) == 0 {
 			hide = append(hide, t)
-		} else {
-			show = append(show, &c)
+			continue
 		}
+		c.Frames, c.Packed = nil, table.Pack(kept)
+		show = append(show, &c)
 	}
 	return show, hide
 }
@@ -139,6 +147,10 @@ type printer struct {
 	w       *bufio.Writer
 	o       TextOptions
 	longest int // how many columns a name may take where Width is 0; 0: names are never cut
+
+	// Memory for the stacks of a group's first thread, and of another one: for frames that are packed, and lines.
+	frames, others     []profile.Frame
+	memory, otherLines []line
 }
 
 // process prints the process, or the core dump, that the snapshot is of.
@@ -201,7 +213,7 @@ func Summary(s *profile.Snapshot) string {
 			stopped++
 		}
 		switch {
-		case len(t.Frames) == 0:
+		case t.Depth() == 0:
 			missing++
 		case !t.Complete:
 			incomplete++

@@ -33,7 +33,8 @@ func (l *line) equal(o *line) bool {
 // stack prints the frames of threads with the same stack, and why some are missing.
 func (p *printer) stack(g Group) {
 	t := g[0]
-	lines := p.lines(t.Frames)
+	p.memory = p.lines(p.memory[:0], t.Stack(&p.frames))
+	lines := p.memory
 	p.join(lines, g[1:])
 	for i := 0; i < len(lines); {
 		r := repeat{1, 1}
@@ -49,10 +50,10 @@ func (p *printer) stack(g Group) {
 		i += r.period * r.times
 	}
 	switch {
-	case t.Complete && len(t.Frames) == 0:
+	case t.Complete && t.Depth() == 0:
 		p.paint(dim, "    (no frames)")
 		p.end()
-	case !t.Complete && len(t.Frames) == 0:
+	case !t.Complete && t.Depth() == 0:
 		p.trouble("no stack", t.Error)
 	case !t.Complete:
 		p.trouble("incomplete", t.Error)
@@ -88,7 +89,8 @@ func (p *printer) folds(frames []profile.Frame) []profile.Fold {
 // they stand for in each, and leaves out source lines that the others are not at.
 func (p *printer) join(lines []line, others []*profile.Thread) {
 	for _, t := range others {
-		for i, o := range p.lines(t.Frames) {
+		p.otherLines = p.lines(p.otherLines[:0], t.Stack(&p.others))
+		for i, o := range p.otherLines {
 			if i == len(lines) {
 				break
 			}
@@ -101,9 +103,8 @@ func (p *printer) join(lines []line, others []*profile.Thread) {
 }
 
 // lines returns the lines for some frames. Runs of plumbing, and consecutive native frames without
-// names, share a line.
-func (p *printer) lines(frames []profile.Frame) []line {
-	out := make([]line, 0, len(frames))
+// names, share a line. They are appended to out, which has none.
+func (p *printer) lines(out []line, frames []profile.Frame) []line {
 	folds := p.folds(frames)
 	for i := 0; i < len(frames); i++ {
 		f := &frames[i]

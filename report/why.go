@@ -121,7 +121,7 @@ func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left 
 	if len(shown) == 0 {
 		shown = frames
 	}
-	if len(p.lines(shown)) > whyFrames {
+	if len(p.lines(nil, shown)) > whyFrames {
 		left = len(shown) - whyFrames
 		shown = shown[:whyFrames]
 	}

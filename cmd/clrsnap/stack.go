@@ -35,10 +35,11 @@ type stackFlags struct {
 	source   sourceFlags
 	linker   *linker // nil: source lines have no links
 	text     report.TextOptions
+	packs    bool // stacks are packed: only JSON and text of them are wanted
 }
 
 func newStack(a *app) *cobra.Command {
-	var f stackFlags
+	f := stackFlags{packs: true}
 	cmd := &cobra.Command{
 		Use:   "stack {PID | --core FILE}",
 		Short: "Show the stacks of a process's threads",
@@ -164,7 +165,9 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
+			o := clrsnap.Options{
+				NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, PackStacks: f.packs,
+			}
 			f.symbolOptions(&o)
 			return clrsnap.Open(context.Background(), pid, o)
 		},
@@ -186,7 +189,7 @@ func coreDump(path string) subject {
 			if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
-			f.core.NativeOnly = f.text.Native
+			f.core.NativeOnly, f.core.PackStacks = f.text.Native, f.packs
 			f.symbolOptions(&f.core.Options)
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
@@ -346,6 +349,7 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 	if err != nil {
 		return nil, hint(err, of)
 	}
+	collectAbove(50) // what is kept is little: to look at it often takes a few ms
 	a.collects.Store(true)
 	return p, nil
 }
@@ -370,7 +374,7 @@ func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
 	a.warnOfServers(f)
 	n := 0
 	for i := range s.Threads {
-		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {
+		if t := &s.Threads[i]; !t.Complete && t.Depth() > 0 {
 			n++
 		}
 	}

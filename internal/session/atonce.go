@@ -32,6 +32,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
 	defer p.endLate()
+	defer p.endPacking()
 	inGroups := p.watchGroups()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
@@ -46,6 +47,9 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			break
 		}
 	}
+	p.Live.FreeAll()
+	p.endPacking()
+	out.Threads = make([]profile.Thread, 0, len(a.members))
 	calls, waiting := callsByThread{}, awaitingByThread{}
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
@@ -54,6 +58,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			waiting.keep(m.stack.OSThreadID, m.awaited)
 		}
 	}
+	a.members = nil
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
 	inGroups(out.Threads)
@@ -85,7 +90,7 @@ type member struct {
 	thread  Thread
 	proof   target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
 	stack   profile.Thread // of the latest capture
-	calls   []Call         // of its frames
+	calls   keptCalls      // of its frames
 	awaited []AwaitingAt   // likewise
 	cost    int            // of its frames, in bytes of Process.room
 	extra   []target.Range // pieces of stack to be copied when it is stopped
@@ -103,6 +108,7 @@ func (a *atOnce) attempt() error {
 	if err := a.list(); err != nil {
 		return err
 	}
+	a.p.beginPacking()
 	if !a.p.Options.AlwaysStop {
 		for n := 0; n < looks && a.look() > 0; n++ {
 		}
@@ -169,13 +175,13 @@ func (a *atOnce) forget(m *member) {
 func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.stack = a.p.Summary(&s.Thread)
 	m.stack.Frames = a.p.takeWalked()
-	m.calls = slices.Clone(a.p.calls)
 	m.cost = s.cost
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
 	s.explain(&m.stack)
 	m.owner = s.restsOn
 	m.awaited = slices.Clone(s.awaiting(m.stack.Frames))
+	m.calls = a.p.keepStack(&m.stack)
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
@@ -276,5 +282,5 @@ func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 
 // sameEnd reports whether a thread's stack is lost at the same place as before.
 func sameEnd(a, b *profile.Thread) bool {
-	return a.Error == b.Error && len(a.Frames) > 0 && len(a.Frames) == len(b.Frames) && a.Frames[0].IP == b.Frames[0].IP
+	return a.Error == b.Error && a.Depth() > 0 && a.Depth() == b.Depth() && a.Frame(0).IP == b.Frame(0).IP
 }

@@ -257,7 +257,7 @@ func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 		}
 	}
 	managed := func(t *Thread) bool { return t.ID != 0 }
-	_, err := h.p.SnapshotAll(h.ctx, managed)
+	_, err := h.p.plainSnapshot(h.ctx, managed)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil // the walk says that it was ended
 	}

@@ -59,11 +59,11 @@ func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bo
 }
 
 // callsByThread are the calls of stacks, by the thread's id.
-type callsByThread map[int][]Call
+type callsByThread map[int]keptCalls
 
-func (c callsByThread) keep(tid int, calls []Call) {
-	if len(calls) > 0 {
-		c[tid] = slices.Clone(calls)
+func (c callsByThread) keep(tid int, calls keptCalls) {
+	if calls.len() > 0 {
+		c[tid] = calls
 	}
 }
 
@@ -73,9 +73,20 @@ func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 		return
 	}
 	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
+	var buf []Call
+	var packed packing
 	for i := range threads {
 		t := &threads[i]
-		t.Frames = p.AddInlined(t.Frames, calls[t.OSThreadID])
+		kept, ok := calls[t.OSThreadID]
+		if !ok {
+			continue
+		}
+		buf = kept.unpack(buf[:0])
+		if t.Packed != nil {
+			p.packInlined(&packed, t, buf)
+		} else {
+			t.Frames = p.withInlined(nil, t.Frames, buf)
+		}
 	}
 }
 
@@ -102,12 +113,12 @@ func (p *Process) profiled() bool {
 	return p.inlined.profiler
 }
 
-// AddInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
+// withInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
 // are those of its frames in ascending order. The calls of a stack should be looked at when it has
-// been captured: what is read by then includes all that was inlined into its methods.
-func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Frame {
-	var out []profile.Frame
-	from := 0
+// been captured: what is read by then includes all that was inlined into its methods. The result is appended to out; it
+// is frames if nothing was inlined.
+func (p *Process) withInlined(out, frames []profile.Frame, calls []Call) []profile.Frame {
+	from, begin := 0, len(out)
 	for i := range calls {
 		c := &calls[i]
 		found := p.InlinedAt(c)
@@ -122,7 +133,7 @@ func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Fra
 		}
 		from = c.Frame
 	}
-	if out == nil {
+	if len(out) == begin {
 		return frames
 	}
 	return append(out, frames[from:]...)

@@ -63,6 +63,8 @@ type Options struct {
 	Async bool
 	// Permits says whether SnapshotWaits also finds who is likely to have permits of semaphores, and to complete tasks.
 	Permits PermitsMode
+	// PackStacks packs the stacks of threads (profile.Thread.Packed) in SnapshotAll and SnapshotAtOnce.
+	PackStacks bool
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -108,6 +110,8 @@ type Process struct {
 	lasting  bool               // LastingFrame names a frame
 	inlined  *inlined           // nil: inlined methods are not wanted
 	calls    []Call             // of the latest walk for a Snapshot
+	packing  *packing           // of the snapshot that is taken; nil: its stacks are not packed
+	kept     keptCalls          // of the latest stack that was kept
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet

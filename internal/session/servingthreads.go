@@ -36,7 +36,7 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 		}
 	}
 	p.Options.Async = true
-	s, err := p.SnapshotAll(ctx, nil)
+	s, err := p.plainSnapshot(ctx, nil)
 	p.Inspect, p.Options.Async = inspect, async
 	if s == nil {
 		return out, err

@@ -31,7 +31,7 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	p.beginLate()
 	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
 	calls, waiting := callsByThread{}, awaitingByThread{}
-	calls.keep(t.OSThreadID, p.calls)
+	calls.keep(t.OSThreadID, p.kept)
 	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
 	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
@@ -56,6 +56,13 @@ type Filter func(*Thread) bool
 // has the threads captured by then, and the error is that of ctx. When the process exits, the
 // result has what was captured of it, and the error says that it has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	p.beginPacking()
+	defer p.endPacking()
+	return p.plainSnapshot(ctx, filter)
+}
+
+// plainSnapshot is SnapshotAll without packed stacks, for who looks at their frames.
+func (p *Process) plainSnapshot(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	return p.snapshotAll(ctx, filter, func(*profile.Snapshot, found) {})
 }
 
@@ -69,7 +76,7 @@ type found struct {
 func (f found) keep(p *Process, tid int) {
 	delete(f.calls, tid)
 	delete(f.waiting, tid)
-	f.calls.keep(tid, p.calls)
+	f.calls.keep(tid, p.kept)
 	f.waiting.keep(tid, p.awaited)
 }
 
@@ -87,7 +94,10 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	f := found{callsByThread{}, awaitingByThread{}}
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
-	defer func() { p.complete(ctx, out, f.calls, f.waiting) }()
+	defer func() {
+		p.endPacking()
+		p.complete(ctx, out, f.calls, f.waiting)
+	}()
 	inGroups := p.watchGroups()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
@@ -109,7 +119,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	inGroups(out.Threads)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
-		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
+		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return t.Depth() == 0 })
 		return out, err
 	}
 	return out, nil
@@ -173,13 +183,19 @@ func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
 		p.Inspect(&st, s.Walk.Stack)
 	}
 	st.Pause = s.pause
+	p.kept = p.keepStack(&st)
 	return st
 }
 
-// takeWalked returns the frames that were walked last.
+// largeStack is how many frames a large stack has.
+const largeStack = 1 << 14
+
+// takeWalked returns the frames that were walked last. If stacks are packed, they are valid until keepStack.
 func (p *Process) takeWalked() []profile.Frame {
-	const large = 1 << 14
-	if len(p.walked) < large {
+	if len(p.walked) < largeStack {
+		if p.packing != nil {
+			return p.walked
+		}
 		return slices.Clone(p.walked)
 	}
 	frames := slices.Clip(p.walked)

@@ -25,8 +25,8 @@ func (m *crowd) command(exe string, a *testenv.App) *exec.Cmd {
 
 // manyThreads are what the memory of the command is measured with.
 var manyThreads = []crowd{
-	{20, nil, 32 << 10}, {20, []string{"--stop-all"}, 32 << 10},
-	{1000, nil, 72 << 10}, {1000, []string{"--stop-all"}, 76 << 10}, {1000, []string{"--json"}, 80 << 10},
+	{20, nil, 30 << 10}, {20, []string{"--stop-all"}, 30 << 10},
+	{1000, nil, 40 << 10}, {1000, []string{"--stop-all"}, 42 << 10}, {1000, []string{"--json"}, 40 << 10},
 }
 
 // TestMemory bounds the memory of the command, with room for what differs between machines.

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"slices"
+
+	"clrsnap/internal/dedup"
+	"clrsnap/profile"
+)
+
+// packing packs the stacks of a snapshot while they are taken, and what is known of their calls.
+type packing struct {
+	frames profile.FrameTable
+	calls  dedup.Table[Call]
+	buf    []profile.Frame
+	more   []profile.Frame // than in buf
+}
+
+// beginPacking has the stacks of a snapshot that begins packed, if Options want that. Stacks whose frames get names
+// later are not.
+func (p *Process) beginPacking() {
+	if p.packing = nil; p.Options.PackStacks && p.Options.Source == nil {
+		p.packing = &packing{}
+	}
+}
+
+func (p *Process) endPacking() { p.packing = nil }
+
+// keepStack packs the stack of a thread that has just been walked, and described, and returns the calls of its frames.
+// What awaits methods is found by where their frames lie: a thread that has such keeps its stack, and so does one whose
+// stack is large.
+func (p *Process) keepStack(st *profile.Thread) keptCalls {
+	if p.packing == nil {
+		return keptCalls{calls: slices.Clone(p.calls)}
+	}
+	if len(st.Frames) < largeStack {
+		if len(p.awaited) == 0 {
+			st.Packed, st.Frames = p.packing.frames.Pack(st.Frames), nil
+		} else {
+			st.Frames = slices.Clone(st.Frames)
+		}
+	}
+	out := keptCalls{table: &p.packing.calls, packed: make([]packedCall, len(p.calls))}
+	for i := range p.calls {
+		c := p.calls[i]
+		out.packed[i].frame, c.Frame = int32(c.Frame), 0
+		out.packed[i].call = p.packing.calls.Add(uint64(c.IP), &c)
+	}
+	return out
+}
+
+// keptCalls are the calls of a stack: as they are, or packed.
+type keptCalls struct {
+	calls  []Call
+	table  *dedup.Table[Call] // without Frame; nil: they are not packed
+	packed []packedCall
+}
+
+type packedCall struct {
+	frame int32
+	call  uint32
+}
+
+func (c *keptCalls) len() int { return max(len(c.calls), len(c.packed)) }
+
+// unpack returns the calls, in the memory of buf if they are packed.
+func (c *keptCalls) unpack(buf []Call) []Call {
+	if c.table == nil {
+		return c.calls
+	}
+	for _, packed := range c.packed {
+		buf = append(buf, *c.table.At(packed.call))
+		buf[len(buf)-1].Frame = int(packed.frame)
+	}
+	return buf
+}
+
+// packInlined is addInlined of a stack that is packed.
+func (p *Process) packInlined(k *packing, t *profile.Thread, calls []Call) {
+	k.buf = t.Packed.Unpack(k.buf[:0])
+	if frames := p.withInlined(k.more[:0], k.buf, calls); len(frames) > len(k.buf) {
+		t.Packed, k.more = k.frames.Pack(frames), frames
+	}
+}
