@@ -198,7 +198,9 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) 
 		s.Process.moment++
 		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)
-		s.Process.Engine.Begin()
+		if err == nil {
+			s.Process.Engine.Begin()
+		}
 		err = s.Process.FinishCapture(s, err)
 		if err != nil || s.Walk.Gap == nil || !s.Process.from.changes() || attempt == maxAttempts {
 			return err

@@ -21,7 +21,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-var duration = flag.Duration("inlined", layer.Size(5*time.Second, 5*time.Minute), "how `long` each program is looked at")
+var duration = flag.Duration("inlined", layer.Size(3*time.Second, 5*time.Minute), "how `long` each program is looked at")
 
 // programs are run with nothing precompiled, so that the JIT compiles the framework, too: with full
 // optimisation at once, and with tiers and profiles, by which it inlines virtual calls on trust.

@@ -26,7 +26,8 @@ func TestAtOnceIsOneInstant(t *testing.T) {
 }
 
 func testAtOnceIsOneInstant(t *testing.T, runtime string) {
-	const rings, rounds = 4, 200
+	const rings = 4
+	rounds := layer.Size(80, 200)
 	a := testenv.Start(t, "crowd", testenv.Options{Runtime: runtime, Args: []string{
 		"--threads", "20", "--timed", "5", "--spin", "1", "--rings", strconv.Itoa(rings),
 	}})

@@ -207,7 +207,7 @@ func notifies(t *testing.T, p *clrsnap.Process) {
 // the program has no more threads, files and memory afterwards.
 func TestOrdealReattach(t *testing.T) {
 	layer.Quiet(t)
-	times := layer.Size(20, 100)
+	times := layer.Size(10, 100)
 	a := testenv.Start(t, "ordeal", testenv.Options{Args: []string{"--mode", "all", "--max-seconds", "3600"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	var early resources

@@ -23,7 +23,7 @@ import (
 // order, and nobody waits for anybody for good.
 func TestOrdealThreads(t *testing.T) {
 	layer.Quiet(t)
-	lasts := time.Duration(layer.Size(5, 30)) * time.Second
+	lasts := time.Duration(layer.Size(3, 30)) * time.Second
 	for _, way := range ordealWays {
 		t.Run(way.name, func(t *testing.T) {
 			o := way.begin(t, ordealRun{
@@ -196,8 +196,8 @@ func TestOrdealDying(t *testing.T) {
 		resume   bool
 		times    int
 	}{
-		{"until the walk is over", 10 * time.Second, true, layer.Size(20, 200)},
-		{"until MaxPause is over", 200 * time.Millisecond, false, layer.Size(5, 50)},
+		{"until the walk is over", 10 * time.Second, true, layer.Size(10, 200)},
+		{"until MaxPause is over", 200 * time.Millisecond, false, layer.Size(3, 50)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := attachOrdeal(t, ordealRun{

@@ -36,7 +36,7 @@ func TestOrdealWalks(t *testing.T) {
 				},
 			})
 			c := newWalkComparison(o)
-			per := layer.Size(40, 300)
+			per := layer.Size(20, 300)
 			c.compareHeld(t, func() bool { return !c.each(per) })
 			c.report(t)
 			o.close(t)

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	soakTime = flag.Duration("soak", layer.Size(20*time.Second, time.Hour),
+	soakTime = flag.Duration("soak", layer.Size(12*time.Second, time.Hour),
 		"how `long` TestSoak takes snapshots in all")
 	soakRuntime = flag.String("runtime", testenv.DefaultRuntime,
 		"the `runtime` of TestSoak's programs: net10, net9, net8")

@@ -330,14 +330,16 @@ func noFile(dir int, err error) error {
 	return err
 }
 
-// schedstat reads a thread's line, from the file that is open if there is one.
+// schedstat reads a thread's line, from a file that is open if there is one or room for one.
 func (r *blockedReader) schedstat(p *Process, tid int, buf []byte) ([]byte, error) {
-	if f, ok := r.files[tid]; ok {
-		if b, err := preadAll(f.schedstat, buf); err == nil {
-			return b, nil
-		}
+	if p.closed.Load() {
+		return nil, ErrClosed
 	}
-	return p.readTask(tid, "schedstat", buf)
+	f, b, err := r.begin(p, tid, buf)
+	if err == nil && r.files[tid] != f {
+		f.close()
+	}
+	return b, err
 }
 
 func (r *blockedReader) forget(tid int) {
@@ -367,7 +369,7 @@ func (r *blockedReader) failed(p *Process, tid int, err error) error {
 // generate it again.
 func preadAll(fd int, buf []byte) ([]byte, error) {
 	for {
-		n, err := unix.Pread(fd, buf, 0)
+		n, err := pread(fd, buf, 0)
 		if err == unix.EINTR {
 			continue
 		}

@@ -27,7 +27,7 @@ static class Workers
         new("gc-collect", Collect, 999 * 1000 / 2),
         new("throw-catch", ThrowAndCatch, 50 * 49 / 2),
         new("faults", HardwareFaults, 100),
-        new("thread-churn", ThreadChurn, 4 * 100),
+        new("thread-churn", ThreadChurn, 100 * (1 + 16 + 256 + 4096)),
         new("tier-up", TierUp, 16 * 40 * 39 / 2),
         new("dispatch", Dispatch, 10_000 * 3),
         new("strings", Strings, 2 * (10 + 180 + 100)),
@@ -147,6 +147,7 @@ static class Workers
         return caught;
     }
 
+    // Threads that live from some microseconds to some milliseconds.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long ThreadChurn()
     {
@@ -154,7 +155,8 @@ static class Workers
         var threads = new Thread[4];
         for (int i = 0; i < threads.Length; i++)
         {
-            threads[i] = new Thread(() => { for (int n = 0; n < 100; n++) Interlocked.Increment(ref sum); })
+            int times = 100 << (4 * i);
+            threads[i] = new Thread(() => { for (int n = 0; n < times; n++) Interlocked.Increment(ref sum); })
             {
                 Name = "mayfly",
             };
