@@ -76,9 +76,9 @@ func (e *explanation) blockingInfo(kind uint32, class string) (obj arch.Addr, mo
 	return e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1), kind, class)
 }
 
-// blockingInfo finds the record of a wait in a part of a stack, of a kind and for an object of a class. One of an earlier
-// wait may be left there: ok is false if there are records of several objects, and the timeout is 0 if they contradict
-// each other.
+// blockingInfo finds the record of a wait in a part of a stack, of a kind and for an object of a class. One of an
+// earlier wait may be left there: ok is false if there are records of several objects, and the timeout is 0 if they
+// contradict each other.
 func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr, kind uint32, of string) (
 	obj arch.Addr, most time.Duration, ok bool,
 ) {

@@ -50,8 +50,8 @@ func (e *explanation) managedMonitor() (*monitorWait, error) {
 	return w, nil
 }
 
-// isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the frames say so, or the sync
-// table does. A primitive may be made of a Lock that is none.
+// isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the frames say so, or the
+// sync table does. A primitive may be made of a Lock that is none.
 func (e *explanation) isMonitor(obj arch.Addr) bool {
 	if e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait {
 		return true
@@ -60,8 +60,8 @@ func (e *explanation) isMonitor(obj arch.Addr) bool {
 	return ok && err == nil
 }
 
-// inMonitor reports whether the frames of the primitive say that the thread is in Monitor.Wait or, beyond that, wants to
-// enter a Lock. Who has been woken in Monitor.Wait enters.
+// inMonitor reports whether the frames of the primitive say that the thread is in Monitor.Wait or, beyond that, wants
+// to enter a Lock. Who has been woken in Monitor.Wait enters.
 func (e *explanation) inMonitor() (waits, enters bool) {
 	for i := range e.s.Frames[:min(e.p.outer+1, len(e.s.Frames))] {
 		f := &e.s.Frames[i]

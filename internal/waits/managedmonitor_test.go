@@ -13,8 +13,8 @@ import (
 	"clrsnap/profile"
 )
 
-// The program of .NET 11 in these tests is constructed: its contracts, and the source of its monitor, say how it is laid
-// out. Thread 7 of it holds monitors, and another one waits.
+// The program of .NET 11 in these tests is constructed: its contracts, and the source of its monitor, say how it is
+// laid out. Thread 7 of it holds monitors, and another one waits.
 type net11 struct {
 	*clrtest.Program
 	everybody

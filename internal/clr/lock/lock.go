@@ -133,8 +133,8 @@ type Store struct {
 
 const maxQueues = 1 << 10
 
-// New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked through
-// to find some.
+// New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked
+// through to find some.
 func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
 	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
 	var ok bool

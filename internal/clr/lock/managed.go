@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs). What of them stays is the first one, which the
-// contract SyncBlock names.
+// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs). What of them stays is the first one, which
+// the contract SyncBlock names.
 const (
 	lockLocked      = 1
 	lockWaiterShift = 7
