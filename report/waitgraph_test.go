@@ -269,7 +269,9 @@ func TestWaitGraphLikely(t *testing.T) {
 	s := &profile.Snapshot{Awaits: make([]profile.Await, 60)}
 	for i := range s.Awaits {
 		s.Awaits[i].Object = uint64(0x7f00 + 8*i)
-		need := profile.Need{Of: profile.AwaitParty(i), Kind: profile.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim"}
+		need := profile.Need{
+			Of: profile.AwaitParty(i), Kind: profile.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim",
+		}
 		if i < 2 {
 			need.On = []profile.Party{profile.AwaitParty(1 - i)}
 		} else {

@@ -116,7 +116,7 @@ func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 	if r.Objects, err = object.New(r.Seen, d, r.Types, r.Names); err != nil {
 		return err
 	}
-	r.Locks, err = lock.New(r.Seen, d, r.Objects)
+	r.Locks, err = lock.New(r.Seen, mem, d, r.Objects)
 	if missing := (*contract.MissingError)(nil); errors.As(err, &missing) {
 		r.Locks, err = nil, nil
 	}

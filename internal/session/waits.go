@@ -15,7 +15,10 @@ func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
 	}
-	return []target.Range{p.Runtime.Locks.BlockingRange(t.ID)}
+	if r, ok := p.Runtime.Locks.BlockingRange(t.ID); ok {
+		return []target.Range{r}
+	}
+	return nil
 }
 
 // Blocked is a monitor that a thread is blocked on.
@@ -35,7 +38,8 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	if !ok {
 		return b, false
 	}
-	at, _ := s.Walk.Stack.Uint64(p.Runtime.Locks.BlockingRange(s.Walk.Info.Address).Addr)
+	field, _ := p.Runtime.Locks.BlockingRange(s.Walk.Info.Address)
+	at, _ := s.Walk.Stack.Uint64(field.Addr)
 	b.Kind, b.At, b.Lock = profile.MonitorEnter, arch.Addr(at), blocking.Lock
 	if blocking.Wait {
 		b.Kind = profile.MonitorWait

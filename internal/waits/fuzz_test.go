@@ -54,7 +54,7 @@ func FuzzRelations(f *testing.F) {
 			return
 		}
 		mem := wrapped(data)
-		for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10} {
+		for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
 			runtime, err := clr.New(mem, clrtest.Descriptor(t, name), arch.AMD64)
 			if err != nil {
 				t.Fatal(err)

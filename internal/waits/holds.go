@@ -6,6 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/pal"
+	"clrsnap/internal/clr/thread"
 	"clrsnap/profile"
 )
 
@@ -102,7 +103,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
 	switch {
 	case f.class.Is(coreLib, lockClass):
-		if m, err := r.Runtime.Locks.Lock(f.obj); err != nil || m.Owner == s.Thread.OSID {
+		if m, err := r.Runtime.Locks.Lock(f.obj); err != nil || holds(&m, &s.Thread) {
 			w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
 			if err == nil {
 				w.Lock, err = r.lockEvent(f.obj)
@@ -176,7 +177,7 @@ func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 			if !whole && !read(group[i:i+1]) {
 				continue
 			}
-			owner, w := group[i].Owner, &now[0]
+			owner, w := r.osID(&group[i]), &now[0]
 			if whole {
 				w = &now[i]
 			}
@@ -188,6 +189,17 @@ func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 		}
 	}
 	return held, all
+}
+
+// osID returns the id of the operating system of who holds a monitor; 0: that is not known.
+func (r *Reader) osID(m *lock.Monitor) int {
+	if !m.ByManagedID {
+		return m.Owner
+	}
+	if t := r.find(func() *thread.Thread { return r.People.Managed(m.Owner) }, anybody); t != nil {
+		return t.OSID
+	}
+	return 0
 }
 
 // described reads monitors again, and describes them.

@@ -14,14 +14,15 @@ const lockClass = "System.Threading.Lock"
 // ThreadBlockingInfo.cs, .NET 9 and later): the address of a variable that holds the Lock, what it is, the
 // timeout in ms.
 const (
-	infoKind     = 8
-	infoOfLock   = 2 // ThreadBlockingInfo.ObjectKind.Lock
-	infoMaxSlots = 1 << 12
+	infoKind        = 8
+	infoOfLock      = 2 // ThreadBlockingInfo.ObjectKind.Lock
+	infoOfCondition = 3 // ThreadBlockingInfo.ObjectKind.Condition: see managedmonitor.go
+	infoMaxSlots    = 1 << 12
 )
 
 // lock explains a wait for a System.Threading.Lock.
 func (e *explanation) lock() error {
-	obj, timeout, ok := e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1))
+	obj, timeout, ok := e.blockingInfo(infoOfLock, lockClass)
 	if !ok {
 		f, only := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Is(coreLib, lockClass) })
 		if !only {
@@ -35,7 +36,7 @@ func (e *explanation) lock() error {
 	if err != nil {
 		return err
 	}
-	if m.Waiters == 0 {
+	if m.Waiters == 0 && (!e.r.Runtime.Locks.Managed() || m.Owner == 0) { // of managed monitors they are not known
 		return lock.ErrChanging // it is not waited for
 	}
 	if err := e.is(obj); err != nil {
@@ -56,6 +57,9 @@ func (r *Reader) lockEvent(obj arch.Addr) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if r.Runtime.Locks.Managed() {
+		return 0, nil // the field has been another one from one preview of .NET 11 to the next
+	}
 	event, err := objects.Pointer(obj, class, "_waitEvent")
 	if err != nil || event == 0 {
 		return 0, err
@@ -67,20 +71,28 @@ func (r *Reader) lockEvent(obj arch.Addr) (uint64, error) {
 	return uint64(handle), err
 }
 
-// blockingInfo finds the record of a wait for a Lock in a part of a stack. One of an earlier wait may be left there: ok
-// is false if there are records of several Locks, and the timeout is 0 if they contradict each other.
-func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr) (obj arch.Addr, most time.Duration, ok bool) {
+// blockingInfo finds the record of the wait in the frames of the primitive: for an object of a class of the framework.
+func (e *explanation) blockingInfo(kind uint32, class string) (obj arch.Addr, most time.Duration, ok bool) {
+	return e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1), kind, class)
+}
+
+// blockingInfo finds the record of a wait in a part of a stack, of a kind and for an object of a class. One of an
+// earlier wait may be left there: ok is false if there are records of several objects, and the timeout is 0 if they
+// contradict each other.
+func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr, kind uint32, of string) (
+	obj arch.Addr, most time.Duration, ok bool,
+) {
 	for n := 0; from+16 <= to && n < infoMaxSlots; from, n = from+8, n+1 {
 		slot, ok1 := stack.Uint64(from)
 		what, ok2 := stack.Uint64(from + infoKind)
-		if !ok1 || !ok2 || uint32(what) != infoOfLock || !stack.Contains(arch.Addr(slot)) {
+		if !ok1 || !ok2 || uint32(what) != kind || !stack.Contains(arch.Addr(slot)) {
 			continue
 		}
 		at, ok3 := stack.Uint64(arch.Addr(slot))
 		if !ok3 {
 			continue
 		}
-		if c, err := r.Runtime.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, lockClass) {
+		if c, err := r.Runtime.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, of) {
 			continue
 		}
 		ms := timeout(int32(what >> 32))

@@ -38,6 +38,9 @@ var hasOwnMonitor = map[profile.WaitKind]bool{
 // made explains a wait for a primitive that is made of a monitor.
 func (e *explanation) made(m lock.Monitor) error {
 	inner := m.Object
+	if inner == 0 {
+		return nil // it cannot be told of what it is a part
+	}
 	var class *object.Class
 	list := e.inFrames(true)
 	for _, p := range madeOf[e.w.Kind] {

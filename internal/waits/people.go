@@ -64,7 +64,7 @@ func holds(m *lock.Monitor, t *thread.Thread) bool { return m.HeldBy(t.Address, 
 
 // owner names who holds a monitor.
 func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
-	if m.Thin {
+	if m.ByManagedID {
 		return r.byManagedID(m.Owner)
 	}
 	t := r.find(func() *thread.Thread { return r.People.OS(m.Owner) }, func(t *thread.Thread) bool { return holds(m, t) })

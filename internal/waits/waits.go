@@ -248,8 +248,19 @@ type explanation struct {
 
 func (e *explanation) run() error {
 	e.w.Kind = e.p.kind
-	if e.blocked {
-		return e.monitor()
+	switch {
+	case e.blocked:
+		return e.monitor(&monitorWait{
+			enters: !e.blocking.Wait, timeout: timeout(e.blocking.Timeout),
+			read: func() (lock.Monitor, error) { return e.r.Runtime.Locks.At(e.blocking.Lock) },
+		})
+	case e.r.Runtime.Locks.Managed():
+		if w, err := e.managedMonitor(); w != nil || err != nil {
+			if err == nil {
+				err = e.monitor(w)
+			}
+			return err
+		}
 	}
 	switch e.p.kind {
 	case "":
@@ -276,41 +287,49 @@ func timeout(ms int32) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+// monitorWait is that a thread is blocked on a monitor.
+type monitorWait struct {
+	enters  bool // else it is in Monitor.Wait
+	timeout time.Duration
+	read    func() (lock.Monitor, error)
+}
+
 // monitor explains the wait of a thread that is blocked on a monitor.
-func (e *explanation) monitor() error {
+func (e *explanation) monitor(b *monitorWait) error {
 	if e.p.kind != profile.BarrierWait { // which waits again and again
-		e.w.Timeout = timeout(e.blocking.Timeout)
+		e.w.Timeout = b.timeout
 	}
 	if e.p.kind == profile.TaskWait && e.w.Timeout == profile.Forever && e.cancellable() {
 		e.w.Timeout = 0 // it ends when the token is cancelled
 	}
-	enters := !e.blocking.Wait
-	if enters {
+	if b.enters {
 		e.w.Kind = profile.MonitorEnter
 	} else if e.w.Kind == "" || e.w.Kind == profile.MonitorEnter {
 		e.w.Kind = profile.MonitorWait
 	}
-	if !enters && e.w.Kind == profile.WaitIO {
+	if !b.enters && e.w.Kind == profile.WaitIO {
 		return e.socket()
 	}
-	m, err := e.r.Runtime.Locks.At(e.blocking.Lock)
+	m, err := b.read()
 	if err != nil {
 		return err
 	}
-	if !enters && e.w.Kind != profile.MonitorWait {
+	if !b.enters && e.w.Kind != profile.MonitorWait {
 		return e.made(m)
 	}
-	if err := e.is(m.Object); err != nil {
-		return err
+	if m.Object != 0 {
+		if err := e.is(m.Object); err != nil {
+			return err
+		}
 	}
 	e.w.Lock = uint64(m.Block)
-	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
+	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !b.enters {
 		e.w.Recursion, e.w.Waiters = 0, m.Waiting
 	}
 	switch {
-	case enters && m.Orphan:
+	case b.enters && m.Orphan:
 		e.w.Owner, err = e.r.orphaned(&m)
-	case enters && m.Owner != 0:
+	case b.enters && m.Owner != 0:
 		e.w.Owner = e.r.owner(&m)
 	}
 	return err

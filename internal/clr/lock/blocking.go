@@ -23,14 +23,17 @@ const (
 )
 
 // BlockingRange is the memory to copy at the same moment as the stack of a thread, whose Thread object is at
-// an address: Blocked needs it.
-func (s *Store) BlockingRange(thread arch.Addr) target.Range {
-	return target.Range{Addr: thread + arch.Addr(s.l.Blocking), Len: 8}
+// an address: Blocked needs it. false: the runtime has nothing of that.
+func (s *Store) BlockingRange(thread arch.Addr) (r target.Range, ok bool) {
+	return target.Range{Addr: thread + arch.Addr(s.l.Blocking), Len: 8}, !s.Managed()
 }
 
 // Blocked returns what the monitor is that a thread is blocked on. The stack is the copy of the thread's, with
-// BlockingRange in it. false: it is blocked on none.
+// BlockingRange in it. false: it is blocked on none, or the runtime does not say so (see Managed).
 func (s *Store) Blocked(thread arch.Addr, stack *target.Stack) (b Blocking, ok bool) {
+	if s.Managed() {
+		return b, false
+	}
 	item, ok := stack.Uint64(thread + arch.Addr(s.l.Blocking))
 	at := arch.Addr(item)
 	if !ok || at%8 != 0 || !stack.Contains(at) {

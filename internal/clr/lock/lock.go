@@ -8,7 +8,7 @@
 //
 // Sources (dotnet/runtime): src/coreclr/vm/syncblk.h (AwareLock, SyncBlock, SyncTableEntry, and the bits of
 // the word), src/coreclr/vm/threaddebugblockinginfo.h, docs/design/datacontracts/SyncBlock.md. They are read
-// for .NET 8 to 10; in .NET 11 the monitor is managed code.
+// for .NET 8 to 10; in .NET 11 the monitor is managed code: managedmonitor.go.
 package lock
 
 import (
@@ -28,12 +28,17 @@ var ErrChanging = errors.New("the lock changes while it is read")
 // Monitor is the state of a monitor.
 type Monitor struct {
 	Object    arch.Addr
-	Owner     int       // id of the thread that holds it, as the runtime has it: see Thin; 0: nobody does
+	Owner     int       // id of the thread that holds it, as the runtime has it: see ByManagedID; 0: nobody does
 	Recursion int       // how often it is held
 	Waiters   int       // threads that want to enter
 	Waiting   int       // threads in Monitor.Wait
 	Block     arch.Addr // its SyncBlock, which does not move; 0: it has none
-	Thin      bool      // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
+	Lock      arch.Addr // the System.Threading.Lock that is entered in its place (.NET 11); 0: none
+	Thin      bool      // it is a thin lock: it has no SyncBlock
+
+	// ByManagedID: Owner is a managed thread id, as of all thin locks; else it is the operating system's, in the target's
+	// PID namespace.
+	ByManagedID bool
 
 	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
 	// anybody waited for it; for a moment, a lock that is just being taken is, too: see Holder.
@@ -58,27 +63,36 @@ func (m *Monitor) HeldBy(thread arch.Addr, osID, managedID int) bool {
 	switch {
 	case m.Owner == 0:
 		return false
-	case m.Thin:
+	case m.ByManagedID:
 		return m.Owner == managedID
 	}
 	return m.Owner == osID && (m.holder == 0 || m.holder == uint64(thread) || m.holder == uint64(managedID))
 }
 
-// layout is the layout of sync blocks. Sizes and offsets are in bytes.
+// tableLayout is the layout of the sync table. Sizes and offsets are in bytes.
+type tableLayout struct {
+	Table  arch.Addr `global:"SyncTableEntries"`
+	Entry  uint32    `clr:"SyncTableEntry.!"`
+	Block  uint32    `clr:"SyncTableEntry.SyncBlock"`
+	Object uint32    `clr:"SyncTableEntry.Object"`
+}
+
+// blockLayout is the layout of sync blocks (.NET 8 to 10).
+type blockLayout struct {
+	State     uint32 `clr:"AwareLock.LockState"`
+	Recursion uint32 `clr:"AwareLock.RecursionLevel"`
+	Holder    uint32 `clr:"AwareLock.HoldingThread,optional"`   // the address of a Thread object (.NET 8 and 9)
+	HolderID  uint32 `clr:"AwareLock.HoldingThreadId,optional"` // four bytes (.NET 10)
+	OSID      uint32 `clr:"AwareLock.HoldingOSThreadId"`
+	Index     uint32 `clr:"AwareLock.SyncIndex"`
+	Link      uint32 `clr:"SyncBlock.Link"`
+	Monitor   uint32 `clr:"SyncBlock.Monitor"`
+	Blocking  uint32 `clr:"Thread.DebugBlockingInfo"`
+}
+
 type layout struct {
-	Table     arch.Addr `global:"SyncTableEntries"`
-	Entry     uint32    `clr:"SyncTableEntry.!"`
-	Block     uint32    `clr:"SyncTableEntry.SyncBlock"`
-	Object    uint32    `clr:"SyncTableEntry.Object"`
-	State     uint32    `clr:"AwareLock.LockState"`
-	Recursion uint32    `clr:"AwareLock.RecursionLevel"`
-	Holder    uint32    `clr:"AwareLock.HoldingThread,optional"`   // the address of a Thread object (.NET 8 and 9)
-	HolderID  uint32    `clr:"AwareLock.HoldingThreadId,optional"` // four bytes (.NET 10)
-	OSID      uint32    `clr:"AwareLock.HoldingOSThreadId"`
-	Index     uint32    `clr:"AwareLock.SyncIndex"`
-	Link      uint32    `clr:"SyncBlock.Link"`
-	Monitor   uint32    `clr:"SyncBlock.Monitor"`
-	Blocking  uint32    `clr:"Thread.DebugBlockingInfo"`
+	tableLayout
+	blockLayout
 }
 
 // Bits of AwareLock.LockState (syncblk.h, AwareLock::LockState) and of its sync index.
@@ -108,35 +122,45 @@ const (
 // Store reads the locks of one runtime. It is not safe for concurrent use.
 type Store struct {
 	mem     *target.Reader
+	table   *target.Reader // for looks through the whole table
 	objects *object.Reader
 	l       layout
+	m       *managedLayout // nil: monitors are native
 	lists   lister
+	index   monitorIndex
 	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
 }
 
 const maxQueues = 1 << 10
 
-// New binds the locks of the runtime that d describes. mem is what locks are read from.
-func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
-	s := &Store{mem: target.NewReader(mem), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
+// New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked
+// through to find some.
+func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
+	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
 	var ok bool
 	if s.lists, ok = mem.(lister); !ok {
 		s.lists = target.NewEvidence(mem)
 	}
-	if err := d.Bind(&s.l); err != nil {
+	if err := d.Bind(&s.l.tableLayout); err != nil {
+		return nil, err
+	}
+	if err := s.l.tableLayout.check(); err != nil {
+		return nil, err
+	}
+	if _, managed := d.Offset("SyncBlock", "Lock"); managed {
+		return s, s.bindManaged(d)
+	}
+	if err := d.Bind(&s.l.blockLayout); err != nil {
 		return nil, err
 	}
 	if s.l.Holder == contract.Absent && s.l.HolderID == contract.Absent {
 		return nil, &contract.MissingError{Runtime: d.Runtime, Missing: []string{"field AwareLock.HoldingThread"}}
 	}
-	if err := s.l.check(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.l.blockLayout.check()
 }
 
 // check reports whether all fields lie within what is read.
-func (l *layout) check() error {
+func (l *blockLayout) check() error {
 	if l.Monitor > blockLen-8 || l.Link > blockLen-8 {
 		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat, l.Monitor, l.Link)
 	}
@@ -145,6 +169,10 @@ func (l *layout) check() error {
 			return fmt.Errorf("%w: a field of a monitor at %d", contract.ErrFormat, off)
 		}
 	}
+	return nil
+}
+
+func (l *tableLayout) check() error {
 	if l.Entry < 8 || l.Entry > maxEntry || l.Block > l.Entry-8 || l.Object > l.Entry-8 {
 		return fmt.Errorf("%w: entries of %d bytes in the sync table", contract.ErrFormat, l.Entry)
 	}
@@ -158,7 +186,7 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 		return Monitor{}, err
 	}
 	if word&wordHashOrIndex == 0 {
-		m := Monitor{Object: obj, Thin: true, Owner: int(word & thinThread)}
+		m := Monitor{Object: obj, Thin: true, ByManagedID: true, Owner: int(word & thinThread)}
 		if m.Owner != 0 {
 			m.Recursion = int(word>>thinRecursionAt&thinRecursion) + 1
 		}
@@ -174,11 +202,14 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 	if owner != obj || block == 0 {
 		return Monitor{}, ErrChanging
 	}
+	if s.Managed() {
+		return s.managed(block, obj)
+	}
 	m, _, err := s.block(block)
 	return m, err
 }
 
-// At returns the state of the monitor whose AwareLock is at an address.
+// At returns the state of the monitor whose AwareLock is at an address. No managed monitor has one.
 func (s *Store) At(awareLock arch.Addr) (Monitor, error) {
 	m, _, err := s.block(awareLock - arch.Addr(s.l.Monitor))
 	return m, err

@@ -43,7 +43,7 @@ func newStore(t testing.TB, mem target.Memory, descriptor string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(mem, d, objects)
+	s, err := New(mem, mem, d, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,12 +117,12 @@ func TestThinLock(t *testing.T) {
 	s := newStore(t, mem, clrtest.Net9)
 	mem.Zero(objectAt-8, 16)
 	for word, want := range map[uint32]Monitor{
-		0:                   {Object: objectAt, Thin: true},
-		7:                   {Object: objectAt, Thin: true, Owner: 7, Recursion: 1},
-		7 | 2<<16:           {Object: objectAt, Thin: true, Owner: 7, Recursion: 3},
+		0:                   {Object: objectAt, Thin: true, ByManagedID: true},
+		7:                   {Object: objectAt, Thin: true, ByManagedID: true, Owner: 7, Recursion: 1},
+		7 | 2<<16:           {Object: objectAt, Thin: true, ByManagedID: true, Owner: 7, Recursion: 3},
 		3<<26 | 0x123:       {Object: objectAt}, // a hash code
-		0x8000_0000 | 7:     {Object: objectAt, Thin: true, Owner: 7, Recursion: 1},
-		0x7<<29 | 7 | 1<<16: {Object: objectAt, Thin: true, Owner: 7, Recursion: 2},
+		0x8000_0000 | 7:     {Object: objectAt, Thin: true, ByManagedID: true, Owner: 7, Recursion: 1},
+		0x7<<29 | 7 | 1<<16: {Object: objectAt, Thin: true, ByManagedID: true, Owner: 7, Recursion: 2},
 	} {
 		mem.Uint32(objectAt-4, word)
 		if m, err := s.Of(objectAt); err != nil || m != want {
@@ -172,7 +172,7 @@ func testBlocked(t *testing.T, d string) {
 		}
 		field := make([]byte, 8)
 		binary.LittleEndian.PutUint64(field, uint64(item))
-		r := s.BlockingRange(threadAt)
+		r, _ := s.BlockingRange(threadAt)
 		return &target.Stack{
 			Region: target.Region{Base: base, Data: data}, Extra: []target.Region{{Base: r.Addr, Data: field}},
 		}
@@ -248,7 +248,7 @@ func TestCheckLayout(t *testing.T) {
 	for at := uint32(blockLen - 7); at <= blockLen; at++ {
 		l := newStore(t, clrtest.Words{}, clrtest.Net10).l
 		l.Monitor = at
-		if l.check() == nil {
+		if l.blockLayout.check() == nil {
 			t.Errorf("a monitor at %d", at)
 		}
 	}

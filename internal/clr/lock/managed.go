@@ -4,13 +4,18 @@ import (
 	"fmt"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
 )
 
-// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs).
+// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs). What of them stays is the first one, which
+// the contract SyncBlock names.
 const (
 	lockLocked      = 1
 	lockWaiterShift = 7
 )
+
+// The class of a Lock.
+const coreLib, lockClass = "System.Private.CoreLib", "System.Threading.Lock"
 
 // Lock returns the state of a System.Threading.Lock (.NET 9 and later).
 func (s *Store) Lock(obj arch.Addr) (Monitor, error) {
@@ -18,6 +23,11 @@ func (s *Store) Lock(obj arch.Addr) (Monitor, error) {
 	if err != nil {
 		return Monitor{}, err
 	}
+	return s.lockOf(obj, c)
+}
+
+// lockOf is Lock with the class of the object. Its owner is a managed thread id where the monitor is managed, too.
+func (s *Store) lockOf(obj arch.Addr, c *object.Class) (m Monitor, err error) {
 	var owner, state, often uint32
 	for _, f := range []struct {
 		name string
@@ -27,7 +37,10 @@ func (s *Store) Lock(obj arch.Addr) (Monitor, error) {
 			return Monitor{}, fmt.Errorf("%s: %w", c.Display, err)
 		}
 	}
-	m := Monitor{Object: obj, Owner: int(owner), Waiters: int(state >> lockWaiterShift)}
+	m = Monitor{Object: obj, Owner: int(owner), ByManagedID: s.Managed()}
+	if !s.Managed() {
+		m.Waiters = int(state >> lockWaiterShift)
+	}
 	held := state&lockLocked != 0
 	if held != (owner != 0) || !held && often != 0 || owner>>31 != 0 || often > maxRecursion {
 		return Monitor{}, ErrChanging

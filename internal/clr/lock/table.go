@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -15,6 +16,7 @@ const (
 	maxHeld     = 1 << 12
 	maxBytes    = 256 << 20 // of sync blocks that are read in one look
 	unreadTries = 16        // blocks that cannot be read before the look ends
+	maxLocks    = 1 << 15   // objects that SyncBlocks lead to (.NET 11), which are read one by one
 )
 
 // Held returns the monitors with a SyncBlock that threads hold. It looks through the whole table, piece by piece, but
@@ -32,6 +34,7 @@ type tableLook struct {
 	held   []Monitor
 	all    bool
 	unread int // blocks that could not be read
+	locks  int // objects that were read
 	bytes  int // of blocks that were read
 	buf    []byte
 	have   []byte // of buf: what has been read
@@ -44,14 +47,14 @@ type entry struct {
 	index         int
 }
 
+// sortEntries sorts entries by where their blocks are.
+func sortEntries(entries []entry) {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.block, b.block) })
+}
+
 // chunk takes the monitors of a part of the table. It is false if the look ends there.
 func (l *tableLook) chunk(entries []entry) bool {
-	slices.SortFunc(entries, func(a, b entry) int {
-		if a.block < b.block {
-			return -1
-		}
-		return 1
-	})
+	sortEntries(entries)
 	for _, e := range entries {
 		var b []byte
 		if plausible(e.block) {
@@ -65,8 +68,8 @@ func (l *tableLook) chunk(entries []entry) bool {
 			l.all = l.all && !plausible(e.block)
 			continue
 		}
-		m, index, err := l.s.parse(b)
-		if err != nil || m.Owner == 0 || index != e.index {
+		m, ok := l.monitor(b, e.index)
+		if !ok || m.Owner == 0 {
 			continue
 		}
 		if len(l.held) == maxHeld {
@@ -79,6 +82,23 @@ func (l *tableLook) chunk(entries []entry) bool {
 	return true
 }
 
+// monitor decodes a SyncBlock of an entry; false: it makes no sense, or what it leads to is not looked at.
+func (l *tableLook) monitor(b []byte, entry int) (m Monitor, ok bool) {
+	if !l.s.Managed() {
+		m, index, err := l.s.parse(b)
+		return m, err == nil && index == entry
+	}
+	if binary.LittleEndian.Uint64(b[l.s.m.Lock:]) != 0 {
+		if l.locks == maxLocks {
+			l.all = false
+			return m, false
+		}
+		l.locks++
+	}
+	m, err := l.s.parseManaged(b)
+	return m, err == nil
+}
+
 // block returns the first bytes of a SyncBlock; nil: it cannot be read.
 func (l *tableLook) block(at arch.Addr) []byte {
 	if at < l.from || len(l.have) < blockLen || uint64(at-l.from) > uint64(len(l.have)-blockLen) {
@@ -87,9 +107,9 @@ func (l *tableLook) block(at arch.Addr) []byte {
 			return nil
 		}
 		l.from, l.have = at, l.buf
-		if l.s.mem.ReadMemory(l.have, at) != nil {
+		if l.s.table.ReadMemory(l.have, at) != nil {
 			l.have = l.buf[:blockLen] // near the end of its memory
-			if l.s.mem.ReadMemory(l.have, at) != nil {
+			if l.s.table.ReadMemory(l.have, at) != nil {
 				l.have = nil
 				return nil
 			}
@@ -113,7 +133,7 @@ func plausible(block arch.Addr) bool {
 // entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at
 // a time, until take is false. all: it came to that entry.
 func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
-	table, err := s.mem.Pointer(s.l.Table)
+	table, err := s.table.Pointer(s.l.Table)
 	if err != nil {
 		return false, err
 	}
@@ -123,9 +143,9 @@ func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 	for index := 1; index < maxEntries; {
 		b := buf
 		at := table + arch.Addr(index*size)
-		if s.mem.ReadMemory(b, at) != nil {
+		if s.table.ReadMemory(b, at) != nil {
 			b = buf[:size] // near the end of its memory
-			if s.mem.ReadMemory(b, at) != nil {
+			if s.table.ReadMemory(b, at) != nil {
 				take(list)
 				return false, nil
 			}

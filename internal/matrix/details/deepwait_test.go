@@ -32,8 +32,8 @@ func testDeepWait(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// heldProgram returns the path of a program that does not begin until end is called: whoever executes it has to wait for
-// a lease of the file (fcntl(2), F_SETLEASE).
+// heldProgram returns the path of a program that does not begin until end is called: whoever executes it has to wait
+// for a lease of the file (fcntl(2), F_SETLEASE).
 func heldProgram(t *testing.T) (path string, end func()) {
 	t.Helper()
 	b, err := os.ReadFile("/bin/true")

@@ -1,5 +1,5 @@
-// A thread starts another program (--program PATH), and waits in the kernel, uninterruptibly, until that program begins:
-// until then the two share their memory (vfork(2)).
+// A thread starts another program (--program PATH), and waits in the kernel, uninterruptibly, until that program
+// begins: until then the two share their memory (vfork(2)).
 using System.Diagnostics;
 using System.Threading;
 using Common;

@@ -1,0 +1,123 @@
+package waits
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/profile"
+)
+
+// In .NET 11 the monitor is managed code (package lock, managedmonitor.go). A thread that wants to enter one is in the
+// Enter of the Lock that stands for it, and one in Monitor.Wait is in the Wait of the Lock's Condition. Both leave a
+// record of that on the stack. The sync table leads from the Lock to the object.
+//
+// Sources (dotnet/runtime, development branch of .NET 11): System.Private.CoreLib: Monitor.cs, Condition.cs,
+// ThreadBlockingInfo.cs.
+
+const (
+	conditionClass = "System.Threading.Condition"
+	conditionWait  = conditionClass + ".Wait"
+	lockMethods    = lockClass + "."
+
+	maxWaiting = 1 << 12 // threads that wait for one Condition
+)
+
+// managedMonitor returns what a thread does with a managed monitor; nil: nothing that is known.
+func (e *explanation) managedMonitor() (*monitorWait, error) {
+	if e.p.kind == profile.LockEnter || e.p.kind == "" {
+		return nil, nil // no monitor's Lock
+	}
+	w := &monitorWait{}
+	obj := arch.Addr(0)
+	switch waits, enters := e.inMonitor(); {
+	case enters:
+		at, most, ok := e.blockingInfo(infoOfLock, lockClass)
+		if !ok || !e.isMonitor(at) {
+			return nil, nil
+		}
+		w.enters, w.timeout, obj = true, most, at
+	case waits:
+		at, most, ok := e.blockingInfo(infoOfCondition, conditionClass)
+		if !ok {
+			return nil, nil
+		}
+		w.timeout, obj = most, at
+	default:
+		return nil, nil
+	}
+	w.read = func() (lock.Monitor, error) { return e.r.managedMonitor(obj, w.enters) }
+	return w, nil
+}
+
+// isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the frames say so, or the
+// sync table does. A primitive may be made of a Lock that is none.
+func (e *explanation) isMonitor(obj arch.Addr) bool {
+	if e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait {
+		return true
+	}
+	_, ok, err := e.r.Runtime.Locks.OfLock(obj)
+	return ok && err == nil
+}
+
+// inMonitor reports whether the frames of the primitive say that the thread is in Monitor.Wait or, beyond that, wants
+// to enter a Lock. Who has been woken in Monitor.Wait enters.
+func (e *explanation) inMonitor() (waits, enters bool) {
+	for i := range e.s.Frames[:min(e.p.outer+1, len(e.s.Frames))] {
+		f := &e.s.Frames[i]
+		if f.Kind != profile.Managed || f.Module != coreLib {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(f.Method, conditionWait):
+			return true, false
+		case strings.HasPrefix(f.Method, lockMethods):
+			return false, true
+		}
+	}
+	return false, false
+}
+
+// managedMonitor returns the monitor that a Lock stands for, or a Condition's Lock if it is waited for. Without an
+// object only the Lock tells of it.
+func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err error) {
+	at, waiting := obj, 0
+	if !enters {
+		if at, waiting, err = r.condition(obj); err != nil {
+			return m, err
+		}
+	}
+	m, ok, err := r.Runtime.Locks.OfLock(at)
+	if err == nil && !ok {
+		if m, err = r.Runtime.Locks.Lock(at); err == nil {
+			m.Object, m.Lock = 0, at
+		}
+	}
+	if err == nil && enters && m.Owner == 0 {
+		err = lock.ErrChanging // nobody is in the way
+	}
+	m.Waiting = waiting
+	return m, err
+}
+
+// condition returns the Lock of a Condition, and how many threads wait for it.
+func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error) {
+	objects := r.Runtime.Objects
+	class, err := objects.Class(obj)
+	if err != nil {
+		return 0, 0, err
+	}
+	if of, err = objects.Pointer(obj, class, "_lock"); err != nil {
+		return 0, 0, err
+	}
+	next, err := objects.Pointer(obj, class, "_waitersHead")
+	for ; err == nil && next != 0; waiting++ {
+		if waiting == maxWaiting {
+			return 0, 0, lock.ErrChanging
+		}
+		if class, err = objects.Class(next); err == nil {
+			next, err = objects.Pointer(next, class, "next")
+		}
+	}
+	return of, waiting, err
+}
