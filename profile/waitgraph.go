@@ -277,6 +277,9 @@ func (b *waitGraph) edges() {
 		for k := range w.Readers {
 			b.edge(i, &w.Readers[k])
 		}
+		for k := range w.Behind {
+			b.edge(i, &w.Behind[k])
+		}
 	}
 }
 
