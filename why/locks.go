@@ -22,9 +22,9 @@ type convoy struct {
 	kind    profile.LockKind
 	typ     string
 	field   string // that holds the lock, if it is known
-	waiters []int // of the most wanted lock of the type, by look
-	busy    []int // threads that have something to do, by look
-	in      tally // own methods that threads wait in
+	waiters []int  // of the most wanted lock of the type, by look
+	busy    []int  // threads that have something to do, by look
+	in      tally  // own methods that threads wait in
 	example *profile.Thread
 	object  uint64
 	holders []*profile.Thread // in looks in which there is one

@@ -66,7 +66,9 @@ type site struct {
 }
 
 // sites sums up samples by the own method that they are in, the heaviest first. Samples without one are left out.
-func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site { return sitesBy(r, wanted, ownNode) }
+func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site {
+	return sitesBy(r, wanted, ownNode)
+}
 
 // madeNode returns the node farthest from the leaf that is of a method made at run time, such as the delegate of a
 // minimal API, into which the program's own code can be inlined; 0: none is.
