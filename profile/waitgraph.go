@@ -46,6 +46,7 @@ const (
 	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
 	HandleLock        LockKind = "WaitHandle"        // of these, only a Mutex has an owner
 	CompletionLock    LockKind = "TaskCompletionSource"
+	ContextLock       LockKind = "SynchronizationContext" // of a thread, which is to run what comes next
 )
 
 // LockState is something that threads wait for, or that is held.

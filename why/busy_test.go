@@ -355,7 +355,7 @@ func TestGrowth(t *testing.T) {
 	e.kept = []keptPile{{handlers, &profile.HeapPath{
 		Root: profile.RootStatic, Static: "Shop.Alerts.Changed", Steps: []profile.HeapStep{{Type: handlers.Type}},
 	}}}
-	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Certain, "What keeps it is static field Shop.Alerts.Changed",
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Certain, "kept by static field Shop.Alerts.Changed",
 		"static field Shop.Alerts.Changed → System.EventHandler<long>")
 	e.kept = nil
 	e.piled(handlers, 5000, 5060)
@@ -424,7 +424,7 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.age, e.kept = time.Hour, []keptPile{{orders, path}}
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
-		"What keeps it is static field Shop.Orders.all")
+		"kept by static field Shop.Orders.all")
 	// The way is long: it is the end that the program's own code knows.
 	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
 	for range 30 {
@@ -432,7 +432,7 @@ func TestGrowthOfCollections(t *testing.T) {
 	}
 	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"}, profile.HeapStep{Type: orders.Type})
 	e.kept[0].path = long
-	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "It is in field Shop.Book.orders.",
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "It is in field Shop.Book.orders, kept by static field System.Signals.all.",
 		"→ … → System.Action._target", "→ Shop.Book.orders → "+orders.Type)
 	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
 		t.Errorf("%q", c)

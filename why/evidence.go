@@ -32,6 +32,8 @@ type evidence struct {
 	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
 	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
 
+	lost []profile.Lost // permits that nobody has had for lostGap
+
 	heapLimit heapLimit
 
 	looked  []string // phrases

@@ -159,10 +159,11 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 		Commands: p.commands(e.process.PID),
 	}
 	if path != nil {
+		kept := " It is kept by "
 		if field := ownField(path); field != "" {
-			v.Text += " It is in " + field + "."
+			kept = " It is in " + field + ", kept by "
 		}
-		v.Text += " What keeps it is " + path.Beginning() + "."
+		v.Text += kept + path.Beginning() + "."
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
 	before, after := oldBytes(first), oldBytes(last)

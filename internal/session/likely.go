@@ -57,6 +57,7 @@ func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found
 			return
 		}
 		l.build()
+		l.findLost()
 		if !p.from.changes() || l.confirm(ctx) || try == likelyTries-1 {
 			l.finish()
 			return

@@ -22,12 +22,16 @@ type likely struct {
 	all       map[awaitKey]*suspendedCode
 	suspended []suspended // that have duties
 
-	holders map[arch.Addr][]profile.Party // by semaphore, or task
-	known   map[arch.Addr][]duty          // likewise
-	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int           // by task: indices of threads
-	feeds   map[arch.Addr][]arch.Addr
-	pending []int // of out.Awaits: what they need is not known yet
+	holders  map[arch.Addr][]profile.Party // by semaphore, or task
+	known    map[arch.Addr][]duty          // likewise
+	awaits   map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs     map[arch.Addr][]int           // by task: indices of threads
+	feeds    map[arch.Addr][]arch.Addr
+	pending  []int                   // of out.Awaits: what they need is not known yet
+	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it
+	yielding []arch.Addr             // boxes of async iterators that are at a yield return
+	contexts []contextThread         // nil: not looked for
+	pool     *profile.Pool           // nil: likewise
 }
 
 // suspendedCode is what a method has at one of its awaits.
@@ -76,17 +80,8 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	if err != nil || code.Empty() {
 		return nil
 	}
-	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
-	if err != nil {
-		return nil
-	}
-	at, found := uint32(0), 0
-	for _, s := range stores {
-		if s.State == b.State {
-			at, found = s.IL, found+1
-		}
-	}
-	if found != 1 {
+	at, ok := l.stateAt(b)
+	if !ok {
 		return nil
 	}
 	c := &suspendedCode{}
@@ -95,10 +90,26 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	return c
 }
 
+// stateAt is where a method is suspended: the offset in its IL at which it stores its state.
+func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
+	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
+	if err != nil {
+		return 0, false
+	}
+	found := 0
+	for _, s := range stores {
+		if s.State == b.State {
+			at, found = s.IL, found+1
+		}
+	}
+	return at, found == 1
+}
+
 // build finds out who needs what, by what has been read of threads and boxes meanwhile.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
 	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.contexts, l.pool = nil, nil
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
 	for i := range l.out.Threads {
@@ -228,9 +239,14 @@ func (l *likely) awaited(at int) {
 		a.WaitsFor, _, err = l.t.awaited(b)
 		return err
 	}, nil)
-	if ok && object != 0 {
-		l.task(profile.AwaitParty(at), object, false, 0)
+	if !ok || object == 0 {
+		return
 	}
+	if class, err := l.p.Runtime.Objects.Class(object); err == nil && l.ended(object, class) {
+		l.resumes(at)
+		return
+	}
+	l.task(profile.AwaitParty(at), object, false, 0)
 }
 
 // semaphore adds that somebody needs a permit.
