@@ -34,6 +34,10 @@ type evidence struct {
 
 	lost []profile.Lost // permits that nobody has had for lostGap
 
+	idleChains []profile.TaskChain // async methods that wait, of a program that does next to nothing
+	inFlight   []profile.Request   // likewise
+	inFlightAt time.Time
+
 	heapLimit heapLimit
 
 	looked  []string // phrases

@@ -99,6 +99,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.likely(ctx)
 	g.connections()
 	g.calls(ctx)
+	g.suspended(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()
 	return ctx.Err()

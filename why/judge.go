@@ -22,7 +22,7 @@ func (e *evidence) report() *Report {
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
-	r.Missing = e.missing
+	r.Missing, r.Waits = e.missing, e.waited()
 	r.Verdicts = settle(r.Verdicts)
 	return r
 }

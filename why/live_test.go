@@ -29,7 +29,7 @@ type ailment struct {
 var ailments = []ailment{
 	{"deadlock", profile.CauseDeadlock, profile.Certain, "Shop.Stuck.Reserve", false},
 	{"finalizer", profile.CauseFinalizer, profile.Certain, "Shop.Attachment.Finalize", false},
-	{"lost", profile.CauseLockContention, profile.Likely, "Shop.Stuck.Book", false},
+	{"lost", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Books.Book", false},
 	{"descriptors", profile.CauseDescriptors, profile.Likely, "", false},
 	{"regex", profile.CauseCPU, profile.Likely, "Shop.Busy.IsTag", false},
 	{"throws", profile.CauseExceptions, profile.Likely, "Shop.Busy.Parse", true},

@@ -19,6 +19,9 @@ const maxLost = 16
 // gives who does not take any.
 func (l *likely) findLost() {
 	l.out.Lost = nil
+	if l.unsure || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" {
+		return // somebody has a permit, and it is not known of which
+	}
 	for _, sem := range l.t.objects[semaphoreClass] {
 		if len(l.out.Lost) == maxLost {
 			return

@@ -30,6 +30,7 @@ type likely struct {
 	pending  []int                   // of out.Awaits: what they need is not known yet
 	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it
 	yielding []arch.Addr             // boxes of async iterators that are at a yield return
+	unsure   bool                    // a suspended method has a permit of a semaphore that is not known, or may have gone on
 	contexts []contextThread         // nil: not looked for
 	pool     *profile.Pool           // nil: likewise
 }
@@ -109,7 +110,7 @@ func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
 	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
-	l.contexts, l.pool = nil, nil
+	l.contexts, l.pool, l.unsure = nil, nil, false
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
 	for i := range l.out.Threads {
@@ -120,7 +121,9 @@ func (l *likely) build() {
 		l.addDuties(profile.ThreadParty(i), l.p.duties.by[tid])
 	}
 	for _, s := range l.suspended {
-		if list := l.dutiesOf(s); len(list) > 0 {
+		list, there := l.dutiesOf(s)
+		l.unsure = l.unsure || there && missesPermit(s.code.held, list)
+		if len(list) > 0 {
 			if at, ok := l.await(s.box); ok {
 				l.addDuties(profile.AwaitParty(at), list)
 			}
@@ -146,10 +149,10 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 	}
 }
 
-// dutiesOf finds the objects of the duties of a suspended method.
-func (l *likely) dutiesOf(s suspended) (out []duty) {
+// dutiesOf finds the objects of the duties of a suspended method; false: it has gone on, or nobody can reach it.
+func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
 	stands := l.p.steadily(func() error {
-		out = nil
+		out, there = nil, false
 		b, err := l.t.r.Box(s.box)
 		if err != nil {
 			return err
@@ -157,6 +160,7 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		if alive, err := l.t.r.Alive(b); err != nil || !alive || l.codeOf(b) != s.code {
 			return err // it has gone on
 		}
+		there = true
 		at, class := b.Fields()
 		this := permits.Place{At: at, Class: class}
 		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
@@ -166,9 +170,9 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		return nil
 	}, nil)
 	if !stands {
-		return nil
+		return nil, true // it changes all the time
 	}
-	return out
+	return out, there
 }
 
 // await returns the index of the async method that a box is of; false: it is none that is suspended.

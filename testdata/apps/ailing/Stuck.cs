@@ -56,24 +56,27 @@ static class Stuck
     /// <summary>An exception ends a method between WaitAsync and Release: nobody gets the permit any more.</summary>
     public static void Lost()
     {
-        _ = Book(13);
-        for (int i = 0; i < 5; i++) _ = Book(i);
+        var books = new Books();
+        App.Background("clerk", () => { _ = books.Book(13); for (int i = 0; i < 5; i++) _ = books.Book(i); });
     }
 
-    static readonly SemaphoreSlim books = new(1);
-
-    static async Task<int> Book(int id)
+    sealed class Books
     {
-        await books.WaitAsync();
-        int left = await Left(id);
-        books.Release();
-        return left;
-    }
+        readonly SemaphoreSlim gate = new(1);
 
-    static async Task<int> Left(int id)
-    {
-        await Task.Delay(5);
-        return id == 13 ? throw new InvalidOperationException("no such order") : id;
+        public async Task<int> Book(int id)
+        {
+            await gate.WaitAsync();
+            int left = await Left(id);
+            gate.Release();
+            return left;
+        }
+
+        static async Task<int> Left(int id)
+        {
+            await Task.Delay(5);
+            return id == 13 ? throw new InvalidOperationException("no such order") : id;
+        }
     }
 
     static async Task Restock(Task started)
