@@ -59,6 +59,11 @@ type Options struct {
 	SourceText bool
 	// ExplainLines adds a note for each assembly of the program, and of its packages, that has no source lines.
 	ExplainLines bool
+	// Alone says that this program does nothing but record meanwhile. It takes less of the CPUs then: the priority of
+	// the whole process is raised, rather than that of one OS thread, and memory is read without telling Go's
+	// scheduler. GOMAXPROCS must be 2 or more: a process that keeps whoever reads it waiting keeps one of these, and
+	// garbage collections from ending.
+	Alone bool
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
 	// is not called.
 	Progress func(Progress)
@@ -97,6 +102,9 @@ type Progress struct {
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
+	if o.Alone {
+		live.Alone()
+	}
 	o.local = o.SourceText && live.MayBlock(os.Getpid()) == nil
 	if o.Events.Monitor != 0 {
 		complete, err := bridge.EventOptions(o.Events)

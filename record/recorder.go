@@ -129,7 +129,7 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
-	live.RunAtHighPriority(func() { r.record(ctx) })
+	live.RunAloneAtHighPriority(func() { r.record(ctx) })
 	out = r.finish()
 	r.addLines(ctx, out)
 	return out

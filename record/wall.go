@@ -83,7 +83,7 @@ func newWallSampler(r *recorder) *wallSampler {
 	w := &wallSampler{r: r, period: time.Duration(float64(time.Second) / r.o.Rate)}
 	w.base, w.last = r.start, r.start
 	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
-	w.pace = pace.Pace{Share: min(r.o.MaxCPU, float64(runtime.NumCPU())), Used: r.cpuOfOurs}
+	w.pace = pace.Pace{Share: min(r.o.MaxCPU, float64(runtime.NumCPU())), Used: r.cpuOfOurs, Clock: live.Monotonic}
 	w.usual = 1
 	if r.cpu != nil {
 		w.usual = min(mostUsual, int(w.turnsOf(usualRest)))

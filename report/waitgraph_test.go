@@ -262,3 +262,39 @@ func TestDeadlockText(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWaitGraphLikely: a picture of a likely circle without a thread has its members and dashed arrows, and one of a
+// need that many can satisfy stays small.
+func TestWaitGraphLikely(t *testing.T) {
+	s := &profile.Snapshot{Awaits: make([]profile.Await, 60)}
+	for i := range s.Awaits {
+		s.Awaits[i].Object = uint64(0x7f00 + 8*i)
+		need := profile.Need{Of: profile.AwaitParty(i), Kind: profile.SemaphoreLock, Object: 1, Type: "System.Threading.SemaphoreSlim"}
+		if i < 2 {
+			need.On = []profile.Party{profile.AwaitParty(1 - i)}
+		} else {
+			for k := 2; k < len(s.Awaits); k++ {
+				need.On = append(need.On, profile.AwaitParty(k))
+			}
+		}
+		s.Needs = append(s.Needs, need)
+	}
+	g := s.WaitGraph()
+	p := newPicture(s, g)
+	dashes := 0
+	for _, a := range p.more {
+		if a.likely {
+			dashes++
+		}
+	}
+	if most := 2 + 58*(mostNeeds+1); len(g.Likely) != 2 || len(p.boxes) != 60 || dashes < 60 || dashes > most {
+		t.Errorf("%d circles, %d boxes, %d dashed arrows", len(g.Likely), len(p.boxes), dashes)
+	}
+	var dot bytes.Buffer
+	if err := WaitGraphDOT(&dot, s, g); err != nil || strings.Count(dot.String(), "style=dashed") != dashes {
+		t.Errorf("%v\n%s", err, dot.String())
+	}
+	if first := knotsOf(s, g)[0]; len(first.needs) != 2 && len(first.parties) == 2 {
+		t.Errorf("%+v", first)
+	}
+}

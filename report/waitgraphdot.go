@@ -11,10 +11,13 @@ import (
 )
 
 // WaitGraphDOT writes a WaitGraph in the language of Graphviz. Threads are boxes, locks that nobody is known to own
-// are ellipses. An edge leads from a thread to the one that it waits for. Deadlocks are red.
+// are ellipses. An edge leads from a thread to the one that it waits for. Deadlocks are red. What is only likely is
+// orange, with dashed edges, and so are the suspended methods that take part in it: rounded boxes.
 func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	deadlocked := membersOf(g.Deadlocks)
+	knots := knotsOf(s, g)
+	likely := likelyThreads(knots)
 	fmt.Fprintf(b, "digraph locks {\n  rankdir=LR;\n  label=%s;\n  node [shape=box, fontname=\"sans-serif\"];\n"+
 		"  edge [fontname=\"sans-serif\"];\n", dotString(graphTitle(s)))
 	shown := map[int]bool{}
@@ -26,6 +29,8 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 		style := ""
 		if deadlocked[i] {
 			style = ", color=red, penwidth=2"
+		} else if _, ok := likely[i]; ok {
+			style = ", color=orange"
 		}
 		fmt.Fprintf(b, "  t%d [label=%s%s];\n", s.Threads[i].OSThreadID, dotString(nodeText(s, i)), style)
 	}
@@ -35,6 +40,8 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 		style := ""
 		if deadlocked[e.Thread] && deadlocked[e.For] {
 			style = ", color=red, penwidth=2"
+		} else if sameKnot(likely, e) {
+			style = ", color=orange"
 		}
 		fmt.Fprintf(b, "  t%d -> t%d [label=%s%s];\n", s.Threads[e.Thread].OSThreadID, s.Threads[e.For].OSThreadID,
 			dotString(edgeText(s.Threads[e.Thread].Wait)), style)
@@ -50,13 +57,13 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 			fmt.Fprintf(b, "  t%d -> l%d;\n", s.Threads[w.Thread].OSThreadID, i)
 		}
 	}
-	likelyDOT(b, s, g, node)
+	likelyDOT(b, s, knots, node)
 	b.WriteString("}\n")
 	return b.Flush()
 }
 
-// likelyDOT writes the circles that are likely: suspended methods are rounded boxes, and the edges are dashed.
-func likelyDOT(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph, node func(int)) {
+// likelyDOT writes what is only likely.
+func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int)) {
 	shown := map[int]bool{}
 	name := func(p profile.Party) string {
 		if p.Thread >= 0 {
@@ -65,22 +72,24 @@ func likelyDOT(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph, node 
 		}
 		if !shown[p.Await] {
 			shown[p.Await] = true
-			fmt.Fprintf(b, "  a%d [style=rounded, label=%s];\n", p.Await, dotString(partyName(s, p)))
+			lines := strings.Join(awaitLines(&s.Awaits[p.Await]), "\n")
+			fmt.Fprintf(b, "  a%d [style=\"rounded,dashed\", color=orange, label=%s];\n", p.Await, dotString(lines))
 		}
 		return fmt.Sprintf("a%d", p.Await)
 	}
-	for i := range g.Likely {
-		d := &g.Likely[i]
-		for k, p := range d.Members {
-			next := d.Members[(k+1)%len(d.Members)]
-			n := s.NeedOf(p, next)
-			if n == nil {
-				continue // it has an edge
-			}
-			from, to := name(p), name(next)
-			fmt.Fprintf(b, "  %s -> %s [style=dashed, color=orange, label=%s];\n", from, to, dotString(needThing(n)))
+	for i := range knots {
+		for _, a := range knots[i].needs {
+			from, to := name(a.from), name(a.to)
+			fmt.Fprintf(b, "  %s -> %s [style=dashed, color=orange, label=%s];\n", from, to, dotString(needEdgeText(a.need)))
 		}
 	}
+}
+
+// sameKnot reports whether an edge is one of a likely deadlock.
+func sameKnot(likely map[int]int, e profile.WaitEdge) bool {
+	from, ok1 := likely[e.Thread]
+	to, ok2 := likely[e.For]
+	return ok1 && ok2 && from == to
 }
 
 // membersOf are the members of deadlocks: indices in Snapshot.Threads.

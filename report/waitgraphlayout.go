@@ -7,15 +7,16 @@ import (
 )
 
 // A picture of a WaitGraph is a forest. Members of a circle, owners that do not wait, and locks without an owner
-// are its roots, one below the other on the left. To the right of each are the threads that wait for it.
+// are its roots, one below the other on the left. To the right of each are the threads that wait for it. Circles that
+// are only likely come after the others.
 
 // picture is a WaitGraph as it is drawn.
 type picture struct {
 	s     *profile.Snapshot
 	g     *profile.WaitGraph
 	boxes []box
-	more  []arrow // edges that do not lead from a box to its parent
-	at    map[int]int
+	more  []arrow               // edges that do not lead from a box to its parent
+	at    map[profile.Party]int // boxes of threads and suspended methods
 	rows  int
 	cols  int
 	left  int // threads that are not drawn, for lack of room
@@ -23,16 +24,23 @@ type picture struct {
 
 // box is a thread or a lock.
 type box struct {
-	thread   int // index in Snapshot.Threads; -1: none
-	lock     int // index in WaitGraph.Locks; -1: none
-	others   int // so many further threads; 0: it is no box for them
+	who      profile.Party // nobody: it is no box for a thread or a suspended method
+	lock     int           // index in WaitGraph.Locks; -1: none
+	others   int           // so many further threads; 0: it is no box for them
 	row, col int
 	parent   int // index of a box; -1: it is a root
 	member   bool
+	knot     int // a likely deadlock that it is a member of, by its number from 1; 0: none
 }
 
+// nobody is no Party.
+var nobody = profile.Party{Thread: -1, Await: -1}
+
 // arrow leads from a box to another.
-type arrow struct{ from, to int }
+type arrow struct {
+	from, to int
+	likely   bool
+}
 
 // Bounds of a picture.
 const (
@@ -41,7 +49,7 @@ const (
 )
 
 func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
-	p := &picture{s: s, g: g, at: map[int]int{}}
+	p := &picture{s: s, g: g, at: map[profile.Party]int{}}
 	waiting := make([][]int, len(s.Threads)) // by thread: those that wait for it
 	waits := make([]bool, len(s.Threads))
 	for _, e := range g.Edges {
@@ -51,9 +59,13 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 	for _, list := range [][]profile.Deadlock{g.Deadlocks, g.Suspected} {
 		for i := range list {
 			if !list[i].Ended {
-				p.circle(list[i].Threads, waiting)
+				p.circle(partiesOf(list[i].Threads), waiting, box{member: true})
 			}
 		}
+	}
+	knots := knotsOf(s, g)
+	for i := range knots {
+		p.circle(knots[i].parties, waiting, box{knot: i + 1})
 	}
 	for i := range g.Locks {
 		if l := &g.Locks[i]; apart(l) {
@@ -62,10 +74,11 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 	}
 	for i := range s.Threads {
 		if !waits[i] && len(waiting[i]) > 0 {
-			p.tree(box{thread: i, lock: -1, parent: -1}, waiting)
+			p.tree(box{who: profile.ThreadParty(i), lock: -1, parent: -1}, waiting)
 		}
 	}
 	p.arrows()
+	p.likelyArrows(knots)
 	p.left = p.missing(p.all(waits, waiting))
 	return p
 }
@@ -73,11 +86,25 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 // missing is how many of some threads have no box.
 func (p *picture) missing(threads []int) (n int) {
 	for _, t := range threads {
-		if _, ok := p.at[t]; !ok {
+		if !p.has(t) {
 			n++
 		}
 	}
 	return n
+}
+
+// has reports whether a thread has a box.
+func (p *picture) has(thread int) bool {
+	_, ok := p.at[profile.ThreadParty(thread)]
+	return ok
+}
+
+func partiesOf(threads []int) []profile.Party {
+	out := make([]profile.Party, len(threads))
+	for i, t := range threads {
+		out[i] = profile.ThreadParty(t)
+	}
+	return out
 }
 
 // all returns the threads that a picture with room for them all has.
@@ -99,12 +126,13 @@ func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
 	return threads
 }
 
-// circle adds the members of a deadlock, and those behind each.
-func (p *picture) circle(members []int, waiting [][]int) {
+// circle adds the members of a deadlock, and those behind each. They are boxes like b.
+func (p *picture) circle(members []profile.Party, waiting [][]int, b box) {
 	var roots []int
 	for _, m := range members {
 		if _, ok := p.at[m]; !ok && len(p.boxes) < mostBoxes {
-			roots = append(roots, p.add(box{thread: m, lock: -1, parent: -1, member: true}))
+			b.who, b.lock, b.parent = m, -1, -1
+			roots = append(roots, p.add(b))
 		}
 	}
 	for _, r := range roots {
@@ -114,21 +142,23 @@ func (p *picture) circle(members []int, waiting [][]int) {
 	}
 }
 
+// lock adds a lock that no thread stands for, unless all who wait for it are drawn: members of likely deadlocks, whose
+// arrows lead to who most likely has a permit of it.
 func (p *picture) lock(i int, waiting [][]int) {
-	if len(p.boxes) >= mostBoxes {
-		return
-	}
-	at := p.add(box{thread: -1, lock: i, parent: -1, row: p.rows})
 	var threads []int
 	for _, w := range p.g.Locks[i].Waiters {
 		threads = append(threads, w.Thread)
 	}
+	if len(p.boxes) >= mostBoxes || p.missing(threads) == 0 {
+		return
+	}
+	at := p.add(box{who: nobody, lock: i, parent: -1, row: p.rows})
 	p.children(at, threads, waiting)
 	p.rows = max(p.rows, p.boxes[at].row+1)
 }
 
 func (p *picture) tree(b box, waiting [][]int) {
-	if _, ok := p.at[b.thread]; ok || len(p.boxes) >= mostBoxes {
+	if _, ok := p.at[b.who]; ok || len(p.boxes) >= mostBoxes {
 		return
 	}
 	b.row = p.rows
@@ -138,8 +168,8 @@ func (p *picture) tree(b box, waiting [][]int) {
 }
 
 func (p *picture) add(b box) int {
-	if b.thread >= 0 {
-		p.at[b.thread] = len(p.boxes)
+	if b.who != nobody {
+		p.at[b.who] = len(p.boxes)
 	}
 	p.cols = max(p.cols, b.col+1)
 	p.boxes = append(p.boxes, b)
@@ -147,7 +177,9 @@ func (p *picture) add(b box) int {
 }
 
 func (p *picture) behind(at int, waiting [][]int) {
-	p.children(at, waiting[p.boxes[at].thread], waiting)
+	if t := p.boxes[at].who.Thread; t >= 0 {
+		p.children(at, waiting[t], waiting)
+	}
 }
 
 // maxColumns bounds how deep a chain of waits is drawn.
@@ -155,15 +187,15 @@ const maxColumns = 24
 
 // children adds the threads that wait for what a box stands for, to the right of it.
 func (p *picture) children(at int, threads []int, waiting [][]int) {
-	threads = slices.DeleteFunc(slices.Clone(threads), func(t int) bool { _, ok := p.at[t]; return ok })
+	threads = slices.DeleteFunc(slices.Clone(threads), p.has)
 	slices.SortStableFunc(threads, func(a, b int) int { return len(waiting[b]) - len(waiting[a]) })
 	for i, t := range threads {
-		if _, ok := p.at[t]; ok {
+		if p.has(t) {
 			continue // it waits for one that is behind this box, too
 		}
-		b := box{thread: t, lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
+		b := box{who: profile.ThreadParty(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
 		if i == mostChildren && len(threads) > mostChildren+1 || len(p.boxes) >= mostBoxes || b.col >= maxColumns {
-			b.thread, b.others = -1, p.missing(threads[i:])
+			b.who, b.others = nobody, p.missing(threads[i:])
 			p.add(b)
 			p.rows++
 			return
@@ -177,10 +209,34 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 // arrows finds the edges that do not lead from a box to its parent.
 func (p *picture) arrows() {
 	for _, e := range p.g.Edges {
-		from, ok1 := p.at[e.Thread]
-		to, ok2 := p.at[e.For]
+		from, ok1 := p.at[profile.ThreadParty(e.Thread)]
+		to, ok2 := p.at[profile.ThreadParty(e.For)]
 		if ok1 && ok2 && p.boxes[from].parent != to {
-			p.more = append(p.more, arrow{from, to})
+			p.more = append(p.more, arrow{from: from, to: to})
+		}
+	}
+}
+
+// likelyArrows adds the arrows of likely deadlocks, and those from a lock to its likely holders.
+func (p *picture) likelyArrows(knots []knot) {
+	add := func(from int, to profile.Party) {
+		if at, ok := p.at[to]; ok {
+			p.more = append(p.more, arrow{from: from, to: at, likely: true})
+		}
+	}
+	for i := range knots {
+		for _, a := range knots[i].needs {
+			if from, ok := p.at[a.from]; ok {
+				add(from, a.to)
+			}
+		}
+	}
+	for i := range p.boxes {
+		if at := p.boxes[i].lock; at >= 0 {
+			holders := p.g.Locks[at].Holders
+			for _, h := range holders[:min(len(holders), mostNeeds)] {
+				add(i, h)
+			}
 		}
 	}
 }

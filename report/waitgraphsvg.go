@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/display"
@@ -38,7 +39,9 @@ func (p *picture) draw(w *bufio.Writer) {
 		` font-family="system-ui, Verdana, 'DejaVu Sans', sans-serif" font-size="11">
 <defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">`+
 		`<path d="M0 0L8 4L0 8z" fill="#5b6472"/></marker><marker id="r" viewBox="0 0 8 8" refX="8" refY="4"`+
-		` markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#c62828"/></marker></defs>
+		` markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#c62828"/></marker>`+
+		`<marker id="l" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">`+
+		`<path d="M0 0L8 4L0 8z" fill="`+likelyColor+`"/></marker></defs>
 <rect width="100%%" height="100%%" fill="#fff"/>
 `, width, height, width, height)
 	label(w, 14, 22, `font-size="14" font-weight="600"`, graphTitle(p.s), float64(width-28)/8.4)
@@ -57,6 +60,9 @@ func (p *picture) foot(w *bufio.Writer, height int) {
 	if len(p.boxes) == 0 {
 		text = "No thread waits for another · " + text
 	}
+	if slices.ContainsFunc(p.more, func(a arrow) bool { return a.likely }) {
+		text += " · dashed: likely"
+	}
 	if p.left > 0 {
 		text += fmt.Sprintf(" · %d threads are not drawn", p.left)
 	}
@@ -66,7 +72,10 @@ func (p *picture) foot(w *bufio.Writer, height int) {
 func (b *box) x() int { return edgeLeft + b.col*(boxWide+gapWide) }
 func (b *box) y() int { return edgeTop + b.row*(boxHigh+gapHigh) }
 
-// box draws a thread or a lock, and the line to what it waits for.
+// dashed is how that is drawn which is no thread, or only likely.
+const dashed = ` stroke-dasharray="5 3"`
+
+// box draws a thread, a suspended method or a lock, and the line to what it waits for.
 func (p *picture) box(w *bufio.Writer, b *box) {
 	if b.parent >= 0 {
 		to := &p.boxes[b.parent]
@@ -75,15 +84,20 @@ func (p *picture) box(w *bufio.Writer, b *box) {
 			b.x(), b.y()+boxHigh/2, b.x()-gapWide/2, b.y()+boxHigh/2, x+gapWide/2, y, x, y)
 	}
 	title, lines := p.lines(b)
-	fill, stroke, round := "#f3f6fa", "#8a94a3", 4
+	fill, stroke, round, dashes := "#f3f6fa", "#8a94a3", 4, ""
 	switch {
 	case b.lock >= 0:
 		fill, stroke, round = "#fff8e1", "#b38600", 20
 	case b.member:
 		fill, stroke = "#fdecea", "#c62828"
+	case b.knot > 0:
+		fill, stroke = "#fff3e6", likelyColor
 	}
-	fmt.Fprintf(w, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s"/>`,
-		escape(title), b.x(), b.y(), boxWide, boxHigh, round, fill, stroke)
+	if b.who.Await >= 0 {
+		round, dashes = 14, dashed
+	}
+	fmt.Fprintf(w, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s"%s/>`,
+		escape(title), b.x(), b.y(), boxWide, boxHigh, round, fill, stroke, dashes)
 	for i, text := range lines {
 		attributes := `fill="#3c4450"`
 		if i == 0 {
@@ -105,9 +119,12 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 		if len(l.Holders) > 0 {
 			title = strings.Join(lines, "\n") + "\n" + holdersText(p.s, l)
 		}
+	case b.who.Await >= 0:
+		a := &p.s.Awaits[b.who.Await]
+		title, lines = awaitTitle(a), awaitLines(a)
 	default:
-		t := &p.s.Threads[b.thread]
-		lines = []string{threadName(p.s, b.thread)}
+		t := &p.s.Threads[b.who.Thread]
+		lines = []string{threadName(p.s, b.who.Thread)}
 		if text := doesText(t); text != "" {
 			lines = append(lines, text)
 		}
@@ -142,18 +159,35 @@ func doesText(t *profile.Thread) string {
 	}
 }
 
-// curve draws an edge between two boxes of which neither is to the right of the other, on their left.
+// curve draws an edge between two boxes of which neither is to the right of the other, on their left. Those upwards
+// are further out, so that two boxes that wait for one another have two lines.
 func (p *picture) curve(w *bufio.Writer, a arrow) {
 	from, to := &p.boxes[a.from], &p.boxes[a.to]
 	y1, y2 := from.y()+boxHigh*2/3, to.y()+boxHigh/3
-	out := min(30+abs(from.row-to.row)*12, edgeLeft-14)
-	color, marker := "#5b6472", "a"
-	if from.member && to.member {
-		color, marker = "#c62828", "r"
+	out := 30 + abs(from.row-to.row)*12
+	if from.row > to.row {
+		out += 16
 	}
-	fmt.Fprintf(w, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s" stroke-width="1.6" marker-end="url(#%s)"/>`+
-		"\n", from.x(), y1, from.x()-out, y1, to.x()-out, y2, to.x(), y2, color, marker)
+	out = min(out, edgeLeft-14)
+	color, marker, dashes := "#5b6472", "a", ""
+	switch {
+	case a.likely:
+		color, marker, dashes = likelyColor, "l", dashed
+	case from.member && to.member:
+		color, marker = "#c62828", "r"
+	case from.knot > 0 && from.knot == to.knot:
+		color, marker = likelyColor, "l"
+	}
+	fmt.Fprintf(w, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s" stroke-width="1.6"%s marker-end="url(#%s)"/>`+
+		"\n", from.x(), y1, from.x()-out, y1, to.x()-out, y2, to.x(), y2, color, dashes, marker)
+	if a.likely { // in the middle of the curve
+		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s" stroke="#fff" stroke-width="3"`+
+			` paint-order="stroke">likely</text>`+"\n", (from.x()+to.x()-3*out/2)/2, (y1+y2)/2+4, likelyColor)
+	}
 }
+
+// likelyColor is the color of what is only likely.
+const likelyColor = "#b35c00"
 
 func abs(n int) int { return max(n, -n) }
 
@@ -222,7 +256,8 @@ func (e escaping) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// htmlStacks writes the stacks of the threads that wait for others, or that others wait for.
+// htmlStacks writes the stacks of the threads that wait for others, or that others wait for, and those of the suspended
+// methods in likely deadlocks.
 func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 	shown := map[int]bool{}
 	for _, e := range g.Edges {
@@ -235,7 +270,17 @@ func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 			}
 		}
 	}
-	if len(shown) == 0 {
+	var awaits []int
+	for i := range g.Likely {
+		for _, p := range slices.Concat(g.Likely[i].Members, g.Likely[i].Others) {
+			if p.Thread >= 0 {
+				shown[p.Thread] = true
+			} else {
+				awaits = append(awaits, p.Await)
+			}
+		}
+	}
+	if len(shown)+len(awaits) == 0 {
 		return
 	}
 	b.WriteString("<h2>Stacks</h2>\n")
@@ -251,4 +296,25 @@ func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 		p.w.Flush()
 		b.WriteString("</pre></details>\n")
 	}
+	for _, at := range awaits {
+		htmlAwait(b, s, at)
+	}
+}
+
+// htmlAwait writes where a suspended method is, and who awaits it.
+func htmlAwait(b *bufio.Writer, s *profile.Snapshot, at int) {
+	a := &s.Awaits[at]
+	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(partyName(s, profile.AwaitParty(at))))
+	if a.WaitsFor != nil {
+		b.WriteString(": awaits " + html.EscapeString(awaitedText(a.WaitsFor)))
+	}
+	b.WriteString("</summary><pre>")
+	p := printer{w: bufio.NewWriter(escaping{b})}
+	for i := range a.Frames {
+		p.text("  ")
+		p.managed(&a.Frames[i], 2)
+		p.end()
+	}
+	p.w.Flush()
+	b.WriteString("</pre></details>\n")
 }

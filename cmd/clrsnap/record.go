@@ -162,10 +162,10 @@ The file:
 		if err := a.forTerminal(f.file); err != nil {
 			return err
 		}
-		// Unlike the other verbs this one can run for hours. It does one thing at a time. With
-		// more than one CPU, the Go runtime would wake several of its own threads for each of
-		// ours, and they would take CPU time from the program.
-		runtime.GOMAXPROCS(1)
+		// Unlike the other verbs this one can run for hours, and does one thing at a time. More CPUs for Go would
+		// only be used for garbage collection, and taken from the program. The second one is for what has to be
+		// done when a system call blocks.
+		runtime.GOMAXPROCS(2)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
 		if f.lines != "never" {
@@ -309,7 +309,7 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
-		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc,
+		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc, Alone: true,
 		SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {

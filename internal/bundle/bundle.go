@@ -33,7 +33,7 @@ var mark = []byte{
 
 // Bounds.
 const (
-	chunk    = 1 << 20
+	chunk    = 1 << 17
 	maxHost  = 256 << 20 // bytes of the executable that the mark is looked for in; hosts have 10 to 80 MB
 	maxID    = 127       // bytes: its length has one byte; the SDK writes 12
 	maxFiles = 1 << 16

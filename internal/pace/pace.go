@@ -6,11 +6,15 @@ import "time"
 // Pace keeps an activity within a share of a CPU. The activity earns CPU time as time passes,
 // and spends it between Begin and End.
 type Pace struct {
-	Share  float64              // of one CPU: 0.1 for a tenth; more than 1 for several CPUs
-	Used   func() time.Duration // CPU time used so far, by the thread or process that counts
-	credit time.Duration        // CPU time that the activity may use
-	at     time.Duration        // when credit was brought up to date
-	mark   time.Duration        // Used() when the activity last began
+	Share float64              // of one CPU: 0.1 for a tenth; more than 1 for several CPUs
+	Used  func() time.Duration // CPU time used so far, by the thread or process that counts
+	Clock func() time.Duration // a clock to use instead as long as little time passes: it goes on also while others have
+	// the CPU, but is read in a fraction of the time; nil: there is none
+	credit time.Duration // CPU time that the activity may use
+	at     time.Duration // when credit was brought up to date
+	mark   time.Duration // Used() when the activity last began, or
+	began  time.Duration // Clock()
+	timed  bool          // it is the latter
 }
 
 // maxCredit is for how much time credit can be saved up.
@@ -26,12 +30,36 @@ func (p *Pace) Begin(now time.Duration) {
 		p.credit = limit
 	}
 	p.credit = min(p.credit, limit)
-	p.at, p.mark = now, p.Used()
+	p.at = now
+	if p.timed = p.Clock != nil && p.credit >= limit/2; p.timed {
+		p.began = p.Clock()
+	} else {
+		p.mark = p.Used()
+	}
+}
+
+// soon is which part of the credit may be counted by the Clock.
+const soon = 4
+
+// tell goes on with CPU time if the Clock has gone on for too long. What has been used by then is not known: at most what
+// has passed, and most likely not more than what can be saved up.
+func (p *Pace) tell() {
+	if !p.timed {
+		return
+	}
+	if passed := p.Clock() - p.began; passed > p.credit/soon {
+		p.credit -= min(passed, p.limit())
+		p.timed, p.mark = false, p.Used()
+	}
 }
 
 // End ends the activity: it subtracts the CPU time used since Begin. The debt is at most what a
 // second earns: a larger amount was not used by the activity, but by a garbage collection, say.
 func (p *Pace) End() {
+	if p.tell(); p.timed {
+		p.credit -= p.Clock() - p.began
+		return
+	}
 	used := p.Used()
 	p.credit = max(-10*p.limit(), p.credit-(used-p.mark))
 	p.mark = used
@@ -40,4 +68,7 @@ func (p *Pace) End() {
 func (p *Pace) limit() time.Duration { return time.Duration(p.Share * float64(maxCredit)) }
 
 // Spent reports whether the activity has used up its credit, and is to stop.
-func (p *Pace) Spent() bool { return p.Used()-p.mark >= p.credit }
+func (p *Pace) Spent() bool {
+	p.tell()
+	return !p.timed && p.Used()-p.mark >= p.credit
+}

@@ -15,6 +15,11 @@ func TestPace(t *testing.T) {
 		share := rapid.Float64Range(0.001, 2).Draw(t, "share")
 		var all, ours time.Duration // CPU time: of everything, and of what the pace is about
 		p := Pace{Share: share, Used: func() time.Duration { return all }}
+		waits := time.Duration(0) // while others had the CPU
+		timed := rapid.Bool().Draw(t, "clock")
+		if timed {
+			p.Clock = func() time.Duration { return all + waits }
+		}
 		limit := time.Duration(share * float64(maxCredit))
 		step := max(1, limit/time.Duration(rapid.IntRange(1, 50).Draw(t, "parts")))
 		start := time.Duration(rapid.Int64Range(1, 1<<50).Draw(t, "start"))
@@ -28,11 +33,15 @@ func TestPace(t *testing.T) {
 			for !p.Spent() {
 				all += step
 				ours += step
+				waits += time.Duration(rapid.Int64Range(0, int64(limit)).Draw(t, "wait in between"))
 			}
 			p.End()
 			earned := time.Duration(share * float64(now-start))
 			if ours > earned+limit+step+time.Microsecond {
 				t.Fatalf("used %v, earned %v, saved at most %v, a step is %v", ours, earned, limit, step)
+			}
+			if timed {
+				continue // time in which others had the CPU may have been counted
 			}
 			if least := earned - time.Duration(share*float64(idle)); ours < least-time.Microsecond {
 				t.Fatalf("used %v, could have used %v", ours, least)

@@ -1,10 +1,11 @@
 package perfevent
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ type Events struct {
 	why      error // why it is not a better one
 	rings    []*ring
 	ringSize int // in bytes
-	poll     []unix.PollFd
+	waiter   waiter
 	gen      *generation   // that samples now; nil after Stop
 	filter   *kernelFilter // nil: there is none in the kernel
 	accept   filter
@@ -73,11 +74,14 @@ func openWith(o Options, f features) (*Events, error) {
 	raiseLimit(unix.RLIMIT_NOFILE)
 	e := &Events{o: o, asked: f, scratch: make([]byte, maxRecord)}
 	e.accept.pids = map[int]bool{o.PID: true}
-	if err := e.openRings(); err != nil {
-		e.Close()
-		return nil, err
+	err := e.waiter.open()
+	if err == nil {
+		err = e.openRings()
 	}
-	if err := e.setScope(o.StackBytes); err != nil {
+	if err == nil {
+		err = e.setScope(o.StackBytes)
+	}
+	if err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -166,16 +170,10 @@ func (e *Events) Stats() Stats { return e.stats }
 // Wait waits until a ring is a quarter full, or has a sample after SetPrompt, and returns false if none is within the
 // timeout.
 func (e *Events) Wait(timeout time.Duration) (bool, error) {
-	if len(e.poll) == 0 {
+	if len(e.rings) == 0 {
 		return false, os.ErrClosed
 	}
-	for end := monotonic() + timeout; ; {
-		ts := unix.NsecToTimespec(int64(max(end-monotonic(), 0)))
-		n, err := unix.Ppoll(e.poll, &ts, nil)
-		if !errors.Is(err, unix.EINTR) { // the Go runtime sends itself signals
-			return n > 0, err
-		}
-	}
+	return e.waiter.until(monotonic()+timeout, e.full)
 }
 
 // Stop ends sampling and reads what is left, and then the counts of losses that the
@@ -208,12 +206,14 @@ func (e *Events) Close() {
 	for _, r := range e.rings {
 		r.close()
 	}
-	e.rings, e.poll = nil, nil
+	e.rings = nil
+	e.waiter.close()
 }
 
-// monotonic is the clock of the records.
+// monotonic is the clock of the records. It is read without telling Go's scheduler.
 func monotonic() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it cannot fail with a valid clock
+	// It cannot fail with a valid clock.
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano())
 }

@@ -101,5 +101,5 @@ func (e *Events) ringOf(cpu int) (*ring, error) {
 // dropRing undoes openRing for the latest ring.
 func (e *Events) dropRing(r *ring) {
 	r.close()
-	e.rings, e.poll = e.rings[:len(e.rings)-1], e.poll[:len(e.poll)-1]
+	e.rings = e.rings[:len(e.rings)-1]
 }

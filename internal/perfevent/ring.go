@@ -19,6 +19,7 @@ const (
 	ringTotal = 256 << 20 // likewise, for all rings together
 	ringHolds = 250 * time.Millisecond
 	maxRecord = 1 << 16
+	wakeAt    = 4 // who waits is woken when 1/wakeAt of a ring is full
 )
 
 // ring is the buffer that the kernel fills with the records of one CPU.
@@ -62,7 +63,7 @@ func (e *Events) openRings() error {
 // openRing makes the event of a ring, which has no memory yet; nil if the CPU has been
 // switched off meanwhile.
 func (e *Events) openRing(cpu, size int) (*ring, error) {
-	fd, err := unix.PerfEventOpen(ringAttr(size/4), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	fd, err := unix.PerfEventOpen(ringAttr(size/wakeAt), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err == unix.ENODEV {
 		return nil, nil
 	}
@@ -71,7 +72,10 @@ func (e *Events) openRing(cpu, size int) (*ring, error) {
 	}
 	r := &ring{cpu: cpu, fd: fd, notes: -1}
 	e.rings = append(e.rings, r)
-	e.poll = append(e.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	if err := e.waiter.add(fd); err != nil {
+		e.dropRing(r)
+		return nil, err
+	}
 	return r, nil
 }
 

@@ -249,6 +249,9 @@ func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 		m.ended = errors.Is(err, target.ErrThreadExited)
 		m.stack = a.p.Summary(&m.thread)
 		m.stack.Error = err.Error()
+		if p := a.p; p.Live != nil && errors.Is(err, live.ErrNotStopping) {
+			s.ofKernel(&m.stack)
+		}
 		for _, passing := range []error{live.ErrNotStopping, live.ErrWatchdog, live.ErrTracerLost} {
 			a.again = a.again || errors.Is(err, passing)
 		}

@@ -1,11 +1,15 @@
 package session
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -36,7 +40,7 @@ func (s *Suspension) kernel() string {
 	case !s.Thread.Deep:
 		return ""
 	}
-	if info, err := p.from.Thread(s.Thread.OSThreadID); err != nil || info.State != 'D' {
+	if !s.isDeep() {
 		return ""
 	}
 	function, ok := s.sleepsIn()
@@ -47,6 +51,52 @@ func (s *Suspension) kernel() string {
 		return deepWait
 	}
 	return deepWait + " (" + function + ")"
+}
+
+// isDeep reports whether the thread is in a wait that cannot be interrupted now.
+func (s *Suspension) isDeep() bool {
+	info, err := s.Process.from.Thread(s.Thread.OSThreadID)
+	return err == nil && info.State == 'D'
+}
+
+// inDeepWait describes a thread that could not be stopped because of an uninterruptible wait: with as much of its stack
+// as can be walked without a stop, or else with what the kernel tells of it. false: that is not why.
+func (s *Suspension) inDeepWait(err error) (st profile.Thread, ok bool) {
+	p := s.Process
+	if p.Live == nil || !errors.Is(err, live.ErrNotStopping) || !s.isDeep() {
+		return st, false
+	}
+	s.Thread.Deep = true
+	if !p.Options.AlwaysStop && s.peek() == nil {
+		if st = p.finish(s, s.frames(&p.walked)); st.Error == "" {
+			return st, true
+		}
+		st.Error = fmt.Sprintf("%v; without a stop: %s", err, st.Error)
+		return st, true
+	}
+	st = p.Summary(&s.Thread)
+	st.Error = err.Error()
+	s.ofKernel(&st)
+	return st, true
+}
+
+// ofKernel says of a thread in an uninterruptible wait what the kernel tells: the system call, what it is for, and why
+// the thread does not run.
+func (s *Suspension) ofKernel(st *profile.Thread) {
+	p, c, tid := s.Process, s.Capture, s.Thread.OSThreadID
+	count := p.Live.RunCount(tid)
+	if !s.isDeep() {
+		return
+	}
+	st.Kernel = deepWait
+	call, blocked := p.Live.Call(tid)
+	if !blocked || !p.Live.NotRunSince(tid, count) {
+		return // in which call that is is not known
+	}
+	c.SyscallNr, c.SyscallArgs, c.Stopped, c.Proof = call.Nr, call.Args, false, count
+	s.Thread.Deep = true
+	st.State, st.Kernel = state(c), cmp.Or(s.kernel(), deepWait)
+	st.Wait = s.ioWait(nil)
 }
 
 // faultsIn are parts of the names of the kernel's functions in which threads wait for a page.

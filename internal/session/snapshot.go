@@ -138,6 +138,9 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	if err != nil {
+		if st, ok := s.inDeepWait(err); ok {
+			return st
+		}
 		st := p.Summary(&s.Thread)
 		st.Error = err.Error()
 		return st

@@ -176,7 +176,8 @@ func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
 		err := s.take(s.Process.from.Capture)
 		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
-		if late && attempt < maxAttempts || errors.Is(err, live.ErrNotStopping) && attempt == 1 {
+		again := errors.Is(err, live.ErrNotStopping) && attempt == 1 && !s.isDeep()
+		if late && attempt < maxAttempts || again {
 			continue
 		}
 		return err
@@ -197,7 +198,9 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) 
 		s.Process.moment++
 		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)
-		s.Process.Engine.Begin()
+		if err == nil {
+			s.Process.Engine.Begin()
+		}
 		err = s.Process.FinishCapture(s, err)
 		if err != nil || s.Walk.Gap == nil || !s.Process.from.changes() || attempt == maxAttempts {
 			return err

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"slices"
 
 	"clrsnap/internal/arch"
 )
@@ -35,6 +36,9 @@ type Cache struct {
 	hand  int // of the clock that chooses a victim
 	last  slotHint
 
+	moments int // invalidations since pages were last given back
+	most    int // slots that were used at most in one of these moments
+
 	scratch []byte // what a fill reads before it is known to be good
 }
 
@@ -59,8 +63,17 @@ func NewCache(mem Memory, maxPages int) *Cache {
 	return &Cache{mem: mem, index: make(map[arch.Addr]int32), max: max(maxPages, maxFill)}
 }
 
-// Invalidate drops all pages; their memory is kept for the next ones.
+// Invalidate drops all pages. Their memory is kept for the next ones, as much as the latest moments have needed.
 func (c *Cache) Invalidate() {
+	const remembered = 32
+	c.most = max(c.most, len(c.slots))
+	if c.moments++; c.moments == remembered {
+		if n := (c.most + chunkPages - 1) / chunkPages; n < len(c.pages) {
+			c.pages = slices.Clone(c.pages[:n])
+			c.index = make(map[arch.Addr]int32)
+		}
+		c.moments, c.most = 0, 0
+	}
 	clear(c.index)
 	c.slots = c.slots[:0]
 	c.hand = 0

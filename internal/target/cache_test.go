@@ -130,3 +130,35 @@ func BenchmarkCacheHit(b *testing.B) {
 		}
 	}
 }
+
+// TestCacheGivesBack has a moment that needs many pages, and others that need few.
+func TestCacheGivesBack(t *testing.T) {
+	r := newRAM(8*chunkPages, 0)
+	c := NewCache(r, 8*chunkPages)
+	var b [8]byte
+	read := func(pages int) {
+		t.Helper()
+		c.Invalidate()
+		for i := range pages {
+			at := r.base + arch.Addr(i)*pageSize
+			if err := c.ReadMemory(b[:], at); err != nil || !bytes.Equal(b[:], r.data[i*pageSize:][:8]) {
+				t.Fatalf("page %d: %x, %v", i, b, err)
+			}
+		}
+	}
+	read(8 * chunkPages)
+	for range 100 {
+		read(chunkPages + 1)
+	}
+	if n := len(c.pages); n != 2 {
+		t.Errorf("%d chunks for %d pages", n, chunkPages+1)
+	}
+	read(8 * chunkPages)
+	for range 100 {
+		read(3 * chunkPages)
+		read(8 * chunkPages)
+	}
+	if n := len(c.pages); n != 8 {
+		t.Errorf("%d chunks for pages that are needed again and again", n)
+	}
+}

@@ -50,7 +50,7 @@ type Request struct {
 // used again reuses its memory: the slices are valid until then.
 type Capture struct {
 	TID     int
-	Context arch.Context // every integer register; only IP and SP where !Stopped
+	Context arch.Context // every integer register; only IP, SP and those of SyscallArgs where !Stopped
 	Stack   Stack        // Extra has the pieces asked for, as far as they could be read
 	Head    []byte
 

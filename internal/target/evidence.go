@@ -28,6 +28,8 @@ type Evidence struct {
 	live  Memory // what mem is a cache of; nil: it is none
 	now   []byte
 	again []Region
+	links []Region // what a list is compared with
+	nexts []byte   // their data
 }
 
 // Directly has Links read memory that mem is a cache of.
@@ -133,11 +135,13 @@ func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Ad
 
 // sameLinks reports whether a list is as it was, and keeps it as evidence if so.
 func (e *Evidence) sameLinks(v Vector, list []arch.Addr) bool {
-	buf := make([]byte, 8*len(list))
-	pieces := make([]Region, len(list))
+	const link = 8
+	e.nexts = slices.Grow(e.nexts[:0], link*len(list))[:link*len(list)]
+	e.links = e.links[:0]
 	for i, at := range list {
-		pieces[i] = Region{Base: at, Data: buf[8*i : 8*i+8]}
+		e.links = append(e.links, Region{Base: at, Data: e.nexts[link*i : link*(i+1)]})
 	}
+	pieces := e.links
 	if v.ReadMany(pieces) != nil {
 		return false
 	}

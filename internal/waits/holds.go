@@ -107,7 +107,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 			if err == nil {
 				w.Lock, err = r.lockEvent(f.obj)
 			}
-			return &w, err
+			return kept(w), err
 		}
 	case f.class.Is(coreLib, readerWriterClass):
 		rw, err := r.readerWriter(f)
@@ -118,20 +118,23 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		}
 		if w.Kind != "" {
 			w.Waiters, w.Lock = rw.waiters, rw.id
-			return &w, err
+			return kept(w), err
 		}
 	case f.class.Is(coreLib, mutexClass):
 		if o, ok, err := r.handleState(&f); err != nil || ok && o.Owner != 0 && o.Owner == s.Thread.OSID {
 			w = heldMutex(w, &o)
-			return &w, err
+			return kept(w), err
 		}
 	}
 	m, err := r.Runtime.Locks.Of(f.obj)
 	if err != nil || !holds(&m, &s.Thread) {
 		return nil, err
 	}
-	return heldMonitor(&w, &m), nil
+	return heldMonitor(kept(w), &m), nil
 }
+
+// kept is a wait that is kept: most objects that held looks at are nobody's, and need none.
+func kept(w profile.Wait) *profile.Wait { return &w }
 
 // HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting
 // it.

@@ -18,6 +18,7 @@
 package waits
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -56,9 +57,10 @@ type Reader struct {
 	searches int       // for that since the latest LockNumber
 	looked   int       // references, since the latest readCounts
 	found    candidates
-	searched bool // an object was looked for in the heap
-	unknown  bool // whether something is an object could not be found out
-	renewed  bool // this is not the first reading
+	searched bool   // an object was looked for in the heap
+	unknown  bool   // whether something is an object could not be found out
+	renewed  bool   // this is not the first reading
+	now      []byte // what a stack is compared with: see still
 }
 
 const maxTries = 6
@@ -174,7 +176,7 @@ func (r *Reader) same(s *Subject, p primitive) bool {
 		return true
 	}
 	from, to, ok := r.compared(s, p)
-	return ok && same(r.Live, s.Stack.Data[from:to], s.Stack.Base+arch.Addr(from))
+	return ok && r.still(s.Stack.Data[from:to], s.Stack.Base+arch.Addr(from))
 }
 
 // compared is the part of a thread's stack that a wait rests on; false: it was not copied.
@@ -196,11 +198,22 @@ func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
 	return from, to, from <= to
 }
 
-func same(mem target.Memory, want []byte, at arch.Addr) bool {
-	e := target.NewEvidence(mem)
-	e.Begin()
-	e.Keep(want, at)
-	return e.Stands(mem)
+// compareBytes is how much of a stack is compared at a time: of most stacks all.
+const compareBytes = 32 << 10
+
+// still reports whether memory is as it was copied.
+func (r *Reader) still(want []byte, at arch.Addr) bool {
+	if r.now == nil {
+		r.now = make([]byte, compareBytes)
+	}
+	for len(want) > 0 {
+		now := r.now[:min(len(want), compareBytes)]
+		if r.Live.ReadMemory(now, at) != nil || !bytes.Equal(now, want[:len(now)]) {
+			return false
+		}
+		want, at = want[len(now):], at+arch.Addr(len(now))
+	}
+	return true
 }
 
 // end is where the stack of the primitive's frames ends: that of its caller begins there.

@@ -112,6 +112,7 @@ func (u *unwinding) lost(err error) Result {
 func (u *unwinding) step(s *site) (base bool, err error) {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	u.fromManaged = false
+	noCall := u.exact && s.kind == siteNative
 	switch s.kind {
 	case siteManaged:
 		if err := s.step.Apply(u.ctx, u.t.Stack); err != nil {
@@ -139,17 +140,19 @@ func (u *unwinding) step(s *site) (base bool, err error) {
 			return false, err
 		}
 	}
-	return false, u.progress(sp)
+	return false, u.progress(sp, noCall)
 }
 
 // progress requires each step to move up the stack. Only a signal handler may
-// be on another stack than the code that it interrupted.
-func (u *unwinding) progress(from arch.Addr) error {
+// be on another stack than the code that it interrupted, and a function that has
+// made no call may have put its return address into a register, as the C library's
+// vfork does.
+func (u *unwinding) progress(from arch.Addr, noCall bool) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	if sp%8 != 0 {
 		return unwind.ErrProgress
 	}
-	if sp > from {
+	if sp > from || sp == from && noCall && !u.exact {
 		return nil
 	}
 	if u.exact && u.signals < maxSignals {

@@ -66,12 +66,58 @@ func TestWalkFilled(t *testing.T) {
 		o.Still, o.nap = false, func(time.Duration) {}
 		mem.change = func(at arch.Addr) {
 			if at == tt.at {
-				mem.Words[tableAt+2*genSize+128] = 4096 // bytes of its free space that have been given to objects, say
+				mem.Words[tableAt+2*genSize+128] += 4096 // bytes of its free space that have been given to objects, say
 			}
 		}
 		c, err := r.Walk(o)
 		if err != nil || part(c, Gen2).Consistent != tt.want {
 			t.Errorf("%s: %#x bytes are consistent, not %#x: %v", name, part(c, Gen2).Consistent, tt.want, err)
+		}
+	}
+}
+
+// If that happens a few times only, the next round is consistent. What the others have met is not handed out.
+func TestWalkFilledAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		times int
+		want  uint64 // bytes that are consistent
+	}{"once": {1, 0x1100}, "three times": {rounds - 1, 0x1100}, "four times": {rounds, 0x1000}} {
+		mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+		r := aged(t, mem.Words)
+		o := still(mem)
+		o.Still, o.nap = false, func(time.Duration) {}
+		met := map[arch.Addr]int{}
+		o.Want = func(arch.Addr) bool { return true }
+		o.Visit = func(_ *Region, objects []Object) {
+			for i := range objects {
+				met[objects[i].Addr]++
+			}
+		}
+		changes := 0
+		mem.change = func(at arch.Addr) {
+			if at == otherStart-front && changes < tt.times {
+				changes++
+				mem.Words[tableAt+2*genSize+128] += 4096
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil || part(c, Gen2).Consistent != tt.want || c.Size != c.Walked {
+			t.Errorf("%s: %v, %#x bytes of the oldest generation: %v", name, c, part(c, Gen2).Consistent, err)
+		}
+		if changes != tt.times || c.Passes != min(tt.times+1, rounds) {
+			t.Errorf("%s: %d changes, %d passes", name, changes, c.Passes)
+		}
+		objects := uint64(0)
+		for i := range c.Parts {
+			objects += c.Parts[i].Objects.Count
+		}
+		if uint64(len(met)) != objects || objects == 0 {
+			t.Errorf("%s: %d objects are handed out, of %d", name, len(met), objects)
+		}
+		for at, n := range met {
+			if n != 1 {
+				t.Errorf("%s: %v is handed out %d times", name, at, n)
+			}
 		}
 	}
 }
@@ -83,10 +129,14 @@ func TestWalkCut(t *testing.T) {
 	o := still(mem)
 	o.Still, o.nap = false, func(time.Duration) {}
 	const end = oldStart + 0x800
-	cut := false
+	looks := 0
 	mem.change = func(at arch.Addr) {
-		if at == oldStart-front && !cut {
-			cut = true
+		if at != oldStart-front {
+			return
+		}
+		if looks++; looks < rounds {
+			mem.Words[tableAt+2*genSize+128] += 4096 // there will be another round
+		} else if looks == rounds {
 			mem.Words[segsAt+0x100] = uint64(end)
 			for at := end; at < oldEnd; at += 8 {
 				mem.Words[at] = 0x6666_0000
@@ -94,8 +144,8 @@ func TestWalkCut(t *testing.T) {
 		}
 	}
 	c, err := r.Walk(o)
-	if err != nil || !cut {
-		t.Fatal(err)
+	if err != nil || looks < rounds {
+		t.Fatal(looks, err)
 	}
 	const free = 32 + 40 // between them
 	if p := part(c, Gen2); p.Objects.Bytes+free < uint64(end-oldStart+otherEnd-otherStart) || p.Consistent > 0x100 {

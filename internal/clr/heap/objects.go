@@ -24,9 +24,10 @@ import (
 //   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
 //     as one, and once more if there has been a collection meanwhile. In the oldest generation objects move in full
 //     collections that compact only; but any collection can fill its free space with younger objects, which have been
-//     met already. Both change what the collector keeps of that generation: see oldest. Whatever is read of it after
-//     such a change does not count as consistent, nor do regions of any old generation that have become shorter, are
-//     gone, or serve another generation.
+//     met already. Both change what the collector keeps of that generation: see oldest. After such a change the young
+//     generations and the oldest one are walked once more, for some rounds. In the last round, what is read of the
+//     oldest generation after the change does not count as consistent, nor do regions of any old generation that have
+//     become shorter, are gone, or serve another generation.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
@@ -74,6 +75,7 @@ var ErrTorn = errors.New("the heap was being changed at the moment at which the 
 
 // Bounds of the attempts to get a consistent copy.
 const (
+	rounds      = 4
 	youngPasses = 10
 	oldTries    = 4
 	firstWait   = time.Millisecond // and four times as long before each further try
@@ -101,17 +103,21 @@ type walk struct {
 	contexts contextLayout
 	tables   *tables
 	workers  []*walker
-	sheet    *sheet
+	sheet    *sheet // of this round
 	graph    *Graph // nil: it is not asked for
 	regions  []Region
-	oldest   Stamp // of when the young generations were walked
+	oldest   Stamp   // of when the young generations were walked
+	wanted   []found // in this round; they are handed out when it counts
+	kept     int     // objects in wanted, and 64 bytes of them
 	threads  []arch.Addr
 	visiting sync.Mutex // Visit and Progress
 	looking  sync.Mutex // r and contexts
 
 	all, done atomic.Uint64 // bytes
 	passes    int
-	busy      bool // the heap does not come to rest
+	busy      bool        // the heap does not come to rest
+	final     atomic.Bool // this round counts in any case
+	stale     atomic.Bool // the oldest generation is not what it was when the young ones were walked
 	halted    atomic.Bool
 	torn      atomic.Bool // see ErrTorn
 	restless  atomic.Bool // the collector has moved objects for longer than is waited for
@@ -162,16 +168,30 @@ func (w *walk) stopped() bool {
 }
 
 func (w *walk) run() error {
-	if err := w.young(); err != nil {
-		return err
+	for round := 1; ; round++ {
+		w.begin(round == rounds)
+		if err := w.young(); err != nil {
+			return err
+		}
+		w.old(func(r *Region) bool { return r.Generation == Gen2 })
+		if w.final.Load() || w.stopped() || !w.stale.Load() {
+			break
+		}
 	}
-	if err := w.old(); err != nil {
-		return err
-	}
+	w.handOut()
+	w.old(func(r *Region) bool { return r.Generation > Gen2 })
 	if !w.o.Still {
 		w.doubt()
 	}
 	return nil
+}
+
+// begin begins a round. To keep the references of the heap twice would take too much memory.
+func (w *walk) begin(last bool) {
+	w.sheet, w.wanted, w.kept = newSheet(), nil, 0
+	w.final.Store(last || w.o.Still || w.o.Graph)
+	w.stale.Store(false)
+	w.done.Store(0)
 }
 
 // settled waits until the collector moves nothing; false: it does not come to rest.
@@ -203,18 +223,21 @@ func (w *walk) list() (regions []Region, err error) {
 
 // young walks the two youngest generations, as one.
 func (w *walk) young() error {
-	for w.passes = 1; ; w.passes++ {
+	for n := 1; ; n++ {
+		w.passes++
 		p, err := w.newPass()
 		if err != nil {
 			return err
 		}
-		p.last.Store(w.passes == youngPasses || w.o.Still)
+		p.last.Store(n == youngPasses || w.o.Still)
 		each(w, p.regions, p.walk)
 		if w.stopped() || p.last.Load() || !p.broken.Load() {
 			w.regions, w.oldest, w.busy = p.all, p.oldest, p.broken.Load()
 			w.sheet.add(p.sheet)
-			w.graph = p.graph
-			w.visit(p.wanted)
+			w.graph, w.wanted, w.kept = p.graph, p.wanted, p.kept
+			if w.busy || w.oldest == 0 {
+				w.final.Store(true) // another round would be no better
+			}
 			return nil
 		}
 		w.done.Store(0)
@@ -338,20 +361,52 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	return err
 }
 
-// keep keeps wanted objects until the end of the pass. If they are too many, this pass is the one that counts.
+// keep keeps wanted objects until the end of the pass. If they are too many, this pass and its round are what counts.
 func (p *pass) keep(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
 	}
 	p.wanted = append(p.wanted, found{r, objects})
-	for i := range objects {
-		p.kept += 1 + len(objects[i].Data)/64
-	}
-	if p.kept > maxKept {
+	if p.kept += weight(objects); p.kept > maxKept {
 		p.last.Store(true)
+		p.w.final.Store(true)
 		p.w.visit(p.wanted)
 		p.wanted, p.kept = nil, 0
 	}
+}
+
+// weight is what it takes to keep objects.
+func weight(objects []Object) int {
+	n := len(objects)
+	for i := range objects {
+		n += len(objects[i].Data) / 64
+	}
+	return n
+}
+
+// keep keeps wanted objects of the oldest generation until the end of the round. If they are too many, it counts.
+func (w *walk) keep(r *Region, objects []Object) {
+	if len(objects) == 0 {
+		return
+	}
+	w.visiting.Lock()
+	w.wanted = append(w.wanted, found{r, objects})
+	w.kept += weight(objects)
+	full := w.kept > maxKept
+	w.visiting.Unlock()
+	if full || w.final.Load() {
+		w.final.Store(true)
+		w.handOut()
+	}
+}
+
+// handOut hands out the wanted objects of a round that counts.
+func (w *walk) handOut() {
+	w.visiting.Lock()
+	all := w.wanted
+	w.wanted, w.kept = nil, 0
+	w.visiting.Unlock()
+	w.visit(all)
 }
 
 // inside returns the allocation contexts that lie in a region.
@@ -369,11 +424,11 @@ func inside(all []context, r *Region) []context {
 	return all[from:to]
 }
 
-// old walks the other generations.
-func (w *walk) old() error {
+// old walks the regions of some of the other generations.
+func (w *walk) old(these func(*Region) bool) {
 	var old []Region
 	for _, r := range w.regions {
-		if !r.young() {
+		if these(&r) {
 			old = append(old, r)
 		}
 	}
@@ -387,16 +442,15 @@ func (w *walk) old() error {
 		defer mu.Unlock()
 		w.sheet.add(own)
 	})
-	return nil
 }
 
 // oldRegion walks a region of an old generation, piece by piece.
 func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 	at := r.Start
-	for at < r.End && !w.stopped() {
+	for at < r.End && !w.stopped() && !w.abandoned(r) {
 		next, proved, err := w.oldPiece(one, r, at)
 		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
-			if w.cut(r, at) {
+			if w.stale.Store(true); w.cut(r, at) {
 				continue
 			}
 			break
@@ -408,12 +462,21 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 		if w.progress(uint64(next - at)); err != nil {
 			return
 		}
-		w.visit([]found{{r, one.objects}})
+		if r.Generation == Gen2 {
+			w.keep(r, one.objects)
+		} else {
+			w.visit([]found{{r, one.objects}})
+		}
 		if at = next; w.o.Rest != nil {
 			w.o.Rest()
 		}
 	}
 	w.progress(uint64(r.End - min(at, r.End)))
+}
+
+// abandoned reports whether a round need not be walked to its end, because there will be another one.
+func (w *walk) abandoned(r *Region) bool {
+	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load()
 }
 
 // oldPiece walks one piece, and once more if the collector was at it. proved: it was not.
@@ -429,6 +492,7 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		}
 		proved = err == nil && before && w.r.Settled(w.o.Memory)
 		if proved && r.Generation == Gen2 && !w.unfilled() {
+			w.stale.Store(true)
 			return p.at, false, nil // to read it once more would not help
 		}
 		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {

@@ -72,7 +72,7 @@ func askLikely(t *testing.T, a *testenv.App) map[string]string {
 		set, _, _ := strings.Cut(members[0], "-")
 		want[set] = setText("likely", members, strings.Fields(f[2]), false)
 	}
-	if len(want) < 14 {
+	if len(want) < 15 {
 		t.Fatalf("only %d sets: %v", len(want), want)
 	}
 	return want

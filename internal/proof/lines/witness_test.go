@@ -26,8 +26,7 @@ func TestWitness(t *testing.T) {
 				t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
 			}
 			for _, m := range modes {
-				// With replaced methods the debugging libraries of .NET 9 and 10 crash in most runs.
-				if m.name == "tier-0" || m.name == "replaced" && version == "8.0.33" {
+				if m.name == "tier-0" || m.name == "replaced" {
 					t.Run(m.name, func(t *testing.T) { testWitness(t, runtime, m) })
 				}
 			}
@@ -37,6 +36,9 @@ func TestWitness(t *testing.T) {
 
 func testWitness(t *testing.T, runtime string, m mode) {
 	m.o.Runtime = runtime
+	// The runtime's debugging library, asked for the lines of the stub that calls several delegates, takes it for a
+	// method of Func<int, int>, finds none, and ends in a segmentation fault; in some processes each time.
+	m.o.Args = append([]string{"--without", "multicast"}, m.o.Args...)
 	a := testenv.Start(t, "lines", m.o)
 	theirs := clrmd(t, a)
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})

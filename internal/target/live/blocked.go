@@ -240,6 +240,9 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
 	}
 	contextSP(&out.Context, l.PC, l.SP)
+	if l.Nr >= 0 {
+		contextArgs(&out.Context, l.Args)
+	}
 	out.SyscallNr, out.SyscallArgs = l.Nr, l.Args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
 	out.Proof = r.prove(req.TID, s1)
@@ -327,14 +330,16 @@ func noFile(dir int, err error) error {
 	return err
 }
 
-// schedstat reads a thread's line, from the file that is open if there is one.
+// schedstat reads a thread's line, from a file that is open if there is one or room for one.
 func (r *blockedReader) schedstat(p *Process, tid int, buf []byte) ([]byte, error) {
-	if f, ok := r.files[tid]; ok {
-		if b, err := preadAll(f.schedstat, buf); err == nil {
-			return b, nil
-		}
+	if p.closed.Load() {
+		return nil, ErrClosed
 	}
-	return p.readTask(tid, "schedstat", buf)
+	f, b, err := r.begin(p, tid, buf)
+	if err == nil && r.files[tid] != f {
+		f.close()
+	}
+	return b, err
 }
 
 func (r *blockedReader) forget(tid int) {
@@ -364,7 +369,7 @@ func (r *blockedReader) failed(p *Process, tid int, err error) error {
 // generate it again.
 func preadAll(fd int, buf []byte) ([]byte, error) {
 	for {
-		n, err := unix.Pread(fd, buf, 0)
+		n, err := pread(fd, buf, 0)
 		if err == unix.EINTR {
 			continue
 		}

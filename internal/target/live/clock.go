@@ -41,15 +41,6 @@ func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 // ThreadCPU is the CPU time that this OS thread has used.
 func ThreadCPU() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// readClock returns 0 for a clock that does not exist, such as that of an exited process.
-func readClock(id int32) time.Duration {
-	var ts unix.Timespec
-	if unix.ClockGettime(id, &ts) != nil {
-		return 0
-	}
-	return time.Duration(ts.Nano())
-}
-
 // PeakMemory is the most memory that this process has had in use, in bytes.
 func PeakMemory() int64 {
 	var u unix.Rusage

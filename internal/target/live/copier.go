@@ -128,8 +128,13 @@ func (c *copier) length(piece int, addr, n uint64) {
 //
 //go:norace
 //go:nosplit
-func (c *copier) find(addr uint64) (span, bool) {
-	spans := c.spans
+func (c *copier) find(addr uint64) (span, bool) { return findSpan(c.spans, addr) }
+
+// findSpan returns the one that addr lies in.
+//
+//go:norace
+//go:nosplit
+func findSpan(spans []span, addr uint64) (span, bool) {
 	lo, hi := 0, len(spans)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)

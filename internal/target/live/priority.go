@@ -3,6 +3,8 @@ package live
 import (
 	"runtime"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -21,4 +23,36 @@ func RunAtHighPriority(f func()) {
 		f()
 	}()
 	<-done
+}
+
+// RunAloneAtHighPriority is RunAtHighPriority for what this process has been started for: see Alone. It calls f in this
+// goroutine meanwhile, with the priority of all threads raised. To be woken, a goroutine with an OS thread of its own
+// takes a switch to another thread first.
+func RunAloneAtHighPriority(f func()) {
+	if !alone.Load() {
+		RunAtHighPriority(f)
+		return
+	}
+	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err == nil {
+		setPriorities(highPriority)
+		defer setPriorities(kernelPriority - before)
+	}
+	f()
+}
+
+// kernelPriority minus the nice value is what the system call getpriority(2) returns.
+const kernelPriority = 20
+
+// setPriorities sets the nice value of all OS threads of this process. Those that they start have it, too.
+func setPriorities(nice int) {
+	self, err := procfs.Self()
+	if err != nil {
+		return
+	}
+	defer self.Close()
+	threads, _ := self.Tasks()
+	for _, t := range threads {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, t, nice)
+	}
 }

@@ -208,8 +208,7 @@ func (p *Process) Alive() error {
 		return ErrClosed
 	}
 	if p.pidfd >= 0 {
-		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(fds, 0); n > 0 {
+		if ready(p.pidfd) {
 			return procfs.Exited(p.pid)
 		}
 		return nil

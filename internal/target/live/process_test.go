@@ -265,8 +265,13 @@ func TestTryBlockedEqualsStop(t *testing.T) {
 		if a.Stack.Base != b.Stack.Base || !bytes.Equal(a.Stack.Data, b.Stack.Data) || !bytes.Equal(a.Head, b.Head) {
 			t.Error("the copies differ")
 		}
-		if a.Stopped || a.Pause != 0 || a.Context.Valid.Len() != 1 {
+		if a.Stopped || a.Pause != 0 || a.Context.Valid.Len() != 1+len(a.SyscallArgs) {
 			t.Errorf("stopped %v pause %v valid %b", a.Stopped, a.Pause, a.Context.Valid)
+		}
+		for r := range uint8(16) {
+			if known, ok := a.Context.Reg(r); ok && known != b.Context.Regs[r] {
+				t.Errorf("register %d: %#x, stopped %#x", r, known, b.Context.Regs[r])
+			}
 		}
 	}
 	run := start(t, nil, "spin")

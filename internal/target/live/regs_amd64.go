@@ -49,3 +49,11 @@ func contextSP(c *arch.Context, ip, sp uint64) {
 	*c = arch.Context{Machine: arch.MachineAMD64, IP: arch.Addr(ip)}
 	c.Set(arch.RSP, sp)
 }
+
+// contextArgs adds the arguments of the system call that a thread is in: the registers that they are passed in still
+// have them. The C library's vfork keeps its return address in one, and so its caller is known without a stop.
+func contextArgs(c *arch.Context, args [6]uint64) {
+	for i, reg := range [...]uint8{arch.RDI, arch.RSI, arch.RDX, arch.R10, arch.R8, arch.R9} {
+		c.Set(reg, args[i])
+	}
+}

@@ -27,6 +27,7 @@ static class Permits
         Plain.Fill();
         Helpers.Fill();
         Several.Fill();
+        Joint.Fill();
         Property.Fill();
         Token.Fill();
         Pool.Fill();
@@ -441,6 +442,31 @@ static class Permits
             await permits.WaitAsync();
             taken.Set();
             await Task.WhenAll(Task.CompletedTask, Wants(order, "several"), Task.Run(() => 1));
+            permits.Release();
+        }
+    }
+
+    /// <summary>A method has a permit and awaits several tasks, of which one wants the same permit.</summary>
+    sealed class Joint
+    {
+        readonly SemaphoreSlim permits = new(1);
+
+        public static void Fill()
+        {
+            Keep(new Joint().Outer());
+            Zoo.Says("joint", Truth.Likely, ["Outer", "Inner"]);
+        }
+
+        async Task Outer()
+        {
+            await permits.WaitAsync();
+            await Task.WhenAll(Task.CompletedTask, Inner());
+            permits.Release();
+        }
+
+        async Task Inner()
+        {
+            await permits.WaitAsync();
             permits.Release();
         }
     }

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"slices"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// knot is a likely deadlock as pictures have it.
+type knot struct {
+	parties []profile.Party // members, then others
+	needs   []needArrow
+}
+
+// needArrow is that a party of a knot needs another one.
+type needArrow struct {
+	from, to profile.Party
+	need     *profile.Need
+}
+
+// mostNeeds bounds the arrows for one need, which any one of several can satisfy.
+const mostNeeds = 4
+
+// knotsOf returns the likely deadlocks of a graph. An ordinary wait of one member for another is no need: that is an
+// edge of the graph.
+func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
+	out := make([]knot, len(g.Likely))
+	in := map[profile.Party]int{}
+	for i := range g.Likely {
+		d, k := &g.Likely[i], &out[i]
+		k.parties = slices.Concat(d.Members, d.Others)
+		for _, p := range k.parties {
+			in[p] = i
+		}
+		for m, p := range d.Members {
+			next := d.Members[(m+1)%len(d.Members)]
+			if n := s.NeedOf(p, next); n != nil {
+				k.needs = append(k.needs, needArrow{p, next, n})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for i := range s.Needs {
+		n := &s.Needs[i]
+		if at, ok := in[n.Of]; ok {
+			out[at].add(n, func(p profile.Party) bool { other, ok := in[p]; return ok && other == at })
+		}
+	}
+	return out
+}
+
+// add adds the arrows of a need to those of a knot.
+func (k *knot) add(n *profile.Need, in func(profile.Party) bool) {
+	count := 0
+	for _, on := range n.On {
+		if !in(on) {
+			continue
+		}
+		if count++; count > mostNeeds {
+			return
+		}
+		if !slices.ContainsFunc(k.needs, func(a needArrow) bool { return a.from == n.Of && a.to == on }) {
+			k.needs = append(k.needs, needArrow{n.Of, on, n})
+		}
+	}
+}
+
+// likelyThreads are the threads in likely deadlocks, with the number of theirs.
+func likelyThreads(knots []knot) map[int]int {
+	out := map[int]int{}
+	for i := range knots {
+		for _, p := range knots[i].parties {
+			if p.Thread >= 0 {
+				out[p.Thread] = i
+			}
+		}
+	}
+	return out
+}
+
+// awaitLines describe a suspended method in a picture: what it is, what it awaits, and where.
+func awaitLines(a *profile.Await) []string {
+	lines := []string{"suspended method"}
+	if a.Object != 0 {
+		lines[0] += " " + hex(a.Object)
+	}
+	if a.WaitsFor != nil {
+		lines = append(lines, "awaits "+awaitedText(a.WaitsFor))
+	}
+	if len(a.Frames) > 0 {
+		lines = append(lines, frameText(&a.Frames[0]))
+	}
+	return lines
+}
+
+// awaitTitle is the text of awaitLines, with the methods that await it.
+func awaitTitle(a *profile.Await) (text string) {
+	for i, line := range awaitLines(a) {
+		if i > 0 {
+			text += "\n"
+		}
+		text += line
+	}
+	const most = 20
+	for i := 1; i < len(a.Frames) && i < most; i++ {
+		text += "\n  awaited by " + frameText(&a.Frames[i])
+	}
+	return text
+}
+
+// needEdgeText says in a picture what one needs of another one.
+func needEdgeText(n *profile.Need) string {
+	text := "likely: "
+	switch n.Kind {
+	case profile.SemaphoreLock:
+		text += "a permit of "
+	case profile.CompletionLock:
+		text += "completion of "
+	}
+	text += needThing(n)
+	if n.Ends {
+		text += ", unless a token ends the wait"
+	}
+	return display.Clean(text)
+}
