@@ -12,7 +12,9 @@ type Requests struct {
 	Calls    []CallGroup    // likewise
 	Pools    []CallPool     // of connections to other servers; those that the most calls wait for first
 
-	Unproven        int     // requests and calls that changed all the time while they were read: they are left out
+	// Unproven is how many objects of requests and calls, and chains of async methods, changed or were moved each time that
+	// they were read. They are left out: requests and calls may be missing, unless it is 0.
+	Unproven        int
 	ConsistentShare float64 // as in Heap: requests and calls in the rest may be missing
 	Partial         bool    // the walk was ended early
 }

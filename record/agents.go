@@ -105,5 +105,6 @@ func (e *eventSampler) close() {
 	if e.launcher != nil {
 		e.launcher.Close()
 	}
-	e.finish()
+	e.until = e.r.now
+	e.stop()
 }

@@ -75,7 +75,7 @@ func TestForger(t *testing.T) {
 			time.Sleep(drainFirst)
 		}
 		used, passed = live.OwnCPU()-cpu, time.Since(begin)
-		r.events.finish()
+		r.events.finish(t.Context())
 	})
 	if len(np.thrown) > 0 || np.pending != 0 || most > maxThrown {
 		t.Errorf("%d exceptions of %d threads wait, of %d at most", np.pending, len(np.thrown), most)

@@ -247,10 +247,15 @@ func (np *notifiedProcess) end(died bool, err error) {
 	}
 }
 
-// finish takes the last notifications.
-func (e *eventSampler) finish() {
+// finish takes the last notifications. ctx is that of the recording, which has ended if it was interrupted.
+func (e *eventSampler) finish(ctx context.Context) {
 	e.until = e.r.now
-	e.lastLook()
+	e.lastLook(ctx)
+	e.stop()
+}
+
+// stop detaches the agents, and takes what they still have.
+func (e *eventSampler) stop() {
 	type stopped struct {
 		np   *notifiedProcess
 		died bool

@@ -69,6 +69,7 @@ type liveSum struct {
 	young    int64 // alive, but no collection has looked at them, and they are left out
 	unproven int64 // likewise, and they are shown
 	missed   int   // objects that have no handle, because all were in use
+	unread   int   // objects whose handle could not be read: it is not known whether they are alive
 	in       [profile.Generations]int64
 	unplaced int64
 	samples  int
@@ -150,7 +151,10 @@ func (l *liveHeap) look(follow func([]session.Handle) ([]session.Followed, error
 	}
 	l.looked, l.examined = live.Monotonic(), l.collections.examined
 	for i, f := range all {
-		if f.where = found[i]; f.where.Object == 0 {
+		if f.where = found[i]; f.where.Unread {
+			l.sum.unread += f.factor
+		}
+		if f.where.Object == 0 {
 			l.drop(f)
 		}
 	}

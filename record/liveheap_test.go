@@ -241,3 +241,28 @@ func TestRounded(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadHandle: of an object whose handle cannot be read it is not said that it is dead, nor that it is alive.
+func TestUnreadHandle(t *testing.T) {
+	var freed []uint32
+	l := heapOf(&freed)
+	for i := range 3 {
+		l.allocate(10, uint32(i), 24)
+	}
+	l.collect(1, 2, 35)
+	alive := dead(profile.Gen2)
+	if !l.look(func(handles []session.Handle) ([]session.Followed, error) {
+		out, err := alive(handles)
+		out[1] = session.Followed{Unread: true}
+		return out, err
+	}) {
+		t.Error("the look has failed")
+	}
+	if got := l.finished(); got["live Shop.Order"] != 2<<20 || len(got) != 1 || len(l.frees) != 1 {
+		t.Errorf("%v; given back: %d", got, l.frees)
+	}
+	text := strings.Join(l.remarks(time.Hour), "\n")
+	if !strings.Contains(text, "The handles of 1 sampled object could not be read") {
+		t.Error(text)
+	}
+}

@@ -1,36 +1,65 @@
 package record
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
-// collectPatience is how long a collection at the end may take.
-const collectPatience = time.Minute
+// How long the collections at the end may take, all together: less if the recording was interrupted, because whoever
+// has interrupted it waits.
+const (
+	collectPatience = time.Minute
+	collectShortly  = 20 * time.Second
+)
 
-// lastLook looks at the live heaps of all processes that still have an agent.
-func (e *eventSampler) lastLook() {
+// lastLook looks at the live heaps of all processes that still have an agent. When ctx ends, which it may have done
+// before, collections are not waited for any longer than that.
+func (e *eventSampler) lastLook(ctx context.Context) {
+	var all []*notifiedProcess
 	for _, np := range e.of {
 		if l := np.live; l != nil && !np.over && np.rp != nil && !np.link.HasEnded() {
-			np.lastLook()
+			all = append(all, np)
+		}
+	}
+	if e.r.o.Collect {
+		e.collect(ctx, all)
+	}
+	for _, np := range all {
+		np.lastLook()
+	}
+}
+
+// collect has the runtimes of some processes make a garbage collection, side by side.
+func (e *eventSampler) collect(ctx context.Context, all []*notifiedProcess) {
+	patience := collectPatience
+	if ctx.Err() != nil { // that has ended the recording
+		ctx, patience = context.WithoutCancel(ctx), collectShortly
+	}
+	late := fmt.Errorf("it takes longer than %v", patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, late)
+	defer cancel()
+	errs := make([]error, len(all))
+	var wait sync.WaitGroup
+	for i, np := range all {
+		wait.Go(func() { np.live.collected, errs[i] = np.link.Collect(ctx) })
+	}
+	wait.Wait()
+	for i, err := range errs {
+		if err != nil {
+			e.note("clrsnap could not make a garbage collection at the end of the recording of process %d: %v.", all[i].pid, err)
 		}
 	}
 }
 
 // lastLook looks at the handles of a process for the last time.
 func (np *notifiedProcess) lastLook() {
-	if np.e.r.o.Collect {
-		took, err := np.link.Collect(collectPatience)
-		if err != nil {
-			np.e.note("clrsnap could not make a garbage collection at the end of the recording of process %d: %v.", np.pid, err)
-		}
-		np.live.collected = took
-	}
 	np.link.Settle()
 	_ = np.take(func() bool { return false }) // an error is in the notes already, or comes there
 	np.live.ended = np.live.deaf || !np.live.look(np.rp.p.FollowPlaced)
@@ -95,6 +124,10 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 		out = append(out, fmt.Sprintf("%s not followed, because as many as possible were: they are missing among what is "+
 			"alive. A larger --alloc-every samples fewer.",
 			counted(s.missed, "sampled object was", "sampled objects were")))
+	}
+	if s.unread > 0 {
+		out = append(out, fmt.Sprintf("The handles of %s could not be read: they are missing among what is alive.",
+			counted(s.unread, "sampled object", "sampled objects")))
 	}
 	if l.ended {
 		out = append(out, l.endedText(until))

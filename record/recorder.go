@@ -180,7 +180,7 @@ func (r *recorder) record(ctx context.Context) {
 		r.now = live.Monotonic()
 	}
 	if r.events != nil {
-		r.events.finish()
+		r.events.finish(ctx)
 	}
 }
 

@@ -297,12 +297,14 @@ func (p *requestsPrinter) summary() {
 	if c := p.r.ConsistentShare; c < 1 && c > 0 {
 		s += "; " + strconv.FormatFloat(100*c, 'f', 0, 64) + " % of the heap consistent"
 	}
-	if p.r.Unproven > 0 {
-		s += "; " + display.Number(p.r.Unproven) + " changed while read, and left out"
-	}
 	if p.r.Partial {
 		s += "; ended early"
 	}
 	p.paint(dim, s)
 	p.end()
+	if n := p.r.Unproven; n > 0 {
+		p.paint(dim, counted(n, "object", "objects")+" changed or moved each time that they were read: requests and calls may"+
+			" be missing here; look again")
+		p.end()
+	}
 }

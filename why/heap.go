@@ -90,7 +90,7 @@ func (g *gatherer) calls(ctx context.Context) {
 	g.progress("async calls")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{})
+	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
 	if err != nil {
 		g.miss("Async methods that wait were not looked at: %v.", err)
 		return

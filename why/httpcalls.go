@@ -2,18 +2,26 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
 // httpCalls is what HttpClient's pools of connections to one address say.
 type httpCalls struct {
-	waiting []*profile.CallGroup // have a connection to it, and no answer
-	queue   []*profile.CallGroup // have none
-	maximum int                  // connections that there may be, in all pools with a queue
-	active  int                  // of these, those that have a call
-	held    int                  // requests of the process's own clients that wait for one of these calls
+	waiting []someCalls // have a connection to it, and no answer
+	queue   []someCalls // have none
+	maximum int         // connections that there may be, in all pools with a queue
+	active  int         // of these, those that have a call
+	held    int         // requests of the process's own clients that wait for one of these calls
+}
+
+// someCalls are some calls of a group: others may have a connection to another address.
+type someCalls struct {
+	*profile.CallGroup
+	n int
 }
 
 // httpCalls finds the calls to an address whose connections got no answer. nil: there is none, or calls were not looked
@@ -24,10 +32,20 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 	}
 	h := &httpCalls{}
 	servers := map[string]bool{} // as the pools name them
+	open := e.blockingCalls()
 	for i := range e.web.Calls {
 		g := &e.web.Calls[i]
-		if (g.Phase == profile.CallAnswer || g.Phase == profile.CallOpen) && len(g.Calls) > 0 && g.Calls[0].Remote == c.remote {
-			h.waiting = append(h.waiting, g)
+		n := callsTo(g, c.remote)
+		switch g.Phase {
+		case profile.CallAnswer:
+		case profile.CallOpen: // of some, the head of the answer has come, and its body is being read
+			n = min(n, open)
+			open -= n
+		default:
+			n = 0
+		}
+		if n > 0 {
+			h.waiting = append(h.waiting, someCalls{g, n})
 			servers[g.Authority] = true
 		}
 	}
@@ -36,7 +54,7 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 	}
 	for i := range e.web.Calls {
 		if g := &e.web.Calls[i]; g.Phase == profile.CallConnection && servers[g.Authority] {
-			h.queue = append(h.queue, g)
+			h.queue = append(h.queue, someCalls{g, len(g.Calls)})
 		}
 	}
 	for i := range e.web.Pools {
@@ -52,9 +70,33 @@ func (e *evidence) httpCalls(c *called) *httpCalls {
 	return h
 }
 
-func callsIn(groups []*profile.CallGroup) (n int) {
+// callsTo is how many calls of a group have a connection to an address. A server may have several addresses.
+func callsTo(g *profile.CallGroup, remote string) (n int) {
+	for i := range g.Calls {
+		if g.Calls[i].Remote == remote {
+			n++
+		}
+	}
+	return n
+}
+
+// blockingCalls is how many threads are in calls of HttpClient that do not return before the answer, in the last look.
+func (e *evidence) blockingCalls() (n int) {
+	if len(e.looks) == 0 {
+		return 0
+	}
+	threads := e.last().snap.Threads
+	for i := range threads {
+		if session.SendsBlocking(&threads[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func callsIn(groups []someCalls) (n int) {
 	for _, g := range groups {
-		n += len(g.Calls)
+		n += g.n
 	}
 	return n
 }
@@ -83,7 +125,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text += fmt.Sprintf(" %s of its own clients %s for that.", counted(h.held, "request", "requests"),
 			verb(h.held, "waits", "wait"))
 	}
-	for _, g := range append(firstGroup(h.waiting), firstGroup(h.queue)...) {
+	for _, g := range slices.Concat(firstGroup(h.waiting), firstGroup(h.queue)) {
 		if len(g.Doing.Frames) > 0 {
 			v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})
 		}
@@ -115,7 +157,7 @@ func allOf(connections int) string {
 	return fmt.Sprintf("all %d connections", connections)
 }
 
-func firstGroup(groups []*profile.CallGroup) []*profile.CallGroup {
+func firstGroup(groups []someCalls) []someCalls {
 	return groups[:min(len(groups), 1)]
 }
 
@@ -142,13 +184,12 @@ func verb(n int, one, many string) string {
 	return many
 }
 
-// callText describes a group of calls.
-func callText(g *profile.CallGroup) string {
-	n := len(g.Calls)
+// callText describes calls.
+func callText(g someCalls) string {
 	what := "the answer"
 	if g.Phase == profile.CallConnection {
 		what = "a connection"
 	}
-	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", counted(n, "call", "calls"), g.Authority, g.Path,
-		verb(n, "waits", "wait"), what)
+	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", counted(g.n, "call", "calls"), g.Authority, g.Path,
+		verb(g.n, "waits", "wait"), what)
 }

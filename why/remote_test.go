@@ -137,8 +137,25 @@ func TestRemoteHTTP(t *testing.T) {
 	e.web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",
 		"121 calls queue for them")
-	e.web.Calls[1].Calls[0].Remote = "10.1.2.9:1"
+	e.web.Pools[0].HTTP1.Maximum = 4
+	calls := e.web.Calls[1].Calls
+	calls[0].Remote = "10.1.2.9:1" // the server has another address
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "3 calls of HttpClient wait for the answer",
+		"121 calls queue for them")
+	for i := range calls {
+		calls[i].Remote = "10.1.2.9:1"
+	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
+	for i := range calls {
+		calls[i].Remote = supplier
+	}
+	e.web.Calls[1].Phase = profile.CallBody // its answers come
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
+	e.web.Calls[1].Phase = profile.CallOpen // the same, as no thread is in such a call
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
+	sends := profile.Thread{Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
+	e.last().snap.Threads = append(e.last().snap.Threads, sends)
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "1 call of HttpClient waits for the answer")
 	e.sockets = silent(4, time.Second, time.Minute) // each has been used a second ago
 	none(t, judgeRemote(e))
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -193,13 +194,19 @@ func readMessage(r io.Reader) (message, error) {
 
 // next returns the next message, also if the agent has been detached after it.
 func (c *Conn) next(timeout time.Duration) (message, error) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+	none := fmt.Errorf("no answer within %v", timeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, none)
+	defer cancel()
+	return c.nextUntil(ctx)
+}
+
+// nextUntil is next; the error is the cause of the end of ctx.
+func (c *Conn) nextUntil(ctx context.Context) (message, error) {
 	select {
 	case m := <-c.messages:
 		return m, nil
-	case <-timer.C:
-		return message{}, fmt.Errorf("no answer within %v", timeout)
+	case <-ctx.Done():
+		return message{}, context.Cause(ctx)
 	case <-c.done:
 	}
 	select {
@@ -219,10 +226,15 @@ func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return m.payload, m.is(want)
+}
+
+// is returns an error for a message that is not of the kind want.
+func (m *message) is(want kind) error {
 	if m.kind != want {
-		return nil, fmt.Errorf("got message %d of %d bytes, expected message %d", m.kind, len(m.payload), want)
+		return fmt.Errorf("got message %d of %d bytes, expected message %d", m.kind, len(m.payload), want)
 	}
-	return m.payload, nil
+	return nil
 }
 
 func (c *Conn) receive(want kind, body any, timeout time.Duration) error {
@@ -230,9 +242,13 @@ func (c *Conn) receive(want kind, body any, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if len(p) != binary.Size(body) {
-		return fmt.Errorf("message %d has %d bytes, expected %d", want, len(p), binary.Size(body))
+	return decode(want, p, body)
+}
+
+func decode(k kind, payload []byte, body any) error {
+	if len(payload) != binary.Size(body) {
+		return fmt.Errorf("message %d has %d bytes, expected %d", k, len(payload), binary.Size(body))
 	}
-	_, err = binary.Decode(p, binary.LittleEndian, body)
+	_, err := binary.Decode(payload, binary.LittleEndian, body)
 	return err
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -40,9 +41,9 @@ func (c *Conn) Free(slots []uint32) error {
 	return nil
 }
 
-// Collect makes the runtime do a full, blocking garbage collection, and returns how long it took. It gives up waiting,
-// not the collection, after patience.
-func (c *Conn) Collect(patience time.Duration) (time.Duration, error) {
+// Collect makes the runtime do a full, blocking garbage collection, and returns how long it took. When ctx ends it gives
+// up waiting, not the collection, and the error has the cause.
+func (c *Conn) Collect(ctx context.Context) (time.Duration, error) {
 	if err := c.send(msgCollect, nil, -1); err != nil {
 		return 0, err
 	}
@@ -50,7 +51,14 @@ func (c *Conn) Collect(patience time.Duration) (time.Duration, error) {
 		Result, _ uint32
 		TookNS    uint64
 	}
-	if err := c.receive(msgCollected, &reply, patience); err != nil {
+	m, err := c.nextUntil(ctx)
+	if err == nil {
+		err = m.is(msgCollected)
+	}
+	if err == nil {
+		err = decode(msgCollected, m.payload, &reply)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("the garbage collection has not ended: %w", err)
 	}
 	if reply.Result != 0 {

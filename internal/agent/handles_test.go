@@ -36,7 +36,7 @@ func TestHandles(t *testing.T) {
 
 		// All that was kept is dropped, and all handles but the last few are given back.
 		a.Ask("forget")
-		if took, err := c.Collect(time.Minute); err != nil || took <= 0 {
+		if took, err := c.Collect(t.Context()); err != nil || took <= 0 {
 			t.Errorf("a collection of %v: %v", took, err)
 		}
 		alive := 0

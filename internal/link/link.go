@@ -214,10 +214,9 @@ func (l *Link) SetWalkedThread(thread uint64) { l.conn.SetWalkedThread(thread) }
 // Free has the agent destroy handles that it has made.
 func (l *Link) Free(slots []uint32) error { return l.conn.Free(slots) }
 
-// Collect makes the runtime do a full, blocking garbage collection, and returns how long that took.
-func (l *Link) Collect(patience time.Duration) (time.Duration, error) {
-	return l.conn.Collect(patience)
-}
+// Collect makes the runtime do a full, blocking garbage collection, and returns how long that took. When ctx ends it
+// gives up waiting.
+func (l *Link) Collect(ctx context.Context) (time.Duration, error) { return l.conn.Collect(ctx) }
 
 // Settle waits until what the agent has reported by now has been taken out of the ring, if there is room.
 func (l *Link) Settle() {

@@ -21,8 +21,10 @@ type sent struct {
 	use     *web.Use // nil: it has no connection, or that is not known
 	chains  []*profile.TaskChain
 	request string
-	sending bool // it is known by the method that sends it
+	sender  arch.Addr // the method that sends it; 0: it is not known by that
 }
+
+func (c *sent) sending() bool { return c.sender != 0 }
 
 // pooled is a pool, and how many calls have a connection of it.
 type pooled struct {
@@ -37,7 +39,11 @@ func (w *requestWalk) findPools() {
 			return
 		}
 		var pool *web.PoolState
-		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) || pool == nil {
+		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) {
+			w.gone++
+			continue
+		}
+		if pool == nil {
 			continue
 		}
 		if !w.keep(int(unsafe.Sizeof(*pool))+len(pool.Queue)*int(unsafe.Sizeof(web.Queued{})), pool.Authority) {
@@ -57,8 +63,11 @@ func (w *requestWalk) findConnections() {
 			return
 		}
 		var u *web.Use
-		if !w.patiently(func() (err error) { u, err = w.web.Connection(obj); return err }) || u == nil ||
-			u.Message == 0 {
+		if !w.patiently(func() (err error) { u, err = w.web.Connection(obj); return err }) {
+			w.gone++
+			continue
+		}
+		if u == nil || u.Message == 0 {
 			continue
 		}
 		phase := profile.CallBody
@@ -117,11 +126,13 @@ func (w *requestWalk) sending(obj arch.Addr) {
 	var u *web.Use
 	alive := false
 	ok := w.patiently(func() (err error) {
-		b, err := w.r.Box(obj)
-		if err != nil {
+		at, err := w.current(obj)
+		if alive = at != 0; err != nil || !alive {
 			return err
 		}
-		if alive, err = w.r.Alive(b); err != nil || !alive {
+		obj = at
+		b, err := w.r.Box(obj)
+		if err != nil {
 			return err
 		}
 		message, pool, u = w.local(b, "request"), w.local(b, "this"), nil
@@ -142,7 +153,55 @@ func (w *requestWalk) sending(obj arch.Addr) {
 	}
 	w.addCall(message, pool, phase, u)
 	if c := w.calls[message]; c != nil {
-		c.sending = true
+		c.sender = obj
+	}
+}
+
+// callOf returns the message of the call that a chain makes, as it was when the call was read; 0: the chain makes none.
+func (w *requestWalk) callOf(of chainOf) arch.Addr {
+	if of.message == 0 || w.calls[of.message] != nil && w.calls[of.message].sending() {
+		return of.message
+	}
+	w.followSenders()
+	if message, ok := w.moved[of.message]; ok {
+		return message
+	}
+	w.sending(of.sender)
+	return of.message
+}
+
+// followSenders finds out where the messages of calls are now, if the collector may have moved some since it was last
+// called. Calls that have ended by now, or of which it is not known, are left out.
+func (w *requestWalk) followSenders() {
+	now := w.p.stamp()
+	if now != 0 && now == w.followed {
+		return
+	}
+	w.followed = now
+	w.moved = map[arch.Addr]arch.Addr{}
+	for key, c := range w.calls {
+		if !c.sending() {
+			continue
+		}
+		var at, message arch.Addr
+		ok := w.patiently(func() (err error) {
+			if at, err = w.current(c.sender); err != nil || at == 0 {
+				return err
+			}
+			b, err := w.r.Box(at)
+			if err == nil {
+				message = w.local(b, "request")
+			}
+			return err
+		})
+		if !ok {
+			w.unproven++
+		}
+		if !ok || at == 0 {
+			delete(w.calls, key)
+			continue
+		}
+		c.sender, w.moved[message] = at, key
 	}
 }
 

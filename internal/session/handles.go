@@ -27,7 +27,8 @@ func (h Handle) Sound() bool {
 
 // Followed is what a handle leads to.
 type Followed struct {
-	Object arch.Addr // 0: the object is dead
+	Object arch.Addr // 0: the object is dead, unless Unread
+	Unread bool      // the word of the handle cannot be read
 	// Generation is where the object is, if Placed. An object that has moved meanwhile is not.
 	Generation profile.Generation
 	Placed     bool
@@ -40,7 +41,7 @@ const (
 )
 
 // Follow looks at handles, which are Sound. The results are those of no single moment, but each object that is said to
-// be dead is.
+// be dead is. The error is that none of the handles can be read.
 func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 	out := make([]Followed, len(handles))
 	order := make([]int, len(handles))
@@ -63,8 +64,8 @@ func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 		pieces = append(pieces, target.Region{Base: at, Data: make([]byte, 8)})
 		firsts = append(firsts, i)
 	}
-	if err := p.Live.ReadMany(pieces); err != nil {
-		return nil, err
+	if p.Live.ReadMany(pieces) != nil {
+		return out, p.followEach(handles, out)
 	}
 	for n, first := range firsts {
 		end := len(order)
@@ -77,6 +78,26 @@ func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 		}
 	}
 	return out, nil
+}
+
+// followEach is Follow, handle by handle.
+func (p *Process) followEach(handles []Handle, out []Followed) (err error) {
+	unread := 0
+	var word [8]byte
+	for i := range handles {
+		if err = p.Live.ReadMemory(word[:], handles[i].Address); err != nil {
+			if gone := p.Live.Alive(); gone != nil {
+				return gone
+			}
+			out[i], unread = Followed{Unread: true}, unread+1
+			continue
+		}
+		out[i].Object = arch.Addr(binary.LittleEndian.Uint64(word[:]))
+	}
+	if unread < len(handles) {
+		return nil
+	}
+	return err
 }
 
 // Looks at handles that are to say in which generations objects are.

@@ -167,7 +167,7 @@ func (h *heapWalk) rest() {
 	const most = 100 * time.Millisecond
 	used := float64(live.OwnCPU() - h.used)
 	if ahead := time.Duration(used/h.share()) - time.Since(h.begin); ahead > time.Millisecond {
-		time.Sleep(min(ahead, most))
+		sleep(h.ctx, min(ahead, most))
 	}
 }
 

@@ -32,10 +32,11 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.stop = &profile.HeapStop{}
 	most := cmp.Or(h.o.MaxPause, DefaultHeapPause)
 	for n := 0; n < heapStops && h.stop.Pause < most; n++ {
-		if n > 0 {
-			time.Sleep(firstRest << (n - 1))
+		if n > 0 && !sleep(ctx, firstRest<<(n-1)) {
+			h.stop.Reason = interrupted
+			break
 		}
-		h.calm()
+		h.calm(ctx)
 		census, err := h.attempt(ctx, most-h.stop.Pause)
 		if err != nil {
 			h.stop.Reason = err.Error()
@@ -46,11 +47,23 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 		}
 		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
 		if census.Stopped {
-			h.stop.Reason = "it was interrupted"
+			h.stop.Reason = interrupted
 		}
 		return census, nil
 	}
 	return nil, nil
+}
+
+const interrupted = "it was interrupted" // HeapStop.Reason
+
+// sleep waits; false: ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // passing reports whether threads may well be held a moment later.
@@ -130,10 +143,9 @@ func (h *heapWalk) readers() int {
 }
 
 // calm waits a little while objects are being moved, so that threads are not stopped in vain.
-func (h *heapWalk) calm() {
+func (h *heapWalk) calm(ctx context.Context) {
 	const most = 50
-	for n := 0; n < most && !h.p.Runtime.Heap.Settled(h.p.from); n++ {
-		time.Sleep(time.Millisecond)
+	for n := 0; n < most && !h.p.Runtime.Heap.Settled(h.p.from) && sleep(ctx, time.Millisecond); n++ {
 	}
 }
 

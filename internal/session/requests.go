@@ -24,28 +24,23 @@ var webClasses = map[web.Kind]taskClass{
 	web.Server: serverClass, web.Pool: clientPoolClass, web.Connection: connectionClass, web.Stream: connectionClass,
 }
 
-// The heap is walked until the collector has moved nothing meanwhile: again for some time, which is shorter where tasks
-// are to be found as well.
-const (
-	maxRequestWalks = 24
-	rewalkWithin    = 3 * time.Second
-	rewalkShortly   = 300 * time.Millisecond
-)
-
 // Requests finds what the process's web server is serving, and its calls of HttpClient that are under way. Stacks are
 // taken of all threads, and then the heap is walked without stopping the program. If ctx ends, the result has what was
 // found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
-	out, _, err := p.requests(ctx, o, true)
+	out, _, err := p.requests(ctx, o, servingThreads{}, true)
 	return out, err
 }
 
-// RequestsAndTasks is Requests without the stacks of threads, and what Tasks finds in the same walk.
-func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions) (*profile.Requests, *profile.Tasks, error) {
-	return p.requests(ctx, o, false)
+// RequestsAndTasks is Requests without taking the stacks of threads, and what Tasks finds in the same walk. blocking: a
+// thread may be in a call of HttpClient that SendsBlocking reports.
+func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions, blocking bool) (
+	*profile.Requests, *profile.Tasks, error,
+) {
+	return p.requests(ctx, o, servingThreads{blocking: blocking}, false)
 }
 
-func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
+func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, stacks bool) (
 	out *profile.Requests, tasks *profile.Tasks, err error,
 ) {
 	if p.Runtime == nil {
@@ -55,7 +50,6 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 		return nil, nil, NestedError(0)
 	}
 	start := time.Now()
-	threads := servingThreads{blocking: true}
 	if stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
 			return nil, nil, err
@@ -66,46 +60,16 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 		within = rewalkShortly
 	}
 	p.Engine.Begin()
-	w, census, err := p.walkRequests(ctx, o, threads, within)
-	if err != nil {
+	l := requestLook{p: p, ctx: ctx, o: o, threads: threads}
+	if err := l.walk(within); err != nil {
 		return nil, nil, p.noWalk(err)
 	}
-	out = w.result(census)
+	out = l.best.result(l.census)
 	if !stacks {
-		tasks = w.taskWalk.result(census)
+		tasks = l.best.taskWalk.result(l.census)
 	}
 	out.Duration = time.Since(start)
 	return out, tasks, p.Alive()
-}
-
-// walkRequests walks the heap and reads what is there, anew for some time if the collector has moved something
-// meanwhile. When ctx ends, an earlier walk counts that did not end early.
-func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads, within time.Duration) (
-	w *requestWalk, census *heap.Census, err error,
-) {
-	start := time.Now()
-	for try := range maxRequestWalks {
-		if try > 0 && time.Since(start) > within {
-			break
-		}
-		next := newRequestWalk(ctx, p, o, threads)
-		if w != nil {
-			next.known = w.requests
-		}
-		before := p.stamp()
-		found, err := next.walk()
-		if err != nil {
-			return nil, nil, err
-		}
-		still := next.read(before)
-		if try > 0 && next.stopped() {
-			break
-		}
-		if w, census = next, found; still || next.stopped() {
-			break
-		}
-	}
-	return w, census, nil
 }
 
 // stamp is that of the heap as it is now.
@@ -124,13 +88,30 @@ type requestWalk struct {
 	roles   map[arch.Addr]web.Role // of async methods, by the type of the state machine
 
 	requests map[string]*served  // by their id
-	known    map[string]*served  // likewise, of an earlier walk
+	known    map[string]*served  // likewise, of earlier walks
+	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
 	room     int                          // bytes that may still be kept of them
 	rests    int                          // how often reading has waited for the collector
 	starts   map[arch.Addr]time.Time      // of calls, by their message
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
+	of       chainOf                      // of the chain that was read last
+
+	moved    map[arch.Addr]arch.Addr // by where a message is now, where it was when its call was read
+	followed heap.Stamp              // when that was found out
+
+	lost  int  // Kestrel's objects that could not be read
+	gone  int  // other objects that had been moved when they were to be read, and are there no more
+	still bool // nothing was moved from before the walk until after reading
+	whole bool // the walk has certainly met all objects that there were
+}
+
+// chainOf is what a chain is for.
+type chainOf struct {
+	server, message, sender arch.Addr
+	id                      string // of the request
+	frame                   int    // of the method that serves it
 }
 
 // served is a request and the chains of its async methods.
@@ -144,16 +125,16 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
-		makes: map[*profile.TaskChain]*sent{}, room: maxRequestBytes,
+		makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{}, room: maxRequestBytes,
 	}
+	w.about, w.prove = w.relate, w.patiently
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
 	return w
 }
 
-// read reads the requests, the calls and their chains. false: the collector may have moved objects since a stamp. Then
-// what is only known by an object that has been moved is left out, because what is left of such an object stays as it
-// was.
-func (w *requestWalk) read(since heap.Stamp) bool {
+// read reads the requests, the calls and their chains. If the collector may have moved objects since a stamp, what is
+// only known by an object that has been moved is left out, because what is left of such an object stays as it was.
+func (w *requestWalk) read(since heap.Stamp) {
 	w.seen = nil
 	w.p.Engine.Cache.Invalidate()
 	w.findRequests()
@@ -162,13 +143,15 @@ func (w *requestWalk) read(since heap.Stamp) bool {
 	nodes := w.nodes()
 	w.findCalls(nodes)
 	if !w.p.stillSince(since) {
-		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending })
+		all := len(w.calls)
+		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending() })
+		w.unproven += all - len(w.calls)
 	}
 	w.findSemaphores()
 	if !w.eachChain(nodes, w.use) {
 		w.ended = true
 	}
-	return w.p.stillSince(since) && w.unproven == 0
+	w.still = w.p.stillSince(since)
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
@@ -193,7 +176,7 @@ func (w *requestWalk) findRequests() {
 		r, ok := w.request(obj)
 		switch {
 		case !ok:
-			w.unproven++
+			w.lost++
 		case r != nil && !w.addRequest(r):
 			return
 		}
@@ -223,13 +206,28 @@ func (w *requestWalk) addRequest(r *web.Request) bool {
 // request reads the request of one of Kestrel's objects. false: it changed all the time.
 func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
 	ok = w.patiently(func() (err error) {
-		if obj, err = w.web.Moved(obj); err != nil {
+		if obj, err = w.serverNow(obj); err != nil {
 			return err
 		}
 		r, err = w.web.Request(obj)
 		return err
 	})
+	if ok {
+		w.servers[obj] = true
+	}
 	return r, ok
+}
+
+// serverNow follows one of Kestrel's objects to where it is now: it may have been moved more than once.
+func (w *requestWalk) serverNow(obj arch.Addr) (arch.Addr, error) {
+	for range maxMoves {
+		at, err := w.web.Moved(obj)
+		if err != nil || at == obj {
+			return at, err
+		}
+		obj = at
+	}
+	return 0, async.ErrMoved
 }
 
 // Reading is tried so often, so far apart: a collection of the youngest objects takes some ms. In one walk it waits
@@ -252,7 +250,7 @@ func (w *requestWalk) patiently(read func() error) bool {
 		if w.rests++; w.rests > mostRests {
 			break
 		}
-		time.Sleep(restFor)
+		sleep(w.ctx, restFor)
 	}
 	return false
 }
@@ -283,34 +281,54 @@ func (w *requestWalk) local(b *async.Box, name string) arch.Addr {
 	return 0
 }
 
-// use notes for which request and for which call a chain is.
-func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
-	var request string
-	var call *sent
+// relate reads for which request and for which call a chain is.
+func (w *requestWalk) relate() (err error) {
+	w.of = chainOf{}
 	for _, b := range w.boxes {
 		switch w.role(b.Box) {
 		case web.Sending:
-			call = w.calls[w.local(b.Box, "request")]
+			w.of.message, w.of.sender = w.local(b.Box, "request"), b.Object
 		case web.Serving:
-			request, _ = w.web.ID(w.local(b.Box, "this"))
-			c.Frames = c.Frames[:max(b.frame, 1)] // what follows is the connection's, and the same for all
-		}
-		if request != "" {
-			break
+			if w.of.server = w.local(b.Box, "this"); w.of.server == 0 {
+				return nil
+			}
+			w.of.frame = max(b.frame, 1)
+			w.of.id, err = w.web.ID(w.of.server)
+			return err
 		}
 	}
-	if s := w.requests[request]; s != nil {
+	return nil
+}
+
+// use notes for which request and for which call a chain is.
+func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
+	of := w.of
+	if of.frame > 0 {
+		c.Frames = c.Frames[:of.frame] // what follows is the connection's, and the same for all
+	}
+	if w.requests[of.id] == nil && of.server != 0 && !w.servers[of.server] {
+		w.lateRequest(of)
+	}
+	of.message = w.callOf(of)
+	if s := w.requests[of.id]; s != nil {
 		s.chains = append(s.chains, c)
 		cost = framesCost(c.Frames)
 	} else {
-		request = ""
+		of.id = ""
 	}
-	if call != nil {
+	if call := w.calls[of.message]; call != nil {
 		w.makes[c] = call
-		call.chains, call.request = append(call.chains, c), cmp.Or(call.request, request)
+		call.chains, call.request = append(call.chains, c), cmp.Or(call.request, of.id)
 		cost = framesCost(c.Frames)
 	}
 	return cost
+}
+
+// lateRequest reads a request that a chain serves, of an object of Kestrel that had been moved when it was to be read.
+func (w *requestWalk) lateRequest(of chainOf) {
+	if r, ok := w.request(of.server); ok && r != nil && r.ID == of.id {
+		w.addRequest(r)
+	}
 }
 
 // result describes what was found.
@@ -322,7 +340,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 	out.Requests = w.requestGroups()
 	out.Calls = w.callGroups()
 	out.Pools = w.poolList()
-	out.Unproven = w.unproven
+	out.Unproven = w.unproven + w.lost
 	return out
 }
 
@@ -352,7 +370,8 @@ func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 		return profile.Doing{}
 	}
 	best := slices.MaxFunc(chains, func(a, b *profile.TaskChain) int {
-		return cmp.Or(cmp.Compare(tells(a), tells(b)), cmp.Compare(len(a.Frames), len(b.Frames)))
+		return cmp.Or(cmp.Compare(tells(a), tells(b)), cmp.Compare(len(a.Frames), len(b.Frames)),
+			cmp.Compare(chainKey(b, true), chainKey(a, true))) // so that requests that do the same show the same chain
 	})
 	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
 	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {

@@ -46,13 +46,13 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 		if id := ids[t.OSThreadID]; id != "" {
 			out.by[id] = t
 		}
-		out.blocking = out.blocking || sendsBlocking(t)
+		out.blocking = out.blocking || SendsBlocking(t)
 	}
 	return out, err
 }
 
-// sendsBlocking reports whether a thread is in HttpClient.Send.
-func sendsBlocking(t *profile.Thread) bool {
+// SendsBlocking reports whether a thread is in HttpClient.Send.
+func SendsBlocking(t *profile.Thread) bool {
 	for i := range t.Frames {
 		f := &t.Frames[i]
 		if f.Module == httpAssembly && (strings.HasPrefix(f.Method, "System.Net.Http.HttpClient.Send") ||

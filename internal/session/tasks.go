@@ -49,7 +49,9 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 	t := &taskWalk{
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
+		firsts: map[arch.Addr]bool{},
 	}
+	t.prove = func(read func() error) bool { return p.steadily(read, nil) }
 	if p.from.changes() {
 		t.now = tickCount()
 	}
@@ -92,6 +94,10 @@ type taskWalk struct {
 	begin time.Time
 	now   int64                         // Environment.TickCount64 of the target, in ms; 0: not known
 	also  func(*object.Class) taskClass // of classes that are not in System.Private.CoreLib; nil: none is wanted
+	about func() error                  // reads what else is of interest of t.boxes, at the same moment; nil: nothing
+	prove func(read func() error) bool  // Process.steadily, or more patient
+
+	earlier []arch.Addr // methods that an earlier walk has found: this one may have missed some that were moved
 
 	mu      sync.Mutex // of classes: several goroutines walk
 	classes map[arch.Addr]taskClass
@@ -103,6 +109,8 @@ type taskWalk struct {
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
 	boxes      []chainBox // of the chain that was read last
+	first      arch.Addr  // likewise, its innermost method
+	firsts     map[arch.Addr]bool
 	unproven   int
 	unread     int
 }
@@ -266,6 +274,7 @@ func framesCost(frames []profile.Frame) (cost int) {
 // methods meanwhile. false: the time has ended, or too much is kept.
 func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
+	clear(t.firsts)
 	for queue := starts(nodes); len(queue) > 0; queue = queue[1:] {
 		if t.stopped() || room <= 0 {
 			return false
@@ -287,15 +296,16 @@ func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost in
 
 // nodes returns the methods that have not ended. Whom each leads to is not proved yet.
 func (t *taskWalk) nodes() []node {
-	nodes := make([]node, 0, len(t.objects[boxClass]))
+	found := t.objects[boxClass]
+	nodes := make([]node, 0, len(found))
 	index := map[arch.Addr]int{}
 	var next []arch.Addr
-	for i, obj := range t.objects[boxClass] {
+	for i, obj := range slices.Concat(found, t.earlier) {
 		if i%1024 == 0 && t.stopped() {
 			break
 		}
 		obj, err := t.current(obj)
-		if err != nil {
+		if err != nil && i < len(found) {
 			t.unread++
 		}
 		if _, known := index[obj]; known || err != nil || obj == 0 {
@@ -329,37 +339,44 @@ func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
 // maxMoves bounds how often a box is followed to where it is now.
 const maxMoves = 4
 
-// chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, or its innermost
-// method had ended by then.
+// chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, its innermost
+// method had ended by then, or the chain has been read before.
 func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 	alive := false
-	stands := t.p.steadily(func() (err error) {
-		out, alive, err = t.readChain(obj)
+	stands := t.prove(func() error {
+		at, err := t.current(obj)
+		if out, alive = nil, err != nil; alive || at == 0 {
+			return err
+		}
+		out, alive, err = t.readChain(at)
 		return err
-	}, nil)
-	if !stands && alive {
+	})
+	switch {
+	case !stands && alive:
 		t.unproven++
-	}
-	if !stands || !alive {
+		return nil, false
+	case !stands || !alive:
 		return nil, !alive
+	case out == nil || t.firsts[t.first]:
+		return nil, false
 	}
+	t.firsts[t.first] = true
 	return out, false
 }
 
 // readChain reads a chain. alive: its innermost method has not ended, as far as is known.
 func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
-	steps, alive, err := t.r.Methods(obj)
+	steps, alive, err := t.steps(obj)
 	if err != nil || !alive {
 		return nil, alive || err != nil, err
 	}
-	chain, err := t.r.Awaiting(obj)
-	if err != nil {
+	if steps, obj, err = t.inner(steps, obj); err != nil {
 		return nil, true, err
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
 	box := steps[0].Box
-	steps = t.p.programSteps(append(steps, chain.Steps...))
-	t.boxes = t.boxes[:0]
+	steps = t.p.programSteps(steps)
+	t.first, t.boxes = obj, t.boxes[:0]
 	for i := range steps {
 		out.Frames = append(out.Frames, t.frame(&steps[i]))
 		if b := steps[i].Box; b != nil {
@@ -374,7 +391,69 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	case !box.HasState || box.State >= 0:
 		out.WaitsFor, out.State, err = t.awaited(box)
 	}
+	if err == nil && t.about != nil {
+		err = t.about()
+	}
 	return out, true, err
+}
+
+// steps returns the methods that an object stands for, and what awaits them.
+func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
+	steps, alive, err = t.r.Methods(obj)
+	if err != nil || !alive {
+		return nil, alive, err
+	}
+	chain, err := t.r.Awaiting(obj)
+	return append(steps, chain.Steps...), true, err
+}
+
+// inner follows a chain inwards, to the methods that its first one waits for. As a rule there are none. But the walk may
+// have missed them, if they were moved meanwhile or had not been suspended yet, and a chain is never shown without its
+// inner methods. Those that several methods wait for have a chain of their own.
+func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
+	for range maxInner {
+		box := steps[0].Box
+		if box == nil || box.HasState && box.State < 0 {
+			break
+		}
+		at, err := t.awaitedMethod(box)
+		if err != nil || at == 0 {
+			return steps, obj, err
+		}
+		longer, alive, err := t.steps(at)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !alive || len(longer) <= len(steps) || !leadsTo(longer, obj) {
+			break
+		}
+		steps, obj = longer, at
+	}
+	return steps, obj, nil
+}
+
+// maxInner bounds how many methods a chain is followed inwards.
+const maxInner = 256
+
+func leadsTo(steps []async.Step, obj arch.Addr) bool {
+	return slices.ContainsFunc(steps, func(s async.Step) bool { return s.Box != nil && s.Box.Object == obj })
+}
+
+// awaitedMethod returns the box of the method that a suspended method waits for; 0: it waits for something else, or the
+// method has ended.
+func (t *taskWalk) awaitedMethod(box *async.Box) (arch.Addr, error) {
+	a, err := t.r.Awaited(box)
+	if err != nil {
+		return 0, err
+	}
+	if a, err = t.unwrap(a); err != nil || a.Object == 0 {
+		return 0, err
+	}
+	at := cmp.Or(t.r.OfMachine(a.Object, a.Class), a.Object)
+	if at, err = t.r.Place(at); errors.Is(err, async.ErrNoBox) {
+		return 0, nil
+	}
+	return at, err
 }
 
 // frame describes a step. Equal steps are described once.

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"time"
+
+	"clrsnap"
+	"clrsnap/profile"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// chainFlags are the flags of verbs that show what async methods on the managed heap do: tasks and requests.
+type chainFlags struct {
+	coreFlags
+	source   sourceFlags
+	limit    int
+	maxCPU   float64
+	lines    string
+	full     bool
+	plumbing bool
+	json     bool
+	output   string
+	linker   *linker // nil: source lines have no links
+}
+
+// chainTexts are the words of a verb for what it lists.
+type chainTexts struct {
+	limited string // "different chains and timers"
+	all     string // "chains"
+}
+
+// command completes a verb: its flags, of which own may add some, and what it runs.
+func (f *chainFlags) command(
+	a *app, cmd *cobra.Command, texts chainTexts, own func(*pflag.FlagSet), run func(context.Context, []string) error,
+) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) }
+	cmd.ValidArgsFunction = completePID
+	f.register(cmd, texts, own)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(texts); err != nil {
+			return err
+		}
+		if err := a.mayBlockWalked(&f.coreFlags); err != nil {
+			return err
+		}
+		return run(cmd.Context(), args)
+	}
+	return cmd
+}
+
+func (f *chainFlags) register(cmd *cobra.Command, texts chainTexts, own func(*pflag.FlagSet)) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of "+texts.limited+"; 0: all")
+	fs.StringVar(&f.lines, "lines", "auto", "`when` to show source lines: auto (where there are PDBs) or never")
+	f.source.register(fs)
+	own(fs)
+	fs.BoolVar(&f.plumbing, "plumbing", false, "each method of .NET's plumbing: of ASP.NET Core, for example")
+	fs.BoolVar(&f.full, "full", false, "leave nothing out: any width, nothing folded")
+	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	f.registerCore(fs)
+	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all "+texts.all+" unless --limit is given")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	complete(cmd, "lines", "auto", "never")
+}
+
+// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+func (f *chainFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	if f.json && !cmd.Flags().Changed("limit") {
+		f.limit = 0
+	}
+	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with one CPU"})
+}
+
+// check refuses flags that make no sense.
+func (f *chainFlags) check(texts chainTexts) error {
+	switch {
+	case f.limit < 0:
+		return usagef("--limit %d: give a number of %s, or 0 for all", f.limit, texts.all)
+	case f.maxCPU < 0.01 || f.maxCPU > 64:
+		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	}
+	if err := oneOf("lines", f.lines, "auto", "never"); err != nil {
+		return err
+	}
+	return f.source.check()
+}
+
+func (f *chainFlags) options() clrsnap.Options {
+	return clrsnap.Options{
+		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
+	}
+}
+
+// chainLook is how what was found is shown on the terminal, or in a file.
+type chainLook struct {
+	color bool
+	width int // of the terminal, in columns; 0: unlimited
+	link  func(*profile.SourceLine) string
+}
+
+// chainWalk is what a verb does once its target is open. T is what it finds.
+type chainWalk[T any] struct {
+	walk    func(context.Context, *clrsnap.Process, func(done, all uint64)) (*T, error)
+	partial func(*T) bool // it was ended early
+	print   func(io.Writer, *T, chainLook) error
+}
+
+// run opens a process or a core dump, walks its heap, and writes what was found to standard output or a file.
+func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainFlags) error {
+	collectAbove(200)
+	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
+	p, err := a.openWalked(&f.coreFlags, args, out, f.options(), f.source.folders()...)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	a.collects.Store(true)
+	progress := walkProgress{to: a.stderr, begin: time.Now()}
+	var show func(done, all uint64)
+	if isTerminal(a.stderr) {
+		show = progress.show
+	}
+	found, err := v.walk(ctx, p, show)
+	progress.end()
+	if found == nil {
+		return err
+	}
+	look := a.chainLook(out, f)
+	werr := out.print(func(w io.Writer) error { return v.print(w, found, look) })
+	if werr != nil || err != nil {
+		return cmp.Or(werr, err)
+	}
+	return interruptedWalk(ctx, v.partial(found))
+}
+
+func (a *app) chainLook(out *pendingFile, f *chainFlags) chainLook {
+	l := chainLook{color: a.color == "always"}
+	if out.path == "-" {
+		l.color, l.width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if f.linker != nil {
+		l.link = f.linker.link
+	}
+	return l
+}

@@ -1,0 +1,143 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+)
+
+// The heap is walked again as long as something is missing that another walk may find: for some time, which is shorter
+// where tasks are to be found as well.
+const (
+	rewalkWithin  = 3 * time.Second
+	rewalkShortly = 300 * time.Millisecond
+	maxRewalks    = 200
+	idleRewalks   = 2 // of requests of which only it is not known what they do
+)
+
+// requestLook is one call of Requests: some walks. Each takes up what earlier ones have found, so that only what all of
+// them have missed is missing.
+//
+// A walk knows which objects there are, but the collector may move some between the moment at which the walk meets them
+// and the moment at which they are read. What is left behind leads to where they are, until the memory is used again.
+// Then only another walk can find them.
+type requestLook struct {
+	p       *Process
+	ctx     context.Context
+	o       HeapOptions
+	threads servingThreads
+
+	best   *requestWalk // the one that has missed the least
+	last   *requestWalk
+	census *heap.Census // of best
+}
+
+// walk walks the heap and reads what is there. When ctx ends, earlier walks count, and not the one that ended early.
+func (l *requestLook) walk(within time.Duration) error {
+	start := time.Now()
+	for try := range maxRewalks {
+		if try > 0 && time.Since(start) > within {
+			break
+		}
+		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)
+		next.takeUp(l.last)
+		before := l.p.stamp()
+		census, err := next.walk()
+		if err != nil && try > 0 {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		next.whole = !census.Stopped && census.Consistent >= census.Size
+		next.read(before)
+		if try > 0 && next.stopped() {
+			break
+		}
+		next.inherit(l.last)
+		if l.best == nil || next.missing() <= l.best.missing() {
+			l.best, l.census = next, census
+		}
+		if l.last = next; next.stopped() || next.settled(try) {
+			break
+		}
+	}
+	if l.best != l.last {
+		l.best.requests = l.last.requests
+		for c, call := range l.last.makes {
+			l.best.makes[c] = call
+		}
+	}
+	return nil
+}
+
+// takeUp has a walk look also at what an earlier one has found. nil: there was none.
+func (w *requestWalk) takeUp(from *requestWalk) {
+	if from == nil {
+		return
+	}
+	w.known = from.requests
+	w.earlier = make([]arch.Addr, 0, len(from.firsts))
+	for obj := range from.firsts {
+		w.earlier = append(w.earlier, obj)
+	}
+}
+
+// inherit takes over what earlier walks have proved and this one has missed: requests, unless they have certainly ended,
+// and what requests wait for of which this walk does not know.
+func (w *requestWalk) inherit(from *requestWalk) {
+	if from == nil {
+		return
+	}
+	all := (w.whole || w.still) && w.lost == 0
+	for id, s := range from.requests {
+		now := w.requests[id]
+		switch {
+		case now == nil && (all || !w.addRequest(&s.Request)):
+			continue
+		case now == nil:
+			now = w.requests[id]
+		case len(now.chains) > 0:
+			continue
+		}
+		now.chains = s.chains
+		for _, c := range s.chains {
+			if call := from.makes[c]; call != nil {
+				w.makes[c] = call
+			}
+		}
+	}
+}
+
+// missing is how much a walk may have missed.
+func (w *requestWalk) missing() int {
+	n := w.unproven + w.lost
+	if !w.still {
+		n += w.gone + w.unread
+		if !w.whole {
+			n++
+		}
+	}
+	return n
+}
+
+// settled reports whether another walk would find no more.
+func (w *requestWalk) settled(try int) bool {
+	if !w.p.from.changes() {
+		return true
+	}
+	if w.missing() > 0 {
+		return false
+	}
+	if try >= idleRewalks || w.threads.by == nil {
+		return true
+	}
+	for id, s := range w.requests {
+		if len(s.chains) == 0 && w.threads.by[id] == nil {
+			return false
+		}
+	}
+	return true
+}

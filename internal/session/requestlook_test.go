@@ -1,0 +1,133 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/web"
+	"clrsnap/internal/testenv"
+)
+
+// TestRequestsMissed: what a walk misses is found by what it has met, or by what an earlier walk has.
+func TestRequestsMissed(t *testing.T) {
+	p := hangingRequests(t, "source", "semaphore", "delay", "several", "upstream")
+	all := walkOf(t, p, nil, func(*requestWalk) {})
+	want := doings(all)
+	if len(want) != 5 || len(all.calls) != 1 || all.missing() != 0 {
+		t.Fatalf("%q, %d calls, %d missing", want, len(all.calls), all.missing())
+	}
+	check := func(what string, w *requestWalk) {
+		t.Helper()
+		if got := doings(w); !maps.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("without Kestrel's objects", walkOf(t, p, nil, func(w *requestWalk) { delete(w.objects, serverClass) }))
+	check("with what has been met before", walkOf(t, p, all, func(w *requestWalk) {
+		delete(w.objects, boxClass)
+		delete(w.objects, serverClass)
+	}))
+	blind := walkOf(t, p, nil, func(w *requestWalk) { delete(w.objects, boxClass) })
+	blind.inherit(all)
+	check("with what earlier chains were", blind)
+
+	for _, d := range []struct {
+		lost  int
+		whole bool
+		want  int
+	}{{0, true, 0}, {1, true, 5}, {0, false, 5}} {
+		none := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
+		none.lost, none.whole = d.lost, d.whole
+		if none.inherit(all); len(none.requests) != d.want {
+			t.Errorf("%+v: %d requests are kept", d, len(none.requests))
+		}
+	}
+
+	outer := walkOf(t, p, nil, func(w *requestWalk) {
+		w.objects[boxClass] = slices.DeleteFunc(w.objects[boxClass], func(obj arch.Addr) bool {
+			b, err := w.r.Box(obj)
+			return err != nil || w.role(b) != web.Serving
+		})
+	})
+	delete(want, "/several/{id}") // what awaits several methods does not lead to them
+	got := doings(outer)
+	delete(got, "/several/{id}")
+	if !maps.Equal(got, want) || len(outer.calls) != 1 {
+		t.Errorf("only with the methods that serve requests: %q and %d calls, want %q", got, len(outer.calls), want)
+	}
+}
+
+// hangingRequests opens a server with a request that hangs in each of some ways.
+func hangingRequests(t *testing.T, ways ...string) *Process {
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { upstream.Close() }) // it accepts, and says nothing
+	a := testenv.Start(t, "requests", testenv.Options{Args: []string{"--upstream", upstream.Addr().String()}})
+	url := a.Ask("urls")[0]
+	for i, way := range ways {
+		go func() {
+			r, err := http.Get(fmt.Sprintf("%s/%s/%d", url, way, i))
+			if err != nil {
+				return // the program has ended
+			}
+			io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+		}()
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(a.Ask("begun")) < len(ways); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q have begun", a.Ask("begun"))
+		}
+	}
+	time.Sleep(200 * time.Millisecond) // until they wait
+	p, err := Open(context.Background(), a.PID, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// walkOf is a walk that has met what is left of the objects when miss has been called.
+func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWalk)) *requestWalk {
+	t.Helper()
+	w := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
+	w.takeUp(earlier)
+	before := p.stamp()
+	census, err := w.walk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.whole = census.Consistent >= census.Size
+	miss(w)
+	w.read(before)
+	return w
+}
+
+// doings are the methods of each request that hangs, and what it waits for, by its route.
+func doings(w *requestWalk) map[string]string {
+	out := map[string]string{}
+	for _, s := range w.requests {
+		_, d := w.describe(s)
+		var frames []string
+		for i := range d.Frames {
+			frames = append(frames, d.Frames[i].Display)
+		}
+		if d.WaitsFor != nil {
+			frames = append(frames, string(d.WaitsFor.Kind))
+		}
+		out[s.Route] = strings.Join(frames, " ") + fmt.Sprint(d.Call)
+	}
+	return out
+}
