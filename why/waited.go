@@ -27,7 +27,7 @@ func (g *gatherer) suspended(ctx context.Context) {
 	g.progress("async methods")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{})
+	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, false)
 	if err != nil {
 		return // nothing else depends on it
 	}
