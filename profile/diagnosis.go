@@ -63,8 +63,11 @@ type Diagnosis struct {
 	At       time.Time     // when the first look began; of a core dump when its file was written
 	Took     time.Duration // from there to the end of the last look; 0: a core dump
 	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found, as far as it was looked
-	Looked   []string      // what was looked at: a phrase each
-	Missing  []string      // what could not be looked at, and why: a sentence each
+	// Waits is what threads have waited for in own code all the time, and what suspended async methods wait for, with
+	// the threads: it need not be wrong.
+	Waits   []Evidence
+	Looked  []string // what was looked at: a phrase each
+	Missing []string // what could not be looked at, and why: a sentence each
 	// Incomplete: the look was cut short, or the process has ended, so that no verdicts do not mean that nothing is
 	// wrong. Missing says why.
 	Incomplete bool

@@ -28,7 +28,7 @@ type Await struct {
 // completed a TaskCompletionSource, come to the end of an async method. That is told from the code that these are in.
 type Need struct {
 	Of     Party
-	Kind   LockKind // SemaphoreLock, CompletionLock, TaskLock
+	Kind   LockKind // SemaphoreLock, CompletionLock, TaskLock, ContextLock
 	Object uint64   // the semaphore, or the task
 	Type   string
 	Field  string // as in Wait
@@ -38,6 +38,18 @@ type Need struct {
 	Elsewhere int
 	// Ends: the wait may end by itself, when a token is cancelled.
 	Ends bool
+}
+
+// Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between taking
+// and releasing one, by its code. Async methods wait for it that release it themselves. Most likely a permit was not
+// released: after an exception, for example.
+type Lost struct {
+	Object uint64 // the semaphore, at that moment
+	Type   string
+	Field  string  // as in Wait
+	First  uint64  // the task of the one that has waited the longest: it stays the same while nobody gets a permit
+	Awaits int     // async methods that wait for it
+	Frames []Frame // of kind Async: the method that has waited the longest, and those that await it
 }
 
 // LikelyDeadlock is a circle of threads and suspended async methods that wait for one another, most likely.

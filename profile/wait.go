@@ -60,6 +60,8 @@ type Wait struct {
 	Owner *ThreadRef
 	// Readers are threads that hold the lock to read, and have to leave it first.
 	Readers []ThreadRef
+	// Behind are threads that wait to write under a ReaderWriterLockSlim: it lets nobody in to read before them.
+	Behind []ThreadRef
 	// Recursion is how often the owner holds the lock; 0: it is not held, or that is not known.
 	Recursion int
 	// Waiters is how many threads wait for the same, this one included.

@@ -46,6 +46,7 @@ const (
 	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
 	HandleLock        LockKind = "WaitHandle"        // of these, only a Mutex has an owner
 	CompletionLock    LockKind = "TaskCompletionSource"
+	ContextLock       LockKind = "SynchronizationContext" // of a thread, which is to run what comes next
 )
 
 // LockState is something that threads wait for, or that is held.
@@ -276,6 +277,9 @@ func (b *waitGraph) edges() {
 		b.edge(i, w.Owner)
 		for k := range w.Readers {
 			b.edge(i, &w.Readers[k])
+		}
+		for k := range w.Behind {
+			b.edge(i, &w.Behind[k])
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // graphOf makes a snapshot of threads 1, 2, … that stand still. Each has a wait: "Monitor.Enter a 2" is for object a,
 // which thread 2 has; "0" is a thread that has ended, "-" nobody. "~" before it is for an uncertain wait, "@5s"
-// behind it a timeout, "+3" another thread that has the lock.
+// behind it a timeout, "+3" another thread that has the lock, "<3" one that is in front.
 func graphOf(t *testing.T, of ...string) *Snapshot {
 	t.Helper()
 	s := &Snapshot{}
@@ -36,6 +36,9 @@ func graphOf(t *testing.T, of ...string) *Snapshot {
 				case who[0] == '+':
 					fmt.Sscan(who[1:], &id)
 					w.Readers = append(w.Readers, ThreadRef{OSThreadID: id})
+				case who[0] == '<':
+					fmt.Sscan(who[1:], &id)
+					w.Behind = append(w.Behind, ThreadRef{OSThreadID: id})
 				default:
 					fmt.Sscan(who, &id)
 					w.Owner = &ThreadRef{OSThreadID: id}
@@ -134,6 +137,15 @@ func TestDeadlocks(t *testing.T) {
 		{
 			"one reader goes on", []string{"ReaderWriterLockSlim.Write a +2 +3", "Monitor.Enter b 1", ""},
 			"1 2", "",
+		},
+		{
+			"a reader waits for the writer in front of it",
+			[]string{"Thread.Join t 2", "ReaderWriterLockSlim.Read a <3", "ReaderWriterLockSlim.Write a +1"}, "1 2 3", "",
+		},
+		{
+			"the writer in front of it gives up",
+			[]string{"Thread.Join t 2", "ReaderWriterLockSlim.Read a <3", "ReaderWriterLockSlim.Write a +1 @5s"},
+			"", "1 2 3 5s",
 		},
 		{"not in the snapshot", []string{"Monitor.Enter a 77"}, "", ""},
 	} {

@@ -66,6 +66,12 @@ func waitText(w *profile.Wait) string {
 			text += fmt.Sprintf(" %d times", w.Recursion)
 		}
 	}
+	switch n := len(w.Behind); {
+	case n == 1:
+		text += " behind " + threadText(&w.Behind[0])
+	case n > 1:
+		text += fmt.Sprintf(" behind %s and others", threadText(&w.Behind[0]))
+	}
 	if notes := waitNotes(w); notes != "" {
 		text += " (" + notes + ")"
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -102,10 +103,26 @@ func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 	switch {
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of " + threadName(s, owner)
+	case isBehind(s, w, owner):
+		return readingText(w) + lockText(w) + ", behind " + threadName(s, owner)
 	case w.Owner == nil || w.Owner.OSThreadID != s.Threads[owner].OSThreadID:
 		return "waits to write under " + lockText(w) + ", which is read by " + threadName(s, owner)
 	}
 	return "waits for " + lockText(w) + ", " + hasIt(w) + " " + threadName(s, owner)
+}
+
+// isBehind reports whether a wait to read is for a thread that waits to write.
+func isBehind(s *profile.Snapshot, w *profile.Wait, writer int) bool {
+	return slices.ContainsFunc(w.Behind, func(r profile.ThreadRef) bool {
+		return r.OSThreadID == s.Threads[writer].OSThreadID
+	})
+}
+
+func readingText(w *profile.Wait) string {
+	if w.Kind == profile.UpgradeableLock {
+		return "waits to read, upgradeable, under "
+	}
+	return "waits to read under "
 }
 
 // circleText tells a simple circle: "a holds X and waits for Y, held by b, which waits for X, held by a".
@@ -114,7 +131,7 @@ func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
 	var b strings.Builder
 	b.WriteString(threadName(s, first))
 	switch w := s.Threads[last].Wait; {
-	case !isHeld(w):
+	case !isHeld(w) || isBehind(s, w, first):
 	case w.Owner == nil:
 		b.WriteString(" reads under " + lockText(w) + " and")
 	default:
@@ -147,7 +164,7 @@ func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
 	}
 	for _, t := range d.Threads {
 		w := s.Threads[t].Wait
-		refs := w.Readers
+		refs := slices.Concat(w.Readers, w.Behind)
 		if w.Owner != nil {
 			refs = append([]profile.ThreadRef{*w.Owner}, refs...)
 		}

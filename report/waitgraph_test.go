@@ -300,3 +300,29 @@ func TestWaitGraphLikely(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 }
+
+// TestBehind: who waits to read behind a writer is said to wait for that one.
+func TestBehind(t *testing.T) {
+	const table = "System.Threading.ReaderWriterLockSlim"
+	refs := []profile.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"}, {OSThreadID: 3, Name: "importer"}}
+	list := []profile.Wait{
+		{Kind: profile.TaskWait, Object: 0x10, Type: "System.Threading.Tasks.Task", Owner: &refs[1], Detail: "Running"},
+		{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs[2:]},
+		{Kind: profile.WriteLock, Object: 0x20, Type: table, Readers: refs[:1]},
+	}
+	s := &profile.Snapshot{}
+	for i := range list {
+		list[i].Certain, list[i].Timeout = true, profile.Forever
+		s.Threads = append(s.Threads, profile.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
+	}
+	g := s.WaitGraph()
+	if len(g.Deadlocks) != 1 {
+		t.Fatalf("%+v", g)
+	}
+	const want = "Deadlock: report (1) reads under ReaderWriterLockSlim 0x20 and waits for Task 0x10, run by pool (2), which waits " +
+		"to read under ReaderWriterLockSlim 0x20, behind importer (3), which waits to write under ReaderWriterLockSlim 0x20, " +
+		"which is read by report (1)"
+	if got := DeadlockText(s, &g.Deadlocks[0]); got != want {
+		t.Errorf("%s\nwant: %s", got, want)
+	}
+}

@@ -148,7 +148,7 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 // doesText says what a thread does, where an arrow says for whom it waits.
 func doesText(t *profile.Thread) string {
 	switch w := t.Wait; {
-	case w == nil || w.Owner == nil && len(w.Readers) == 0:
+	case w == nil || w.Owner == nil && len(w.Readers)+len(w.Behind) == 0:
 		return stateText(t)
 	case w.Kind == profile.ThreadJoin:
 		return "waits for its end"

@@ -14,6 +14,7 @@ type jsonWait struct {
 	Field     string           `json:"field,omitempty"`
 	Owner     *jsonOwner       `json:"owner,omitempty"`
 	Readers   []jsonOwner      `json:"readers,omitempty"`
+	Behind    []jsonOwner      `json:"behind,omitempty"`
 	Recursion int              `json:"recursion,omitempty"`
 	Waiters   int              `json:"waiters,omitempty"`
 	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
@@ -57,6 +58,9 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	}
 	for i := range w.Readers {
 		out.Readers = append(out.Readers, *jsonOwnerOf(&w.Readers[i]))
+	}
+	for i := range w.Behind {
+		out.Behind = append(out.Behind, *jsonOwnerOf(&w.Behind[i]))
 	}
 	return out
 }

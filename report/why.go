@@ -46,12 +46,32 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 		}
 		p.end()
 		p.end()
+		p.waits(d)
 	}
 	for i := range d.Verdicts {
 		p.verdict(&d.Verdicts[i])
 	}
 	p.looked(d)
 	return p.printer.w.Flush()
+}
+
+// waits says what has waited all the time. If nothing is known to be wrong, that is all there is to go by.
+func (p *whyPrinter) waits(d *profile.Diagnosis) {
+	if len(d.Waits) == 0 {
+		return
+	}
+	p.paragraph(plain, "", "If it should be doing something: this has waited all the time, or waits at the end. It may be meant to.")
+	p.end()
+	for i := range d.Waits {
+		p.paragraph(plain, "  ", d.Waits[i].Text)
+	}
+	p.end()
+	for i, verb := range []string{"stack", "locks", "tasks", "requests"} {
+		p.paint(dim, [...]string{"  more: ", "        "}[min(i, 1)])
+		p.text(fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
+		p.end()
+	}
+	p.end()
 }
 
 type whyPrinter struct {
@@ -170,13 +190,14 @@ func (p *whyPrinter) looked(d *profile.Diagnosis) {
 }
 
 type jsonDiagnosis struct {
-	Process  jsonProcess   `json:"process"`
-	LookedAt string        `json:"lookedAt"`
-	Seconds  float64       `json:"seconds,omitempty"`
-	Looked   []string      `json:"looked"`
-	Missing  []string      `json:"missing,omitempty"`
-	Partial  bool          `json:"partial,omitempty"`
-	Verdicts []jsonVerdict `json:"verdicts"`
+	Process  jsonProcess    `json:"process"`
+	LookedAt string         `json:"lookedAt"`
+	Seconds  float64        `json:"seconds,omitempty"`
+	Looked   []string       `json:"looked"`
+	Missing  []string       `json:"missing,omitempty"`
+	Partial  bool           `json:"partial,omitempty"`
+	Verdicts []jsonVerdict  `json:"verdicts"`
+	Waits    []jsonEvidence `json:"waits,omitempty"`
 }
 
 type jsonVerdict struct {
@@ -207,6 +228,9 @@ func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
 	for i := range d.Verdicts {
 		out.Verdicts = append(out.Verdicts, jsonVerdictOf(&d.Verdicts[i]))
 	}
+	for i := range d.Waits {
+		out.Waits = append(out.Waits, jsonEvidenceOf(&d.Waits[i]))
+	}
 	c := jsonwriter.New(w)
 	c.Value(out)
 	c.Text("\n")
@@ -218,17 +242,20 @@ func jsonVerdictOf(v *profile.Verdict) jsonVerdict {
 		Cause: v.Cause, Certainty: v.Certainty, Text: v.Text, Commands: v.Commands, Evidence: []jsonEvidence{},
 	}
 	for i := range v.Evidence {
-		e := &v.Evidence[i]
-		j := jsonEvidence{Text: e.Text}
-		for k := range e.Frames {
-			f := jsonFrameOf(&e.Frames[k])
-			f.IP, f.SP = address(e.Frames[k].IP), address(e.Frames[k].SP)
-			j.Frames = append(j.Frames, f)
-		}
-		for _, t := range e.Threads {
-			j.Threads = append(j.Threads, jsonOwner{t.OSThreadID, t.ManagedThreadID, t.Name})
-		}
-		out.Evidence = append(out.Evidence, j)
+		out.Evidence = append(out.Evidence, jsonEvidenceOf(&v.Evidence[i]))
 	}
 	return out
+}
+
+func jsonEvidenceOf(e *profile.Evidence) jsonEvidence {
+	j := jsonEvidence{Text: e.Text}
+	for k := range e.Frames {
+		f := jsonFrameOf(&e.Frames[k])
+		f.IP, f.SP = address(e.Frames[k].IP), address(e.Frames[k].SP)
+		j.Frames = append(j.Frames, f)
+	}
+	for _, t := range e.Threads {
+		j.Threads = append(j.Threads, jsonOwner{t.OSThreadID, t.ManagedThreadID, t.Name})
+	}
+	return j
 }

@@ -41,6 +41,13 @@ func diagnosis() *profile.Diagnosis {
 func TestWhy(t *testing.T) {
 	nothing := diagnosis()
 	nothing.Verdicts, nothing.Missing = nil, nil
+	waits := diagnosis()
+	waits.Verdicts, waits.Missing = nil, nil
+	waits.Waits = []profile.Evidence{
+		{Text: "Each of 2 threads, such as evil\x1b[31m\u202e (4250), waits to add to BlockingCollection<byte[]> 0x7f4a8d415378, in Shop.Feed.Put.",
+			Threads: []profile.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
+		{Text: "8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send."},
+	}
 	cut := diagnosis()
 	cut.Verdicts, cut.Missing, cut.Incomplete = nil, []string{"It was not looked at to the end: context canceled."}, true
 	for _, c := range []struct {
@@ -52,6 +59,7 @@ func TestWhy(t *testing.T) {
 		{"why-color", diagnosis(), WhyOptions{Color: true, Width: 70}},
 		{"why-full", diagnosis(), WhyOptions{Full: true}},
 		{"why-nothing", nothing, WhyOptions{}},
+		{"why-waits", waits, WhyOptions{}},
 		{"why-incomplete", cut, WhyOptions{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +77,9 @@ func TestWhy(t *testing.T) {
 
 func TestWhyJSON(t *testing.T) {
 	var b, indented bytes.Buffer
-	if err := WhyJSON(&b, diagnosis()); err != nil {
+	d := diagnosis()
+	d.Waits = []profile.Evidence{{Text: "1 request is in flight."}}
+	if err := WhyJSON(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {

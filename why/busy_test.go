@@ -26,6 +26,11 @@ func queueFor(waiters int) []profile.Thread {
 }
 
 func TestLocks(t *testing.T) {
+	named := queueFor(6)
+	for i := range named[1:] {
+		named[1+i].Wait.Field = "Shop.Journal.gate"
+	}
+	verdict(t, judgeLocks(same(4, named...)), profile.CauseLockContention, profile.Likely, "Journal.gate")
 	verdict(t, judgeLocks(same(4, queueFor(6)...)), profile.CauseLockContention, profile.Likely,
 		"Shop.Journal.Append", "Who holds it sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6.0 of 7.0 threads")
 	r := same(4, queueFor(6)...).recorded(3, profile.Wall)
@@ -149,7 +154,15 @@ func TestPool(t *testing.T) {
 	none(t, judgePool(same(2, append(batch, blockedWorkers(2)...)...).pooled(2, 900, 900)))
 	idle := worker(waiting(99, profile.Wait{Kind: profile.WaitIdle}, "System.Threading.LowLevelLifoSemaphore.Wait",
 		"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"))
-	none(t, judgePool(same(2, append(blockedWorkers(8), idle)...).pooled(2, 90, 90)))
+	e := same(2, append(blockedWorkers(8), idle)...).pooled(2, 90, 90)
+	for i := range e.looks {
+		e.looks[i].pool.Working, e.looks[i].pool.Goal = 8, 9
+	}
+	none(t, judgePool(e)) // one is about to go to work
+	for i := range e.looks {
+		e.looks[i].pool.Goal = 8
+	}
+	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Certain, "8 of its 9 workers are blocked", "1 is idle")
 }
 
 // spins records a thread that runs all the time, in methods in turn.
@@ -194,6 +207,26 @@ func TestCPU(t *testing.T) {
 		}
 	}
 	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
+
+	// The program's own method is inlined into one that was made at run time.
+	for i := range e.samples.Functions {
+		if f := &e.samples.Functions[i]; f.Module == "Shop" {
+			f.Module, f.Method, f.Display = "", "lambda_method1", "lambda_method1"
+		}
+	}
+	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "lambda_method1, which was made at run time", "backtracks")
+}
+
+// TestParallelWork: threads that do a Parallel.For together get on, though all of them are in one method.
+func TestParallelWork(t *testing.T) {
+	part := []string{"Shop.Prices.Step", "System.Threading.Tasks.Parallel.ForWorker"}
+	at := func(id int) profile.Thread {
+		x := running(id, part...)
+		x.Frames[1].Module = "System.Threading.Tasks.Parallel"
+		return x
+	}
+	none(t, judgeCPU(spins(same(4, at(1), at(2)).runs(1, 0.99, 0), part)))
+	verdict(t, judgeCPU(spins(same(4, at(1)).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely, "Shop.Prices.Step")
 }
 
 // TestStarved: of a thread that has hardly had a CPU nothing is said but that.
@@ -392,6 +425,15 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
+	// The way is long: it is the end that the program's own code knows.
+	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
+	for range 30 {
+		long.Steps = append(long.Steps, profile.HeapStep{Type: "System.Action", Field: "_target"})
+	}
+	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"}, profile.HeapStep{Type: orders.Type})
+	e.kept[0].path = long
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "It is in field Shop.Book.orders, kept by static field System.Signals.all.",
+		"→ … → System.Action._target", "→ Shop.Book.orders → "+orders.Type)
 	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
 		t.Errorf("%q", c)
 	}

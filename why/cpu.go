@@ -45,6 +45,9 @@ func judgeCPU(e *evidence) []profile.Verdict {
 			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
 			continue
 		}
+		if e.sharesWork(w) {
+			continue
+		}
 		r, samples, ok := e.runner(w, mode)
 		if samples < leastRun && float64(w.ran) > hardlyRun*float64(e.whole()) {
 			starved = append(starved, *w)
@@ -63,6 +66,26 @@ func judgeCPU(e *evidence) []profile.Verdict {
 		return cmp.Or(cmp.Compare(len(b.Evidence[0].Threads), len(a.Evidence[0].Threads)), cmp.Compare(a.Text, b.Text))
 	})
 	return out[:min(len(out), maxLoops)]
+}
+
+// parallel are the assemblies of Parallel.For and the like, and of PLINQ.
+var parallel = []string{"System.Threading.Tasks.Parallel", "System.Linq.Parallel"}
+
+// sharesWork reports whether a thread works at a parallel loop, like others: that gets on, item by item. A loop that
+// does not end, in the work for one item, is left alone in the end.
+func (e *evidence) sharesWork(w *watched) bool {
+	in := func(t *profile.Thread) bool {
+		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
+			return slices.Contains(parallel, f.Module)
+		})
+	}
+	if !w.all(in) {
+		return false
+	}
+	threads := e.threads()
+	return slices.ContainsFunc(threads, func(o watched) bool {
+		return o.last().OSThreadID != w.last().OSThreadID && slices.ContainsFunc(o.looks, in)
+	})
 }
 
 // maxLoops bounds the verdicts of one cause.
@@ -107,6 +130,9 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, n int, ok 
 		}
 	}
 	list := sites(r, mine)
+	if len(list) == 0 {
+		list = sitesBy(r, mine, madeNode)
+	}
 	if n < leastRun || len(list) == 0 || float64(list[0].weight) < sameMethod*float64(all) {
 		return out, n, false
 	}
@@ -174,6 +200,14 @@ func inRegex(r *profile.Recording, leaf int32) bool {
 	return false
 }
 
+// runsIn names the method of a site.
+func runsIn(own *profile.Frame) string {
+	if own != nil && own.Module == "" {
+		return method(own) + ", which was made at run time, perhaps with the program's own methods inlined"
+	}
+	return method(own)
+}
+
 // loop is the verdict of threads that run in the same method.
 func loop(e *evidence, list []runner) profile.Verdict {
 	r := e.samples
@@ -204,7 +238,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 			"never pauses.", f.Display)
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
-		method(own), what)
+		runsIn(own), what)
 	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.whole()),
 		percent(atOnce(int64(first.thread.ran), e.whole())))
 	if ready > 0.1 {

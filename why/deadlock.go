@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -199,10 +200,39 @@ func doing(t *profile.Thread) string {
 	if w.Owner != nil && w.Kind == profile.HandleAll {
 		text += ", among them " + thing
 	}
-	if w.Owner != nil && w.Kind != profile.ThreadJoin {
-		text += ", held by " + threadName(*w.Owner)
+	return text + hasIt(w)
+}
+
+// hasIt says who has what is waited for, or comes first, if that is known.
+func hasIt(w *profile.Wait) string {
+	switch {
+	case w.Owner != nil && w.Kind == profile.ThreadJoin:
+		return "" // it is what is waited for
+	case w.Owner != nil && w.Kind == profile.TaskWait && w.Detail != "Running":
+		return ", which depends on " + threadName(*w.Owner)
+	case w.Owner != nil && w.Kind == profile.TaskWait:
+		return ", run by " + threadName(*w.Owner)
+	case w.Owner != nil:
+		return ", held by " + threadName(*w.Owner)
+	case len(w.Readers) > 0:
+		return ", which " + someThreads(w.Readers) + display.Plural(len(w.Readers), " reads", " read")
+	case len(w.Behind) > 0:
+		return ", behind " + someThreads(w.Behind) + display.Plural(len(w.Behind), ", who waits to write", ", who wait to write")
 	}
-	return text
+	return ""
+}
+
+// someThreads names the first threads of a list, and says how many more there are.
+func someThreads(of []profile.ThreadRef) string {
+	const most = 3
+	var names []string
+	for _, t := range of[:min(most, len(of))] {
+		names = append(names, threadName(t))
+	}
+	if left := len(of) - most; left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	return list(names)
 }
 
 // judgeStuckHolder looks for a lock that others wait for, and whose holder has waited all the time for something that

@@ -32,6 +32,12 @@ type evidence struct {
 	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
 	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
 
+	lost []profile.Lost // permits that nobody has had for lostGap
+
+	idleChains []profile.TaskChain // async methods that wait, of a program that does next to nothing
+	inFlight   []profile.Request   // likewise
+	inFlightAt time.Time
+
 	heapLimit heapLimit
 
 	looked  []string // phrases

@@ -83,6 +83,8 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.census(ctx)
 	if left := g.o.For - time.Since(g.start) - lookGap; left >= leastSampling {
 		g.sample(ctx, left)
+	} else {
+		g.miss("No samples were taken: the first looks took all of the time. Look longer, with --for.")
 	}
 	for i := range 2 {
 		if i > 0 && !g.pause(ctx, lookGap) {
@@ -97,6 +99,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.likely(ctx)
 	g.connections()
 	g.calls(ctx)
+	g.suspended(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()
 	return ctx.Err()

@@ -159,7 +159,11 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 		Commands: p.commands(e.process.PID),
 	}
 	if path != nil {
-		v.Text += " It is kept by " + path.Beginning() + "."
+		kept := " It is kept by "
+		if field := ownField(path); field != "" {
+			kept = " It is in " + field + ", kept by "
+		}
+		v.Text += kept + path.Beginning() + "."
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
 	before, after := oldBytes(first), oldBytes(last)
@@ -211,7 +215,8 @@ func (p *pile) text(age time.Duration) string {
 		return fmt.Sprintf("%s timers are active, %s. Timers are started and not disposed of, and each keeps what it calls. %s",
 			number(int64(p.Count)), more, all)
 	}
-	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.", p.Type,
+	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.",
+		strings.TrimSuffix(p.Type, "+Tables"), // where a ConcurrentDictionary has its elements
 		number(int64(p.Count)), more, all)
 }
 
@@ -229,13 +234,26 @@ func (p *pile) commands(pid int) []string {
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(p.Element)))
 }
 
-// wayText is a path as one line.
+// ownField is the field nearest to the end of a path that is not one of the framework's types; "": none is known.
+func ownField(path *profile.HeapPath) string {
+	for _, s := range slices.Backward(path.Steps) {
+		if s.Field != "" && !profile.Framework(s.Type) {
+			return "field " + s.Type + "." + s.Field
+		}
+	}
+	return ""
+}
+
+// wayText is a path as one line: its beginning and its end, which is what the program's own code knows.
 func wayText(path *profile.HeapPath) string {
 	parts := []string{path.Beginning()}
+	left := len(path.Steps) - shownOnPaths
 	for i, s := range path.Steps {
-		if i == shownOnPaths {
-			parts = append(parts, "…")
-			break
+		if first := shownOnPaths / 4; left > 0 && i >= first && i < first+left {
+			if i == first {
+				parts = append(parts, "…")
+			}
+			continue
 		}
 		name := s.Type
 		if s.Field != "" {

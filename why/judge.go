@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all of them.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
 }
 
 // report is what the judges say together.
@@ -22,7 +22,7 @@ func (e *evidence) report() *Report {
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
-	r.Missing = e.missing
+	r.Missing, r.Waits = e.missing, e.waited()
 	r.Verdicts = settle(r.Verdicts)
 	return r
 }

@@ -21,7 +21,15 @@ func (g *gatherer) likely(ctx context.Context) {
 	}
 	g.progress("permits of semaphores")
 	first, err := g.p.SnapshotWaits(ctx, nil)
-	if err != nil || len(first.Needs) == 0 {
+	if err != nil || len(first.Needs)+len(first.Lost) == 0 {
+		return
+	}
+	if len(first.Lost) > 0 && g.pause(ctx, lostGap) {
+		if again, err := g.p.SnapshotWaits(ctx, nil); err == nil {
+			g.e.lost = stillLost(first.Lost, again.Lost)
+		}
+	}
+	if len(first.Needs) == 0 {
 		return
 	}
 	g.e.likely = first
@@ -122,7 +130,11 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
 		named := t.Wait != nil && t.Wait.Field != ""
-		return threadName(ref(t)) + waitPhrase(t) + needPhrase(s, n, next, !named) + ", in " + method(ownFrame(t.Frames))
+		need := needPhrase(s, n, next, !named)
+		if n != nil && n.Kind == profile.TaskLock && t.Wait != nil && t.Wait.Method != "" {
+			need = "" // it has been named
+		}
+		return threadName(ref(t)) + waitPhrase(t) + need + ", in " + method(ownFrame(t.Frames))
 	}
 	a := &s.Awaits[p.Await]
 	text := "the suspended method " + awaitName(a)
@@ -160,6 +172,8 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 			field = " (" + n.Field + ")"
 		}
 		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
+	case profile.ContextLock:
+		return fmt.Sprintf(" could go on, but most likely only through %s on %s, which is blocked", shortType(n.Type), who)
 	case profile.CompletionLock:
 		return fmt.Sprintf(", which %s most likely completes", who)
 	}

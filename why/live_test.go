@@ -29,6 +29,7 @@ type ailment struct {
 var ailments = []ailment{
 	{"deadlock", profile.CauseDeadlock, profile.Certain, "Shop.Stuck.Reserve", false},
 	{"finalizer", profile.CauseFinalizer, profile.Certain, "Shop.Attachment.Finalize", false},
+	{"lost", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Books.Book", false},
 	{"descriptors", profile.CauseDescriptors, profile.Likely, "", false},
 	{"regex", profile.CauseCPU, profile.Likely, "Shop.Busy.IsTag", false},
 	{"throws", profile.CauseExceptions, profile.Likely, "Shop.Busy.Parse", true},
@@ -136,7 +137,7 @@ func interrupted(t *testing.T, a *testenv.App) {
 func TestWell(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "consumers,errors"}})
+	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "consumers,errors,permits"}})
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,9 +21,10 @@ const (
 type convoy struct {
 	kind    profile.LockKind
 	typ     string
-	waiters []int // of the most wanted lock of the type, by look
-	busy    []int // threads that have something to do, by look
-	in      tally // own methods that threads wait in
+	field   string // that holds the lock, if it is known
+	waiters []int  // of the most wanted lock of the type, by look
+	busy    []int  // threads that have something to do, by look
+	in      tally  // own methods that threads wait in
 	example *profile.Thread
 	object  uint64
 	holders []*profile.Thread // in looks in which there is one
@@ -99,7 +101,7 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 		return
 	}
 	c.waiters[look], c.busy[look] = len(waiters), busy
-	c.object, c.example, c.threads = lock.Object, waiters[0], nil
+	c.object, c.field, c.example, c.threads = lock.Object, cmp.Or(lock.Field, c.field), waiters[0], nil
 	for _, t := range waiters {
 		c.threads = append(c.threads, ref(t))
 		if m := blockedIn(t); m != "" {
@@ -173,7 +175,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	if place == "" {
 		place = method(own)
 	}
-	lock := object(c.typ, c.object, "a lock")
+	lock := objectOf(&profile.Wait{Type: c.typ, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait for %s, in %s.",
@@ -317,6 +319,8 @@ func holderDoes(t *profile.Thread) string {
 		return "waits for input or output (" + w.Target + ")"
 	case w.Kind == profile.TaskWait:
 		return "waits for a task"
+	case w.Kind == profile.ThreadJoin:
+		return "waits for the end of a thread"
 	case waitPhrases[w.Kind] != "":
 		return "waits for " + object(w.Type, 0, things[w.Kind])
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -70,10 +71,11 @@ func judgePool(e *evidence) []profile.Verdict {
 	var looks []workers
 	for i := range e.looks {
 		w := workersOf(&e.looks[i])
-		if w.blocked < fewWorkers || w.idle > 0 || float64(w.blocked) < blockedShare*float64(w.all) {
+		p := e.looks[i].pool
+		if w.blocked < fewWorkers || w.idle > 0 && !keepsBack(p) || float64(w.blocked) < blockedShare*float64(w.all-w.idle) {
 			return nil
 		}
-		if p := e.looks[i].pool; p != nil && w.blocked < p.Minimum {
+		if p != nil && w.blocked < p.Minimum {
 			return nil // a worker more would be there at once
 		}
 		looks = append(looks, w)
@@ -92,6 +94,13 @@ func judgePool(e *evidence) []profile.Verdict {
 		certainty = profile.Certain
 	}
 	return []profile.Verdict{starvation(e, first, last, queue, certainty)}
+}
+
+// keepsBack reports whether the pool lets no more workers work than do, although work is queued. It lowers that number
+// where more did not get more done, and then has idle workers that take nothing
+// (PortableThreadPool.HillClimbing.cs; PortableThreadPool.WorkerThread.cs, ShouldStopProcessingWorkNow).
+func keepsBack(p *threadpool.State) bool {
+	return p != nil && p.HasQueue && p.Queued >= longQueue && p.Goal > 0 && p.Working >= p.Goal
 }
 
 func min2(n []int) int {
@@ -123,6 +132,9 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		Cause: profile.CausePoolStarvation, Certainty: c,
 		Text:     fmt.Sprintf("The thread pool is starved: %d of its %d workers are blocked", last.blocked, last.all),
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
+	}
+	if last.idle > 0 {
+		v.Text += fmt.Sprintf(", and it lets no more work at a time: %d %s idle", last.idle, display.Plural(last.idle, "is", "are"))
 	}
 	like := "Workers"
 	if n > 0 {

@@ -67,13 +67,29 @@ type site struct {
 
 // sites sums up samples by the own method that they are in, the heaviest first. Samples without one are left out.
 func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site {
+	return sitesBy(r, wanted, ownNode)
+}
+
+// madeNode returns the node farthest from the leaf that is of a method made at run time, such as the delegate of a
+// minimal API, into which the program's own code can be inlined; 0: none is.
+func madeNode(r *profile.Recording, leaf int32) (node int32) {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		if f := r.Function(n); f.Kind == profile.Managed && f.Module == "" {
+			node = n
+		}
+	}
+	return node
+}
+
+// sitesBy sums up samples by the method that of finds.
+func sitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*profile.Recording, int32) int32) []site {
 	by := map[string]*site{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if !wanted(x) {
 			continue
 		}
-		n := ownNode(r, x.Node)
+		n := of(r, x.Node)
 		if n == 0 {
 			continue
 		}

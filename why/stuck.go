@@ -234,7 +234,7 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 	if own := ownFrame(t.Frames); own != nil && own.Method != f.Method {
 		at = ", in " + method(own)
 	}
-	return profile.Verdict{
+	v := profile.Verdict{
 		Cause: profile.CauseFinalizer, Certainty: certainty,
 		Text: fmt.Sprintf("The finalizer thread %s in %s%s%s. No other finalizer runs before it returns, so that objects "+
 			"with finalizers pile up.", doing, method(f), at, since),
@@ -244,6 +244,22 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 		}},
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --thread %d", e.again(), t.OSThreadID)},
 	}
+	if o := e.ownerOf(t); o != nil {
+		v.Text += fmt.Sprintf(" It%s.", waitPhrase(t))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: threadName(ref(o)) + waitPhrase(o) + ":", Frames: o.Frames, Threads: []profile.ThreadRef{ref(o)},
+		})
+		v.Commands = append([]string{"clrsnap locks " + e.again()}, v.Commands...)
+	}
+	return v
+}
+
+// ownerOf is the thread that has what a thread waits for in the last look; nil: that is not known.
+func (e *evidence) ownerOf(t *profile.Thread) *profile.Thread {
+	if t.Wait == nil || t.Wait.Owner == nil || !t.Wait.Certain {
+		return nil
+	}
+	return e.last().byID()[t.Wait.Owner.OSThreadID]
 }
 
 // again is what stands for the process in a command line.

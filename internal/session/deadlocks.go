@@ -106,7 +106,7 @@ func (l look) of(w *profile.Wait) look {
 	if w.Owner != nil {
 		l.wait += fmt.Sprint(*w.Owner)
 	}
-	l.wait += fmt.Sprint(w.Readers)
+	l.wait += fmt.Sprint(w.Readers, w.Behind)
 	return l
 }
 

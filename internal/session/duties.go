@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/permits"
@@ -27,6 +28,7 @@ type duties struct {
 	sites  []dutySite // of the thread that is walked
 	by     map[int][]duty
 	queued map[int]arch.Addr // by thread: the task by which it waits for a semaphore that its stack does not tell
+	unsure map[int]bool      // threads that have a permit of a semaphore that is not known
 }
 
 // dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
@@ -144,21 +146,35 @@ func (d *duties) keep(p *Process, tid int) {
 		return
 	}
 	delete(d.by, tid)
+	delete(d.unsure, tid)
 	if len(d.sites) == 0 {
 		return
 	}
 	var out []duty
+	unsure := false
 	stands := p.steadily(func() error {
-		out = out[:0]
+		out, unsure = out[:0], false
 		for i := range d.sites {
 			s := &d.sites[i]
-			out = append(out, p.dutiesAt(s.method, s.held, s.promised, s.roots(p))...)
+			list := p.dutiesAt(s.method, s.held, s.promised, s.roots(p))
+			unsure = unsure || missesPermit(s.held, list)
+			out = append(out, list...)
 		}
 		return nil
 	}, nil)
+	if unsure || !stands {
+		d.unsure[tid] = true
+	}
 	if stands && len(out) > 0 {
 		d.by[tid] = out[:min(len(out), maxDuties)]
 	}
+}
+
+// missesPermit reports whether code is between taking and releasing a permit, and none is among its duties: it is not
+// known of which semaphore. What is disposed of is mostly something else.
+func missesPermit(held []permits.Section, list []duty) bool {
+	return slices.ContainsFunc(held, func(s permits.Section) bool { return !s.Closes }) &&
+		!slices.ContainsFunc(list, func(d duty) bool { return d.kind == profile.SemaphoreLock })
 }
 
 // dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.

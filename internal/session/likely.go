@@ -36,7 +36,7 @@ const (
 // Options.Permits has it find what is only likely as well.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
-		p.duties = &duties{reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}}
+		p.duties = &duties{reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{}}
 		defer func() { p.duties = nil }()
 	}
 	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {
@@ -57,6 +57,7 @@ func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found
 			return
 		}
 		l.build()
+		l.findLost()
 		if !p.from.changes() || l.confirm(ctx) || try == likelyTries-1 {
 			l.finish()
 			return

@@ -26,7 +26,7 @@ func (s *Suspension) noteRuns(subject *waits.Subject) {
 }
 
 // relate says of waits for what other threads do who these are: of tasks who runs them, of a ReaderWriterLockSlim
-// who reads. of are the waiting threads, as indices; nil: all.
+// who reads, and who waits to write. of are the waiting threads, as indices; nil: all.
 func (p *Process) relate(threads []profile.Thread, of []int) {
 	if of == nil {
 		of = make([]int, len(threads))
@@ -45,6 +45,10 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 			if w.Readers = r.readers(w, i); !p.still(threads[i].OSThreadID) {
 				w.Readers = nil // it may have got the lock since
 			}
+		case (w.Kind == profile.ReadLock || w.Kind == profile.UpgradeableLock) && w.Owner == nil:
+			if w.Behind = r.writers(w, i); !p.still(threads[i].OSThreadID) {
+				w.Behind = nil
+			}
 		}
 	}
 }
@@ -56,6 +60,7 @@ type relating struct {
 	runs    map[uint64][]runner // by task
 	reads   map[uint64][]int    // by the numbers of locks: the threads that read, as indices
 	lists   map[uint64][]profile.ThreadRef
+	writes  map[uint64][]int // likewise: the threads that wait to write
 }
 
 // runner is a thread that runs a task.
@@ -121,6 +126,31 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	}
 	return out
 }
+
+// writers returns the other threads that wait to write under a lock. While there are any, a ReaderWriterLockSlim lets
+// nobody in to read, though others may read (WAITING_WRITERS in ReaderWriterLockSlim.cs).
+func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) {
+	if w.Lock == 0 {
+		return nil
+	}
+	if r.writes == nil {
+		r.writes = map[uint64][]int{}
+		for i := range r.threads {
+			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain {
+				r.writes[o.Lock] = append(r.writes[o.Lock], i)
+			}
+		}
+	}
+	for _, i := range r.writes[w.Lock] {
+		if i != self && len(out) < maxBehind {
+			out = append(out, refOf(&r.threads[i]))
+		}
+	}
+	return out
+}
+
+// maxBehind bounds the writers that are named: each reader that waits has them.
+const maxBehind = 16
 
 // noteHeap notes as of when objects have the addresses that have just been read of a thread, if any were.
 func (p *Process) noteHeap(tid int, any bool) {

@@ -219,6 +219,9 @@ func joinWait(to, w *profile.Wait) {
 	if !slices.Equal(to.Readers, w.Readers) {
 		to.Readers = nil
 	}
+	if !slices.Equal(to.Behind, w.Behind) {
+		to.Behind = nil
+	}
 	if to.Timeout != w.Timeout {
 		to.Timeout = 0
 	}

@@ -22,12 +22,17 @@ type likely struct {
 	all       map[awaitKey]*suspendedCode
 	suspended []suspended // that have duties
 
-	holders map[arch.Addr][]profile.Party // by semaphore, or task
-	known   map[arch.Addr][]duty          // likewise
-	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int           // by task: indices of threads
-	feeds   map[arch.Addr][]arch.Addr
-	pending []int // of out.Awaits: what they need is not known yet
+	holders  map[arch.Addr][]profile.Party // by semaphore, or task
+	known    map[arch.Addr][]duty          // likewise
+	awaits   map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs     map[arch.Addr][]int           // by task: indices of threads
+	feeds    map[arch.Addr][]arch.Addr
+	pending  []int                   // of out.Awaits: what they need is not known yet
+	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it
+	yielding []arch.Addr             // boxes of async iterators that are at a yield return
+	unsure   bool                    // a suspended method has a permit of a semaphore that is not known, or may have gone on
+	contexts []contextThread         // nil: not looked for
+	pool     *profile.Pool           // nil: likewise
 }
 
 // suspendedCode is what a method has at one of its awaits.
@@ -76,17 +81,8 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	if err != nil || code.Empty() {
 		return nil
 	}
-	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
-	if err != nil {
-		return nil
-	}
-	at, found := uint32(0), 0
-	for _, s := range stores {
-		if s.State == b.State {
-			at, found = s.IL, found+1
-		}
-	}
-	if found != 1 {
+	at, ok := l.stateAt(b)
+	if !ok {
 		return nil
 	}
 	c := &suspendedCode{}
@@ -95,10 +91,26 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	return c
 }
 
+// stateAt is where a method is suspended: the offset in its IL at which it stores its state.
+func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
+	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
+	if err != nil {
+		return 0, false
+	}
+	found := 0
+	for _, s := range stores {
+		if s.State == b.State {
+			at, found = s.IL, found+1
+		}
+	}
+	return at, found == 1
+}
+
 // build finds out who needs what, by what has been read of threads and boxes meanwhile.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
 	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.contexts, l.pool, l.unsure = nil, nil, false
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
 	for i := range l.out.Threads {
@@ -109,7 +121,9 @@ func (l *likely) build() {
 		l.addDuties(profile.ThreadParty(i), l.p.duties.by[tid])
 	}
 	for _, s := range l.suspended {
-		if list := l.dutiesOf(s); len(list) > 0 {
+		list, there := l.dutiesOf(s)
+		l.unsure = l.unsure || there && missesPermit(s.code.held, list)
+		if len(list) > 0 {
 			if at, ok := l.await(s.box); ok {
 				l.addDuties(profile.AwaitParty(at), list)
 			}
@@ -135,10 +149,10 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 	}
 }
 
-// dutiesOf finds the objects of the duties of a suspended method.
-func (l *likely) dutiesOf(s suspended) (out []duty) {
+// dutiesOf finds the objects of the duties of a suspended method; false: it has gone on, or nobody can reach it.
+func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
 	stands := l.p.steadily(func() error {
-		out = nil
+		out, there = nil, false
 		b, err := l.t.r.Box(s.box)
 		if err != nil {
 			return err
@@ -146,6 +160,7 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		if alive, err := l.t.r.Alive(b); err != nil || !alive || l.codeOf(b) != s.code {
 			return err // it has gone on
 		}
+		there = true
 		at, class := b.Fields()
 		this := permits.Place{At: at, Class: class}
 		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
@@ -155,9 +170,9 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		return nil
 	}, nil)
 	if !stands {
-		return nil
+		return nil, true // it changes all the time
 	}
-	return out
+	return out, there
 }
 
 // await returns the index of the async method that a box is of; false: it is none that is suspended.
@@ -228,9 +243,14 @@ func (l *likely) awaited(at int) {
 		a.WaitsFor, _, err = l.t.awaited(b)
 		return err
 	}, nil)
-	if ok && object != 0 {
-		l.task(profile.AwaitParty(at), object, false, 0)
+	if !ok || object == 0 {
+		return
 	}
+	if class, err := l.p.Runtime.Objects.Class(object); err == nil && l.ended(object, class) {
+		l.resumes(at)
+		return
+	}
+	l.task(profile.AwaitParty(at), object, false, 0)
 }
 
 // semaphore adds that somebody needs a permit.

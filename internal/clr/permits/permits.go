@@ -105,6 +105,16 @@ func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	return held, promised
 }
 
+// From returns what a method holds behind the await of a permit at an offset, until it releases that by itself.
+func (c *Code) From(at uint32) (out []Section) {
+	for _, s := range c.Sections {
+		if s.From == at && !s.Closes {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // module is what is known of a module.
 type module struct {
 	name.Assembly

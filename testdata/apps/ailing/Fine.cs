@@ -107,4 +107,39 @@ static class Fine
             Thread.Sleep(200);
         }
     });
+
+    /// <summary>
+    /// Async methods wait for permits for long: one that is a signal, which nobody gives; one that a method has that has
+    /// not ended; one that an iterator has whose consumer takes its time.
+    /// </summary>
+    public static void Permits()
+    {
+        for (int i = 0; i < 3; i++) { _ = Signalled(); _ = Long(); }
+        _ = Consume();
+        Thread.Sleep(100);
+        _ = Read().GetAsyncEnumerator().MoveNextAsync().AsTask();
+    }
+
+    static readonly SemaphoreSlim signal = new(0), longer = new(1), reading = new(1);
+
+    static async Task Signalled() { await signal.WaitAsync(); total++; }
+
+    static async Task Long()
+    {
+        await longer.WaitAsync();
+        try { await Task.Delay(Timeout.Infinite); }
+        finally { longer.Release(); }
+    }
+
+    static async IAsyncEnumerable<int> Read()
+    {
+        await reading.WaitAsync();
+        try
+        {
+            for (int i = 0; ; i++) { await Task.Yield(); yield return i; }
+        }
+        finally { reading.Release(); }
+    }
+
+    static async Task Consume() { await foreach (int n in Read()) await Task.Delay(Timeout.Infinite); }
 }

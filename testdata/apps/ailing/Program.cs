@@ -14,6 +14,7 @@ static class Program
         ["nothing"] = () => { },
         ["deadlock"] = Stuck.Deadlock,
         ["permit"] = Stuck.Permit,
+        ["lost"] = Stuck.Lost,
         ["finalizer"] = Stuck.Finalizer,
         ["pool"] = Busy.Pool,
         ["convoy"] = Busy.Convoy,
@@ -27,6 +28,7 @@ static class Program
         ["batch"] = Fine.Batch,
         ["consumers"] = Fine.Consumers,
         ["errors"] = Fine.Errors,
+        ["permits"] = Fine.Permits,
     };
 
     static void Main(string[] args)

@@ -53,6 +53,34 @@ static class Stuck
         started.SetResult();
     }
 
+    /// <summary>An exception ends a method between WaitAsync and Release: nobody gets the permit any more.</summary>
+    public static void Lost()
+    {
+        _ = books.Book(13);
+        for (int i = 0; i < 5; i++) _ = books.Book(i);
+    }
+
+    static readonly Books books = new(); // or else all of them are garbage
+
+    sealed class Books
+    {
+        readonly SemaphoreSlim gate = new(1);
+
+        public async Task<int> Book(int id)
+        {
+            await gate.WaitAsync();
+            int left = await Left(id);
+            gate.Release();
+            return left;
+        }
+
+        static async Task<int> Left(int id)
+        {
+            await Task.Delay(5);
+            return id == 13 ? throw new InvalidOperationException("no such order") : id;
+        }
+    }
+
     static async Task Restock(Task started)
     {
         await permit.WaitAsync();

@@ -11,6 +11,7 @@ static class Others
         Join();
         JoinItself();
         Upgrade();
+        ReadersBehindWriter();
         Constructor();
         ConstructorAndLock();
     }
@@ -50,6 +51,21 @@ static class Others
         Zoo.Start("upgrade", "2", () => { table.EnterReadLock(); meet(); lock (order) { } });
         Zoo.Start("upgrade", "r", () => { table.EnterReadLock(); meet(); Thread.Sleep(Timeout.Infinite); });
         Zoo.Says("upgrade", Truth.Deadlock, ["1", "2"]);
+    }
+
+    /// <summary>
+    /// A reader waits for a thread that wants to read as well, but has to wait behind one that wants to write, who waits
+    /// for the first reader to leave.
+    /// </summary>
+    static void ReadersBehindWriter()
+    {
+        var table = new ReaderWriterLockSlim();
+        var meet = Zoo.Meeting(3);
+        Thread inner = Zoo.Start("behind", "3", () => { meet(); Thread.Sleep(300); table.EnterReadLock(); });
+        Zoo.Start("behind", "1", () => { table.EnterReadLock(); meet(); inner.Join(); });
+        Zoo.Start("behind", "2", () => { meet(); Thread.Sleep(100); table.EnterWriteLock(); });
+        Zoo.Start("behind", "v", () => { Thread.Sleep(500); table.EnterUpgradeableReadLock(); });
+        Zoo.Says("behind", Truth.Deadlock, ["1", "2", "3"], ["v"]);
     }
 
     /// <summary>The static constructor waits for a thread that needs the class.</summary>

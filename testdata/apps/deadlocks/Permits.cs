@@ -31,6 +31,7 @@ static class Permits
         Property.Fill();
         Token.Fill();
         Pool.Fill();
+        Context.Fill();
 #if NET9_0_OR_GREATER
         Common.Fill(); // static fields are not found before
 #endif
@@ -69,6 +70,32 @@ static class Permits
                 permits.Release();
             }
         }
+    }
+
+    /// <summary>
+    /// A thread has a SynchronizationContext that runs everything on it, and waits for a method that is to go on there.
+    /// Another one waits for a method whose await has not ended.
+    /// </summary>
+    sealed class Context : SynchronizationContext
+    {
+        readonly Queue<(SendOrPostCallback, object)> posted = new();
+        readonly TaskCompletionSource never = new();
+
+        public override void Post(SendOrPostCallback d, object state) { lock (posted) posted.Enqueue((d, state)); }
+
+        public static void Fill()
+        {
+            Context one = new(), two = new();
+            Zoo.Start("context", "1", () => { SetSynchronizationContext(one); Price().Wait(); });
+            Zoo.Start("context", "v", () => { Thread.Sleep(300); Keep(one); two.Wait(); });
+            Zoo.Says("context", Truth.Likely, ["1", "Price"]);
+        }
+
+        static async Task Price() => await Task.Delay(50);
+
+        void Wait() { SetSynchronizationContext(this); Answer().Wait(); }
+
+        async Task Answer() => await never.Task;
     }
 
     /// <summary>Async methods wait already when the thread begins to: it stands in their queue.</summary>

@@ -1,0 +1,42 @@
+package waits
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+)
+
+// plainContext is the class of a SynchronizationContext that hands everything to the thread pool.
+const plainContext = "System.Threading.SynchronizationContext"
+
+// Context returns the SynchronizationContext of a thread, whose Thread object is at an address, and its class; 0: the
+// thread has none, or one that does nothing of its own. An async method that has waited on such a thread goes on where
+// the context wants it to, mostly on that thread again (Thread.CoreCLR.cs and Thread.cs, _synchronizationContext).
+func (r *Reader) Context(at arch.Addr) (context arch.Addr, class string) {
+	t := r.find(func() *thread.Thread { return r.People.At(at) }, anybody)
+	if t == nil {
+		return 0, ""
+	}
+	stands := r.steadily(func() error {
+		context, class = 0, ""
+		obj, err := target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
+		if err != nil || obj == 0 {
+			return err
+		}
+		c, err := r.Runtime.Objects.Class(obj)
+		if err != nil {
+			return err
+		}
+		if context, err = r.Runtime.Objects.Pointer(obj, c, "_synchronizationContext"); err != nil || context == 0 {
+			return err
+		}
+		if c, err = r.Runtime.Objects.Class(context); err == nil {
+			class = c.Display
+		}
+		return err
+	}, nil, primitive{})
+	if !stands || class == plainContext {
+		return 0, ""
+	}
+	return context, class
+}

@@ -1,0 +1,181 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+const (
+	// A program that uses less of a CPU than this may wait for something that never comes.
+	hardlyBusy  = 0.2
+	shownWaits  = 6 // what threads wait for
+	shownChains = 4 // what async methods wait for
+)
+
+// suspended finds the async methods that wait, and the requests in flight, of a program that does next to nothing: no
+// thread shows them.
+func (g *gatherer) suspended(ctx context.Context) {
+	if g.heapMissing || g.e.share() > hardlyBusy {
+		return
+	}
+	g.progress("async methods")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, false)
+	if err != nil {
+		return // nothing else depends on it
+	}
+	g.e.idleChains = t.Chains
+	for i := range r.Requests {
+		g.e.inFlight = append(g.e.inFlight, r.Requests[i].Requests...)
+	}
+	g.e.inFlightAt = r.CapturedAt
+}
+
+// share is how much of a CPU the process has used, from the first look to the last.
+func (e *evidence) share() float64 {
+	ran := int64(0)
+	threads := e.threads()
+	for i := range threads {
+		ran += int64(threads[i].ran)
+	}
+	return atOnce(ran, e.whole())
+}
+
+// waited says what has waited all the time, in the program's own code: that is no trouble in itself. But who knows that
+// the program should be doing something sees here what it waits for.
+func (e *evidence) waited() (out []profile.Evidence) {
+	if len(e.looks) < 2 || e.held() {
+		return nil
+	}
+	out = append(out, e.waitingThreads()...)
+	out = append(out, e.waitingMethods()...)
+	if n := len(e.inFlight); n > 0 {
+		oldest := slices.MinFunc(e.inFlight, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
+		text := counted(n, "request is in flight", "requests are in flight")
+		if !oldest.Since.IsZero() {
+			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(e.inFlightAt.Sub(oldest.Since)), oldest.Method, oldest.Path)
+		}
+		out = append(out, profile.Evidence{Text: text + "."})
+	}
+	return out
+}
+
+// sinceOrder puts requests of which it is not known since when they are served behind the others.
+func sinceOrder(a, b *profile.Request) int {
+	if a.Since.IsZero() != b.Since.IsZero() {
+		if a.Since.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return a.Since.Compare(b.Since)
+}
+
+// waitingThreads are the threads that have waited in own code, in the same calls in all looks, by where that is.
+func (e *evidence) waitingThreads() (out []profile.Evidence) {
+	type group struct {
+		first   *profile.Thread
+		threads []profile.ThreadRef
+	}
+	groups := map[string]*group{}
+	threads := e.threads()
+	for i := range threads {
+		w := &threads[i]
+		t := w.last()
+		own := ownFrame(t.Frames)
+		if !w.unmoved || !w.waits() || own == nil || t.Wait == nil || !telling(t.Wait) {
+			continue
+		}
+		key := string(t.Wait.Kind) + " " + own.Module + "!" + own.Method
+		g := groups[key]
+		if g == nil {
+			g = &group{first: t}
+			groups[key] = g
+		}
+		g.threads = append(g.threads, ref(t))
+	}
+	list := sortedBy(groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.first.OSThreadID, b.first.OSThreadID))
+	})
+	for _, g := range list[:min(len(list), shownWaits)] {
+		who := threadName(ref(g.first))
+		if n := len(g.threads); n > 1 {
+			who = fmt.Sprintf("Each of %d threads, such as %s,", n, who)
+		}
+		text := fmt.Sprintf("%s %s, in %s.", who, doing(g.first)+named(g.first.Wait), method(ownFrame(g.first.Frames)))
+		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
+	}
+	return out
+}
+
+// telling reports whether a wait says anything: not that of a thread that sleeps, or runs the host until it ends.
+func telling(w *profile.Wait) bool {
+	switch w.Kind {
+	case profile.ThreadSleep, profile.WaitIdle, profile.WaitRuntime:
+		return false
+	}
+	return !strings.HasPrefix(w.Method, "Microsoft.Extensions.Hosting.")
+}
+
+// named says of a Mutex that other processes can have who has it.
+func named(w *profile.Wait) string {
+	if w.Kind == profile.HandleOne && strings.HasPrefix(w.Detail, "named ") {
+		return " (" + w.Detail + ")"
+	}
+	return ""
+}
+
+// awaitedThings are what suspended methods wait for that somebody of the program has to bring about.
+var awaitedThings = map[profile.AwaitedKind]string{
+	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
+	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsSocket: "a socket",
+}
+
+// waitingMethods are the suspended methods of the program, by what they wait for, at the end.
+func (e *evidence) waitingMethods() (out []profile.Evidence) {
+	type group struct {
+		first *profile.TaskChain
+		thing string
+		count int
+	}
+	groups := map[string]*group{}
+	for i := range e.idleChains {
+		c := &e.idleChains[i]
+		own := ownFrame(c.Frames)
+		if own == nil || c.State != profile.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
+			own.Origin() != profile.OfUser {
+			continue
+		}
+		thing := awaitedThings[c.WaitsFor.Kind]
+		switch w := c.WaitsFor; {
+		case w.Target != "":
+			thing = w.Target
+		case w.Kind == profile.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
+			thing = "room in a channel, which is full"
+		}
+		key := thing + " " + own.Module + "!" + own.Method
+		g := groups[key]
+		if g == nil {
+			g = &group{first: c, thing: thing}
+			groups[key] = g
+		}
+		g.count += c.Count
+	}
+	list := sortedBy(groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.thing, b.thing))
+	})
+	for _, g := range list[:min(len(list), shownChains)] {
+		out = append(out, profile.Evidence{
+			Text: fmt.Sprintf("%s for %s, in %s.", counted(g.count, "async method waits", "async methods wait"), g.thing,
+				method(ownFrame(g.first.Frames))),
+		})
+	}
+	return out
+}
