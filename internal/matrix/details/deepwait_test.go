@@ -13,6 +13,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 
 	"golang.org/x/sys/unix"
@@ -20,11 +21,10 @@ import (
 
 // TestDeepWait: a thread that starts a program waits uninterruptibly until that begins, and so cannot be stopped. What
 // it waits for is told nevertheless, whether its stack is or not.
-func TestDeepWait(t *testing.T) { testenv.EachOfKit(t, testDeepWait) }
-
-func testDeepWait(t *testing.T, runtime string) {
+func TestDeepWait(t *testing.T) {
+	layer.Live(t)
 	program, end := heldProgram(t)
-	a := testenv.Start(t, "starting", testenv.Options{Runtime: runtime, Args: []string{"--program", program}})
+	a := testenv.Start(t, "starting", testenv.Options{Args: []string{"--program", program}})
 	for name, o := range map[string]clrsnap.Options{"as usual": {}, "stopped": {AlwaysStop: true}} {
 		t.Run(name, func(t *testing.T) { starts(t, livetest.Open(t, a, o), o) })
 	}
