@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
