@@ -57,8 +57,9 @@ type Options struct {
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
 	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (profile.Thread.Packed), for snapshots of many
-	// threads: they take a tenth of the memory. Stacks that need symbols from Source, those that async methods await, and
-	// very deep ones are not packed.
+	// threads: they take a tenth of the memory. profile.Thread.Frames of such a thread is nil: use the methods Depth,
+	// Frame and Stack, which are for all threads. Not packed are very deep stacks, those that async methods await, and
+	// with a Source all.
 	PackStacks bool
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
 	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -60,9 +61,9 @@ type Options struct {
 	// ExplainLines adds a note for each assembly of the program, and of its packages, that has no source lines.
 	ExplainLines bool
 	// Alone says that this program does nothing but record meanwhile. It takes less of the CPUs then: the priority of
-	// the whole process is raised, rather than that of one OS thread, and memory is read without telling Go's
-	// scheduler. GOMAXPROCS must be 2 or more: a process that keeps whoever reads it waiting keeps one of these, and
-	// garbage collections from ending.
+	// the whole process is raised, rather than that of one OS thread, so it must start no other process until the
+	// recording ends; and memory is read without telling Go's scheduler. GOMAXPROCS must be 2 or more: a process that
+	// keeps whoever reads it waiting (docs/security.md) keeps one of these, and garbage collections from ending.
 	Alone bool
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
 	// is not called.
@@ -102,8 +103,8 @@ type Progress struct {
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
-	if o.Alone {
-		live.Alone()
+	if o.Alone && runtime.GOMAXPROCS(0) < 2 {
+		return errors.New("Options.Alone needs two CPUs for Go: call runtime.GOMAXPROCS(2) before, or do without Alone")
 	}
 	o.local = o.SourceText && live.MayBlock(os.Getpid()) == nil
 	if o.Events.Monitor != 0 {

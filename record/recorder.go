@@ -34,6 +34,7 @@ type recorder struct {
 	wall       *wallSampler  // nil: no such samples
 	events     *eventSampler // nil: likewise
 
+	endAlone func()        // ends Options.Alone
 	ownCPU   time.Duration // when recording began
 	notes    []string
 	reported time.Duration
@@ -60,7 +61,10 @@ const (
 const youth = time.Second
 
 func newRecorder(o Options) *recorder {
-	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}}
+	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}, endAlone: func() {}}
+	if o.Alone {
+		r.endAlone = live.Alone()
+	}
 	r.threads.b, r.assemblies = r.b, newAssemblies(r.b)
 	if o.Events.Monitor != 0 {
 		r.events = newEventSampler(r)
@@ -113,6 +117,7 @@ func (r *recorder) recorded(pid int) *recordedProcess {
 }
 
 func (r *recorder) close() {
+	defer r.endAlone()
 	if r.events != nil {
 		r.events.close()
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"clrsnap/profile"
@@ -32,6 +33,36 @@ func TestPacked(t *testing.T) {
 			if plain.Missing() != packed.Missing() {
 				t.Errorf("%s: %d stacks are missing, want %d", name, packed.Missing(), plain.Missing())
 			}
+		}
+	}
+}
+
+// TestPackedWaitGraph: a graph of threads whose stacks are packed looks like another one.
+func TestPackedWaitGraph(t *testing.T) {
+	plain, packed := orders(), orders()
+	var table profile.FrameTable
+	for i := range packed.Threads {
+		for k := range packed.Threads[i].Frames {
+			sp := uint64(0x1000*i + 0x10*k)
+			plain.Threads[i].Frames[k].SP, packed.Threads[i].Frames[k].SP = sp, sp
+		}
+		th := &packed.Threads[i]
+		th.Packed, th.Frames = table.Pack(th.Frames), nil
+	}
+	for name, write := range map[string]func(io.Writer, *profile.Snapshot) error{
+		"text": func(w io.Writer, s *profile.Snapshot) error {
+			return WaitGraph(w, s, s.WaitGraph(), WaitGraphOptions{})
+		},
+		"JSON": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphJSON(w, s, s.WaitGraph()) },
+		"DOT":  func(w io.Writer, s *profile.Snapshot) error { return WaitGraphDOT(w, s, s.WaitGraph()) },
+		"HTML": func(w io.Writer, s *profile.Snapshot) error { return WaitGraphHTML(w, s, s.WaitGraph()) },
+	} {
+		var want, got bytes.Buffer
+		if err := errors.Join(write(&want, plain), write(&got, packed)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want.Bytes()) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got.Bytes(), want.Bytes())
 		}
 	}
 }

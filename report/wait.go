@@ -66,11 +66,10 @@ func waitText(w *profile.Wait) string {
 			text += fmt.Sprintf(" %d times", w.Recursion)
 		}
 	}
-	switch n := len(w.Behind); {
-	case n == 1:
-		text += " behind " + threadText(&w.Behind[0])
-	case n > 1:
-		text += fmt.Sprintf(" behind %s and others", threadText(&w.Behind[0]))
+	if n := len(w.Behind); n > 0 {
+		if text += " behind " + threadText(&w.Behind[0]); n > 1 {
+			text += " and " + counted(n-1, "other", "others")
+		}
 	}
 	if notes := waitNotes(w); notes != "" {
 		text += " (" + notes + ")"

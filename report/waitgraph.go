@@ -267,8 +267,10 @@ func (p *graphPrinter) where(t *profile.Thread, indent int) {
 // first frame of a package, or the first managed one.
 func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
 	var other, any *profile.Frame
-	for i := range t.Frames {
-		f := &t.Frames[i]
+	var buf []profile.Frame
+	frames := t.Stack(&buf)
+	for i := range frames {
+		f := &frames[i]
 		if f.Kind != profile.Managed {
 			continue
 		}

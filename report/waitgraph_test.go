@@ -315,6 +315,10 @@ func TestBehind(t *testing.T) {
 		list[i].Certain, list[i].Timeout = true, profile.Forever
 		s.Threads = append(s.Threads, profile.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
 	}
+	many := profile.Wait{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs, Certain: true}
+	if got := waitText(&many); got != "waits to read under ReaderWriterLockSlim 0x20 behind report (1) and 2 others" {
+		t.Error(got)
+	}
 	g := s.WaitGraph()
 	if len(g.Deadlocks) != 1 {
 		t.Fatalf("%+v", g)

@@ -48,7 +48,7 @@ type gatherer struct {
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
 	how := o.Process
-	how.Permits = clrsnap.PermitsSoon
+	how.Permits, how.PackStacks = clrsnap.PermitsSoon, false
 	p, err := clrsnap.Open(context.Background(), pid, how)
 	if err != nil {
 		return nil, err

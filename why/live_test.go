@@ -39,6 +39,7 @@ var ailments = []ailment{
 func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
 	t.Helper()
 	o.Process.Lines = true
+	o.Process.PackStacks = true // why takes no notice of it
 	r, err := why.Look(context.Background(), a.PID, o)
 	if err != nil {
 		t.Fatal(err)

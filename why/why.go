@@ -84,7 +84,7 @@ func unlessHeld(err error, e *evidence) error {
 // LookCore says what was wrong with the process that a core dump is of, as far as one moment tells. Errors are those
 // of clrsnap.OpenCore.
 func LookCore(ctx context.Context, path string, o clrsnap.CoreOptions) (*Report, error) {
-	o.Permits = clrsnap.PermitsSoon
+	o.Permits, o.PackStacks = clrsnap.PermitsSoon, false
 	p, err := clrsnap.OpenCore(ctx, path, o)
 	if err != nil {
 		return nil, err

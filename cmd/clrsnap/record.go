@@ -309,7 +309,8 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
-		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc, Alone: true,
+		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc,
+		Alone:      a.worker == nil, // a worker reads what may block: it must be able to notice that
 		SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {

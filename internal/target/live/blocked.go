@@ -348,13 +348,17 @@ func noFile(dir int, err error) error {
 	return err
 }
 
-// schedstat reads a thread's line, from a file that is open if there is one or room for one.
+// schedstat reads a thread's line, from a file that is open if there is one or room for one. Everybody may read that
+// file, but the other one only its owner, or who has CAP_DAC_READ_SEARCH: for others none is kept open.
 func (r *blockedReader) schedstat(p *Process, tid int, buf []byte) ([]byte, error) {
 	if p.closed.Load() {
 		return nil, ErrClosed
 	}
 	f, b, err := r.begin(p, tid, buf)
-	if err == nil && r.files[tid] != f {
+	switch {
+	case isDenied(err):
+		return p.readTask(tid, "schedstat", buf)
+	case err == nil && r.files[tid] != f:
 		f.close()
 	}
 	return b, err

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -12,13 +13,19 @@ import (
 // System calls that a recording makes again and again. They take a microsecond, and Go's scheduler is not told of them:
 // a thread of Go's runtime would begin to look every 20 µs how long they take.
 
-// alone: see Alone.
-var alone atomic.Bool
+// alone is how many callers of Alone have not ended it.
+var alone atomic.Int32
 
-// Alone says that this process does nothing but record, with Go's GOMAXPROCS at least 2. Then memory of a target is read
-// without telling Go's scheduler: a target that keeps its readers waiting (userfaultfd) keeps one of the CPUs for Go,
-// and stops a garbage collection. And it is the priority of the whole process that RunAtHighPriority raises.
-func Alone() { alone.Store(true) }
+// Alone says that this process does nothing but record until end is called, with Go's GOMAXPROCS at least 2. Meanwhile
+// memory of a target is read without telling Go's scheduler: a target that keeps its readers waiting (userfaultfd)
+// keeps one of the CPUs for Go, and a garbage collection from ending. And it is the priority of the whole process that
+// RunAloneAtHighPriority raises.
+func Alone() (end func()) {
+	alone.Add(1)
+	return sync.OnceFunc(func() { alone.Add(-1) })
+}
+
+func isAlone() bool { return alone.Load() > 0 }
 
 // pread is pread(2) of a file of /proc.
 func pread(fd int, b []byte, offset int64) (int, error) {
@@ -46,7 +53,7 @@ func readClock(id int32) time.Duration {
 // futexSleep waits for a change of *p from v, for d at most.
 func futexSleep(p *uint32, v uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	if alone.Load() {
+	if isAlone() {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
 			uintptr(unsafe.Pointer(&ts)), 0, 0)
 		return
@@ -57,7 +64,7 @@ func futexSleep(p *uint32, v uint32, d time.Duration) {
 
 // readVM is process_vm_readv(2).
 func readVM(pid int, local []unix.Iovec, remote []unix.RemoteIovec) (int, error) {
-	if !alone.Load() {
+	if !isAlone() {
 		return unix.ProcessVMReadv(pid, local, remote, 0)
 	}
 	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid),

@@ -1,7 +1,9 @@
 package live
 
 import (
+	"os"
 	"runtime"
+	"slices"
 
 	"clrsnap/internal/procfs"
 
@@ -27,16 +29,16 @@ func RunAtHighPriority(f func()) {
 
 // RunAloneAtHighPriority is RunAtHighPriority for what this process has been started for: see Alone. It calls f in this
 // goroutine meanwhile, with the priority of all threads raised. To be woken, a goroutine with an OS thread of its own
-// takes a switch to another thread first.
+// takes a switch to another thread first. f starts no process: it would have that priority, too.
 func RunAloneAtHighPriority(f func()) {
-	if !alone.Load() {
+	if !isAlone() {
 		RunAtHighPriority(f)
 		return
 	}
 	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err == nil {
+	if nice := kernelPriority - before; err == nil && nice > highPriority {
 		setPriorities(highPriority)
-		defer setPriorities(kernelPriority - before)
+		defer setPriorities(nice)
 	}
 	f()
 }
@@ -51,8 +53,13 @@ func setPriorities(nice int) {
 		return
 	}
 	defer self.Close()
-	threads, _ := self.Tasks()
-	for _, t := range threads {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, t, nice)
+	for range 2 { // once more for those that were being started
+		threads, _ := self.Tasks()
+		if !slices.Contains(threads, os.Getpid()) {
+			return // this /proc is that of another PID namespace: the numbers are those of others here
+		}
+		for _, t := range threads {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, t, nice)
+		}
 	}
 }
