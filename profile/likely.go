@@ -41,8 +41,8 @@ type Need struct {
 }
 
 // Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between taking
-// and releasing one, by its code. Async methods wait for it that release it themselves. Most likely a permit was not
-// released: after an exception, for example.
+// and releasing one, by its code. Async methods wait for it that release it themselves, as do all that take a permit of
+// it. Most likely a permit was not released: after an exception, for example.
 type Lost struct {
 	Object uint64 // the semaphore, at that moment
 	Type   string

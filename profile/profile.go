@@ -33,7 +33,7 @@ type Snapshot struct {
 	// Awaits and Needs are what is likely to be waited for, if that was asked for.
 	Awaits []Await
 	Needs  []Need
-	// Lost are the permits that nobody seems to have, but others wait for, if that was asked for.
+	// Lost are the permits that nobody seems to have, but others wait for, if that was asked for, of all threads.
 	Lost []Lost
 	// Unsearched is why Awaits and Needs may lack something; "": nothing that is known.
 	Unsearched string

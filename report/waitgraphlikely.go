@@ -22,6 +22,9 @@ type needArrow struct {
 // mostNeeds bounds the arrows for one need, which any one of several can satisfy.
 const mostNeeds = 4
 
+// mostArrows bounds the arrows of one knot.
+const mostArrows = 1 << 10
+
 // knotsOf returns the likely deadlocks of a graph. An ordinary wait of one member for another is no need: that is an
 // edge of the graph.
 func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
@@ -35,6 +38,9 @@ func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
 		}
 		for m, p := range d.Members {
 			next := d.Members[(m+1)%len(d.Members)]
+			if m == mostArrows {
+				break
+			}
 			if n := s.NeedOf(p, next); n != nil {
 				k.needs = append(k.needs, needArrow{p, next, n})
 			}
@@ -59,7 +65,7 @@ func (k *knot) add(n *profile.Need, in func(profile.Party) bool) {
 		if !in(on) {
 			continue
 		}
-		if count++; count > mostNeeds {
+		if count++; count > mostNeeds || len(k.needs) >= mostArrows {
 			return
 		}
 		if !slices.ContainsFunc(k.needs, func(a needArrow) bool { return a.from == n.Of && a.to == on }) {

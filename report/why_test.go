@@ -44,7 +44,7 @@ func TestWhy(t *testing.T) {
 	waits := diagnosis()
 	waits.Verdicts, waits.Missing = nil, nil
 	waits.Waits = []profile.Evidence{
-		{Text: "Each of 2 threads, such as evil\x1b[31m\u202e (4250), waits to add to BlockingCollection<byte[]> 0x7f4a8d415378, in Shop.Feed.Put.",
+		{Text: "2 threads wait in Shop.Feed.Put. One of them, evil\x1b[31m\u202e (4250), waits to add to BlockingCollection<byte[]> 0x7f4a8d415378.",
 			Threads: []profile.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
 		{Text: "8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send."},
 	}

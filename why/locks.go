@@ -1,7 +1,6 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,7 +100,10 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 		return
 	}
 	c.waiters[look], c.busy[look] = len(waiters), busy
-	c.object, c.field, c.example, c.threads = lock.Object, cmp.Or(lock.Field, c.field), waiters[0], nil
+	if lock.Field != "" || lock.Object != c.object {
+		c.field = lock.Field
+	}
+	c.object, c.example, c.threads = lock.Object, waiters[0], nil
 	for _, t := range waiters {
 		c.threads = append(c.threads, ref(t))
 		if m := blockedIn(t); m != "" {

@@ -32,9 +32,10 @@ func judgeLost(e *evidence) []profile.Verdict {
 	sem := objectOf(&profile.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s for a permit of %s, and nobody is seen who would release one: no thread and no suspended method is "+
-			"between WaitAsync and Release. None has got one for at least %s. Most likely a permit was not released, after an "+
-			"exception perhaps: Release belongs in a finally block. The first one waits in %s.",
+		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. Nobody is seen who would "+
+			"release one: no thread and no suspended method is between taking a permit and releasing it. Most likely a "+
+			"permit was not released, as when an exception skips a Release that is in no finally block. The first one "+
+			"waits in %s.",
 			counted(l.Awaits, "async method waits", "async methods wait"), sem, seconds(lostGap), method(ownFrame(l.Frames))),
 		Evidence: []profile.Evidence{{Text: "The one that has waited the longest:", Frames: l.Frames}},
 		Commands: []string{"clrsnap tasks " + e.again()},

@@ -105,11 +105,12 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		return cmp.Or(cmp.Compare(len(b.threads), len(a.threads)), cmp.Compare(a.first.OSThreadID, b.first.OSThreadID))
 	})
 	for _, g := range list[:min(len(list), shownWaits)] {
-		who := threadName(ref(g.first))
-		if n := len(g.threads); n > 1 {
-			who = fmt.Sprintf("Each of %d threads, such as %s,", n, who)
+		who, in := threadName(ref(g.first)), method(ownFrame(g.first.Frames))
+		does := doing(g.first) + named(g.first.Wait)
+		text := fmt.Sprintf("%s %s, in %s.", who, does, in)
+		if n := len(g.threads); n > 1 { // which need not wait for the same object
+			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}
-		text := fmt.Sprintf("%s %s, in %s.", who, doing(g.first)+named(g.first.Wait), method(ownFrame(g.first.Frames)))
 		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
 	}
 	return out

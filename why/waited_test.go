@@ -29,7 +29,7 @@ func TestWaited(t *testing.T) {
 	e.inFlightAt = e.began.Add(time.Minute)
 	e.inFlight = []profile.Request{{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.began.Add(time.Second)}}
 	want := []string{
-		"Each of 2 threads, such as orders-1 (1), waits to add to BlockingCollection<int> 0x40, in Shop.Feed.Put.",
+		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
 		"orders-3 (3) waits for Mutex 0x50 (named orders, held by thread 812 of process 811 (shop)), in Shop.Store.Save.",
 		"8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send.",
 		"2 requests are in flight, the oldest one for 59 s: GET /b.",

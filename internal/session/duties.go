@@ -28,7 +28,10 @@ type duties struct {
 	sites  []dutySite // of the thread that is walked
 	by     map[int][]duty
 	queued map[int]arch.Addr // by thread: the task by which it waits for a semaphore that its stack does not tell
-	unsure map[int]bool      // threads that have a permit of a semaphore that is not known
+	unsure map[int]bool      // threads that have a permit of a semaphore that is not known, or may have
+	blind  bool              // of a method of the thread that is walked it is not known what it has
+
+	met map[permits.MethodID]bool // methods on any stack that hold permits somewhere
 }
 
 // dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
@@ -43,6 +46,7 @@ type dutySite struct {
 const (
 	maxDutySites = 64 // of one thread
 	maxDuties    = 64
+	maxMet       = 1 << 16
 )
 
 func (p *Process) permitReader() *permits.Reader {
@@ -55,7 +59,7 @@ func (p *Process) permitReader() *permits.Reader {
 // begin begins another walk.
 func (d *duties) begin() {
 	if d != nil {
-		d.sites = d.sites[:0]
+		d.sites, d.blind = d.sites[:0], false
 	}
 }
 
@@ -72,19 +76,24 @@ func (d *duties) queue(tid int, task arch.Addr) {
 
 // frame notes a frame that has just been named.
 func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
-	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
-		len(d.sites) == maxDutySites {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() {
 		return
 	}
 	c, err := d.reader.Code(p.method.Module, p.method.RID)
 	if err != nil || c.Empty() {
 		return
 	}
+	of := permits.MethodID{Module: p.method.Module, RID: p.method.RID}
+	holds := holdsSome(c)
+	if holds && len(d.met) < maxMet {
+		d.met[of] = true
+	}
 	il, next, _, ok := p.ilOffset(f.Code, f.Place())
-	if !ok {
+	if !ok || len(d.sites) == maxDutySites {
+		d.blind = d.blind || holds
 		return
 	}
-	s := dutySite{method: permits.MethodID{Module: p.method.Module, RID: p.method.RID}, values: map[permits.Variable]arch.Addr{}}
+	s := dutySite{method: of, values: map[permits.Variable]arch.Addr{}}
 	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
 		return
 	}
@@ -147,6 +156,9 @@ func (d *duties) keep(p *Process, tid int) {
 	}
 	delete(d.by, tid)
 	delete(d.unsure, tid)
+	if d.blind {
+		d.unsure[tid] = true
+	}
 	if len(d.sites) == 0 {
 		return
 	}
@@ -173,9 +185,14 @@ func (d *duties) keep(p *Process, tid int) {
 // missesPermit reports whether code is between taking and releasing a permit, and none is among its duties: it is not
 // known of which semaphore. What is disposed of is mostly something else.
 func missesPermit(held []permits.Section, list []duty) bool {
-	return slices.ContainsFunc(held, func(s permits.Section) bool { return !s.Closes }) &&
+	return slices.ContainsFunc(held, isPermit) &&
 		!slices.ContainsFunc(list, func(d duty) bool { return d.kind == profile.SemaphoreLock })
 }
+
+func isPermit(s permits.Section) bool { return !s.Closes }
+
+// holdsSome reports whether code holds permits somewhere, by its own calls of Wait and Release.
+func holdsSome(c *permits.Code) bool { return !c.Empty() && slices.ContainsFunc(c.Sections, isPermit) }
 
 // dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
 func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise, roots permits.Roots) (

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/permits"
 	"clrsnap/profile"
 )
 
@@ -36,15 +37,21 @@ const (
 // Options.Permits has it find what is only likely as well.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
-		p.duties = &duties{reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{}}
+		p.duties = &duties{
+			reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
+			met: map[permits.MethodID]bool{},
+		}
 		defer func() { p.duties = nil }()
 	}
 	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {
 		if p.from.changes() {
 			p.proveWaits(ctx, out, f)
 		}
-		if p.duties != nil {
-			p.findLikely(ctx, out, f)
+		if p.duties == nil {
+			return
+		}
+		if p.findLikely(ctx, out, f); filter != nil {
+			out.Lost = nil // a thread that was not looked at may have a permit
 		}
 	})
 }

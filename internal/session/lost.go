@@ -11,24 +11,38 @@ import (
 	"clrsnap/profile"
 )
 
-// maxLost bounds the semaphores that are told.
-const maxLost = 16
+// Bounds of what is looked at, and of what is told.
+const (
+	maxLost   = 16
+	maxQueue  = 1 << 16 // who waits for one semaphore
+	maxQueued = 1 << 20 // who waits for any
+)
 
 // findLost finds the semaphores whose permits nobody seems to have. The ones that async methods wait for are looked at:
-// those in whose queue the first one releases it later in the same method. Else a permit is a signal, which somebody
-// gives who does not take any.
+// those in whose queue the first one releases it later in the same method, as do all methods that take a permit. Else a
+// permit is a signal, which somebody gives who does not take any, or it is handed over. If anything was not seen that
+// could have a permit, nothing is told.
 func (l *likely) findLost() {
 	l.out.Lost = nil
-	if l.unsure || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" {
-		return // somebody has a permit, and it is not known of which
+	if l.unsure || l.blind || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
+		slices.ContainsFunc(l.out.Threads, hasMoreFrames) {
+		return
 	}
-	for _, sem := range l.t.objects[semaphoreClass] {
-		if len(l.out.Lost) == maxLost {
-			return
+	room := maxQueued
+	for i, sem := range l.t.objects[semaphoreClass] {
+		if i%64 == 0 && l.t.stopped() || len(l.out.Lost) == maxLost || room <= 0 {
+			break
 		}
 		first, n := l.queueOf(sem)
-		if n == 0 || len(l.holders[sem]) > 0 {
+		if room -= n; n == 0 || len(l.holders[sem]) > 0 {
 			continue
+		}
+		if l.waiting == nil {
+			l.findWaiting()
+		}
+		if l.blind {
+			l.out.Lost = nil
+			return
 		}
 		if lost, ok := l.lost(sem, first); ok {
 			lost.Awaits = n
@@ -37,6 +51,9 @@ func (l *likely) findLost() {
 	}
 	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int { return cmp.Compare(b.Awaits, a.Awaits) })
 }
+
+// hasMoreFrames reports whether there are methods on a thread's stack, perhaps, that were not seen.
+func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complete }
 
 // queueOf returns the first task in the queue of a semaphore, of those whose permits are all taken, and how long the
 // queue is (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
@@ -52,7 +69,7 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 			return err
 		}
 		at, err := objects.Pointer(sem, class, "m_asyncHead")
-		for first = at; err == nil && at != 0 && n < maxWaiters; n++ {
+		for first = at; err == nil && at != 0 && n < maxQueue; n++ {
 			var c *object.Class
 			if c, err = objects.Class(at); err == nil {
 				at, err = objects.Pointer(at, c, "Next")
@@ -68,8 +85,8 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 
 // lost describes a semaphore that the method releases that awaits a task; false: it does not.
 func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
-	box := l.waitingAt(task)
-	if box == 0 || l.yields(sem) {
+	box := l.waiting[task]
+	if box == 0 || l.yields[sem] {
 		return out, false
 	}
 	var chain async.Chain
@@ -108,65 +125,75 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 // (dotnet/roslyn, StateMachineStates.cs).
 const firstYield = -4
 
-// yields reports whether an async iterator may have a permit of a semaphore: it has given an element to somebody who
-// does something with it, and it takes and releases permits.
-func (l *likely) yields(sem arch.Addr) bool {
-	return slices.ContainsFunc(l.yielding, func(box arch.Addr) bool {
-		has := true // where it cannot be read
-		l.p.steadily(func() error {
-			b, err := l.t.r.Box(box)
-			if err != nil {
-				return err
-			}
-			code, err := l.p.permitReader().Code(b.Machine.Module, b.Machine.RID)
-			if err != nil {
-				return err
-			}
-			has = !code.Empty() && slices.ContainsFunc(l.dutiesIn(b, code.Sections), func(d duty) bool { return d.object == sem })
-			return nil
-		}, nil)
-		return has
-	})
-}
-
-// waitingAt returns the async method that awaits a task; 0: none is known.
-func (l *likely) waitingAt(task arch.Addr) arch.Addr {
-	if l.waiting == nil {
-		l.waiting = map[arch.Addr]arch.Addr{}
-		for i, obj := range l.t.objects[boxClass] {
-			if i%256 == 0 && l.t.stopped() || i == maxSuspended {
-				break
-			}
-			b, err := l.t.r.Box(obj)
-			if err != nil || !b.HasState {
-				continue
-			}
-			if b.State <= firstYield {
-				l.yielding = append(l.yielding, obj)
-				continue
-			}
-			if a, err := l.t.r.Awaited(b); err == nil && l.t.semaphores[a.Object] != 0 {
-				l.waiting[a.Object] = obj
-			}
+// findWaiting finds the async methods that wait for semaphores, and those that are at a yield return: these have given
+// an element to somebody who does something with it.
+func (l *likely) findWaiting() {
+	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]bool{}
+	for i, obj := range l.t.objects[boxClass] {
+		if i%256 == 0 && l.t.stopped() || i == maxSuspended || l.blind {
+			l.blind = true // there are more
+			return
+		}
+		b, err := l.t.r.Box(obj)
+		if err != nil || !b.HasState {
+			continue
+		}
+		if b.State <= firstYield {
+			l.findYields(obj)
+			continue
+		}
+		if a, err := l.t.r.Awaited(b); err == nil && l.t.semaphores[a.Object] != 0 {
+			l.waiting[a.Object] = obj
 		}
 	}
-	return l.waiting[task]
+}
+
+// findYields finds the semaphores of which an async iterator may have a permit.
+func (l *likely) findYields(box arch.Addr) {
+	var has []duty
+	unsure := false
+	stands := l.p.steadily(func() error {
+		has, unsure = nil, false
+		b, err := l.t.r.Box(box)
+		if err != nil {
+			return err
+		}
+		code, err := l.p.permitReader().Code(b.Machine.Module, b.Machine.RID)
+		if err != nil || code.Empty() {
+			return err
+		}
+		has = l.dutiesIn(b, code.Sections)
+		unsure = missesPermit(code.Sections, has)
+		return nil
+	}, nil)
+	l.blind = l.blind || !stands || unsure
+	for i := range has {
+		l.yields[has[i].object] = true
+	}
 }
 
 // releases reports whether a method that awaits a permit of a semaphore releases it behind that await, and the field
-// that it has it from.
+// that it has it from. Only the code around that field uses it, and no method there takes a permit for another one to
+// release.
 func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	at, ok := l.stateAt(b)
 	if !ok {
 		return "", false
 	}
-	code, err := l.p.permitReader().Code(b.Machine.Module, b.Machine.RID)
+	reader := l.p.permitReader()
+	code, err := reader.Code(b.Machine.Module, b.Machine.RID)
 	if err != nil || code.Empty() {
 		return "", false
 	}
-	for _, d := range l.dutiesIn(b, code.From(at)) {
-		if d.object == sem {
-			return d.field, true
+	for _, s := range code.From(at) {
+		use, err := reader.Use(b.Machine.Module, s.Object, rootsIn(b))
+		if err != nil || !use.Own || use.Uneven {
+			continue
+		}
+		for _, d := range l.dutiesIn(b, []permits.Section{s}) {
+			if d.object == sem {
+				return d.field, true
+			}
 		}
 	}
 	return "", false
@@ -174,8 +201,14 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 
 // dutiesIn finds the semaphores of sections of a method that is suspended.
 func (l *likely) dutiesIn(b *async.Box, held []permits.Section) []duty {
-	place, class := b.Fields()
-	this := permits.Place{At: place, Class: class}
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-	return l.p.dutiesAt(of, held, nil, func(v permits.Variable) (permits.Place, bool) { return this, v == permits.This })
+	return l.p.dutiesAt(of, held, nil, rootsIn(b))
+}
+
+// rootsIn are the arguments of a method that is suspended: of these it has its state machine.
+func rootsIn(b *async.Box) permits.Roots {
+	at, class := b.Fields()
+	return func(v permits.Variable) (permits.Place, bool) {
+		return permits.Place{At: at, Class: class}, v == permits.This
+	}
 }

@@ -136,7 +136,8 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	if r.writes == nil {
 		r.writes = map[uint64][]int{}
 		for i := range r.threads {
-			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain {
+			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain &&
+				r.p.still(r.threads[i].OSThreadID) { // or else it may have got the lock since
 				r.writes[o.Lock] = append(r.writes[o.Lock], i)
 			}
 		}

@@ -19,8 +19,11 @@ func (l *likely) resumes(at int) {
 	if l.contexts == nil {
 		l.findContexts()
 	}
+	if len(l.contexts) == 0 || !l.poolIsIdle() {
+		return
+	}
 	c := l.contextFor(at)
-	if c == nil || !l.poolIsIdle() {
+	if c == nil {
 		return
 	}
 	l.out.Awaits[at].WaitsFor = nil // that is over
@@ -31,35 +34,46 @@ func (l *likely) resumes(at int) {
 }
 
 // contextFor returns the thread whose context has most likely got the rest of a method: the one that waits for that
-// method, or else the only one there is; nil: there is none, or that is not known.
+// method, or else the only one there is; nil: that is not known.
 func (l *likely) contextFor(at int) *contextThread {
-	var direct *contextThread
-	for i := range l.contexts {
-		c := &l.contexts[i]
-		if l.out.NeedOf(profile.ThreadParty(c.thread), profile.AwaitParty(at)) == nil {
-			continue
-		}
-		if direct != nil {
-			return nil
-		}
-		direct = c
+	switch i, ok := l.direct[at]; {
+	case ok && i >= 0:
+		return &l.contexts[i]
+	case !ok && len(l.contexts) == 1:
+		return &l.contexts[0]
 	}
-	if direct == nil && len(l.contexts) == 1 {
-		direct = &l.contexts[0]
-	}
-	return direct
+	return nil
 }
 
-// findContexts finds the threads that wait for tasks and have contexts.
+// findContexts finds the threads that wait for tasks and have contexts, and for which methods they wait.
 func (l *likely) findContexts() {
-	l.contexts = []contextThread{}
+	l.contexts, l.direct = []contextThread{}, map[int]int{}
+	byThread := map[int]int{}
 	for i := range l.out.Threads {
 		t := &l.out.Threads[i]
 		if t.Wait == nil || t.Wait.Kind != profile.TaskWait || t.ThreadID == 0 {
 			continue
 		}
 		if at, class := l.p.waitReader().Context(arch.Addr(t.ThreadID)); at != 0 {
+			byThread[i] = len(l.contexts)
 			l.contexts = append(l.contexts, contextThread{i, at, class})
+		}
+	}
+	for i := range l.out.Needs { // those of threads are all there
+		n := &l.out.Needs[i]
+		at, ok := byThread[n.Of.Thread]
+		if !ok {
+			continue
+		}
+		for _, on := range n.On {
+			if on.Await < 0 {
+				continue
+			}
+			if other, known := l.direct[on.Await]; known && other != at {
+				l.direct[on.Await] = -1
+			} else {
+				l.direct[on.Await] = at
+			}
 		}
 	}
 }

@@ -28,11 +28,13 @@ type likely struct {
 	runs     map[arch.Addr][]int           // by task: indices of threads
 	feeds    map[arch.Addr][]arch.Addr
 	pending  []int                   // of out.Awaits: what they need is not known yet
-	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it
-	yielding []arch.Addr             // boxes of async iterators that are at a yield return
+	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it; nil: not looked for
+	yields   map[arch.Addr]bool      // semaphores of which async iterators may have permits
 	unsure   bool                    // a suspended method has a permit of a semaphore that is not known, or may have gone on
+	blind    bool                    // of a method it is not known what it has
 	contexts []contextThread         // nil: not looked for
-	pool     *profile.Pool           // nil: likewise
+	direct   map[int]int             // by await that one of contexts waits for: its index there; -1: several do
+	pool     *profile.Pool           // nil: not looked for
 }
 
 // suspendedCode is what a method has at one of its awaits.
@@ -61,13 +63,24 @@ func (l *likely) scan() {
 			return
 		}
 		b, err := l.t.r.Box(obj)
-		if err != nil || !b.HasState || b.State < 0 {
+		if err != nil || !b.HasState {
+			continue
+		}
+		if b.State < 0 {
+			l.blind = l.blind || b.State == async.Running && l.isHidden(b)
 			continue
 		}
 		if c := l.codeOf(b); c != nil && len(c.held)+len(c.promised) > 0 {
 			l.suspended = append(l.suspended, suspended{obj, c})
 		}
 	}
+}
+
+// isHidden reports whether a method that runs may have a permit, and was on no stack: it has begun to run since.
+func (l *likely) isHidden(b *async.Box) bool {
+	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+	code, err := l.p.permitReader().Code(of.Module, of.RID)
+	return err != nil || holdsSome(code) && !l.p.duties.met[of]
 }
 
 // codeOf returns what a method has where it is suspended; nil: that is not known.
@@ -79,10 +92,12 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	l.all[key] = nil
 	code, err := l.p.permitReader().Code(b.Machine.Module, b.Machine.RID)
 	if err != nil || code.Empty() {
+		l.blind = l.blind || err != nil
 		return nil
 	}
 	at, ok := l.stateAt(b)
 	if !ok {
+		l.blind = l.blind || holdsSome(code)
 		return nil
 	}
 	c := &suspendedCode{}
@@ -246,9 +261,11 @@ func (l *likely) awaited(at int) {
 	if !ok || object == 0 {
 		return
 	}
-	if class, err := l.p.Runtime.Objects.Class(object); err == nil && l.ended(object, class) {
-		l.resumes(at)
-		return
+	if class, err := l.p.Runtime.Objects.Class(object); err == nil {
+		if complete, known := l.complete(object, class); complete && known {
+			l.resumes(at)
+			return
+		}
 	}
 	l.task(profile.AwaitParty(at), object, false, 0)
 }
@@ -340,21 +357,22 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 	l.fed(need)
 }
 
-// ended reports whether a task is complete, so that who waits for it goes on soon.
+// ended reports whether a task is complete, so that who waits for it goes on soon, or may be.
 func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
+	complete, known := l.complete(obj, class)
+	return complete || !known
+}
+
+// complete reports whether something is a task that is complete.
+func (l *likely) complete(obj arch.Addr, class *object.Class) (complete, known bool) {
 	if !class.Is(coreLib, taskName) {
-		return false
+		return false, true
 	}
 	flags, err := l.p.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
-	if err != nil {
-		return true
-	}
 	for _, e := range taskEnds {
-		if flags&e.bit != 0 {
-			return true
-		}
+		complete = complete || flags&e.bit != 0
 	}
-	return false
+	return complete, err == nil
 }
 
 // limited adds what Task.WaitAsync waits for, if that has no time limit.

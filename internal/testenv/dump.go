@@ -113,6 +113,16 @@ func GCoreDump(tb testing.TB, pid int) string {
 	return dumpAt(tb, fmt.Sprintf("%s.%d", prefix, pid))
 }
 
+// DumpShared has the dumps of a process contain memory that it shares with others by way of files, such as that of
+// named mutexes: by default they lack it (core(5), coredump_filter; gcore keeps to that, too).
+func DumpShared(tb testing.TB, pid int) {
+	tb.Helper()
+	const filter = "0x3b" // the default, and mappings of files that are shared
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/coredump_filter", pid), []byte(filter), 0); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // KernelDump kills any process by a signal that .NET has no handler for, and
 // returns the core dump that the kernel makes of it. The process needs a working
 // directory of its own, and ended is closed when its parent has waited for it.

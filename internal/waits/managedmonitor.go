@@ -20,7 +20,7 @@ const (
 	conditionWait  = conditionClass + ".Wait"
 	lockMethods    = lockClass + "."
 
-	maxWaiting = 1 << 12 // threads that wait for one Condition
+	maxWaiting = 1 << 10 // threads that are counted that wait for one Condition
 )
 
 // managedMonitor returns what a thread does with a managed monitor; nil: nothing that is known.
@@ -100,7 +100,8 @@ func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err
 	return m, err
 }
 
-// condition returns the Lock of a Condition, and how many threads wait for it.
+// condition returns the Lock of a Condition, and how many threads wait for it; 0: they are too many to be counted for
+// each of them.
 func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error) {
 	objects := r.Runtime.Objects
 	class, err := objects.Class(obj)
@@ -110,13 +111,16 @@ func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error)
 	if of, err = objects.Pointer(obj, class, "_lock"); err != nil {
 		return 0, 0, err
 	}
-	next, err := objects.Pointer(obj, class, "_waitersHead")
-	for ; err == nil && next != 0; waiting++ {
+	head, err := objects.Pointer(obj, class, "_waitersHead")
+	for next := head; err == nil && next != 0; waiting++ {
 		if waiting == maxWaiting {
-			return 0, 0, lock.ErrChanging
+			return of, 0, nil
 		}
 		if class, err = objects.Class(next); err == nil {
 			next, err = objects.Pointer(next, class, "next")
+		}
+		if err == nil && next == head {
+			err = lock.ErrChanging // a list without an end
 		}
 	}
 	return of, waiting, err

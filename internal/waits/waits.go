@@ -100,6 +100,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 // Doubt makes a wait one that is not certain: what changes is left out.
 func Doubt(w *profile.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
+	w.Readers, w.Behind = nil, nil
 }
 
 // Queue returns the task by which the thread of the last Wait stands in the queue of a SemaphoreSlim, if nothing on its

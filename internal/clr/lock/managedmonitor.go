@@ -126,12 +126,15 @@ func (s *Store) indexLocks() error {
 				continue
 			}
 			b := l.block(e.block)
-			if b == nil || len(objects) == maxLocks {
+			if b == nil {
 				return false
 			}
 			handle := arch.Addr(binary.LittleEndian.Uint64(b[s.m.Lock:]))
 			if handle == 0 {
 				continue
+			}
+			if l.locks++; l.locks > maxLocks {
+				return false
 			}
 			if lock, err := s.table.Pointer(handle); err == nil && lock != 0 {
 				objects[lock] = e.object

@@ -16,6 +16,8 @@ import (
 type Use struct {
 	Count int  // of a semaphore: with how many permits it is made; 0: that is not known, or not always the same
 	Own   bool // nothing else gets hold of the object: it is made there, and never passed on
+	// Uneven: a method takes permits of the semaphore and does not release any, or the other way round.
+	Uneven bool
 	// Completes are the rows of the methods that complete the TaskCompletionSource.
 	Completes []uint32
 }
@@ -166,6 +168,8 @@ type usage struct {
 	out   *Use
 	count int // -1: none yet; -2: several
 	made  bool
+
+	takes, gives bool // the method that is looked at does, by its own calls
 }
 
 // result is what has been found out.
@@ -185,6 +189,8 @@ const constructor = ".ctor"
 
 // method adds what a method does with the field.
 func (u *usage) method(rid uint32, actions []ecma335.Action) {
+	u.takes, u.gives = false, false
+	defer func() { u.out.Uneven = u.out.Uneven || u.takes != u.gives }()
 	for i := range actions {
 		a := &actions[i]
 		switch a.Kind {
@@ -216,7 +222,21 @@ func (u *usage) called(rid uint32, a *ecma335.Action) {
 		case !u.is(v):
 		case i > 0 || !a.Member.This || a.Kind == ecma335.Creating:
 			u.out.Own = false
-		case verbOf(a.Member) == completes && !slices.Contains(u.out.Completes, rid):
+		default:
+			u.does(rid, verbOf(a.Member))
+		}
+	}
+}
+
+// does adds what a method calls on the field.
+func (u *usage) does(rid uint32, v verb) {
+	switch v {
+	case waits, begins:
+		u.takes = true
+	case releases:
+		u.gives = true
+	case completes:
+		if !slices.Contains(u.out.Completes, rid) {
 			u.out.Completes = append(u.out.Completes, rid)
 		}
 	}

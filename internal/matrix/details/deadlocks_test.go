@@ -29,6 +29,7 @@ func testDeadlocks(t *testing.T, runtime string) {
 	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
 	compareDeadlocks(t, "live", s, want)
 	checkDeadlockFields(t, runtime, s)
+	testenv.DumpShared(t, a.PID) // or else nobody knows who owns the named mutex
 	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
 	livetest.EndsWell(t, a)
 }

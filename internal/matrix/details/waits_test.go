@@ -101,6 +101,7 @@ func TestWaitsOfServer(t *testing.T) {
 func TestWaitsOfCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{testenv.SmallCore}})
+		testenv.DumpShared(t, a.PID)
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
 			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
 		})

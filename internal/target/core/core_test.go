@@ -331,6 +331,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestMemoryOnly: what .NET processes share is not read from its file, which changes along with them.
+func TestMemoryOnly(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/tmp/.dotnet/shm/session7/orders": true, "/memfd:doublemapper": true, "/dev/shm/orders": true,
+		"/home/u/.dotnet/shared/Microsoft.NETCore.App/10.0.9/System.Linq.dll": false, "/tmp/shm/orders": false,
+	} {
+		if isMemoryOnly(path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
+	}
+}
+
 // entryAt returns the address of a program's entry point.
 func entryAt(t *testing.T, maps target.Mappings, exe string) arch.Addr {
 	t.Helper()

@@ -9,7 +9,9 @@
 // a file, from that file, where the program cannot have changed the memory: the segments
 // of an ELF image and the sections of a PE image that are not writable, files that were
 // mapped whole, and, where the writer shows it (mapping.go), other mappings that were not
-// written to. Everything else is an error: missing memory never reads as zeros.
+// written to. What .NET processes share in files below /.dotnet/shm/ changes along with them,
+// so it is never read from there. Everything else is an error: missing memory never reads as
+// zeros.
 //
 // The dump is read with pread, not mapped: if a mapped file shrinks, its reader dies of
 // SIGBUS, and mapped pages of a large dump count as our memory. With the page cache of

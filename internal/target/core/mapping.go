@@ -138,15 +138,17 @@ func (c *Core) findImages() {
 	}
 }
 
-// isMemoryOnly reports whether a path is the kernel's name for shared memory, behind
-// which there is no file.
+// isMemoryOnly reports whether what is mapped by a path is known only if the dump has it. Of some paths the kernel has
+// made the name, and there is no file. The files below /.dotnet/shm/ have what .NET processes share, such as the owner
+// of a named mutex: as it is by now. Their mtime need not say whether that has changed since the dump: writing to
+// mapped memory sets it only when a page becomes dirty, and in some file systems never.
 func isMemoryOnly(path string) bool {
 	for _, p := range []string{"/memfd:", "/dev/zero", "/SYSV", "/dev/shm/", "/anon_hugepage"} {
 		if strings.HasPrefix(path, p) {
 			return true
 		}
 	}
-	return false
+	return strings.Contains(path, "/.dotnet/shm/")
 }
 
 // mapping returns the mapping that addr lies in, or nil.

@@ -110,11 +110,11 @@ static class Fine
 
     /// <summary>
     /// Async methods wait for permits for long: one that is a signal, which nobody gives; one that a method has that has
-    /// not ended; one that an iterator has whose consumer takes its time.
+    /// not ended; one that an iterator has whose consumer takes its time; one that a method hands over unless it fails.
     /// </summary>
     public static void Permits()
     {
-        for (int i = 0; i < 3; i++) { _ = Signalled(); _ = Long(); }
+        for (int i = 0; i < 3; i++) { _ = Signalled(); _ = Long(); leases.Add(Borrow()); }
         _ = Consume();
         Thread.Sleep(100);
         _ = Read().GetAsyncEnumerator().MoveNextAsync().AsTask();
@@ -123,6 +123,29 @@ static class Fine
     static readonly SemaphoreSlim signal = new(0), longer = new(1), reading = new(1);
 
     static async Task Signalled() { await signal.WaitAsync(); total++; }
+
+    static readonly List<Task<Lease>> leases = [];
+    static readonly SemaphoreSlim leasing = new(1);
+
+    sealed class Lease : IDisposable
+    {
+        public void Dispose() => leasing.Release();
+    }
+
+    static async Task<Lease> Borrow()
+    {
+        await leasing.WaitAsync();
+        try
+        {
+            await Task.Yield();
+            return new Lease();
+        }
+        catch
+        {
+            leasing.Release();
+            throw;
+        }
+    }
 
     static async Task Long()
     {
