@@ -138,7 +138,7 @@ var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap ke
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
-	p.calls, p.awaited = p.calls[:0], p.awaited[:0]
+	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
 	if p.room <= 0 {
 		st := p.Summary(t)
 		st.Error = errRoom.Error()
@@ -161,7 +161,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 // snapshotBlocked takes the snapshot of a thread that is blocked, without stopping it. ok is false if that does not
 // work; then blocked says whether it was blocked.
 func (p *Process) snapshotBlocked(t *Thread) (st profile.Thread, blocked, ok bool) {
-	p.calls, p.awaited = p.calls[:0], p.awaited[:0]
+	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
 	r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&p.walked) })
 	if !ok {
@@ -386,8 +386,10 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		}
 		if n := len(*into); n > 0 && f.Kind == walk.Managed {
 			s.Process.NameCallee(&(*into)[n-1], f)
-			if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
-				s.Process.calls = append(s.Process.calls, c)
+			if s.Process.Options.Inlined || len(s.Process.calls) < callsForWaits {
+				if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
+					s.Process.calls = append(s.Process.calls, c)
+				}
 			}
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
