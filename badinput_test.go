@@ -151,7 +151,7 @@ func TestThreadChurn(t *testing.T) {
 	met := map[uint64]bool{}
 	// Most end between the listing and their turn: go on until three have been met.
 	deadline := time.Now().Add(time.Minute)
-	for n := 0; n < 200 || len(met) < 3 && time.Now().Before(deadline); n++ {
+	for n := 0; n < 100 || len(met) < 3 && time.Now().Before(deadline); n++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

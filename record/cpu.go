@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -95,7 +96,7 @@ func (c *cpuSampler) finish() { c.read(c.events.Stop) }
 
 func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	for _, rp := range c.r.all {
-		rp.fresh = false
+		rp.fresh = 0
 		held, lost := c.held.take(rp.p.Live.PID())
 		c.stats.Lost += lost
 		for _, x := range held {
@@ -160,8 +161,8 @@ func (c *cpuSampler) follow(pid int) {
 
 // sample walks one sample of the kernel's.
 func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
-	if !rp.fresh {
-		rp.fresh = true
+	if x.Time > rp.fresh { // what runs then may have been compiled since
+		rp.fresh = live.Monotonic()
 		rp.p.Engine.Begin()
 		rp.frames.begin()
 	}

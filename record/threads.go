@@ -27,7 +27,7 @@ type recordedProcess struct {
 	counted time.Duration           // and when that was
 	ended   bool
 	unnamed bool          // a thread has become one of the runtime's since it was described
-	fresh   bool          // caches have been brought up to date for the samples at hand
+	fresh   time.Duration // when caches were brought up to date for the samples at hand; 0: not yet
 	stored  time.Duration // when the runtime's list of threads was read
 	mapped  time.Duration // when modules were last looked for
 }

@@ -81,10 +81,11 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
-	if left := g.o.For - time.Since(g.start) - lookGap; left >= leastSampling {
+	// Where the looks are slow, a program of many threads or a machine that is busy, all of it takes longer than it was to.
+	if left := max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4); left >= leastSampling {
 		g.sample(ctx, left)
 	} else {
-		g.miss("No samples were taken: the first looks took all of the time. Look longer, with --for.")
+		g.miss("No samples were taken: there was no time for them. Look longer, with --for.")
 	}
 	for i := range 2 {
 		if i > 0 && !g.pause(ctx, lookGap) {

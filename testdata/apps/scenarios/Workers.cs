@@ -27,7 +27,7 @@ static class Workers
         new("gc-collect", Collect, 999 * 1000 / 2),
         new("throw-catch", ThrowAndCatch, 50 * 49 / 2),
         new("faults", HardwareFaults, 100),
-        new("thread-churn", ThreadChurn, 100 * (1 + 16 + 256 + 4096)),
+        new("thread-churn", ThreadChurn, 100 * (1 + 16 + 256 + 4096 + 65536)),
         new("tier-up", TierUp, 16 * 40 * 39 / 2),
         new("dispatch", Dispatch, 10_000 * 3),
         new("strings", Strings, 2 * (10 + 180 + 100)),
@@ -147,12 +147,12 @@ static class Workers
         return caught;
     }
 
-    // Threads that live from some microseconds to some milliseconds.
+    // Threads that live from some microseconds to some tens of milliseconds.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long ThreadChurn()
     {
         int sum = 0;
-        var threads = new Thread[4];
+        var threads = new Thread[5];
         for (int i = 0; i < threads.Length; i++)
         {
             int times = 100 << (4 * i);
