@@ -159,7 +159,7 @@ func (w *requestWalk) sending(obj arch.Addr) {
 
 // callOf returns the message of the call that a chain makes, as it was when the call was read; 0: the chain makes none.
 func (w *requestWalk) callOf(of chainOf) arch.Addr {
-	if of.message == 0 || w.calls[of.message] != nil && w.calls[of.message].sending() {
+	if c := w.calls[of.message]; of.message == 0 || c != nil && c.sender == of.sender {
 		return of.message
 	}
 	w.followSenders()
@@ -170,8 +170,19 @@ func (w *requestWalk) callOf(of chainOf) arch.Addr {
 	return of.message
 }
 
+// dropTwins leaves out calls that were read twice, because the collector had moved them in between: the chain that
+// makes such a call has been found for one of the two.
+func (w *requestWalk) dropTwins() {
+	for _, c := range w.calls {
+		if c.sending() && len(c.chains) == 0 {
+			w.followSenders()
+			return
+		}
+	}
+}
+
 // followSenders finds out where the messages of calls are now, if the collector may have moved some since it was last
-// called. Calls that have ended by now, or of which it is not known, are left out.
+// called. Calls that have ended by now, or of which it is not known, are left out, and of twins one.
 func (w *requestWalk) followSenders() {
 	now := w.p.stamp()
 	if now != 0 && now == w.followed {
@@ -201,7 +212,14 @@ func (w *requestWalk) followSenders() {
 			delete(w.calls, key)
 			continue
 		}
-		c.sender, w.moved[message] = at, key
+		c.sender = at
+		if twin, ok := w.moved[message]; ok && message != 0 { // both are one call
+			if len(w.calls[twin].chains) > 0 {
+				key, twin = twin, key
+			}
+			delete(w.calls, twin)
+		}
+		w.moved[message] = key
 	}
 }
 

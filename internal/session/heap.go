@@ -165,10 +165,15 @@ func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 // rest waits until no more CPU time has been used than is allowed.
 func (h *heapWalk) rest() {
 	const most = 100 * time.Millisecond
-	used := float64(live.OwnCPU() - h.used)
-	if ahead := time.Duration(used/h.share()) - time.Since(h.begin); ahead > time.Millisecond {
+	if ahead := h.ahead(); ahead > time.Millisecond {
 		sleep(h.ctx, min(ahead, most))
 	}
+}
+
+// ahead is how long to wait until no more CPU time has been used than is allowed.
+func (h *heapWalk) ahead() time.Duration {
+	used := float64(live.OwnCPU() - h.used)
+	return time.Duration(used/h.share()) - time.Since(h.begin)
 }
 
 // threads lists the runtime's threads as they are now.

@@ -69,7 +69,7 @@ func (c callsByThread) keep(tid int, calls keptCalls) {
 
 // addInlined adds to captured stacks what was certainly inlined at their calls.
 func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
-	if p.inlined == nil || len(calls) == 0 || p.profiled() {
+	if !p.Options.Inlined || p.inlined == nil || len(calls) == 0 || p.profiled() {
 		return
 	}
 	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
@@ -88,6 +88,38 @@ func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 			t.Frames = p.withInlined(nil, t.Frames, buf)
 		}
 	}
+}
+
+// callsForWaits is how many calls of a stack are kept, from the leaf on, if inlined methods are not wanted: by these
+// primitives are found that were inlined.
+const callsForWaits = 16
+
+// withPrimitive returns the frames by which the wait of a thread is told that has just been walked. These are those of
+// its stack, unless the method that has called the outermost primitive has certainly got it from another one, which was
+// inlined: the JIT inlines ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. The stack of a method that was
+// inlined is that of its caller, which has none of its own then.
+func (p *Process) withPrimitive(frames []profile.Frame) []profile.Frame {
+	at := profile.PrimitiveOf(frames).Outer + 1
+	if first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed }); at <= first {
+		at = first // none has a frame
+	}
+	i := slices.IndexFunc(p.calls, func(c Call) bool { return c.Frame == at })
+	if i < 0 || at+1 >= len(frames) || frames[at+1].SP <= frames[at].SP || p.profiled() {
+		return frames
+	}
+	found := p.InlinedAt(&p.calls[i])
+	if len(found) == 0 || profile.PrimitiveOf([]profile.Frame{found[0].Frame}).Kind == "" {
+		return frames
+	}
+	out := p.withInlined(nil, frames, p.calls[i:i+1])
+	outer := profile.PrimitiveOf(out).Outer
+	if outer < at {
+		return frames
+	}
+	for k := outer + 1; k <= at+len(found); k++ {
+		out[k].SP = frames[at+1].SP
+	}
+	return out
 }
 
 // agentLibrary is the profiler that changes no IL: our own.

@@ -29,8 +29,12 @@ func (p *Process) endPacking() { p.packing = nil }
 // What awaits methods is found by where their frames lie: a thread that has such keeps its stack, and so does one whose
 // stack is large.
 func (p *Process) keepStack(st *profile.Thread) keptCalls {
+	calls := p.calls
+	if !p.Options.Inlined {
+		calls = nil // they were for the wait
+	}
 	if p.packing == nil {
-		return keptCalls{calls: slices.Clone(p.calls)}
+		return keptCalls{calls: slices.Clone(calls)}
 	}
 	if len(st.Frames) < largeStack {
 		if len(p.awaited) == 0 {
@@ -39,9 +43,9 @@ func (p *Process) keepStack(st *profile.Thread) keptCalls {
 			st.Frames = slices.Clone(st.Frames)
 		}
 	}
-	out := keptCalls{table: &p.packing.calls, packed: make([]packedCall, len(p.calls))}
-	for i := range p.calls {
-		c := p.calls[i]
+	out := keptCalls{table: &p.packing.calls, packed: make([]packedCall, len(calls))}
+	for i := range calls {
+		c := calls[i]
 		out.packed[i].frame, c.Frame = int32(c.Frame), 0
 		out.packed[i].call = p.packing.calls.Add(uint64(c.IP), &c)
 	}

@@ -108,7 +108,7 @@ type Process struct {
 	lines    *lines             // nil: no source lines are wanted
 	late     *late              // nil: no symbols are fetched
 	lasting  bool               // LastingFrame names a frame
-	inlined  *inlined           // nil: inlined methods are not wanted
+	inlined  *inlined           // nil: there is no runtime
 	calls    []Call             // of the latest walk for a Snapshot
 	packing  *packing           // of the snapshot that is taken; nil: its stacks are not packed
 	kept     keptCalls          // of the latest stack that was kept
@@ -194,7 +194,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
 		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
 	}
-	if p.Options.Inlined && p.Runtime != nil {
+	if p.Runtime != nil {
 		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
+	"clrsnap/profile"
 )
 
 // The heap is walked again as long as something is missing that another walk may find: for some time, which is shorter
@@ -36,9 +37,9 @@ type requestLook struct {
 
 // walk walks the heap and reads what is there. When ctx ends, earlier walks count, and not the one that ended early.
 func (l *requestLook) walk(within time.Duration) error {
-	start := time.Now()
+	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of what is read after them
 	for try := range maxRewalks {
-		if try > 0 && time.Since(start) > within {
+		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > within || !sleep(l.ctx, rest)) {
 			break
 		}
 		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)
@@ -66,8 +67,8 @@ func (l *requestLook) walk(within time.Duration) error {
 	}
 	if l.best != l.last {
 		l.best.requests = l.last.requests
-		for c, call := range l.last.makes {
-			l.best.makes[c] = call
+		for _, s := range l.last.requests {
+			l.best.adopt(l.last, s.chains)
 		}
 	}
 	return nil
@@ -81,6 +82,9 @@ func (w *requestWalk) takeUp(from *requestWalk) {
 	w.known = from.requests
 	w.earlier = make([]arch.Addr, 0, len(from.firsts))
 	for obj := range from.firsts {
+		if len(w.earlier) == maxTaskObjects {
+			break
+		}
 		w.earlier = append(w.earlier, obj)
 	}
 }
@@ -102,12 +106,29 @@ func (w *requestWalk) inherit(from *requestWalk) {
 		case len(now.chains) > 0:
 			continue
 		}
-		now.chains = s.chains
+		cost := 0
 		for _, c := range s.chains {
-			if call := from.makes[c]; call != nil {
-				w.makes[c] = call
-			}
+			cost += framesCost(c.Frames)
 		}
+		if !w.keep(cost) {
+			return
+		}
+		now.chains = s.chains
+		w.adopt(from, s.chains)
+	}
+}
+
+// adopt takes over which calls the chains of another walk make. Their servers are those that they had then: pools may
+// have been moved since.
+func (w *requestWalk) adopt(from *requestWalk, chains []*profile.TaskChain) {
+	for _, c := range chains {
+		call := from.makes[c]
+		if call == nil {
+			continue
+		}
+		kept := &sent{Message: call.Message, phase: call.phase}
+		kept.Authority = from.server(call)
+		w.makes[c] = kept
 	}
 }
 

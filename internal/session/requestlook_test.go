@@ -40,6 +40,20 @@ func TestRequestsMissed(t *testing.T) {
 	blind.inherit(all)
 	check("with what earlier chains were", blind)
 
+	twin := walkOf(t, p, nil, func(*requestWalk) {})
+	for message, c := range maps.Clone(twin.calls) {
+		twin.calls[message+8] = &sent{Message: c.Message, phase: c.phase, sender: c.sender} // read before it was moved
+	}
+	twin.followed = 0
+	if twin.dropTwins(); len(twin.calls) != 1 || twin.unproven != 0 {
+		t.Errorf("%d calls, %d unproven", len(twin.calls), twin.unproven)
+	}
+	for _, c := range twin.calls {
+		if len(c.chains) == 0 {
+			t.Error("the twin that is kept is not the one whose chain is known")
+		}
+	}
+
 	for _, d := range []struct {
 		lost  int
 		whole bool

@@ -151,7 +151,9 @@ func (w *requestWalk) read(since heap.Stamp) {
 	if !w.eachChain(nodes, w.use) {
 		w.ended = true
 	}
-	w.still = w.p.stillSince(since)
+	if w.still = w.p.stillSince(since); !w.still {
+		w.dropTwins()
+	}
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.

@@ -386,8 +386,10 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		}
 		if n := len(*into); n > 0 && f.Kind == walk.Managed {
 			s.Process.NameCallee(&(*into)[n-1], f)
-			if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
-				s.Process.calls = append(s.Process.calls, c)
+			if s.Process.Options.Inlined || len(s.Process.calls) < callsForWaits {
+				if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
+					s.Process.calls = append(s.Process.calls, c)
+				}
 			}
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {

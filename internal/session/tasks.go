@@ -172,7 +172,7 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 
 // result describes what was found.
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
-	t.seen = nil
+	t.seen, t.unproven, t.unread = nil, 0, 0 // Requests has read the same
 	out := &profile.Tasks{
 		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full, ConsistentShare: consistentShare(c),
 	}

@@ -65,7 +65,9 @@ func (s *Suspension) explain(st *profile.Thread) {
 			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
 		}
 		if s.restsOn = nil; st.State != stateRunning {
+			subject.Frames = p.withPrimitive(st.Frames)
 			st.Wait = p.waitReader().Wait(&subject)
+			subject.Frames = st.Frames
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
 			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()

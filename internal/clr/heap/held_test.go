@@ -122,6 +122,29 @@ func TestWalkFilledAgain(t *testing.T) {
 	}
 }
 
+// When it is ended in a later round, what an earlier one has read counts if that is more.
+func TestWalkFilledStopped(t *testing.T) {
+	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+	r := aged(t, mem.Words)
+	o := still(mem)
+	o.Still, o.nap = false, func(time.Duration) {}
+	filled, stop := false, false
+	o.Stopped = func() bool { return stop }
+	mem.change = func(at arch.Addr) {
+		switch {
+		case at == otherStart-front && !filled:
+			filled = true
+			mem.Words[tableAt+2*genSize+128] += 4096
+		case at == youngStart-front && filled:
+			stop = true
+		}
+	}
+	c, err := r.Walk(o)
+	if p := part(c, Gen2); err != nil || !stop || !c.Stopped || p.Consistent != 0x1000 || p.Objects.Count == 0 {
+		t.Errorf("%v, %+v: %v", c, p, err)
+	}
+}
+
 // Of a region that has become shorter what is left is read. It is not consistent.
 func TestWalkCut(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}

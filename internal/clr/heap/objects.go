@@ -206,7 +206,16 @@ func (w *walk) best() error {
 			break // another round would be no better
 		}
 		w.ahead = w.remainders(func(g Generation) bool { return g == Gen2 })
+		counts := w.final.Load()
 		w.old(w.ahead)
+		if !counts && w.final.Load() { // one worker has found that out when another one had given up
+			w.old(w.ahead)
+		}
+		if w.stopped() && !w.final.Load() && best != nil && best.sheet.consistent() > w.sheet.consistent() {
+			w.round = best // more had been read before this one was ended
+			w.done.Store(best.walked)
+			return nil
+		}
 		if w.final.Load() || w.stopped() || !w.stale.Load() || w.busy || w.oldest == 0 {
 			return nil
 		}

@@ -82,6 +82,17 @@ func (r *Reader) id(obj arch.Addr, c *object.Class) (string, error) {
 			return "", err
 		}
 	}
+	if !ok { // HTTP/3: the transport has the number (Transport.Quic, QuicStreamContext.FeatureCollection.cs)
+		stream, class, err := r.reference(context, class, "<StreamContext>k__BackingField")
+		if err != nil {
+			return "", err
+		}
+		if stream != 0 {
+			if n, ok, err = r.number(stream, class, "<StreamId>k__BackingField"); err != nil {
+				return "", err
+			}
+		}
+	}
 	if !ok {
 		return fmt.Sprintf("%s:%v", connection, obj), nil
 	}

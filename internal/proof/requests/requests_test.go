@@ -409,7 +409,7 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 }
 
 // inlinedEvent reports whether a wait is that for the monitor in the event that a request waits for: once the method has
-// been called often, .NET 10 inlines ManualResetEventSlim.Wait into it (docs/limits.md).
+// been called often, .NET 10 inlines ManualResetEventSlim.Wait into it, which is not always proved (docs/limits.md).
 func inlinedEvent(h *hung, wait *profile.Wait) bool {
 	return layer.Size(0, 1) == 1 && h.way.wait == profile.EventWait && wait.Kind == profile.MonitorWait
 }

@@ -1,0 +1,124 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/module"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestWithPrimitive: a primitive that was inlined into its caller tells what a thread waits for, and its stack is the
+// caller's.
+func TestWithPrimitive(t *testing.T) {
+	const event, later = "System.Threading.ManualResetEventSlim.Wait", "System.Threading.CountdownEvent.Wait"
+	for name, tt := range map[string]struct {
+		methods []string // of the stack, leaf first; those of the program begin with "Shop."
+		at      int      // the frame with the call at which these were inlined, innermost first
+		inlined []string
+		kind    profile.WaitKind
+		outer   uint64 // where the primitive's stack ends
+	}{
+		"event": {
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{event},
+			profile.EventWait, 0x300,
+		},
+		"two, and one of the program": {
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{event, later, "Shop.Inner"},
+			profile.CountdownWait, 0x300,
+		},
+		"into a primitive": {
+			[]string{"", "System.Threading.Monitor.Wait", later, "Shop.Work", "Shop.Main"}, 2, []string{event},
+			profile.CountdownWait, 0x300,
+		},
+		"a method of the program": {
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{"Shop.Inner", event},
+			profile.MonitorWait, 0x200,
+		},
+		"further out": {
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main", "Shop.Begin"}, 3, []string{event},
+			profile.MonitorWait, 0x200,
+		},
+		"without a frame": {
+			[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"System.Threading.Thread.Join"}, profile.ThreadJoin, 0x200,
+		},
+		"no wait": {[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"Shop.Inner"}, "", 0x100},
+		"outermost": {
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work"}, 2, []string{event}, profile.MonitorWait, 0x200,
+		},
+		"not blocked": {[]string{"Shop.Work", "Shop.Main", "Shop.Begin"}, 1, []string{event}, "", 0x100},
+	} {
+		var found []InlinedFrame
+		for _, m := range tt.inlined {
+			found = append(found, InlinedFrame{Frame: framed(m, 0)})
+		}
+		p := &Process{
+			Engine: &engine.Engine{Modules: &module.Set{}}, calls: []Call{{Frame: tt.at, IP: 0x1000, Callee: 0x2000}},
+			inlined: &inlined{known: map[callKey][]InlinedFrame{{arch.Addr(0x1000), arch.Addr(0x2000)}: found}},
+		}
+		var frames []profile.Frame
+		for i, m := range tt.methods {
+			frames = append(frames, framed(m, uint64(i)*0x100))
+		}
+		before := slices.Clone(frames)
+		got := p.withPrimitive(frames)
+		is := profile.PrimitiveOf(got)
+		if is.Kind != tt.kind || got[is.Outer+1].SP != tt.outer {
+			t.Errorf("%s: %s, whose stack ends at %#x, want %s and %#x", name, is.Kind, got[is.Outer+1].SP, tt.kind, tt.outer)
+		}
+		for i := range got[1:] {
+			if got[i].SP > got[i+1].SP {
+				t.Errorf("%s: the stack of frame %d is above that of its caller", name, i)
+			}
+		}
+		if !slices.EqualFunc(frames, before, func(a, b profile.Frame) bool { return a.Method == b.Method && a.SP == b.SP }) {
+			t.Errorf("%s: the stack itself has changed", name)
+		}
+	}
+}
+
+// framed is a frame of a method; without a name it is native.
+func framed(method string, sp uint64) profile.Frame {
+	switch {
+	case method == "":
+		return profile.Frame{Kind: profile.Native, SP: sp}
+	case method[:5] == "Shop.":
+		return profile.Frame{Kind: profile.Managed, Module: "Shop", Method: method, SP: sp}
+	}
+	return profile.Frame{Kind: profile.Managed, Module: coreLib, Method: method, SP: sp}
+}
+
+// TestInlinedWait: the wait of a thread whose primitive has no frame any more is that for the primitive, whether or not
+// inlined methods are wanted.
+func TestInlinedWait(t *testing.T) {
+	a := testenv.Start(t, "hotwait", testenv.Options{})
+	hasFrame := true
+	for _, inlined := range []bool{true, false} {
+		p, err := Open(context.Background(), a.PID, Options{Inlined: inlined})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		snap, err := p.SnapshotAll(context.Background(), func(t *Thread) bool { return t.Name == "hot" })
+		if err != nil || len(snap.Threads) != 1 {
+			t.Fatalf("%+v, %v", snap, err)
+		}
+		th := &snap.Threads[0]
+		for i := range th.Frames {
+			f := &th.Frames[i]
+			hasFrame = hasFrame && !(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
+		}
+		if w := th.Wait; w == nil || w.Kind != profile.EventWait || w.Object == 0 || !w.Certain {
+			t.Errorf("inlined methods wanted: %v: it waits for %+v", inlined, w)
+			for i := range th.Frames {
+				t.Logf("  %s inlined: %v", th.Frames[i].Method, th.Frames[i].Inlined)
+			}
+		}
+	}
+	t.Logf("the primitive has a frame: %v", hasFrame)
+}
