@@ -81,7 +81,7 @@ func (f *chainFlags) check(texts chainTexts) error {
 	switch {
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of %s, or 0 for all", f.limit, texts.all)
-	case f.maxCPU < 0.01 || f.maxCPU > 64:
+	case !(f.maxCPU >= 0.01 && f.maxCPU <= 64): // nor NaN
 		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
 	}
 	if err := oneOf("lines", f.lines, "auto", "never"); err != nil {
