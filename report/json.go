@@ -262,7 +262,7 @@ func (j *jsonFrame) set(f *profile.Frame) {
 		j.Origin = f.Origin()
 	}
 	if w := f.Waiter; w != nil {
-		j.Waiter = &jsonOwner{OSThreadID: w.OSThreadID, ManagedThreadID: w.ManagedThreadID, Name: w.Name}
+		j.Waiter = jsonOwnerOf(w)
 	}
 	if l := f.Line; l != nil {
 		j.File, j.Line, j.Column, j.URL, j.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate

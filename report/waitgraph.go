@@ -104,7 +104,7 @@ func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of " + threadName(s, owner)
 	case isBehind(s, w, owner):
-		return readingText(w) + lockText(w) + ", behind " + threadName(s, owner)
+		return fmt.Sprintf(verbs[w.Kind], lockText(w)) + ", behind " + threadName(s, owner)
 	case w.Owner == nil || w.Owner.OSThreadID != s.Threads[owner].OSThreadID:
 		return "waits to write under " + lockText(w) + ", which is read by " + threadName(s, owner)
 	}
@@ -116,13 +116,6 @@ func isBehind(s *profile.Snapshot, w *profile.Wait, writer int) bool {
 	return slices.ContainsFunc(w.Behind, func(r profile.ThreadRef) bool {
 		return r.OSThreadID == s.Threads[writer].OSThreadID
 	})
-}
-
-func readingText(w *profile.Wait) string {
-	if w.Kind == profile.UpgradeableLock {
-		return "waits to read, upgradeable, under "
-	}
-	return "waits to read under "
 }
 
 // circleText tells a simple circle: "a holds X and waits for Y, held by b, which waits for X, held by a".

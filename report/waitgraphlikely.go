@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 
 	"clrsnap/internal/display"
 	"clrsnap/profile"
@@ -104,12 +105,7 @@ func awaitLines(a *profile.Await) []string {
 
 // awaitTitle is the text of awaitLines, with the methods that await it.
 func awaitTitle(a *profile.Await) (text string) {
-	for i, line := range awaitLines(a) {
-		if i > 0 {
-			text += "\n"
-		}
-		text += line
-	}
+	text = strings.Join(awaitLines(a), "\n")
 	const most = 20
 	for i := 1; i < len(a.Frames) && i < most; i++ {
 		text += "\n  awaited by " + frameText(&a.Frames[i])

@@ -56,17 +56,19 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	if o := w.Owner; o != nil {
 		out.Owner = jsonOwnerOf(o)
 	}
-	for i := range w.Readers {
-		out.Readers = append(out.Readers, *jsonOwnerOf(&w.Readers[i]))
-	}
-	for i := range w.Behind {
-		out.Behind = append(out.Behind, *jsonOwnerOf(&w.Behind[i]))
-	}
+	out.Readers, out.Behind = jsonOwnersOf(w.Readers), jsonOwnersOf(w.Behind)
 	return out
 }
 
 func jsonOwnerOf(r *profile.ThreadRef) *jsonOwner {
 	return &jsonOwner{OSThreadID: r.OSThreadID, ManagedThreadID: r.ManagedThreadID, Name: r.Name}
+}
+
+func jsonOwnersOf(list []profile.ThreadRef) (out []jsonOwner) {
+	for i := range list {
+		out = append(out, *jsonOwnerOf(&list[i]))
+	}
+	return out
 }
 
 // timeoutMilliseconds is a timeout as JSON has it: -1 stands for none; nil: not known.

@@ -67,12 +67,11 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 		p.paragraph(plain, "  ", d.Waits[i].Text)
 	}
 	p.end()
-	for i, verb := range []string{"stack", "locks", "tasks", "requests"} {
-		p.paint(dim, [...]string{"  more: ", "        "}[min(i, 1)])
-		p.text(fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
-		p.end()
+	var commands []string
+	for _, verb := range []string{"stack", "locks", "tasks", "requests"} {
+		commands = append(commands, fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
 	}
-	p.end()
+	p.more(commands)
 }
 
 type whyPrinter struct {
@@ -92,7 +91,12 @@ func (p *whyPrinter) verdict(v *profile.Verdict) {
 	for i := range v.Evidence {
 		p.evidence(&v.Evidence[i])
 	}
-	for i, c := range v.Commands {
+	p.more(v.Commands)
+}
+
+// more lists the commands that show more.
+func (p *whyPrinter) more(commands []string) {
+	for i, c := range commands {
 		head := "  more: "
 		if i > 0 {
 			head = strings.Repeat(" ", len(head))
@@ -101,7 +105,7 @@ func (p *whyPrinter) verdict(v *profile.Verdict) {
 		p.text(display.OneLine(c))
 		p.end()
 	}
-	if len(v.Commands) > 0 {
+	if len(commands) > 0 {
 		p.end()
 	}
 }
@@ -255,8 +259,6 @@ func jsonEvidenceOf(e *profile.Evidence) jsonEvidence {
 		f.IP, f.SP = address(e.Frames[k].IP), address(e.Frames[k].SP)
 		j.Frames = append(j.Frames, f)
 	}
-	for _, t := range e.Threads {
-		j.Threads = append(j.Threads, jsonOwner{t.OSThreadID, t.ManagedThreadID, t.Name})
-	}
+	j.Threads = jsonOwnersOf(e.Threads)
 	return j
 }

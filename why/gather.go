@@ -44,6 +44,9 @@ type gatherer struct {
 	start time.Time
 
 	heapMissing bool // the heap cannot be looked at
+
+	requests *profile.Requests // of requestsAndTasks; nil: nobody has asked
+	tasks    *profile.Tasks
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {

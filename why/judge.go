@@ -13,7 +13,8 @@ type judge func(*evidence) []profile.Verdict
 // judges are all of them.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions,
+	judgeGrowth,
 }
 
 // report is what the judges say together.

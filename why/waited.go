@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -25,9 +24,7 @@ func (g *gatherer) suspended(ctx context.Context) {
 		return
 	}
 	g.progress("async methods")
-	bounded, cancel := context.WithTimeout(ctx, walkWithin)
-	defer cancel()
-	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, false)
+	r, t, err := g.requestsAndTasks(ctx, false)
 	if err != nil {
 		return // nothing else depends on it
 	}

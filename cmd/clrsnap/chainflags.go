@@ -81,13 +81,21 @@ func (f *chainFlags) check(texts chainTexts) error {
 	switch {
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of %s, or 0 for all", f.limit, texts.all)
-	case !(f.maxCPU >= 0.01 && f.maxCPU <= 64): // nor NaN
-		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	case checkMaxCPU(f.maxCPU) != nil:
+		return checkMaxCPU(f.maxCPU)
 	}
 	if err := oneOf("lines", f.lines, "auto", "never"); err != nil {
 		return err
 	}
 	return f.source.check()
+}
+
+// checkMaxCPU refuses a --max-cpu that makes no sense, NaN among them.
+func checkMaxCPU(n float64) error {
+	if n >= 0.01 && n <= 64 {
+		return nil
+	}
+	return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", n)
 }
 
 func (f *chainFlags) options() clrsnap.Options {

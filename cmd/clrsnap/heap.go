@@ -169,8 +169,8 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 			"look with each of them in turn")
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
-	case !(f.maxCPU >= 0.01 && f.maxCPU <= 64): // nor NaN
-		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	case checkMaxCPU(f.maxCPU) != nil:
+		return checkMaxCPU(f.maxCPU)
 	case f.stop.check(cmd, f.maxCPU) != nil:
 		return f.stop.check(cmd, f.maxCPU)
 	case given("every") && f.every < time.Second:

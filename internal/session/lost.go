@@ -162,7 +162,7 @@ func (l *likely) findYields(box arch.Addr) {
 		if err != nil || code.Empty() {
 			return err
 		}
-		has = l.dutiesIn(b, code.Sections)
+		has = l.dutiesIn(b, code.Sections, nil)
 		unsure = missesPermit(code.Sections, has)
 		return nil
 	}, nil)
@@ -190,7 +190,7 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 		if err != nil || !use.Own || use.Uneven {
 			continue
 		}
-		for _, d := range l.dutiesIn(b, []permits.Section{s}) {
+		for _, d := range l.dutiesIn(b, []permits.Section{s}, nil) {
 			if d.object == sem {
 				return d.field, true
 			}
@@ -199,10 +199,10 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	return "", false
 }
 
-// dutiesIn finds the semaphores of sections of a method that is suspended.
-func (l *likely) dutiesIn(b *async.Box, held []permits.Section) []duty {
+// dutiesIn finds the objects of duties of a method that is suspended.
+func (l *likely) dutiesIn(b *async.Box, held []permits.Section, promised []permits.Promise) []duty {
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-	return l.p.dutiesAt(of, held, nil, rootsIn(b))
+	return l.p.dutiesAt(of, held, promised, rootsIn(b))
 }
 
 // rootsIn are the arguments of a method that is suspended: of these it has its state machine.

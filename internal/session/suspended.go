@@ -176,12 +176,7 @@ func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
 			return err // it has gone on
 		}
 		there = true
-		at, class := b.Fields()
-		this := permits.Place{At: at, Class: class}
-		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-		out = l.p.dutiesAt(of, s.code.held, s.code.promised, func(v permits.Variable) (permits.Place, bool) {
-			return this, v == permits.This
-		})
+		out = l.dutiesIn(b, s.code.held, s.code.promised)
 		return nil
 	}, nil)
 	if !stands {
