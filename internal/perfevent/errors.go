@@ -81,16 +81,39 @@ func (e *Events) openError(err error, threads int) error {
 
 func (e *Events) tooManyFiles(err error, threads int) error {
 	if err == unix.ENFILE {
-		return &Error{err, "the whole system has too many open files", "raise the sysctl fs.file-max"}
+		return systemFiles(err)
 	}
-	var limit unix.Rlimit
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // on error the text says 0
 	need := (threads + 1) * len(e.rings)
 	if e.gen != nil { // its events stay open until the new ones are
 		need += len(e.gen.events)
 	}
 	return &Error{err, fmt.Sprintf("%d threads on %d CPUs need %d file descriptors, and %d are allowed",
-		threads, len(e.rings), need, limit.Cur), "raise the limit (ulimit -n)"}
+		threads, len(e.rings), need, fileLimit()), moreFiles}
+}
+
+const moreFiles = "raise the limit (ulimit -n)"
+
+func systemFiles(err error) error {
+	return &Error{err, "the whole system has too many open files", "raise the sysctl fs.file-max"}
+}
+
+// fewFiles says what to do when a file could not be opened because too many are open.
+func fewFiles(err error) error {
+	switch {
+	case errors.Is(err, ErrUnavailable): // it says so
+	case errors.Is(err, unix.ENFILE):
+		return systemFiles(unix.ENFILE)
+	case errors.Is(err, unix.EMFILE):
+		return &Error{unix.EMFILE, fmt.Sprintf("%d file descriptors are allowed", fileLimit()), moreFiles}
+	}
+	return err
+}
+
+// fileLimit is how many files we may have open; 0 if that is not known.
+func fileLimit() uint64 {
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	return limit.Cur
 }
 
 // paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that

@@ -83,7 +83,7 @@ func openWith(o Options, f features) (*Events, error) {
 	}
 	if err != nil {
 		e.Close()
-		return nil, err
+		return nil, fewFiles(err)
 	}
 	return e, nil
 }
