@@ -222,7 +222,11 @@ func (p *pile) text(age time.Duration) string {
 
 // short is what there is more of, in a few words.
 func (p *pile) short() string {
-	return fmt.Sprintf("%s, from %s to %s", p.Type, number(int64(p.before)), number(int64(p.Count)))
+	what := p.Type
+	if p.Kind == session.Timers {
+		what = "active timers"
+	}
+	return fmt.Sprintf("%s, from %s to %s", what, number(int64(p.before)), number(int64(p.Count)))
 }
 
 // commands show more.

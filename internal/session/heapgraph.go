@@ -48,7 +48,6 @@ const maxRootSets = 1 << 18
 // rootSets are roots by what they are, each with the objects that it keeps; kept are these objects of all sets.
 func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []profile.HeapRootSet, kept []uint32) {
 	h.readStatics(g)
-	h.nameAll(g)
 	type kind struct {
 		root   profile.HeapRoot
 		static string

@@ -135,9 +135,7 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 	p.Root, p.Handle, p.Thread, p.Method = by.kind, by.handle, by.thread, by.method
 	switch by.kind {
 	case profile.RootStatic:
-		if p.Static = h.fieldAt(by.slot); by.slot == 0 {
-			p.Static = h.knownField(by.table, first)
-		}
+		p.Static = h.staticField(by.slots)
 	case profile.RootThreadStatic:
 		p.Static = h.threadField(by.array, by.offset)
 	}

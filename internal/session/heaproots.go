@@ -18,16 +18,14 @@ type rootsOf struct {
 	sure   []uint32 // objects that are certainly kept
 	maybe  []uint32 // those that words of stacks lead to
 	by     map[uint32]root
-	tables []int // of static fields
-	stacks bool  // stacks have been read
-	full   bool  // some are missing: there are too many
+	stacks bool // stacks have been read
+	full   bool // some are missing: there are too many
 }
 
 // root is what keeps one object.
 type root struct {
 	kind   profile.HeapRoot
-	table  heap.Object // RootStatic: the table of static fields
-	slot   arch.Addr   // RootStatic: where the field was, if it was read before the walk; 0: it was not
+	slots  []arch.Addr // RootStatic: where the fields are
 	handle profile.HandleKind
 	thread *profile.ThreadRef
 	array  uint32 // RootThreadStatic: the number of the array, and the offset in it
@@ -55,6 +53,19 @@ func (r *rootsOf) add(to *[]uint32, n int, by root) {
 	}
 	r.by[uint32(n)] = by
 	*to = append(*to, uint32(n))
+}
+
+// field notes that a static field keeps an object. Strings can be kept by what is no field as well, and then the field
+// is of interest.
+func (r *rootsOf) field(at arch.Addr, to int) {
+	by, ok := r.by[uint32(to)]
+	switch {
+	case !ok:
+		r.add(&r.sure, to, root{kind: profile.RootStatic, slots: []arch.Addr{at}})
+	case by.kind == profile.RootStatic && len(by.slots) < maxEqualSlots:
+		by.slots = append(by.slots, at)
+		r.by[uint32(to)] = by
+	}
 }
 
 // findRoots reads what keeps objects, once. Stacks are read if they are asked for. What could not be read is noted.
@@ -130,13 +141,13 @@ func (h *heapWalk) readSlots() {
 // tableRoots are the tables in which the runtime keeps static fields, and what is in them.
 func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	isTable := func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) }
-	g.Of(heap.Pinned, isTable, func(n int) { r.tables = append(r.tables, n) })
-	for _, n := range r.tables {
-		table, _ := g.Object(n)
-		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, table: table}) })
+	var tables []int
+	g.Of(heap.Pinned, isTable, func(n int) { tables = append(tables, n) })
+	for _, n := range tables {
+		g.Slots(n, r.field)
 	}
 	h.earlyRoots(g, r)
-	for _, n := range r.tables {
+	for _, n := range tables {
 		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
 	}
 }
@@ -153,7 +164,7 @@ func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
 		}
 		if table, in := g.Object(n); h.isStatics(table, in) {
 			if to, ok := g.Number(s.to); ok {
-				r.add(&r.sure, to, root{kind: profile.RootStatic, slot: s.at})
+				r.field(s.at, to)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -11,12 +10,7 @@ import (
 
 // statics finds the names of static fields by where they lie.
 type statics struct {
-	bases []staticBase         // by address
-	names map[arch.Addr]string // of fields, by the object that they refer to
-	all   bool                 // names has what there is
-
-	table arch.Addr                       // the table that was read last
-	slots []byte                          // of it
+	bases []staticBase                    // by address
 	known map[arch.Addr]map[uint32]string // names of the static fields that are references, by class and offset
 	own   map[arch.Addr]map[uint32]string // likewise of those of which each thread has its own
 	local map[uint32][]arch.Addr          // the classes that such fields can be of, by the number of the array
@@ -31,7 +25,7 @@ const (
 	maxModules     = 1 << 14
 	maxEqualSlots  = 16      // that refer to one object
 	maxKnownFields = 1 << 12 // classes whose fields are kept
-	maxTable       = 1 << 20 // bytes of a table of static fields
+	maxTable       = 1 << 20 // bytes from where the static fields of a class begin
 )
 
 // readStatics reads where static fields are, once.
@@ -45,8 +39,7 @@ func (h *heapWalk) readStatics(g *heap.Graph) {
 // findStatics reads where the static fields of classes are.
 func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	s := &statics{
-		names: map[arch.Addr]string{}, known: map[arch.Addr]map[uint32]string{},
-		own: map[arch.Addr]map[uint32]string{}, local: map[uint32][]arch.Addr{},
+		known: map[arch.Addr]map[uint32]string{}, own: map[arch.Addr]map[uint32]string{}, local: map[uint32][]arch.Addr{},
 	}
 	classes := 0
 	for _, m := range h.modules(g) {
@@ -84,58 +77,14 @@ func (h *heapWalk) modules(g *heap.Graph) (out []arch.Addr) {
 	return all[:min(len(all), maxModules)]
 }
 
-// staticField names the static field by which a table of them refers to an object; empty: that is not known.
-func (h *heapWalk) staticField(table, to heap.Object) string {
-	if table.Size > maxTable {
-		return ""
-	}
-	b := h.slots(table)
-	for i, equal := 16, 0; i+8 <= len(b) && equal < maxEqualSlots; i += 8 {
-		if arch.Addr(binary.LittleEndian.Uint64(b[i:])) != to.Addr {
-			continue
-		}
-		equal++
-		if name := h.fieldAt(table.Addr + arch.Addr(i)); name != "" {
+// staticField names the first static field that lies at one of some addresses; empty: none is known.
+func (h *heapWalk) staticField(slots []arch.Addr) string {
+	for _, at := range slots {
+		if name := h.fieldAt(at); name != "" {
 			return name
 		}
 	}
 	return ""
-}
-
-// nameAll names the static fields of all tables at once, for knownField.
-func (h *heapWalk) nameAll(g *heap.Graph) {
-	if h.static.all {
-		return
-	}
-	h.static.all = true
-	for _, n := range h.roots.tables {
-		table, _ := g.Object(n)
-		if table.Size > maxTable {
-			continue
-		}
-		if h.stopped() {
-			return
-		}
-		b := h.slots(table)
-		for i := 16; i+8 <= len(b) && len(h.static.names) < maxRoots; i += 8 {
-			to := arch.Addr(binary.LittleEndian.Uint64(b[i:]))
-			if to != 0 && h.static.names[to] == "" {
-				h.static.names[to] = h.fieldAt(table.Addr + arch.Addr(i))
-			}
-		}
-	}
-}
-
-// slots reads a table of static fields; nil: it cannot be read.
-func (h *heapWalk) slots(table heap.Object) []byte {
-	s := h.static
-	if s.table != table.Addr {
-		s.table, s.slots = table.Addr, make([]byte, table.Size)
-		if h.p.from.ReadMemory(s.slots, table.Addr) != nil {
-			s.slots = nil
-		}
-	}
-	return s.slots
 }
 
 // fieldAt names the static field at an address.
@@ -206,16 +155,6 @@ func (h *heapWalk) threadField(array, offset uint32) string {
 			}
 			name = h.name(mt).Display + "." + field
 		}
-	}
-	return name
-}
-
-// knownField is staticField, once for each object that a static field refers to.
-func (h *heapWalk) knownField(table, to heap.Object) string {
-	name, ok := h.static.names[to.Addr]
-	if !ok && !h.static.all {
-		name = h.staticField(table, to)
-		h.static.names[to.Addr] = name
 	}
 	return name
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
-// a queue of timers.
+// the timers.
 type Pile struct {
 	At      arch.Addr // of the object, when it was looked at
 	Kind    PileKind
@@ -31,7 +31,7 @@ type PileKind uint8
 const (
 	Event      PileKind = iota // a delegate that calls many others: what an event with many handlers is
 	Collection                 // of System.Collections
-	Timers                     // active ones of a System.Threading.TimerQueue
+	Timers                     // active ones of all System.Threading.TimerQueues, one for each CPU, which an array has
 )
 
 // Bounds of Piles.
@@ -40,6 +40,7 @@ const (
 	mostPile      = 1 << 28
 	maxPiles      = 1 << 10 // that are kept
 	maxPileTypes  = 1 << 14
+	maxQueues     = 1 << 12 // of timers, in one array
 	sampledPile   = 64
 	mostAlike     = 16      // of one type
 	maxPileTables = 1 << 12 // of concurrent dictionaries
@@ -80,8 +81,13 @@ var countables = map[string]countable{
 	"System.Collections.Generic.PriorityQueue`2": {Collection, "_size", "", false},
 	"System.Collections.Hashtable":               {Collection, "_count", "", false},
 	"System.Collections.ArrayList":               {Collection, "_size", "", false},
-	"System.Threading.TimerQueue":                {Timers, "<ActiveCount>k__BackingField", "", true},
 }
+
+// The queues of timers, and how many a queue has that are active.
+const (
+	timerQueues  = "System.Threading.TimerQueue[]"
+	activeTimers = "<ActiveCount>k__BackingField"
+)
 
 // The tables of a ConcurrentDictionary, which are replaced as it grows, and how many elements each of its locks guards.
 const (
@@ -89,10 +95,10 @@ const (
 	countPerLock     = "_countPerLock"
 )
 
-// Piles finds the events, collections and queues of timers on the heap that have at least 100 of something, the larger
-// ones first: of events of each type and element the largest, of others of the same type the 16 largest. Those that
-// have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a part of
-// them cannot be compared with what is found another time.
+// Piles finds the events and collections on the heap that have at least 100 of something, and the timers if there are so
+// many, the larger ones first: of events of each type and element the largest, of others of the same type the 16
+// largest. Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are
+// none: a part of them cannot be compared with what is found another time.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -155,6 +161,10 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 		return nil
 	}
 	out := &pileClass{Class: c}
+	if c.Display == timerQueues {
+		out.kind = Timers
+		return out
+	}
 	for b := range c.Bases {
 		assembly, name, err := objects.FullName(b)
 		if err != nil {
@@ -205,6 +215,9 @@ func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
 
 // count is how many an object says it has.
 func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
+	if c.kind == Timers {
+		return h.active(o.Addr)
+	}
 	n := number(o.Data, c.count, c.eightBytes || c.perLock())
 	if c.perLock() {
 		return h.sum(arch.Addr(n))
@@ -230,6 +243,31 @@ func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 			return 0
 		}
 		sum += int64(v)
+	}
+	return sum
+}
+
+// active adds up how many timers the queues of an array have; 0: they cannot be read.
+func (h *pileWalk) active(array arch.Addr) (sum int64) {
+	objects := h.p.Runtime.Objects
+	queues, err := objects.References(array, maxQueues)
+	if err != nil {
+		return 0
+	}
+	for _, at := range queues {
+		class, err := objects.Class(at)
+		if err != nil {
+			return 0
+		}
+		off, err := objects.Offset(class, activeTimers)
+		if err != nil {
+			return 0
+		}
+		n, err := objects.Word(at + arch.Addr(off))
+		if err != nil || n > mostPile {
+			return 0
+		}
+		sum += int64(n)
 	}
 	return sum
 }

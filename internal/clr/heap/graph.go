@@ -206,6 +206,20 @@ func (g *Graph) References(n int, f func(to int)) {
 	}
 }
 
+// Slots calls a function with each object that an array of references refers to, if it was allocated so that it never
+// moves, and with where the reference lies.
+func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
+	o, in := g.Object(n)
+	if in != Pinned || !o.Table.slots() {
+		return
+	}
+	for i, e := range g.fields(n) {
+		if e != noNode {
+			f(o.Addr+arch.Addr(o.Table.references.series[0].start)+8*arch.Addr(i), int(e))
+		}
+	}
+}
+
 // Number is the number of the object that begins at an address; false: none does.
 func (g *Graph) Number(at arch.Addr) (int, bool) {
 	packed, ok := g.pack(at)
@@ -261,14 +275,16 @@ func (g *Graph) Linked(from, to int) bool {
 }
 
 // note keeps an object and its references, as far as they lead to the heap.
-func (w *walker) note(i, size uint64, k *known, r arch.Addr) error {
+func (w *walker) note(i, size uint64, k *known, p *piece) error {
 	d := w.draft
 	at := w.base + arch.Addr(i)
-	if l := w.tables.at(int(k.index)).references; l != nil {
+	t := w.tables.at(int(k.index))
+	if l := t.references; l != nil {
 		var err error
+		all := p.slots && t.slots()
 		l.each(size, func(from, n uint64) {
 			if err == nil {
-				err = w.refer(at+arch.Addr(from), n)
+				err = w.refer(at+arch.Addr(from), n, all)
 			}
 		})
 		if err != nil {
@@ -276,13 +292,13 @@ func (w *walker) note(i, size uint64, k *known, r arch.Addr) error {
 		}
 	}
 	d.nodes = append(d.nodes, node{
-		at: uint32((at - r) / 8), table: uint32(k.index), size: uint32(size / 8), edges: uint32(len(d.edges)),
+		at: uint32((at - p.start) / 8), table: uint32(k.index), size: uint32(size / 8), edges: uint32(len(d.edges)),
 	})
 	return nil
 }
 
-// refer keeps a run of references.
-func (w *walker) refer(at arch.Addr, n uint64) error {
+// refer keeps a run of references; all: also those that lead nowhere.
+func (w *walker) refer(at arch.Addr, n uint64, all bool) error {
 	for n > 0 {
 		data := w.data
 		off := uint64(at - w.base)
@@ -302,10 +318,14 @@ func (w *walker) refer(at arch.Addr, n uint64) error {
 		step := min(n, uint64(len(data))-off)
 		for j := off; j+8 <= off+step; j += 8 {
 			v := binary.LittleEndian.Uint64(data[j:])
-			if v == 0 {
+			if v == 0 && !all {
 				continue
 			}
-			if e, ok := w.graph.pack(arch.Addr(v)); ok {
+			e, ok := w.graph.pack(arch.Addr(v))
+			if !ok {
+				e = noNode
+			}
+			if ok || all {
 				if w.graph.refs+len(w.draft.edges) >= mostEdges {
 					w.graph.Full = true
 					return nil

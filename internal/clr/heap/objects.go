@@ -534,7 +534,9 @@ func (w *walk) abandoned(r *Region) bool {
 func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, proved bool, err error) {
 	for n := 0; ; n++ {
 		one.reset()
-		p := piece{at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End}
+		p := piece{
+			at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End, slots: r.Generation == Pinned,
+		}
 		before := w.settled()
 		err = one.walk(&p)
 		w.tear(err)

@@ -29,6 +29,7 @@ type piece struct {
 	end      arch.Addr // of the region
 	contexts []context // that lie in it, by address
 	zeros    bool      // there may be memory that no object has been put into yet
+	slots    bool      // Graph.Slots can be asked for arrays in it
 }
 
 // hole returns where the next allocation context begins, and where objects go on behind it.
@@ -202,7 +203,7 @@ func (w *walker) run(p *piece, stop arch.Addr) error {
 			break
 		}
 		if w.graph != nil && k.flags&knownFree == 0 {
-			if err := w.note(i, size, k, p.start); err != nil {
+			if err := w.note(i, size, k, p); err != nil {
 				return err
 			}
 		}

@@ -117,6 +117,11 @@ func readItems(mem *target.Reader, mt arch.Addr, n int) (*layoutOf, error) {
 	return out, nil
 }
 
+// slots reports whether objects of the class are arrays of references.
+func (t *Table) slots() bool {
+	return t != nil && t.Component == 8 && t.references != nil && len(t.references.series) == 1
+}
+
 // each calls a function with each run of references in an object of so many bytes: where it is in the object, and its
 // length in bytes.
 func (l *layoutOf) each(size uint64, run func(from, n uint64)) {
