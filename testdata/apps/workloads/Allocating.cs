@@ -43,7 +43,7 @@ static class Allocating
         Work.Threads("cache", threads, number =>
         {
             for (int i = 0; i < 500; i++) cache[Random.Shared.Next(cache.Length)] = $"entry {i} of {number}, made anew";
-            Thread.Sleep(2);
+            Thread.Sleep(2 * threads);
         });
     }
 
