@@ -49,8 +49,8 @@ type keptPile struct {
 	path *profile.HeapPath
 }
 
-// judgeGrowth looks for objects that pile up: the handlers of an event that nobody leaves, timers that nobody disposes
-// of, and collections that are only added to.
+// judgeGrowth looks for objects that pile up: the handlers of an event that nobody leaves, timers and callbacks of
+// tokens that nobody disposes of, and collections that are only added to.
 func judgeGrowth(e *evidence) []profile.Verdict {
 	growing := e.growing()
 	best := -1
@@ -212,19 +212,33 @@ func (p *pile) text(age time.Duration) string {
 		return fmt.Sprintf("an event (%s) has %s handlers, %s, most of them of %s. More objects subscribe than unsubscribe, "+
 			"and what has subscribed is not freed before the event is.", p.Type, number(int64(p.Count)), more, targets)
 	case session.Timers:
-		return fmt.Sprintf("%s timers are active, %s. Timers are started and not disposed of, and each keeps what it calls. %s",
-			number(int64(p.Count)), more, all)
+		return fmt.Sprintf("%s timers are active, %s%s. Timers are started and not disposed of, and each keeps what it "+
+			"calls. %s", number(int64(p.Count)), more, p.calls("most of them for "), all)
+	case session.Token:
+		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. What registers with it, or is linked to it, is not "+
+			"disposed of, and is kept until it is cancelled. %s", number(int64(p.Count)), more, p.calls("most of them of "), all)
 	}
 	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.",
 		strings.TrimSuffix(p.Type, "+Tables"), // where a ConcurrentDictionary has its elements
 		number(int64(p.Count)), more, all)
 }
 
+// calls says what most of a sample call; empty: that is not known.
+func (p *pile) calls(begin string) string {
+	if p.Calls == "" {
+		return ""
+	}
+	return ", " + begin + p.Calls
+}
+
 // short is what there is more of, in a few words.
 func (p *pile) short() string {
 	what := p.Type
-	if p.Kind == session.Timers {
+	switch p.Kind {
+	case session.Timers:
 		what = "active timers"
+	case session.Token:
+		what = "callbacks of a CancellationToken"
 	}
 	return fmt.Sprintf("%s, from %s to %s", what, number(int64(p.before)), number(int64(p.Count)))
 }
@@ -232,10 +246,14 @@ func (p *pile) short() string {
 // commands show more.
 func (p *pile) commands(pid int) []string {
 	out := []string{fmt.Sprintf("clrsnap heap %d --every 30s", pid)}
-	if p.Element == "" || strings.ContainsAny(p.Element, "'\\") || strings.HasPrefix(p.Element, "[") {
+	element := p.Element
+	if p.Kind == session.Token {
+		element = p.Calls
+	}
+	if element == "" || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
 		return out
 	}
-	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(p.Element)))
+	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))
 }
 
 // ownField is the field nearest to the end of a path that is not one of the framework's types; "": none is known.

@@ -14,7 +14,7 @@ import (
 )
 
 // Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
-// the timers.
+// the timers, a token with many callbacks.
 type Pile struct {
 	At      arch.Addr // of the object, when it was looked at
 	Kind    PileKind
@@ -22,6 +22,7 @@ type Pile struct {
 	Count   int    // of handlers, elements, timers
 	Element string // of what: the class of the objects that most handlers of a sample call; of a collection its last type
 	// argument. "": static methods are called, or it has no type arguments
+	Calls string // of timers and tokens: what most of a sample call; "": static methods, or that is not known
 }
 
 // PileKind is what sort of thing a pile is.
@@ -32,6 +33,7 @@ const (
 	Event      PileKind = iota // a delegate that calls many others: what an event with many handlers is
 	Collection                 // of System.Collections
 	Timers                     // active ones of all System.Threading.TimerQueues, one for each CPU, which an array has
+	Token                      // callbacks that are registered with a System.Threading.CancellationTokenSource
 )
 
 // Bounds of Piles.
@@ -40,7 +42,6 @@ const (
 	mostPile      = 1 << 28
 	maxPiles      = 1 << 10 // that are kept
 	maxPileTypes  = 1 << 14
-	maxQueues     = 1 << 12 // of timers, in one array
 	sampledPile   = 64
 	mostAlike     = 16      // of one type
 	maxPileTables = 1 << 12 // of concurrent dictionaries
@@ -83,20 +84,14 @@ var countables = map[string]countable{
 	"System.Collections.ArrayList":               {Collection, "_size", "", false},
 }
 
-// The queues of timers, and how many a queue has that are active.
-const (
-	timerQueues  = "System.Threading.TimerQueue[]"
-	activeTimers = "<ActiveCount>k__BackingField"
-)
-
 // The tables of a ConcurrentDictionary, which are replaced as it grows, and how many elements each of its locks guards.
 const (
 	concurrentTables = "System.Collections.Concurrent.ConcurrentDictionary`2+Tables"
 	countPerLock     = "_countPerLock"
 )
 
-// Piles finds the events and collections on the heap that have at least 100 of something, and the timers if there are so
-// many, the larger ones first: of events of each type and element the largest, of others of the same type the 16
+// Piles finds the events, collections and tokens on the heap that have at least 100 of something, and the timers if there
+// are so many, the larger ones first: of events of each type and element the largest, of others of the same type the 16
 // largest. Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are
 // none: a part of them cannot be compared with what is found another time.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
@@ -104,7 +99,7 @@ func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 		return nil, p.NoRuntimeError()
 	}
 	w := heapWalk{p: p}
-	h := pileWalk{p: p, classes: map[arch.Addr]*pileClass{}}
+	h := newPileWalk(p)
 	p.Engine.Begin()
 	census, err := p.Runtime.Heap.Walk(heap.Options{
 		Memory: p.from, Still: !p.from.changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
@@ -124,7 +119,12 @@ type pileWalk struct {
 	p       *Process
 	classes map[arch.Addr]*pileClass // by MethodTable; nil: not countable
 	found   []foundPile
-	tables  int // of concurrent dictionaries
+	tables  int                           // of concurrent dictionaries
+	tokens  map[arch.Addr]*tokenCallbacks // by CancellationTokenSource+Registrations
+}
+
+func newPileWalk(p *Process) *pileWalk {
+	return &pileWalk{p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}}
 }
 
 // pileClass is a class whose objects say how many they have.
@@ -133,12 +133,14 @@ type pileClass struct {
 	countable
 	count, free uint32 // offsets; free is 0 if there is none
 	element     string
+	node        nodeFields // of Token
 }
 
 type foundPile struct {
 	class *pileClass
 	at    arch.Addr
 	count int
+	token *tokenCallbacks // of Token
 }
 
 // want reports whether objects of a class say how many they have.
@@ -161,9 +163,12 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 		return nil
 	}
 	out := &pileClass{Class: c}
-	if c.Display == timerQueues {
+	switch c.Display {
+	case timerQueues:
 		out.kind = Timers
 		return out
+	case callbackNode:
+		return out.bindNode(objects)
 	}
 	for b := range c.Bases {
 		assembly, name, err := objects.FullName(b)
@@ -207,8 +212,12 @@ func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
 		if c == nil {
 			continue
 		}
+		if c.kind == Token {
+			h.callback(c, o)
+			continue
+		}
 		if n := h.count(c, o); n >= leastPile && n <= mostPile {
-			h.keep(foundPile{c, o.Addr, int(n)})
+			h.keep(foundPile{class: c, at: o.Addr, count: int(n)})
 		}
 	}
 }
@@ -247,31 +256,6 @@ func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 	return sum
 }
 
-// active adds up how many timers the queues of an array have; 0: they cannot be read.
-func (h *pileWalk) active(array arch.Addr) (sum int64) {
-	objects := h.p.Runtime.Objects
-	queues, err := objects.References(array, maxQueues)
-	if err != nil {
-		return 0
-	}
-	for _, at := range queues {
-		class, err := objects.Class(at)
-		if err != nil {
-			return 0
-		}
-		off, err := objects.Offset(class, activeTimers)
-		if err != nil {
-			return 0
-		}
-		n, err := objects.Word(at + arch.Addr(off))
-		if err != nil || n > mostPile {
-			return 0
-		}
-		sum += int64(n)
-	}
-	return sum
-}
-
 // number reads a number in an object; 0: it is not there.
 func number(data []byte, at uint32, eightBytes bool) int64 {
 	switch {
@@ -298,7 +282,7 @@ func (h *pileWalk) trim() {
 
 // result names what was found: of each kind, type and element the largest.
 func (h *pileWalk) result() []Pile {
-	h.trim()
+	h.addTokens()
 	h.p.Engine.Cache.Invalidate()
 	seen := map[Pile]int{}
 	var out []Pile
@@ -314,47 +298,6 @@ func (h *pileWalk) result() []Pile {
 	return out
 }
 
-// describe says what was found. It is false if there is something else now.
-func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
-	p = Pile{At: f.at, Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
-	if p.Kind != Event {
-		return p, true
-	}
-	p.Element, ok = h.targets(f)
-	return p, ok
-}
-
-// targets returns the class of the objects that most of the first delegates of a list call. It is false if the list is
-// none, or shorter than it should be: the object was moved, or is something else.
-func (h *pileWalk) targets(f *foundPile) (string, bool) {
-	objects := h.p.Runtime.Objects
-	at, err := objects.Pointer(f.at, f.class.Class, handlerList)
-	if err != nil {
-		return "", false
-	}
-	list, err := objects.References(at, sampledPile)
-	if err != nil || len(list) < min(f.count, sampledPile) {
-		return "", false
-	}
-	counts, best := map[string]int{}, ""
-	for _, at := range list {
-		c, err := objects.Class(at)
-		if err != nil || c.Table != f.class.Table {
-			return "", false
-		}
-		to, err := objects.Pointer(at, c, handlerTarget)
-		if err != nil || to == at { // a static method's delegate is its own target
-			continue
-		}
-		if of, err := objects.Class(to); err == nil {
-			if counts[of.Display]++; counts[of.Display] > counts[best] {
-				best = of.Display
-			}
-		}
-	}
-	return best, true
-}
-
 // Keeper says what keeps a pile, or the largest of those that are like it; nil: none of them was found to be kept, or
 // that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes
 // the memory and the time of HeapOptions.Roots.
@@ -363,11 +306,15 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		return nil, 0, p.NoRuntimeError()
 	}
 	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
-	h := pileWalk{p: p, classes: map[arch.Addr]*pileClass{}}
+	h := newPileWalk(p)
 	p.Engine.Begin()
 	o := w.options()
 	o.Data, o.Visit = true, h.visit
-	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == like.Type && h.want(mt) }
+	wanted := like.Type
+	if like.Kind == Token {
+		wanted = callbackNode
+	}
+	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == wanted && h.want(mt) }
 	w.noteStamp()
 	census, err := p.Runtime.Heap.Walk(o)
 	switch {
@@ -378,7 +325,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 	case census.Graph == nil:
 		return nil, 0, heap.ErrTooLarge
 	}
-	h.trim()
+	h.addTokens()
 	slices.SortStableFunc(h.found, func(a, b foundPile) int { // itself comes first, if it is where it was
 		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
 	})

@@ -73,6 +73,7 @@ static class Leaks
     static readonly Dictionary<int, Order> all = new();
     static readonly Cache cache = new();
     static readonly Dictionary<int, Order> recent = new();
+    static readonly CancellationTokenSource stopping = new();
     static int next;
 
     static event Action Raised;
@@ -82,6 +83,7 @@ static class Leaks
         ["event"] = () => Raised += new Listener().Hear,              // that nobody leaves
         ["dictionary"] = () => all[next] = new Order { Number = next }, // that is only added to
         ["timer"] = () => new Timer(new Reminder().Remind).Change(3_600_000, 3_600_000), // that is never disposed of
+        ["token"] = () => stopping.Token.Register(new Listener().Hear), // which is not disposed of
         ["cache"] = () => cache.Add($"session {next}", new Session()), // that never throws anything out
         ["bounded"] = () =>                                            // no leak: a cache that does
         {

@@ -1,0 +1,262 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/object"
+)
+
+// describe says what was found. It is false if there is something else now.
+func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
+	p = Pile{At: f.at, Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
+	switch ok = true; p.Kind {
+	case Event:
+		p.Element, ok = h.targets(f)
+	case Timers:
+		p.Calls = h.timersCall(f.at)
+	case Token:
+		p.Type = registrations
+		p.Calls = h.called(f.token.sample)
+	}
+	return p, ok
+}
+
+// targets returns the class of the objects that most of the first delegates of a list call. It is false if the list is
+// none, or shorter than it should be: the object was moved, or is something else.
+func (h *pileWalk) targets(f *foundPile) (string, bool) {
+	objects := h.p.Runtime.Objects
+	at, err := objects.Pointer(f.at, f.class.Class, handlerList)
+	if err != nil {
+		return "", false
+	}
+	list, err := objects.References(at, sampledPile)
+	if err != nil || len(list) < min(f.count, sampledPile) {
+		return "", false
+	}
+	var names mostOf
+	for _, at := range list {
+		c, err := objects.Class(at)
+		if err != nil || c.Table != f.class.Table {
+			return "", false
+		}
+		names.add(h.target(at, c))
+	}
+	return names.best, true
+}
+
+// target names the class of the object that a delegate calls; "": a static method's delegate is its own target.
+func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
+	to, err := h.p.Runtime.Objects.Pointer(delegate, c, handlerTarget)
+	if err != nil || to == delegate {
+		return ""
+	}
+	return h.className(to)
+}
+
+// className names the class of an object; "": it cannot be read.
+func (h *pileWalk) className(at arch.Addr) string {
+	c, err := h.p.Runtime.Objects.Class(at)
+	if err != nil {
+		return ""
+	}
+	return c.Display
+}
+
+// mostOf finds the name that comes most often.
+type mostOf struct {
+	counts map[string]int
+	best   string // "": none has come
+}
+
+func (m *mostOf) add(name string) {
+	if name == "" {
+		return
+	}
+	if m.counts == nil {
+		m.counts = map[string]int{}
+	}
+	if m.counts[name]++; m.counts[name] > m.counts[m.best] {
+		m.best = name
+	}
+}
+
+// The queues of timers, and what is read of them (System.Private.CoreLib: Timer.cs). A queue has two lists.
+const (
+	timerQueues   = "System.Threading.TimerQueue[]"
+	activeTimers  = "<ActiveCount>k__BackingField"
+	shortTimers   = "_shortTimers"
+	longTimers    = "_longTimers"
+	nextTimer     = "_next"
+	timerState    = "_state"
+	timerCallback = "_timerCallback"
+	maxQueues     = 1 << 12 // in one array
+)
+
+// active adds up how many timers the queues of an array have; 0: they cannot be read.
+func (h *pileWalk) active(array arch.Addr) (sum int64) {
+	objects := h.p.Runtime.Objects
+	queues, err := objects.References(array, maxQueues)
+	if err != nil {
+		return 0
+	}
+	for _, at := range queues {
+		class, err := objects.Class(at)
+		if err != nil {
+			return 0
+		}
+		off, err := objects.Offset(class, activeTimers)
+		if err != nil {
+			return 0
+		}
+		n, err := objects.Word(at + arch.Addr(off))
+		if err != nil || n > mostPile {
+			return 0
+		}
+		sum += int64(n)
+	}
+	return sum
+}
+
+// timersCall names what most of a sample of timers call.
+func (h *pileWalk) timersCall(array arch.Addr) string {
+	objects := h.p.Runtime.Objects
+	queues, err := objects.References(array, maxQueues)
+	if err != nil {
+		return ""
+	}
+	var names mostOf
+	each := max(sampledPile/max(len(queues), 1), 1) // of each list
+	for _, queue := range queues[:min(len(queues), sampledPile)] {
+		class, err := objects.Class(queue)
+		if err != nil {
+			continue
+		}
+		for _, list := range []string{shortTimers, longTimers} {
+			at, _ := objects.Pointer(queue, class, list) // 0 on error
+			for n := 0; at != 0 && n < each; n++ {
+				c, err := objects.Class(at)
+				if err != nil {
+					break
+				}
+				names.add(h.timerCalls(at, c))
+				at, _ = objects.Pointer(at, c, nextTimer)
+			}
+		}
+	}
+	return names.best
+}
+
+// timerCalls names what a timer is for, or the class of what it calls.
+func (h *pileWalk) timerCalls(timer arch.Addr, c *object.Class) string {
+	objects := h.p.Runtime.Objects
+	if state, err := objects.Pointer(timer, c, timerState); err == nil && state != 0 {
+		if known := timerStates[h.className(state)]; known != "" {
+			return known
+		}
+	}
+	callback, err := objects.Pointer(timer, c, timerCallback)
+	if err != nil || callback == 0 {
+		return ""
+	}
+	class, err := objects.Class(callback)
+	if err != nil {
+		return ""
+	}
+	return h.target(callback, class)
+}
+
+// Callbacks of a CancellationTokenSource are nodes of a list, which belong to its registrations. One that is free has
+// no callback (System.Private.CoreLib: CancellationTokenSource.cs).
+const (
+	registrations = "System.Threading.CancellationTokenSource+Registrations"
+	callbackNode  = "System.Threading.CancellationTokenSource+CallbackNode"
+	maxTokens     = 1 << 16 // whose callbacks are counted
+)
+
+// nodeFields is where a node has what it belongs to, what is called, and what with.
+type nodeFields struct{ of, callback, state uint32 }
+
+// tokenCallbacks are those of one CancellationTokenSource.
+type tokenCallbacks struct {
+	class  *pileClass // of its nodes
+	count  int
+	sample []calledBack
+}
+
+// calledBack is what a node calls: a delegate, and the object that it is given, or 0.
+type calledBack struct{ delegate, state arch.Addr }
+
+// bindNode finds the fields of nodes; nil: they do not have them.
+func (c *pileClass) bindNode(objects *object.Reader) *pileClass {
+	c.kind = Token
+	fields := map[string]*uint32{
+		"Registrations": &c.node.of, "Callback": &c.node.callback, "CallbackState": &c.node.state,
+	}
+	for name, to := range fields {
+		var err error
+		if *to, err = objects.Offset(c.Class, name); err != nil {
+			return nil
+		}
+	}
+	return c
+}
+
+// callback counts a callback that is registered.
+func (h *pileWalk) callback(c *pileClass, o *heap.Object) {
+	of := arch.Addr(number(o.Data, c.node.of, true))
+	one := calledBack{
+		arch.Addr(number(o.Data, c.node.callback, true)), arch.Addr(number(o.Data, c.node.state, true)),
+	}
+	if of == 0 || one.delegate == 0 {
+		return
+	}
+	t := h.tokens[of]
+	if t == nil {
+		if len(h.tokens) >= maxTokens {
+			return
+		}
+		t = &tokenCallbacks{class: c}
+		h.tokens[of] = t
+	}
+	if t.count++; len(t.sample) < sampledPile {
+		t.sample = append(t.sample, one)
+	}
+}
+
+// addTokens adds the tokens that have many callbacks to what was found.
+func (h *pileWalk) addTokens() {
+	for at, t := range h.tokens {
+		if t.count >= leastPile {
+			h.found = append(h.found, foundPile{class: t.class, at: at, count: t.count, token: t})
+		}
+	}
+	h.trim()
+}
+
+// called names the class of what most of some callbacks are given, or of whose method they call.
+func (h *pileWalk) called(sample []calledBack) string {
+	var names mostOf
+	for _, one := range sample {
+		if one.state == 0 {
+			one.state = one.delegate
+		}
+		c, err := h.p.Runtime.Objects.Class(one.state)
+		switch {
+		case err != nil:
+		case h.isDelegate(c): // what Register was given, if it was given no state
+			names.add(h.target(one.state, c))
+		default:
+			names.add(c.Display)
+		}
+	}
+	return names.best
+}
+
+func (h *pileWalk) isDelegate(c *object.Class) bool {
+	for b := range c.Bases {
+		if _, name, err := h.p.Runtime.Objects.FullName(b); err == nil && name == multicastClass {
+			return true
+		}
+	}
+	return false
+}
