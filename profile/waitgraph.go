@@ -141,6 +141,7 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	}
 	b.addWaits()
 	b.addHolds()
+	b.entered()
 	b.edges()
 	b.rank()
 	components(b.out, b.component)
@@ -211,6 +212,23 @@ func (b *waitGraph) addHolds() {
 			}
 			l.Counted = max(l.Counted, h.Waiters)
 		}
+	}
+}
+
+// entered removes from the waiters of a lock the thread that has got hold of it, after it was seen to wait.
+func (b *waitGraph) entered() {
+	for i := range b.g.Locks {
+		l := &b.g.Locks[i]
+		if l.Owner == nil || l.Owner.OSThreadID == 0 {
+			continue
+		}
+		l.Waiters = slices.DeleteFunc(l.Waiters, func(w Waiter) bool {
+			switch w.Wait.Kind {
+			case MonitorEnter, LockEnter, ReadLock, UpgradeableLock, WriteLock:
+				return b.s.Threads[w.Thread].OSThreadID == l.Owner.OSThreadID
+			}
+			return false
+		})
 	}
 }
 

@@ -206,6 +206,23 @@ func TestLockStates(t *testing.T) {
 	}
 }
 
+// TestEntered: a thread that was seen to wait for a lock, and then to have it, does not wait any more.
+func TestEntered(t *testing.T) {
+	s := graphOf(t, "Monitor.Enter a -", "Monitor.Enter a 1")
+	s.Threads[0].Holds = []Wait{{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}}
+	g := s.WaitGraph()
+	if len(g.Locks) != 1 {
+		t.Fatalf("%+v", g.Locks)
+	}
+	l := &g.Locks[0]
+	if l.Owner == nil || l.Owner.OSThreadID != 1 || len(l.Waiters) != 1 || l.Waiters[0].Thread != 1 || l.Blocked != 1 {
+		t.Errorf("owner %v, waiters %v, blocked %d", l.Owner, l.Waiters, l.Blocked)
+	}
+	if len(g.Deadlocks)+len(g.Suspected) > 0 {
+		t.Errorf("%v, %v", g.Deadlocks, g.Suspected)
+	}
+}
+
 // TestMovedLocks: objects of different classes are different locks, though one was moved to the other's old address.
 func TestMovedLocks(t *testing.T) {
 	s := graphOf(t, "Monitor.Enter a 3", "Monitor.Enter a 4", "", "")
