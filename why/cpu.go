@@ -102,15 +102,16 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 	return profile.Wall, hasMode(e.samples, profile.Wall)
 }
 
-// tooBusy notes that nothing can be said of threads that have hardly had a CPU.
+// tooBusy notes that nothing can be said of threads that have hardly had a CPU, unless it is said that their control
+// group may not use more.
 func (e *evidence) tooBusy(starved []watched) {
-	if len(starved) == 0 {
+	if len(starved) == 0 || len(judgeThrottled(e)) > 0 {
 		return
 	}
 	most := slices.MaxFunc(starved, func(a, b watched) int { return cmp.Compare(a.ran, b.ran) })
 	who := threadName(ref(most.last()))
 	if n := len(starved) - 1; n > 0 {
-		who = fmt.Sprintf("%s, like %d others,", who, n)
+		who = fmt.Sprintf("%s, like %s,", who, counted(n, "other", "others"))
 	}
 	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: too short "+
 		"to tell what it does. Look longer, with --for.", who, seconds(most.ran)))

@@ -137,7 +137,7 @@ func tryCompiler(t *testing.T, c command) {
 		t.Fatal(err)
 	}
 	out, args := t.TempDir(), []string{"net10"}
-	for i := range 40 {
+	for i := range 120 {
 		args = append(args, "-o+", "-define:NET9_0_OR_GREATER", fmt.Sprintf("-out:%s/%d.dll", out, i))
 		args = append(append(append(args, sources...), common...), "--")
 	}

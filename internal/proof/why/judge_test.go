@@ -124,7 +124,7 @@ func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 		t.Fatal(err)
 	}
 	if status = cmd.ProcessState.ExitCode(); status != 0 && status != 3 {
-		t.Errorf("clrsnap %s: exit status %d: %s", strings.Join(args, " "), status, errs.Bytes())
+		t.Logf("clrsnap %s: exit status %d: %s", strings.Join(args, " "), status, errs.Bytes())
 	}
 	return out, status
 }
@@ -133,7 +133,10 @@ func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 // looked at, unless the way is to do without, or the program is mute: held up so that it does not answer.
 func (c command) why(t *testing.T, pid int, w way, mute bool) []verdict {
 	t.Helper()
-	out, _ := c.run(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
+	out, status := c.run(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
+	if status != 0 && !mute {
+		t.Errorf("why --json (%s): exit status %d", w.name, status)
+	}
 	var report struct {
 		Verdicts []json.RawMessage
 		Missing  []string
