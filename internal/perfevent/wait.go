@@ -56,23 +56,18 @@ func (w *waiter) close() {
 	}
 }
 
-// until waits until something happens to a ring, or for a time. ready is asked once before: what has happened while
-// nobody waited may have been forgotten.
+// until waits until ready says so, or until a time. ready is asked before the wait, and whenever something happens to a
+// ring. So is the clock: what has happened before Read begins to wait, the end of the time among it, is forgotten, and
+// what an earlier wait has set off may come later.
 func (w *waiter) until(end time.Duration, ready func() bool) (woken bool, err error) {
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(end, 1)))}
 	// What the timer has counted so far is 0 again.
 	if err := unix.TimerfdSettime(w.timer, unix.TFD_TIMER_ABSTIME, &at, nil); err != nil {
 		return false, os.NewSyscallError("timerfd_settime", err)
 	}
-	again := false
 	err = w.raw.Read(func(uintptr) bool {
-		if again {
-			woken = monotonic() < end
-			return true
-		}
-		again = true
 		woken = ready()
-		return woken
+		return woken || monotonic() >= end
 	})
 	return woken, err
 }
