@@ -101,17 +101,9 @@ func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 // interest.
 func (h *heapWalk) noteStamp() {
 	if h.graph() {
-		h.stamp = h.stampNow()
+		h.stamp = h.p.stampNow()
 		h.readSlots()
 	}
-}
-
-// stampNow stands for the addresses that objects have now.
-func (h *heapWalk) stampNow() heap.Stamp {
-	if h.p.Live == nil {
-		return 0
-	}
-	return h.p.Runtime.Heap.Stamp(h.p.Live)
 }
 
 // heapWalk is one call of Heap.

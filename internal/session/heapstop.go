@@ -83,7 +83,7 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
 		f.begin = h.began
-		h.stamp = h.stampNow()
+		h.stamp = h.p.stampNow()
 		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped

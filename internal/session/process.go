@@ -91,10 +91,11 @@ type Process struct {
 	from   origin         // of threads, registers and memory
 	groups *cgroup.Reader // nil: not needed yet
 
-	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
-	unlisted error                 // why some may be missing in known; nil: none are
-	walked   []profile.Frame       // by the latest walk for a Snapshot
-	room     int                   // bytes of frames that a Snapshot may still have
+	names    map[arch.Addr]threadName // of managed threads, by Thread object, read while no object was moved
+	known    map[int]thread.Thread    // the runtime's threads, by the id in the target's namespace
+	unlisted error                    // why some may be missing in known; nil: none are
+	walked   []profile.Frame          // by the latest walk for a Snapshot
+	room     int                      // bytes of frames that a Snapshot may still have
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named

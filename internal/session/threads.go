@@ -41,6 +41,7 @@ func (p *Process) list() ([]Thread, error) {
 	}
 	out := make([]Thread, 0, len(tids))
 	p.lacks.names = 0
+	before := p.stampNow()
 	for _, tid := range tids {
 		before := p.from.misses()
 		if t, ok := p.Describe(tid); ok {
@@ -50,6 +51,7 @@ func (p *Process) list() ([]Thread, error) {
 			}
 		}
 	}
+	p.nameAgain(out, before)
 	return out, nil
 }
 

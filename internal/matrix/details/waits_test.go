@@ -56,6 +56,10 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 		threads := threadsOf(snap)
 		for _, truth := range truths {
 			th := threads[truth["thread"]]
+			if th == nil {
+				t.Errorf("no thread is called %q", truth["thread"])
+				continue
+			}
 			switch w := th.Wait; {
 			case strings.HasPrefix(truth["thread"], "barrier"): // may have woken
 			case w == nil || !w.Certain:

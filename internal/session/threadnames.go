@@ -1,0 +1,69 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/thread"
+)
+
+// threadName is the name of a thread. A Thread object is used for another thread later, which has another id.
+type threadName struct {
+	id   int
+	name string // "": it has none
+}
+
+// nameTries is how often the names of threads are read, at most, while their objects are moved.
+const nameTries = 3
+
+// stampNow stands for the addresses that objects of a running process have now; 0: that is not known.
+func (p *Process) stampNow() heap.Stamp {
+	if p.Live == nil || p.Runtime == nil {
+		return 0
+	}
+	return p.Runtime.Heap.Stamp(p.Live)
+}
+
+// nameAgain reads the managed names of threads once more, if objects have been moved since a stamp was taken, before
+// the names were read: any object could be where that of a name was. If they are moved all the time, names that were
+// read before count.
+func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
+	if p.Live == nil || p.Runtime == nil || !p.Runtime.Heap.Known() {
+		return
+	}
+	for try := 1; before == 0 || p.stampNow() != before; try++ {
+		if try == nameTries {
+			p.nameAsBefore(threads)
+			return
+		}
+		before = p.stampNow()
+		p.Engine.Cache.Invalidate()
+		p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
+			if name, ok := p.Runtime.Threads.Name(k); ok {
+				t.Name = name
+			}
+		})
+	}
+	names := make(map[arch.Addr]threadName, len(p.names))
+	p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
+		names[k.Address] = threadName{k.ManagedID, t.Name}
+	})
+	p.names = names
+}
+
+// nameAsBefore gives threads the names that they had before.
+func (p *Process) nameAsBefore(threads []Thread) {
+	p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
+		if last, ok := p.names[k.Address]; ok && last.id == k.ManagedID {
+			t.Name = last.name
+		}
+	})
+}
+
+// eachManaged calls a function with each thread that the runtime knows.
+func (p *Process) eachManaged(threads []Thread, do func(*Thread, *thread.Thread)) {
+	for i := range threads {
+		if k, ok := p.known[threads[i].NSThreadID]; ok {
+			do(&threads[i], &k)
+		}
+	}
+}
