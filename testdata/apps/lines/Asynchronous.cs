@@ -27,8 +27,8 @@ static class Asynchronous
         new("async-foreach", () => Begin(InForeach), Elsewhere: true),
         new("async-loop", () => Begin(InLoop), Elsewhere: true),
         new("async-generic", () => Begin(() => OfType("s")), Elsewhere: true),
-        new("async-configured", () => Begin(Configured), Elsewhere: true),
-        new("async-caller", () => Begin(Caller), Elsewhere: true),
+        new("async-configured", () => { Task.Run(Configured); return 1; }, Elsewhere: true),
+        new("async-caller", BeginCaller, Elsewhere: true),
         new("thread", OnThread, Elsewhere: true),
         new("pool", () => { ThreadPool.QueueUserWorkItem(_ => Here.Stop("pool")); return 1; }, // @pool
             Elsewhere: true),
@@ -222,9 +222,19 @@ static class Asynchronous
         Here.Stop("async-configured"); // @async-configured
     }
 
+    // It ends once it is awaited: what awaits a task that has ended goes on at once.
+    static readonly TaskCompletionSource awaited = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    static int BeginCaller()
+    {
+        Begin(Caller);
+        awaited.SetResult();
+        return 1;
+    }
+
     static async Task<int> Called()
     {
-        await Task.Yield();
+        await awaited.Task;
         return 1;
     } // @async-caller
 

@@ -1,5 +1,6 @@
 // Out of managed code, and back in. The method that makes the native call
-// announces its own stack: native frames come on top of it.
+// announces its own stack: native frames come on top of it. System calls that a
+// signal's handler ends are made again: the runtime handles SIGCONT on any thread.
 using System;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
@@ -30,14 +31,16 @@ static unsafe class Native
     {
         var wanted = new TimeSpec { Seconds = Long };
         Here.Announce(Environment.StackTrace);
-        return nanosleep(&wanted, null) + 1;
+        while (nanosleep(&wanted, null) != 0) { }
+        return 1;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int Poll()
     {
         Here.Announce(Environment.StackTrace);
-        return poll(null, 0, -1) + 1;
+        while (poll(null, 0, -1) < 0) { }
+        return 1;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
@@ -68,7 +71,9 @@ static unsafe class Native
     {
         usleep(1);
         Here.Announce(Environment.StackTrace);
-        return (int)sleep((uint)Long) + 1;
+        uint left = (uint)Long;
+        while (left > 0) left = (uint)sleep(left);
+        return 1;
     }
 
     // Marshals a string, for which the pipe has no room: it holds 64 KB.
