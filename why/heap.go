@@ -88,7 +88,7 @@ func (g *gatherer) calls(ctx context.Context) {
 		return
 	}
 	g.progress("async calls")
-	r, t, err := g.requestsAndTasks(ctx, g.e.blockingCalls() > 0)
+	r, t, err := g.requestsAndTasks(ctx)
 	if err != nil {
 		g.miss("Async methods that wait were not looked at: %v.", err)
 		return
@@ -100,13 +100,13 @@ func (g *gatherer) calls(ctx context.Context) {
 }
 
 // requestsAndTasks walks the heap for what is served and for the async methods that wait, once for all who ask.
-func (g *gatherer) requestsAndTasks(ctx context.Context, blocking bool) (*profile.Requests, *profile.Tasks, error) {
+func (g *gatherer) requestsAndTasks(ctx context.Context) (*profile.Requests, *profile.Tasks, error) {
 	if g.requests != nil {
 		return g.requests, g.tasks, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, blocking)
+	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
 	if err == nil {
 		g.requests, g.tasks = r, t
 	}

@@ -24,7 +24,7 @@ func (g *gatherer) suspended(ctx context.Context) {
 		return
 	}
 	g.progress("async methods")
-	r, t, err := g.requestsAndTasks(ctx, false)
+	r, t, err := g.requestsAndTasks(ctx)
 	if err != nil {
 		return // nothing else depends on it
 	}

@@ -143,7 +143,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 	switch out.Kind {
 	case profile.AwaitsTimer, profile.AwaitsTimeout:
-		timer, ok := t.follow(a.Object, a.Class, "_timer", "_owner._timer")
+		timer, ok := t.p.follow(a.Object, a.Class, "_timer", "_owner._timer")
 		if !ok {
 			return nil
 		}
@@ -166,16 +166,16 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 
 // follow follows the references in fields from an object: the first path that leads somewhere. The steps of a path are
 // separated by dots.
-func (t *taskWalk) follow(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
+func (p *Process) follow(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
 	for _, path := range paths {
 		at, c := obj, class
 		for name := range strings.SplitSeq(path, ".") {
 			var err error
-			if at, err = t.p.Runtime.Objects.Pointer(at, c, name); err != nil || at == 0 {
+			if at, err = p.Runtime.Objects.Pointer(at, c, name); err != nil || at == 0 {
 				at = 0
 				break
 			}
-			if c, err = t.p.Runtime.Objects.Class(at); err != nil {
+			if c, err = p.Runtime.Objects.Class(at); err != nil {
 				at = 0
 				break
 			}
@@ -261,7 +261,7 @@ func (t *taskWalk) socket(a *async.Awaited) string {
 	if op, err := objects.Uint32(a.Object, a.Class, "_completedOperation"); err == nil && socketVerbs[op] != "" {
 		verb = socketVerbs[op]
 	}
-	handle, ok := t.follow(a.Object, a.Class, "_currentSocket._handle", "_owner._handle")
+	handle, ok := t.p.follow(a.Object, a.Class, "_currentSocket._handle", "_owner._handle")
 	if !ok || t.p.Live == nil {
 		return verb
 	}

@@ -50,16 +50,11 @@ func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	if err != nil || to == delegate {
 		return ""
 	}
-	return h.className(to)
-}
-
-// className names the class of an object; "": it cannot be read.
-func (h *pileWalk) className(at arch.Addr) string {
-	c, err := h.p.Runtime.Objects.Class(at)
+	class, err := h.p.Runtime.Objects.Class(to)
 	if err != nil {
 		return ""
 	}
-	return c.Display
+	return class.Display
 }
 
 // mostOf finds the name that comes most often.
@@ -82,14 +77,13 @@ func (m *mostOf) add(name string) {
 
 // The queues of timers, and what is read of them (System.Private.CoreLib: Timer.cs). A queue has two lists.
 const (
-	timerQueues   = "System.Threading.TimerQueue[]"
-	activeTimers  = "<ActiveCount>k__BackingField"
-	shortTimers   = "_shortTimers"
-	longTimers    = "_longTimers"
-	nextTimer     = "_next"
-	timerState    = "_state"
-	timerCallback = "_timerCallback"
-	maxQueues     = 1 << 12 // in one array
+	timerQueues  = "System.Threading.TimerQueue[]"
+	activeTimers = "<ActiveCount>k__BackingField"
+	shortTimers  = "_shortTimers"
+	longTimers   = "_longTimers"
+	nextTimer    = "_next"
+	staticTimer  = "System.Threading.TimerCallback" // a timer calls a static method
+	maxQueues    = 1 << 12                          // in one array
 )
 
 // active adds up how many timers the queues of an array have; 0: they cannot be read.
@@ -138,31 +132,14 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 				if err != nil {
 					break
 				}
-				names.add(h.timerCalls(at, c))
+				if name, err := h.p.timerCalls(at, c); err == nil && name != staticTimer {
+					names.add(name)
+				}
 				at, _ = objects.Pointer(at, c, nextTimer)
 			}
 		}
 	}
 	return names.best
-}
-
-// timerCalls names what a timer is for, or the class of what it calls.
-func (h *pileWalk) timerCalls(timer arch.Addr, c *object.Class) string {
-	objects := h.p.Runtime.Objects
-	if state, err := objects.Pointer(timer, c, timerState); err == nil && state != 0 {
-		if known := timerStates[h.className(state)]; known != "" {
-			return known
-		}
-	}
-	callback, err := objects.Pointer(timer, c, timerCallback)
-	if err != nil || callback == 0 {
-		return ""
-	}
-	class, err := objects.Class(callback)
-	if err != nil {
-		return ""
-	}
-	return h.target(callback, class)
 }
 
 // Callbacks of a CancellationTokenSource are nodes of a list, which belong to its registrations. One that is free has
@@ -185,21 +162,6 @@ type tokenCallbacks struct {
 
 // calledBack is what a node calls: a delegate, and the object that it is given, or 0.
 type calledBack struct{ delegate, state arch.Addr }
-
-// bindNode finds the fields of nodes; nil: they do not have them.
-func (c *pileClass) bindNode(objects *object.Reader) *pileClass {
-	c.kind = Token
-	fields := map[string]*uint32{
-		"Registrations": &c.node.of, "Callback": &c.node.callback, "CallbackState": &c.node.state,
-	}
-	for name, to := range fields {
-		var err error
-		if *to, err = objects.Offset(c.Class, name); err != nil {
-			return nil
-		}
-	}
-	return c
-}
 
 // callback counts a callback that is registered.
 func (h *pileWalk) callback(c *pileClass, o *heap.Object) {
@@ -243,20 +205,11 @@ func (h *pileWalk) called(sample []calledBack) string {
 		c, err := h.p.Runtime.Objects.Class(one.state)
 		switch {
 		case err != nil:
-		case h.isDelegate(c): // what Register was given, if it was given no state
+		case c.Is(coreLib, multicastClass): // what Register was given, if it was given no state
 			names.add(h.target(one.state, c))
 		default:
 			names.add(c.Display)
 		}
 	}
 	return names.best
-}
-
-func (h *pileWalk) isDelegate(c *object.Class) bool {
-	for b := range c.Bases {
-		if _, name, err := h.p.Runtime.Objects.FullName(b); err == nil && name == multicastClass {
-			return true
-		}
-	}
-	return false
 }

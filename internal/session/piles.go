@@ -168,7 +168,8 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 		out.kind = Timers
 		return out
 	case callbackNode:
-		return out.bindNode(objects)
+		out.kind = Token
+		return out.bind(objects)
 	}
 	for b := range c.Bases {
 		assembly, name, err := objects.FullName(b)
@@ -185,11 +186,7 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 
 // bind finds the fields; nil: the class does not have them.
 func (c *pileClass) bind(objects *object.Reader) *pileClass {
-	fields := map[string]*uint32{c.countable.count: &c.count, c.countable.free: &c.free}
-	if c.perLock() {
-		fields = map[string]*uint32{countPerLock: &c.count}
-	}
-	for name, to := range fields {
+	for name, to := range c.fields() {
 		if name == "" {
 			continue
 		}
@@ -201,8 +198,21 @@ func (c *pileClass) bind(objects *object.Reader) *pileClass {
 	return c
 }
 
+// fields are those that are read, by name, and where their offsets go.
+func (c *pileClass) fields() map[string]*uint32 {
+	switch {
+	case c.kind == Token:
+		return map[string]*uint32{
+			"Registrations": &c.node.of, "Callback": &c.node.callback, "CallbackState": &c.node.state,
+		}
+	case c.perLock():
+		return map[string]*uint32{countPerLock: &c.count}
+	}
+	return map[string]*uint32{c.countable.count: &c.count, c.countable.free: &c.free}
+}
+
 // perLock reports whether the numbers are those of locks.
-func (c *pileClass) perLock() bool { return c.countable.count == "" }
+func (c *pileClass) perLock() bool { return c.kind == Collection && c.countable.count == "" }
 
 // visit keeps what has many.
 func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/profile"
 )
@@ -139,7 +140,7 @@ func (t *taskWalk) workName(obj arch.Addr) string {
 	if err != nil {
 		return "[not known]"
 	}
-	if target, ok := t.follow(obj, class, "_callback._target", "m_action._target", "_waitCallback._target"); ok {
+	if target, ok := t.p.follow(obj, class, "_callback._target", "m_action._target", "_waitCallback._target"); ok {
 		if c, err := t.p.Runtime.Objects.Class(target); err == nil {
 			return class.Display + " of " + c.Display
 		}
@@ -201,24 +202,30 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 	if err != nil {
 		return out, true, err
 	}
-	if state, ok := t.follow(obj, class, "_state"); ok {
-		c, err := t.p.Runtime.Objects.Class(state)
+	calls, err := t.p.timerCalls(obj, class)
+	out.Callback = cmp.Or(calls, out.Callback)
+	return out, true, err
+}
+
+// timerCalls names what a timer is for, or the class of the object that it calls: a static method's delegate calls
+// itself. "": that is not known.
+func (p *Process) timerCalls(timer arch.Addr, class *object.Class) (string, error) {
+	if state, ok := p.follow(timer, class, "_state"); ok {
+		c, err := p.Runtime.Objects.Class(state)
 		if err != nil {
-			return out, true, err
+			return "", err
 		}
-		known := timerStates[c.Display]
+		if known := timerStates[c.Display]; known != "" {
+			return known, nil
+		}
 		if strings.HasPrefix(c.Display, waitAsync) && c.Assembly == coreLib {
-			known = "Task.WaitAsync"
-		}
-		if known != "" {
-			out.Callback = known
-			return out, true, nil
+			return "Task.WaitAsync", nil
 		}
 	}
-	if target, ok := t.follow(obj, class, "_timerCallback._target"); ok {
-		if c, err := t.p.Runtime.Objects.Class(target); err == nil {
-			out.Callback = c.Display
+	if target, ok := p.follow(timer, class, "_timerCallback._target"); ok {
+		if c, err := p.Runtime.Objects.Class(target); err == nil {
+			return c.Display, nil
 		}
 	}
-	return out, true, nil
+	return "", nil
 }

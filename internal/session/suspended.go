@@ -372,10 +372,10 @@ func (l *likely) complete(obj arch.Addr, class *object.Class) (complete, known b
 
 // limited adds what Task.WaitAsync waits for, if that has no time limit.
 func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, depth int) {
-	if _, timed := l.t.follow(obj, class, "_timer"); timed {
+	if _, timed := l.t.p.follow(obj, class, "_timer"); timed {
 		return
 	}
-	if inner, ok := l.t.follow(obj, class, "_task"); ok {
+	if inner, ok := l.t.p.follow(obj, class, "_task"); ok {
 		l.task(who, inner, true, depth+1)
 	}
 }

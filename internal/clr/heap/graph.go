@@ -322,16 +322,17 @@ func (w *walker) refer(at arch.Addr, n uint64, all bool) error {
 				continue
 			}
 			e, ok := w.graph.pack(arch.Addr(v))
+			if !ok && !all {
+				continue
+			}
 			if !ok {
 				e = noNode
 			}
-			if ok || all {
-				if w.graph.refs+len(w.draft.edges) >= mostEdges {
-					w.graph.Full = true
-					return nil
-				}
-				w.draft.edges = append(w.draft.edges, e)
+			if w.graph.refs+len(w.draft.edges) >= mostEdges {
+				w.graph.Full = true
+				return nil
 			}
+			w.draft.edges = append(w.draft.edges, e)
 		}
 		at, n = at+arch.Addr(step), n-step
 	}
