@@ -126,7 +126,8 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	return s, nil
 }
 
-// List returns the runtime's threads in the order of the store.
+// List returns the runtime's threads in the order of the store. A running program may free a Thread whose link is
+// about to be followed: the list may then lead in a circle, which is found before it is longer than three rounds.
 func (s *Store) List() ([]Thread, error) {
 	store, err := s.mem.Pointer(s.l.Store)
 	if err != nil {
@@ -141,9 +142,15 @@ func (s *Store) List() ([]Thread, error) {
 	}
 	var out []Thread
 	head := make([]byte, HeadLen)
+	seen, next := arch.Addr(0), 1 // a link before, and how many there are when it is replaced
 	for link != 0 {
-		if len(out) == maxThreads {
-			return out, fmt.Errorf("the runtime's thread list has more than %d entries or is cyclic", maxThreads)
+		switch {
+		case link == seen:
+			return out, fmt.Errorf("the runtime's thread list is cyclic: %v comes again", link)
+		case len(out) == maxThreads:
+			return out, fmt.Errorf("the runtime's thread list has more than %d entries", maxThreads)
+		case len(out) == next:
+			seen, next = link, 2*next
 		}
 		at := link - arch.Addr(s.l.Link)
 		if at < store+arch.Addr(s.l.First)+8 && store < at+arch.Addr(s.Needed()) {

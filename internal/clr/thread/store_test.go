@@ -162,3 +162,29 @@ func testName(t *testing.T, d *contract.Descriptor) {
 		}
 	}
 }
+
+// A Thread that is freed while the list is read can lead back into it. That is found soon, wherever it leads.
+func TestListInACircle(t *testing.T) { clrtest.OnEach(t, testListInACircle) }
+
+func testListInACircle(t *testing.T, d *contract.Descriptor) {
+	const threads, storeAt, first = 9, arch.Addr(0x200000), arch.Addr(0x100000)
+	mem := clrtest.Words{}
+	s := newStore(t, mem, d)
+	mem[s.l.Store&^7] = uint64(storeAt)
+	link := func(i int) arch.Addr { return first + arch.Addr(i)*2*HeadLen + arch.Addr(s.l.Link) }
+	mem[storeAt+arch.Addr(s.l.First)] = uint64(link(0))
+	for i := range threads {
+		mem.Zero(link(i)-arch.Addr(s.l.Link), HeadLen)
+		mem[link(i)] = uint64(link(i + 1))
+	}
+	mem[link(threads-1)] = 0
+	if list, err := s.List(); err != nil || len(list) != threads {
+		t.Fatalf("%d threads, %v", len(list), err)
+	}
+	for to := range threads {
+		mem[link(threads-1)] = uint64(link(to))
+		if list, err := s.List(); err == nil || len(list) > 3*threads {
+			t.Errorf("back to thread %d: %d threads, %v", to, len(list), err)
+		}
+	}
+}
