@@ -28,7 +28,8 @@ type wallSampler struct {
 	next   time.Duration // when the next round is due
 	base   time.Duration // next without the jitter
 	pace   pace.Pace
-	usual  int // turns from one look at a thread to the next, once it has had firstLooks
+	early  int // turns from one look at a thread to the next, once it has had firstLooks,
+	usual  int // and once it has had earlyLooks
 	turns  []*recordedThread
 	turn   int
 	dealt  bool // turns is up to date
@@ -63,7 +64,7 @@ type wallThread struct {
 
 	due   time.Duration // when to look at it again; 0: at every turn
 	busy  int           // looks in a row at which it ran
-	looks int           // up to firstLooks
+	looks int           // up to earlyLooks
 	ran   time.Duration // time that it ran between looks and that has no sample yet; less than a turn
 
 	yield          waitPlace     // where it was stopped as it gave up its CPU
@@ -85,9 +86,9 @@ func newWallSampler(r *recorder) *wallSampler {
 	w.base, w.last = r.start, r.start
 	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
 	w.pace = pace.Pace{Share: min(r.o.MaxCPU, float64(runtime.NumCPU())), Used: r.cpuOfOurs, Clock: live.Monotonic}
-	w.usual = 1
+	w.early, w.usual = 1, 1
 	if r.cpu != nil {
-		w.usual = min(mostUsual, int(w.turnsOf(usualRest)))
+		w.early, w.usual = min(mostEarly, int(w.turnsOf(earlyRest))), min(mostUsual, int(w.turnsOf(usualRest)))
 	}
 	return w
 }
@@ -98,10 +99,7 @@ func (w *wallSampler) step() time.Duration {
 		return w.next
 	}
 	late := w.next > 0 && w.r.now > w.next+w.period/2
-	turns := w.usual
-	if w.round(late) {
-		turns = 1
-	}
+	turns := w.round(late)
 	w.base += time.Duration(turns) * w.period
 	if now := live.Monotonic(); w.base < now {
 		w.base = now // missed rounds are not made up for: the samples stand for more time
@@ -117,20 +115,21 @@ func (w *wallSampler) joins(other time.Duration) bool {
 	return w.r.now >= w.next && other < w.r.now+time.Duration(w.usual)*w.period
 }
 
-// round gives the threads their turns, and reports whether any is to have the next one.
-func (w *wallSampler) round(late bool) (again bool) {
+// round gives the threads their turns, and returns in how many the first of them is to have another.
+func (w *wallSampler) round(late bool) (turns int) {
 	if !w.dealt {
 		w.deal()
 	}
 	w.due += float64(len(w.turns)) * float64(w.r.now-w.last) / float64(w.period)
 	w.last = w.r.now
+	turns = w.usual
 	if len(w.turns) == 0 {
-		return false
+		return turns
 	}
 	w.pace.Begin(w.r.now)
 	defer w.pace.End()
 	if w.pace.Spent() {
-		return true
+		return 1
 	}
 	end, looks := w.r.now+w.period, 0
 	if w.whole {
@@ -140,19 +139,23 @@ func (w *wallSampler) round(late bool) (again bool) {
 	for range w.turns {
 		t := w.turns[w.turn%len(w.turns)]
 		w.turn = (w.turn + 1) % len(w.turns)
-		if t.ended || t.wall.due > w.r.now {
+		if t.ended {
 			continue
 		}
-		w.sample(t, late)
-		again = again || t.wall.due == 0
-		// The time is checked after each look, because a thread that waits for a CPU takes long to
-		// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
-		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
-			return true
+		if t.wall.due <= w.r.now {
+			w.sample(t, late)
+			// The time is checked after each look, because a thread that waits for a CPU takes long to
+			// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
+			if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
+				return 1
+			}
+		}
+		if !w.leftAlone(&t.wall) {
+			turns = min(turns, w.rests(&t.wall))
 		}
 	}
 	w.whole = true
-	return again
+	return turns
 }
 
 // lastRound is the longest that finish may delay the end of a recording.
@@ -200,14 +203,14 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	}
 	due := wt.due
 	wt.due = 0
-	wt.looks = min(wt.looks+1, firstLooks)
+	wt.looks = min(wt.looks+1, earlyLooks)
 	if wt.valid {
 		still, ran := t.of.p.Live.StillBlocked(t.info.OSThreadID)
 		if still {
 			w.stays(t)
 			return
 		}
-		if alone := live.Monotonic() - wt.last; alone >= firstRest*w.period {
+		if alone := live.Monotonic() - wt.last; alone >= w.firstRest() {
 			w.woke(t, min(ran, alone), due > 0)
 			return
 		}
@@ -252,21 +255,35 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 // turnsOf is how many turns a time comprises, at least one.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
-// A thread that has had firstLooks is looked at every few turns only. Each look takes a CPU from
-// the target, and the kernel's samples show where threads run. What a look finds stands for the
-// time since the last one, so the result gets coarser and not wrong. If Rate is low, or there are
-// no CPU samples, threads are looked at every turn.
+// A thread that has had firstLooks is looked at every few turns only, and one that has had earlyLooks
+// more seldom still. Each look takes a CPU from the target, and the kernel's samples show where threads
+// run. What a look finds stands for the time since the last one, so the result gets coarser and not
+// wrong. If Rate is low, or there are no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
-	usualRest  = 30 * time.Millisecond
-	mostUsual  = 3 // turns
+	earlyRest  = 30 * time.Millisecond
+	mostEarly  = 3 // turns
+	earlyLooks = 100
+	usualRest  = 60 * time.Millisecond
+	mostUsual  = 6 // turns
 )
+
+// rests is how many turns it is from one look at a thread to the next.
+func (w *wallSampler) rests(wt *wallThread) int {
+	switch {
+	case wt.looks < firstLooks:
+		return 1
+	case wt.looks < earlyLooks:
+		return w.early
+	}
+	return w.usual
+}
 
 // rest decides when to look again at a thread, if there is no reason to wait longer.
 func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
-	if wt.looks == firstLooks && w.usual > 1 {
+	if turns := w.rests(wt); turns > 1 {
 		// Rounds come up to half a period early or late.
-		wt.due = now + time.Duration(w.usual)*w.period - w.period*3/4
+		wt.due = now + time.Duration(turns)*w.period - w.period*3/4
 	}
 }
 
@@ -274,10 +291,15 @@ func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
 // blocked at that place so far, because what it does between two looks is not seen.
 const (
 	restPart   = 4                    // the part is 1/restPart
-	firstRest  = 4                    // periods: the shortest rest that is worth while
+	leastRest  = 4                    // periods: the shortest rest that is worth while, if it is longer than the usual
 	mostRest   = time.Second          // the longest,
 	restOfEach = time.Millisecond / 2 // and more for each thread, which bounds the looks a second at all of them
 )
+
+// firstRest is the shortest time that a thread is left alone because it stays blocked.
+func (w *wallSampler) firstRest() time.Duration {
+	return time.Duration(max(leastRest, w.usual+1)) * w.period
+}
 
 // stays adds the sample of a thread that has not run since it was last looked at. However long
 // that was, the thread was at the same place, so the next look may wait.
@@ -291,10 +313,13 @@ func (w *wallSampler) stays(t *recordedThread) {
 	w.leaveAlone(wt)
 }
 
+// leftAlone reports whether the next look at a thread may wait for longer than usual.
+func (w *wallSampler) leftAlone(wt *wallThread) bool { return wt.due-wt.last >= w.firstRest() }
+
 // hasRun ends the rest of a thread that was to be left alone for long, because a CPU sample shows
 // that it has run.
 func (w *wallSampler) hasRun(t *recordedThread) {
-	if wt := &t.wall; wt.valid && wt.due-wt.last >= firstRest*w.period {
+	if wt := &t.wall; wt.valid && w.leftAlone(wt) {
 		wt.due = 0
 	}
 }
@@ -302,7 +327,7 @@ func (w *wallSampler) hasRun(t *recordedThread) {
 // leaveAlone decides when to look again at a thread that was found blocked.
 func (w *wallSampler) leaveAlone(wt *wallThread) {
 	most := mostRest + time.Duration(len(w.turns))*restOfEach
-	if rest := min((wt.last-wt.since)/restPart, most); rest > firstRest*w.period {
+	if rest := min((wt.last-wt.since)/restPart, most); rest > w.firstRest() {
 		// Jitter: threads that are left alone at the same time are looked at at different times.
 		wt.due = wt.last + rest - time.Duration(rand.Int64N(int64(rest)/4))
 	}
