@@ -19,17 +19,17 @@ type HeapOptions struct {
 	// MaxStrings is how many texts of strings are listed, those with the most bytes first; 0: none. They can be
 	// secrets.
 	MaxStrings int
-	// Roots chooses types by their names: profile.Heap.Paths says what keeps their objects, and by which references; nil:
-	// none. Stacks of managed threads are read for it, too. That takes memory: 16 bytes for each object on the heap, and 4
-	// for each reference; twice as much in the end.
+	// Roots chooses types by their names: profile.Heap.Paths says what keeps their objects, and by which references;
+	// nil: none. Stacks of managed threads are read for it, too. That takes memory: 16 bytes for each object on the
+	// heap, and 4 for each reference; twice as much in the end.
 	Roots *regexp.Regexp
-	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That takes
-	// as much memory as Roots, and half as much again.
+	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That
+	// takes as much memory as Roots, and half as much again.
 	Retained bool
 	// Graph keeps all objects and their references: profile.Heap.Graph. That takes as much memory as Roots.
 	Graph bool
-	// Owners finds whose the types are (profile.HeapType.Owner), which their assemblies' names do not always say. It reads
-	// the deps.json files of the program.
+	// Owners finds whose the types are (profile.HeapType.Owner), which their assemblies' names do not always say. It
+	// reads the deps.json files of the program.
 	Owners bool
 	// Keepers finds what keeps what, type by type: profile.Heap.Keepers. It includes Retained, and takes 70 MB more.
 	Keepers bool
@@ -37,8 +37,8 @@ type HeapOptions struct {
 	// running process. While it is stopped, 0 stands for all CPUs, 4 at most.
 	MaxCPU float64
 	// Stop stops all threads of a running process while its heap is read, so that the heap is that of one moment:
-	// profile.Heap.Stop says whether it is, and how long the threads stood still. If threads do not stop, or MaxPause is
-	// used up, they go on and the heap is read without that. They also go on if this process ends or is killed.
+	// profile.Heap.Stop says whether it is, and how long the threads stood still. If threads do not stop, or MaxPause
+	// is used up, they go on and the heap is read without that. They also go on if this process ends or is killed.
 	Stop bool
 	// MaxPause is how long threads may stand still; 0 stands for 2 s. That is also for several stops together, which
 	// are made if threads were stopped while objects were being moved.

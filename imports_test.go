@@ -56,19 +56,20 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
-	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
-	"internal/clr/async":      "internal/arch internal/contract internal/clr/name internal/clr/object",
-	"internal/clr/web":        "internal/arch internal/clr/object",
-	"internal/clr/heap":       "internal/arch internal/target internal/contract",
-	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
+	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
+	"internal/clr/async":  "internal/arch internal/contract internal/clr/name internal/clr/object",
+	"internal/clr/web":    "internal/arch internal/clr/object",
+	"internal/clr/heap":   "internal/arch internal/target internal/contract",
+	"internal/clr/permits": "internal/arch internal/ecma335 internal/clr/name internal/clr/object " +
+		"internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
 	"internal/clr/pal":        "internal/arch internal/target",
 	"internal/clr/gcinfo":     "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
-	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
-		"internal/clr/method internal/clr/name internal/ecma335",
+	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap " +
+		"internal/clr/ilmap internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
 		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/clr/pal " +
@@ -131,8 +132,8 @@ var mayImport = map[string]string{
 	"internal/dedup":       "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb internal/pe " +
-		"internal/target",
+	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb " +
+		"internal/pe internal/target",
 	"internal/lines": "profile symbols internal/arch internal/foreign internal/module internal/pe internal/source " +
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
@@ -157,13 +158,14 @@ var mayImport = map[string]string{
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
-		"internal/perfevent internal/procfs internal/session internal/source internal/target internal/target/live internal/walk",
+		"internal/perfevent internal/procfs internal/session internal/source internal/target internal/target/live " +
+		"internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
-	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine internal/display " +
-		"internal/lines internal/source internal/waiting",
+	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
+		"internal/display internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 

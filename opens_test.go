@@ -32,7 +32,8 @@ var mayOpen = map[string]string{
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":  "/proc/PID/task/TID/schedstat and syscall",
 	"internal/target/live/memory.go":   "/proc/PID/mem",
-	"symbols/cache.go":                 "a directory that only this user can change, and files there, without following links",
+	"symbols/cache.go": "a directory that only this user can change, and files there, without " +
+		"following links",
 }
 
 // opening are functions that open a file.

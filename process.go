@@ -51,8 +51,8 @@ type Options struct {
 	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
 	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.
 	Async bool
-	// Permits says whether SnapshotWaits also finds what is only likely (profile.WaitGraph.Likely): who has permits of a
-	// SemaphoreSlim, and who completes a TaskCompletionSource. It reads the managed heap for that.
+	// Permits says whether SnapshotWaits also finds what is only likely (profile.WaitGraph.Likely): who has permits of
+	// a SemaphoreSlim, and who completes a TaskCompletionSource. It reads the managed heap for that.
 	Permits PermitsMode
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
@@ -76,8 +76,9 @@ type PermitsMode = session.PermitsMode
 
 // The modes.
 const (
-	PermitsNever  = session.PermitsNever
-	PermitsSoon   = session.PermitsSoon   // within one and a half seconds: Snapshot.Unsearched says if that is too short
+	PermitsNever = session.PermitsNever
+	// within one and a half seconds: Snapshot.Unsearched says if that is too short
+	PermitsSoon   = session.PermitsSoon
 	PermitsAlways = session.PermitsAlways // however long it takes
 )
 

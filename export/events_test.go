@@ -199,8 +199,9 @@ func TestForeignEvents(t *testing.T) {
 		{"a heap profile of Go", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
 			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
 			profile.Alloc, 4096, 3, 524288, ""},
-		{"the same, of what is in use", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
-			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
+		{"the same, of what is in use",
+			file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
+				"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
 			profile.Live, 8, 1, 524288, ""},
 		{
 			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Live, 8, 1, 0,

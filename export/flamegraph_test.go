@@ -189,7 +189,8 @@ func TestPageFigures(t *testing.T) {
 		{"wall, by wait", "mode: 1, waits: true", profile.Selection{Modes: wall}},
 		{"wall, by wait, at work, each thread", "mode: 1, waits: true, idle: false, threads: 'each'", profile.Selection{
 			Modes: wall, Working: true}},
-		{"wall, by wait, managed", "mode: 1, waits: true, managed: true", profile.Selection{Modes: wall, Managed: true}},
+		{"wall, by wait, managed", "mode: 1, waits: true, managed: true",
+			profile.Selection{Modes: wall, Managed: true}},
 		{"managed", "managed: true", profile.Selection{Modes: cpu, Managed: true}},
 		{"native", "native: true", profile.Selection{Modes: cpu, Native: true}},
 		{

@@ -300,7 +300,8 @@ func TestFoldedModes(t *testing.T) {
 			}, r)
 			got := readBack(t, file)
 			for _, m := range r.SampledModes() {
-				if !bytes.Contains(file, []byte("\n"+FoldedRoot(m)+";")) && !bytes.HasPrefix(file, []byte(FoldedRoot(m)+";")) {
+				if !bytes.Contains(file, []byte("\n"+FoldedRoot(m)+";")) &&
+					!bytes.HasPrefix(file, []byte(FoldedRoot(m)+";")) {
 					t.Errorf("no stack begins with %s:\n%s", FoldedRoot(m), file)
 				}
 				name := func(f *profile.Function) string { return strings.ReplaceAll(display.FullName(f), `\x3b`, ";") }

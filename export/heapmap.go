@@ -36,7 +36,8 @@ func HeapMap(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 		"title":   pageText(title),
 		"style":   pageSource(style),
 		"script":  pageSource(script),
-		"data":    func(w io.Writer) error { return json.NewEncoder(w).Encode(heapPageOf(h, &o)) }, // it escapes < and &
+		// it escapes < and &
+		"data": func(w io.Writer) error { return json.NewEncoder(w).Encode(heapPageOf(h, &o)) },
 	})
 }
 
@@ -150,8 +151,8 @@ func sinceText(h, base *profile.Heap) string {
 // heapTypesOf lists the types that are shown, and behind them those that an earlier heap had and this one lacks.
 func heapTypesOf(h, base *profile.Heap) heapTypes {
 	t := heapTypes{ // no list is null
-		Name: []string{}, Short: []string{}, Assembly: []string{}, Origin: []int{}, Count: []uint64{}, Bytes: []uint64{},
-		Generations: [][profile.Generations]uint64{},
+		Name: []string{}, Short: []string{}, Assembly: []string{}, Origin: []int{}, Count: []uint64{},
+		Bytes: []uint64{}, Generations: [][profile.Generations]uint64{},
 	}
 	var changes map[heapTypeKey]int64
 	if base != nil {

@@ -26,7 +26,8 @@ const hostileType = `Evil</script><script>document.title="owned"</script><img sr
 // someHeap is a heap with so many types, most of which are small.
 func someHeap(types int) *profile.Heap {
 	h := &profile.Heap{
-		Process:    profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll", Runtime: profile.Runtime{Version: "10.0.14"}},
+		Process: profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll",
+			Runtime: profile.Runtime{Version: "10.0.14"}},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), ConsistentShare: 1, Parts: []profile.HeapPart{{}},
 	}
 	r := rand.New(rand.NewSource(1))
@@ -131,7 +132,9 @@ func TestHeapMapData(t *testing.T) {
 			continue
 		}
 		name := data.Types.Name[typ]
-		want := map[string]string{"byte[]": "System/", "Shop.Orders.Rules.Type12<string, Other.Of>": "Shop/Orders/Rules/",
+		want := map[string]string{
+			"byte[]": "System/",
+			"Shop.Orders.Rules.Type12<string, Other.Of>":        "Shop/Orders/Rules/",
 			"Microsoft.AspNetCore.Http.Type7<string, Other.Of>": "Microsoft/AspNetCore.Http/",
 			"Type9<string, Other.Of>":                           ""}
 		if got, ok := want[name]; ok && path(i) != got {
@@ -389,7 +392,8 @@ func checkHeapGrowth(t *testing.T, b *browser) {
 	}
 	rows := b.text("#table tbody")
 	facts := b.text("#facts")
-	if first, _, _ := strings.Cut(rows, "Type10<"); !strings.Contains(first, "+5.00") || !strings.Contains(facts, "+4.00") {
+	if first, _, _ := strings.Cut(rows, "Type10<"); !strings.Contains(first, "+5.00") ||
+		!strings.Contains(facts, "+4.00") {
 		t.Errorf("the table begins with %.200q, facts %q", rows, facts)
 	}
 	b.eval(`[...document.querySelectorAll("th button")].find((b) => b.textContent.startsWith("Change")).click()`, nil)

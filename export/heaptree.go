@@ -213,8 +213,8 @@ func namespaceOf(name string) string {
 
 var keywords = map[string]bool{
 	"bool": true, "byte": true, "char": true, "decimal": true, "double": true, "dynamic": true, "float": true,
-	"int": true, "long": true, "nint": true, "nuint": true, "object": true, "sbyte": true, "short": true, "string": true,
-	"uint": true, "ulong": true, "ushort": true, "void": true,
+	"int": true, "long": true, "nint": true, "nuint": true, "object": true, "sbyte": true, "short": true,
+	"string": true, "uint": true, "ulong": true, "ushort": true, "void": true,
 }
 
 // label is what a node is called in its place.

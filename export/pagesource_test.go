@@ -30,8 +30,9 @@ func withSource(r *profile.Recording) *profile.Recording {
 	})
 	other := s.File(profile.SourceFile{Name: `C:\src\Shop\"><script>.cs`, URL: "javascript:alert(1)"})
 	at := []int32{
-		s.Line(profile.Line{File: file, Line: 44, Column: 13}), s.Line(profile.Line{File: file, Line: 45, Approximate: true}),
-		s.Line(profile.Line{File: other, Line: 7}), s.Line(profile.Line{File: file, Line: 44, Column: 30}),
+		s.Line(profile.Line{File: file, Line: 44, Column: 13}),
+		s.Line(profile.Line{File: file, Line: 45, Approximate: true}), s.Line(profile.Line{File: other, Line: 7}),
+		s.Line(profile.Line{File: file, Line: 44, Column: 30}),
 	}
 	n := 0
 	for i := range r.Locations {

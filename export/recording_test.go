@@ -124,7 +124,8 @@ func addSources(b *profile.Builder, main, scan0, scan1, clr int32) {
 	at(scan0, index, 41, 13, true, scan, 0)
 	r.Locations[scan0].Inlined = true
 	at(scan1, index, 43, 0, false, scan, -1)
-	b.Sites([]profile.CallSite{{Method: 1, IL: 3, Callee: "Next"}, {Method: 1, IL: 7}, {Method: 1, IL: 9, Callee: "Scan"}})
+	b.Sites([]profile.CallSite{{Method: 1, IL: 3, Callee: "Next"}, {Method: 1, IL: 7},
+		{Method: 1, IL: 9, Callee: "Scan"}})
 	shop := b.Library(profile.Library{Name: "libshop.so", Path: "/app/libshop.so", BuildID: []byte{0xc0, 0xde}})
 	r.Locations[clr].Library, r.Locations[clr].Address = shop, 0x1f3f
 	b.Sites([]profile.CallSite{{Method: 2, IL: 4, Callee: "Next"}})
@@ -245,7 +246,8 @@ func TestDamagedRecording(t *testing.T) {
 		{"order of sites", `"method":[1,1,1,2]`, `"method":[2,1,1,2]`, "site 1: the sites are not in order"},
 		{"order of a method's sites", `"il":[3,4,2,4]`, `"il":[3,0,2,4]`, "site 1: the sites are not in order"},
 		{"site's IL", `"il":[3,4,2,4]`, `"il":[3,-1,2,4]`, "sites: il: the sites of a method are not in order"},
-		{"far site", `"il":[3,4,2,4]`, `"il":[2147483647,2147483647,2147483647,4]`, "site 2: the sites are not in order"},
+		{"far site", `"il":[3,4,2,4]`, `"il":[2147483647,2147483647,2147483647,4]`,
+			"site 2: the sites are not in order"},
 		{"callee", `"callee":[`, `"callee":[1000`, "string index 1000"},
 		{"no callees", `"callee":`, `"call":`, `sites: column "callee" is missing`},
 		{"file of a method", `"file":[0,1,2]`, `"file":[0,1,3]`, "method 2: file index 3 is out of range [0, 3)"},

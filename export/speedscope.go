@@ -56,7 +56,8 @@ func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
 	out := make([]speedscopeFrame, 0, len(r.Functions)+1)
 	for i, s := range newFunctionSources(r).list[:len(r.Functions)] {
 		f := &r.Functions[i]
-		frame := speedscopeFrame{Name: display.FullName(f), File: mappingFile(pprofModule{mappedKind(f.Kind), f.Module, ""})}
+		frame := speedscopeFrame{Name: display.FullName(f),
+			File: mappingFile(pprofModule{mappedKind(f.Kind), f.Module, ""})}
 		if s.file > 0 {
 			frame.File, frame.Line, frame.Module = r.Files[s.file].Title(), s.start, frame.File
 		}

@@ -6,7 +6,8 @@ package profile
 // It is Tarjan's algorithm (Depth-first search and linear graph algorithms, 1972), without recursion: a chain can
 // be as long as the graph is large.
 func components(out [][]int, found func(members []int)) {
-	c := finder{out: out, found: found, order: make([]int, len(out)), low: make([]int, len(out)), on: make([]bool, len(out))}
+	c := finder{out: out, found: found, order: make([]int, len(out)), low: make([]int, len(out)),
+		on: make([]bool, len(out))}
 	for root := range out {
 		if c.order[root] == 0 {
 			c.from(root)

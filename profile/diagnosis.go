@@ -7,10 +7,11 @@ type Cause string
 
 // The causes, the gravest first.
 const (
-	CauseStopped        Cause = "stopped"                // a signal or the freezer of its cgroup holds the process
-	CauseDebugger       Cause = "debugger"               // another process traces it
-	CauseDeadlock       Cause = "deadlock"               // threads wait for one another
-	CauseSuspension     Cause = "suspension"             // the runtime waits for a thread that does not let itself be stopped
+	CauseStopped  Cause = "stopped"  // a signal or the freezer of its cgroup holds the process
+	CauseDebugger Cause = "debugger" // another process traces it
+	CauseDeadlock Cause = "deadlock" // threads wait for one another
+	// the runtime waits for a thread that does not let itself be stopped
+	CauseSuspension     Cause = "suspension"
 	CauseFinalizer      Cause = "finalizer"              // a finalizer does not return
 	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
 	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up

@@ -35,7 +35,8 @@ func TestErrorIsHonest(t *testing.T) {
 			for range c.number {
 				if rng.Float64() < p {
 					b.Add(Sample{
-						Weight: int64(float64(c.size)/p + 0.5), Events: int64(1/p + 0.5), Thread: thread, Node: node, Mode: Alloc,
+						Weight: int64(float64(c.size)/p + 0.5), Events: int64(1/p + 0.5), Thread: thread, Node: node,
+						Mode: Alloc,
 					})
 				}
 			}

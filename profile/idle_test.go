@@ -45,8 +45,8 @@ func TestIdle(t *testing.T) {
 	host.Frames[7].Module = "Microsoft.Extensions.Hosting.Abstractions"
 	asyncly := of(futex, "System.Threading.ManualResetEventSlim.Wait", taskWait, getTask, "Shop.Program.<Main>")
 	asyncly.Frames[4].Module = "Shop"
-	inlined := of(futex, waitOne, "Shop.Program+<Main>d__0.MoveNext", "System.Threading.Tasks.Task.InternalWait", getTask,
-		"Shop.Program.<Main>")
+	inlined := of(futex, waitOne, "Shop.Program+<Main>d__0.MoveNext", "System.Threading.Tasks.Task.InternalWait",
+		getTask, "Shop.Program.<Main>")
 	inlined.Frames[2].Module, inlined.Frames[5].Module = "Shop", "Shop"
 	compiling := of("running", workerStart)
 	compiling.Frames[0].Module = "libclrjit.so"

@@ -90,7 +90,8 @@ func (b *waitGraph) likely() {
 		}
 	})
 	slices.SortFunc(b.g.Likely, func(x, y LikelyDeadlock) int {
-		return cmp.Or(cmp.Compare(len(y.Victims), len(x.Victims)), cmp.Compare(l.node(x.Members[0]), l.node(y.Members[0])))
+		return cmp.Or(cmp.Compare(len(y.Victims), len(x.Victims)),
+			cmp.Compare(l.node(x.Members[0]), l.node(y.Members[0])))
 	})
 }
 

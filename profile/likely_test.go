@@ -14,7 +14,8 @@ func likelySnapshot(awaits int, owners ...int) *Snapshot {
 		t := Thread{OSThreadID: i + 1, Wait: &Wait{Kind: SemaphoreWait, Object: 0x9000, Timeout: Forever}}
 		if owner >= 0 {
 			t.Wait = &Wait{
-				Kind: MonitorEnter, Object: uint64(0x1000 + owner), Timeout: Forever, Owner: &ThreadRef{OSThreadID: owner + 1},
+				Kind: MonitorEnter, Object: uint64(0x1000 + owner), Timeout: Forever,
+				Owner: &ThreadRef{OSThreadID: owner + 1},
 			}
 		}
 		s.Threads = append(s.Threads, t)
@@ -50,8 +51,8 @@ func TestLikely(t *testing.T) {
 		{"itself", likelySnapshot(1), []Need{on(a(0), a(0))}, "[a0] [] []"},
 		{"a victim", likelySnapshot(1, -1, 0, 1), []Need{on(th(0), a(0)), on(a(0), th(1))}, "[t0 a0 t1] [] [2]"},
 		{"one of two holders may go on", likelySnapshot(2, -1, 0), []Need{on(th(0), a(0), a(1)), on(a(0), th(1))}, ""},
-		{"both holders are stuck", likelySnapshot(2, -1, 0), []Need{on(th(0), a(0), a(1)), on(a(0), th(1)), on(a(1), th(1))},
-			"[t0 a0 t1] [a1] []"},
+		{"both holders are stuck", likelySnapshot(2, -1, 0),
+			[]Need{on(th(0), a(0), a(1)), on(a(0), th(1)), on(a(1), th(1))}, "[t0 a0 t1] [a1] []"},
 		{"a holder that waits for a circle, but is in none", likelySnapshot(3, -1),
 			[]Need{on(a(0), a(1), a(2)), on(a(1), a(0)), on(a(2), a(0))}, "[a0 a1] [a2] []"},
 		{"a permit is elsewhere", likelySnapshot(1, -1, 0),
@@ -59,7 +60,8 @@ func TestLikely(t *testing.T) {
 		{"nobody is known", likelySnapshot(1, -1, 0), []Need{on(th(0)), on(a(0), th(1))}, ""},
 		{"one need of two is enough", likelySnapshot(2, -1), []Need{on(a(0), a(1)), on(a(0), th(0)), on(a(1), a(0))},
 			"[a0 a1] [] []"},
-		{"no such party", likelySnapshot(1, -1), []Need{on(a(0), a(7)), on(a(7), a(0)), on(th(9), a(0)), on(th(0), th(-1))}, ""},
+		{"no such party", likelySnapshot(1, -1),
+			[]Need{on(a(0), a(7)), on(a(7), a(0)), on(th(9), a(0)), on(th(0), th(-1))}, ""},
 		{"a thread that runs has the permit", likelySnapshot(1, -1), []Need{on(th(0), th(1)), on(a(0), th(0))}, ""},
 		{"only locks", likelySnapshot(1, 1, 0), []Need{on(a(0), th(1))}, ""},
 	} {

@@ -35,7 +35,8 @@ func TestPack(t *testing.T) {
 			t.Errorf("stack %d has %d frames, want %d", i, p.Depth(), len(want))
 		}
 		plain := Thread{Frames: want}
-		if plain.Depth() != len(want) || len(want) > 0 && (plain.Frame(0) != &want[0] || &plain.Stack(&buf)[0] != &want[0]) {
+		if plain.Depth() != len(want) ||
+			len(want) > 0 && (plain.Frame(0) != &want[0] || &plain.Stack(&buf)[0] != &want[0]) {
 			t.Errorf("stack %d is another one if it is not packed", i)
 		}
 		for k := range want {

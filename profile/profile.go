@@ -27,8 +27,8 @@ type Snapshot struct {
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 	Released   int             // stops that the watchdog ended because clrsnap itself got no CPU: they gave no stack
 	Unlisted   int             // threads that existed then, but had just been started and are not in Threads
-	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through, or
-	// some could not be read.
+	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through,
+	// or some could not be read.
 	HoldsPartial bool
 	// Awaits and Needs are what is likely to be waited for, if that was asked for.
 	Awaits []Await
@@ -148,8 +148,9 @@ type Thread struct {
 	Name            string
 	Role            string // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
 	State           string // such as "running", "waiting (futex)", "sleeping"
-	// Kernel is why the kernel does not let the thread run, whatever that waits for itself: "stopped by a signal", "frozen
-	// by its control group", "in an uninterruptible wait (folio_wait_bit_common)". "": it does, or that is not known.
+	// Kernel is why the kernel does not let the thread run, whatever that waits for itself: "stopped by a signal",
+	// "frozen by its control group", "in an uninterruptible wait (folio_wait_bit_common)". "": it does, or that is not
+	// known.
 	Kernel string
 	Mode   string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
 	Wait   *Wait         // what it waits for; nil: it does not wait, or that is not known
@@ -168,8 +169,8 @@ type Thread struct {
 	Complete bool      // the walk reached the base of the stack
 	Error    string    // why it did not, or why there is no stack
 	Frames   []Frame   // the stack, leaf first
-	// Packed is the stack if it is packed, which clrsnap.Options.PackStacks asks for; then Frames is nil. Methods Depth,
-	// Frame and Stack are for both.
+	// Packed is the stack if it is packed, which clrsnap.Options.PackStacks asks for; then Frames is nil. Methods
+	// Depth, Frame and Stack are for both.
 	Packed *PackedStack
 }
 
@@ -192,19 +193,21 @@ type Frame struct {
 	Kind       Kind
 	FunctionID uint64 // address of the MethodDesc; 0 for native frames
 	IP, SP     uint64
-	Method     string      // exact metadata name, or the demangled native symbol
-	Display    string      // friendly name, full form without the parameters
-	Short      string      // friendly name without namespaces
-	Signature  string      // parameter types in parentheses
-	Module     string      // assembly or native module, without its folder
-	Offset     uint64      // bytes from the start of the method or symbol to IP; without a symbol, from that of the module
-	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
-	Owner      Origin      // as in Function
-	Line       *SourceLine // nil: not known
-	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
-	Generics   Generics    // of shared generic code; empty: the code is not shared
-	Waiter     *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
-	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
+	Method     string // exact metadata name, or the demangled native symbol
+	Display    string // friendly name, full form without the parameters
+	Short      string // friendly name without namespaces
+	Signature  string // parameter types in parentheses
+	Module     string // assembly or native module, without its folder
+	// bytes from the start of the method or symbol to IP; without a symbol, from that of the module
+	Offset   uint64
+	Tier     string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
+	Owner    Origin      // as in Function
+	Line     *SourceLine // nil: not known
+	Inlined  bool        // the method has no frame of its own: its code is part of that of the next frame with one
+	Generics Generics    // of shared generic code; empty: the code is not shared
+	Waiter   *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
+	// of native functions without a symbol: the exported one before it, and how far; "" if it is far
+	Nearest string
 }
 
 // Generics says what the name of a frame of shared generic code tells. The runtime compiles one piece of

@@ -56,7 +56,8 @@ func TestProgramOfHostile(t *testing.T) {
 		append([]string{"dotnet"}, slices.Repeat([]string{"--roll-forward"}, 1<<20)...),
 	} {
 		name, rest := ProgramOf(args)
-		if len(name) > maxFileName+2 || !utf8.ValidString(name) || strings.Contains(name, "/") || len(rest) >= len(args) {
+		if len(name) > maxFileName+2 || !utf8.ValidString(name) || strings.Contains(name, "/") ||
+			len(rest) >= len(args) {
 			t.Errorf("%d arguments, %.20q …: %q, %d more", len(args), args, name, len(rest))
 		}
 	}

@@ -130,7 +130,8 @@ const (
 // leaf's caller which lock it was (with the assembly of its type as Module).
 const Event Kind = "event"
 
-// noCode reports whether f stands for something that is no method: what ByWait puts before stacks, or a run of plumbing.
+// noCode reports whether f stands for something that is no method: what ByWait puts before stacks, or a run of
+// plumbing.
 func (f *Function) noCode() bool {
 	return f.Kind == Managed && f.Method == "" && f.Module == "" && f.Owner == OfFramework
 }

@@ -12,8 +12,8 @@ type Requests struct {
 	Calls    []CallGroup    // likewise
 	Pools    []CallPool     // of connections to other servers; those that the most calls wait for first
 
-	// Unproven is how many objects of requests and calls, and chains of async methods, changed or were moved each time that
-	// they were read. They are left out: requests and calls may be missing, unless it is 0.
+	// Unproven is how many objects of requests and calls, and chains of async methods, changed or were moved each time
+	// that they were read. They are left out: requests and calls may be missing, unless it is 0.
 	Unproven        int
 	ConsistentShare float64 // as in Heap: requests and calls in the rest may be missing
 	Partial         bool    // the walk was ended early
@@ -33,8 +33,8 @@ type RequestGroup struct {
 type Doing struct {
 	State    TaskState // empty: it is not known
 	WaitsFor *Awaited  // what their async methods wait for
-	// Wait is what the threads wait for that run requests. What differs between the requests of a group is left out. nil:
-	// no thread runs them, it does not wait, or that is not known.
+	// Wait is what the threads wait for that run requests. What differs between the requests of a group is left out.
+	// nil: no thread runs them, it does not wait, or that is not known.
 	Wait     *Wait
 	Frames   []Frame // of the async methods, as in TaskChain; of requests that a thread runs its stack, if it is known
 	Branches int     // how many other chains of async methods each has, such as those of Task.WhenAll
@@ -77,9 +77,10 @@ type CallPhase string
 // The phases.
 const (
 	CallConnection CallPhase = "connection" // it waits for a connection: one that is free, or that is being made
-	CallAnswer     CallPhase = "answer"     // it has one: the request is being sent, or the head of the answer has not come
-	CallBody       CallPhase = "body"       // the head of the answer has come: its body has not been read
-	CallOpen       CallPhase = "open"       // it has a connection: whether the head of the answer has come is not known
+	// it has one: the request is being sent, or the head of the answer has not come
+	CallAnswer CallPhase = "answer"
+	CallBody   CallPhase = "body" // the head of the answer has come: its body has not been read
+	CallOpen   CallPhase = "open" // it has a connection: whether the head of the answer has come is not known
 )
 
 // ClientCall is a call of HttpClient that is under way.

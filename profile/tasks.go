@@ -62,13 +62,14 @@ const (
 	AwaitsChannel    AwaitedKind = "channel" // System.Threading.Channels
 	AwaitsPipe       AwaitedKind = "pipe"    // System.IO.Pipelines
 	AwaitsCompletion AwaitedKind = "TaskCompletionSource"
-	AwaitsMethod     AwaitedKind = "method"  // another async method, whose chain does not lead here, or not any more
-	AwaitsTask       AwaitedKind = "task"    // a task that runs code, such as that of Task.Run
-	AwaitsSeveral    AwaitedKind = "WhenAll" // Task.WhenAll: those of its tasks that are async methods have chains of their own
-	AwaitsOne        AwaitedKind = "WhenAny" // Task.WhenAny
-	AwaitsTimeout    AwaitedKind = "WaitAsync"
-	AwaitsSource     AwaitedKind = "source" // another IValueTaskSource, or object
-	AwaitsYield      AwaitedKind = "yield"  // nothing that is known: Task.Yield, or an awaitable of the program's
+	AwaitsMethod     AwaitedKind = "method" // another async method, whose chain does not lead here, or not any more
+	AwaitsTask       AwaitedKind = "task"   // a task that runs code, such as that of Task.Run
+	// Task.WhenAll: those of its tasks that are async methods have chains of their own
+	AwaitsSeveral AwaitedKind = "WhenAll"
+	AwaitsOne     AwaitedKind = "WhenAny" // Task.WhenAny
+	AwaitsTimeout AwaitedKind = "WaitAsync"
+	AwaitsSource  AwaitedKind = "source" // another IValueTaskSource, or object
+	AwaitsYield   AwaitedKind = "yield"  // nothing that is known: Task.Yield, or an awaitable of the program's
 )
 
 // Pool is the state of the thread pool.

@@ -34,8 +34,8 @@ const (
 // WaitKinds are all kinds of wait.
 var WaitKinds = [...]WaitKind{
 	MonitorEnter, MonitorWait, LockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
-	BarrierWait, CollectionTake, CollectionAdd, TaskWait, ThreadJoin, ThreadSleep, HandleOne, HandleAny, HandleAll, WaitIO,
-	WaitIdle, WaitRuntime,
+	BarrierWait, CollectionTake, CollectionAdd, TaskWait, ThreadJoin, ThreadSleep, HandleOne, HandleAny, HandleAll,
+	WaitIO, WaitIdle, WaitRuntime,
 }
 
 // Forever is the Timeout of a wait without one.
@@ -48,12 +48,12 @@ type Wait struct {
 	// The garbage collector moves objects: the address is that of the moment.
 	Object uint64
 	Type   string
-	// Lock tells what is waited for apart from all else of its kind, also once the collector has moved the object: where
-	// the runtime keeps the lock's state, or a number that the lock has. 0: none is known.
+	// Lock tells what is waited for apart from all else of its kind, also once the collector has moved the object:
+	// where the runtime keeps the lock's state, or a number that the lock has. 0: none is known.
 	Lock uint64
-	// Field is the field that holds the object: "Shop.Ledger._gate", of an object or static. Of a variable that a lambda
-	// or an async method has captured it is "variable gate of Shop.Ledger". "": none is known. Other fields may hold the
-	// same object.
+	// Field is the field that holds the object: "Shop.Ledger._gate", of an object or static. Of a variable that a
+	// lambda or an async method has captured it is "variable gate of Shop.Ledger". "": none is known. Other fields may
+	// hold the same object.
 	Field string
 	// Owner is who holds the lock; of a Thread.Join the thread that is joined; of a Task.Wait the one that runs the
 	// task, or what the task waits for. nil: nobody does, that is not known, or locks of this kind have no owner.
@@ -66,8 +66,8 @@ type Wait struct {
 	Recursion int
 	// Waiters is how many threads wait for the same, this one included.
 	Waiters int
-	// Timeout is how long the wait may last: Forever; 0: not known. A SemaphoreSlim and the like wait again and again: of
-	// them it is what was left when they did last.
+	// Timeout is how long the wait may last: Forever; 0: not known. A SemaphoreSlim and the like wait again and again:
+	// of them it is what was left when they did last.
 	Timeout time.Duration
 	// Rest is how much of Timeout is left, of a thread that sleeps how long it still sleeps; 0: that is not known.
 	Rest time.Duration

@@ -63,8 +63,8 @@ type LockState struct {
 	Waiters   []Waiter
 	// Counted is how many threads wait for it by its own count, which has threads that are not in the snapshot.
 	Counted int
-	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them. Of the
-	// last locks of a chain of thousands it has only those in Waiters.
+	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them. Of
+	// the last locks of a chain of thousands it has only those in Waiters.
 	Blocked int
 	// Holders are who has permits of a semaphore, or completes a task, most likely. There may be others.
 	Holders []Party
@@ -78,7 +78,8 @@ func (l *LockState) IsLock() bool {
 	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:
 		return true
 	case MonitorLock:
-		return l.Owner != nil || slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.Wait.Kind == MonitorEnter })
+		return l.Owner != nil ||
+			slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.Wait.Kind == MonitorEnter })
 	}
 	return l.Owner != nil && l.Kind != ThreadLock && l.Kind != TaskLock
 }
@@ -135,7 +136,8 @@ func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) !=
 //
 // Of a running process, a deadlock is certain only if all its members are Still: see Thread.
 func (s *Snapshot) WaitGraph() *WaitGraph {
-	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{}, g: &WaitGraph{}}
+	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{},
+		g: &WaitGraph{}}
 	for i := range s.Threads {
 		b.index[s.Threads[i].OSThreadID] = i
 	}

@@ -93,7 +93,8 @@ func TestDeadlocks(t *testing.T) {
 		{"none", []string{"", "Monitor.Enter a 1", "Monitor.Enter b 2"}, "", ""},
 		{"two", []string{"Monitor.Enter b 2", "Monitor.Enter a 1"}, "1 2", ""},
 		{"of two kinds", []string{"Lock.Enter b 2", "ReaderWriterLockSlim.Write a 1"}, "1 2", ""},
-		{"order is that of the waits", []string{"Monitor.Enter c 3", "Monitor.Enter a 1", "Monitor.Enter b 2"}, "1 3 2", ""},
+		{"order is that of the waits", []string{"Monitor.Enter c 3", "Monitor.Enter a 1", "Monitor.Enter b 2"},
+			"1 3 2", ""},
 		{
 			"a victim, and one behind it",
 			[]string{"Monitor.Enter b 2", "Monitor.Enter a 1", "Monitor.Enter a 1", "Thread.Join t 3"},
@@ -140,7 +141,8 @@ func TestDeadlocks(t *testing.T) {
 		},
 		{
 			"a reader waits for the writer in front of it",
-			[]string{"Thread.Join t 2", "ReaderWriterLockSlim.Read a <3", "ReaderWriterLockSlim.Write a +1"}, "1 2 3", "",
+			[]string{"Thread.Join t 2", "ReaderWriterLockSlim.Read a <3", "ReaderWriterLockSlim.Write a +1"},
+			"1 2 3", "",
 		},
 		{
 			"the writer in front of it gives up",
@@ -177,8 +179,8 @@ func TestDeadlockStill(t *testing.T) {
 }
 
 func TestLockStates(t *testing.T) {
-	s := graphOf(t, "Monitor.Enter b 2", "Monitor.Enter a 1", "Monitor.Enter a 1", "Monitor.Wait b", "SemaphoreSlim.Wait c",
-		"Thread.Sleep x", "io y", "idle z", "runtime w", "Lock.Enter d 9 @1s")
+	s := graphOf(t, "Monitor.Enter b 2", "Monitor.Enter a 1", "Monitor.Enter a 1", "Monitor.Wait b",
+		"SemaphoreSlim.Wait c", "Thread.Sleep x", "io y", "idle z", "runtime w", "Lock.Enter d 9 @1s")
 	s.Threads[5].Holds = []Wait{
 		{Kind: WriteLock, Object: 'e', Type: "ReaderWriterLockSlim", Certain: true, Recursion: 2},
 		{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}, // which the others contradict
@@ -238,7 +240,8 @@ func TestRankChain(t *testing.T) {
 	const n = 30_000
 	for i := range n {
 		s.Threads = append(s.Threads, Thread{OSThreadID: i + 1, Wait: &Wait{
-			Kind: MonitorEnter, Object: uint64(i + 1), Owner: &ThreadRef{OSThreadID: i + 2}, Certain: true, Timeout: Forever,
+			Kind: MonitorEnter, Object: uint64(i + 1), Owner: &ThreadRef{OSThreadID: i + 2}, Certain: true,
+			Timeout: Forever,
 		}})
 	}
 	start := time.Now()

@@ -39,14 +39,15 @@ const otherWait = "other"
 // and without "libc_", by which its own symbols differ.
 var ioFunctions = map[string]bool{
 	"read": true, "readv": true, "pread": true, "pread64": true, "preadv": true, "preadv64": true, "write": true,
-	"writev": true, "pwrite": true, "pwrite64": true, "pwritev": true, "pwritev64": true, "recv": true, "recvfrom": true,
-	"recvmsg": true, "send": true, "sendto": true, "sendmsg": true, "accept": true, "accept4": true, "connect": true,
-	"fsync": true, "fdatasync": true, "flock": true, "poll": true, "ppoll": true, "select": true, "pselect": true,
-	"epoll_wait": true, "epoll_pwait": true, "open": true, "open64": true, "openat": true, "openat64": true,
+	"writev": true, "pwrite": true, "pwrite64": true, "pwritev": true, "pwritev64": true, "recv": true,
+	"recvfrom": true, "recvmsg": true, "send": true, "sendto": true, "sendmsg": true, "accept": true, "accept4": true,
+	"connect": true, "fsync": true, "fdatasync": true, "flock": true, "poll": true, "ppoll": true, "select": true,
+	"pselect": true, "epoll_wait": true, "epoll_pwait": true, "open": true, "open64": true, "openat": true,
+	"openat64": true,
 }
 
-// entries are the functions of the runtime that methods which wait call, by the beginnings of their names. The JIT compiler
-// inlines those methods, but not the calls of these.
+// entries are the functions of the runtime that methods which wait call, by the beginnings of their names. The JIT
+// compiler inlines those methods, but not the calls of these.
 var entries = []struct {
 	name string
 	kind WaitKind
@@ -82,18 +83,21 @@ type waiter struct {
 	r         *Recording
 	functions []waitFunction
 	idle      *idler
-	managed   []int32              // by node: the nearest node to the base that is a method, or the node itself; 0: none
-	kinds     []WaitKind           // by node: of a method, what its thread waits for if it is the leaf
-	entries   []int32              // by node: of native code, the function that says what its method waits for; -1: none
-	io        []bool               // by node: of native code, the method has called a function that waits for input or output
-	runtime   []bool               // by node: of native code, it or what has called it is the runtime's
-	events    map[int32]WaitingFor // by node, of those that are known
+	// by node: the nearest node to the base that is a method, or the node itself; 0: none
+	managed []int32
+	kinds   []WaitKind // by node: of a method, what its thread waits for if it is the leaf
+	entries []int32    // by node: of native code, the function that says what its method waits for; -1: none
+	// by node: of native code, the method has called a function that waits for input or output
+	io      []bool
+	runtime []bool               // by node: of native code, it or what has called it is the runtime's
+	events  map[int32]WaitingFor // by node, of those that are known
 }
 
 func (r *Recording) waiter() *waiter {
 	w := &waiter{
 		r: r, idle: r.idler(), managed: make([]int32, len(r.Nodes)), kinds: make([]WaitKind, len(r.Nodes)),
-		entries: unknown(len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)), events: map[int32]WaitingFor{},
+		entries: unknown(len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)),
+		events: map[int32]WaitingFor{},
 	}
 	runtime := r.runtimeModules()
 	w.functions = make([]waitFunction, len(r.Functions))
@@ -251,8 +255,8 @@ func (w WaitingFor) WaitEvent(short string) Function {
 	return f
 }
 
-// Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock: it seems to
-// be a native one. module is the runtime's.
+// Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock: it seems
+// to be a native one. module is the runtime's.
 func (w WaitingFor) Frame(module string) Function {
 	name := "[" + w.String() + "]"
 	return Function{Kind: Native, Display: name, Short: name, Module: module}
@@ -361,7 +365,9 @@ func (r *Recording) WaitTotals(m Mode) []WaitTotal {
 		out[t].Methods[at].Waits.Add(a)
 	}
 	for i := range out {
-		slices.SortStableFunc(out[i].Methods, func(a, b MethodWaits) int { return cmp.Compare(b.Waits.Weight, a.Waits.Weight) })
+		slices.SortStableFunc(out[i].Methods, func(a, b MethodWaits) int {
+			return cmp.Compare(b.Waits.Weight, a.Waits.Weight)
+		})
 	}
 	slices.SortFunc(out, func(a, b WaitTotal) int {
 		return cmp.Or(cmp.Compare(b.Waits.Weight, a.Waits.Weight), a.compare(&b.WaitingFor))

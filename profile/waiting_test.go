@@ -11,27 +11,28 @@ import (
 
 // waitFrames are frames that stacks of waiting threads are made of, by a short name.
 var waitFrames = map[string]Function{
-	"main":   {Kind: Managed, Module: "Shop", Method: "Shop.Program.Main"},
-	"work":   {Kind: Managed, Module: "Shop", Method: "Shop.Orders.Work"},
-	"semi":   {Kind: Managed, Module: coreLib, Method: "System.Threading.SemaphoreSlim.Wait"},
-	"event":  {Kind: Managed, Module: coreLib, Method: "System.Threading.ManualResetEventSlim.Wait"},
-	"task":   {Kind: Managed, Module: coreLib, Method: "System.Threading.Tasks.Task.InternalWait"},
-	"wait":   {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Wait"},
-	"enter":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Enter_Slowpath"},
-	"sleep":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Thread.Sleep"},
-	"spin":   {Kind: Managed, Module: coreLib, Method: "System.Threading.SpinWait.SpinOnceCore"},
-	"stub":   {Kind: Managed, Module: coreLib, Method: pinvokeStub},
-	"read":   {Kind: Managed, Module: coreLib, Method: "System.IO.RandomAccess.ReadAtOffset"},
-	"worker": {Kind: Managed, Module: coreLib, Method: "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"},
-	"lifo":   {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
-	"clr":    {Kind: Native, Module: "libcoreclr.so"},
-	"join":   {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
-	"order":  {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
-	"pulse":  {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
-	"cond":   {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
-	"pread":  {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
-	"own":    {Kind: Native, Module: "libshop.so", Method: "pread64"},
-	"futex":  {Kind: Kernel, Module: "kernel", Method: "do_futex"},
+	"main":  {Kind: Managed, Module: "Shop", Method: "Shop.Program.Main"},
+	"work":  {Kind: Managed, Module: "Shop", Method: "Shop.Orders.Work"},
+	"semi":  {Kind: Managed, Module: coreLib, Method: "System.Threading.SemaphoreSlim.Wait"},
+	"event": {Kind: Managed, Module: coreLib, Method: "System.Threading.ManualResetEventSlim.Wait"},
+	"task":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Tasks.Task.InternalWait"},
+	"wait":  {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Wait"},
+	"enter": {Kind: Managed, Module: coreLib, Method: "System.Threading.Monitor.Enter_Slowpath"},
+	"sleep": {Kind: Managed, Module: coreLib, Method: "System.Threading.Thread.Sleep"},
+	"spin":  {Kind: Managed, Module: coreLib, Method: "System.Threading.SpinWait.SpinOnceCore"},
+	"stub":  {Kind: Managed, Module: coreLib, Method: pinvokeStub},
+	"read":  {Kind: Managed, Module: coreLib, Method: "System.IO.RandomAccess.ReadAtOffset"},
+	"worker": {Kind: Managed, Module: coreLib,
+		Method: "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"},
+	"lifo":  {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
+	"clr":   {Kind: Native, Module: "libcoreclr.so"},
+	"join":  {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
+	"order": {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
+	"pulse": {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
+	"cond":  {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
+	"pread": {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
+	"own":   {Kind: Native, Module: "libshop.so", Method: "pread64"},
+	"futex": {Kind: Kernel, Module: "kernel", Method: "do_futex"},
 }
 
 // waitingStack adds the stack of a waiting thread, base first, and returns its leaf.
@@ -205,7 +206,8 @@ func TestByWait(t *testing.T) {
 		t.Errorf("a holder at %q, was %q", a, b)
 	}
 	managed := by.Select(Selection{Managed: true})
-	if stack := displays(managed, managed.Samples[0].Node); len(stack) == 0 || !strings.HasPrefix(stack[len(stack)-1], "[") {
+	if stack := displays(managed, managed.Samples[0].Node); len(stack) == 0 ||
+		!strings.HasPrefix(stack[len(stack)-1], "[") {
 		t.Errorf("managed frames are %q", stack)
 	}
 }

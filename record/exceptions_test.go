@@ -67,7 +67,8 @@ func TestExceptionsInFlight(t *testing.T) {
 		want  string
 	}{
 		{"unhandled", unhandled, func(*os.Process, func()) {}, class + "not caught"},
-		{"killed", blocked, func(p *os.Process, _ func()) { p.Kill() }, class + "still in flight when the process ended"},
+		{"killed", blocked, func(p *os.Process, _ func()) { p.Kill() },
+			class + "still in flight when the process ended"},
 		{"terminated", blocked, func(p *os.Process, _ func()) { p.Signal(syscall.SIGTERM) },
 			class + "still in flight when the process ended"},
 		{"recorded", blocked, func(_ *os.Process, stop func()) { stop() },

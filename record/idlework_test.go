@@ -122,7 +122,8 @@ func checkWork(t *testing.T, r *profile.Recording) {
 			for l := range work.Stack(x.Node) {
 				first = work.Functions[l.Function].Display
 			}
-			if want := map[string]string{"GC": "[GC]", "Tiered compilation": "[tiered compilation]"}[role]; first != want {
+			if want := map[string]string{"GC": "[GC]",
+				"Tiered compilation": "[tiered compilation]"}[role]; first != want {
 				t.Errorf("%s begins with %q", role, first)
 			}
 		}

@@ -138,8 +138,8 @@ func (f *frameTable) inlined(in *session.InlinedFrame, tier string) int32 {
 	n := &in.Frame
 	l := profile.Location{
 		Function: f.b.Function(profile.Function{
-			Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
-			Owner: n.Owner,
+			Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature,
+			Module: n.Module, Owner: n.Owner,
 		}),
 		Tier: tier, Inlined: true,
 	}

@@ -36,7 +36,9 @@ func TestRecordInlined(t *testing.T) {
 	want, inlined := map[int][]string{}, 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		if !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return strings.HasPrefix(f.Method, "Inlined.Cases.") }) {
+		if !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+			return strings.HasPrefix(f.Method, "Inlined.Cases.")
+		}) {
 			continue
 		}
 		for k := range th.Frames {
@@ -66,7 +68,9 @@ func TestRecordInlined(t *testing.T) {
 			}
 			met[tid] = true
 			if !with {
-				stack = slices.DeleteFunc(slices.Clone(stack), func(s string) bool { return strings.Contains(s, " (inlined)") })
+				stack = slices.DeleteFunc(slices.Clone(stack), func(s string) bool {
+					return strings.Contains(s, " (inlined)")
+				})
 			}
 			var got []string
 			for l := range r.Stack(x.Node) {

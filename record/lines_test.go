@@ -41,7 +41,8 @@ func hotLines(t *testing.T, a *testenv.App) map[string]int32 {
 }
 
 // part is what a line of a function has of a mode.
-func part(r *profile.Recording, m profile.Mode, method string, line int32) (found profile.LineTotal, of profile.FunctionTotal) {
+func part(r *profile.Recording, m profile.Mode, method string,
+	line int32) (found profile.LineTotal, of profile.FunctionTotal) {
 	lines := r.LineTotals(m)
 	for _, f := range r.Totals(m).Functions {
 		if !strings.HasPrefix(r.Functions[f.Function].Display, method) {
@@ -63,7 +64,8 @@ func checkHotLines(t *testing.T, r *profile.Recording, want map[string]int32) {
 	share := func(part, of profile.Part) float64 { return float64(part.All().Weight) / float64(of.All().Weight) }
 	heavy, work := part(r, profile.CPU, "HotLines.Program.Work", want["heavy"])
 	light, _ := part(r, profile.CPU, "HotLines.Program.Work", want["light"])
-	if h, l := share(heavy.Total, work.Total), share(light.Total, work.Total); h < 0.65 || h > 0.85 || l < 0.15 || l > 0.35 {
+	if h, l := share(heavy.Total, work.Total), share(light.Total, work.Total); h < 0.65 || h > 0.85 || l < 0.15 ||
+		l > 0.35 {
 		t.Errorf("the heavy line has %.2f of Work, the light one %.2f: want 0.75 and 0.25\n%s", h, l,
 			livetest.Top(t, r))
 	}
@@ -126,8 +128,9 @@ func TestRecordedLines(t *testing.T) {
 			plugin := r.Select(profile.Selection{
 				Threads: func(th *profile.RecordedThread) bool { return th.Name == "plugin" },
 			})
-			if heavy, work := part(plugin, profile.CPU, "HotLines.Program.Work", want["heavy"]); heavy.Total.All().Weight*2 <
-				work.Total.All().Weight {
+			if heavy, work := part(
+				plugin, profile.CPU, "HotLines.Program.Work", want["heavy"],
+			); heavy.Total.All().Weight*2 < work.Total.All().Weight {
 				t.Errorf("code that can be unloaded: %+v of %+v", heavy.Total, work.Total)
 			}
 			checkText(t, r, want["heavy"], filepath.Join(apps, "hotlines/Program.cs"))

@@ -86,7 +86,8 @@ func TestLiveHeapUnproved(t *testing.T) {
 	r := livetest.RecordWhile(t, p, o, func() { a.Ask("throughput 50") })
 	wantNotes(t, r, "There was no garbage collection, so that nothing is known to be dead")
 	for n := range r.Samples {
-		if s := &r.Samples[n]; s.Mode == profile.Live && !strings.HasSuffix(r.Function(s.Node).Display, " (not collected yet)") {
+		if s := &r.Samples[n]; s.Mode == profile.Live &&
+			!strings.HasSuffix(r.Function(s.Node).Display, " (not collected yet)") {
 			t.Fatalf("%s is not marked", r.Function(s.Node).Display)
 		}
 	}

@@ -41,7 +41,8 @@ func (l *liveHeap) allocate(at time.Duration, slot uint32, size uint64) {
 func (l *liveHeap) collect(number, generation int, at time.Duration) {
 	c := events.Collection{Number: number, Generation: generation}
 	l.collections.notified(&events.Notification{Event: events.GarbageCollectionStarted, At: at, Collection: c})
-	if l.collections.notified(&events.Notification{Event: events.GarbageCollectionFinished, At: at + 1, Collection: c}) {
+	if l.collections.notified(&events.Notification{Event: events.GarbageCollectionFinished, At: at + 1,
+		Collection: c}) {
 		l.stale = true
 	}
 }
@@ -91,11 +92,13 @@ func TestProvedAlive(t *testing.T) {
 			map[string]int64{order: 1 << 20}, 1 << 20,
 		},
 		{
-			"a full collection of large objects", func(l *liveHeap) { l.collect(7, 2, 25); l.look(dead(profile.LargeObjects)) },
+			"a full collection of large objects",
+			func(l *liveHeap) { l.collect(7, 2, 25); l.look(dead(profile.LargeObjects)) },
 			map[string]int64{order: 2 << 20, marked: 1 << 20}, 0,
 		},
 		{
-			"a young collection of large objects", func(l *liveHeap) { l.collect(7, 1, 35); l.look(dead(profile.LargeObjects)) },
+			"a young collection of large objects",
+			func(l *liveHeap) { l.collect(7, 1, 35); l.look(dead(profile.LargeObjects)) },
 			map[string]int64{marked: 3 << 20}, 0,
 		},
 		{
@@ -213,7 +216,8 @@ func TestDeaf(t *testing.T) {
 	l.tend(time.Hour) // without a process it would panic if it looked
 	l.ended = true
 	l.finish()
-	if text := strings.Join(l.remarks(time.Hour), "\n"); !strings.Contains(text, "were alive when that was last looked at") ||
+	if text := strings.Join(l.remarks(time.Hour), "\n"); !strings.Contains(text,
+		"were alive when that was last looked at") ||
 		!strings.Contains(text, "The agent in the program does not answer any more: ") {
 		t.Error(text)
 	}
@@ -235,7 +239,8 @@ func TestEndedUnseen(t *testing.T) {
 
 // TestRounded: what a hostile process reports overflows nothing.
 func TestRounded(t *testing.T) {
-	for amount, want := range map[float64]int64{0: 0, 0.4: 0, 1.5: 2, math.MaxFloat64: 1 << 56, float64(1 << 63): 1 << 56} {
+	for amount, want := range map[float64]int64{0: 0, 0.4: 0, 1.5: 2, math.MaxFloat64: 1 << 56,
+		float64(1 << 63): 1 << 56} {
 		if got := rounded(amount); got != want {
 			t.Errorf("%v: %d, want %d", amount, got, want)
 		}

@@ -53,7 +53,8 @@ func (e *eventSampler) collect(ctx context.Context, all []*notifiedProcess) {
 	wait.Wait()
 	for i, err := range errs {
 		if err != nil {
-			e.note("clrsnap could not make a garbage collection at the end of the recording of process %d: %v.", all[i].pid, err)
+			e.note("clrsnap could not make a garbage collection at the end of the recording of process %d: %v.",
+				all[i].pid, err)
 		}
 	}
 }
@@ -117,12 +118,12 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 			"them since they were allocated. Recording with --gc makes one at the end.", size(s.unproven), mark))
 	}
 	if l.every > 1 {
-		out = append(out, fmt.Sprintf("There were so many live objects that one of %d sampled ones was followed. A larger "+
-			"--alloc-every samples fewer.", l.every))
+		out = append(out, fmt.Sprintf("There were so many live objects that one of %d sampled ones was followed. A "+
+			"larger --alloc-every samples fewer.", l.every))
 	}
 	if s.missed > 0 {
-		out = append(out, fmt.Sprintf("%s not followed, because as many as possible were: they are missing among what is "+
-			"alive. A larger --alloc-every samples fewer.",
+		out = append(out, fmt.Sprintf("%s not followed, because as many as possible were: they are missing among what "+
+			"is alive. A larger --alloc-every samples fewer.",
 			counted(s.missed, "sampled object was", "sampled objects were")))
 	}
 	if s.unread > 0 {
@@ -168,20 +169,21 @@ func (l *liveHeap) proof() string {
 	c := &l.collections
 	switch {
 	case l.collected > 0 && !l.ended:
-		return fmt.Sprintf("A full garbage collection was made before that was looked at, as was asked for; it took %v.",
+		return fmt.Sprintf("A full garbage collection was made before that was looked at, as was asked for; "+
+			"it took %v.",
 			l.collected.Round(100*time.Microsecond))
 	case c.total() == 0:
-		return fmt.Sprintf("There was no garbage collection, so that nothing is known to be dead: everything is marked "+
-			"%q. Record for longer, or with --gc, which makes a full collection at the end.", mark)
+		return fmt.Sprintf("There was no garbage collection, so that nothing is known to be dead: everything is "+
+			"marked %q. Record for longer, or with --gc, which makes a full collection at the end.", mark)
 	}
 	full := c.count[profile.Gen2]
-	text := fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %s, %d of "+
-		"all generations", counted(c.total(), "collection", "collections"), full)
+	text := fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %s, "+
+		"%d of all generations", counted(c.total(), "collection", "collections"), full)
 	if full == c.total() {
 		return text + "."
 	}
-	return text + "; objects of an older generation may have died since it was last collected. Recording with --gc makes " +
-		"a full collection at the end."
+	return text + "; objects of an older generation may have died since it was last collected. Recording with --gc " +
+		"makes a full collection at the end."
 }
 
 // mark is unprovenSuffix without its parentheses.

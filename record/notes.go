@@ -79,8 +79,8 @@ func (r *recorder) awaitsRemark() string {
 	if missing == 0 || missing*notable < looked {
 		return ""
 	}
-	return fmt.Sprintf("What awaits them is not known of %.0f %% of the async methods that were sampled after an await: "+
-		"they ended before that could be read.", 100*float64(missing)/float64(looked))
+	return fmt.Sprintf("What awaits them is not known of %.0f %% of the async methods that were sampled after an "+
+		"await: they ended before that could be read.", 100*float64(missing)/float64(looked))
 }
 
 // agentRemarks say how much of the sampled CPU time was the agent's.
@@ -89,8 +89,8 @@ func agentRemarks(r *profile.Recording) []string {
 	if agents == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("About %.1f %% of the CPU time (%s) is not the program's own: clrsnap's agent took the "+
-		"stacks of events with it (frames of %s, and what they call).",
+	return []string{fmt.Sprintf("About %.1f %% of the CPU time (%s) is not the program's own: clrsnap's agent took "+
+		"the stacks of events with it (frames of %s, and what they call).",
 		100*float64(agents)/float64(all), time.Duration(agents).Round(time.Millisecond), link.AgentModule)}
 }
 

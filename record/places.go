@@ -48,7 +48,9 @@ func (at *waitPlace) alsoHolds(word returnSlot) {
 	if word.at < at.sp || len(at.returns) == 0 {
 		return
 	}
-	i, _ := slices.BinarySearchFunc(at.returns, word.at, func(r returnSlot, a arch.Addr) int { return cmp.Compare(r.at, a) })
+	i, _ := slices.BinarySearchFunc(at.returns, word.at, func(r returnSlot, a arch.Addr) int {
+		return cmp.Compare(r.at, a)
+	})
 	at.returns = slices.Insert(at.returns, i, word)
 }
 

@@ -79,7 +79,9 @@ func held(s *profile.Snapshot) []profile.Thread {
 
 // spins reports whether a thread does not wait for the end of the program yet: it spins before it does.
 func spins(th profile.Thread) bool {
-	return !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == "System.Threading.Monitor.Wait" })
+	return !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
+		return f.Method == "System.Threading.Monitor.Wait"
+	})
 }
 
 // checkHeld looks at the text of a thread.

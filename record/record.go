@@ -148,7 +148,8 @@ func (o *Options) complete() error {
 func (o *Options) checkLive() error {
 	switch {
 	case o.Live && o.Events.Monitor&events.MonitorAllocations == 0:
-		return errors.New("the live heap is that of sampled allocations: add events.MonitorAllocations to Options.Events")
+		return errors.New("the live heap is that of sampled allocations: add events.MonitorAllocations to " +
+			"Options.Events")
 	case o.Collect && !o.Live:
 		return errors.New("a garbage collection at the end is for the live heap: set Options.Live, too")
 	}

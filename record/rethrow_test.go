@@ -71,10 +71,10 @@ func TestRethrown(t *testing.T) {
 		"System.NullReferenceException" + core + by + "NullReference": 1,
 	}
 	for method, n := range map[string]int64{
-		"Once": 1, "Again": 2, "ThrowEx": 1, "Filtered": 1, "Finally": 1, "NewInHandler": 2, "Wrapped": 1, "Dispatch": 1,
-		"Async{async}": 1, "AsyncSlow{async}": 1, "AsyncCollect{async}": 1, "All{async}": 1, "L3{async}": 2,
-		"NeverThrown{async}": 1, "OtherThread{lambda}": 1, "OtherThreadInHandler": 1, "OtherThreadInHandler{lambda}": 1,
-		"Stored": 2, "SamePlace{async}": 2,
+		"Once": 1, "Again": 2, "ThrowEx": 1, "Filtered": 1, "Finally": 1, "NewInHandler": 2, "Wrapped": 1,
+		"Dispatch": 1, "Async{async}": 1, "AsyncSlow{async}": 1, "AsyncCollect{async}": 1, "All{async}": 1,
+		"L3{async}": 2, "NeverThrown{async}": 1, "OtherThread{lambda}": 1, "OtherThreadInHandler": 1,
+		"OtherThreadInHandler{lambda}": 1, "Stored": 2, "SamePlace{async}": 2,
 	} {
 		want[class+by+method] = n
 	}

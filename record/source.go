@@ -44,7 +44,8 @@ type assemblyKey struct {
 }
 
 func newAssemblies(b *profile.Builder) *assemblies {
-	return &assemblies{b: b, known: map[assemblyKey]int32{}, names: map[string]string{}, index: map[*module.Module]int32{}}
+	return &assemblies{b: b, known: map[assemblyKey]int32{}, names: map[string]string{},
+		index: map[*module.Module]int32{}}
 }
 
 // add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is

@@ -42,7 +42,8 @@ func blockedWaits(r *profile.Recording, m profile.Mode) map[string]map[profile.W
 }
 
 // withoutFirst leaves out the wait for a lock that went on when the recording began, and whose lock is not known.
-func withoutFirst(got map[profile.WaitingFor]profile.Amount, want profile.WaitingFor) map[profile.WaitingFor]profile.Amount {
+func withoutFirst(got map[profile.WaitingFor]profile.Amount,
+	want profile.WaitingFor) map[profile.WaitingFor]profile.Amount {
 	for _, kind := range []profile.WaitKind{want.Kind, profile.WaitRuntime} {
 		unknown := profile.WaitingFor{Kind: kind}
 		if want.Type != "" && got[unknown].Events == 1 {

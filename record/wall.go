@@ -583,9 +583,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
-// what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
-// of the object. untold: the class was not certain this time.
+// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame
+// that what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows
+// the class of the object. untold: the class was not certain this time.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
 		return at, false
@@ -604,7 +604,8 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		}
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
-	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l)) // what was inlined depends on what the method has called
+	// what was inlined depends on what the method has called
+	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
 	return returnSlot{b.At, b.Lock}, b.Type == ""
 }
 

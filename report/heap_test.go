@@ -40,9 +40,9 @@ func shopHeap(seconds int) *profile.Heap {
 	for heap := range 2 {
 		for g, scale := range []int{1, 0, 20, 3} {
 			h.Parts = append(h.Parts, profile.HeapPart{
-				Heap: heap, Generation: profile.Generation(g), Regions: 1, Size: uint64(scale * 100_000), Reserved: 4 << 20,
-				Objects: amount(scale*500, 160), Free: amount(scale*10, 1500), Unused: uint64(scale * 5000),
-				ConsistentBytes: uint64(scale * 100_000),
+				Heap: heap, Generation: profile.Generation(g), Regions: 1, Size: uint64(scale * 100_000),
+				Reserved: 4 << 20, Objects: amount(scale*500, 160), Free: amount(scale*10, 1500),
+				Unused: uint64(scale * 5000), ConsistentBytes: uint64(scale * 100_000),
 			})
 		}
 	}
@@ -109,7 +109,8 @@ func TestHeapText(t *testing.T) {
 	unmatched.HasInstances, unkept.HasPaths, unkept.GraphCut = true, true, true
 	stopped, exhausted := shopHeap(0), shopHeap(0)
 	stopped.Stop = &profile.HeapStop{Exact: true, Pause: 12345678, Stops: 2, Threads: 23, Unfinished: 2}
-	exhausted.Stop = &profile.HeapStop{Reason: "it takes about 50\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23, Needed: 75e6}
+	exhausted.Stop = &profile.HeapStop{Reason: "it takes about 50\u202ems", Pause: 10048 * 1000, Stops: 1, Threads: 23,
+		Needed: 75e6}
 	traced := shopHeap(0)
 	traced.Stop = &profile.HeapStop{Reason: "thread 12: already traced by process 7 (gdb)"}
 	dump := shopHeap(0)
@@ -155,7 +156,8 @@ func TestHeapNotesInterrupted(t *testing.T) {
 	h := shopHeap(0)
 	h.Partial, h.Stop = true, &profile.HeapStop{Reason: "it was interrupted", Stops: 1, Pause: 5e6}
 	notes := HeapNotes(h)
-	if len(notes) < 2 || notes[0] != "This is not the heap of one moment: it was interrupted. The program stood still for 5ms." {
+	if len(notes) < 2 ||
+		notes[0] != "This is not the heap of one moment: it was interrupted. The program stood still for 5ms." {
 		t.Errorf("%q", notes)
 	}
 }

@@ -24,8 +24,8 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		},
 		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
 		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
-		GraphCut: h.GraphCut, RootsMoved: h.RootsMoved, RootsLack: h.RootsLack, Collecting: h.Collecting, Partial: h.Partial,
-		Stop: jsonHeapStopOf(h.Stop),
+		GraphCut: h.GraphCut, RootsMoved: h.RootsMoved, RootsLack: h.RootsLack, Collecting: h.Collecting,
+		Partial: h.Partial, Stop: jsonHeapStopOf(h.Stop),
 	})
 	n := h.Heaps()
 	c.Text(",\n\"heaps\":")

@@ -23,15 +23,17 @@ func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 		if partial {
 			then = "."
 		}
-		notes = append(notes, "This is not the heap of one moment: "+display.Clean(s.Reason)+". The program stood still for "+
-			pause+then+advice)
+		notes = append(notes,
+			"This is not the heap of one moment: "+display.Clean(s.Reason)+". The program stood still for "+
+				pause+then+advice)
 	case !s.Exact:
 		notes = append(notes, "This is not the heap of one moment, and the program was not stopped: "+
 			display.Clean(s.Reason)+".")
 	case s.Unfinished > 0:
-		notes = append(notes, countText(uint64(s.Unfinished))+display.Plural(s.Unfinished, " thread was", " threads were")+
-			" stopped in the middle of an allocation: "+display.Plural(s.Unfinished, "that object", "those objects")+
-			" may be missing.")
+		notes = append(notes,
+			countText(uint64(s.Unfinished))+display.Plural(s.Unfinished, " thread was", " threads were")+
+				" stopped in the middle of an allocation: "+
+				display.Plural(s.Unfinished, "that object", "those objects")+" may be missing.")
 	}
 	return notes
 }

@@ -71,7 +71,8 @@ func needText(s *profile.Snapshot, of, on profile.Party) string {
 	case profile.SemaphoreLock:
 		return verb + "a permit of " + needThing(n) + ", which " + partyName(s, on) + " most likely holds"
 	case profile.ContextLock:
-		return "could go on, but most likely only through " + display.Clean(shortType(n.Type)) + " on " + partyName(s, on)
+		return "could go on, but most likely only through " + display.Clean(shortType(n.Type)) + " on " +
+			partyName(s, on)
 	case profile.CompletionLock:
 		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + partyName(s, on) + " most likely completes"
 	}

@@ -13,8 +13,8 @@ import (
 func TestPacked(t *testing.T) {
 	for name, of := range map[string]func() *profile.Snapshot{"process": synthetic, "dump": dumped} {
 		for _, o := range []TextOptions{
-			{}, {Managed: true, Group: GroupAlways}, {Native: true, Group: GroupNever}, {Full: true, Group: GroupAlways},
-			{IP: true}, {ByLine: true, Tier: true, Plumbing: true},
+			{}, {Managed: true, Group: GroupAlways}, {Native: true, Group: GroupNever},
+			{Full: true, Group: GroupAlways}, {IP: true}, {ByLine: true, Tier: true, Plumbing: true},
 		} {
 			plain, packed := of(), of()
 			var table profile.FrameTable

@@ -40,7 +40,8 @@ func TestProcessesNarrow(t *testing.T) {
 		Runtime: profile.Runtime{Version: "10.0.9", Shape: "self-contained"},
 	}
 	for width, gone := range map[int]string{
-		0: "", 120: "", 110: "SHAPE", 90: "SHAPE USER", 80: "SHAPE USER", 70: "SHAPE USER THREADS", 20: "SHAPE USER THREADS",
+		0: "", 120: "", 110: "SHAPE", 90: "SHAPE USER", 80: "SHAPE USER", 70: "SHAPE USER THREADS",
+		20: "SHAPE USER THREADS",
 	} {
 		lines := processTable(t, width, p)
 		for _, c := range columns {

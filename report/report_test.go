@@ -243,7 +243,8 @@ func TestFailFast(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, rest, _ := strings.Cut(text.String(), tt.text)
-		if !strings.Contains(rest, "\n  last exception: System.AggregateException: ") || strings.Contains(rest, "\x1b") {
+		if !strings.Contains(rest, "\n  last exception: System.AggregateException: ") ||
+			strings.Contains(rest, "\x1b") {
 			t.Errorf("%+v:\n%s", tt.how, text.String())
 		}
 		if !strings.Contains(b.String(), tt.json) {

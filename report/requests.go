@@ -303,8 +303,8 @@ func (p *requestsPrinter) summary() {
 	p.paint(dim, s)
 	p.end()
 	if n := p.r.Unproven; n > 0 {
-		p.paint(dim, counted(n, "object", "objects")+" changed or moved each time that they were read: requests and calls may"+
-			" be missing here; look again")
+		p.paint(dim, counted(n, "object", "objects")+" changed or moved each time that they were read: requests and "+
+			"calls may be missing here; look again")
 		p.end()
 	}
 }

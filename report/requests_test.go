@@ -33,12 +33,13 @@ func inFlight() *profile.Requests {
 	held.Path, held.Protocol, held.Since, held.Aborted = "/evil\x1b[31m", "HTTP/2", time.Time{}, true
 	held.Thread = &profile.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: ".NET TP Worker\x1b"}
 	return &profile.Requests{
-		Process: synthetic().Process, CapturedAt: at, Duration: 120 * time.Millisecond, Unproven: 3, ConsistentShare: 0.98,
-		Requests: []profile.RequestGroup{
+		Process: synthetic().Process, CapturedAt: at, Duration: 120 * time.Millisecond, Unproven: 3,
+		ConsistentShare: 0.98, Requests: []profile.RequestGroup{
 			{Method: "GET", Path: "/orders/{id:int}", Requests: orders, Doing: profile.Doing{
 				State: profile.TaskWaiting, Frames: []profile.Frame{send, load, handle}, Branches: 1,
-				WaitsFor: &profile.Awaited{Kind: profile.AwaitsSocket, Target: "recv tcp → " + supplier + " established"},
-				Call:     &profile.CallTo{Authority: "supplier:6352", Phase: profile.CallAnswer},
+				WaitsFor: &profile.Awaited{Kind: profile.AwaitsSocket,
+					Target: "recv tcp → " + supplier + " established"},
+				Call: &profile.CallTo{Authority: "supplier:6352", Phase: profile.CallAnswer},
 			}},
 			{Method: "GET", Path: "/evil\x1b[31m", Requests: []profile.Request{held}, Doing: profile.Doing{
 				State: profile.TaskRunning, Frames: []profile.Frame{
@@ -50,7 +51,8 @@ func inFlight() *profile.Requests {
 					managed("Shop", "Shop.Ledger.Add", "Shop.Ledger.Add", "Ledger.Add", "()"),
 				},
 				Wait: &profile.Wait{
-					Kind: profile.LockEnter, Object: 0x7f30_0001_2340, Type: "System.Threading.Lock", Field: "Shop.Ledger.gate",
+					Kind: profile.LockEnter, Object: 0x7f30_0001_2340, Type: "System.Threading.Lock",
+					Field: "Shop.Ledger.gate",
 					Owner: &profile.ThreadRef{OSThreadID: 4260, ManagedThreadID: 9, Name: ".NET TP Worker"}, Waiters: 2,
 					Timeout: profile.Forever, Certain: true,
 				},
@@ -58,24 +60,29 @@ func inFlight() *profile.Requests {
 			{Method: "GET", Path: "/news", Requests: []profile.Request{held}, Doing: profile.Doing{
 				State: profile.TaskWaiting, Wait: &profile.Wait{Kind: profile.WaitIO, Target: "recv", Certain: true},
 			}},
-			{Method: "POST", Path: "/stock", Requests: []profile.Request{{ID: "0HNQ9A2HQDI7E:00000001", Path: "/stock"}}},
+			{Method: "POST", Path: "/stock",
+				Requests: []profile.Request{{ID: "0HNQ9A2HQDI7E:00000001", Path: "/stock"}}},
 		},
 		Calls: []profile.CallGroup{
 			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
-				Calls: make([]profile.ClientCall, 121), Doing: profile.Doing{State: profile.TaskWaiting, Frames: []profile.Frame{
+				Calls: make([]profile.ClientCall, 121),
+				Doing: profile.Doing{State: profile.TaskWaiting, Frames: []profile.Frame{
 					send, load, handle,
 				}}},
-			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer, Calls: []profile.ClientCall{{
-				Path: "/prices", Query: "?key=secret", Protocol: "HTTP/1.1", Remote: supplier, Since: ago(111 * time.Second), Request: order.ID,
-			}}},
+			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer,
+				Calls: []profile.ClientCall{{
+					Path: "/prices", Query: "?key=secret", Protocol: "HTTP/1.1", Remote: supplier,
+					Since: ago(111 * time.Second), Request: order.ID,
+				}}},
 			{Method: "GET", Authority: "feed:443", Path: "/news", Phase: profile.CallBody,
 				Calls: []profile.ClientCall{{Path: "/news", Protocol: "HTTP/2"}}},
-			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen, Calls: []profile.ClientCall{{Path: "/"}}},
+			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen,
+				Calls: []profile.ClientCall{{Path: "/"}}},
 		},
 		Pools: []profile.CallPool{
 			{Authority: "supplier:6352", Active: 4, Queued: 121, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},
-			{Authority: "feed:443", Secure: true, Active: 1, HTTP1: profile.PoolConnections{All: 1, Pending: 1, Maximum: 2},
-				HTTP2: profile.PoolConnections{All: 1}},
+			{Authority: "feed:443", Secure: true, Active: 1,
+				HTTP1: profile.PoolConnections{All: 1, Pending: 1, Maximum: 2}, HTTP2: profile.PoolConnections{All: 1}},
 			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: profile.PoolConnections{All: 1}},
 		},
 	}

@@ -22,7 +22,10 @@ func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 	})
 	requests := firstOf(r.Requests, o.Rows)
 	c.Text(",\n\"requests\":")
-	c.List(len(requests), func(i int) { c.Text("\n"); c.Value(jsonRequestGroupOf(&requests[i], r.CapturedAt, o.Query)) })
+	c.List(len(requests), func(i int) {
+		c.Text("\n")
+		c.Value(jsonRequestGroupOf(&requests[i], r.CapturedAt, o.Query))
+	})
 	calls := firstOf(r.Calls, o.Rows)
 	c.Text(",\n\"calls\":")
 	c.List(len(calls), func(i int) { c.Text("\n"); c.Value(jsonCallGroupOf(&calls[i], r.CapturedAt, o.Query)) })

@@ -34,7 +34,8 @@ func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 		p.chain(&t.Chains[i])
 	}
 	if n := len(t.Chains) - o.Rows; o.Rows > 0 && n > 0 {
-		p.paint(dim, fmt.Sprintf("%s more %s: --limit 0 shows all", display.Number(n), display.Plural(n, "chain", "chains")))
+		p.paint(dim,
+			fmt.Sprintf("%s more %s: --limit 0 shows all", display.Number(n), display.Plural(n, "chain", "chains")))
 		p.end()
 		p.end()
 	}
@@ -119,7 +120,8 @@ func (p *printer) pool(pool *profile.Pool) {
 		return
 	}
 	p.paint(bold, "Thread pool")
-	p.text(fmt.Sprintf("  %s, %d idle; minimum %d", counted(pool.Workers, "worker", "workers"), pool.Idle, pool.Minimum))
+	p.text(fmt.Sprintf("  %s, %d idle; minimum %d", counted(pool.Workers, "worker", "workers"), pool.Idle,
+		pool.Minimum))
 	if pool.HasWork {
 		p.text("; " + display.Number(pool.Queued) + " queued")
 	}

@@ -12,7 +12,8 @@ import (
 
 func awaits(display, short string, line int) profile.Frame {
 	f := profile.Frame{
-		Kind: profile.Async, Method: display + ".MoveNext", Display: display, Short: short, Signature: "(int)", Module: "Shop",
+		Kind: profile.Async, Method: display + ".MoveNext", Display: display, Short: short, Signature: "(int)",
+		Module: "Shop",
 	}
 	if line > 0 {
 		f.Line = &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line, Column: 9}
@@ -25,20 +26,21 @@ func waitingMethods() *profile.Tasks {
 	load, handle := awaits("Shop.Stock.Load{async}", "Stock.Load{async}", 41), awaits("Shop.Orders.Handle{async}",
 		"Orders.Handle{async}", 17)
 	all := profile.Frame{
-		Kind: profile.Async, Method: "System.Threading.Tasks.Task.WhenAll", Display: "System.Threading.Tasks.Task.WhenAll",
-		Short: "Task.WhenAll", Module: coreLib,
+		Kind: profile.Async, Method: "System.Threading.Tasks.Task.WhenAll",
+		Display: "System.Threading.Tasks.Task.WhenAll", Short: "Task.WhenAll", Module: coreLib,
 	}
 	return &profile.Tasks{
-		Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 120 * time.Millisecond,
-		Methods: 2510, Unproven: 3, Unread: 2, ConsistentShare: 0.98,
+		Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+		Duration: 120 * time.Millisecond, Methods: 2510, Unproven: 3, Unread: 2, ConsistentShare: 0.98,
 		Chains: []profile.TaskChain{
-			{Count: 1201, State: profile.TaskWaiting, Frames: []profile.Frame{load, all, handle}, WaitsFor: &profile.Awaited{
-				Kind: profile.AwaitsSocket, Type: "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs",
-				Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established",
-			}},
+			{Count: 1201, State: profile.TaskWaiting, Frames: []profile.Frame{load, all, handle},
+				WaitsFor: &profile.Awaited{
+					Kind: profile.AwaitsSocket, Type: "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs",
+					Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established",
+				}},
 			{Count: 12, State: profile.TaskWaiting, Frames: []profile.Frame{handle}, WaitsFor: &profile.Awaited{
-				Kind: profile.AwaitsTimer, Type: "System.Threading.Tasks.Task+DelayPromise", Due: 1500 * time.Millisecond,
-				HasDue: true,
+				Kind: profile.AwaitsTimer, Type: "System.Threading.Tasks.Task+DelayPromise",
+				Due: 1500 * time.Millisecond, HasDue: true,
 			}},
 			{Count: 3, State: profile.TaskWaiting, Frames: []profile.Frame{handle}, WaitsFor: &profile.Awaited{
 				Kind: profile.AwaitsSemaphore, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10,
@@ -56,7 +58,8 @@ func waitingMethods() *profile.Tasks {
 		},
 		Pool: &profile.Pool{
 			Workers: 14, Idle: 2, Minimum: 8, Maximum: 32767, Target: 12, Queued: 1204, HasWork: true,
-			Work: []profile.QueuedWork{{Count: 1200, What: "Shop.Stock.Load{async}"}, {Count: 4, What: "Shop.Evil\x1b"}},
+			Work: []profile.QueuedWork{{Count: 1200, What: "Shop.Stock.Load{async}"},
+				{Count: 4, What: "Shop.Evil\x1b"}},
 		},
 		Timers: []profile.Timer{
 			{Count: 12, Callback: "Task.Delay", Due: -20 * time.Millisecond, HasDue: true},
@@ -92,7 +95,8 @@ func TestTasksJSON(t *testing.T) {
 func asyncThreads() *profile.Snapshot {
 	waited := profile.Frame{
 		Kind: profile.Async, Method: "System.Threading.Tasks.Task.Wait", Display: "System.Threading.Tasks.Task.Wait",
-		Short: "Task.Wait", Module: coreLib, Waiter: &profile.ThreadRef{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop\x1b"},
+		Short: "Task.Wait", Module: coreLib,
+		Waiter: &profile.ThreadRef{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop\x1b"},
 	}
 	frames := []profile.Frame{
 		managed("Shop", "Shop.Stock+<Load>d__1.MoveNext", "Shop.Stock.Load{async}", "Stock.Load{async}", "(int)"),
@@ -102,8 +106,8 @@ func asyncThreads() *profile.Snapshot {
 	}
 	s := &profile.Snapshot{Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
 	s.Threads = []profile.Thread{{
-		OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: ".NET TP Worker", State: "running", Complete: true,
-		Frames: append(frames, base()...),
+		OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: ".NET TP Worker", State: "running",
+		Complete: true, Frames: append(frames, base()...),
 	}}
 	return s
 }

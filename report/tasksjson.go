@@ -18,7 +18,8 @@ func TasksJSON(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 			Runtime: jsonRuntimeOf(&t.Process.Runtime), Core: jsonCoreOf(t.Process.Core),
 		},
 		CapturedAt: t.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(t.Duration.Microseconds()) / 1e3,
-		Methods: t.Methods, Unproven: t.Unproven, Unread: t.Unread, ConsistentShare: t.ConsistentShare, Partial: t.Partial,
+		Methods: t.Methods, Unproven: t.Unproven, Unread: t.Unread, ConsistentShare: t.ConsistentShare,
+		Partial: t.Partial,
 	})
 	chains := firstOf(t.Chains, o.Rows)
 	c.Text(",\n\"chains\":")

@@ -27,7 +27,8 @@ func (l *line) equal(o *line) bool {
 		return l.plumbing == o.plumbing && l.run == o.run
 	}
 	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
-		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && a.Waiter == b.Waiter && (a.Display != "" || a.IP == b.IP)
+		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && a.Waiter == b.Waiter &&
+		(a.Display != "" || a.IP == b.IP)
 }
 
 // stack prints the frames of threads with the same stack, and why some are missing.

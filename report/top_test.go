@@ -160,8 +160,8 @@ func TestEventTables(t *testing.T) {
 	for name, write := range map[string]func(io.Writer) error{
 		"top-events.json": func(w io.Writer) error { return TopJSON(w, profiletest.EventShop(), TopOptions{Rows: 1}) },
 		"diff-events.json": func(w io.Writer) error {
-			return DiffJSON(w, only(profile.Alloc)(profiletest.EventShop()), only(profile.Alloc)(profiletest.LaterShop()),
-				TopOptions{Rows: 1})
+			return DiffJSON(w, only(profile.Alloc)(profiletest.EventShop()),
+				only(profile.Alloc)(profiletest.LaterShop()), TopOptions{Rows: 1})
 		},
 	} {
 		var b, indented bytes.Buffer

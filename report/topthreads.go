@@ -188,9 +188,10 @@ func lossText(s *profile.ModeStats) []string {
 			display.Number(all), s.Mode, display.Plural(s.Lost, "was", "were"), 100*float64(s.Lost)/float64(all)))
 	}
 	if s.Late > 0 && float64(s.Late) >= notableLate*float64(s.Samples) {
-		out = append(out, fmt.Sprintf("%s of %s %s samples %s late (%.1f %%): the CPUs were busy.", display.Number(s.Late),
-			display.Number(s.Samples), s.Mode, display.Plural(s.Late, "was", "were"),
-			100*float64(s.Late)/float64(s.Samples)))
+		out = append(out,
+			fmt.Sprintf("%s of %s %s samples %s late (%.1f %%): the CPUs were busy.", display.Number(s.Late),
+				display.Number(s.Samples), s.Mode, display.Plural(s.Late, "was", "were"),
+				100*float64(s.Late)/float64(s.Samples)))
 	}
 	if s.Released > 0 {
 		stops := display.Plural(s.Released, "stop", "stops")

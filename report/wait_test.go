@@ -32,20 +32,22 @@ func TestWaitText(t *testing.T) {
 			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: &profile.ThreadRef{}, Certain: true,
 		},
 		"waits to enter Monitor of StockLedger._gate 0x7f10 held by orders-2 (4251)": {
-			Kind: profile.MonitorEnter, Type: "object", Object: 0x7f10, Field: "Shop.Storage.StockLedger._gate", Owner: owner,
-			Certain: true,
+			Kind: profile.MonitorEnter, Type: "object", Object: 0x7f10, Field: "Shop.Storage.StockLedger._gate",
+			Owner: owner, Certain: true,
 		},
 		"waits for SemaphoreSlim 0x7f10 (Cache<String>._gate) (2 waiters)": {
-			Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10, Waiters: 2, Certain: true,
-			Field: "Shop.Cache<System.String>._gate",
+			Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10, Waiters: 2,
+			Certain: true, Field: "Shop.Cache<System.String>._gate",
 		},
 		"waits to enter Monitor of Shop.Order 0x7f10 (variable evil\\x1b of Ledger)": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Field: "variable evil\x1b of Shop.Ledger", Certain: true,
+			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Field: "variable evil\x1b of Shop.Ledger",
+			Certain: true,
 		},
 		"waits for a SemaphoreSlim": {
 			Kind: profile.SemaphoreWait, Certain: true,
 		},
-		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: profile.MonitorEnter, Type: "Evil\x1b", Object: 1, Certain: true},
+		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: profile.MonitorEnter, Type: "Evil\x1b", Object: 1,
+			Certain: true},
 		"sleeps": {Kind: profile.ThreadSleep, Timeout: profile.Forever, Certain: true},
 		"recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established": {
 			Kind: profile.WaitIO, Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established", Certain: true,
@@ -64,9 +66,11 @@ func TestHoldText(t *testing.T) {
 			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5,
 		},
 		"holds Lock 0x7f10 (Ledger._gate) (1 waiter)": {
-			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Field: "Shop.Ledger._gate", Waiters: 1,
+			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Field: "Shop.Ledger._gate",
+			Waiters: 1,
 		},
-		"holds Lock 0x7f10 (1 waiter)": {Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Waiters: 1},
+		"holds Lock 0x7f10 (1 waiter)": {Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
+			Waiters: 1},
 		"holds ReaderWriterLockSlim 0x7f10, to write": {
 			Kind: profile.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10,
 		},

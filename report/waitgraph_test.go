@@ -27,17 +27,18 @@ func orders() *profile.Snapshot {
 	add := func(name, method string, line int, w *profile.Wait, holds ...profile.Wait) {
 		id := 4250 + len(s.Threads)
 		s.Threads = append(s.Threads, profile.Thread{
-			OSThreadID: id, ManagedThreadID: id - 4240, ThreadID: uint64(0x5000 + id), Name: name, State: "waiting (futex)",
-			Wait: w, Holds: holds, Still: true, Complete: true,
+			OSThreadID: id, ManagedThreadID: id - 4240, ThreadID: uint64(0x5000 + id), Name: name,
+			State: "waiting (futex)", Wait: w, Holds: holds, Still: true, Complete: true,
 			Frames: []profile.Frame{
 				{Kind: profile.Native, Display: "pthread_cond_wait", Module: "libc.so.6"},
 				{
-					Kind: profile.Managed, Method: "System.Threading.Monitor.Enter", Display: "System.Threading.Monitor.Enter",
-					Signature: "(object)", Module: "System.Private.CoreLib",
+					Kind: profile.Managed, Method: "System.Threading.Monitor.Enter",
+					Display: "System.Threading.Monitor.Enter", Signature: "(object)", Module: "System.Private.CoreLib",
 				},
 				{
-					Kind: profile.Managed, Method: method, Display: method, Short: method[strings.Index(method, ".")+1:],
-					Signature: "()", Module: "Shop", Line: &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line},
+					Kind: profile.Managed, Method: method, Display: method,
+					Short: method[strings.Index(method, ".")+1:], Signature: "()", Module: "Shop",
+					Line: &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line},
 				},
 			},
 		})
@@ -51,8 +52,10 @@ func orders() *profile.Snapshot {
 			Certain: true,
 		}
 	}
-	order := profile.Wait{Kind: profile.MonitorEnter, Object: 0x7f10, Type: "Shop.Order", Recursion: 1, Waiters: 2, Certain: true}
-	add("orders-1", "Shop.Orders.Book", 41, wait(profile.LockEnter, 0x7f20, "System.Threading.Lock", ref(1, "orders-2")), order)
+	order := profile.Wait{Kind: profile.MonitorEnter, Object: 0x7f10, Type: "Shop.Order", Recursion: 1, Waiters: 2,
+		Certain: true}
+	add("orders-1", "Shop.Orders.Book", 41,
+		wait(profile.LockEnter, 0x7f20, "System.Threading.Lock", ref(1, "orders-2")), order)
 	add("orders-2", "Shop.Stock.Take", 12, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
 	add("web-1", "Shop.Web.Get", 7, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
 	timed := wait(profile.TaskWait, 0x7f30, "System.Threading.Tasks.Task", ref(4, "pool"))
@@ -72,7 +75,8 @@ func orders() *profile.Snapshot {
 		add(fmt.Sprintf("call-%d<b>", i), "Shop.Client.Call", 77, w)
 	}
 	add("idle", "Shop.Main", 1, &profile.Wait{Kind: profile.ThreadSleep, Certain: true})
-	ledger := profile.Wait{Kind: profile.LockEnter, Object: 0x7f80, Type: "System.Threading.Lock", Recursion: 1, Certain: true}
+	ledger := profile.Wait{Kind: profile.LockEnter, Object: 0x7f80, Type: "System.Threading.Lock", Recursion: 1,
+		Certain: true}
 	permit := wait(profile.SemaphoreWait, 0x7f90, "System.Threading.SemaphoreSlim", nil)
 	permit.Detail = "count 0"
 	add("refund", "Shop.Pay.Refund", 61, permit, ledger)
@@ -85,13 +89,15 @@ func orders() *profile.Snapshot {
 		}
 	}
 	s.Awaits = []profile.Await{{
-		Object: 0x7fa0, Frames: []profile.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
+		Object:   0x7fa0,
+		Frames:   []profile.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
 		WaitsFor: &profile.Awaited{Kind: profile.AwaitsTask, Object: 0x7fb0, Type: "System.Threading.Tasks.Task"},
 	}}
 	s.Needs = []profile.Need{
 		{
-			Of: profile.ThreadParty(15), Kind: profile.SemaphoreLock, Object: 0x7f90, Type: "System.Threading.SemaphoreSlim",
-			Field: "Shop.Bank.Permits", On: []profile.Party{profile.AwaitParty(0)},
+			Of: profile.ThreadParty(15), Kind: profile.SemaphoreLock, Object: 0x7f90,
+			Type: "System.Threading.SemaphoreSlim", Field: "Shop.Bank.Permits",
+			On: []profile.Party{profile.AwaitParty(0)},
 		},
 		{
 			Of: profile.AwaitParty(0), Kind: profile.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
@@ -155,9 +161,10 @@ func TestWaitGraphJSONNames(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Deadlocks) != 3 || len(got.Deadlocks[0].Threads) != 2 || got.Deadlocks[0].Threads[0].OSThreadID != 4250 ||
-		got.Deadlocks[0].Text != "Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by "+
-			"orders-2 (4251), which waits for Shop.Order 0x7f10, held by orders-1 (4250)" {
+	if len(got.Deadlocks) != 3 || len(got.Deadlocks[0].Threads) != 2 ||
+		got.Deadlocks[0].Threads[0].OSThreadID != 4250 ||
+		got.Deadlocks[0].Text != "Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, "+
+			"held by orders-2 (4251), which waits for Shop.Order 0x7f10, held by orders-1 (4250)" {
 		t.Errorf("deadlocks: %+v", got.Deadlocks)
 	}
 	for _, l := range got.Locks {
@@ -196,8 +203,8 @@ func TestWaitGraphLarge(t *testing.T) {
 	s := &profile.Snapshot{}
 	for i := range 5000 {
 		w := &profile.Wait{
-			Kind: profile.MonitorEnter, Object: uint64(1 + i/50), Type: "Shop.Order", Certain: true, Timeout: profile.Forever,
-			Owner: &profile.ThreadRef{OSThreadID: 1 + i/50*7},
+			Kind: profile.MonitorEnter, Object: uint64(1 + i/50), Type: "Shop.Order", Certain: true,
+			Timeout: profile.Forever, Owner: &profile.ThreadRef{OSThreadID: 1 + i/50*7},
 		}
 		if i == 0 {
 			w = nil
@@ -218,9 +225,11 @@ func TestWaitGraphLarge(t *testing.T) {
 func TestWaitGraphFewBoxes(t *testing.T) {
 	s := &profile.Snapshot{}
 	add := func(object uint64, owner *profile.ThreadRef, readers ...profile.ThreadRef) {
-		s.Threads = append(s.Threads, profile.Thread{OSThreadID: len(s.Threads) + 1, Complete: true, Wait: &profile.Wait{
-			Kind: profile.WriteLock, Object: object, Certain: true, Timeout: profile.Forever, Owner: owner, Readers: readers,
-		}})
+		s.Threads = append(s.Threads,
+			profile.Thread{OSThreadID: len(s.Threads) + 1, Complete: true, Wait: &profile.Wait{
+				Kind: profile.WriteLock, Object: object, Certain: true, Timeout: profile.Forever, Owner: owner,
+				Readers: readers,
+			}})
 	}
 	s.Threads = append(s.Threads, profile.Thread{OSThreadID: 1})
 	add(1, &profile.ThreadRef{OSThreadID: 1})                                       // 2 waits for 1
@@ -240,14 +249,14 @@ func TestWaitGraphFewBoxes(t *testing.T) {
 func TestDeadlockText(t *testing.T) {
 	s := orders()
 	want := []string{
-		"Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by orders-2 (4251), which waits " +
-			"for Shop.Order 0x7f10, held by orders-1 (4250)",
-		`Deadlock: late (4255) waits for Shop.Ledger\x1b[31m 0x7f50, whose owner has ended without leaving it: it will ` +
-			"never be free",
-		"Deadlock: writer (4256) waits to write under ReaderWriterLockSlim 0x7f60, which is read by reader (4257), which " +
-			"waits for the static constructor of Shop.Config, run by writer (4256)",
-		"Circle of waits: sync (4253) waits for Task 0x7f30, run by pool (4254), which waits for the end of sync (4253): " +
-			"it ends by itself, because one of them waits for at most 30 s",
+		"Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by orders-2 (4251), which " +
+			"waits for Shop.Order 0x7f10, held by orders-1 (4250)",
+		`Deadlock: late (4255) waits for Shop.Ledger\x1b[31m 0x7f50, whose owner has ended without leaving ` +
+			"it: it will never be free",
+		"Deadlock: writer (4256) waits to write under ReaderWriterLockSlim 0x7f60, which is read by reader (4257), " +
+			"which waits for the static constructor of Shop.Config, run by writer (4256)",
+		"Circle of waits: sync (4253) waits for Task 0x7f30, run by pool (4254), which waits for the end of sync " +
+			"(4253): it ends by itself, because one of them waits for at most 30 s",
 	}
 	g := s.WaitGraph()
 	for i, d := range append(g.Deadlocks, g.Suspected...) {
@@ -304,7 +313,8 @@ func TestWaitGraphLikely(t *testing.T) {
 // TestBehind: who waits to read behind a writer is said to wait for that one.
 func TestBehind(t *testing.T) {
 	const table = "System.Threading.ReaderWriterLockSlim"
-	refs := []profile.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"}, {OSThreadID: 3, Name: "importer"}}
+	refs := []profile.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"},
+		{OSThreadID: 3, Name: "importer"}}
 	list := []profile.Wait{
 		{Kind: profile.TaskWait, Object: 0x10, Type: "System.Threading.Tasks.Task", Owner: &refs[1], Detail: "Running"},
 		{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs[2:]},
@@ -313,7 +323,8 @@ func TestBehind(t *testing.T) {
 	s := &profile.Snapshot{}
 	for i := range list {
 		list[i].Certain, list[i].Timeout = true, profile.Forever
-		s.Threads = append(s.Threads, profile.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
+		s.Threads = append(s.Threads,
+			profile.Thread{OSThreadID: i + 1, Name: refs[i].Name, Still: true, Wait: &list[i]})
 	}
 	many := profile.Wait{Kind: profile.ReadLock, Object: 0x20, Type: table, Behind: refs, Certain: true}
 	if got := waitText(&many); got != "waits to read under ReaderWriterLockSlim 0x20 behind report (1) and 2 others" {
@@ -323,9 +334,9 @@ func TestBehind(t *testing.T) {
 	if len(g.Deadlocks) != 1 {
 		t.Fatalf("%+v", g)
 	}
-	const want = "Deadlock: report (1) reads under ReaderWriterLockSlim 0x20 and waits for Task 0x10, run by pool (2), which waits " +
-		"to read under ReaderWriterLockSlim 0x20, behind importer (3), which waits to write under ReaderWriterLockSlim 0x20, " +
-		"which is read by report (1)"
+	const want = "Deadlock: report (1) reads under ReaderWriterLockSlim 0x20 and waits for Task 0x10, run by pool " +
+		"(2), which waits to read under ReaderWriterLockSlim 0x20, behind importer (3), which waits to write under " +
+		"ReaderWriterLockSlim 0x20, which is read by report (1)"
 	if got := DeadlockText(s, &g.Deadlocks[0]); got != want {
 		t.Errorf("%s\nwant: %s", got, want)
 	}

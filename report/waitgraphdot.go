@@ -80,7 +80,8 @@ func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int
 	for i := range knots {
 		for _, a := range knots[i].needs {
 			from, to := name(a.from), name(a.to)
-			fmt.Fprintf(b, "  %s -> %s [style=dashed, color=orange, label=%s];\n", from, to, dotString(needEdgeText(a.need)))
+			fmt.Fprintf(b, "  %s -> %s [style=dashed, color=orange, label=%s];\n", from, to,
+				dotString(needEdgeText(a.need)))
 		}
 	}
 }
@@ -123,7 +124,8 @@ func apartText(l *profile.LockState) string {
 func graphTitle(s *profile.Snapshot) string {
 	title := fmt.Sprintf("Who waits for whom in process %d", s.Process.PID)
 	if name := s.Process.Program(); name != "" {
-		title = fmt.Sprintf("Who waits for whom in %s (process %d)", display.Elide(display.Clean(name), 60), s.Process.PID)
+		title = fmt.Sprintf("Who waits for whom in %s (process %d)", display.Elide(display.Clean(name), 60),
+			s.Process.PID)
 	}
 	return title + " · " + s.CapturedAt.Format("2006-01-02 15:04:05")
 }

@@ -179,10 +179,12 @@ func (p *picture) curve(w *bufio.Writer, a arrow) {
 		color, marker = likelyColor, "l"
 	}
 	fmt.Fprintf(w, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s" stroke-width="1.6"%s`+
-		` marker-end="url(#%s)"/>`+"\n", from.x(), y1, from.x()-out, y1, to.x()-out, y2, to.x(), y2, color, dashes, marker)
+		` marker-end="url(#%s)"/>`+"\n", from.x(), y1, from.x()-out, y1, to.x()-out, y2, to.x(), y2, color,
+		dashes, marker)
 	if a.likely { // in the middle of the curve
-		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s" stroke="#fff" stroke-width="3"`+
-			` paint-order="stroke">likely</text>`+"\n", (from.x()+to.x()-3*out/2)/2, (y1+y2)/2+4, likelyColor)
+		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s" stroke="#fff" `+
+			`stroke-width="3" paint-order="stroke">likely</text>`+"\n", (from.x()+to.x()-3*out/2)/2, (y1+y2)/2+4,
+			likelyColor)
 	}
 }
 

@@ -43,8 +43,8 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 		return nil
 	}
 	out := &jsonWait{
-		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Field: w.Field, Recursion: w.Recursion, Waiters: w.Waiters,
-		Certain: w.Certain, Timeout: timeoutMilliseconds(w.Timeout),
+		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Field: w.Field, Recursion: w.Recursion,
+		Waiters: w.Waiters, Certain: w.Certain, Timeout: timeoutMilliseconds(w.Timeout),
 		Method: w.Method, Target: w.Target, Detail: w.Detail,
 	}
 	if w.Rest > 0 {

@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Waits writes tables for people of what the waiting threads of a recording wait for, one for each mode that knows. Each
-// row has below it the methods of the program's own code that waited the longest. Without such a
+// Waits writes tables for people of what the waiting threads of a recording wait for, one for each mode that knows.
+// Each row has below it the methods of the program's own code that waited the longest. Without such a
 // mode the error is ErrNoWaits.
 func Waits(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTop(w, &o)
@@ -154,7 +154,8 @@ func waitList(c *jsonwriter.Writer, r *profile.Recording, t *profile.Totals, o *
 			Kind: kind.String(), Type: x.Type, Module: x.Module, Total: amount(x.Waits), Methods: []jsonWaitMethods{},
 		}
 		for _, m := range x.Methods {
-			out.Methods = append(out.Methods, jsonWaitMethods{jsonFunctionOf(&r.Functions[m.Function]), amount(m.Waits)})
+			out.Methods = append(out.Methods,
+				jsonWaitMethods{jsonFunctionOf(&r.Functions[m.Function]), amount(m.Waits)})
 		}
 		c.Value(out)
 	})

@@ -20,8 +20,8 @@ func diagnosis() *profile.Diagnosis {
 		Verdicts: []profile.Verdict{
 			{
 				Cause: profile.CauseDeadlock, Certainty: profile.Certain,
-				Text: "Deadlock: evil\x1b[31m\u202e (4250) holds Shop.Order 0x7f4a8d415378 and waits to enter Monitor of Shop.Stock " +
-					"0x7f4a8d415390, held by thread 4251.",
+				Text: "Deadlock: evil\x1b[31m\u202e (4250) holds Shop.Order 0x7f4a8d415378 and waits to enter " +
+					"Monitor of Shop.Stock 0x7f4a8d415390, held by thread 4251.",
 				Evidence: []profile.Evidence{
 					{Text: "evil\x1b[31m\u202e (4250) waits:", Frames: waiting(), Threads: refs[:1]},
 					{Text: "2 more threads wait, directly or not.", Threads: refs},
@@ -29,7 +29,8 @@ func diagnosis() *profile.Diagnosis {
 				Commands: []string{"clrsnap locks 4242", "clrsnap stack 4242"},
 			},
 			{
-				Cause: profile.CauseExceptions, Certainty: profile.Likely, Text: "The program throws 3,509 exceptions a second.",
+				Cause: profile.CauseExceptions, Certainty: profile.Likely,
+				Text:     "The program throws 3,509 exceptions a second.",
 				Evidence: []profile.Evidence{{Text: "33 % of the CPU time goes into them."}},
 			},
 		},
@@ -44,12 +45,14 @@ func TestWhy(t *testing.T) {
 	waits := diagnosis()
 	waits.Verdicts, waits.Missing = nil, nil
 	waits.Waits = []profile.Evidence{
-		{Text: "2 threads wait in Shop.Feed.Put. One of them, evil\x1b[31m\u202e (4250), waits to add to BlockingCollection<byte[]> 0x7f4a8d415378.",
+		{Text: "2 threads wait in Shop.Feed.Put. One of them, evil\x1b[31m\u202e (4250), waits to add to " +
+			"BlockingCollection<byte[]> 0x7f4a8d415378.",
 			Threads: []profile.ThreadRef{{OSThreadID: 4250}, {OSThreadID: 4251}}},
 		{Text: "8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send."},
 	}
 	cut := diagnosis()
-	cut.Verdicts, cut.Missing, cut.Incomplete = nil, []string{"It was not looked at to the end: context canceled."}, true
+	cut.Verdicts, cut.Missing, cut.Incomplete = nil,
+		[]string{"It was not looked at to the end: context canceled."}, true
 	for _, c := range []struct {
 		name string
 		d    *profile.Diagnosis

@@ -68,8 +68,8 @@ rerun=()
 case $layer in
     live | alone | matrix)
         if [ -n "${CI:-}" ] && [ $# -eq 0 ]; then
-            rerun=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-report "$again"
-                --packages "${packages[*]}")
+            rerun=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test
+                --rerun-fails-report "$again" --packages "${packages[*]}")
             packages=()
         fi
         ;;

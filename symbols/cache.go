@@ -173,7 +173,8 @@ func (c *cache) room(bytes int64) {
 	total := bytes
 	for _, name := range names {
 		var st unix.Stat_t
-		if unix.Fstatat(int(c.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		if unix.Fstatat(int(c.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
+			st.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
 		used := time.Unix(max(st.Atim.Sec, st.Mtim.Sec), 0)

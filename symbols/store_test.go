@@ -173,7 +173,8 @@ func TestFetch(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newStore(t, quick, Debuginfod+"http://127.0.0.1:1").Open(t.Context(), pdbKey); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := newStore(t, quick, Debuginfod+"http://127.0.0.1:1").Open(t.Context(), pdbKey); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("a debuginfod server was asked for a PDB: %v", err)
 	}
 }
@@ -219,9 +220,10 @@ func TestBadServers(t *testing.T) {
 		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "", 4},
 		"asks who":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "who asks", 1},
 		"broken":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "status 500", 3},
-		"wrong":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "not the file", 4},
-		"empty":     {func(http.ResponseWriter, *http.Request) {}, "not the file", 4},
-		"changed":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(changed) }, "checksum", 4},
+		"wrong": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+			"not the file", 4},
+		"empty":   {func(http.ResponseWriter, *http.Request) {}, "not the file", 4},
+		"changed": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(changed) }, "checksum", 4},
 		"says that it is huge": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000000000000")
 			_, _ = w.Write(pdb)
@@ -297,13 +299,15 @@ func TestBadServers(t *testing.T) {
 				f.Close()
 				t.Fatal("there is a file")
 			}
-			if c.says == "" && name != "never answers" && !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), c.says) {
+			if c.says == "" && name != "never answers" && !errors.Is(err, fs.ErrNotExist) ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 			if strings.Contains(err.Error(), "secret") {
 				t.Errorf("a password is shown: %v", err)
 			}
-			if again, second := s.Open(t.Context(), keys[0]); again != nil || second == nil || second.Error() != err.Error() {
+			if again, second := s.Open(t.Context(), keys[0]); again != nil || second == nil ||
+				second.Error() != err.Error() {
 				t.Errorf("asked again: %v, want %v", second, err)
 			}
 			if n.Load() != 1 {
@@ -428,8 +432,9 @@ func TestKeys(t *testing.T) {
 	s := newStore(t, Options{}, "http://127.0.0.1:1")
 	for _, k := range []Key{
 		{PDB, "", id, nil}, {PDB, "..", id, nil}, {PDB, "a/b", id, nil}, {PDB, `a\b`, id, nil}, {PDB, "a\x1b", id, nil},
-		{PDB, "a.pdb", id[1:], nil}, {PDB, "a.pdb", nil, nil}, {Debug, "", nil, nil}, {Debug, "", make([]byte, 65), nil},
-		{Kind(7), "a", id, nil}, {PDB, strings.Repeat("a", 256), id, nil}, {Executable, "", id, nil},
+		{PDB, "a.pdb", id[1:], nil}, {PDB, "a.pdb", nil, nil}, {Debug, "", nil, nil},
+		{Debug, "", make([]byte, 65), nil}, {Kind(7), "a", id, nil}, {PDB, strings.Repeat("a", 256), id, nil},
+		{Executable, "", id, nil},
 	} {
 		if _, err := s.Open(t.Context(), k); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%+v: %v", k, err)

@@ -38,7 +38,8 @@ func TestLocks(t *testing.T) {
 		r.add(10+i, profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(3 * time.Second)}, "",
 			enter, "Shop.Journal.Append")
 	}
-	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Certain, "6.0 threads waited for locks on average")
+	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Certain,
+		"6.0 threads waited for locks on average")
 
 	none(t, judgeLocks(same(4, queueFor(2)...)))
 	none(t, judgeLocks(same(2, queueFor(6)...))) // too few looks
@@ -64,8 +65,8 @@ func TestLockWaits(t *testing.T) {
 		}
 		return judgeLocks(r.done())
 	}
-	verdict(t, waited("lock Shop.Other", "lock Shop.Order", "lock Shop.OrderBook"), profile.CauseLockContention, profile.Likely,
-		"5 waits for lock Shop.Order ended")
+	verdict(t, waited("lock Shop.Other", "lock Shop.Order", "lock Shop.OrderBook"), profile.CauseLockContention,
+		profile.Likely, "5 waits for lock Shop.Order ended")
 	for _, names := range [][]string{{"lock Shop.Other"}, {"lock Shop.Order", "lock Shop.Order #2"}} {
 		list := waited(names...)
 		verdict(t, list, profile.CauseLockContention, profile.Likely)
@@ -93,7 +94,8 @@ func TestInside(t *testing.T) {
 
 // blockedWorkers makes workers that wait for a task.
 func blockedWorkers(n int) (out []profile.Thread) {
-	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task", Timeout: profile.Forever}
+	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task",
+		Timeout: profile.Forever}
 	for i := range n {
 		out = append(out, worker(waiting(10+i, task, "System.Threading.Tasks.Task.Wait", "Shop.Tenants.Invoke")))
 	}
@@ -137,7 +139,8 @@ func TestPool(t *testing.T) {
 		mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait")
 	}
 	list = judgePool(same(2, mixed...).pooled(2, 90, 90))
-	if verdict(t, list, profile.CausePoolStarvation, profile.Certain, "9 of its 9"); strings.Contains(list[0].Text, "not known") {
+	if verdict(t, list, profile.CausePoolStarvation, profile.Certain, "9 of its 9"); strings.Contains(list[0].Text,
+		"not known") {
 		t.Error(list[0].Text)
 	}
 
@@ -162,14 +165,16 @@ func TestPool(t *testing.T) {
 	for i := range e.looks {
 		e.looks[i].pool.Goal = 8
 	}
-	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Certain, "8 of its 9 workers are blocked", "1 is idle")
+	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Certain, "8 of its 9 workers are blocked",
+		"1 is idle")
 }
 
 // spins records a thread that runs all the time, in methods in turn.
 func spins(e *evidence, stacks ...[]string) *evidence {
 	r := e.recorded(3, profile.CPU)
 	for i := range 60 {
-		at := profile.Sample{Mode: profile.CPU, At: time.Duration(i) * 50 * time.Millisecond, Weight: int64(50 * time.Millisecond)}
+		at := profile.Sample{Mode: profile.CPU, At: time.Duration(i) * 50 * time.Millisecond,
+			Weight: int64(50 * time.Millisecond)}
 		r.add(1, at, "", stacks[i%len(stacks)]...)
 	}
 	return r.done()
@@ -178,7 +183,8 @@ func spins(e *evidence, stacks ...[]string) *evidence {
 func TestCPU(t *testing.T) {
 	busy := func(ran, ready float64) *evidence { return same(4, running(1, "Shop.Cache.Find")).runs(1, ran, ready) }
 	loop := []string{"Shop.Cache.Find", "Shop.Cache.Warm"}
-	verdict(t, judgeCPU(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %", "99 % of a CPU")
+	verdict(t, judgeCPU(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %",
+		"99 % of a CPU")
 	verdict(t, judgeCPU(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
 	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"System.Threading.SpinWait.SpinOnce", "Shop.Cache.Find"}, loop)),
 		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
@@ -214,7 +220,8 @@ func TestCPU(t *testing.T) {
 			f.Module, f.Method, f.Display = "", "lambda_method1", "lambda_method1"
 		}
 	}
-	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "lambda_method1, which was made at run time", "backtracks")
+	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "lambda_method1, which was made at run time",
+		"backtracks")
 }
 
 // TestParallelWork: threads that do a Parallel.For together get on, though all of them are in one method.
@@ -226,7 +233,8 @@ func TestParallelWork(t *testing.T) {
 		return x
 	}
 	none(t, judgeCPU(spins(same(4, at(1), at(2)).runs(1, 0.99, 0), part)))
-	verdict(t, judgeCPU(spins(same(4, at(1)).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely, "Shop.Prices.Step")
+	verdict(t, judgeCPU(spins(same(4, at(1)).runs(1, 0.99, 0), part)), profile.CauseCPU, profile.Likely,
+		"Shop.Prices.Step")
 }
 
 // TestStarved: of a thread that has hardly had a CPU nothing is said but that.
@@ -254,7 +262,8 @@ func TestStarved(t *testing.T) {
 func collected(pauses int, each time.Duration, what string, bytes, size int64) *evidence {
 	r := same(4, running(1, "Shop.Images.Load")).recorded(2, profile.GC, profile.Alloc)
 	for i := range pauses {
-		r.add(1, profile.Sample{Mode: profile.GC, At: time.Duration(i) * time.Millisecond, Weight: int64(each), Events: 1}, what)
+		r.add(1, profile.Sample{Mode: profile.GC, At: time.Duration(i) * time.Millisecond, Weight: int64(each),
+			Events: 1}, what)
 	}
 	r.add(1, profile.Sample{Mode: profile.Alloc, Weight: bytes, Events: bytes / size}, "byte[]", "Shop.Images.Load")
 	return r.done()
@@ -270,8 +279,8 @@ func TestGC(t *testing.T) {
 
 	// The heap may not grow, whatever its limit is.
 	const noSpace = "gen 2, blocking, out of space"
-	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure, profile.Likely,
-		"20 of 20 collections in 2.0 s", "no space was left")
+	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure,
+		profile.Likely, "20 of 20 collections in 2.0 s", "no space was left")
 
 	none(t, judgeGC(collected(40, 5*time.Millisecond, gen0, 4<<30, 100)))
 	none(t, judgeGC(collected(2, 200*time.Millisecond, gen0, 1<<30, 100)))
@@ -285,15 +294,15 @@ func thrownIn(first, second int) *evidence {
 	r := same(4).recorded(2, profile.Exception)
 	for i, n := range []int{first, second} {
 		at := time.Duration(i)*time.Second + 500*time.Millisecond
-		r.add(1, profile.Sample{Mode: profile.Exception, At: at, Weight: int64(n), Events: int64(n)}, "System.FormatException",
-			"Shop.Prices.Parse", "Shop.Prices.Import")
+		r.add(1, profile.Sample{Mode: profile.Exception, At: at, Weight: int64(n), Events: int64(n)},
+			"System.FormatException", "Shop.Prices.Parse", "Shop.Prices.Import")
 	}
 	return r.done()
 }
 
 func TestExceptions(t *testing.T) {
-	verdict(t, judgeExceptions(thrownIn(2000, 3000)), profile.CauseExceptions, profile.Certain, "2,500 exceptions a second",
-		"System.FormatException", "Shop.Prices.Parse")
+	verdict(t, judgeExceptions(thrownIn(2000, 3000)), profile.CauseExceptions, profile.Certain,
+		"2,500 exceptions a second", "System.FormatException", "Shop.Prices.Parse")
 	verdict(t, judgeExceptions(thrownIn(400, 400)), profile.CauseExceptions, profile.Likely)
 	none(t, judgeExceptions(thrownIn(200, 200)))
 	none(t, judgeExceptions(thrownIn(5000, 0))) // at the start
@@ -303,10 +312,13 @@ func TestExceptions(t *testing.T) {
 func TestThrottled(t *testing.T) {
 	e := same(4)
 	group := func(periods, throttled uint64, stood time.Duration) cgroup.State {
-		return cgroup.State{CPU: []cgroup.CPU{{Group: "/shop", Quota: 0.5, Periods: periods, Throttled: throttled, Stood: stood}}}
+		return cgroup.State{
+			CPU: []cgroup.CPU{{Group: "/shop", Quota: 0.5, Periods: periods, Throttled: throttled, Stood: stood}}}
 	}
-	e.moments = []moment{{groups: group(100, 50, time.Second)}, {at: 4 * time.Second, groups: group(140, 80, 3*time.Second)}}
-	verdict(t, judgeThrottled(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %", "2.0 s in 4.0 s", "/shop")
+	e.moments = []moment{{groups: group(100, 50, time.Second)},
+		{at: 4 * time.Second, groups: group(140, 80, 3*time.Second)}}
+	verdict(t, judgeThrottled(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %",
+		"2.0 s in 4.0 s", "/shop")
 	e.moments[1].groups = group(140, 55, 1100*time.Millisecond)
 	none(t, judgeThrottled(e))
 	e.moments[1].groups = group(140, 80, 1100*time.Millisecond)
@@ -316,8 +328,9 @@ func TestThrottled(t *testing.T) {
 func TestMemory(t *testing.T) {
 	e := same(4)
 	group := func(used, pages int64, hits, kills uint64) cgroup.State {
-		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Max: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
-			Hits: hits, Kills: kills}}}
+		return cgroup.State{
+			Memory: []cgroup.Memory{{Group: "/shop", Max: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
+				Hits: hits, Kills: kills}}}
 	}
 	e.moments = []moment{{groups: group(900, 0, 5, 1)}, {at: 4 * time.Second, groups: group(980, 10, 25, 1)}}
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "970 MiB of 1000 MiB", "20 times")
@@ -334,10 +347,12 @@ func TestMemory(t *testing.T) {
 func TestDescriptors(t *testing.T) {
 	e := same(4)
 	files := func(n int) []moment {
-		return []moment{{files: n - 10}, {files: n, filesLimit: 1000, kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
+		return []moment{{files: n - 10},
+			{files: n, filesLimit: 1000, kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
 	}
 	e.moments = files(995)
-	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000", "945 of them are files in /tmp")
+	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000",
+		"945 of them are files in /tmp")
 	e.moments = files(930)
 	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Likely)
 	e.moments = files(850)
@@ -350,8 +365,8 @@ func TestGrowth(t *testing.T) {
 	handlers := session.Pile{Kind: session.Event, Type: "System.EventHandler<long>", Element: "Shop.PriceAlert"}
 	e := same(4)
 	e.piled(handlers, 5000, 8000)
-	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more", "1,000 a second",
-		"Shop.PriceAlert")
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more",
+		"1,000 a second", "Shop.PriceAlert")
 	e.kept = []keptPile{{handlers, &profile.HeapPath{
 		Root: profile.RootStatic, Static: "Shop.Alerts.Changed", Steps: []profile.HeapStep{{Type: handlers.Type}},
 	}}}
@@ -384,9 +399,11 @@ func (e *evidence) piled(p session.Pile, before, after int) {
 // TestGrowthOfCollections: a collection that has grown all the time is told, if something keeps it. One that fills up
 // and stays is not, nor one of a program that has just started, nor the work of a while.
 func TestGrowthOfCollections(t *testing.T) {
-	orders := session.Pile{Kind: session.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>", Element: "Shop.Order"}
+	orders := session.Pile{Kind: session.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>",
+		Element: "Shop.Order"}
 	timers := session.Pile{Kind: session.Timers, Type: "System.Threading.TimerQueue"}
-	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Orders.all", Steps: []profile.HeapStep{{Type: orders.Type}}}
+	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Orders.all",
+		Steps: []profile.HeapStep{{Type: orders.Type}}}
 	for _, tt := range []struct {
 		name          string
 		of            session.Pile
@@ -430,10 +447,12 @@ func TestGrowthOfCollections(t *testing.T) {
 	for range 30 {
 		long.Steps = append(long.Steps, profile.HeapStep{Type: "System.Action", Field: "_target"})
 	}
-	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"}, profile.HeapStep{Type: orders.Type})
+	long.Steps = append(long.Steps, profile.HeapStep{Type: "Shop.Book", Field: "orders"},
+		profile.HeapStep{Type: orders.Type})
 	e.kept[0].path = long
-	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "It is in field Shop.Book.orders, kept by static field System.Signals.all.",
-		"→ … → System.Action._target", "→ Shop.Book.orders → "+orders.Type)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
+		"It is in field Shop.Book.orders, kept by static field System.Signals.all.", "→ … → System.Action._target",
+		"→ Shop.Book.orders → "+orders.Type)
 	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
 		t.Errorf("%q", c)
 	}
@@ -447,15 +466,17 @@ func TestHeapLimit(t *testing.T) {
 		return heapLook{Heap: h}
 	}
 	full := func(e *evidence, used uint64) *evidence {
-		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{bytes: 100 << 20, source: "DOTNET_GCHeapHardLimit"}
+		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)},
+			heapLimit{bytes: 100 << 20, source: "DOTNET_GCHeapHardLimit"}
 		return e
 	}
 	const gen2 = "gen 2, blocking, allocation"
-	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)), profile.CauseMemoryPressure,
-		profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
+	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)),
+		profile.CauseMemoryPressure, profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
 	assumed := full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)
 	assumed.heapLimit = limitOf(134<<20, slices.Values([]string{"HOME=/"}))
-	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100", "unless runtimeconfig.json")
+	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100",
+		"unless runtimeconfig.json")
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
 	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
@@ -474,7 +495,8 @@ func TestLimitOf(t *testing.T) {
 		{[]string{"COMPlus_GCHeapHardLimit=0x6400000"}, group, heapLimit{100 << 20, "COMPlus_GCHeapHardLimit", false}},
 		{[]string{"COMPlus_GCHeapHardLimit=1", "DOTNET_GCHeapHardLimit=6400000"}, 0,
 			heapLimit{100 << 20, "DOTNET_GCHeapHardLimit", false}},
-		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, group, heapLimit{100 << 20, "DOTNET_GCHeapHardLimitPercent", true}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, group,
+			heapLimit{100 << 20, "DOTNET_GCHeapHardLimitPercent", true}},
 		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, 0, heapLimit{}},
 		{[]string{"DOTNET_GCHeapHardLimit=x", "GCHeapHardLimit=6400000"}, 0, heapLimit{}},
 	} {

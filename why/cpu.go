@@ -113,8 +113,8 @@ func (e *evidence) tooBusy(starved []watched) {
 	if n := len(starved) - 1; n > 0 {
 		who = fmt.Sprintf("%s, like %s,", who, counted(n, "other", "others"))
 	}
-	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: too short "+
-		"to tell what it does. Look longer, with --for.", who, seconds(most.ran)))
+	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
+		"too short to tell what it does. Look longer, with --for.", who, seconds(most.ran)))
 }
 
 // runner reports where a thread runs, if that is one method, and how many samples it has.
@@ -232,11 +232,11 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	}
 	what := "Most likely a loop that does not end, or work that never pauses."
 	if first.regex >= sameMethod {
-		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so that the " +
-			"time grows fast with the length of some texts."
+		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so " +
+			"that the time grows fast with the length of some texts."
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
-		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or work that "+
-			"never pauses.", f.Display)
+		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
+			"work that never pauses.", f.Display)
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
 		runsIn(own), what)
@@ -246,7 +246,8 @@ func loop(e *evidence, list []runner) profile.Verdict {
 		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
 	}
 	v.Evidence = []profile.Evidence{
-		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: frames(r, first.site.leaf), Threads: refs},
+		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: frames(r, first.site.leaf),
+			Threads: refs},
 	}
 	return v
 }

@@ -129,7 +129,8 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	}
 	switch {
 	case d.Ended:
-		return "The owner of a lock has ended without leaving it, so that it is never free: " + strings.Join(words, "; ") + "."
+		return "The owner of a lock has ended without leaving it, so that it is never free: " +
+			strings.Join(words, "; ") + "."
 	case len(d.Threads) == 1:
 		return "Deadlock: a thread waits for itself: " + words[0] + "."
 	}
@@ -217,7 +218,8 @@ func hasIt(w *profile.Wait) string {
 	case len(w.Readers) > 0:
 		return ", which " + someThreads(w.Readers) + display.Plural(len(w.Readers), " reads", " read")
 	case len(w.Behind) > 0:
-		return ", behind " + someThreads(w.Behind) + display.Plural(len(w.Behind), ", who waits to write", ", who wait to write")
+		return ", behind " + someThreads(w.Behind) +
+			display.Plural(len(w.Behind), ", who waits to write", ", who wait to write")
 	}
 	return ""
 }
@@ -280,8 +282,8 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not got for at "+
-			"least %s. %s for the lock. %s, may need one of them to go on.",
+		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not "+
+			"got for at least %s. %s for the lock. %s, may need one of them to go on.",
 			threadName(ref(t)), lock, method(ownFrame(t.Frames)), object(t.Wait.Type, t.Wait.Object, "a SemaphoreSlim"),
 			seconds(e.span()), waitNow(len(behind)), holder),
 		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
@@ -295,7 +297,8 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 		Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
 	}}
 	in := profile.Evidence{
-		Text:   fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock, threadName(ref(one))),
+		Text: fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock,
+			threadName(ref(one))),
 		Frames: one.Frames,
 	}
 	for _, w := range behind {

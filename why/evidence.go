@@ -159,7 +159,8 @@ func (e *evidence) threads() []watched {
 		before, ok1 := e.first().ran[id]
 		after, ok2 := e.last().after[id]
 		// Kernels without CONFIG_SCHED_INFO, and gVisor, have zeros.
-		w.known = ok1 && ok2 && before != procfs.Schedstat{} && after.Running >= before.Running && after.Ready >= before.Ready
+		w.known = ok1 && ok2 && before != procfs.Schedstat{} && after.Running >= before.Running &&
+			after.Ready >= before.Ready
 		if w.known {
 			w.ran, w.ready = after.Running-before.Running, after.Ready-before.Ready
 		}

@@ -39,8 +39,8 @@ func stack(methods ...string) (out []profile.Frame) {
 func waiting(id int, w profile.Wait, methods ...string) profile.Thread {
 	w.Certain = true
 	return profile.Thread{
-		OSThreadID: id, ManagedThreadID: id, ThreadID: uint64(id) << 8, Name: fmt.Sprintf("orders-%d", id), Mode: "preemptive",
-		State: "waiting (futex)", Complete: true, Wait: &w, Frames: stack(methods...),
+		OSThreadID: id, ManagedThreadID: id, ThreadID: uint64(id) << 8, Name: fmt.Sprintf("orders-%d", id),
+		Mode: "preemptive", State: "waiting (futex)", Complete: true, Wait: &w, Frames: stack(methods...),
 	}
 }
 
@@ -109,7 +109,8 @@ func (e *evidence) runs(id int, ran, ready float64) *evidence {
 	for i := range e.looks {
 		at := func(look int) procfs.Schedstat {
 			d := float64(look) * float64(tick)
-			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look + 1)}
+			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d),
+				Runs: uint64(look + 1)}
 		}
 		e.looks[i].ran[id], e.looks[i].after[id] = at(i), at(i+1)
 		e.looks[i].markStill()

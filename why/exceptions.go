@@ -158,8 +158,8 @@ func judgeThrowing(e *evidence) []profile.Verdict {
 	s := &list[0]
 	return []profile.Verdict{{
 		Cause: profile.CauseExceptions, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.", percent(share), share*used,
-			method(s.frame(r))),
+		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.", percent(share),
+			share*used, method(s.frame(r))),
 		Evidence: []profile.Evidence{{
 			Text: "The stack of most samples:", Frames: frames(r, s.leaf),
 		}},

@@ -84,7 +84,8 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
-	// Where the looks are slow, a program of many threads or a machine that is busy, all of it takes longer than it was to.
+	// Where the looks are slow, a program of many threads or a machine that is busy, all of it takes longer than it was
+	// to.
 	if left := max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4); left >= leastSampling {
 		g.sample(ctx, left)
 	} else {
@@ -253,8 +254,8 @@ func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recor
 // mayLoad reports whether the agent is to be loaded.
 func (g *gatherer) mayLoad() bool {
 	if g.o.NoAgent {
-		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no agent " +
-			"was to be loaded.")
+		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no " +
+			"agent was to be loaded.")
 		return false
 	}
 	if len(judgeSuspension(&g.e)) > 0 {

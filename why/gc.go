@@ -96,20 +96,21 @@ func judgeGC(e *evidence) []profile.Verdict {
 		v.Certainty = profile.Certain
 	}
 	allocated := r.Weight(profile.Alloc)
-	v.Text = fmt.Sprintf("Garbage collections take the program's time: it stood still for %s of %s (%s), in %s, %s of them "+
-		"full ones. It allocates %s a second.", seconds(c.pause), seconds(c.duration), percent(share),
+	v.Text = fmt.Sprintf("Garbage collections take the program's time: it stood still for %s of %s (%s), in %s, %s of "+
+		"them full ones. It allocates %s a second.", seconds(c.pause), seconds(c.duration), percent(share),
 		counted(int(c.count), "collection", "collections"), strconv.FormatInt(c.full, 10),
 		bytesOf(rate(allocated, c.duration)))
 	if full {
 		v.Cause = profile.CauseMemoryPressure
-		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no space was left. ",
+		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no "+
+			"space was left. ",
 			c.noSpace, counted(int(c.count), "collection", "collections"), seconds(c.duration)) + v.Text
 		v.Commands = append(v.Commands, fmt.Sprintf("clrsnap heap %d", e.process.PID))
 		v.Evidence = append(v.Evidence, heapLimits(e)...)
 	}
 	if often {
-		v.Text += fmt.Sprintf(" %s a second are objects of %s bytes and more, which only full collections free.", bytesOf(large),
-			"85,000")
+		v.Text += fmt.Sprintf(" %s a second are objects of %s bytes and more, which only full collections free.",
+			bytesOf(large), "85,000")
 	}
 	why, _ := c.reasons.top()
 	v.Evidence = append(v.Evidence, profile.Evidence{
@@ -130,8 +131,9 @@ func heapLimits(e *evidence) (out []profile.Evidence) {
 			continue
 		}
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("Control group %s may have %s and has %s. .NET lets the heap have three quarters of that, unless it "+
-				"is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Max), bytesOf(m.Used)),
+			Text: fmt.Sprintf("Control group %s may have %s and has %s. .NET lets the heap have three quarters of "+
+				"that, unless it is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Max),
+				bytesOf(m.Used)),
 		})
 	}
 	return out
@@ -191,11 +193,11 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	for i, a := range list[:min(len(list), shownSites)] {
 		stack := frames(r, a.node)
 		own := method(ownFrame(stack))
-		text := fmt.Sprintf("%s a second of %s, %s each, are allocated in %s:", bytesOf(rate(a.weight, r.Duration)), a.typ,
-			bytesOf(a.weight/max(a.events, 1)), own)
+		text := fmt.Sprintf("%s a second of %s, %s each, are allocated in %s:", bytesOf(rate(a.weight, r.Duration)),
+			a.typ, bytesOf(a.weight/max(a.events, 1)), own)
 		if i == 0 {
-			v.Text += fmt.Sprintf(" Most, %s a second, are %s of %s each, in %s.", bytesOf(rate(a.weight, r.Duration)), a.typ,
-				bytesOf(a.weight/max(a.events, 1)), own)
+			v.Text += fmt.Sprintf(" Most, %s a second, are %s of %s each, in %s.", bytesOf(rate(a.weight, r.Duration)),
+				a.typ, bytesOf(a.weight/max(a.events, 1)), own)
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text, Frames: withoutEvents(stack)})
 	}

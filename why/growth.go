@@ -168,7 +168,8 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 	}
 	before, after := oldBytes(first), oldBytes(last)
 	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.", bytesOf(before), bytesOf(after)),
+		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.", bytesOf(before),
+			bytesOf(after)),
 	})
 	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
 		return v
@@ -209,14 +210,16 @@ func (p *pile) text(age time.Duration) string {
 		if targets == "" {
 			targets = "static methods"
 		}
-		return fmt.Sprintf("an event (%s) has %s handlers, %s, most of them of %s. More objects subscribe than unsubscribe, "+
-			"and what has subscribed is not freed before the event is.", p.Type, number(int64(p.Count)), more, targets)
+		return fmt.Sprintf("an event (%s) has %s handlers, %s, most of them of %s. More objects subscribe than "+
+			"unsubscribe, and what has subscribed is not freed before the event is.", p.Type, number(int64(p.Count)),
+			more, targets)
 	case session.Timers:
-		return fmt.Sprintf("%s timers are active, %s%s. Timers are started and not disposed of, and each keeps what it "+
-			"calls. %s", number(int64(p.Count)), more, p.calls("most of them for "), all)
+		return fmt.Sprintf("%s timers are active, %s%s. Timers are started and not disposed of, and each keeps what "+
+			"it calls. %s", number(int64(p.Count)), more, p.calls("most of them for "), all)
 	case session.Token:
-		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. What registers with it, or is linked to it, is not "+
-			"disposed of, and is kept until it is cancelled. %s", number(int64(p.Count)), more, p.calls("most of them of "), all)
+		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. What registers with it, or is linked to it, "+
+			"is not disposed of, and is kept until it is cancelled. %s", number(int64(p.Count)), more,
+			p.calls("most of them of "), all)
 	}
 	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.",
 		strings.TrimSuffix(p.Type, "+Tables"), // where a ConcurrentDictionary has its elements

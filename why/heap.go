@@ -36,8 +36,8 @@ func (g *gatherer) census(ctx context.Context) {
 	case err != nil:
 		g.miss("The heap was not looked at: %v.", err)
 	case h.Partial && ctx.Err() == nil:
-		g.miss("The heap was not looked at: it is too large for %v. clrsnap heap %d --every 30s shows what grows.", walkWithin,
-			g.e.process.PID)
+		g.miss("The heap was not looked at: it is too large for %v. clrsnap heap %d --every 30s shows what grows.",
+			walkWithin, g.e.process.PID)
 	default:
 		l := heapLook{at: time.Since(g.start), Heap: h}
 		if l.piles, err = g.s.Piles(bounded); err != nil && ctx.Err() == nil {

@@ -115,7 +115,8 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 		v.Text = fmt.Sprintf("%s does not answer: %s to it %s, and %s%s.", c.remote, allOf(h.maximum),
 			c.waited(h.maximum), queueText(queued), h.caller(c))
 	} else {
-		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"), verb(n, "waits", "wait"))
+		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"),
+			verb(n, "waits", "wait"))
 		if queued > 0 {
 			v.Text += ", and " + queueText(queued)
 		}

@@ -42,7 +42,8 @@ func TestSettle(t *testing.T) {
 			[]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), of(profile.CauseDeadlock, likely)},
 			[]profile.Cause{profile.CauseDeadlock, profile.CausePoolStarvation}},
 		{"a starved pool because of a lock because of a deadlock",
-			[]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through, of(profile.CauseDeadlock, likely)},
+			[]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through,
+				of(profile.CauseDeadlock, likely)},
 			[]profile.Cause{profile.CauseDeadlock}},
 		{"of what is only possible nothing follows",
 			[]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, possible)},
@@ -72,7 +73,8 @@ func TestSettle(t *testing.T) {
 	if n := len(out[0].Evidence); n != 3 {
 		t.Errorf("%d pieces of evidence", n)
 	}
-	out = settle([]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through, of(profile.CauseDeadlock, likely)})
+	out = settle([]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through,
+		of(profile.CauseDeadlock, likely)})
 	if n := len(out[0].Evidence); n != 5 {
 		t.Errorf("%d pieces of evidence at the root", n)
 	}

@@ -162,7 +162,8 @@ func limits(m *moment) string {
 		}
 	}
 	for _, g := range m.groups.Memory {
-		words = append(words, fmt.Sprintf("%s of memory, of which %s are used", bytesOf(g.Limit()), bytesOf(g.Used-g.Reclaim)))
+		words = append(words,
+			fmt.Sprintf("%s of memory, of which %s are used", bytesOf(g.Limit()), bytesOf(g.Used-g.Reclaim)))
 		break
 	}
 	if len(words) == 0 {

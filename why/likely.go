@@ -70,7 +70,9 @@ func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
 	}
 	key := partiesKey(e.likely, d)
 	before := e.likelyBefore.WaitGraph().Likely
-	if !slices.ContainsFunc(before, func(o profile.LikelyDeadlock) bool { return partiesKey(e.likelyBefore, &o) == key }) {
+	if !slices.ContainsFunc(before, func(o profile.LikelyDeadlock) bool {
+		return partiesKey(e.likelyBefore, &o) == key
+	}) {
 		return false
 	}
 	still := e.stillWaiting()
@@ -173,7 +175,8 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 		}
 		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
 	case profile.ContextLock:
-		return fmt.Sprintf(" could go on, but most likely only through %s on %s, which is blocked", shortType(n.Type), who)
+		return fmt.Sprintf(" could go on, but most likely only through %s on %s, which is blocked",
+			shortType(n.Type), who)
 	case profile.CompletionLock:
 		return fmt.Sprintf(", which %s most likely completes", who)
 	}
@@ -192,7 +195,8 @@ func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 		}
 	}
 	a := &s.Awaits[p.Await]
-	return profile.Evidence{Text: "The suspended method " + awaitName(a) + ", and those that await it:", Frames: a.Frames}
+	return profile.Evidence{Text: "The suspended method " + awaitName(a) + ", and those that await it:",
+		Frames: a.Frames}
 }
 
 // holders names who most likely has permits of a semaphore that a thread waits for; "": nobody is known.

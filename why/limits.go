@@ -41,12 +41,12 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 		}
 		return []profile.Verdict{{
 			Cause: profile.CauseThrottled, Certainty: profile.Certain,
-			Text: fmt.Sprintf("The control group's quota of CPU time, %.2g CPUs, is used up in %s of all periods: its threads then "+
-				"stand still until the next one begins. They have stood for %s in %s.", c.Quota, percent(share), seconds(c.Stood),
-				seconds(took)),
+			Text: fmt.Sprintf("The control group's quota of CPU time, %.2g CPUs, is used up in %s of all periods: its "+
+				"threads then stand still until the next one begins. They have stood for %s in %s.", c.Quota,
+				percent(share), seconds(c.Stood), seconds(took)),
 			Evidence: []profile.Evidence{
-				{Text: fmt.Sprintf("cpu.stat of group %s: %d of %d periods throttled in %s.", c.Group, c.Throttled, c.Periods,
-					seconds(took))},
+				{Text: fmt.Sprintf("cpu.stat of group %s: %d of %d periods throttled in %s.", c.Group, c.Throttled,
+					c.Periods, seconds(took))},
 				{Text: fmt.Sprintf("The process has used %.2f CPUs.", atOnce(int64(last.cpu-first.cpu), took))},
 			},
 			Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID)},
@@ -71,11 +71,12 @@ func judgeMemory(e *evidence) []profile.Verdict {
 		}
 		v := profile.Verdict{
 			Cause: profile.CauseMemoryPressure, Certainty: profile.Certain,
-			Text: fmt.Sprintf("The control group's memory is used up: %s of %s, and the limit was reached %s in %s.", bytesOf(used),
-				bytesOf(limit), counted(int(m.Hits+m.Slowed), "time", "times"), seconds(last.at-first.at)),
+			Text: fmt.Sprintf("The control group's memory is used up: %s of %s, and the limit was reached %s in %s.",
+				bytesOf(used), bytesOf(limit), counted(int(m.Hits+m.Slowed), "time", "times"),
+				seconds(last.at-first.at)),
 			Evidence: []profile.Evidence{
-				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.", m.Group,
-					bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(limit))},
+				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.",
+					m.Group, bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(limit))},
 				{Text: fmt.Sprintf("The process has %s in RAM.", bytesOf(last.rss))},
 			},
 			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
@@ -116,8 +117,8 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 		if !e.heapLimit.assumed {
 			v.Certainty = profile.Certain
 		}
-		v.Text += fmt.Sprintf(" The runtime collects all of it again and again to make room: %.1f full collections a second, in "+
-			"which the program stood still for %s of the time.", float64(c.full)/c.duration.Seconds(),
+		v.Text += fmt.Sprintf(" The runtime collects all of it again and again to make room: %.1f full collections a "+
+			"second, in which the program stood still for %s of the time.", float64(c.full)/c.duration.Seconds(),
 			percent(atOnce(int64(c.pause), c.duration)))
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{Text: fmt.Sprintf("Process memory in RAM: %s.",
@@ -129,7 +130,8 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 		}
 		t := &last.Types[i]
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of %s, in %s.", bytesOf(int64(t.Bytes)), t.Name, counted(int(t.Count), "object", "objects")),
+			Text: fmt.Sprintf("%s of %s, in %s.", bytesOf(int64(t.Bytes)), t.Name,
+				counted(int(t.Count), "object", "objects")),
 		})
 	}
 	return []profile.Verdict{v}

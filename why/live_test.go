@@ -70,7 +70,8 @@ func TestLook(t *testing.T) {
 		for i, a := range ailments {
 			names[i] = a.of
 		}
-		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
+		a := testenv.Start(t, "ailing",
+			testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
 		if runtime == "net9" {
 			check(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
 		}
@@ -222,13 +223,15 @@ func TestLookCore(t *testing.T) {
 		if testenv.Framework(runtime) == "net8" {
 			t.Skip("the others will do")
 		}
-		o := testenv.DumpOptions(t, testenv.DumpKernel, testenv.Options{Runtime: runtime, Args: []string{"--of", "deadlock"}})
+		o := testenv.DumpOptions(t, testenv.DumpKernel,
+			testenv.Options{Runtime: runtime, Args: []string{"--of", "deadlock"}})
 		path := testenv.Dump(t, testenv.Start(t, "ailing", o), testenv.DumpKernel)
 		r, err := why.LookCore(context.Background(), path, clrsnap.CoreOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CauseDeadlock || r.Verdicts[0].Certainty != profile.Certain {
+		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CauseDeadlock ||
+			r.Verdicts[0].Certainty != profile.Certain {
 			t.Errorf("%v", r.Verdicts)
 		}
 	})
@@ -237,7 +240,8 @@ func TestLookCore(t *testing.T) {
 // TestOptions: what makes no sense is refused before anything is looked at.
 func TestOptions(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, time.Hour, -1} {
-		if _, err := why.Look(context.Background(), 1, why.Options{For: d}); err == nil || !strings.Contains(err.Error(), "1s") {
+		if _, err := why.Look(context.Background(), 1, why.Options{For: d}); err == nil ||
+			!strings.Contains(err.Error(), "1s") {
 			t.Errorf("%v: %v", d, err)
 		}
 	}

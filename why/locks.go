@@ -180,9 +180,11 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	lock := objectOf(&profile.Wait{Type: c.typ, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait for %s, in %s.",
+		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait "+
+			"for %s, in %s.",
 			mean(c.waiters), mean(c.busy), lock, place),
-		Commands: []string{"clrsnap locks " + e.again(), fmt.Sprintf("clrsnap record %s --event contention", e.again())},
+		Commands: []string{"clrsnap locks " + e.again(),
+			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("In %s, %s waited for it, such as %s:", counted(len(c.waiters), "look", "looks"),
@@ -191,7 +193,8 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	})
 	if known {
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.", seconds(e.samples.Duration), waiting),
+			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.",
+				seconds(e.samples.Duration), waiting),
 		})
 	}
 	switch seen := c.addHolder(e, &v); {
@@ -278,7 +281,8 @@ func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
 	}
 	own := (&site{node: most.node}).frame(r)
 	share := percent(float64(most.weight) / float64(all))
-	v.Text += fmt.Sprintf(" Besides waiting for the lock, threads in that method spend %s of the time in %s, called in %s.", share,
+	v.Text += fmt.Sprintf(" Besides waiting for the lock, threads in that method spend %s of the time in %s, "+
+		"called in %s.", share,
 		most.callee, method(own))
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text:   fmt.Sprintf("%s of what %s does besides waiting for the lock, by samples:", share, in),

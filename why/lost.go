@@ -16,7 +16,9 @@ const lostGap = 2 * time.Second
 // stillLost are the semaphores in whose queues the same method is the first in two looks.
 func stillLost(before, now []profile.Lost) (out []profile.Lost) {
 	for _, l := range now {
-		if slices.ContainsFunc(before, func(b profile.Lost) bool { return b.Object == l.Object && b.First == l.First }) {
+		if slices.ContainsFunc(before, func(b profile.Lost) bool {
+			return b.Object == l.Object && b.First == l.First
+		}) {
 			out = append(out, l)
 		}
 	}
@@ -33,16 +35,18 @@ func judgeLost(e *evidence) []profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. Nobody is seen who would "+
-			"release one: no thread and no suspended method is between taking a permit and releasing it. Most likely a "+
-			"permit was not released, as when an exception skips a Release that is in no finally block. The first one "+
-			"waits in %s.",
-			counted(l.Awaits, "async method waits", "async methods wait"), sem, seconds(lostGap), method(ownFrame(l.Frames))),
+			"release one: no thread and no suspended method is between taking a permit and releasing it. Most "+
+			"likely a permit was not released, as when an exception skips a Release that is in no finally block. The "+
+			"first one waits in %s.",
+			counted(l.Awaits, "async method waits", "async methods wait"), sem, seconds(lostGap),
+			method(ownFrame(l.Frames))),
 		Evidence: []profile.Evidence{{Text: "The one that has waited the longest:", Frames: l.Frames}},
 		Commands: []string{"clrsnap tasks " + e.again()},
 	}
 	if left := len(e.lost) - 1; left > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("Likewise for %s %s.", display.Number(left), display.Plural(left, "other semaphore", "other semaphores")),
+			Text: fmt.Sprintf("Likewise for %s %s.", display.Number(left),
+				display.Plural(left, "other semaphore", "other semaphores")),
 		})
 	}
 	return []profile.Verdict{v}

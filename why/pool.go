@@ -72,7 +72,8 @@ func judgePool(e *evidence) []profile.Verdict {
 	for i := range e.looks {
 		w := workersOf(&e.looks[i])
 		p := e.looks[i].pool
-		if w.blocked < fewWorkers || w.idle > 0 && !keepsBack(p) || float64(w.blocked) < blockedShare*float64(w.all-w.idle) {
+		if w.blocked < fewWorkers || w.idle > 0 && !keepsBack(p) ||
+			float64(w.blocked) < blockedShare*float64(w.all-w.idle) {
 			return nil
 		}
 		if p != nil && w.blocked < p.Minimum {
@@ -134,7 +135,8 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
 	}
 	if last.idle > 0 {
-		v.Text += fmt.Sprintf(", and it lets no more work at a time: %d %s idle", last.idle, display.Plural(last.idle, "is", "are"))
+		v.Text += fmt.Sprintf(", and it lets no more work at a time: %d %s idle", last.idle,
+			display.Plural(last.idle, "is", "are"))
 	}
 	like := "Workers"
 	if n > 0 {
@@ -150,7 +152,8 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 	}
 	v.Text += growth(e, first, last, queue)
 	ev := profile.Evidence{
-		Text:   fmt.Sprintf("%s are blocked, such as %s, which%s:", like, threadName(ref(example)), waitPhrase(example)),
+		Text: fmt.Sprintf("%s are blocked, such as %s, which%s:", like, threadName(ref(example)),
+			waitPhrase(example)),
 		Frames: example.Frames,
 	}
 	for _, t := range last.list {
@@ -181,14 +184,15 @@ func (w *workers) example(in, kind string) *profile.Thread {
 func growth(e *evidence, first, last *workers, queue []int) string {
 	var words []string
 	if queue != nil {
-		words = append(words, fmt.Sprintf("%s (%d at first)", counted(queue[len(queue)-1], "work item is queued", "work items are queued"),
-			queue[0]))
+		words = append(words, fmt.Sprintf("%s (%d at first)",
+			counted(queue[len(queue)-1], "work item is queued", "work items are queued"), queue[0]))
 	}
 	if p := e.last().pool; p != nil {
 		words = append(words, fmt.Sprintf("the minimum of workers is %d", p.Minimum))
 	}
 	if added := last.all - first.all; added > 0 {
-		words = append(words, fmt.Sprintf("the pool has added %s in %s", counted(added, "worker", "workers"), seconds(e.span())))
+		words = append(words,
+			fmt.Sprintf("the pool has added %s in %s", counted(added, "worker", "workers"), seconds(e.span())))
 	}
 	if len(words) == 0 {
 		return ""
@@ -198,8 +202,8 @@ func growth(e *evidence, first, last *workers, queue []int) string {
 }
 
 func poolText(p *threadpool.State) string {
-	s := fmt.Sprintf("The pool says: %s, %d at work, wants %d, minimum %d, maximum %d", counted(p.Workers, "worker", "workers"),
-		p.Working, p.Goal, p.Minimum, p.Maximum)
+	s := fmt.Sprintf("The pool says: %s, %d at work, wants %d, minimum %d, maximum %d",
+		counted(p.Workers, "worker", "workers"), p.Working, p.Goal, p.Minimum, p.Maximum)
 	if p.Blocked > 0 {
 		s += fmt.Sprintf("; %d wait for tasks", p.Blocked)
 	}

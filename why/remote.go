@@ -204,7 +204,8 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	}
 	var words []string
 	if n := len(c.connections); n > 0 {
-		words = append(words, fmt.Sprintf("%d of %s to it %s", n, counted(c.all, "connection", "connections"), c.silence()))
+		words = append(words,
+			fmt.Sprintf("%d of %s to it %s", n, counted(c.all, "connection", "connections"), c.silence()))
 	}
 	if n := len(c.threads); n > 0 {
 		t := c.threads[0].last()
@@ -215,12 +216,13 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	if n := c.callers() - len(c.threads); n > 0 {
 		chain := c.chains[0]
 		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n), method(ownFrame(chain.Frames))))
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
+		v.Evidence = append(v.Evidence,
+			profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
 	}
 	v.Text = fmt.Sprintf("%s does not answer: %s.", c.remote, strings.Join(words, "; "))
 	if v.Certainty == profile.Possible {
-		v.Text = fmt.Sprintf("%s may not answer: %s. Programs that wait for news, or only send, look the same.", c.remote,
-			strings.Join(words, "; "))
+		v.Text = fmt.Sprintf("%s may not answer: %s. Programs that wait for news, or only send, look the same.",
+			c.remote, strings.Join(words, "; "))
 	}
 	if h := e.httpCalls(c); h != nil {
 		h.tell(&v, c)
@@ -259,8 +261,8 @@ func asyncCalls(n int) string {
 // waiting is the evidence of the threads, such as t.
 func (c *called) waiting(t *profile.Thread) profile.Evidence {
 	e := profile.Evidence{
-		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", threadsOf(len(c.threads)), threadName(ref(t)),
-			doing(t)),
+		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", threadsOf(len(c.threads)),
+			threadName(ref(t)), doing(t)),
 		Frames: t.Frames,
 	}
 	for _, w := range c.threads {
@@ -283,7 +285,8 @@ func (c *called) addQueue(v *profile.Verdict, q *queue) {
 		e.Threads = append(e.Threads, ref(t))
 	}
 	own := method(ownFrame(e.Frames))
-	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.", list(words), own)
+	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.",
+		list(words), own)
 	e.Text = fmt.Sprintf("%s for a connection:", waitNow(q.sum()))
 	if len(q.threads) == 0 {
 		e.Text = asyncCalls(q.sum()) + " for a connection:"
@@ -306,5 +309,6 @@ func (s *socket) text() string {
 	if s.state == "syn-sent" {
 		return fmt.Sprintf("%s → %s: the connection is not made yet.", s.local, s.remote)
 	}
-	return fmt.Sprintf("%s → %s: last sent %s ago, last received %s ago.", s.local, s.remote, seconds(s.sent), seconds(s.received))
+	return fmt.Sprintf("%s → %s: last sent %s ago, last received %s ago.", s.local, s.remote, seconds(s.sent),
+		seconds(s.received))
 }

@@ -13,7 +13,8 @@ const supplier = "10.1.2.9:6352"
 // receiving makes threads that wait for an answer.
 func receiving(n int, remote string) (out []profile.Thread) {
 	for i := range n {
-		io := profile.Wait{Kind: profile.WaitIO, Target: fmt.Sprintf("recv tcp 10.1.2.3:%d → %s established", 40000+i, remote)}
+		io := profile.Wait{Kind: profile.WaitIO,
+			Target: fmt.Sprintf("recv tcp 10.1.2.3:%d → %s established", 40000+i, remote)}
 		t := waiting(10+i, io, "System.Net.Sockets.Socket.Receive", "Shop.Supplier.Ask")
 		t.State = "receiving (recvmsg)"
 		out = append(out, t)
@@ -37,12 +38,13 @@ func TestRemote(t *testing.T) {
 		"4 threads wait for it in Shop.Supplier.Ask")
 	e := same(3, receiving(4, supplier)...)
 	e.sockets = silent(4, time.Minute, 2*time.Minute)
-	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections", "60 s", "4 threads wait for it",
-		"wait for news")
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections", "60 s",
+		"4 threads wait for it", "wait for news")
 	for i := range e.sockets {
 		e.sockets[i].state = "syn-sent"
 	}
-	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them", "4 threads wait for it")
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them",
+		"4 threads wait for it")
 	e.sockets = silent(4, time.Minute, 50*time.Second)
 	none(t, judgeRemote(e)) // consumers that have asked for nothing since the last message
 
@@ -67,7 +69,8 @@ func TestRemoteSockets(t *testing.T) {
 		e.sockets = s
 		return e
 	}
-	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall, profile.Possible, "9.0 s")
+	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall,
+		profile.Possible, "9.0 s")
 	none(t, judgeRemote(of(silent(1, time.Minute, time.Hour)...)))      // a request that is kept open
 	none(t, judgeRemote(of(silent(4, time.Second, time.Minute)...)))    // an answer that takes its time
 	none(t, judgeRemote(of(silent(6, time.Minute, 50*time.Second)...))) // idle connections: the answer came last
@@ -94,7 +97,8 @@ func TestRemoteSockets(t *testing.T) {
 func TestRemoteChains(t *testing.T) {
 	e := same(3)
 	e.sockets = silent(2, 5*time.Second, time.Minute)
-	answer := &profile.Awaited{Kind: profile.AwaitsSocket, Target: "recv tcp 10.1.2.3:40000 → " + supplier + " established"}
+	answer := &profile.Awaited{Kind: profile.AwaitsSocket,
+		Target: "recv tcp 10.1.2.3:40000 → " + supplier + " established"}
 	slot := &profile.Awaited{Kind: profile.AwaitsCompletion}
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
 	e.chains = []profile.TaskChain{
@@ -114,10 +118,11 @@ func TestRemoteHTTP(t *testing.T) {
 	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
 	e.web = &profile.Requests{
 		Calls: []profile.CallGroup{
-			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection, Doing: profile.Doing{Frames: call},
-				Calls: make([]profile.ClientCall, 121)},
+			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection,
+				Doing: profile.Doing{Frames: call}, Calls: make([]profile.ClientCall, 121)},
 			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer, Doing: profile.Doing{Frames: call},
-				Calls: []profile.ClientCall{{Remote: supplier}, {Remote: supplier}, {Remote: supplier}, {Remote: supplier}}},
+				Calls: []profile.ClientCall{{Remote: supplier}, {Remote: supplier}, {Remote: supplier},
+					{Remote: supplier}}},
 			{Authority: "other:80", Phase: profile.CallConnection, Calls: make([]profile.ClientCall, 7)},
 		},
 		Pools: []profile.CallPool{
@@ -125,14 +130,16 @@ func TestRemoteHTTP(t *testing.T) {
 			{Authority: "other:80", Queued: 7, Active: 1, HTTP1: profile.PoolConnections{All: 1, Maximum: 1}},
 		},
 		Requests: []profile.RequestGroup{
-			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "supplier:6352"}}, Requests: make([]profile.Request, 119)},
+			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "supplier:6352"}},
+				Requests: make([]profile.Request, 119)},
 			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "other:80"}}, Requests: make([]profile.Request, 8)},
 			{Requests: make([]profile.Request, 3)},
 		},
 	}
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
-		supplier+" does not answer: all 4 connections to it have waited for up to 111 s, and 121 calls queue for them, in Shop.Supplier.GetAsync. "+
-			"119 requests of its own clients wait for that.", "121 calls of HttpClient to supplier:6352/prices wait for a connection")
+		supplier+" does not answer: all 4 connections to it have waited for up to 111 s, and 121 calls queue for "+
+			"them, in Shop.Supplier.GetAsync. 119 requests of its own clients wait for that.",
+		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
 	e.web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",
@@ -153,7 +160,8 @@ func TestRemoteHTTP(t *testing.T) {
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
 	e.web.Calls[1].Phase = profile.CallOpen // the same, as no thread is in such a call
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
-	sends := profile.Thread{Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
+	sends := profile.Thread{
+		Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
 	e.last().snap.Threads = append(e.last().snap.Threads, sends)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "1 call of HttpClient waits for the answer")
 	e.sockets = silent(4, time.Second, time.Minute) // each has been used a second ago

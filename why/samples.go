@@ -42,8 +42,8 @@ func frames(r *profile.Recording, leaf int32) []profile.Frame {
 	for l := range r.Stack(leaf) {
 		f := &r.Functions[l.Function]
 		frame := profile.Frame{
-			Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature, Module: f.Module,
-			Owner: f.Owner, Offset: l.Offset, Tier: l.Tier,
+			Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature,
+			Module: f.Module, Owner: f.Owner, Offset: l.Offset, Tier: l.Tier,
 		}
 		if l.Line > 0 && int(l.Line) < len(r.Lines) {
 			x := &r.Lines[l.Line]

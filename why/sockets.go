@@ -28,8 +28,9 @@ func (g *gatherer) connections() {
 			continue
 		}
 		s := socket{
-			local: c.Local.String(), remote: c.Remote.String(), state: "established", sent: c.Sent, received: c.Received,
-			ours: !listens.has(c.Local), own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
+			local: c.Local.String(), remote: c.Remote.String(), state: "established", sent: c.Sent,
+			received: c.Received, ours: !listens.has(c.Local),
+			own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
 		}
 		if c.Connecting {
 			s.state = "syn-sent"

@@ -19,16 +19,18 @@ func judgeHeld(e *evidence) []profile.Verdict {
 	case m.groups.Frozen:
 		return []profile.Verdict{{
 			Cause: profile.CauseStopped, Certainty: profile.Certain,
-			Text: "The freezer of its control group holds the process: none of its threads runs until the group is thawed.",
+			Text: "The freezer of its control group holds the process: none of its threads runs until the " +
+				"group is thawed.",
 			Evidence: []profile.Evidence{{
-				Text: "cgroup.events says frozen 1 (version 1: freezer.state says FROZEN), at the beginning and at the end.",
+				Text: "cgroup.events says frozen 1 (version 1: freezer.state says FROZEN), at the beginning and " +
+					"at the end.",
 			}},
 		}}
 	case m.state == 'T':
 		return []profile.Verdict{{
 			Cause: profile.CauseStopped, Certainty: profile.Certain,
-			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): none of its threads "+
-				"runs until it gets SIGCONT. kill -CONT %d lets it go on.", pid),
+			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): none of its "+
+				"threads runs until it gets SIGCONT. kill -CONT %d lets it go on.", pid),
 			Evidence: []profile.Evidence{{
 				Text: fmt.Sprintf("Its stat in /proc has state T, in %s.", counted(len(e.moments), "look", "looks")),
 			}},
@@ -53,10 +55,11 @@ func judgeDebugger(e *evidence) []profile.Verdict {
 	if m.tracer != "" {
 		who = fmt.Sprintf("%s (%d)", m.tracer, m.traced)
 	}
-	text := fmt.Sprintf("A debugger is attached: %s traces the process. It runs, but each stop for the debugger costs time.", who)
+	text := fmt.Sprintf("A debugger is attached: %s traces the process. It runs, but each stop for the debugger "+
+		"costs time.", who)
 	if e.held() {
-		text = fmt.Sprintf("A debugger holds the process: %s traces it and has stopped it. It goes on when the debugger "+
-			"lets it, or ends.", who)
+		text = fmt.Sprintf("A debugger holds the process: %s traces it and has stopped it. It goes on when the "+
+			"debugger lets it, or ends.", who)
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseDebugger, Certainty: profile.Certain, Text: text,
@@ -105,7 +108,8 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 // runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
 func (w *watched) blockedCooperative(e *evidence) bool {
 	first := ownFrame(w.looks[0].Frames)
-	return w.known && float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+	return w.known && float64(w.ran+w.ready) < signalled*float64(e.whole()) &&
+		slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
 		w.all(func(t *profile.Thread) bool {
 			own := ownFrame(t.Frames)
 			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
@@ -119,8 +123,8 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	t := w.last()
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least %s. Each "+
-			"garbage collection has to wait for it, and all threads for that.", threadName(ref(t)),
+		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least "+
+			"%s. Each garbage collection has to wait for it, and all threads for that.", threadName(ref(t)),
 			method(ownFrame(t.Frames)), seconds(e.span())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
@@ -131,7 +135,8 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	if len(waiting) > 0 {
 		v.Text += fmt.Sprintf(" %s for the runtime now.", waitNow(len(waiting)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text:    fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
+			Text: fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.",
+				threadsOf(len(waiting)), all),
 			Threads: waiting,
 		})
 	}
@@ -236,8 +241,8 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseFinalizer, Certainty: certainty,
-		Text: fmt.Sprintf("The finalizer thread %s in %s%s%s. No other finalizer runs before it returns, so that objects "+
-			"with finalizers pile up.", doing, method(f), at, since),
+		Text: fmt.Sprintf("The finalizer thread %s in %s%s%s. No other finalizer runs before it returns, so that "+
+			"objects with finalizers pile up.", doing, method(f), at, since),
 		Evidence: []profile.Evidence{{
 			Text:   fmt.Sprintf("%s%s:", threadName(ref(t)), waitPhrase(t)),
 			Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},

@@ -71,7 +71,8 @@ func TestStuckHolder(t *testing.T) {
 		Timeout: profile.Forever}
 	holder := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
 	wanting := waiting(2, wants(0x10, 1), enter, confirm)
-	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve, "SemaphoreSlim 0x30")
+	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve,
+		"SemaphoreSlim 0x30")
 	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // it goes on now and then
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
@@ -103,8 +104,8 @@ func TestSuspension(t *testing.T) {
 	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
 		"Each garbage collection has to wait for it")
 	// The runtime wakes it again and again, to ask it to stop.
-	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)), profile.CauseSuspension,
-		profile.Likely)
+	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)),
+		profile.CauseSuspension, profile.Likely)
 	moving := blockedCooperatively()
 	moving.Frames[0].SP += 8
 	none(t, judgeSuspension(looksAt([]profile.Thread{blockedCooperatively()}, []profile.Thread{moving})))
@@ -147,7 +148,8 @@ func TestFinalizer(t *testing.T) {
 
 	// Finalizers of several objects, one after the other.
 	other := stuck
-	other.Frames = stack("System.Threading.Monitor.Wait", "Shop.Page.Close", "Shop.Page.Finalize", "System.GC.RunFinalizers")
+	other.Frames = stack("System.Threading.Monitor.Wait", "Shop.Page.Close", "Shop.Page.Finalize",
+		"System.GC.RunFinalizers")
 	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{other})))
 	idle := waiting(5, profile.Wait{Kind: profile.WaitIdle})
 	idle.Role = "Finalizer"

@@ -57,7 +57,8 @@ func (e *evidence) waited() (out []profile.Evidence) {
 		oldest := slices.MinFunc(e.inFlight, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
 		text := counted(n, "request is in flight", "requests are in flight")
 		if !oldest.Since.IsZero() {
-			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(e.inFlightAt.Sub(oldest.Since)), oldest.Method, oldest.Path)
+			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(e.inFlightAt.Sub(oldest.Since)),
+				oldest.Method, oldest.Path)
 		}
 		out = append(out, profile.Evidence{Text: text + "."})
 	}
@@ -171,8 +172,8 @@ func (e *evidence) waitingMethods() (out []profile.Evidence) {
 	})
 	for _, g := range list[:min(len(list), shownChains)] {
 		out = append(out, profile.Evidence{
-			Text: fmt.Sprintf("%s for %s, in %s.", counted(g.count, "async method waits", "async methods wait"), g.thing,
-				method(ownFrame(g.first.Frames))),
+			Text: fmt.Sprintf("%s for %s, in %s.", counted(g.count, "async method waits", "async methods wait"),
+				g.thing, method(ownFrame(g.first.Frames))),
 		})
 	}
 	return out

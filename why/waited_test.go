@@ -10,15 +10,17 @@ import (
 
 // TestWaited: what has waited all the time in own code is said, though it need not be wrong.
 func TestWaited(t *testing.T) {
-	adds := profile.Wait{Kind: profile.CollectionAdd, Object: 0x40, Type: "System.Collections.Concurrent.BlockingCollection<int>"}
+	adds := profile.Wait{Kind: profile.CollectionAdd, Object: 0x40,
+		Type: "System.Collections.Concurrent.BlockingCollection<int>"}
 	mutex := profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Object: 0x50,
 		Detail: "named orders, held by thread 812 of process 811 (shop)"}
 	host := profile.Wait{Kind: profile.TaskWait, Method: "Microsoft.Extensions.Hosting.HostExtensions.RunAsync"}
 	e := same(3, waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"), waiting(2, adds, "Shop.Feed.Put"),
 		waiting(3, mutex, "Shop.Store.Save"), waiting(4, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Clock.Tick"),
-		waiting(5, host, "Shop.Program.Main"), waiting(6, adds, "System.Threading.Monitor.Wait"), running(7, "Shop.Cache.Find"),
-		waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0)
-	room := profile.Awaited{Kind: profile.AwaitsChannel, Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
+		waiting(5, host, "Shop.Program.Main"), waiting(6, adds, "System.Threading.Monitor.Wait"),
+		running(7, "Shop.Cache.Find"), waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0)
+	room := profile.Awaited{Kind: profile.AwaitsChannel,
+		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
 	timer := profile.Awaited{Kind: profile.AwaitsTimer}
 	e.idleChains = []profile.TaskChain{
 		{Count: 5, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: profile.TaskWaiting},
@@ -27,10 +29,12 @@ func TestWaited(t *testing.T) {
 		{Count: 9, Frames: stack("Shop.Outbox.Next"), WaitsFor: &room, State: profile.TaskReady},
 	}
 	e.inFlightAt = e.began.Add(time.Minute)
-	e.inFlight = []profile.Request{{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.began.Add(time.Second)}}
+	e.inFlight = []profile.Request{{Method: "GET", Path: "/a"},
+		{Method: "GET", Path: "/b", Since: e.began.Add(time.Second)}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
-		"orders-3 (3) waits for Mutex 0x50 (named orders, held by thread 812 of process 811 (shop)), in Shop.Store.Save.",
+		"orders-3 (3) waits for Mutex 0x50 (named orders, held by thread 812 of process 811 (shop)), in " +
+			"Shop.Store.Save.",
 		"8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send.",
 		"2 requests are in flight, the oldest one for 59 s: GET /b.",
 	}
@@ -45,8 +49,8 @@ func TestWaited(t *testing.T) {
 
 // TestLost: a permit counts as lost if the same method has been the first in the queue for a while.
 func TestLost(t *testing.T) {
-	lost := profile.Lost{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Books.gate", First: 0x60, Awaits: 20,
-		Frames: stack("Shop.Books.Book")}
+	lost := profile.Lost{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Books.gate", First: 0x60,
+		Awaits: 20, Frames: stack("Shop.Books.Book")}
 	next := lost
 	next.First = 0x61
 	e := same(2)
@@ -54,6 +58,6 @@ func TestLost(t *testing.T) {
 		t.Error("somebody has got a permit, and it is lost")
 	}
 	e.lost = stillLost([]profile.Lost{lost}, []profile.Lost{lost})
-	verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely, "20 async methods wait for a permit of SemaphoreSlim 0x30",
-		"Books.gate", "Shop.Books.Book", "was not released")
+	verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely,
+		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }

@@ -144,14 +144,17 @@ func TestSymbolServer(t *testing.T) {
 		asks bool
 	}{
 		{"nothing", []string{debuginfodVariable + "=" + u.server.URL}, []string{pid}, false, false},
-		{"none", []string{serversVariable + "=" + u.server.URL}, []string{pid, "--symbol-server", "none"}, false, false},
+		{"none", []string{serversVariable + "=" + u.server.URL}, []string{pid, "--symbol-server", "none"},
+			false, false},
 		{"lines are not wanted", nil, []string{pid, "--lines", "never", "--symbol-server", u.server.URL}, false, false},
-		{"flag", nil, []string{pid, "--symbol-server", "http://127.0.0.1:1/", "--symbol-server", u.server.URL}, true, true},
+		{"flag", nil, []string{pid, "--symbol-server", "http://127.0.0.1:1/", "--symbol-server", u.server.URL},
+			true, true},
 		{"again, from the cache", nil, []string{pid, "--symbol-server", u.server.URL}, true, false},
 		{"core dump, from the cache", nil, []string{"--core", core, "--symbol-server", u.server.URL}, true, false},
-		{"core dump", []string{"XDG_CACHE_HOME=" + t.TempDir()}, []string{"--core", core, "--symbol-server", u.server.URL},
-			true, true},
-		{"variable", []string{"XDG_CACHE_HOME=" + t.TempDir(), serversVariable + "=http://127.0.0.1:1/ " + u.server.URL},
+		{"core dump", []string{"XDG_CACHE_HOME=" + t.TempDir()},
+			[]string{"--core", core, "--symbol-server", u.server.URL}, true, true},
+		{"variable",
+			[]string{"XDG_CACHE_HOME=" + t.TempDir(), serversVariable + "=http://127.0.0.1:1/ " + u.server.URL},
 			[]string{pid, "--stop-all"}, true, true},
 		{"no cache", []string{"XDG_CACHE_HOME=", "HOME="}, []string{pid, "--symbol-server", u.server.URL}, true, true},
 	} {
@@ -235,7 +238,8 @@ func TestFetcherRights(t *testing.T) {
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		left := 0
 		for _, child := range children {
-			if b, err := os.ReadFile("/proc/" + child + "/comm"); err == nil && strings.HasPrefix(string(b), "clrsnap") {
+			if b, err := os.ReadFile("/proc/" + child + "/comm"); err == nil &&
+				strings.HasPrefix(string(b), "clrsnap") {
 				left++
 			}
 		}

@@ -139,8 +139,8 @@ func TestSlowServerOfRecording(t *testing.T) {
 	u.server.hang = true
 	to := filepath.Join(t.TempDir(), "app.clrsnap")
 	cmd := u.command()
-	cmd.Args = append(cmd.Args[:1], "record", fmt.Sprint(u.PID), "-m", "wall", "-d", "300ms", "-o", to, "--symbol-server",
-		u.server.URL)
+	cmd.Args = append(cmd.Args[:1], "record", fmt.Sprint(u.PID), "-m", "wall", "-d", "300ms", "-o", to,
+		"--symbol-server", u.server.URL)
 	r := launch(t, cmd)
 	r.await(t, regexp.MustCompile(`clrsnap: fetching \S+ from 127\.0\.0\.1.* …\n`))
 	r.signal(t, syscall.SIGINT)

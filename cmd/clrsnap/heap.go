@@ -126,7 +126,8 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
-	fs.StringVar(&f.roots, "roots", "", "show what keeps the objects of types that match this `regex` from being collected")
+	fs.StringVar(&f.roots, "roots", "",
+		"show what keeps the objects of types that match this `regex` from being collected")
 	fs.BoolVar(&f.retains, "retained", false, "how much memory the objects of each type keep from being collected")
 	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
 	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")
@@ -138,8 +139,8 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is standard "+
-		"output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is "+
+		"standard output")
 	completeOutput(cmd, "output", func(offer func(extension, description string)) {
 		for _, f := range heapFormats {
 			offer(f.extensions[0], f.description)
@@ -178,8 +179,8 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
 	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
-		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it writes " +
-			"tables, one after the other")
+		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it " +
+			"writes tables, one after the other")
 	case given("diff") && f.diff == "":
 		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
 	case given("diff") && given("type"):

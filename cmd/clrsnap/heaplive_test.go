@@ -28,7 +28,8 @@ func TestHeap(t *testing.T) {
 
 	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
 	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
-		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and was then read while it ran`)
+		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and was then read `+
+			`while it ran`)
 
 	var doc struct {
 		TotalBytes      uint64
@@ -49,7 +50,8 @@ func TestHeap(t *testing.T) {
 	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--json").stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Stop.Exact || doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
+	if doc.Stop.Exact || doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 ||
+		doc.TotalBytes < 100e6 {
 		t.Errorf("%+v", doc)
 	}
 	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--stop", "--json").stdout), &doc); err != nil {
@@ -61,7 +63,8 @@ func TestHeap(t *testing.T) {
 	app.Ask("leak 5000")
 	good(t, "heap", pid, "--diff", file).want(t, `^Since the earlier heap: \+5\.\d+ MiB, \+2\d,\d+ objects`,
 		`\+5,000 .*  Shop\.Listener  heap$`)
-	good(t, "heap", pid, "--every", "1s", "--looks", "2", "-n", "3").want(t, `^Since the earlier heap: .*, in 1(\.\d)?s$`)
+	good(t, "heap", pid, "--every", "1s", "--looks", "2", "-n", "3").want(t,
+		`^Since the earlier heap: .*, in 1(\.\d)?s$`)
 	checkInterrupted(t, pid)
 	checkHeapFiles(t, pid, file)
 }

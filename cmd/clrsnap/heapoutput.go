@@ -73,13 +73,14 @@ func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 	extension := filepath.Ext(f.output)
 	for _, flag := range []string{"type", "roots", "strings", "json", "limit", "full"} {
 		if given(flag) {
-			return usagef("--%s is for text and JSON, and does not go with a %s file: leave one of them out", flag, extension)
+			return usagef("--%s is for text and JSON, and does not go with a %s file: leave one of them out", flag,
+				extension)
 		}
 	}
 	for _, flag := range []string{"diff", "every", "retained"} {
 		if given(flag) && f.format.graph {
-			return usagef("--%s does not go with a %s file, which has all objects and references of one look: leave one "+
-				"of them out", flag, extension)
+			return usagef("--%s does not go with a %s file, which has all objects and references of one look: leave "+
+				"one of them out", flag, extension)
 		}
 	}
 	return nil

@@ -82,7 +82,8 @@ func TestIdle(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
 		good(t, "stack", pid, "--full", "--group").want(t,
 			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · .* · preemptive$`,
-			`^6 threads with this stack · ThreadPool worker · waits for ManualResetEvent 0x[0-9a-f]+ \(.*\) · preemptive$`,
+			`^6 threads with this stack · ThreadPool worker · waits for ManualResetEvent 0x[0-9a-f]+ \(.*\) · `+
+				`preemptive$`,
 			`^Thread \d+ "\.NET Finalizer" \(managed \d+, 0x[0-9a-f]+\) Finalizer · idle · preemptive$`)
 	})
 	t.Run("managed", func(t *testing.T) {

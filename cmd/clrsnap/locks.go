@@ -97,10 +97,11 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
 	fs.StringVar(&f.awaits, "awaits", "auto",
-		"`when` to look for permits of semaphores that threads and suspended async methods hold: auto (if the heap can be "+
-			"read within 1.5 s), always or never")
+		"`when` to look for permits of semaphores that threads and suspended async methods hold: auto (if the heap "+
+			"can be read within 1.5 s), always or never")
 	fs.StringVar(&f.failOn, "fail-on", "certain",
-		"`which` deadlocks the exit status 3 stands for: certain (those that are proved) or likely (all but suspected ones)")
+		"`which` deadlocks the exit status 3 stands for: certain (those that are proved) or likely (all but "+
+			"suspected ones)")
 	complete(cmd, "awaits", "auto", "always", "never")
 	complete(cmd, "fail-on", "certain", "likely")
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")

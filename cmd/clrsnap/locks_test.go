@@ -14,8 +14,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestLocks: clrsnap locks tells a deadlock by its exit status, in words, as JSON and as a picture, of a running program
-// and of a dump.
+// TestLocks: clrsnap locks tells a deadlock by its exit status, in words, as JSON and as a picture, of a running
+// program and of a dump.
 func TestLocks(t *testing.T) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{})
 	pid := fmt.Sprint(a.PID)

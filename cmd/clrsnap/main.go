@@ -259,8 +259,8 @@ signal n. After record -- COMMAND it is that of the command, unless that is 0.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return oneOf("color", a.color, "auto", "always", "never")
 	}
-	root.AddCommand(newPS(a), newStack(a), newWhy(a), newLocks(a), newHeap(a), newTasks(a), newRequests(a), newRecord(a), newView(a),
-		newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newWhy(a), newLocks(a), newHeap(a), newTasks(a), newRequests(a),
+		newRecord(a), newView(a), newDoctor(a), newVersion(a))
 	return root
 }
 

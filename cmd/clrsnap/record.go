@@ -370,7 +370,8 @@ func (a *app) collecting() {
 func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
-		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err,
+			pid)
 	case errors.Is(err, events.ErrNoWaits):
 		return fmt.Errorf("%w; record with --mode wall, which shows on every version what threads wait for", err)
 	case errors.Is(err, record.ErrNoPerfEvents):

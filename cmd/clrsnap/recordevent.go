@@ -42,7 +42,8 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
 	fs.BoolVar(&f.noMessages, "no-messages", false, "do not record the messages of exceptions")
 	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
-	fs.DurationVar(&f.waitMin, "wait-min", defaultWaitMin, "with --event wait: record only waits of at least this `time`")
+	fs.DurationVar(&f.waitMin, "wait-min", defaultWaitMin,
+		"with --event wait: record only waits of at least this `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
 
@@ -140,8 +141,9 @@ func (f *eventFlags) options() events.Options {
 		WaitMin: f.waitMin,
 	}
 	bits := map[string]events.Monitor{
-		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions, "contention": events.MonitorContention,
-		"thread": events.MonitorThreads, "gc": events.MonitorGC, "wait": events.MonitorWaits, "all": events.MonitorAll,
+		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions,
+		"contention": events.MonitorContention, "thread": events.MonitorThreads, "gc": events.MonitorGC,
+		"wait": events.MonitorWaits, "all": events.MonitorAll,
 	}
 	for _, e := range f.events {
 		o.Monitor |= bits[e]

@@ -33,7 +33,8 @@ func TestRecordEvents(t *testing.T) {
 	app := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	shown := map[string]string{
-		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked \(events\), caught by Events\.Throw\.ByFilter`,
+		"alloc":      `Events\.Allocate\+Node`,
+		"exception":  `Events\.Throw\+Marked \(events\), caught by Events\.Throw\.ByFilter`,
 		"contention": `held by (Events\.Contend\.HoldMonitor|holds-monitor)`, "thread": `Events\.Starts\.Named`,
 		"gc": `gen \d, blocking, induced`,
 	}

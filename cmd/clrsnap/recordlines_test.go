@@ -52,8 +52,9 @@ func TestPprofList(t *testing.T) {
 	heavy := heavyLine(t, a)
 	pprof := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command("go", append(append([]string{"tool", "pprof", "-trim_path", "/testdata/apps", "-source_path",
-			apps}, args...), file)...)
+		cmd := exec.Command("go",
+			append(append([]string{"tool", "pprof", "-trim_path", "/testdata/apps", "-source_path",
+				apps}, args...), file)...)
 		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -63,7 +64,8 @@ func TestPprofList(t *testing.T) {
 	}
 	// "         .      1.20s     49:            x = Burn(x, 3 * Unit); Mark("heavy");"
 	list := pprof("-list", `Program\.Work`)
-	line := regexp.MustCompile(`(?m)^\s+\S+\s+(\S+)\s+` + heavy + `:\s+x = Burn\(x, 3 \* Unit\)`).FindStringSubmatch(list)
+	line := regexp.MustCompile(`(?m)^\s+\S+\s+(\S+)\s+` + heavy +
+		`:\s+x = Burn\(x, 3 \* Unit\)`).FindStringSubmatch(list)
 	if line == nil || line[1] == "." {
 		t.Errorf("line %s is not listed with its time:\n%s", heavy, list)
 	}

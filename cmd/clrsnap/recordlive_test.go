@@ -516,8 +516,9 @@ func TestRecordLeak(t *testing.T) {
 	app := testenv.Start(t, "survivors", testenv.Options{})
 	app.Ask("churn 20")
 	file := filepath.Join(t.TempDir(), "leak.html")
-	r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "2s", "--event", "alloc", "--live", "--gc",
-		"--alloc-every", "100KB", "-o", file))
+	r := begin(t,
+		exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "2s", "--event", "alloc", "--live", "--gc",
+			"--alloc-every", "100KB", "-o", file))
 	for range 15 {
 		app.Ask("leak 1")
 		time.Sleep(100 * time.Millisecond)

@@ -68,7 +68,8 @@ func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) err
 		partial: func(r *profile.Requests) bool { return r.Partial },
 		print: func(w io.Writer, r *profile.Requests, l chainLook) error {
 			o := report.RequestsOptions{
-				Rows: f.limit, Query: f.query, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width, Link: l.link,
+				Rows: f.limit, Query: f.query, Full: f.full, Plumbing: f.plumbing, Color: l.color, Width: l.width,
+				Link: l.link,
 			}
 			if f.json {
 				return report.RequestsJSON(w, r, o)

@@ -25,7 +25,8 @@ func TestRequestsVerb(t *testing.T) {
 		Env:  []string{"DOTNET_GCHeapHardLimit=0x4000000"}, // for a small dump
 	})
 	url := app.Ask("urls")[0]
-	for _, path := range []string{"/quick/1", "/source/1", "/source/2", "/thread/3", "/upstream/4", "/upstream/5", "/upstream/6"} {
+	for _, path := range []string{"/quick/1", "/source/1", "/source/2", "/thread/3", "/upstream/4", "/upstream/5",
+		"/upstream/6"} {
 		if strings.HasPrefix(path, "/quick") {
 			get(url + path)
 		} else {
@@ -45,7 +46,8 @@ func TestRequestsVerb(t *testing.T) {
 		`^2 × GET /source/\{id\} for \d+ (ms|s)( to .*)? · waiting for a TaskCompletionSource`,
 		`^  /source/[12]  HTTP/1\.1  from 127\.0\.0\.1:\d+  for .*  \w+:00000001$`,
 		`^    Requests\.Hanging\.Deeper\{async\}\(Gate\)  requests/Hanging\.cs:\d+  requests$`,
-		`^1 × GET /thread/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /thread/3 .* on \.NET TP Worker \(\d+\)`,
+		`^1 × GET /thread/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /thread/3 .* on \.NET TP `+
+			`Worker \(\d+\)`,
 		`^    Requests\.Hanging\.Block\(Gate\)`,
 		`^2 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for the answer$`,
 		`^1 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for a connection$`,
@@ -97,7 +99,8 @@ func wantRequests(t *testing.T, doc string, live bool) {
 	states, phases, ids := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, g := range d.Requests {
 		states[g.Path+" "+g.State] += g.Count
-		if w := g.Wait; (g.Path == "/thread/{id}") != (w != nil && w.Kind == "ManualResetEventSlim.Wait" && w.Object != "") {
+		if w := g.Wait; (g.Path == "/thread/{id}") !=
+			(w != nil && w.Kind == "ManualResetEventSlim.Wait" && w.Object != "") {
 			t.Errorf("%s waits for %+v", g.Path, w)
 		}
 		for _, r := range g.Requests {
@@ -115,8 +118,8 @@ func wantRequests(t *testing.T, doc string, live bool) {
 			}
 		}
 	}
-	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 || states["/upstream/{id} waiting"] != 3 ||
-		phases["answer"] != 2 || phases["connection"] != 1 {
+	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 ||
+		states["/upstream/{id} waiting"] != 3 || phases["answer"] != 2 || phases["connection"] != 1 {
 		t.Errorf("%v, %v", states, phases)
 	}
 	if len(d.Pools) != 1 || d.Pools[0].Active != 2 || d.Pools[0].Queued != 1 || d.Pools[0].HTTP1.Maximum != 2 {

@@ -19,7 +19,8 @@ func TestTasksVerb(t *testing.T) {
 	r := good(t, "tasks", pid, "--limit", "0")
 	r.want(t,
 		`^Process `+pid+` · \.NET 10\.`,
-		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  tasks/Suspended\.cs:\d+  tasks$`,
+		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  `+
+			`tasks/Suspended\.cs:\d+  tasks$`,
 		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,
 		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each has a server of its own
 		`^2 × waiting for a SemaphoreSlim 0x[0-9a-f]+$`,

@@ -315,7 +315,8 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 			"html can, and so can the table without -o",
 			f.file.format)
 	case f.by != "" && f.file.format == export.FormatRecording:
-		return usagef("--by is for tables and pictures: %s files have everything, and can be grouped later", f.file.format)
+		return usagef("--by is for tables and pictures: %s files have everything, and can be grouped later",
+			f.file.format)
 	case f.byThread && f.file.format != export.FormatFolded:
 		return usagef("--by-thread is for tables and folded stacks, not for %s files", f.file.format)
 	}

@@ -33,7 +33,8 @@ func TestViewWork(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`(?m)^Left out: idle threads, .* of .*: .*pool workers \d+\.\d %.* \(--idle shows them\)\. 100 % is the rest\.$`,
+		`(?m)^Left out: idle threads, .* of .*: .*pool workers \d+\.\d %.* \(--idle shows them\)\. 100 % is ` +
+			`the rest\.$`,
 		`(?m)^CPU time: \d.* CPUs on average · `, `threads on average · `,
 	} {
 		if !regexp.MustCompile("(?m)" + want).MatchString(table) {

@@ -16,7 +16,8 @@ import (
 
 // selection returns the part of a recording that the flags choose.
 func (f *viewFlags) selection() profile.Selection {
-	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to, NoInlined: f.inlined == "never"}
+	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to,
+		NoInlined: f.inlined == "never"}
 	if f.whole() && !f.managed {
 		s.Native = true
 	}

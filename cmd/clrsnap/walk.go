@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openWalked opens what a verb is given that walks the heap: a core dump, or the process of args. folders are those that
-// a core dump's reader may read besides.
+// openWalked opens what a verb is given that walks the heap: a core dump, or the process of args. folders are those
+// that a core dump's reader may read besides.
 func (a *app) openWalked(
 	f *coreFlags, args []string, out *pendingFile, o clrsnap.Options, folders ...string,
 ) (p *clrsnap.Process, err error) {

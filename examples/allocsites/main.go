@@ -103,7 +103,8 @@ var errFound = errors.New("found")
 // leaf is the method that the thread was in.
 func leaf(n *events.Notification) clrsnap.FunctionID {
 	var method clrsnap.FunctionID
-	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
+	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context,
+		_ any) error {
 		if id == 0 {
 			return nil // a run of unmanaged frames
 		}

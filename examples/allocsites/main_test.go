@@ -35,7 +35,8 @@ func TestSites(t *testing.T) {
 	var b strings.Builder
 	show(&b, sites)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if len(lines) != 10 || !strings.HasSuffix(lines[0], " objects  Events.Allocate+Node in Events.Allocate.Nodes(int)") {
+	if len(lines) != 10 ||
+		!strings.HasSuffix(lines[0], " objects  Events.Allocate+Node in Events.Allocate.Nodes(int)") {
 		t.Errorf("got\n%s", b.String())
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {

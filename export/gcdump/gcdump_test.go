@@ -23,7 +23,8 @@ func testHeap(classes []profile.HeapClass, objects []profile.HeapObject, roots [
 		Graph: &profile.HeapGraph{
 			Classes: classes, Count: len(objects), Objects: slices.Values(objects), Roots: roots,
 			Regions: []profile.HeapRegion{
-				{Start: 0x1000, End: 0x2000, Generation: profile.Gen0}, {Start: 0x3000, End: 0x4000, Generation: profile.Gen2},
+				{Start: 0x1000, End: 0x2000, Generation: profile.Gen0},
+				{Start: 0x3000, End: 0x4000, Generation: profile.Gen2},
 				{Start: 0x5000, End: 0x6000, Generation: profile.PinnedObjects},
 				{Start: 0x7000, End: 0x8000, Generation: profile.FrozenObjects},
 			},
@@ -98,8 +99,8 @@ func TestWrite(t *testing.T) {
 // TestPacked: numbers take the bytes that they need, and no more.
 func TestPacked(t *testing.T) {
 	for n, size := range map[int32]int{
-		0: 1, 63: 1, -64: 1, 64: 2, -65: 2, 8191: 2, -8192: 2, 8192: 3, 1<<20 - 1: 3, 1 << 20: 4, 1<<27 - 1: 4, 1 << 27: 5,
-		math.MaxInt32: 5, math.MinInt32: 5, -1 << 27: 4, -1<<27 - 1: 5,
+		0: 1, 63: 1, -64: 1, 64: 2, -65: 2, 8191: 2, -8192: 2, 8192: 3, 1<<20 - 1: 3, 1 << 20: 4, 1<<27 - 1: 4,
+		1 << 27: 5, math.MaxInt32: 5, math.MinInt32: 5, -1 << 27: 4, -1<<27 - 1: 5,
 	} {
 		b := appendPacked(nil, n)
 		in := &input{b: b}

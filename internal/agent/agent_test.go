@@ -119,7 +119,8 @@ func listen(tb testing.TB) *agent.Listener {
 // start starts a busy program.
 func start(tb testing.TB, env ...string) *testenv.App {
 	tb.Helper()
-	args := []string{"--only", "block,deep-recursion", "--busy", "3600", "--workers", "throw-catch,gc-collect,qsort-storm"}
+	args := []string{"--only", "block,deep-recursion", "--busy", "3600", "--workers",
+		"throw-catch,gc-collect,qsort-storm"}
 	return testenv.Start(tb, "scenarios", testenv.Options{Args: args, Env: env})
 }
 
@@ -396,7 +397,8 @@ func TestSignals(t *testing.T) {
 		// All but SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, what
 		// cannot be blocked, and the two that libc keeps for itself. The runtime unblocks
 		// the signal with which it interrupts threads (34) in every thread that calls it.
-		const open, activation = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<8 | 1<<18 | 1<<31 | 1<<32, 1 << 33
+		const open, activation = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<8 | 1<<18 | 1<<31 | 1<<32,
+			1 << 33
 		if err != nil || blocked|activation != ^uint64(open) {
 			t.Errorf("the agent's thread blocks %#x, expected %#x (%v)", blocked, ^uint64(open), err)
 		}

@@ -21,7 +21,8 @@ type Subscription struct {
 	EveryObject bool   // have the runtime report every object, not its own samples of them; at start-up only
 	Registers   bool   // frames have registers
 
-	AllocBytes     uint64        // on average, publish one allocation per so many bytes; 0: all that the runtime reports
+	// on average, publish one allocation per so many bytes; 0: all that the runtime reports
+	AllocBytes     uint64
 	ExceptionEvery uint64        // on average, publish one exception in so many; 0: all
 	Contention     time.Duration // shorter waits for locks are not published
 	Wait           time.Duration // shorter waits are not published

@@ -59,8 +59,8 @@ func NewConn(nc *net.UnixConn) (*Conn, error) {
 	}
 	if c.Hello.Version != Version {
 		c.Close()
-		return nil, fmt.Errorf("the agent speaks version %d of the protocol, this program %d: load the agent of this program",
-			c.Hello.Version, Version)
+		return nil, fmt.Errorf("the agent speaks version %d of the protocol, this program %d: load the agent of this "+
+			"program", c.Hello.Version, Version)
 	}
 	return c, nil
 }

@@ -328,7 +328,8 @@ func (sub *subscriber) testWaits(t *testing.T) {
 			t.Errorf("%s: no wait", command)
 		}
 		for _, r := range records {
-			if r.Values[0] == 0 || r.Values[0] > uint64(time.Minute) || agent.WaitSource(r.Values[1]) != agent.WaitLock || r.Values[2] == 0 {
+			if r.Values[0] == 0 || r.Values[0] > uint64(time.Minute) ||
+				agent.WaitSource(r.Values[1]) != agent.WaitLock || r.Values[2] == 0 {
 				t.Errorf("%s: %+v", command, r)
 			}
 		}

@@ -41,8 +41,8 @@ func (c *Conn) Free(slots []uint32) error {
 	return nil
 }
 
-// Collect makes the runtime do a full, blocking garbage collection, and returns how long it took. When ctx ends it gives
-// up waiting, not the collection, and the error has the cause.
+// Collect makes the runtime do a full, blocking garbage collection, and returns how long it took. When ctx ends it
+// gives up waiting, not the collection, and the error has the cause.
 func (c *Conn) Collect(ctx context.Context) (time.Duration, error) {
 	if err := c.send(msgCollect, nil, -1); err != nil {
 		return 0, err

@@ -23,7 +23,8 @@ func TestHandles(t *testing.T) {
 		a := testenv.Start(t, "survivors", testenv.Options{Runtime: runtime})
 		before := countHandles(t, a)
 		const most = 1024
-		c := attachWithHandles(t, a, lib, agent.Subscription{Events: agent.Allocations, Handles: most, RingBytes: 16 << 20})
+		c := attachWithHandles(t, a, lib,
+			agent.Subscription{Events: agent.Allocations, Handles: most, RingBytes: 16 << 20})
 		a.Ask("fill 20")
 		first, without := drainHandles(t, c)
 		if len(first) != most || without < 100 {
@@ -53,8 +54,8 @@ func TestHandles(t *testing.T) {
 		for _, h := range first[:most-24] {
 			slots = append(slots, h.Slot)
 		}
-		// Nonsense is left alone. An allocation may take a slot as soon as it is given back, so the last one is given back
-		// twice.
+		// Nonsense is left alone. An allocation may take a slot as soon as it is given back, so the last one is given
+		// back twice.
 		if err := c.Free(append([]uint32{0xffffffff}, append(slots, slots[len(slots)-1])...)); err != nil {
 			t.Error(err)
 		}

@@ -38,7 +38,8 @@ func TestRingNoexec(t *testing.T) {
 			continue
 		}
 		seals, err := unix.FcntlInt(file.Fd(), unix.F_GET_SEALS, 0)
-		if want := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL | unix.F_SEAL_EXEC; err != nil || seals != want {
+		if want := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL | unix.F_SEAL_EXEC; err != nil ||
+			seals != want {
 			t.Errorf("memfd_noexec=%d: the seals are %#x, %v, want %#x", value, seals, err, want)
 		}
 		file.Close()

@@ -105,7 +105,8 @@ func parseWalk(p []byte) (*Walk, error) {
 			return nil, fmt.Errorf("thread %d has %d frames, of which %d are there", t.OSID, t.Frames, len(frames))
 		}
 		w.Threads = append(w.Threads, Thread{
-			ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize, Frames: frames[:t.Frames:t.Frames],
+			ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize,
+			Frames: frames[:t.Frames:t.Frames],
 		})
 		frames = frames[t.Frames:]
 	}

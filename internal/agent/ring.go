@@ -61,7 +61,8 @@ func newRing(capacity int) (*ring, *os.File, error) {
 		capacity = defaultRing
 	}
 	if capacity < minRing || capacity > maxRing || capacity&(capacity-1) != 0 {
-		return nil, nil, fmt.Errorf("a ring of %d bytes: it must be a power of two from %d to %d", capacity, minRing, maxRing)
+		return nil, nil, fmt.Errorf("a ring of %d bytes: it must be a power of two from %d to %d", capacity,
+			minRing, maxRing)
 	}
 	fd, err := memfd.Create("clrsnap-events")
 	if err != nil {
@@ -134,12 +135,14 @@ func (r *ring) take() ([]byte, error) {
 	}
 	end := capacity - place
 	if size%recordAlignment != 0 || size > used || size > end {
-		return nil, fmt.Errorf("%w: %d bytes at position %d, of which %d are there", ErrCorrupt, size, r.at, min(used, end))
+		return nil, fmt.Errorf("%w: %d bytes at position %d, of which %d are there", ErrCorrupt, size, r.at,
+			min(used, end))
 	}
 	r.copied = append(r.copied[:0], r.records[place:place+size]...)
 	binary.LittleEndian.PutUint32(r.copied, uint32(size)) // the copy may have another size by now
 	if r.copied[recordType] == byte(eventPadding) && size != end {
-		return nil, fmt.Errorf("%w: %d bytes of padding at position %d, %d bytes before the end", ErrCorrupt, size, r.at, end)
+		return nil, fmt.Errorf("%w: %d bytes of padding at position %d, %d bytes before the end", ErrCorrupt, size,
+			r.at, end)
 	}
 	return r.copied, nil
 }

@@ -55,7 +55,8 @@ func encodeRecord(r *Record) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, recordSize)
 	b[recordType] = byte(r.Type)
-	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers, flagHandle: r.HasHandle} {
+	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers,
+		flagHandle: r.HasHandle} {
 		if on {
 			b[recordFlags] |= flag
 		}
@@ -252,8 +253,8 @@ func TestControl(t *testing.T) {
 	}
 	if *r.word(offWalking) != 7 || last.Position != recordSize || *r.word(offReleased) != recordSize+1 ||
 		*r.word(offTail) != 2*recordSize {
-		t.Errorf("walking %d, position %d, released %d, tail %d", *r.word(offWalking), last.Position, *r.word(offReleased),
-			*r.word(offTail))
+		t.Errorf("walking %d, position %d, released %d, tail %d", *r.word(offWalking), last.Position,
+			*r.word(offReleased), *r.word(offTail))
 	}
 	if got := c.Stats()[EventContention]; got != (Counts{1, 2, 3, 4}) {
 		t.Errorf("counts %+v", got)

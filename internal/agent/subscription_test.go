@@ -45,7 +45,8 @@ func TestSampling(t *testing.T) {
 		about(agent.EventAlloc, float64(bytes/2/(100<<10)), float64(bytes)/perAllocation)
 		about(agent.EventException, 4*rounds, 4*rounds/every)
 		about(agent.EventContention, 1, 0)
-		if caught, thrown := stats[agent.EventCaught].Published, stats[agent.EventException].Published; caught > thrown {
+		if caught, thrown := stats[agent.EventCaught].Published,
+			stats[agent.EventException].Published; caught > thrown {
 			t.Errorf("%d exceptions, of which %d were caught", thrown, caught)
 		}
 		sub.end(t)
@@ -156,7 +157,8 @@ func TestManyThreads(t *testing.T) {
 		}()
 		check := func() {
 			for _, r := range sub.drain(t) {
-				if r.Type == agent.EventException && (r.Result != 0 || len(r.Frames) < 4 || !strings.HasPrefix(r.Name, "Notify.")) {
+				if r.Type == agent.EventException &&
+					(r.Result != 0 || len(r.Frames) < 4 || !strings.HasPrefix(r.Name, "Notify.")) {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -359,7 +361,9 @@ func subscribeForGood(pid int, lib, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Begin(agent.Subscription{Events: everything, RingBytes: 1 << 17, Hold: 10 * time.Second}); err != nil {
+	if _, err := c.Begin(agent.Subscription{
+		Events: everything, RingBytes: 1 << 17, Hold: 10 * time.Second,
+	}); err != nil {
 		return err
 	}
 	fmt.Println("ready")

@@ -132,7 +132,8 @@ func TestNoBundle(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(made(8, 6, someID, "{}", packed{"a.pdb", "text", kindSymbol, false}, packed{"b.pdb", "text", kindSymbol, true}))
+	f.Add(made(8, 6, someID, "{}", packed{"a.pdb", "text", kindSymbol, false},
+		packed{"b.pdb", "text", kindSymbol, true}))
 	f.Add(made(8, 2, someID, "{}", packed{"a.pdb", "text", kindSymbol, false}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b, err := Open(bytes.NewReader(text))

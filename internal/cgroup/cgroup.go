@@ -85,7 +85,8 @@ func NewReader(of procfs.Dir) *Reader {
 		case "cgroup2":
 			r.add("", &m)
 		case "cgroup":
-			for _, c := range strings.Split(path.Base(m.Place), ",") { // named after its controllers (systemd, cgroups(7))
+			// named after its controllers (systemd, cgroups(7))
+			for _, c := range strings.Split(path.Base(m.Place), ",") {
 				r.add(c, &m)
 			}
 		}

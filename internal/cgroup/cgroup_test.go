@@ -41,7 +41,8 @@ func TestSecond(t *testing.T) {
 	if want := (CPU{"/shop", 1.5, 40, 30, 2500 * time.Millisecond}); len(s.CPU) != 1 || s.CPU[0] != want {
 		t.Errorf("%+v", s.CPU)
 	}
-	want := Memory{Group: "/shop", Max: 1 << 20, High: 1_000_000, Used: 1_000_000, Reclaim: 4096, Hits: 12, Slowed: 3, Kills: 2}
+	want := Memory{Group: "/shop", Max: 1 << 20, High: 1_000_000, Used: 1_000_000, Reclaim: 4096, Hits: 12,
+		Slowed: 3, Kills: 2}
 	if len(s.Memory) != 1 || s.Memory[0] != want || want.Limit() != want.High {
 		t.Errorf("%+v", s.Memory)
 	}
@@ -53,7 +54,8 @@ func TestSecond(t *testing.T) {
 // TestNoLimits: a group without limits is none that counts.
 func TestNoLimits(t *testing.T) {
 	var s State
-	s.second(files(t, "/", map[string]string{"cpu.max": "max 100000\n", "memory.max": "max\n", "memory.current": "5\n"}))
+	s.second(files(t, "/",
+		map[string]string{"cpu.max": "max 100000\n", "memory.max": "max\n", "memory.current": "5\n"}))
 	f := files(t, "/", map[string]string{
 		"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n",
 		"memory.limit_in_bytes": "9223372036854771712\n", "memory.usage_in_bytes": "5\n", "freezer.state": "THAWED\n",
@@ -72,8 +74,8 @@ func TestFirst(t *testing.T) {
 		"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n",
 		"cpu.stat":              "nr_periods 10\nnr_throttled 4\nthrottled_time 1500000000\n",
 		"memory.limit_in_bytes": "209715200\n", "memory.usage_in_bytes": "182001664\n", "memory.failcnt": "7\n",
-		"memory.stat": "inactive_file 1\ntotal_inactive_file 4096\n", "memory.oom_control": "oom_kill_disable 0\noom_kill 1\n",
-		"freezer.state": "FROZEN\n",
+		"memory.stat":        "inactive_file 1\ntotal_inactive_file 4096\n",
+		"memory.oom_control": "oom_kill_disable 0\noom_kill 1\n", "freezer.state": "FROZEN\n",
 	})
 	s.firstCPU(f)
 	s.firstMemory(f)
@@ -119,7 +121,8 @@ func TestEach(t *testing.T) {
 }
 
 func TestSince(t *testing.T) {
-	before := State{CPU: []CPU{{Group: "/a", Periods: 10, Throttled: 2, Stood: time.Second}}, Memory: []Memory{{Group: "/a", Hits: 3}}}
+	before := State{CPU: []CPU{{Group: "/a", Periods: 10, Throttled: 2, Stood: time.Second}},
+		Memory: []Memory{{Group: "/a", Hits: 3}}}
 	now := State{
 		CPU:    []CPU{{Group: "/a", Periods: 15, Throttled: 5, Stood: 3 * time.Second}, {Group: "/new", Periods: 4}},
 		Memory: []Memory{{Group: "/a", Hits: 8, Kills: 1}},

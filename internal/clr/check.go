@@ -71,14 +71,16 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 		alive++
 		found = found || t.Address == finalizer
 		if !isThread(t.OSID) {
-			return nil, fmt.Errorf("its list of threads has the thread id %d, but the process has no such thread", t.OSID)
+			return nil, fmt.Errorf("its list of threads has the thread id %d, but the process has no such thread",
+				t.OSID)
 		}
 		refers, sound := r.Threads.Confirmed(t)
 		exposed, confirmed = exposed || refers, confirmed || sound
 	}
 	switch {
 	case !found:
-		return nil, fmt.Errorf("the finalizer thread is not among the %d threads in its list, or does not run", len(list))
+		return nil, fmt.Errorf("the finalizer thread is not among the %d threads in its list, or does not run",
+			len(list))
 	case alive == 1: // there must be one that runs the program
 		return nil, errors.New("its list of threads has only the finalizer thread")
 	case exposed && !confirmed:

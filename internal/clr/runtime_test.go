@@ -48,7 +48,8 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 func FuzzRuntime(f *testing.F) {
 	f.Add(make([]byte, 16), uint64(0x1000))
 	f.Add(
-		[]byte("\x00\x10\x00\x00\x00\x00\x00\x00BSJB\x01\x00\x01\x00IL_STUB_PInvoke\x00\x07\x00\x00\x00\x00\x00\x00\x00"),
+		[]byte(
+			"\x00\x10\x00\x00\x00\x00\x00\x00BSJB\x01\x00\x01\x00IL_STUB_PInvoke\x00\x07\x00\x00\x00\x00\x00\x00\x00"),
 		uint64(8))
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
 		if len(data) == 0 || len(data) > 4096 {

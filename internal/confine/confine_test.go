@@ -80,8 +80,10 @@ func attempts(k *task, n int, o *opened) map[string]string {
 		"read where made":   func() error { return open(at("make/old"), unix.O_RDONLY) },
 		"write what's read": func() error { return open(at("read"), unix.O_WRONLY) },
 		"write elsewhere":   func() error { return open(at("secret"), unix.O_WRONLY) },
-		"make elsewhere":    func() error { return open(at(fmt.Sprint("new-", n)), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
-		"folder elsewhere":  func() error { return unix.Mkdir(at(fmt.Sprint("newdir-", n)), 0o700) },
+		"make elsewhere": func() error {
+			return open(at(fmt.Sprint("new-", n)), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+		},
+		"folder elsewhere": func() error { return unix.Mkdir(at(fmt.Sprint("newdir-", n)), 0o700) },
 		"link elsewhere": func() error {
 			return unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, at(fmt.Sprint("l-", n)), unix.AT_SYMLINK_FOLLOW)
 		},
@@ -102,13 +104,15 @@ func attempts(k *task, n int, o *opened) map[string]string {
 		"unix":              func() error { return socket(unix.AF_UNIX, unix.SOCK_STREAM, 0) },
 		"netlink":           func() error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, 0) },
 		"connect":           func() error { return unix.Connect(o.tcp[n], tcp) },
-		"bind":              func() error { return unix.Bind(o.bound[n], &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}) },
-		"connect abstract":  func() error { return unix.Connect(o.unix[n], &unix.SockaddrUnix{Name: o.abstract}) },
-		"run":               func() error { return unix.Exec("/none", nil, nil) },
-		"start":             func() error { return start("/bin/true") },
-		"signal":            func() error { return unix.Kill(os.Getppid(), 0) },
-		"trace":             func() error { return unix.PtraceAttach(0) },
-		"look inside":       func() error { _, err := unix.ProcessVMReadv(os.Getppid(), nil, nil, 0); return err },
+		"bind": func() error {
+			return unix.Bind(o.bound[n], &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+		},
+		"connect abstract": func() error { return unix.Connect(o.unix[n], &unix.SockaddrUnix{Name: o.abstract}) },
+		"run":              func() error { return unix.Exec("/none", nil, nil) },
+		"start":            func() error { return start("/bin/true") },
+		"signal":           func() error { return unix.Kill(os.Getppid(), 0) },
+		"trace":            func() error { return unix.PtraceAttach(0) },
+		"look inside":      func() error { _, err := unix.ProcessVMReadv(os.Getppid(), nil, nil, 0); return err },
 		"ring": func() error {
 			if _, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 0, 0, 0); e != 0 {
 				return e
@@ -175,7 +179,8 @@ func open(k *task) (*opened, error) {
 		all = errors.Join(all, err)
 		o.made = append(o.made, os.NewFile(uintptr(fd), "made"))
 		o.tcp, o.bound, o.unix =
-			append(o.tcp, socket(unix.AF_INET)), append(o.bound, socket(unix.AF_INET)), append(o.unix, socket(unix.AF_UNIX))
+			append(o.tcp, socket(unix.AF_INET)), append(o.bound, socket(unix.AF_INET)),
+			append(o.unix, socket(unix.AF_UNIX))
 	}
 	return o, all
 }
@@ -325,7 +330,8 @@ func setUp(t *testing.T, k *task) {
 func needLandlock(t *testing.T, abi int) {
 	t.Helper()
 	if has := LandlockABI(); has < abi {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: the kernel has version %d of Landlock's interface, and this needs %d", has, abi)
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: the kernel has version %d of Landlock's interface, and this needs %d",
+			has, abi)
 	}
 }
 
@@ -346,9 +352,9 @@ func onlyOutput() map[string]string {
 	return map[string]string{
 		"read elsewhere": "EACCES", "read a system's": "EACCES", "read of proc": "EACCES", "list elsewhere": "EACCES",
 		"read named": "done", "read below named": "done", "read where made": "EACCES",
-		"write what's read": "EACCES", "write elsewhere": "EACCES", "make elsewhere": "EACCES", "folder elsewhere": "EACCES",
-		"link elsewhere": "EACCES", "cut elsewhere": "EACCES", "remove elsewhere": "EACCES",
-		"write output": "done", "read output": "EACCES",
+		"write what's read": "EACCES", "write elsewhere": "EACCES", "make elsewhere": "EACCES",
+		"folder elsewhere": "EACCES", "link elsewhere": "EACCES", "cut elsewhere": "EACCES",
+		"remove elsewhere": "EACCES", "write output": "done", "read output": "EACCES",
 		"write where made": "EACCES", "write made": "done", "name made": "done",
 		"folder where made": "EACCES", "replace": "EACCES",
 		"TCP": "EPERM", "MPTCP": "EPERM", "UDP": "EPERM", "unix": "EPERM",
@@ -433,7 +439,8 @@ func TestOldKernel(t *testing.T) {
 	r := play(t, task{Old: true})
 	for n, got := range r.threads {
 		for name, want := range map[string]string{
-			"read elsewhere": "done", "make elsewhere": "done", "TCP": "EPERM", "start": "EPERM", "capabilities": "done",
+			"read elsewhere": "done", "make elsewhere": "done", "TCP": "EPERM", "start": "EPERM",
+			"capabilities": "done",
 		} {
 			if got[name] != want {
 				t.Errorf("thread %d: %s: %s, want %s", n, name, got[name], want)

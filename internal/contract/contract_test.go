@@ -142,7 +142,8 @@ func TestParseNet11(t *testing.T) {
 		if gc := d.SubDescriptors["GC"]; gc.Value != 0x7f00_0000_0168 || !gc.Indirect {
 			t.Errorf("%s: the garbage collector's descriptor is %+v", name, gc)
 		}
-		if err := d.Require(map[string][]Version{"ExecutionManager": {"2", "c1"}, "StressLog": {"2", "c2"}}); err != nil {
+		if err := d.Require(map[string][]Version{"ExecutionManager": {"2", "c1"},
+			"StressLog": {"2", "c2"}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -191,7 +192,8 @@ func TestRequire(t *testing.T) {
 	if !errors.As(err, &unknown) || unknown.Found != "c2" {
 		t.Fatal(err)
 	}
-	want := "this .NET runtime follows version c2 of the contract Thread; this clrsnap understands 1, c1: update clrsnap"
+	want := "this .NET runtime follows version c2 of the contract Thread; this clrsnap understands 1, c1: " +
+		"update clrsnap"
 	if err.Error() != want {
 		t.Errorf("%v", err)
 	}

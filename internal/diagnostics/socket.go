@@ -183,7 +183,8 @@ func newestSockets(dir *os.File, all []string) []string {
 	created := map[string]int64{} // ns
 	for _, name := range all {
 		var st unix.Stat_t
-		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
+			st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 			continue
 		}
 		names = append(names, name)

@@ -165,7 +165,8 @@ func TestEffort(t *testing.T) {
 	for i := range arch.Addr(2 * maxLooked) {
 		table.indexed = append(table.indexed, sequence{lo: 1 + i, hi: 2 + i, most: 1 << 40})
 	}
-	if _, err := table.Lookup(1 << 30); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "too many functions") {
+	if _, err := table.Lookup(1 << 30); !errors.Is(err, ErrNone) ||
+		!strings.Contains(err.Error(), "too many functions") {
 		t.Error(err)
 	}
 }

@@ -141,13 +141,15 @@ func TestCompilers(t *testing.T) {
 	mapped := "-fdebug-prefix-map=" + dir + "=/build"
 	for _, version := range []int{2, 3, 4, 5} {
 		for _, more := range []string{
-			"-O0", "-O2 -ffunction-sections -Wl,--gc-sections -Wl,-u,other", "-gz=zlib", "-gz=zlib-gnu", mapped, "-gdwarf64"} {
+			"-O0", "-O2 -ffunction-sections -Wl,--gc-sections -Wl,-u,other", "-gz=zlib", "-gz=zlib-gnu", mapped,
+			"-gdwarf64"} {
 			if version == 2 && more == "-gdwarf64" {
 				continue // of version 3 and later
 			}
 			t.Run(fmt.Sprint(version, strings.ReplaceAll(more, dir, "")), func(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "lib.so")
-				args := append([]string{"-shared", "-fPIC", fmt.Sprintf("-gdwarf-%d", version), "-o", out}, strings.Fields(more)...)
+				args := append([]string{"-shared", "-fPIC", fmt.Sprintf("-gdwarf-%d", version), "-o", out},
+					strings.Fields(more)...)
 				cmd := exec.Command(cc, append(args, "src/main.c", "src/other.c")...)
 				cmd.Dir = dir
 				if text, err := cmd.CombinedOutput(); err != nil {

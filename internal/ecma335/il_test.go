@@ -53,7 +53,8 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.what, got, err)
 		}
 	}
-	for _, il := range [][]byte{{0x24}, {0xfe}, {0xfe, 0x08}, {0x28, 1, 0, 0}, {0x45, 0xff, 0xff, 0xff, 0x7f, 0}, {0xff}} {
+	for _, il := range [][]byte{{0x24}, {0xfe}, {0xfe, 0x08}, {0x28, 1, 0, 0},
+		{0x45, 0xff, 0xff, 0xff, 0x7f, 0}, {0xff}} {
 		if got, err := Calls(il); !errors.Is(err, ErrMalformed) {
 			t.Errorf("% x: %+v, %v", il, got, err)
 		}

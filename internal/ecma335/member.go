@@ -4,8 +4,8 @@ package ecma335
 type Member struct {
 	Owner string // the type that it is named by, in the form of TypeName; empty: an array, a function pointer
 	Name  string
-	// Definition is the row of the Field or MethodDef table, if the member is of this module and its type is not generic;
-	// RID 0: it is not known.
+	// Definition is the row of the Field or MethodDef table, if the member is of this module and its type is not
+	// generic; RID 0: it is not known.
 	Definition Token
 	This       bool // of a method: its first argument is its object
 	Arguments  int  // of a method, without that one

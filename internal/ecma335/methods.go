@@ -149,7 +149,8 @@ func (m *Metadata) ParamNames(methodRID uint32) ([]string, error) {
 		}
 		seq := m.raw(TableParam, p, 1) // II.22.33: 0 is the result
 		if seq > n {
-			return nil, malformed("%v has %d parameters and names number %d", MakeToken(TableMethodDef, methodRID), n, seq)
+			return nil, malformed("%v has %d parameters and names number %d",
+				MakeToken(TableMethodDef, methodRID), n, seq)
 		}
 		if seq == 0 {
 			continue

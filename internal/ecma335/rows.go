@@ -159,7 +159,8 @@ func (m *Metadata) run(t Table, rid uint32, col int, target Table) (lo, hi uint3
 		hi = m.raw(t, rid+1, col)
 	}
 	if lo == 0 || lo > hi || hi > n+1 {
-		return 0, 0, malformed("%v owns rows %d to %d of the %d in table %#x", MakeToken(t, rid), lo, hi, n, uint8(target))
+		return 0, 0, malformed("%v owns rows %d to %d of the %d in table %#x", MakeToken(t, rid), lo, hi, n,
+			uint8(target))
 	}
 	return lo, hi, nil
 }

@@ -13,7 +13,8 @@ const (
 	Constant              // Number
 	FieldOf               // the field Member of Of
 	StaticField           // the field Member
-	Result                // of the call of Member, or the object that it makes; Of is its first argument, Number its offset
+	// of the call of Member, or the object that it makes; Of is its first argument, Number its offset
+	Result
 )
 
 // A Value is what an instruction works on, as far as the IL alone tells.
@@ -59,7 +60,8 @@ func (v *Value) String() string {
 // IsProperty reports whether a value is that of a property.
 func (v *Value) IsProperty() bool {
 	const get = "get_"
-	return v.Kind == Result && v.Member.Arguments == 0 && len(v.Member.Name) > len(get) && v.Member.Name[:len(get)] == get
+	return v.Kind == Result && v.Member.Arguments == 0 && len(v.Member.Name) > len(get) &&
+		v.Member.Name[:len(get)] == get
 }
 
 // Lasts reports whether a value leads from an argument or a static field to an object by fields and properties only.

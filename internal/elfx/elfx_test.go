@@ -94,7 +94,8 @@ func load(tb testing.TB, m *Image, f io.ReaderAt, base arch.Addr) *loaded {
 
 // TestAgainstDebugELF compares with the standard library's reader.
 func TestAgainstDebugELF(t *testing.T) {
-	for _, path := range []string{libc, "/lib64/ld-linux-x86-64.so.2", dotnet(), build(t, "int main(void){return 0;}")} {
+	for _, path := range []string{libc, "/lib64/ld-linux-x86-64.so.2", dotnet(),
+		build(t, "int main(void){return 0;}")} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			m, f := open(t, path)
 			w, err := elf.NewFile(f)
@@ -332,11 +333,13 @@ int main(void) {
 				if n, _ := fmt.Sscanf(sc.Text(), "0x%x %s", &a, &name); n == 2 {
 					want[name] = arch.Addr(a)
 				}
-				if n, _ := fmt.Sscanf(sc.Text(), "%x-%x %s %x", &lo, &hi, &perm, &off); n != 4 || !strings.Contains(perm, "x") {
+				if n, _ := fmt.Sscanf(sc.Text(), "%x-%x %s %x", &lo, &hi, &perm, &off); n != 4 ||
+					!strings.Contains(perm, "x") {
 					continue
 				}
 				for name, path := range map[string]string{"here": exe, "getpid": libc} {
-					if !strings.HasSuffix(sc.Text(), path) && !(path == libc && strings.HasSuffix(sc.Text(), "/libc.so.6")) {
+					if !strings.HasSuffix(sc.Text(), path) &&
+						!(path == libc && strings.HasSuffix(sc.Text(), "/libc.so.6")) {
 						continue
 					}
 					m, _ := open(t, path)

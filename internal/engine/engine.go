@@ -64,7 +64,8 @@ func New(src Source) (*Engine, error) {
 // unbind removes the runtime, so that only native frames are walked.
 func (e *Engine) unbind() {
 	e.Runtime, e.Layout = nil, nil
-	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{}, Methods: noCode{}})
+	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{},
+		Methods: noCode{}})
 }
 
 // Open is New and OpenRuntime.

@@ -108,7 +108,8 @@ var alike = []string{
 	"PInvokeCalliFrame PrestubMethodFrame StubDispatchFrame " +
 		"CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame",
 	"ResumableFrame RedirectedThreadFrame",
-	"HelperMethodFrame HelperMethodFrame_1OBJ HelperMethodFrame_2OBJ HelperMethodFrame_3OBJ HelperMethodFrame_PROTECTOBJ",
+	"HelperMethodFrame HelperMethodFrame_1OBJ HelperMethodFrame_2OBJ HelperMethodFrame_3OBJ " +
+		"HelperMethodFrame_PROTECTOBJ",
 	"DebuggerClassInitMarkFrame DebuggerSecurityCodeMarkFrame DebuggerExitFrame DebuggerU2MCatchHandlerFrame " +
 		"ProtectByRefsFrame ProtectValueClassFrame ExceptionFilterFrame",
 }

@@ -244,8 +244,8 @@ func TestHangUp(t *testing.T) {
 // as it is.
 func TestRefused(t *testing.T) {
 	for hresult, want := range map[uint32]error{
-		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded, cancelActivation: ErrNoAgent,
-		unknownCommand: ErrProfilerOff,
+		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded,
+		cancelActivation: ErrNoAgent, unknownCommand: ErrProfilerOff,
 	} {
 		e := refused(42, &diagnostics.ServerError{HRESULT: hresult})
 		if !errors.Is(e, want) {

@@ -372,7 +372,8 @@ func nobodysProgram(t *testing.T, tmp string) *exec.Cmd {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	cmd := asNobody(t, exec.Command(dir+"/net/"+filepath.Base(host), dir+"/idle.dll", "--stdin", "--max-seconds", "120"))
+	cmd := asNobody(t,
+		exec.Command(dir+"/net/"+filepath.Base(host), dir+"/idle.dll", "--stdin", "--max-seconds", "120"))
 	cmd.Dir = "/"
 	cmd.Env = []string{"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "TMPDIR=" + tmp}
 	return cmd

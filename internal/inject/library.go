@@ -19,7 +19,8 @@ var ErrNoLibrary = errors.New("this clrsnap was built without the in-process age
 func Library(goarch string) ([]byte, error) {
 	library, err := libraries.ReadFile("lib/libclrsnap-agent-linux-" + goarch + ".so")
 	if err != nil {
-		return nil, fmt.Errorf("%w for %s: build it with make build on a machine with a C compiler", ErrNoLibrary, goarch)
+		return nil, fmt.Errorf("%w for %s: build it with make build on a machine with a C compiler",
+			ErrNoLibrary, goarch)
 	}
 	return library, nil
 }

@@ -77,7 +77,8 @@ func checkEnvironment(env []string) error {
 		}
 	}
 	if v := switchOff(slices.Values(env), "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
-		return &Error{Err: ErrProfilerOff, Detail: v + " is in its environment", Remedy: "start it without that variable"}
+		return &Error{Err: ErrProfilerOff, Detail: v + " is in its environment",
+			Remedy: "start it without that variable"}
 	}
 	return nil
 }

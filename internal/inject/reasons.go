@@ -62,7 +62,8 @@ func noSocket(p *live.Process, err error) *Error {
 		e.Err = findErr
 		return e
 	case r.Shape == locate.NativeAOT:
-		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "so it has no CoreCLR that could load it", "record it by CPU and clock"
+		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "so it has no CoreCLR that could load it",
+			"record it by CPU and clock"
 		return e
 	}
 	off := switchOff(environmentOf(p), "EnableDiagnostics", "EnableDiagnostics_IPC")

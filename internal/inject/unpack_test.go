@@ -35,7 +35,8 @@ func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 	environ, comm := fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid), fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)
 	for range 1000 {
 		name, _ := os.ReadFile(comm)
-		if text, err := os.ReadFile(environ); err != nil || string(name) == "sleep\n" && (len(text) > 0 || len(env) == 0) {
+		if text, err := os.ReadFile(environ); err != nil ||
+			string(name) == "sleep\n" && (len(text) > 0 || len(env) == 0) {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -85,7 +86,8 @@ func TestFolder(t *testing.T) {
 				}
 				st := info.Sys().(*syscall.Stat_t)
 				if info.Mode() != mode || st.Uid != tt.uid || st.Gid != tt.uid {
-					t.Errorf("%s: %v of user %d, group %d, want %v of %d", path, info.Mode(), st.Uid, st.Gid, mode, tt.uid)
+					t.Errorf("%s: %v of user %d, group %d, want %v of %d", path, info.Mode(), st.Uid, st.Gid,
+						mode, tt.uid)
 				}
 			}
 			if text, err := os.ReadFile(f.library()); err != nil || string(text) != "library" {

@@ -61,12 +61,14 @@ func TestLinesOfCalls(t *testing.T) {
 		{"a leaf on two lines", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, nil, 0, false},
 		{"below native code", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"native"}, 0, false},
 		{"the second line", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"N.T.B"}, 1, false},
-		{"implements an interface", points[0].IL, points[2].IL, "tier-1", []string{"", "B"}, []string{"N.T.I.B"}, 1, true},
+		{"implements an interface", points[0].IL, points[2].IL, "tier-1", []string{"", "B"},
+			[]string{"N.T.I.B"}, 1, true},
 		{"unoptimised", points[1].IL, points[2].IL, "minopts", []string{"A", "B", "B"}, []string{"N.T.B"}, 1, true},
 		{"optimised", points[1].IL, points[2].IL, "tier-1", []string{"A", "B", "B"}, []string{"N.T.B"}, 1, false},
 		{"overrides", points[0].IL, points[1].IL, "tier-1", []string{"A"}, []string{"N.T.A", "N.U.A"}, 0, true},
 		{"two callees", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"N.T.B", "N.T.A"}, 0, false},
-		{"awaited", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"await N.T.A", "N.T.B"}, 1, false},
+		{"awaited", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"await N.T.A", "N.T.B"},
+			1, false},
 		{"no sites known", points[1].IL, points[2].IL, "minopts", nil, []string{"N.T.B"}, 1, false},
 	} {
 		b := profile.NewBuilder(profile.Limits{})

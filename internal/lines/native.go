@@ -97,7 +97,8 @@ func (a *adder) library(file *module.File, locations []int32) (left []int32) {
 		}
 		if line, err := file.Line(at); err == nil && l.Line == 0 {
 			l.Line = a.sources.Line(profile.Line{
-				File: a.sources.File(profile.SourceFile{Name: line.File}), Line: int32(line.Line), Column: int32(line.Column),
+				File: a.sources.File(profile.SourceFile{Name: line.File}), Line: int32(line.Line),
+				Column: int32(line.Column),
 			})
 		}
 		if l.Line == 0 || a.nameless(l) {

@@ -128,7 +128,8 @@ func Reported(frames []profile.Frame) []clrsnap.FunctionID {
 // Starved reports whether a thread could not be captured because it, or our tracer, was
 // given no CPU in time.
 func Starved(th profile.Thread) bool {
-	return strings.Contains(th.Error, live.ErrNotStopping.Error()) || strings.Contains(th.Error, live.ErrWatchdog.Error())
+	return strings.Contains(th.Error, live.ErrNotStopping.Error()) ||
+		strings.Contains(th.Error, live.ErrWatchdog.Error())
 }
 
 // Text writes frames for failure messages, the deepest hundred at most.

@@ -128,8 +128,8 @@ func CheckLive(tb testing.TB, r *profile.Recording, kept []Kept) {
 		// Where there are few samples their number says less of the error than how many there should be.
 		sigma := math.Sqrt(max(variance, float64(k.Kept)*every))
 		off := float64(got-k.Kept) / sigma
-		tb.Logf("%-10s %9d of %9d bytes are alive, found %9d in %4d samples: %+.1f %%, %+.1f standard errors", site, k.Kept,
-			k.Allocated, got, samples, 100*float64(got-k.Kept)/float64(k.Kept), off)
+		tb.Logf("%-10s %9d of %9d bytes are alive, found %9d in %4d samples: %+.1f %%, %+.1f standard errors", site,
+			k.Kept, k.Allocated, got, samples, 100*float64(got-k.Kept)/float64(k.Kept), off)
 		if math.Abs(off) > errors {
 			tb.Errorf("%s keeps %d bytes of %s, found %d", site, k.Kept, k.Class, got)
 		}

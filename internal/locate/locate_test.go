@@ -59,8 +59,9 @@ func TestStampedBounded(t *testing.T) {
 	const segments, size = 4096, 64 << 20
 	var b bytes.Buffer
 	h := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+			byte(elf.EV_CURRENT)},
+		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
 		Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: segments,
 	}
 	if err := binary.Write(&b, binary.LittleEndian, &h); err != nil {
@@ -187,7 +188,8 @@ func TestAheadOfTime(t *testing.T) {
 			t.Errorf("%s: %v", exe, err)
 			continue
 		}
-		if r.Shape != NativeAOT || r.Version != testenv.AheadOfTimeVersion || r.Module.Path != library || r.Descriptor != 0 {
+		if r.Shape != NativeAOT || r.Version != testenv.AheadOfTimeVersion || r.Module.Path != library ||
+			r.Descriptor != 0 {
 			t.Errorf("%s: %+v", exe, r)
 		}
 		mods.Close()

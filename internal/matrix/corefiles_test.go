@@ -118,7 +118,8 @@ func checkConsequence(t *testing.T, snap *profile.Snapshot) {
 	_, so, found := strings.Cut(so, ": ")
 	said := false
 	for _, what := range []string{
-		" not complete (", "may be missing, first in thread ", "may be the kernel's", "nothing that is shown needs them",
+		" not complete (", "may be missing, first in thread ", "may be the kernel's",
+		"nothing that is shown needs them",
 	} {
 		said = said || strings.Contains(so, what)
 	}

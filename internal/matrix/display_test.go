@@ -127,7 +127,8 @@ var displays = []shown{
 	{"pinvoke-read", "IL_STUB_PInvoke", "[P/Invoke read in libc]", "(int, byte[], nint)", "IL stub"},
 	{"pinvoke-shared", "IL_STUB_PInvoke", "[P/Invoke sleep in libc]", "(uint)", "IL stub"},
 	{"pinvoke-string", "IL_STUB_PInvoke", "[P/Invoke write in libc]", "(int, string, nint)", "IL stub"},
-	{"qsort-delegate", "IL_STUB_PInvoke", "[P/Invoke qsort in libc]", "(int[], nuint, nuint, Native.Compare)", "IL stub"},
+	{"qsort-delegate", "IL_STUB_PInvoke", "[P/Invoke qsort in libc]", "(int[], nuint, nuint, Native.Compare)",
+		"IL stub"},
 	{"qsort-delegate", "IL_STUB_ReversePInvoke", "[IL stub: reverse P/Invoke]", "(int*, int*)", "IL stub"},
 	// the framework's, compiled ahead of time
 	{"monitor-wait", "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "(object, int)", "ReadyToRun"},

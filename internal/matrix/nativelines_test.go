@@ -78,7 +78,8 @@ func TestDebugFiles(t *testing.T) {
 	}{
 		{"linked, beside", func(t *testing.T, from, beside, _ string) { move(t, from, beside, "libshop.debug") },
 			clrsnap.Options{}},
-		{"linked, in .debug", func(t *testing.T, from, beside, _ string) { move(t, from, beside, ".debug/libshop.debug") },
+		{"linked, in .debug",
+			func(t *testing.T, from, beside, _ string) { move(t, from, beside, ".debug/libshop.debug") },
 			clrsnap.Options{}},
 		{"named as .NET does", func(t *testing.T, from, beside, _ string) { move(t, from, beside, "libshop.so.dbg") },
 			clrsnap.Options{}},
@@ -95,8 +96,8 @@ func TestDebugFiles(t *testing.T) {
 				move(t, library, place, "libshop.so")
 				c.put(t, from, place, system)
 				// Only the program has its own /usr/lib/debug.
-				const script = "set -e\nmount --make-rprivate /\nmkdir -p /usr/lib/debug\nmount --bind \"$1\" /usr/lib/debug\n" +
-					"shift\nexec \"$@\""
+				const script = "set -e\nmount --make-rprivate /\nmkdir -p /usr/lib/debug\n" +
+					"mount --bind \"$1\" /usr/lib/debug\nshift\nexec \"$@\""
 				a := inLibrary(t, filepath.Join(place, "libshop.so"), func(cmd *exec.Cmd) {
 					cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 					inShell(cmd, script, system)

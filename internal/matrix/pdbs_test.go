@@ -54,7 +54,8 @@ func testPDBInMemory(t *testing.T, runtime string) {
 	dll := testenv.BuildFor(t, "inmemory", runtime)
 	other := pdbOf(testenv.BuildFor(t, "spin", runtime))
 	start := func(args ...string) *testenv.App {
-		return testenv.Start(t, "inmemory", testenv.Options{Runtime: runtime, Args: append([]string{"--image", dll}, args...)})
+		return testenv.Start(t, "inmemory",
+			testenv.Options{Runtime: runtime, Args: append([]string{"--image", dll}, args...)})
 	}
 	a := start("--pdb", pdbOf(dll))
 	want := a.Ask("line")[0]
@@ -106,7 +107,8 @@ func testPDBOfSingleFile(t *testing.T, runtime string) {
 			}
 			a := seen.Start(t, testenv.Options{Prepare: func(cmd *exec.Cmd) {
 				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-				inShell(cmd, "set -e\nmount --make-rprivate /\nmount --bind \"$1\" \"$2\"\nshift 2\nexec \"$@\"", p.Dir, seen.Dir)
+				inShell(cmd, "set -e\nmount --make-rprivate /\nmount --bind \"$1\" \"$2\"\nshift 2\nexec \"$@\"",
+					p.Dir, seen.Dir)
 			}})
 			want := a.Ask("line")[0]
 			if place == "nowhere" {

@@ -46,7 +46,9 @@ func testPInvokes(t *testing.T, runtime string) {
 	}
 	r := livetest.Recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second})
 	for _, want := range []string{"[P/Invoke sleep in libc]", "[P/Invoke write in libc]"} {
-		if !slices.ContainsFunc(r.Functions, func(f profile.Function) bool { return f.Display == want && f.Short == want }) {
+		if !slices.ContainsFunc(r.Functions, func(f profile.Function) bool {
+			return f.Display == want && f.Short == want
+		}) {
 			t.Errorf("nothing in the recording is called %s", want)
 		}
 	}

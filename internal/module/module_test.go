@@ -250,7 +250,9 @@ func TestOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(img.Progs, func(p elfx.Prog) bool { return p.Type == ptLoad && p.Flags&elfx.FlagExecute != 0 })
+	i := slices.IndexFunc(img.Progs, func(p elfx.Prog) bool {
+		return p.Type == ptLoad && p.Flags&elfx.FlagExecute != 0
+	})
 	file := &counted{File: f}
 	s := NewSet(arch.AMD64, nothing{}, func(*target.Mapping) (target.File, error) {
 		file.opened++

@@ -22,7 +22,8 @@ func process(t *testing.T, mountinfo, userNS string) procfs.Dir {
 	if userNS == "" {
 		userNS, _ = os.Readlink("/proc/self/ns/user")
 	}
-	for name, to := range map[string]string{"ns/mnt": "mnt:[1]", "ns/user": userNS, "exe": "/proc/self/exe", "root": "/"} {
+	for name, to := range map[string]string{"ns/mnt": "mnt:[1]", "ns/user": userNS, "exe": "/proc/self/exe",
+		"root": "/"} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,8 @@ func TestCheck(t *testing.T) {
 		{"mapped from nowhere", disk, "", mapped + detached, nowhere},
 		{"the same, not first of its lines", disk, "", detached + mapped, nowhere},
 		{"an overlay of the administrator's", disk + overlay, "", strings.Replace(mapped, "c8:01", "00:fb", 1), ""},
-		{"an overlay that a user may have made", disk + overlay, "user:[7]", mapped, "/o is a file system of type overlay"},
+		{"an overlay that a user may have made", disk + overlay, "user:[7]", mapped,
+			"/o is a file system of type overlay"},
 		{"a mount called like a local one", disk + "31 22 0:45 / /\\040-\\040ext4 rw - fuse x rw\n", "",
 			mapped, "/ - ext4 is a file system of type fuse"},
 		{"too many mounts", strings.Repeat(disk, maxTable/len(disk)+1), "",

@@ -8,8 +8,9 @@ import "time"
 type Pace struct {
 	Share float64              // of one CPU: 0.1 for a tenth; more than 1 for several CPUs
 	Used  func() time.Duration // CPU time used so far, by the thread or process that counts
-	Clock func() time.Duration // a clock to use instead as long as little time passes: it goes on also while others have
-	// the CPU, but is read in a fraction of the time; nil: there is none
+	// a clock to use instead as long as little time passes: it goes on also while others have the CPU, but is read in
+	// a fraction of the time; nil: there is none
+	Clock  func() time.Duration
 	credit time.Duration // CPU time that the activity may use
 	at     time.Duration // when credit was brought up to date
 	mark   time.Duration // Used() when the activity last began, or
@@ -41,8 +42,8 @@ func (p *Pace) Begin(now time.Duration) {
 // soon is which part of the credit may be counted by the Clock.
 const soon = 4
 
-// tell goes on with CPU time if the Clock has gone on for too long. What has been used by then is not known: at most what
-// has passed, and most likely not more than what can be saved up.
+// tell goes on with CPU time if the Clock has gone on for too long. What has been used by then is not known: at most
+// what has passed, and most likely not more than what can be saved up.
 func (p *Pace) tell() {
 	if !p.timed {
 		return

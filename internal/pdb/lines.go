@@ -59,7 +59,9 @@ func (f *File) setAwaits(method uint32, points []Point) {
 		return
 	}
 	for _, s := range a.Steps {
-		next, _ := slices.BinarySearchFunc(points, s.Yield+1, func(p Point, il uint32) int { return cmp.Compare(p.IL, il) })
+		next, _ := slices.BinarySearchFunc(points, s.Yield+1, func(p Point, il uint32) int {
+			return cmp.Compare(p.IL, il)
+		})
 		inside := s.Method == method && s.Yield < s.Resume && (next == len(points) || s.Resume < points[next].IL)
 		if i := next - 1; i > 0 && inside && !points[i-1].Hidden {
 			points[i].Await = points[i].Hidden

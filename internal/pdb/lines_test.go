@@ -34,12 +34,15 @@ func TestLines(t *testing.T) {
 		{"a local signature of two bytes", 1, "80 81  00 00 05 0a 03",
 			[]Point{{0, 10, 10, 3, 8, 1, false, false}}},
 		{"deltas forward and back", 1, "00  00 00 05 0a 03  04 00 02 04 02  06 02 7b 7d 0c",
-			[]Point{{0, 10, 10, 3, 8, 1, false, false}, {4, 12, 12, 4, 6, 1, false, false}, {10, 10, 12, 10, 7, 1, false, false}}},
-		{"hidden points keep the line that deltas count from", 1, "00  00 00 00  02 00 05 0a 03  03 00 00  04 00 01 02 00",
-			[]Point{{IL: 0, Document: 1, Hidden: true}, {2, 10, 10, 3, 8, 1, false, false}, {IL: 5, Document: 1, Hidden: true},
-				{9, 11, 11, 3, 4, 1, false, false}}},
+			[]Point{{0, 10, 10, 3, 8, 1, false, false}, {4, 12, 12, 4, 6, 1, false, false},
+				{10, 10, 12, 10, 7, 1, false, false}}},
+		{"hidden points keep the line that deltas count from", 1,
+			"00  00 00 00  02 00 05 0a 03  03 00 00  04 00 01 02 00",
+			[]Point{{IL: 0, Document: 1, Hidden: true}, {2, 10, 10, 3, 8, 1, false, false},
+				{IL: 5, Document: 1, Hidden: true}, {9, 11, 11, 3, 4, 1, false, false}}},
 		{"several documents", 0, "00 02  01 00 05 0a 03  00 03  02 00 05 02 00  00 01 00 02  02 00 00",
-			[]Point{{1, 10, 10, 3, 8, 2, false, false}, {3, 11, 11, 3, 8, 3, false, false}, {IL: 5, Document: 2, Hidden: true}}},
+			[]Point{{1, 10, 10, 3, 8, 2, false, false}, {3, 11, 11, 3, 8, 3, false, false},
+				{IL: 5, Document: 2, Hidden: true}}},
 		{"several lines, ending left of the start", 1, "00  00 03 7b 0a 09",
 			[]Point{{0, 10, 13, 9, 6, 1, false, false}}},
 		{"the highest", 1, "00  df ff ff ff 00 01 df ff ff ff c0 00 ff fe",
@@ -168,7 +171,8 @@ func TestLineIn(t *testing.T) {
 	} {
 		p, exact, ok := f.LineIn(2, tt.il, tt.next)
 		if p.Line != tt.line || exact != tt.exact || ok != (tt.line != 0) {
-			t.Errorf("IL %d to %d: line %d, exact %v, %v; want line %d, %v", tt.il, tt.next, p.Line, exact, ok, tt.line, tt.exact)
+			t.Errorf("IL %d to %d: line %d, exact %v, %v; want line %d, %v", tt.il, tt.next, p.Line, exact, ok,
+				tt.line, tt.exact)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func Match(d *pe.Debug, b []byte) (*File, error) {
 		return nil, err
 	}
 	if f.id != want.ID() {
-		return nil, fmt.Errorf("%w: its id is %s, the assembly asks for %s", ErrMismatch, idText(f.id), idText(want.ID()))
+		return nil, fmt.Errorf("%w: its id is %s, the assembly asks for %s", ErrMismatch, idText(f.id),
+			idText(want.ID()))
 	}
 	if err := f.check(d.Checksums); err != nil {
 		return nil, err

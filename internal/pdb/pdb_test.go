@@ -51,7 +51,8 @@ func TestParse(t *testing.T) {
 	if f.ID() != b.id || f.Methods() != 2 || f.Documents() != 3 {
 		t.Errorf("id % x, %d methods, %d documents", f.ID(), f.Methods(), f.Documents())
 	}
-	if _, err := Parse(append(file, make([]byte, MaxSize)...)); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := Parse(append(file, make([]byte, MaxSize)...)); err == nil ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("too large: %v", err)
 	}
 }

@@ -22,8 +22,8 @@ func checkMagic(t *testing.T, r *Record, words int) {
 			t.Fatalf("word %d of the stack is %#x", i, got)
 		}
 	}
-	for i, reg := range []uint8{arch.RBX, arch.R12, arch.R13, arch.R14, arch.R15, arch.RBP, arch.RCX, arch.RDX, arch.RSI,
-		arch.RDI, arch.R8, arch.R9, arch.R10, arch.R11, arch.RAX} {
+	for i, reg := range []uint8{arch.RBX, arch.R12, arch.R13, arch.R14, arch.R15, arch.RBP, arch.RCX, arch.RDX,
+		arch.RSI, arch.RDI, arch.R8, arch.R9, arch.R10, arch.R11, arch.RAX} {
 		if got, ok := r.Context.Reg(reg); !ok || got != 0x5eed0001+uint64(i) {
 			t.Fatalf("%s is %#x, %v", arch.AMD64.RegNames[reg], got, ok)
 		}

@@ -132,7 +132,8 @@ func readInt(slot int32, offset int32) asm.Instructions {
 func readTaskLayout() (taskLayout, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return taskLayout{}, fmt.Errorf("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF): %w", oneLine{err})
+		return taskLayout{}, fmt.Errorf("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF): %w",
+			oneLine{err})
 	}
 	var task *btf.Struct
 	if err := spec.TypeByName("task_struct", &task); err != nil {

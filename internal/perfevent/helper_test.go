@@ -256,7 +256,8 @@ func (u *usage) check(tb testing.TB, i, samples int, period time.Duration, slack
 	tb.Helper()
 	least, most := u.bounds(i, period)
 	if got := float64(samples); got < least-slack || got > most+slack {
-		tb.Errorf("thread %d has %v samples, not %.0f to %.0f: %+v", u.tids[i], samples, least-slack, most+slack, u.notes)
+		tb.Errorf("thread %d has %v samples, not %.0f to %.0f: %+v", u.tids[i], samples, least-slack,
+			most+slack, u.notes)
 	}
 }
 

@@ -201,7 +201,8 @@ func (f *kernelFilter) follow(pid int) error {
 		return err
 	}
 	if space != f.space {
-		return fmt.Errorf("process %d is in a PID namespace of its own: run clrsnap on the host, or in that container", pid)
+		return fmt.Errorf("process %d is in a PID namespace of its own: run clrsnap on the host, or in that container",
+			pid)
 	}
 	id, err := innermostPID(pid)
 	if err != nil {

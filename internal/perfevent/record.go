@@ -15,13 +15,14 @@ type Kind uint8
 
 // The kinds of records.
 const (
-	Sampled   Kind = iota + 1 // a thread was running
-	Started                   // PID, TID has begun, started by ParentPID, ParentTID
-	Ended                     // PID, TID is about to end
-	Named                     // PID, TID is called Name now
-	Executed                  // PID, TID executes another program, named Name; the process has no other threads any more
-	Lost                      // Lost records were dropped because the ring of CPU was full
-	Throttled                 // the kernel takes no more samples of an event for a moment
+	Sampled Kind = iota + 1 // a thread was running
+	Started                 // PID, TID has begun, started by ParentPID, ParentTID
+	Ended                   // PID, TID is about to end
+	Named                   // PID, TID is called Name now
+	// PID, TID executes another program, named Name; the process has no other threads any more
+	Executed
+	Lost      // Lost records were dropped because the ring of CPU was full
+	Throttled // the kernel takes no more samples of an event for a moment
 )
 
 func (k Kind) String() string {

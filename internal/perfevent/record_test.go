@@ -44,8 +44,9 @@ func sampleWords(chain []uint64, abi uint64, stack []uint64, filled uint64) []ui
 
 func TestParseSample(t *testing.T) {
 	var r Record
-	b := words(unix.PERF_RECORD_SAMPLE, 1, sampleWords([]uint64{4, ^uint64(0) - 127, 1 << 63, 1<<63 + 1, ^uint64(0) - 511},
-		unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8, 9}, 16)...)
+	b := words(unix.PERF_RECORD_SAMPLE, 1,
+		sampleWords([]uint64{4, ^uint64(0) - 127, 1 << 63, 1<<63 + 1, ^uint64(0) - 511},
+			unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8, 9}, 16)...)
 	ok, err := r.parse(b, true)
 	if !ok || err != nil {
 		t.Fatal(ok, err)

@@ -15,8 +15,8 @@ var regOrder = []struct {
 	bit uint8
 	reg uint8 // or regIP
 }{
-	{0, arch.RAX}, {1, arch.RBX}, {2, arch.RCX}, {3, arch.RDX}, {4, arch.RSI}, {5, arch.RDI}, {6, arch.RBP}, {7, arch.RSP},
-	{8, regIP}, {16, arch.R8}, {17, arch.R9}, {18, arch.R10}, {19, arch.R11},
+	{0, arch.RAX}, {1, arch.RBX}, {2, arch.RCX}, {3, arch.RDX}, {4, arch.RSI}, {5, arch.RDI}, {6, arch.RBP},
+	{7, arch.RSP}, {8, regIP}, {16, arch.R8}, {17, arch.R9}, {18, arch.R10}, {19, arch.R11},
 	{20, arch.R12}, {21, arch.R13}, {22, arch.R14}, {23, arch.R15},
 }
 

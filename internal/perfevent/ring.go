@@ -97,7 +97,8 @@ func (e *Events) mapRings(size int) error {
 		}
 		if size <= minRing {
 			return fmt.Errorf("perfevent: the kernel does not grant %d KB of locked memory for each of %d CPUs: "+
-				"raise the limit (ulimit -l) or the sysctl kernel.perf_event_mlock_kb: %w", minRing>>10, len(e.rings), err)
+				"raise the limit (ulimit -l) or the sysctl kernel.perf_event_mlock_kb: %w", minRing>>10,
+				len(e.rings), err)
 		}
 	}
 }

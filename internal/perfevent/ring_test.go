@@ -94,7 +94,8 @@ func TestMalformed(t *testing.T) {
 func FuzzRing(f *testing.F) {
 	f.Add(named11(3), uint64(0), uint64(48))
 	f.Add(words(unix.PERF_RECORD_SAMPLE, 1,
-		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), uint64(200), uint64(456))
+		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), uint64(200),
+		uint64(456))
 	f.Fuzz(func(t *testing.T, content []byte, tail, head uint64) {
 		data := make([]byte, 256)
 		copy(data, content)

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiter waits for the rings and for a time in Go's own poller: the goroutine is parked, and no OS thread is in a system
-// call that Go's scheduler would have to watch. That costs one switch to us and one back. A wait in poll(2) costs several
-// more: a thread of Go's runtime begins to look every 20 µs whether the call goes on, and starts a third one then.
+// waiter waits for the rings and for a time in Go's own poller: the goroutine is parked, and no OS thread is in a
+// system call that Go's scheduler would have to watch. That costs one switch to us and one back. A wait in poll(2)
+// costs several more: a thread of Go's runtime begins to look every 20 µs whether the call goes on, and starts a third
+// one then.
 //
 // The descriptors are in an epoll instance of ours, because Go's poller knows a time only to the millisecond, and has
 // one goroutine for each descriptor.

@@ -7,7 +7,8 @@ func TestParseConnection(t *testing.T) {
 		inode uint64
 		c     string
 	}{
-		"   1: 0100007F:1F90 0200000A:D431 01 00000000:00000000 00:00000000 00000000  1000        0 173886 1 0000 20 4 30": {
+		"   1: 0100007F:1F90 0200000A:D431 01 00000000:00000000 00:00000000 00000000  1000        0 " +
+			"173886 1 0000 20 4 30": {
 			173886, "127.0.0.1:8080 10.0.0.2:54321 established"},
 		"   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 99 1 0000 100 0": {
 			99, "0.0.0.0:80 0.0.0.0:0 listening"},
@@ -15,7 +16,8 @@ func TestParseConnection(t *testing.T) {
 			7, "[::1]:8080 127.0.0.1:54321 close-wait"},
 	} {
 		inode, c, ok := parseConnection([]byte(line), "tcp")
-		if got := c.Local.String() + " " + c.Remote.String() + " " + c.State; !ok || inode != want.inode || got != want.c {
+		if got := c.Local.String() + " " + c.Remote.String() + " " + c.State; !ok || inode != want.inode ||
+			got != want.c {
 			t.Errorf("%q: %d %s, %v", line, inode, got, ok)
 		}
 	}

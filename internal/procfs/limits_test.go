@@ -13,7 +13,8 @@ func TestParseOpenFiles(t *testing.T) {
 		want int
 		err  bool
 	}{
-		{head + "Max open files            1024                 524288               files\nMax locked memory 1 2 bytes\n", 1024, false},
+		{head + "Max open files            1024                 524288               files\n" +
+			"Max locked memory 1 2 bytes\n", 1024, false},
 		{head + "Max open files            unlimited            unlimited            files\n", -1, false},
 		{head, 0, true},
 		{"Max open files", 0, true},
@@ -34,7 +35,8 @@ func TestParseOpenFiles(t *testing.T) {
 }
 
 func TestParseCgroups(t *testing.T) {
-	got := parseCgroups([]byte("4:memory:/docker/1234\n2:cpu,cpuacct:/\n1:name=systemd:/x\n0::/system.slice/shop:1.service\nbad\n5:x:rel\n"))
+	got := parseCgroups([]byte(
+		"4:memory:/docker/1234\n2:cpu,cpuacct:/\n1:name=systemd:/x\n0::/system.slice/shop:1.service\nbad\n5:x:rel\n"))
 	var text []string
 	for _, c := range got {
 		text = append(text, strings.Join(c.Controllers, "+")+" "+c.Path)

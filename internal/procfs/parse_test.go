@@ -145,7 +145,8 @@ func TestParseMounts(t *testing.T) {
 		"31 22 0:45 /a /home/u/remote\\040files rw,nosuid shared:9 master:1 - fuse.sshfs u@h: rw\n"
 	var got []Mount
 	err := ParseMounts([]byte(text+"x\n"), func(m Mount) { got = append(got, m) })
-	want := []Mount{{unix.Mkdev(200, 1), "/", "/", "ext4"}, {unix.Mkdev(0, 45), "/a", "/home/u/remote files", "fuse.sshfs"}}
+	want := []Mount{{unix.Mkdev(200, 1), "/", "/", "ext4"},
+		{unix.Mkdev(0, 45), "/a", "/home/u/remote files", "fuse.sshfs"}}
 	if !slices.Equal(got, want) || err == nil {
 		t.Errorf("%+v, %v", got, err)
 	}

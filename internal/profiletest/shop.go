@@ -181,7 +181,8 @@ func EventShop() *profile.Recording {
 	add(0, profile.ThreadStart, 1, 1, started, MainName)
 	add(0, profile.GC, 7_000_000, 1, induced, MainName)
 	add(1, profile.GC, 250_000, 3, gen0, MainName, submitName)
-	pulsed, joined := event("Shop", "Monitor.Wait Shop.Order", "Monitor.Wait Order"), event("", "Thread.Join", "Thread.Join")
+	pulsed, joined := event("Shop", "Monitor.Wait Shop.Order", "Monitor.Wait Order"),
+		event("", "Thread.Join", "Thread.Join")
 	add(1, profile.Waits, 30_000_000, 1, pulsed, MainName, submitName, waitName)
 	add(2, profile.Waits, 8_000_000, 2, joined, MainName)
 	recent := event(CoreLib, "System.Byte[] (not collected yet)", "Byte[] (not collected yet)")

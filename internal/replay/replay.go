@@ -41,7 +41,8 @@ func (r *Corpus) Verify() []error {
 					continue
 				}
 				if got := t.walk(e, how); !got.Equal(&want) {
-					out = append(out, fmt.Errorf("%s, thread %q, walk %q:\n got\n%v want\n%v", m.Note, t.Name, how, &got, &want))
+					out = append(out,
+						fmt.Errorf("%s, thread %q, walk %q:\n got\n%v want\n%v", m.Note, t.Name, how, &got, &want))
 				}
 			}
 		}

@@ -20,7 +20,8 @@ func TestShareStacks(t *testing.T) {
 		}
 	}
 	for n := range 1 << 15 {
-		if first, beyond := shareStacks(n); n*first+beyond > allStacksAtOnce || n < 1<<14 && beyond < allStacksAtOnce/2 {
+		if first, beyond := shareStacks(n); n*first+beyond > allStacksAtOnce ||
+			n < 1<<14 && beyond < allStacksAtOnce/2 {
 			t.Fatalf("%d threads: %d and %d bytes", n, first, beyond)
 		}
 	}

@@ -391,7 +391,8 @@ func (w *requestWalk) poolList() []profile.CallPool {
 		})
 	}
 	slices.SortFunc(out, func(a, b profile.CallPool) int {
-		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.Active, a.Active), cmp.Compare(a.Authority, b.Authority))
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.Active, a.Active),
+			cmp.Compare(a.Authority, b.Authority))
 	})
 	return out
 }

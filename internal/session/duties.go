@@ -195,7 +195,8 @@ func isPermit(s permits.Section) bool { return !s.Closes }
 func holdsSome(c *permits.Code) bool { return !c.Empty() && slices.ContainsFunc(c.Sections, isPermit) }
 
 // dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
-func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise, roots permits.Roots) (
+func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise,
+	roots permits.Roots) (
 	out []duty,
 ) {
 	for i := range held {

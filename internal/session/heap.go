@@ -306,8 +306,8 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		}
 	}
 	slices.SortFunc(out, func(a, b profile.HeapType) int {
-		return cmp.Or(cmp.Compare(b.Retained, a.Retained), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Assembly, b.Assembly))
+		return cmp.Or(cmp.Compare(b.Retained, a.Retained), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Assembly, b.Assembly))
 	})
 	return out
 }

@@ -80,7 +80,8 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 }
 
 // addPath adds the path of one object; false: there are too many that differ.
-func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath, out *profile.Heap) bool {
+func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath,
+	out *profile.Heap) bool {
 	to := ways.To(n, mostSteps)
 	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
 	slices.Reverse(way)

@@ -39,7 +39,8 @@ const (
 	maxThreadArrays = 1 << 12 // of one thread
 	maxThreadFields = 1 << 12 // of one class
 	maxLocals       = 1 << 22 // static fields of all threads, and arrays of them
-	arrayData       = 16      // where an array of references has the first one (object.h, PtrArray); fields count from its start
+	// where an array of references has the first one (object.h, PtrArray); fields count from its start
+	arrayData = 16
 )
 
 // add notes that something keeps an object. What is noted first counts.
@@ -240,7 +241,8 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 			for j, to := range fields {
 				if n, ok := g.Number(to); ok {
 					r.add(&r.sure, n, root{
-						kind: profile.RootThreadStatic, thread: ref, array: uint32(i) + skipped, offset: uint32(arrayData + 8*j),
+						kind: profile.RootThreadStatic, thread: ref, array: uint32(i) + skipped,
+						offset: uint32(arrayData + 8*j),
 					})
 				}
 			}

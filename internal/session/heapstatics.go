@@ -39,7 +39,8 @@ func (h *heapWalk) readStatics(g *heap.Graph) {
 // findStatics reads where the static fields of classes are.
 func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	s := &statics{
-		known: map[arch.Addr]map[uint32]string{}, own: map[arch.Addr]map[uint32]string{}, local: map[uint32][]arch.Addr{},
+		known: map[arch.Addr]map[uint32]string{}, own: map[arch.Addr]map[uint32]string{},
+		local: map[uint32][]arch.Addr{},
 	}
 	classes := 0
 	for _, m := range h.modules(g) {
@@ -90,7 +91,9 @@ func (h *heapWalk) staticField(slots []arch.Addr) string {
 // fieldAt names the static field at an address.
 func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	bases := h.static.bases
-	i, _ := slices.BinarySearchFunc(bases, slot+1, func(b staticBase, at arch.Addr) int { return cmp.Compare(b.at, at) })
+	i, _ := slices.BinarySearchFunc(bases, slot+1, func(b staticBase, at arch.Addr) int {
+		return cmp.Compare(b.at, at)
+	})
 	if i == 0 {
 		return ""
 	}

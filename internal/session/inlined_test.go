@@ -29,8 +29,8 @@ func TestWithPrimitive(t *testing.T) {
 			profile.EventWait, 0x300,
 		},
 		"two, and one of the program": {
-			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{event, later, "Shop.Inner"},
-			profile.CountdownWait, 0x300,
+			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2,
+			[]string{event, later, "Shop.Inner"}, profile.CountdownWait, 0x300,
 		},
 		"into a primitive": {
 			[]string{"", "System.Threading.Monitor.Wait", later, "Shop.Work", "Shop.Main"}, 2, []string{event},
@@ -45,7 +45,8 @@ func TestWithPrimitive(t *testing.T) {
 			profile.MonitorWait, 0x200,
 		},
 		"without a frame": {
-			[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"System.Threading.Thread.Join"}, profile.ThreadJoin, 0x200,
+			[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"System.Threading.Thread.Join"},
+			profile.ThreadJoin, 0x200,
 		},
 		"no wait": {[]string{"", "Shop.Work", "Shop.Main"}, 1, []string{"Shop.Inner"}, "", 0x100},
 		"outermost": {
@@ -69,14 +70,17 @@ func TestWithPrimitive(t *testing.T) {
 		got := p.withPrimitive(frames)
 		is := profile.PrimitiveOf(got)
 		if is.Kind != tt.kind || got[is.Outer+1].SP != tt.outer {
-			t.Errorf("%s: %s, whose stack ends at %#x, want %s and %#x", name, is.Kind, got[is.Outer+1].SP, tt.kind, tt.outer)
+			t.Errorf("%s: %s, whose stack ends at %#x, want %s and %#x", name, is.Kind, got[is.Outer+1].SP,
+				tt.kind, tt.outer)
 		}
 		for i := range got[1:] {
 			if got[i].SP > got[i+1].SP {
 				t.Errorf("%s: the stack of frame %d is above that of its caller", name, i)
 			}
 		}
-		if !slices.EqualFunc(frames, before, func(a, b profile.Frame) bool { return a.Method == b.Method && a.SP == b.SP }) {
+		if !slices.EqualFunc(frames, before, func(a, b profile.Frame) bool {
+			return a.Method == b.Method && a.SP == b.SP
+		}) {
 			t.Errorf("%s: the stack itself has changed", name)
 		}
 	}
@@ -111,7 +115,8 @@ func TestInlinedWait(t *testing.T) {
 		th := &snap.Threads[0]
 		for i := range th.Frames {
 			f := &th.Frames[i]
-			hasFrame = hasFrame && !(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
+			hasFrame = hasFrame &&
+				!(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
 		}
 		if w := th.Wait; w == nil || w.Kind != profile.EventWait || w.Object == 0 || !w.Certain {
 			t.Errorf("inlined methods wanted: %v: it waits for %+v", inlined, w)

@@ -16,13 +16,14 @@ import (
 // Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
 // the timers, a token with many callbacks.
 type Pile struct {
-	At      arch.Addr // of the object, when it was looked at
-	Kind    PileKind
-	Type    string // of the object: of a delegate, of a collection
-	Count   int    // of handlers, elements, timers
-	Element string // of what: the class of the objects that most handlers of a sample call; of a collection its last type
-	// argument. "": static methods are called, or it has no type arguments
-	Calls string // of timers and tokens: what most of a sample call; "": static methods, or that is not known
+	At    arch.Addr // of the object, when it was looked at
+	Kind  PileKind
+	Type  string // of the object: of a delegate, of a collection
+	Count int    // of handlers, elements, timers
+	// of what: the class of the objects that most handlers of a sample call; of a collection its last type argument.
+	// "": static methods are called, or it has no type arguments
+	Element string
+	Calls   string // of timers and tokens: what most of a sample call; "": static methods, or that is not known
 }
 
 // PileKind is what sort of thing a pile is.
@@ -90,10 +91,10 @@ const (
 	countPerLock     = "_countPerLock"
 )
 
-// Piles finds the events, collections and tokens on the heap that have at least 100 of something, and the timers if there
-// are so many, the larger ones first: of events of each type and element the largest, of others of the same type the 16
-// largest. Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are
-// none: a part of them cannot be compared with what is found another time.
+// Piles finds the events, collections and tokens on the heap that have at least 100 of something, and the timers if
+// there are so many, the larger ones first: of events of each type and element the largest, of others of the same type
+// the 16 largest. Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends,
+// there are none: a part of them cannot be compared with what is found another time.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -346,7 +347,8 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 	}
 	for i := range h.found {
 		n, ok := census.Graph.Number(h.found[i].at)
-		if pile, same := h.describe(&h.found[i]); !ok || !same || pile.Kind != like.Kind || pile.Element != like.Element {
+		if pile, same := h.describe(&h.found[i]); !ok || !same || pile.Kind != like.Kind ||
+			pile.Element != like.Element {
 			continue
 		}
 		byKey := map[string]*profile.HeapPath{}

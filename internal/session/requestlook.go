@@ -89,8 +89,8 @@ func (w *requestWalk) takeUp(from *requestWalk) {
 	}
 }
 
-// inherit takes over what earlier walks have proved and this one has missed: requests, unless they have certainly ended,
-// and what requests wait for of which this walk does not know.
+// inherit takes over what earlier walks have proved and this one has missed: requests, unless they have certainly
+// ended, and what requests wait for of which this walk does not know.
 func (w *requestWalk) inherit(from *requestWalk) {
 	if from == nil {
 		return

@@ -99,7 +99,9 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 			r.Body.Close()
 		}()
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(a.Ask("begun")) < len(ways); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(
+		20 * time.Second,
+	); len(a.Ask("begun")) < len(ways); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q have begun", a.Ask("begun"))
 		}

@@ -11,7 +11,8 @@ func TestResolver(t *testing.T) {
 	native := func(method string) profile.Frame {
 		return profile.Frame{Kind: profile.Native, Method: method, Module: "libc.so.6"}
 	}
-	managed := profile.Frame{Kind: profile.Managed, Method: "System.Net.Dns.GetHostEntry", Module: "System.Net.NameResolution"}
+	managed := profile.Frame{Kind: profile.Managed, Method: "System.Net.Dns.GetHostEntry",
+		Module: "System.Net.NameResolution"}
 	for want, frames := range map[string][]profile.Frame{
 		"getaddrinfo": {native("poll"), native("__res_context_send"), native("getaddrinfo"), managed},
 		"getnameinfo": {native("recvmsg"), native("getnameinfo"), managed},

@@ -26,7 +26,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 	}
 	const server = "Microsoft.AspNetCore.Server.Kestrel.Core"
 	t.Frames = append(t.Frames, profile.Frame{
-		Kind: profile.Managed, Module: server, Method: server + ".Internal.Http.HttpProtocol+<ProcessRequests>d__238`1.MoveNext",
+		Kind: profile.Managed, Module: server,
+		Method: server + ".Internal.Http.HttpProtocol+<ProcessRequests>d__238`1.MoveNext",
 	})
 	return t
 }
@@ -35,8 +36,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 // lock in the same place are one group.
 func TestThreadDoing(t *testing.T) {
 	one := threadDoing(blockedThread(0x7000, "System.Threading.WaitHandle.WaitOne", "System.Threading.Lock.Enter"))
-	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 || one.Frames[0].Kind != profile.Managed ||
-		one.Frames[3].Method != "Shop.Payments.Pay" {
+	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 ||
+		one.Frames[0].Kind != profile.Managed || one.Frames[3].Method != "Shop.Payments.Pay" {
 		t.Errorf("%+v", one)
 	}
 	same, other := threadDoing(blockedThread(0x7000, "System.Threading.Lock.Enter")), threadDoing(blockedThread(0x8000))

@@ -53,8 +53,9 @@ var Syscalls = map[int64]string{
 	15: "rt_sigreturn", 16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select",
 	24: "sched_yield", 28: "madvise", 34: "pause", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto",
 	45: "recvfrom", 46: "sendmsg", 47: "recvmsg", 56: "clone", 57: "fork", 58: "vfork", 59: "execve", 60: "exit",
-	61: "wait4", 62: "kill", 65: "semop", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait", 130: "rt_sigsuspend", 202: "futex",
-	208: "io_getevents", 219: "restart_syscall", 220: "semtimedop", 228: "clock_gettime", 230: "clock_nanosleep",
-	231: "exit_group", 232: "epoll_wait", 234: "tgkill", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
-	281: "epoll_pwait", 288: "accept4", 324: "membarrier", 426: "io_uring_enter", 435: "clone3", 441: "epoll_pwait2",
+	61: "wait4", 62: "kill", 65: "semop", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait", 130: "rt_sigsuspend",
+	202: "futex", 208: "io_getevents", 219: "restart_syscall", 220: "semtimedop", 228: "clock_gettime",
+	230: "clock_nanosleep", 231: "exit_group", 232: "epoll_wait", 234: "tgkill", 247: "waitid", 257: "openat",
+	270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 324: "membarrier", 426: "io_uring_enter",
+	435: "clone3", 441: "epoll_pwait2",
 }

@@ -22,19 +22,20 @@ type likely struct {
 	all       map[awaitKey]*suspendedCode
 	suspended []suspended // that have duties
 
-	holders  map[arch.Addr][]profile.Party // by semaphore, or task
-	known    map[arch.Addr][]duty          // likewise
-	awaits   map[arch.Addr]int             // by the box: indices in out.Awaits
-	runs     map[arch.Addr][]int           // by task: indices of threads
-	feeds    map[arch.Addr][]arch.Addr
-	pending  []int                   // of out.Awaits: what they need is not known yet
-	waiting  map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it; nil: not looked for
-	yields   map[arch.Addr]bool      // semaphores of which async iterators may have permits
-	unsure   bool                    // a suspended method has a permit of a semaphore that is not known, or may have gone on
-	blind    bool                    // of a method it is not known what it has
-	contexts []contextThread         // nil: not looked for
-	direct   map[int]int             // by await that one of contexts waits for: its index there; -1: several do
-	pool     *profile.Pool           // nil: not looked for
+	holders map[arch.Addr][]profile.Party // by semaphore, or task
+	known   map[arch.Addr][]duty          // likewise
+	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int           // by task: indices of threads
+	feeds   map[arch.Addr][]arch.Addr
+	pending []int                   // of out.Awaits: what they need is not known yet
+	waiting map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it; nil: not looked for
+	yields  map[arch.Addr]bool      // semaphores of which async iterators may have permits
+	// a suspended method has a permit of a semaphore that is not known, or may have gone on
+	unsure   bool
+	blind    bool            // of a method it is not known what it has
+	contexts []contextThread // nil: not looked for
+	direct   map[int]int     // by await that one of contexts waits for: its index there; -1: several do
+	pool     *profile.Pool   // nil: not looked for
 }
 
 // suspendedCode is what a method has at one of its awaits.

@@ -174,7 +174,8 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.seen, t.unproven, t.unread = nil, 0, 0 // Requests has read the same
 	out := &profile.Tasks{
-		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full, ConsistentShare: consistentShare(c),
+		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full,
+		ConsistentShare: consistentShare(c),
 	}
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
@@ -407,9 +408,9 @@ func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err err
 	return append(steps, chain.Steps...), true, err
 }
 
-// inner follows a chain inwards, to the methods that its first one waits for. As a rule there are none. But the walk may
-// have missed them, if they were moved meanwhile or had not been suspended yet, and a chain is never shown without its
-// inner methods. Those that several methods wait for have a chain of their own.
+// inner follows a chain inwards, to the methods that its first one waits for. As a rule there are none. But the walk
+// may have missed them, if they were moved meanwhile or had not been suspended yet, and a chain is never shown without
+// its inner methods. Those that several methods wait for have a chain of their own.
 func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
 	for range maxInner {
 		box := steps[0].Box

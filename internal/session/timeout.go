@@ -34,8 +34,8 @@ var timed = map[profile.WaitKind]bool{
 	profile.CollectionAdd: true,
 }
 
-// timeout says of a wait how long it lasts at most, as far as the system call in which the thread waits tells, where the
-// primitive itself does not: that it has no timeout, or how much of it is left.
+// timeout says of a wait how long it lasts at most, as far as the system call in which the thread waits tells, where
+// the primitive itself does not: that it has no timeout, or how much of it is left.
 func (s *Suspension) timeout(st *profile.Thread) {
 	w, c := st.Wait, s.Capture
 	if w == nil || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {

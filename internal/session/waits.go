@@ -69,7 +69,8 @@ func (s *Suspension) explain(st *profile.Thread) {
 			st.Wait = p.waitReader().Wait(&subject)
 			subject.Frames = st.Frames
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) &&
+				p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 			s.namedMutex(st.Wait)

@@ -83,7 +83,8 @@ func TestUnix(t *testing.T) {
 		for _, c := range []struct {
 			of   uint64
 			want UnixSocket
-		}{{from, UnixSocket{Peer: to}}, {to, UnixSocket{Name: name, Peer: from}}, {listens, UnixSocket{Name: name, Listening: true}}} {
+		}{{from, UnixSocket{Peer: to}}, {to, UnixSocket{Name: name, Peer: from}},
+			{listens, UnixSocket{Name: name, Listening: true}}} {
 			got, err := Unix(c.of)
 			if err != nil {
 				t.Skipf("SKIPPED, NOTHING WAS TESTED: the kernel does not answer: %v", err)

@@ -54,7 +54,8 @@ func (a *Assembly) pointOfCall(method uint32, c *Call) (at pdb.Point, exact bool
 	if err != nil {
 		return at, false, none("%v", err)
 	}
-	var here, named, elsewhere oneLine // the lines of sites from IL to Next, of those with the name, and of others with it
+	// the lines of sites from IL to Next, of those with the name, and of others with it
+	var here, named, elsewhere oneLine
 	text := textAt{points: points}
 	explains := c.explains()
 	for i := range c.Sites {

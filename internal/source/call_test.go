@@ -69,7 +69,8 @@ func TestLineOfCall(t *testing.T) {
 		{"the last line", at[2], end, "C", sites("A", "B", "C"), false, 2, true},
 		{"no sites at all", at[1], at[2], "A", nil, false, 1, false},
 	} {
-		l, err := a.LineOfCall(method, &Call{IL: tt.from, Next: tt.to, Callee: tt.callee, Optimized: !tt.unopt, Sites: tt.sites})
+		l, err := a.LineOfCall(method,
+			&Call{IL: tt.from, Next: tt.to, Callee: tt.callee, Optimized: !tt.unopt, Sites: tt.sites})
 		if err != nil || l.Line != line[tt.line] || l.Approximate == tt.exact {
 			t.Errorf("%s: line %d, approximate %v, %v; want %d", tt.name, l.Line, l.Approximate, err, line[tt.line])
 		}

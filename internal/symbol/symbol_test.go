@@ -94,8 +94,8 @@ func TestLookup(t *testing.T) {
 	}{
 		{0, "start", 0}, {15, "start", 15}, {16, "", 0}, {31, "", 0}, {32, "nosize", 0}, {47, "nosize", 15},
 		{48, "void foo<3>(char const*)", 0}, {55, "void foo<3>(char const*)", 7}, {56, "inner", 0}, {63, "inner", 7},
-		{64, "void foo<3>(char const*)", 16}, {79, "void foo<3>(char const*)", 31}, {80, "label", 0}, {111, "label", 31},
-		{112, "", 0}, {^arch.Addr(0), "", 0},
+		{64, "void foo<3>(char const*)", 16}, {79, "void foo<3>(char const*)", 31}, {80, "label", 0},
+		{111, "label", 31}, {112, "", 0}, {^arch.Addr(0), "", 0},
 	} {
 		f, off, ok := tab.Lookup(base + c.at)
 		if !ok {

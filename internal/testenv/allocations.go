@@ -15,7 +15,8 @@ func Allocates(tb testing.TB, input, perByte, besides int, read func()) {
 	before := allocated()
 	read()
 	if got, most := allocated()-before, uint64(input*perByte+besides); got > most {
-		tb.Errorf("%d bytes of input had %d allocated, more than %d for each and %d besides", input, got, perByte, besides)
+		tb.Errorf("%d bytes of input had %d allocated, more than %d for each and %d besides", input, got,
+			perByte, besides)
 	}
 }
 

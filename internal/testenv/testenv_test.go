@@ -68,14 +68,16 @@ func checkContents(t *testing.T, a *App) {
 	for scenario, want := range map[string][]string{
 		"deep-recursion": {"Scenarios.Here.Block", "Scenarios.Calls.Deep"},
 		"lambda":         {"Scenarios.Here.Block", "Scenarios.Calls.<>c.<Lambda>b__1_0", "Scenarios.Calls.Lambda"},
-		"gen-nested":     {"Scenarios.Here.Block", "Scenarios.Generics.Outer`1.Inner`1.Go", "Scenarios.Generics.Nested"},
+		"gen-nested": {"Scenarios.Here.Block", "Scenarios.Generics.Outer`1.Inner`1.Go",
+			"Scenarios.Generics.Nested"},
 		"iterator":       {"Scenarios.Here.Block", "Scenarios.Calls.<Iterator>g__Inner|4_1+MoveNext"},
 		"dynamic-method": {"Scenarios.Here.Block", "EmittedBlock", "Scenarios.Dynamic.Method"},
-		"tail-explicit":  {"Scenarios.Here.Block", "Scenarios.Dynamic.TailTarget", "Scenarios.Dynamic.ExplicitTailCall"},
-		"cctor":          {"Scenarios.Here.Block", "Scenarios.Calls.Lazy..cctor", "Scenarios.Calls.StaticConstructor"},
-		"eh-catch":       {"Scenarios.Here.Block", "Scenarios.Exceptions.Catch"},
-		"pinvoke-sleep":  {"Scenarios.Native.Sleep"},
-		"finalizer":      {"Scenarios.Here.BlockAs", "Scenarios.Async.Finalized.Finalize"},
+		"tail-explicit": {"Scenarios.Here.Block", "Scenarios.Dynamic.TailTarget",
+			"Scenarios.Dynamic.ExplicitTailCall"},
+		"cctor":         {"Scenarios.Here.Block", "Scenarios.Calls.Lazy..cctor", "Scenarios.Calls.StaticConstructor"},
+		"eh-catch":      {"Scenarios.Here.Block", "Scenarios.Exceptions.Catch"},
+		"pinvoke-sleep": {"Scenarios.Native.Sleep"},
+		"finalizer":     {"Scenarios.Here.BlockAs", "Scenarios.Async.Finalized.Finalize"},
 	} {
 		got := a.Stacks[scenario].Methods()
 		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {

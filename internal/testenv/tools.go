@@ -45,8 +45,8 @@ func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 const clrMDRuns = 4
 
 // AskClrMD returns what ClrMD says of a process. Once in a hundred times ClrMD, or the runtime's debugging library that
-// it loads, ends in a fault: then it is run again. That does not help where the library does not understand something of
-// the process: then it ends so in each run.
+// it loads, ends in a fault: then it is run again. That does not help where the library does not understand something
+// of the process: then it ends so in each run.
 func AskClrMD(tb testing.TB, question string, a *App) []byte {
 	tb.Helper()
 	for run := 1; ; run++ {

@@ -57,7 +57,8 @@ func TestEventsShort(t *testing.T) {
 			waits, ns := c.sum("contention", "Events.Contend."+method)
 			held, heldNS := c.sum("holder", "Events.Contend."+method)
 			if waits == 0 || ns == 0 || waits != held || ns != heldNS {
-				t.Errorf("%s: %d waits of %d ns, of which %d of %d ns for a known thread", method, waits, ns, held, heldNS)
+				t.Errorf("%s: %d waits of %d ns, of which %d of %d ns for a known thread", method, waits, ns,
+					held, heldNS)
 			}
 		}
 
@@ -111,7 +112,8 @@ func TestOrdealLasts(t *testing.T) {
 		for _, mode := range []string{"faults", "gcstress", "churn", "all"} {
 			for _, env := range []string{"DOTNET_gcServer=0", "DOTNET_gcServer=1"} {
 				t.Run(mode+" "+env, func(t *testing.T) {
-					a := Start(t, "ordeal", Options{Runtime: runtime, Args: []string{"--mode", mode}, Env: []string{env}})
+					a := Start(t, "ordeal",
+						Options{Runtime: runtime, Args: []string{"--mode", mode}, Env: []string{env}})
 					if result, code := a.Stop(); result != "OK" || code != 0 {
 						t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
 					}

@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Class returns the class of the object of a monitor that a thread is blocked on; nil: that is not certain. It was so at
-// some moment between the call and its return: the thread may no longer be blocked by then.
+// Class returns the class of the object of a monitor that a thread is blocked on; nil: that is not certain. It was so
+// at some moment between the call and its return: the thread may no longer be blocked by then.
 func (r *Reader) Class(b lock.Blocking) *object.Class {
 	var class *object.Class
 	if !r.steadily(func() error {

@@ -111,7 +111,8 @@ func (n *naming) this(f found) (found, bool) {
 	at, class := f.obj, f.class
 	if strings.Contains(class.Display, asyncBox) {
 		var err error
-		if at, class, err = objects.Generic(f.obj, class, "StateMachine"); err != nil || profile.Framework(class.Assembly) {
+		if at, class, err = objects.Generic(f.obj, class, "StateMachine"); err != nil ||
+			profile.Framework(class.Assembly) {
 			return found{}, false
 		}
 	} else if profile.Framework(class.Assembly) {

@@ -83,7 +83,8 @@ func FuzzRelations(f *testing.F) {
 			r.Runs(&s)
 			r.begin()
 			r.nameFields(&s, 0, &profile.Wait{Certain: true, Object: at})
-			for _, obj := range []uint64{at, binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))} {
+			for _, obj := range []uint64{at,
+				binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))} {
 				_, _ = r.awaiting(arch.Addr(obj), &object.Class{})
 			}
 		}

@@ -56,7 +56,9 @@ func (e *explanation) join() error {
 		return e.ends(w.Objects[0].Ends)
 	}
 	own := e.r.Runtime.Threads.Object(&e.s.Thread)
-	f, only := e.r.only(e.inFrames(false), func(f *found) bool { return f.obj != own && f.class.Is(coreLib, threadClass) })
+	f, only := e.r.only(e.inFrames(false), func(f *found) bool {
+		return f.obj != own && f.class.Is(coreLib, threadClass)
+	})
 	if !only {
 		return nil
 	}

@@ -86,7 +86,8 @@ func (r *Reader) withMutexes(list []profile.Wait, thread *pal.Blocked) ([]profil
 	owned, err := r.Runtime.PAL.Owned(thread)
 	for i := range owned {
 		o := &owned[i]
-		if len(list) < maxHolds && !slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(o.At) }) {
+		if len(list) < maxHolds &&
+			!slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(o.At) }) {
 			list = append(list, heldMutex(profile.Wait{Type: mutexClass}, o))
 		}
 	}

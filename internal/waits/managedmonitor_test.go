@@ -59,7 +59,8 @@ func newNet11(t *testing.T) *net11 {
 	}
 	p.object = &clrtest.Class{Name: "System.Object", Size: 16}
 	p.lock = &clrtest.Class{Name: lockClass, Base: p.object, Size: 40, Fields: []clrtest.Field{
-		ref("_waitEventOrCondition", 8), number("_owningThreadId", 16), number("_state", 20), number("_recursionCount", 24),
+		ref("_waitEventOrCondition", 8), number("_owningThreadId", 16), number("_state", 20),
+		number("_recursionCount", 24),
 	}}
 	p.condition = &clrtest.Class{Name: conditionClass, Base: p.object, Size: 40, Fields: []clrtest.Field{
 		ref("_lock", 8), ref("_waitEvent", 16), ref("_waitersHead", 24), ref("_waitersTail", 32),
@@ -129,7 +130,8 @@ func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
 		})
 	}
 	frames = append(frames, profile.Frame{
-		Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + frame*uint64(len(methods)),
+		Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work",
+		SP: uint64(base) + frame*uint64(len(methods)),
 	})
 	for i := 0; i+8 <= len(data); i += 8 {
 		p.Words[base+arch.Addr(i)] = binary.LittleEndian.Uint64(data[i:])
@@ -160,17 +162,19 @@ func TestManagedMonitorEnter(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	held, all := (&Reader{Runtime: p.runtime, People: p, Live: p}).Monitors()
-	if list := held[4242]; !all || len(held) != 1 || len(list) != 1 || list[0].Object != uint64(obj) || list[0].Recursion != 2 {
+	if list := held[4242]; !all || len(held) != 1 || len(list) != 1 || list[0].Object != uint64(obj) ||
+		list[0].Recursion != 2 {
 		t.Errorf("held: %+v, %v", held, all)
 	}
 	_, other := p.monitor(4, 99, 1) // no thread has this id any more
 	w = p.waits([][3]uint64{{ofLock, uint64(other), 5000}}, "Lock.TryEnterSlow", "Monitor.TryEnter")
-	if w == nil || w.Kind != profile.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != 0 || w.Owner.ManagedThreadID != 99 ||
-		w.Timeout != 5*time.Second {
+	if w == nil || w.Kind != profile.MonitorEnter || w.Owner == nil || w.Owner.OSThreadID != 0 ||
+		w.Owner.ManagedThreadID != 99 || w.Timeout != 5*time.Second {
 		t.Errorf("an owner that has ended: %+v", w)
 	}
 	_, free := p.monitor(5, 0, 0)
-	if w = p.waits([][3]uint64{{ofLock, uint64(free), forever}}, "Lock.TryEnterSlow", "Monitor.Enter"); w == nil || w.Certain {
+	if w = p.waits([][3]uint64{{ofLock, uint64(free), forever}}, "Lock.TryEnterSlow", "Monitor.Enter"); w == nil ||
+		w.Certain {
 		t.Errorf("nobody is in the way: %+v", w)
 	}
 	unknown := p.held(7, 1)
@@ -195,8 +199,8 @@ func TestManagedLock(t *testing.T) {
 	}
 }
 
-// TestManagedMonitorWait: a thread in Monitor.Wait is in the Wait of a Condition, which knows the others. When it has been
-// woken it wants to enter.
+// TestManagedMonitorWait: a thread in Monitor.Wait is in the Wait of a Condition, which knows the others. When it has
+// been woken it wants to enter.
 func TestManagedMonitorWait(t *testing.T) {
 	p := newNet11(t)
 	obj, lock := p.monitor(3, 7, 1)
@@ -213,14 +217,16 @@ func TestManagedMonitorWait(t *testing.T) {
 	}
 	woken := [][3]uint64{record, {ofLock, uint64(lock), forever}}
 	w = p.waits(woken, append([]string{"Lock.TryEnterSlow", "Lock.Reenter"}, in[1:]...)...)
-	if w == nil || w.Kind != profile.MonitorEnter || w.Object != uint64(obj) || w.Owner == nil || w.Timeout != profile.Forever {
+	if w == nil || w.Kind != profile.MonitorEnter || w.Object != uint64(obj) || w.Owner == nil ||
+		w.Timeout != profile.Forever {
 		t.Errorf("woken: %+v", w)
 	}
 	p.Set(second, p.waiter, "next", uint64(first))
 	if w = p.waits([][3]uint64{record}, in...); w == nil || w.Kind != profile.MonitorWait || w.Certain {
 		t.Errorf("a list without an end: %+v", w)
 	}
-	w = p.waits([][3]uint64{record}, "Condition.Wait", "Monitor.Wait", "SemaphoreSlim.WaitUntilCountOrTimeout", "SemaphoreSlim.Wait")
+	w = p.waits([][3]uint64{record}, "Condition.Wait", "Monitor.Wait", "SemaphoreSlim.WaitUntilCountOrTimeout",
+		"SemaphoreSlim.Wait")
 	if w == nil || w.Kind != profile.SemaphoreWait || w.Object != 0 {
 		t.Errorf("a part of a SemaphoreSlim: %+v", w)
 	}

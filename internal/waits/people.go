@@ -67,7 +67,8 @@ func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 	if m.ByManagedID {
 		return r.byManagedID(m.Owner)
 	}
-	t := r.find(func() *thread.Thread { return r.People.OS(m.Owner) }, func(t *thread.Thread) bool { return holds(m, t) })
+	t := r.find(func() *thread.Thread { return r.People.OS(m.Owner) },
+		func(t *thread.Thread) bool { return holds(m, t) })
 	if t == nil {
 		return r.People.Other(m.Owner)
 	}

@@ -142,7 +142,8 @@ func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 		*u.ctx = certain[0]
 	case len(likely) == 1 && !onlyCertain:
 		if u.gap == nil {
-			u.gap = fmt.Errorf("the frame above %v was found by following machine code in %s and may not be its caller: %w",
+			u.gap = fmt.Errorf("the frame above %v was found by following machine code in %s and may not be "+
+				"its caller: %w",
 				u.ctx.IP, s.mod.Name, unwind.ErrNoInfo)
 		}
 		*u.ctx = likely[0]

@@ -84,7 +84,8 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 			}
 			s = &site{kind: siteHelper}
 		}
-		u.frame.Kind, u.frame.Code, u.frame.Module, u.frame.Exact, u.frame.site = s.frameKind(), &s.code, s.mod, u.exact, s
+		u.frame.Kind, u.frame.Code, u.frame.Module, u.frame.Exact, u.frame.site = s.frameKind(), &s.code, s.mod,
+			u.exact, s
 		u.frame.Handler = nil
 		if !visit(&u.frame) {
 			return Result{Err: ErrStopped, Gap: u.gap}
@@ -423,7 +424,8 @@ func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (
 		case site != nil && site.kind == siteManaged:
 			return kind, true, nil
 		case kind.Managed(), site == nil && !w.modules.Executable(c.IP):
-			return kind, false, fmt.Errorf("%w: the %v at %v leads to %v, which is not managed code", ErrUnsafe, kind, at, c.IP)
+			return kind, false, fmt.Errorf("%w: the %v at %v leads to %v, which is not managed code", ErrUnsafe,
+				kind, at, c.IP)
 		case !kind.Lazy():
 			return kind, false, nil
 		}
@@ -470,5 +472,6 @@ func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
 	if u.leaf && !u.t.Info.Cooperative {
 		what = "native frames"
 	}
-	u.gap = fmt.Errorf("%s may be missing below %v, where the walk went on from the %v at %v: %w", what, ip, kind, at, why)
+	u.gap = fmt.Errorf("%s may be missing below %v, where the walk went on from the %v at %v: %w", what, ip,
+		kind, at, why)
 }

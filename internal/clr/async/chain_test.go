@@ -92,8 +92,9 @@ func ways(p *program) map[string]way {
 			}),
 			steps: both,
 		},
-		"context":     {from: through(with(p.continuing, "m_action")), steps: both},
-		"WhenAll":     {from: through(with(p.whenAll, "m_continuationObject")), steps: append([]string{whenAll}, both...)},
+		"context": {from: through(with(p.continuing, "m_action")), steps: both},
+		"WhenAll": {from: through(with(p.whenAll, "m_continuationObject")),
+			steps: append([]string{whenAll}, both...)},
 		"list of one": {from: through(func(m arch.Addr) arch.Addr { return list(2, 0, m) }), steps: both},
 		"list": {
 			from: through(func(m arch.Addr) arch.Addr { return list(2, m, m) }), end: Several, count: 2,

@@ -57,16 +57,20 @@ var known = map[string]struct {
 	"System.Threading.Tasks.Task+SetOnInvokeMres":         {blocking, "", ""},
 	"System.Threading.Tasks.Task+SetOnCountdownMres":      {blocking, "", ""},
 
-	"System.Threading.Tasks.Task+WhenAllPromise":          {task, continuationField, "System.Threading.Tasks.Task.WhenAll"},
-	"System.Threading.Tasks.Task+WhenAllPromise`1":        {task, continuationField, "System.Threading.Tasks.Task.WhenAll"},
-	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1": {task, continuationField, "System.Threading.Tasks.Task.WhenAny"},
+	"System.Threading.Tasks.Task+WhenAllPromise": {task, continuationField,
+		"System.Threading.Tasks.Task.WhenAll"},
+	"System.Threading.Tasks.Task+WhenAllPromise`1": {task, continuationField,
+		"System.Threading.Tasks.Task.WhenAll"},
+	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1": {task, continuationField,
+		"System.Threading.Tasks.Task.WhenAny"},
 	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise": {
 		task, continuationField, "System.Threading.Tasks.Task.WhenAny",
 	},
 	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise`1": {
 		task, continuationField, "System.Threading.Tasks.Task.WhenAny",
 	},
-	"System.Threading.Tasks.Task+CancellationPromise`1": {task, continuationField, "System.Threading.Tasks.Task.WaitAsync"},
+	"System.Threading.Tasks.Task+CancellationPromise`1": {task, continuationField,
+		"System.Threading.Tasks.Task.WaitAsync"},
 	"System.Threading.Tasks.ContinuationTaskFromTask": {
 		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
 	},

@@ -134,7 +134,8 @@ type layout struct {
 // New binds a code map to the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
 	m := &Map{
-		mem: target.NewReader(mem), linear: d.Contracts["ExecutionManager"] == versionLinear, images: map[arch.Addr]*image{},
+		mem: target.NewReader(mem), linear: d.Contracts["ExecutionManager"] == versionLinear,
+		images: map[arch.Addr]*image{},
 	}
 	if err := d.Bind(&m.l); err != nil {
 		return nil, err

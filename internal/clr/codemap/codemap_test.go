@@ -132,10 +132,14 @@ func testLookupCorrupt(t *testing.T, d *contract.Descriptor) {
 		"a section that lies elsewhere": func(mem memory, m *Map) {
 			mem.ptr(section1+arch.Addr(m.l.SecEnd), heapBase+0x10)
 		},
-		"a heap that cannot be read":      func(mem memory, m *Map) { mem.ptr(section1+arch.Addr(m.l.SecHeap), 0xdead0000) },
+		"a heap that cannot be read": func(mem memory, m *Map) {
+			mem.ptr(section1+arch.Addr(m.l.SecHeap), 0xdead0000)
+		},
 		"a nibble map that leads outside": func(mem memory, m *Map) { mem.u32(nibbles1, 0xfffff009) },
-		"a million funclets":              func(mem memory, m *Map) { mem.u32(header1+arch.Addr(m.l.HdrUnwinds), 1_000_000) },
-		"a header that cannot be read":    func(mem memory, _ *Map) { mem.ptr(heapBase+0x40-headerSlot, 0xdead0000) },
+		"a million funclets": func(mem memory, m *Map) {
+			mem.u32(header1+arch.Addr(m.l.HdrUnwinds), 1_000_000)
+		},
+		"a header that cannot be read": func(mem memory, _ *Map) { mem.ptr(heapBase+0x40-headerSlot, 0xdead0000) },
 	} {
 		mem, m := jitHeap(t, d)
 		spoil(mem, m)

@@ -84,11 +84,13 @@ func TestDecode(t *testing.T) {
 		{v: 3, context: MethodDesc, length: 70_000, prolog: 40, slot: -4096, flags: flagGSCookie | flagPSPSym},
 		{v: 3, context: MethodTable, length: 90, prolog: 1, slot: 16, flags: flagSecurityObject},
 		{v: 4, context: MethodDesc, length: 90, prolog: 33, slot: -8, flags: flagBaseRegister, register: arch.RBP},
-		{v: 4, context: This, length: 90, prolog: 90, slot: 256, flags: flagBaseRegister | flagGSCookie, register: arch.RBX},
+		{v: 4, context: This, length: 90, prolog: 90, slot: 256, flags: flagBaseRegister | flagGSCookie,
+			register: arch.RBX},
 		{v: 4, context: MethodTable, length: 1 << 20, prolog: 5, slot: 0},
 		{v: 4, length: 64, flags: flagBaseRegister | flagReversePInvoke | flagEditAndContinue, register: arch.RBP},
 	} {
-		want := Header{CodeLength: s.length, Context: s.context, PrologSize: s.prolog, Slot: s.slot, BaseRegister: NoRegister}
+		want := Header{CodeLength: s.length, Context: s.context, PrologSize: s.prolog, Slot: s.slot,
+			BaseRegister: NoRegister}
 		if s.flags&flagBaseRegister != 0 {
 			want.BaseRegister = s.register
 		}

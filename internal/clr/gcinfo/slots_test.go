@@ -79,7 +79,8 @@ func TestUntracked(t *testing.T) {
 	interior := encodedSlot{Slot{FromRegister, -16}, 1}
 	near, far := encodedSlot{Slot{FromSP, 0}, 0}, encodedSlot{Slot{FromCallerSP, 1024}, 0}
 	s := sketch{v: 4, length: 300, flags: flagBaseRegister, register: arch.RBP}
-	old := sketch{v: 2, length: 300, context: This, prolog: 9, slot: -40, flags: flagReversePInvoke | flagEditAndContinue}
+	old := sketch{v: 2, length: 300, context: This, prolog: 9, slot: -40,
+		flags: flagReversePInvoke | flagEditAndContinue}
 	for _, tt := range []struct {
 		name string
 		b    []byte
@@ -87,8 +88,10 @@ func TestUntracked(t *testing.T) {
 		want []Slot
 	}{
 		{"one", s.withSlots(0, 0, 0, nil, []encodedSlot{this}), 4, []Slot{this.Slot}},
-		{"behind tracked ones", s.withSlots(3, 2, 2, []encodedSlot{interior, this}, []encodedSlot{near}), 4, []Slot{near.Slot}},
-		{"interior pointers left out", s.withSlots(1, 0, 1, nil, []encodedSlot{interior, this, far}), 4, []Slot{this.Slot, far.Slot}},
+		{"behind tracked ones", s.withSlots(3, 2, 2, []encodedSlot{interior, this}, []encodedSlot{near}), 4,
+			[]Slot{near.Slot}},
+		{"interior pointers left out", s.withSlots(1, 0, 1, nil, []encodedSlot{interior, this, far}), 4,
+			[]Slot{this.Slot, far.Slot}},
 		{"of .NET 8", old.withSlots(5, 0, 0, []encodedSlot{far}, []encodedSlot{far}), 2, []Slot{far.Slot}},
 		{"none", s.withSlots(9, 1, 4, []encodedSlot{this}, nil), 4, nil},
 	} {
@@ -104,7 +107,8 @@ func TestUntracked(t *testing.T) {
 
 func FuzzUntracked(f *testing.F) {
 	s := sketch{v: 4, length: 300, flags: flagBaseRegister, register: arch.RBP}
-	f.Add(s.withSlots(3, 2, 2, []encodedSlot{{Slot{FromRegister, -16}, 1}}, []encodedSlot{{Slot{FromSP, 64}, 0}}), uint8(4))
+	f.Add(s.withSlots(3, 2, 2, []encodedSlot{{Slot{FromRegister, -16}, 1}}, []encodedSlot{{Slot{FromSP, 64}, 0}}),
+		uint8(4))
 	f.Fuzz(func(t *testing.T, b []byte, v uint8) {
 		slots, err := Untracked(b, Version(v))
 		if err != nil && slots != nil || len(slots) > maxSlots {

@@ -83,7 +83,8 @@ func TestHandles(t *testing.T) {
 			t.Errorf("%d types: %+v, %v", types, got, err)
 		}
 	}
-	keeps := map[HandleKind]bool{Strong: true, PinnedHandle: true, VariableHandle: true, RefCounted: true, SizedRef: true, AsyncPinned: true}
+	keeps := map[HandleKind]bool{Strong: true, PinnedHandle: true, VariableHandle: true, RefCounted: true,
+		SizedRef: true, AsyncPinned: true}
 	for k := range handleKinds {
 		if h := (Handle{Kind: k}); h.Keeps() != keeps[k] {
 			t.Errorf("kind %d keeps: %v", k, h.Keeps())

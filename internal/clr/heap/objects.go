@@ -27,7 +27,8 @@ import (
 //     met already. Both change what the collector keeps of that generation: see oldest. After such a change the young
 //     generations and the oldest one are walked once more, for some rounds. If none comes to its end without such a
 //     change, the one that has come furthest counts: what is read of the oldest generation after the change is not
-//     consistent, nor are regions of any old generation that have become shorter, are gone, or serve another generation.
+//     consistent, nor are regions of any old generation that have become shorter, are gone, or serve another
+//     generation.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.

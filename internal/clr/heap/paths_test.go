@@ -43,7 +43,8 @@ func TestGraphStopped(t *testing.T) {
 // TestPathGroups: what can be reached from the first group, by however long a way, is not looked for from the next one,
 // and what nothing refers to comes last. A reference that no field holds leads on like others.
 func TestPathGroups(t *testing.T) {
-	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7}, 9: {10}, 10: {9}})
+	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7},
+		9: {10}, 10: {9}})
 	g.Link(3, 9)
 	ways := g.Paths([][]uint32{{0}, {4, 0}}, goOn)
 	for n, want := range map[int][]int{

@@ -155,7 +155,8 @@ func (r *Reader) readPlaces() (*places, error) {
 	if t.size > maxSize || t.generations > maxGenerations {
 		return nil, fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
 	}
-	t.count, t.heaps, t.background = arch.Addr(word(varHeapCount)), arch.Addr(word(varHeaps)), arch.Addr(word(varBackground))
+	t.count, t.heaps, t.background = arch.Addr(word(varHeapCount)), arch.Addr(word(varHeaps)),
+		arch.Addr(word(varBackground))
 	t.only = oneHeap{
 		arch.Addr(word(varGenerationTable)), arch.Addr(word(varEphemeral)), arch.Addr(word(varAllocAllocated)),
 	}

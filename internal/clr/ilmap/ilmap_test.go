@@ -111,7 +111,8 @@ func TestDecode(t *testing.T) {
 			var m Map
 			native := uint32(0)
 			for range 1 + r.IntN(40) {
-				p := Point{Native: native, IL: uint32(r.IntN(1<<16)) - 3, Call: r.IntN(2) == 0, StackEmpty: r.IntN(2) == 0}
+				p := Point{Native: native, IL: uint32(r.IntN(1<<16)) - 3, Call: r.IntN(2) == 0,
+					StackEmpty: r.IntN(2) == 0}
 				p.Async = f.packed == 3 && r.IntN(2) == 0
 				m = append(m, p)
 				native += uint32(r.IntN(1 << 12))
@@ -159,14 +160,14 @@ func TestHeader(t *testing.T) {
 }
 
 func TestIL(t *testing.T) {
-	m := Map{{Native: 0, IL: Prolog}, {Native: 5, IL: 0}, {Native: 9, IL: 12}, {Native: 20, IL: NoMapping}, {Native: 30, IL: 4},
-		{Native: 40, IL: Epilog}}
+	m := Map{{Native: 0, IL: Prolog}, {Native: 5, IL: 0}, {Native: 9, IL: 12}, {Native: 20, IL: NoMapping},
+		{Native: 30, IL: 4}, {Native: 40, IL: Epilog}}
 	for _, c := range []struct {
 		native, il uint32
 		exact      bool
 	}{
-		{0, 0, true}, {4, 0, true}, {5, 0, true}, {8, 0, true}, {9, 12, true}, {19, 12, true}, {20, 12, false}, {29, 12, false},
-		{30, 4, true}, {39, 4, true}, {40, 4, true}, {0xffff_ffff, 4, true},
+		{0, 0, true}, {4, 0, true}, {5, 0, true}, {8, 0, true}, {9, 12, true}, {19, 12, true}, {20, 12, false},
+		{29, 12, false}, {30, 4, true}, {39, 4, true}, {40, 4, true}, {0xffff_ffff, 4, true},
 	} {
 		if il, exact := m.IL(c.native); il != c.il || exact != c.exact {
 			t.Errorf("%d: %d, exact %v, want %d, %v", c.native, il, exact, c.il, c.exact)
@@ -200,7 +201,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestNext(t *testing.T) {
-	m := Map{{Native: 0, IL: Prolog}, {Native: 4, IL: 0}, {Native: 9, IL: 12}, {Native: 11, IL: NoMapping}, {Native: 20, IL: 5}, {Native: 30, IL: Epilog}}
+	m := Map{{Native: 0, IL: Prolog}, {Native: 4, IL: 0}, {Native: 9, IL: 12}, {Native: 11, IL: NoMapping},
+		{Native: 20, IL: 5}, {Native: 30, IL: Epilog}}
 	for _, c := range [][2]uint32{{0, 5}, {4, 5}, {5, 12}, {12, NoMapping}, {40, NoMapping}} {
 		if got := m.Next(c[0]); got != c[1] {
 			t.Errorf("behind IL %d comes %#x, want %#x", c[0], got, c[1])

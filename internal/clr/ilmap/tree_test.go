@@ -82,8 +82,8 @@ func TestDecodeTree(t *testing.T) {
 }
 
 func TestStatement(t *testing.T) {
-	m := Map{{Native: 0, IL: Prolog}, {Native: 5, IL: 0}, {Native: 9, IL: 12}, {Native: 20, IL: 30}, {Native: 30, IL: 4},
-		{Native: 40, IL: NoMapping}, {Native: 50, IL: Epilog}}
+	m := Map{{Native: 0, IL: Prolog}, {Native: 5, IL: 0}, {Native: 9, IL: 12}, {Native: 20, IL: 30},
+		{Native: 30, IL: 4}, {Native: 40, IL: NoMapping}, {Native: 50, IL: Epilog}}
 	const all = ^uint32(0)
 	for _, c := range []struct{ native, start, end uint32 }{
 		{0, 0, 12}, {5, 0, 12}, {9, 4, all}, {25, 12, all}, {30, 0, 30}, {45, 0, all},

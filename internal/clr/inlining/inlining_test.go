@@ -62,8 +62,9 @@ func TestProve(t *testing.T) {
 			fake(3, "other", invoke), leaf}, nil},
 		{"IL that is not known", All, []*node{fake(1, "root", call(0, "step"), call(3, "x")), step,
 			{def: Definition{1, 5}, name: "x"}, leaf}, nil},
-		{"a circle", All, []*node{fake(1, "root", call(0, "above")), fake(4, "above", call(0, "step"), call(1, "above")),
-			step, leaf}, []string{"above", "step"}},
+		{"a circle", All,
+			[]*node{fake(1, "root", call(0, "above")), fake(4, "above", call(0, "step"), call(1, "above")),
+				step, leaf}, []string{"above", "step"}},
 	} {
 		if got := prove(c.calls, c.nodes...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
@@ -120,14 +121,16 @@ func TestMay(t *testing.T) {
 		want bool
 	}{
 		{"the method itself", site{exact: exact}, node{def: exact}, true},
-		{"another method of the same name", site{name: "A", exact: exact}, node{name: "A", def: Definition{1, 8}}, false},
+		{"another method of the same name", site{name: "A", exact: exact},
+			node{name: "A", def: Definition{1, 8}}, false},
 		{"by name", site{name: "A", params: 1}, node{name: "A", params: 1}, true},
 		{"with other parameters", site{name: "A", params: 1}, node{name: "A", params: 2}, false},
 		{"an explicit implementation", site{name: "A", virtual: true}, node{name: "N.I.A"}, true},
 		{"of a call that is not virtual", site{name: "A"}, node{name: "N.I.A"}, false},
 		{"an implementation of another name", site{name: "A", virtual: true}, node{name: "B", renamed: true}, true},
 		{"a delegate", site{name: "Invoke", any: true, params: 2}, node{name: "B", params: 3}, true},
-		{"a delegate with other parameters", site{name: "Invoke", any: true, params: 1}, node{name: "B", params: 3}, false},
+		{"a delegate with other parameters", site{name: "Invoke", any: true, params: 1},
+			node{name: "B", params: 3}, false},
 		{"a string's constructor", site{op: ecma335.OpNewobj, name: ".ctor", params: 1},
 			node{owner: "System.String", name: "Ctor", params: 2}, true},
 	} {
@@ -138,7 +141,8 @@ func TestMay(t *testing.T) {
 }
 
 func TestRecordedPaths(t *testing.T) {
-	tree := &ilmap.Tree{Nodes: []ilmap.TreeNode{{Parent: -1}, {Parent: 2, IL: 5}, {Parent: 0, IL: 3}, {Parent: 2, IL: 8}}}
+	tree := &ilmap.Tree{
+		Nodes: []ilmap.TreeNode{{Parent: -1}, {Parent: 2, IL: 5}, {Parent: 0, IL: 3}, {Parent: 2, IL: 8}}}
 	if a, b := path(tree, 1), path(tree, 3); !slices.Equal(a, []int{2, 1}) || !slices.Equal(common(a, b), []int{2}) {
 		t.Errorf("paths %v and %v", a, b)
 	}
@@ -223,8 +227,9 @@ func TestNumbers(t *testing.T) {
 		unsigned uint32
 		signed   int32
 	}{
-		{[]byte{5 << 1}, 5, 5}, {[]byte{0xfe}, 127, -1}, {[]byte{0x01, 0x02}, 128, 128}, {[]byte{0xfd, 0xff}, 16383, -1},
-		{[]byte{0x03, 0x00, 0x01}, 8192, 8192}, {[]byte{0x0f, 4, 3, 2, 1}, 0x01020304, 0x01020304},
+		{[]byte{5 << 1}, 5, 5}, {[]byte{0xfe}, 127, -1}, {[]byte{0x01, 0x02}, 128, 128},
+		{[]byte{0xfd, 0xff}, 16383, -1}, {[]byte{0x03, 0x00, 0x01}, 8192, 8192},
+		{[]byte{0x0f, 4, 3, 2, 1}, 0x01020304, 0x01020304},
 	} {
 		n, m := numbers{b: c.b}, numbers{b: c.b}
 		if u, s := n.unsigned(), m.signed(); u != c.unsigned || s != c.signed || n.bad || m.bad || n.at != len(c.b) {

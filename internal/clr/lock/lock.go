@@ -36,8 +36,8 @@ type Monitor struct {
 	Lock      arch.Addr // the System.Threading.Lock that is entered in its place (.NET 11); 0: none
 	Thin      bool      // it is a thin lock: it has no SyncBlock
 
-	// ByManagedID: Owner is a managed thread id, as of all thin locks; else it is the operating system's, in the target's
-	// PID namespace.
+	// ByManagedID: Owner is a managed thread id, as of all thin locks; else it is the operating system's, in the
+	// target's PID namespace.
 	ByManagedID bool
 
 	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
@@ -136,7 +136,8 @@ const maxQueues = 1 << 10
 // New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked
 // through to find some.
 func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
-	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
+	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects,
+		queues: map[arch.Addr][]arch.Addr{}}
 	var ok bool
 	if s.lists, ok = mem.(lister); !ok {
 		s.lists = target.NewEvidence(mem)
@@ -162,7 +163,8 @@ func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reade
 // check reports whether all fields lie within what is read.
 func (l *blockLayout) check() error {
 	if l.Monitor > blockLen-8 || l.Link > blockLen-8 {
-		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat, l.Monitor, l.Link)
+		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat,
+			l.Monitor, l.Link)
 	}
 	for _, off := range []uint32{l.State, l.Recursion, l.Holder, l.HolderID, l.OSID, l.Index} {
 		if off != contract.Absent && off > blockLen-8-l.Monitor {

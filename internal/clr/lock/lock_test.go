@@ -107,7 +107,8 @@ func testMonitor(t *testing.T, d string) {
 		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // what lies behind four bytes means nothing
 	}
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 0)
-	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Block: blockAt, Waiting: 1, byID: want.byID}) {
+	if m, err := s.Of(objectAt); err != nil ||
+		m != (Monitor{Object: objectAt, Block: blockAt, Waiting: 1, byID: want.byID}) {
 		t.Errorf("free: %+v, %v", m, err)
 	}
 }
@@ -145,11 +146,14 @@ func TestChanging(t *testing.T) {
 			"word":            func(m clrtest.Words) { m.Uint32(objectAt-4, wordHashOrIndex|index+1) },
 			"thin":            func(m clrtest.Words) { m.Uint32(objectAt-4, index) },
 			"owner, not held": func(m clrtest.Words) { m.Uint32(blockAt, 3<<waiterShift) },
-			"no owner, free":  func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 0; m.Uint32(blockAt, 3<<waiterShift) },
-			"no holder":       func(m clrtest.Words) { m[blockAt+holderAt(&Store{l: l})] = 0 },
-			"no recursion":    func(m clrtest.Words) { m.Uint32(blockAt+arch.Addr(l.Recursion), 0) },
-			"large owner":     func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 1 << 40 },
-			"circle":          func(m clrtest.Words) { m[linkAt] = uint64(linkAt) },
+			"no owner, free": func(m clrtest.Words) {
+				m[blockAt+arch.Addr(l.OSID)] = 0
+				m.Uint32(blockAt, 3<<waiterShift)
+			},
+			"no holder":    func(m clrtest.Words) { m[blockAt+holderAt(&Store{l: l})] = 0 },
+			"no recursion": func(m clrtest.Words) { m.Uint32(blockAt+arch.Addr(l.Recursion), 0) },
+			"large owner":  func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 1 << 40 },
+			"circle":       func(m clrtest.Words) { m[linkAt] = uint64(linkAt) },
 		} {
 			mem := held(&Store{l: l})
 			spoil(mem)

@@ -114,13 +114,16 @@ func TestManagedMonitor(t *testing.T) {
 // TestManagedChanging: what contradicts itself is not believed.
 func TestManagedChanging(t *testing.T) {
 	for name, spoil := range map[string]func(p *managedProgram){
-		"owner, not held":  func(p *managedProgram) { p.inflate(7, 0, 0) },
-		"held by nobody":   func(p *managedProgram) { p.inflate(0, lockLocked, 0) },
-		"large owner":      func(p *managedProgram) { p.inflate(1<<31, lockLocked, 0) },
-		"free, recursion":  func(p *managedProgram) { p.inflate(0, 0, 1) },
-		"another's handle": func(p *managedProgram) { p.inflate(7, lockLocked, 0); p.Words[p.handle] = uint64(p.Object(p.wait)) },
-		"another's block":  func(p *managedProgram) { p.Words[p.entry()+arch.Addr(p.s.l.Object)] = uint64(p.block) },
-		"no block":         func(p *managedProgram) { p.Words[p.entry()+arch.Addr(p.s.l.Block)] = 0 },
+		"owner, not held": func(p *managedProgram) { p.inflate(7, 0, 0) },
+		"held by nobody":  func(p *managedProgram) { p.inflate(0, lockLocked, 0) },
+		"large owner":     func(p *managedProgram) { p.inflate(1<<31, lockLocked, 0) },
+		"free, recursion": func(p *managedProgram) { p.inflate(0, 0, 1) },
+		"another's handle": func(p *managedProgram) {
+			p.inflate(7, lockLocked, 0)
+			p.Words[p.handle] = uint64(p.Object(p.wait))
+		},
+		"another's block": func(p *managedProgram) { p.Words[p.entry()+arch.Addr(p.s.l.Object)] = uint64(p.block) },
+		"no block":        func(p *managedProgram) { p.Words[p.entry()+arch.Addr(p.s.l.Block)] = 0 },
 	} {
 		p := newManagedProgram(t)
 		spoil(p)
@@ -149,7 +152,8 @@ func FuzzManagedMonitor(f *testing.F) {
 		for i, v := range []uint32{owner, state, often} {
 			p.Uint32(at+fields+4*arch.Addr(i), v)
 		}
-		if m, err := p.s.Of(p.obj); err == nil && ((m.Owner != 0) != (m.Recursion != 0) || !m.ByManagedID && m.Owner != 0) {
+		if m, err := p.s.Of(p.obj); err == nil &&
+			((m.Owner != 0) != (m.Recursion != 0) || !m.ByManagedID && m.Owner != 0) {
 			t.Errorf("%+v", m)
 		}
 		_, _, _ = p.s.Held()

@@ -39,11 +39,13 @@ func TestFriendlyName(t *testing.T) {
 		// local functions
 		{"Ns.Outer", "<Foo>g__Local|3_0", NoHint, "Ns.Outer.Foo{local Local}", LocalFunction, 0},
 		{"Program", "<<Main>$>g__Foo|0_0", NoHint, "Program.Main{local Foo}", LocalFunction, 0},
-		{"App.Outer`1+<>c__DisplayClass2_0", "<RunAsync>g__L|2", NoHint, "App.Outer.RunAsync{local L}", LocalFunction, 0},
+		{"App.Outer`1+<>c__DisplayClass2_0", "<RunAsync>g__L|2", NoHint, "App.Outer.RunAsync{local L}",
+			LocalFunction, 0},
 		// state machines
 		{"Ns.Outer+<RunAsync>d__5", "MoveNext", Async, "Ns.Outer.RunAsync{async}", StateMachine, 0},
 		{"Ns.Outer+<RunAsync>d__5", "MoveNext", NoHint, "Ns.Outer.RunAsync", StateMachine, 0},
-		{"Ns.Outer+<RunAsync>d__5", "SetStateMachine", NoHint, "Ns.Outer.RunAsync{async SetStateMachine}", StateMachine, 0},
+		{"Ns.Outer+<RunAsync>d__5", "SetStateMachine", NoHint, "Ns.Outer.RunAsync{async SetStateMachine}",
+			StateMachine, 0},
 		{"Program+<<Main>$>d__0", "MoveNext", Async, "Program.Main{async}", StateMachine, 0},
 		{"App.Outer`1+<Iter>d__3`1", "MoveNext", Iterator, "App.Outer.Iter{iterator}", StateMachine, 1},
 		{"App.Outer`1+<Iter>d__3`1", "System.IDisposable.Dispose", NoHint,
@@ -58,7 +60,8 @@ func TestFriendlyName(t *testing.T) {
 		// one inside the other
 		{"App.Outer`1+<>c__DisplayClass2_0+<<RunAsync>b__0>d", "MoveNext", Async,
 			"App.Outer.RunAsync{lambda 2_0}{async}", StateMachine, 0},
-		{"App.Outer`1+<<RunAsync>g__Loc|2_1>d", "MoveNext", Async, "App.Outer.RunAsync{local Loc}{async}", StateMachine, 0},
+		{"App.Outer`1+<<RunAsync>g__Loc|2_1>d", "MoveNext", Async, "App.Outer.RunAsync{local Loc}{async}",
+			StateMachine, 0},
 		{"A+<>c__DisplayClass2_0`1+<<Gen>g__L|0>d`1", "MoveNext", Async, "A.Gen{local L}{async}", StateMachine, 2},
 		{"A+<It>d__2+<>c__DisplayClass0_0", "<MoveNext>b__1", NoHint, "A.It{lambda 0_1}", Lambda, 0},
 		{"A+<>c+<<-ctor>b__0_0>d", "MoveNext", Async, "A..ctor{lambda 0_0}{async}", StateMachine, 0},
@@ -79,7 +82,8 @@ func TestFriendlyName(t *testing.T) {
 		{"Ns.Outer+loop@12-1", "Invoke", NoHint, "Ns.Outer.loop{lambda 12-1}", Lambda, AllOfThem},
 		{"Ns.Outer+loop@12T", "Specialize", NoHint, "Ns.Outer.loop{lambda 12}", Lambda, AllOfThem},
 		{"Ns.Outer`1+clo@7", "MoveNext", Async, "Ns.Outer.clo{async}", StateMachine, AllOfThem},
-		{"Ns.Outer+work@20-1", "SetStateMachine", Async, "Ns.Outer.work{async SetStateMachine}", StateMachine, AllOfThem},
+		{"Ns.Outer+work@20-1", "SetStateMachine", Async, "Ns.Outer.work{async SetStateMachine}", StateMachine,
+			AllOfThem},
 		{"Ns.Outer+items@30", "GenerateNext", NoHint, "Ns.Outer.items{iterator}", StateMachine, AllOfThem},
 		{"Ns.Outer+Pipe #1 input@30", "Invoke", NoHint, "Ns.Outer.Pipe #1 input{lambda 30}", Lambda, AllOfThem},
 	} {
@@ -93,12 +97,12 @@ func TestFriendlyName(t *testing.T) {
 
 func TestFriendlyNameUnchanged(t *testing.T) {
 	for _, tt := range [][2]string{
-		{"", ""}, {"", "<"}, {"<", ">"}, {"A+", "<>"}, {"A+<", "MoveNext"}, {"A+<Foo", "MoveNext"}, {"A>+<>c", "<X>b__0"},
-		{"A+<>c", ".ctor"}, {"A+<>c", "<Main>b__x"}, {"A+<>c", "<Main>z__0"}, {"A+<>cx", "F"}, {"A+<>c__", "<X>b__0y"},
-		{"A+<X>dd", "MoveNext"}, {"A+<X>d__", "MoveNext"}, {"A+<X>e__FixedBuffer", "F"}, {"A", "<>n__0"},
-		{"A", "<X>g__|0_0"}, {"A", "<X>g__L"}, {"A", "<X>g__L|"}, {"A", "<<X>b__0"}, {"<Module>", ".cctor"},
-		{"<PrivateImplementationDetails>", "ComputeStringHash"}, {"<>f__AnonymousType0`2", "get_A"},
-		{"<>c", "<X>b__0x"}, {"A+VB$StateMachine_", "MoveNext"},
+		{"", ""}, {"", "<"}, {"<", ">"}, {"A+", "<>"}, {"A+<", "MoveNext"}, {"A+<Foo", "MoveNext"},
+		{"A>+<>c", "<X>b__0"}, {"A+<>c", ".ctor"}, {"A+<>c", "<Main>b__x"}, {"A+<>c", "<Main>z__0"}, {"A+<>cx", "F"},
+		{"A+<>c__", "<X>b__0y"}, {"A+<X>dd", "MoveNext"}, {"A+<X>d__", "MoveNext"}, {"A+<X>e__FixedBuffer", "F"},
+		{"A", "<>n__0"}, {"A", "<X>g__|0_0"}, {"A", "<X>g__L"}, {"A", "<X>g__L|"}, {"A", "<<X>b__0"},
+		{"<Module>", ".cctor"}, {"<PrivateImplementationDetails>", "ComputeStringHash"},
+		{"<>f__AnonymousType0`2", "get_A"}, {"<>c", "<X>b__0x"}, {"A+VB$StateMachine_", "MoveNext"},
 		{"A+@12", "Invoke"}, {"A+x@y", "Invoke"},
 		{"A", strings.Repeat("<", 100) + "X" + strings.Repeat(">b__0", 100)},
 		{"A+" + strings.Repeat("<", 100) + "X" + strings.Repeat(">d", 100), "MoveNext"},

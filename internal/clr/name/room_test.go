@@ -76,7 +76,8 @@ func TestRoomForMetadata(t *testing.T) {
 		}
 		if kept != maxKept/(size+assemblyCost) || kept != len(n.assemblies) ||
 			mem.read > 2*maxKept || len(n.failed) > maxFailed {
-			t.Errorf("%d modules with 4 MB of metadata are kept, %d MB were read, %d failed", kept, mem.read>>20, len(n.failed))
+			t.Errorf("%d modules with 4 MB of metadata are kept, %d MB were read, %d failed", kept, mem.read>>20,
+				len(n.failed))
 		}
 		if err := look(0); err != nil {
 			t.Errorf("the first one: %v", err)

@@ -116,7 +116,8 @@ func TestSource(t *testing.T) {
 			}
 			found++
 			params, err := md.GenericParams(ecma335.MakeToken(ecma335.TableMethodDef, method))
-			if got.Name != want.Name || string(got.Signature) != string(want.Signature) || err != nil || generic != len(params) {
+			if got.Name != want.Name || string(got.Signature) != string(want.Signature) || err != nil ||
+				generic != len(params) {
 				t.Errorf("%s: %s comes from %+v with %d generic parameters, and in truth from %+v with %q, %v",
 					name, typeName, got, generic, want, params, err)
 			}

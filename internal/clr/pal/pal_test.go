@@ -230,7 +230,11 @@ func TestContradictions(t *testing.T) {
 		"node of another thread": func(b *built) { b.put32(b.at(base+record, b.s.nodeID), 1) },
 		"node of another record": func(b *built) { b.put(b.at(base+record, b.s.nodeRecord), uint64(waiter)) },
 		"too many objects":       func(b *built) { b.put32(b.at(waiter, b.s.record+b.s.count), maxObjects+1) },
-		"nobody waits":           func(b *built) { b.put(mutex, 0); b.put(mutex+8, 0); b.put32(b.at(mutex, b.s.waiters), 0) },
+		"nobody waits": func(b *built) {
+			b.put(mutex, 0)
+			b.put(mutex+8, 0)
+			b.put32(b.at(mutex, b.s.waiters), 0)
+		},
 		"a list without an end":  func(b *built) { b.put(mutex+8, 0) },
 		"an unknown kind":        func(b *built) { b.put32(b.at(mutex, b.s.kind), 99) },
 		"an owner of nothing":    func(b *built) { b.put32(b.at(mutex, b.s.often), 0) },

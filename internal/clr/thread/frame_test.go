@@ -276,7 +276,8 @@ func FuzzFrameChain(f *testing.F) {
 		at, n := base+arch.Addr(first), 0
 		for ok := true; ok && at != FrameTop; n++ {
 			var ctx arch.Context
-			if _, active, err := c.Context(&s, at, &ctx); active && (err != nil || ctx.IP == 0 || !ctx.Valid.Has(arch.RSP)) {
+			if _, active, err := c.Context(&s, at, &ctx); active &&
+				(err != nil || ctx.IP == 0 || !ctx.Valid.Has(arch.RSP)) {
 				t.Fatalf("%v: %+v, %v", at, ctx, err)
 			}
 			at, ok = c.Next(&s, at)

@@ -120,7 +120,8 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
 	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed} {
 		if off > HeadLen-8 {
-			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied", off, HeadLen)
+			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied",
+				off, HeadLen)
 		}
 	}
 	return s, nil
@@ -154,7 +155,8 @@ func (s *Store) List() ([]Thread, error) {
 		}
 		at := link - arch.Addr(s.l.Link)
 		if at < store+arch.Addr(s.l.First)+8 && store < at+arch.Addr(s.Needed()) {
-			return out, fmt.Errorf("the runtime's thread list is corrupt: it leads back into the thread store, at %v", store)
+			return out, fmt.Errorf("the runtime's thread list is corrupt: it leads back into the thread store, at %v",
+				store)
 		}
 		if err := s.readHead(head, at); err != nil {
 			return out, err

@@ -46,7 +46,8 @@ func testException(t *testing.T, d *contract.Descriptor) {
 	}{
 		{"first pass", 0, 0x11, 1, 0, 0, Exception{}, false},
 		{"a filter runs", 1, 0x11, 1, 0, 0, Exception{InHandler: true}, false},
-		{"second pass", 0, 0x15, 2, low, high, Exception{Unwinding: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
+		{"second pass", 0, 0x15, 2, low, high,
+			Exception{Unwinding: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
 		{"a catch block runs", 1, 0x15, 2, low, high,
 			Exception{Unwinding: true, InHandler: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
 		{"nothing unwound yet", 0, 0x15, 2, 0, 0, Exception{Unwinding: true}, false},

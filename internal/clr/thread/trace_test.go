@@ -45,7 +45,8 @@ func tracedMemory(frames, capacity int) clrtest.Words {
 	mem[bytesAt+24] = 0x7777 // the thread
 	for i := range capacity {
 		at := bytesAt + 32 + arch.Addr(i)*elementLen
-		mem[at], mem[at+8], mem[at+16], mem[at+24] = 0x40_0000+uint64(i), 0x7fff_0000, 0x60_0000+8*uint64(i), traceAdjusted
+		mem[at], mem[at+8], mem[at+16], mem[at+24] = 0x40_0000+uint64(i), 0x7fff_0000, 0x60_0000+8*uint64(i),
+			traceAdjusted
 	}
 	return mem
 }
@@ -104,11 +105,13 @@ func TestBadTrace(t *testing.T) {
 		"no header":                          func(m clrtest.Words) { m[bytesAt+8] = 15 },
 		"no array":                           func(m clrtest.Words) { m[bytesMT] = 1 },
 		"an array of numbers":                func(m clrtest.Words) { m[bytesMT] = 0x8000_0004 },
-		"references to references":           func(m clrtest.Words) { m[throwAt+48], m[refsAt+8], m[refsAt+16] = uint64(refsAt), 1, uint64(refsAt) },
-		"references to none":                 func(m clrtest.Words) { m[throwAt+48], m[refsAt+8] = uint64(refsAt), 0 },
-		"unknown flags":                      func(m clrtest.Words) { m[bytesAt+32+24] = 0x10 },
-		"no method":                          func(m clrtest.Words) { m[bytesAt+32+16] = 0 },
-		"an adjusted 0":                      func(m clrtest.Words) { m[bytesAt+32] = 0 },
+		"references to references": func(m clrtest.Words) {
+			m[throwAt+48], m[refsAt+8], m[refsAt+16] = uint64(refsAt), 1, uint64(refsAt)
+		},
+		"references to none": func(m clrtest.Words) { m[throwAt+48], m[refsAt+8] = uint64(refsAt), 0 },
+		"unknown flags":      func(m clrtest.Words) { m[bytesAt+32+24] = 0x10 },
+		"no method":          func(m clrtest.Words) { m[bytesAt+32+16] = 0 },
+		"an adjusted 0":      func(m clrtest.Words) { m[bytesAt+32] = 0 },
 	} {
 		mem := tracedMemory(3, 8)
 		spoil(mem)
@@ -130,7 +133,8 @@ func testReferences(t *testing.T, d *contract.Descriptor) {
 	mem := tracedMemory(1, 1)
 	mem[refsAt+8], mem[refsAt+16], mem[refsAt+24], mem[refsAt+32] = 3, 0x10, 0x20, 0x30
 	s := newStore(t, mem, d)
-	if got, all, err := s.References(refsAt, 8); err != nil || all != 3 || !reflect.DeepEqual(got, []arch.Addr{16, 32, 48}) {
+	if got, all, err := s.References(refsAt, 8); err != nil || all != 3 ||
+		!reflect.DeepEqual(got, []arch.Addr{16, 32, 48}) {
 		t.Errorf("%v of %d, %v", got, all, err)
 	}
 	if got, all, err := s.References(refsAt, 2); err != nil || all != 3 || len(got) != 2 {
@@ -216,7 +220,8 @@ func FuzzTrace(f *testing.F) {
 		for _, name := range []string{clrtest.Net8, clrtest.Net10, clrtest.Net11} {
 			s := newStore(t, hostile(b), clrtest.Descriptor(t, name))
 			at := arch.Addr(obj)
-			if got, err := s.ReadTrace(at); err != nil && len(got.Frames) > 0 || len(got.Frames) > MaxTrace || got.More < 0 {
+			if got, err := s.ReadTrace(at); err != nil && len(got.Frames) > 0 || len(got.Frames) > MaxTrace ||
+				got.More < 0 {
 				t.Errorf("%s: %d frames and %d more, %v", name, len(got.Frames), got.More, err)
 			}
 			if refs, all, err := s.References(at, 64); len(refs) > 64 || err == nil && all < len(refs) {

@@ -30,8 +30,8 @@ func Counts(objects *object.Reader, pool arch.Addr, class *object.Class) (s Stat
 		return s, err
 	}
 	s.Working, s.Workers, s.Goal = int(int16(counts)), int(int16(counts>>16)), int(int16(counts>>32))
-	if s.Working < 0 || s.Working > s.Workers || s.Goal <= 0 || s.Minimum <= 0 || s.Maximum < s.Minimum || s.Blocked < 0 ||
-		counts>>48 != 0 {
+	if s.Working < 0 || s.Working > s.Workers || s.Goal <= 0 || s.Minimum <= 0 || s.Maximum < s.Minimum ||
+		s.Blocked < 0 || counts>>48 != 0 {
 		return s, ErrChanging // or the object was moved away meanwhile
 	}
 	return s, nil
@@ -186,7 +186,8 @@ func (q *Queues) Local(obj arch.Addr) (p Part, err error) {
 	if err != nil {
 		return p, err
 	}
-	p = Part{Count: max(int(int32(tail-head)), 0), objects: q.Objects, head: int(head)} // less than none while one is taken
+	// less than none while one is taken
+	p = Part{Count: max(int(int32(tail-head)), 0), objects: q.Objects, head: int(head)}
 	if p.Count > maxItems {
 		return p, ErrChanging
 	}

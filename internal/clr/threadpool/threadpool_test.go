@@ -42,8 +42,8 @@ func newProgram(t testing.TB, descriptor string) *program {
 		return c
 	}
 	p.object = class("System.Object", 8)
-	p.pool = class(poolClass, 400, number("_minThreads", 8), number("_maxThreads", 12), number("_numBlockedThreads", 16),
-		inline("_separated", 24))
+	p.pool = class(poolClass, 400, number("_minThreads", 8), number("_maxThreads", 12),
+		number("_numBlockedThreads", 16), inline("_separated", 24))
 	p.queue = class(queueClass, 64, ref("workItems", 8), ref("highPriorityWorkItems", 16),
 		ref("_assignableWorkItemQueues", 24))
 	p.local = class(localClass, 64, number("m_headIndex", 8), number("m_tailIndex", 12))

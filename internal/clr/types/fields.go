@@ -111,7 +111,8 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	if err != nil {
 		return Field{}, err
 	}
-	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0, Local: one&fieldLocal != 0}
+	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0,
+		Local: one&fieldLocal != 0}
 	offset := two & fieldOffset
 	if f.Static && (f.Reference() || f.Boxed()) && offset <= fieldLast {
 		f.Offset = offset

@@ -170,7 +170,8 @@ const (
 // number. false: that is not known.
 func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 	l := &s.statics
-	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent || l.Index == contract.Absent {
+	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent ||
+		l.Index == contract.Absent {
 		return 0, false
 	}
 	aux, err := s.mem.Pointer(mt + arch.Addr(l.Aux))
@@ -189,7 +190,8 @@ func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 // could be read is returned even with an error.
 func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
 	l := &s.statics
-	if l.Types == contract.Absent || l.Heads == contract.Absent || l.Entry == contract.Absent || l.After == contract.Absent {
+	if l.Types == contract.Absent || l.Heads == contract.Absent || l.Entry == contract.Absent ||
+		l.After == contract.Absent {
 		return nil, fmt.Errorf("%w: the layout of generic classes is not known", contract.ErrFormat)
 	}
 	table, err := s.mem.Pointer(module + arch.Addr(l.Types))

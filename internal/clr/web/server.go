@@ -125,7 +125,8 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 	if end, class, err := r.follow(obj, c, "_context", "<RemoteEndPoint>k__BackingField"); err == nil && end != 0 {
 		out.Remote, _ = r.endPoint(end, class)
 	}
-	if pattern, class, err := r.follow(obj, c, "_endpoint", "<RoutePattern>k__BackingField"); err == nil && pattern != 0 {
+	if pattern, class, err := r.follow(obj, c, "_endpoint", "<RoutePattern>k__BackingField"); err == nil &&
+		pattern != 0 {
 		out.Route, _ = r.text(pattern, class, "<RawText>k__BackingField")
 	}
 	aborted, _, err := r.flag(obj, c, "_connectionAborted")

@@ -8,13 +8,14 @@ import (
 
 func TestSplit(t *testing.T) {
 	for uri, want := range map[string]Message{
-		"http://10.1.2.9:6352/prices/17?key=secret": {Authority: "10.1.2.9:6352", Path: "/prices/17", Query: "?key=secret"},
-		"https://user:word@shop.example#top":        {Authority: "shop.example:443", Path: "/"},
-		"HTTP://shop.example/a%2Fb?":                {Authority: "shop.example:80", Path: "/a%2Fb"},
-		"http://[::1]:81/":                          {Authority: "[::1]:81", Path: "/"},
-		"prices/17?a=b":                             {Path: "prices/17", Query: "?a=b"}, // relative
-		"http://user:word@%zz/":                     {},
-		"":                                          {Path: "/"},
+		"http://10.1.2.9:6352/prices/17?key=secret": {Authority: "10.1.2.9:6352", Path: "/prices/17",
+			Query: "?key=secret"},
+		"https://user:word@shop.example#top": {Authority: "shop.example:443", Path: "/"},
+		"HTTP://shop.example/a%2Fb?":         {Authority: "shop.example:80", Path: "/a%2Fb"},
+		"http://[::1]:81/":                   {Authority: "[::1]:81", Path: "/"},
+		"prices/17?a=b":                      {Path: "prices/17", Query: "?a=b"}, // relative
+		"http://user:word@%zz/":              {},
+		"":                                   {Path: "/"},
 	} {
 		var m Message
 		if m.split(uri); m != want {

@@ -130,7 +130,8 @@ func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
 		if n++; asyncName(f) != name {
 			return fmt.Errorf("%s instead of %s", asyncName(f), name)
 		}
-		if lines && line != "0" && line != "" && (f.Line == nil || strconv.Itoa(f.Line.Line) != line || f.Line.Approximate) {
+		if lines && line != "0" && line != "" &&
+			(f.Line == nil || strconv.Itoa(f.Line.Line) != line || f.Line.Approximate) {
 			return fmt.Errorf("%s: line %+v, want %s", name, f.Line, line)
 		}
 	}
@@ -320,14 +321,16 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 func TestTasksQueued(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		const items = 150 // more than a part of a queue has
-		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
+		a := testenv.Start(t, "tasks",
+			testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		pool := tasks.Pool
-		if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 || !pool.HasWork {
+		if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 ||
+			!pool.HasWork {
 			t.Fatalf("%+v", pool)
 		}
 		var methods, calls, runs int

@@ -88,7 +88,8 @@ func testHealthy(t *testing.T, runtime string) {
 		}
 		needs += len(s.Needs)
 	}
-	t.Logf("%d looks, %d waits for others, %d for permits and the like, %d circles suspected", looks, edges, needs, suspected)
+	t.Logf("%d looks, %d waits for others, %d for permits and the like, %d circles suspected", looks, edges, needs,
+		suspected)
 	if looks < 3 || edges < looks || needs == 0 {
 		t.Errorf("only %d waits in %d looks, and %d for permits", edges, looks, needs)
 	}
@@ -98,7 +99,8 @@ func testHealthy(t *testing.T, runtime string) {
 // checkDeadlockFields requires that locks of deadlocks are named by what holds them.
 func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
 	t.Helper()
-	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors", "two-2": "variable order of Deadlocks.Monitors"}
+	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors",
+		"two-2": "variable order of Deadlocks.Monitors"}
 	if !strings.HasPrefix(testenv.Framework(runtime), "net8") { // whose static fields are not found
 		want["settings-2"] = "Deadlocks.Others+Settings.Gate"
 	}
@@ -210,7 +212,8 @@ func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[str
 		t.Errorf("%s: %s: %q, want %q", of, name, got[name], text)
 		for i := range s.Threads {
 			if th := &s.Threads[i]; strings.HasPrefix(th.Name, name+"-") {
-				t.Logf("%q %s: %s, holds %+v\n%s", th.Name, th.State, waitText(th.Wait), th.Holds, livetest.Text(th.Frames))
+				t.Logf("%q %s: %s, holds %+v\n%s", th.Name, th.State, waitText(th.Wait), th.Holds,
+					livetest.Text(th.Frames))
 			}
 		}
 	}

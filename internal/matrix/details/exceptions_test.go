@@ -119,7 +119,8 @@ func checkStorm(t *testing.T, e *profile.ExceptionInfo) int {
 		t.Errorf("storm: %+v", e)
 	}
 	for i, f := range e.Frames {
-		if want := i <= depth; (f.Method == "Failing.Shop.Validate") != want || !want && f.Method != "Failing.Storm.Throw" {
+		if want := i <= depth; (f.Method == "Failing.Shop.Validate") != want ||
+			!want && f.Method != "Failing.Storm.Throw" {
 			t.Errorf("%s, frame %d: %s", e.Message, i, f.Method)
 		}
 	}

@@ -36,9 +36,10 @@ func TestExceptionsWitness(t *testing.T) {
 
 func testExceptionsWitness(t *testing.T, runtime string) {
 	// Each way has a message of its own. ClrMD knows objects, not who handles them.
-	ways := []string{"catch", "filter", "again", "dispatch", "async", "aggregate", "generic", "iterator", "lambda", "dynamic",
-		"collectible", "null", "divide", "constructor", "argument", "reflection", "remote"}
-	a := testenv.Start(t, "failing", testenv.Options{Runtime: runtime, Args: []string{"--hold", strings.Join(ways, ",")}})
+	ways := []string{"catch", "filter", "again", "dispatch", "async", "aggregate", "generic", "iterator", "lambda",
+		"dynamic", "collectible", "null", "divide", "constructor", "argument", "reflection", "remote"}
+	a := testenv.Start(t, "failing",
+		testenv.Options{Runtime: runtime, Args: []string{"--hold", strings.Join(ways, ",")}})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
@@ -94,7 +95,8 @@ func sameAsWitness(t *testing.T, way string, e *profile.ExceptionInfo, want witn
 		return 0
 	}
 	for i := range e.Frames {
-		if got, w := withoutArguments(e.Frames[i].Method), withoutArguments(want.Frames[i]); got != w && !strings.HasSuffix(w, "."+got) {
+		if got, w := withoutArguments(e.Frames[i].Method), withoutArguments(want.Frames[i]); got != w &&
+			!strings.HasSuffix(w, "."+got) {
 			t.Errorf("%s, frame %d: %s, ClrMD: %s", way, i, e.Frames[i].Method, want.Frames[i])
 		}
 	}

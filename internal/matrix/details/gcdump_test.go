@@ -63,7 +63,8 @@ func checkGCDumpTotals(t *testing.T, a *testenv.App, h *profile.Heap, line strin
 	for o := range h.Graph.Objects {
 		want += len(o.References)
 	}
-	if pid != a.PID || reachable != nodes || nodes < h.Graph.Count || references < want || segments != len(h.Graph.Regions) {
+	if pid != a.PID || reachable != nodes || nodes < h.Graph.Count || references < want ||
+		segments != len(h.Graph.Regions) {
 		t.Errorf("%s; the heap has %d objects and %d references in %d regions", line, h.Graph.Count, want,
 			len(h.Graph.Regions))
 	}

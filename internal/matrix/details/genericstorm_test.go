@@ -45,7 +45,8 @@ func testGenericsMove(t *testing.T, runtime string) {
 				s.judge(t, snap.Threads[i].Frames)
 			}
 		}
-		t.Logf("not told and told, by an object: %v; by it as a mere argument: %v; by a method: %v", s.objects, s.plain, s.methods)
+		t.Logf("not told and told, by an object: %v; by it as a mere argument: %v; by a method: %v", s.objects, s.plain,
+			s.methods)
 		if s.objects[1] < 100 || o.Compile != nil && s.plain[1] < 100 || s.methods[0] > s.methods[1]/100 {
 			t.Error("too few are told")
 		}

@@ -130,7 +130,8 @@ func checkWitness(t *testing.T, a *testenv.App) {
 var (
 	keyword = regexp.MustCompile(`\bSystem\.[A-Z][A-Za-z0-9]*`)
 	tuple   = regexp.MustCompile(`System\.ValueTuple<([^<>]*)>`)
-	machine = regexp.MustCompile(`\+<([^<>]+)>d__[0-9]+`) // of an iterator or an async method, which has the method's name
+	// of an iterator or an async method, which has the method's name
+	machine = regexp.MustCompile(`\+<([^<>]+)>d__[0-9]+`)
 )
 
 // keywords are the types that have names of their own in C#.

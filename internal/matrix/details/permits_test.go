@@ -24,7 +24,8 @@ func TestLikely(t *testing.T) { testenv.EachOfKit(t, testLikely) }
 func TestLikelyCompiled(t *testing.T) {
 	layer.Matrix(t)
 	for name, o := range map[string]testenv.Options{
-		"optimized": {Env: []string{"DOTNET_TieredCompilation=0"}}, "debug": {Compile: []string{"-o-"}, Runtime: "net9"},
+		"optimized": {Env: []string{"DOTNET_TieredCompilation=0"}},
+		"debug":     {Compile: []string{"-o-"}, Runtime: "net9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := testenv.Start(t, "deadlocks", o)
@@ -41,7 +42,8 @@ func testLikely(t *testing.T, runtime string) {
 	p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
 	began := time.Now()
 	s := snapshotWaits(t, p)
-	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.Needs), time.Since(began))
+	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.Needs),
+		time.Since(began))
 	compareLikely(t, "live", s, want)
 	soon := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsSoon, Lines: true})
 	if s = snapshotWaits(t, soon); s.Unsearched != "" {

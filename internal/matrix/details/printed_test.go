@@ -183,7 +183,8 @@ func (c *comparison) frames(what string, e *profile.ExceptionInfo, want []printe
 	}
 	shown, lost := visible(e.Frames), dynamicHere(e.Frames)
 	if len(shown)+e.More != len(want) {
-		c.t.Errorf("%s: %d frames and %d more, .NET prints %d\n%v\n%v", what, len(shown), e.More, len(want), shown, want)
+		c.t.Errorf("%s: %d frames and %d more, .NET prints %d\n%v\n%v", what, len(shown), e.More, len(want),
+			shown, want)
 		return
 	}
 	for i, f := range shown {
@@ -210,7 +211,8 @@ func (c *comparison) line(what string, f *profile.TraceFrame, want printedFrame,
 	}
 	c.lines++
 	if f.Line.Line != want.line || f.Line.File != want.file {
-		c.t.Errorf("%s: %s is at %s:%d, .NET prints %s:%d", what, f.Method, f.Line.File, f.Line.Line, want.file, want.line)
+		c.t.Errorf("%s: %s is at %s:%d, .NET prints %s:%d", what, f.Method, f.Line.File, f.Line.Line, want.file,
+			want.line)
 	}
 }
 

@@ -46,16 +46,18 @@ var keepers = []struct{ class, want, want8 string }{
 	{"Order", "static field Shop.Leaks.all: System.Collections.Generic.Dictionary<int, Shop.Order>._entries " +
 		"System.Collections.Generic.Dictionary<int, Shop.Order>+Entry[].", ""},
 	{"Listener", "static field Shop.Leaks.Raised: System.Action._invocationList object[]. System.Action._target", ""},
-	{"Reminder", "static field System.Threading.TimerQueue.<Instances>k__BackingField: System.Threading.TimerQueue[]. " +
-		"System.Threading.TimerQueue._longTimers", ""},
+	{"Reminder", "static field System.Threading.TimerQueue.<Instances>k__BackingField: " +
+		"System.Threading.TimerQueue[]. System.Threading.TimerQueue._longTimers", ""},
 	{"Session", "static field Shop.Leaks.cache: Shop.Cache.byKey " +
-		"System.Collections.Generic.Dictionary<string, System.Collections.Generic.LinkedListNode<Shop.Session>>._entries", ""},
+		"System.Collections.Generic.Dictionary<string, " +
+		"System.Collections.Generic.LinkedListNode<Shop.Session>>._entries", ""},
 }
 
 // checkRoots compares what keeps the objects with the program's source.
 func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	t.Helper()
-	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
+	h, err := p.Heap(t.Context(),
+		clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func testTasksWitness(t *testing.T, runtime string) {
 			t.Errorf("ClrMD has no method %s that is awaited by %q", methods[0], methods[1:])
 		}
 	}
-	t.Logf("%d methods in %d chains: %d are awaited as ClrMD says, of %d it loses the outer ones, and %d it does not know",
+	t.Logf("%d methods in %d chains: %d are awaited as ClrMD says, of %d it loses the outer ones, and %d it "+
+		"does not know",
 		len(ours.awaiting), ours.count, whole, lost, len(ours.awaiting)-whole-lost)
 	if whole < 500 || lost < 200 || len(pooled) != 2 {
 		t.Errorf("%d with all that await them, %d without some, pooled: %v", whole, lost, pooled)

@@ -217,7 +217,8 @@ func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 	for _, truth := range holds {
 		want, known := truth["field"]
 		for _, h := range th.Holds {
-			if known && truth["thread"] == th.Name && fmt.Sprintf("%#x", h.Object) == truth["object"] && h.Field != want {
+			if known && truth["thread"] == th.Name && fmt.Sprintf("%#x", h.Object) == truth["object"] &&
+				h.Field != want {
 				return fmt.Errorf("holds %s in field %q, want %q", truth["object"], h.Field, want)
 			}
 		}
@@ -365,7 +366,8 @@ func checkTimeout(w *profile.Wait, want string) error {
 	case err != nil || w.Timeout == 0:
 		return err
 	case ms < 0 && w.Timeout != profile.Forever,
-		ms >= 0 && (w.Timeout > time.Duration(ms)*time.Millisecond || w.Timeout < time.Duration(ms-30_000)*time.Millisecond):
+		ms >= 0 &&
+			(w.Timeout > time.Duration(ms)*time.Millisecond || w.Timeout < time.Duration(ms-30_000)*time.Millisecond):
 		return fmt.Errorf("timeout %v, want %v ms", w.Timeout, ms)
 	}
 	return nil

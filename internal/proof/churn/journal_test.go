@@ -130,7 +130,8 @@ func (j *journal) catchUp() error {
 		}
 		j.read++
 		number := func(off int) int { return int(int32(binary.LittleEndian.Uint32(e[off:]))) }
-		if err := j.add(int64(binary.LittleEndian.Uint64(e[8:])), number(16), number(20), number(24), number(28)); err != nil {
+		if err := j.add(int64(binary.LittleEndian.Uint64(e[8:])), number(16), number(20), number(24),
+			number(28)); err != nil {
 			return err
 		}
 	}

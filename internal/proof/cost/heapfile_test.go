@@ -31,7 +31,8 @@ func BenchmarkHeapFile(b *testing.B) {
 	}
 	objects := float64(h.Objects().Count)
 	for _, flags := range []string{
-		"--json", "--roots ^Shop\\.Node$", "--retained", "-o heap.gcdump", "-o heap.html", "-o heap.svg", "--retained -o heap.html",
+		"--json", "--roots ^Shop\\.Node$", "--retained", "-o heap.gcdump", "-o heap.html", "-o heap.svg",
+		"--retained -o heap.html",
 	} {
 		b.Run(strings.ReplaceAll(flags, " ", "_"), func(b *testing.B) {
 			dir := b.TempDir()

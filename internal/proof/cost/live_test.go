@@ -41,8 +41,8 @@ func BenchmarkLive(b *testing.B) {
 	livetest.EndsWell(b, a)
 	t := newColumns("way\tphases\tMB a second\tns of CPU a KB\tmedian\tsamples\tnot followed")
 	for _, w := range all {
-		t.row("%s\t%d\t%.0f\t%s\t%.2f\t%d\t%d", w.name, len(w.cost), median(w.rate), spread(w.cost), median(w.cost), w.samples,
-			w.lost)
+		t.row("%s\t%d\t%.0f\t%s\t%.2f\t%d\t%d", w.name, len(w.cost), median(w.rate), spread(w.cost), median(w.cost),
+			w.samples, w.lost)
 		metric(b, median(w.cost), w.name+"-ns/KB")
 	}
 	b.Logf("phases of %v\n%s", tollTime, t)

@@ -45,7 +45,8 @@ func BenchmarkRecordPulse(b *testing.B) {
 		}
 	}
 	s.stopAsking(b)
-	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: clrsnap is held with SIGSTOP in the first and the last.",
+	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: clrsnap is held with SIGSTOP in the first "+
+		"and the last.",
 		runtimeOf(ways), pulseTime)
 	reportWays(b, head, webLoad.unit, ways)
 	livetest.EndsWell(b, a)

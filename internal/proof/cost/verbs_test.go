@@ -42,7 +42,8 @@ func BenchmarkVerb(b *testing.B) {
 			var runs, floors, cpu samples
 			resident := 0
 			for b.Loop() {
-				took, m := runVerb(b, v.status, exe, append([]string{v.verb, strconv.Itoa(a.PID), "--json"}, v.flags...)...)
+				took, m := runVerb(b, v.status, exe,
+					append([]string{v.verb, strconv.Itoa(a.PID), "--json"}, v.flags...)...)
 				runs, cpu, resident = append(runs, took), append(cpu, m.CPU), max(resident, m.Peak)
 				took, _ = runVerb(b, 0, exe, "--version")
 				floors = append(floors, took)

@@ -25,11 +25,13 @@ func BenchmarkEventsWaits(b *testing.B) {
 		return &events.Options{Monitor: events.MonitorWaits | more, WaitMin: shortest, RingBytes: 4 << 20}
 	}
 	all := []*waitToll{
-		{name: "nobody listens"}, {name: "none chosen", o: waits(time.Hour, 0)}, {name: "1 ms or longer", o: waits(time.Millisecond, 0)},
+		{name: "nobody listens"}, {name: "none chosen", o: waits(time.Hour, 0)},
+		{name: "1 ms or longer", o: waits(time.Millisecond, 0)},
 		{name: "1 ms or longer, and contention", o: waits(time.Millisecond, events.MonitorContention)},
 		{name: "all, with stacks", o: waits(0, 0)},
 	}
-	a := testenv.Start(b, "blocked", testenv.Options{Args: []string{"--pairs", "4", "--pairs-only", "--max-seconds", "7200"}})
+	a := testenv.Start(b, "blocked",
+		testenv.Options{Args: []string{"--pairs", "4", "--pairs-only", "--max-seconds", "7200"}})
 	p := livetest.Open(b, a, clrsnap.Options{})
 	turns(b, a) // while code is compiled, and compiled better
 	for i := 0; b.Loop(); i++ {
@@ -40,8 +42,8 @@ func BenchmarkEventsWaits(b *testing.B) {
 	livetest.EndsWell(b, a)
 	t := newColumns("way\tphases\twaits a second\tµs of CPU a wait\tmedian\tseen\tpublished\tdropped\tno stack")
 	for _, w := range all {
-		t.row("%s\t%d\t%.0f\t%s\t%.2f\t%d\t%d\t%d\t%d", w.name, len(w.cost), median(w.rate), spread(w.cost), median(w.cost),
-			w.stats.Seen, w.stats.Published, w.stats.Dropped, w.stats.Failed)
+		t.row("%s\t%d\t%.0f\t%s\t%.2f\t%d\t%d\t%d\t%d", w.name, len(w.cost), median(w.rate), spread(w.cost),
+			median(w.cost), w.stats.Seen, w.stats.Published, w.stats.Dropped, w.stats.Failed)
 		cost, _ := mean(w.cost)
 		metric(b, cost, w.name+"-µs")
 	}

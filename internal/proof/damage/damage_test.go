@@ -53,7 +53,8 @@ func TestDamagedCores(t *testing.T) {
 			for _, seed := range seeds {
 				d.try(t, uint64(i)<<32|seed)
 			}
-			t.Logf("%d refused, %d read in part, %d read whole; slowest %v; most memory %.1f times that of the intact dump",
+			t.Logf("%d refused, %d read in part, %d read whole; slowest %v; most memory %.1f times that of the "+
+				"intact dump",
 				d.refused, d.partly, d.whole, d.slowest, d.most)
 			if len(seeds) > 1 && (d.refused == 0 || d.partly == 0 || d.whole == 0) {
 				t.Error("the damage is too much or too little to show anything")
@@ -210,7 +211,8 @@ func (d *damage) try(t *testing.T, seed uint64) {
 	ratio := float64(o.bytes) / float64(d.intact)
 	d.most = max(d.most, ratio)
 	if ratio > 2 {
-		t.Errorf("seed %#x, %s: %d bytes allocated, %.1f times as many as for the intact dump", seed, what, o.bytes, ratio)
+		t.Errorf("seed %#x, %s: %d bytes allocated, %.1f times as many as for the intact dump", seed, what,
+			o.bytes, ratio)
 	}
 	switch {
 	case o.err != nil:

@@ -62,7 +62,8 @@ func hang(t *testing.T, a *testenv.App) {
 	const count = 4
 	for i := range count {
 		go func() {
-			if r, err := http.Get(fmt.Sprintf("%s/%s/%d?key=secret", url, []string{"source", "delay", "semaphore", "several"}[i], i)); err == nil {
+			if r, err := http.Get(fmt.Sprintf("%s/%s/%d?key=secret", url,
+				[]string{"source", "delay", "semaphore", "several"}[i], i)); err == nil {
 				io.Copy(io.Discard, r.Body)
 				r.Body.Close()
 			}

@@ -115,7 +115,8 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set) { (void)pid;
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cc := exec.Command(testenv.CC(t), "-shared", "-fPIC", "-O1", "-DCPUS="+strconv.Itoa(n), "-o", library, source, "-ldl")
+	cc := exec.Command(testenv.CC(t), "-shared", "-fPIC", "-O1", "-DCPUS="+strconv.Itoa(n), "-o", library,
+		source, "-ldl")
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -75,7 +75,8 @@ func (pr *pressure) under(what string) {
 			pause = max(pause, h.Stop.Pause)
 			unfinished += h.Stop.Unfinished
 			if len(d) > 0 || h.ConsistentShare != 1 {
-				pr.t.Errorf("%s, at one moment: other numbers of %q; %.3f consistent: %+v", what, d, h.ConsistentShare, h.Stop)
+				pr.t.Errorf("%s, at one moment: other numbers of %q; %.3f consistent: %+v", what, d,
+					h.ConsistentShare, h.Stop)
 			}
 		case !stop && h.ConsistentShare == 1 && len(d) > 0:
 			pr.t.Errorf("%s: other numbers of %q, though all is consistent", what, d)
@@ -92,8 +93,8 @@ func (pr *pressure) under(what string) {
 			}
 		}
 	}
-	pr.t.Logf("%s: without a stop %.3f consistent on average, and in %d of %d looks numbers differ; with a stop %d of %d "+
-		"of one moment, pause %v at most, %d unfinished; slowest look %v", what, share/float64(looks-stops), torn,
+	pr.t.Logf("%s: without a stop %.3f consistent on average, and in %d of %d looks numbers differ; with a stop %d of "+
+		"%d of one moment, pause %v at most, %d unfinished; slowest look %v", what, share/float64(looks-stops), torn,
 		looks-stops, exact, stops, pause, unfinished, slowest)
 	if 2*exact < stops {
 		pr.t.Errorf("%s: only %d of %d looks with a stop were of one moment", what, exact, stops)

@@ -26,7 +26,9 @@ func BenchmarkShare(b *testing.B) {
 		env  []string
 	}{{"workstation", nil}, {"server", []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}}} {
 		for _, pressure := range []string{"churn 2", "storm 1"} {
-			b.Run(c.name+"/"+strings.ReplaceAll(pressure, " ", "-"), func(b *testing.B) { benchmarkShare(b, c.env, pressure) })
+			b.Run(c.name+"/"+strings.ReplaceAll(pressure, " ", "-"), func(b *testing.B) {
+				benchmarkShare(b, c.env, pressure)
+			})
 		}
 	}
 }

@@ -36,7 +36,8 @@ func TestTotals(t *testing.T) {
 			frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // which the collector does not count
 			mine := h.Objects().Bytes - frozen
 			off := math.Abs(float64(mine)-float64(total)) / float64(total)
-			t.Logf("%d MB, stop %v: %d bytes, %.3f %% off, read in %v; %+v", megabytes, stop, mine, 100*off, h.Duration, h.Stop)
+			t.Logf("%d MB, stop %v: %d bytes, %.3f %% off, read in %v; %+v", megabytes, stop, mine, 100*off,
+				h.Duration, h.Stop)
 			if off > 0.01 {
 				t.Errorf("%d MB, stop %v: %d bytes, and the collector says %d", megabytes, stop, mine, total)
 			}

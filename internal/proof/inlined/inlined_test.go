@@ -21,7 +21,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-var duration = flag.Duration("inlined", layer.Size(3*time.Second, 5*time.Minute), "how `long` each program is looked at")
+var duration = flag.Duration("inlined", layer.Size(3*time.Second, 5*time.Minute),
+	"how `long` each program is looked at")
 
 // programs are run with nothing precompiled, so that the JIT compiles the framework, too: with full
 // optimisation at once, and with tiers and profiles, by which it inlines virtual calls on trust.
@@ -30,7 +31,8 @@ var programs = []struct {
 	env  []string
 }{
 	{"busy", []string{"DOTNET_ReadyToRun=0", "DOTNET_TieredCompilation=0"}},
-	{"busy", []string{"DOTNET_ReadyToRun=0", "DOTNET_TC_CallCountThreshold=5", "DOTNET_TC_BackgroundWorkerTimeoutMs=0"}},
+	{"busy",
+		[]string{"DOTNET_ReadyToRun=0", "DOTNET_TC_CallCountThreshold=5", "DOTNET_TC_BackgroundWorkerTimeoutMs=0"}},
 	{"scenarios", []string{"DOTNET_ReadyToRun=0", "DOTNET_TieredCompilation=0"}},
 }
 

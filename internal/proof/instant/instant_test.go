@@ -67,7 +67,8 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 	}
 	t.Logf("%v; one after the other, %d of %d were impossible", states, torn, rounds*rings)
 	if starvedOnce > rounds/10 || torn == 0 {
-		t.Errorf("of %d instants %d were not complete; one after the other %d were impossible", rounds, starvedOnce, torn)
+		t.Errorf("of %d instants %d were not complete; one after the other %d were impossible", rounds,
+			starvedOnce, torn)
 	}
 	livetest.EndsWell(t, a)
 }
@@ -146,7 +147,8 @@ func TestStopAll(t *testing.T) {
 			}
 		}
 		if r.Status != 0 || r.Stderr != "" || blocked != threads || doc.Unlisted != 0 {
-			t.Errorf("status %d, %q: %d of %d blocked threads, %d unlisted", r.Status, r.Stderr, blocked, threads, doc.Unlisted)
+			t.Errorf("status %d, %q: %d of %d blocked threads, %d unlisted", r.Status, r.Stderr, blocked, threads,
+				doc.Unlisted)
 		}
 		held = append(held, time.Duration(doc.Pauses.MaxMicroseconds*float64(time.Microsecond)))
 		stopped = append(stopped, n)

@@ -12,7 +12,8 @@ func TestCodeLog(t *testing.T) {
 	const me, other = 7, 8
 	records := []testenv.CodeRecord{
 		{Time: 10, TID: me, Start: 0x1000, End: 0x1100, Name: "void [a] T::First()[QuickJitted]"},
-		{Time: 11, TID: me, Start: 0x1f80, End: 0x3080, Name: "void [a] T::Long(int32)[QuickJitted]"}, // over page boundaries
+		// over page boundaries
+		{Time: 11, TID: me, Start: 0x1f80, End: 0x3080, Name: "void [a] T::Long(int32)[QuickJitted]"},
 		// In the place of First.
 		{Time: 20, TID: me, Start: 0x1080, End: 0x1180, Name: "void [a] T::Second()[QuickJitted]"},
 		{Time: 30, TID: other, Start: 0x1080, End: 0x1090, Name: "void [a] T::Third()[QuickJitted]"},
@@ -47,7 +48,8 @@ func TestCodeLog(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got, _ := l.judge(tt.method, tt.ip, me, tt.begin, tt.end); got != tt.want {
-			t.Errorf("%s: %s at %#x from %d to %d is %s, want %s", tt.name, tt.method, tt.ip, tt.begin, tt.end, got, tt.want)
+			t.Errorf("%s: %s at %#x from %d to %d is %s, want %s", tt.name, tt.method, tt.ip, tt.begin, tt.end,
+				got, tt.want)
 		}
 	}
 	if l.reuses["other"] != 2 {

@@ -198,7 +198,8 @@ func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
 	if start := f.IP - f.Offset; start != c.Start {
 		j.fault("wrong start of "+c.name.family, th, f, c)
 	}
-	if f.Module != c.name.assembly && !c.name.dynamic { // dynamic methods belong to no assembly, the map names their host
+	// dynamic methods belong to no assembly, the map names their host
+	if f.Module != c.name.assembly && !c.name.dynamic {
 		j.fault(fmt.Sprintf("%s is in %q", c.name.family, f.Module), th, f, c)
 	}
 	if !slices.Contains(perfTiers[c.name.tier], f.Tier) && !j.knownTier(f, c) {
@@ -248,7 +249,8 @@ func (j *Judge) replay() {
 		}
 		j.Replayed++
 		if v, _ := j.log.judge(k.method, k.ip, 0, now, now); v.right() {
-			j.faults["the judge finds what was replaced "+string(v)] = &fault{1, fmt.Sprintf("%s at %#x\n", k.method, k.ip)}
+			j.faults["the judge finds what was replaced "+string(v)] = &fault{1,
+				fmt.Sprintf("%s at %#x\n", k.method, k.ip)}
 		}
 	}
 }
@@ -273,7 +275,8 @@ func (j *Judge) Report(t testing.TB) {
 	t.Helper()
 	t.Logf("%d frames of %d methods compared: %s", j.Frames(), len(j.Methods), Figures(j.verdicts))
 	if j.unnamed > 0 {
-		t.Logf("%d frames without a name, in walks that say that their code was gone when it was to be named", j.unnamed)
+		t.Logf("%d frames without a name, in walks that say that their code was gone when it was to be named",
+			j.unnamed)
 	}
 	t.Logf("frames by tier: %s; %d of a tier that .NET 10 does not tell", Figures(j.Tiers), j.otherTiers)
 	t.Logf("the perf map has %d records; of code at reused addresses: %s; frames there: %s; "+

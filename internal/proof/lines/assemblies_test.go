@@ -25,7 +25,8 @@ func TestManyAssemblies(t *testing.T) {
 	command := livetest.Command(t)
 	without, memoryWithout, tookWithout := linesOf(t, command, a.PID, "--lines=never")
 	with, memory, took := linesOf(t, command, a.PID, "--lines=always")
-	t.Logf("%d frames with a line: %d MB, %v; without lines: %d MB, %v", with, memory>>20, took, memoryWithout>>20, tookWithout)
+	t.Logf("%d frames with a line: %d MB, %v; without lines: %d MB, %v", with, memory>>20, took, memoryWithout>>20,
+		tookWithout)
 	if without != 0 || with < count {
 		t.Errorf("%d frames with a line, without lines %d; want %d", with, without, count)
 	}

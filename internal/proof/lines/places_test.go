@@ -63,7 +63,8 @@ var modes = []mode{
 var debug = []string{"-o-", "-define:DEBUG"}
 
 // soon has methods tier up as soon as they can.
-var soon = []string{"DOTNET_TC_CallCountingDelayMs=0", "DOTNET_TC_CallCountThreshold=5", "DOTNET_TC_BackgroundWorkerTimeoutMs=0"}
+var soon = []string{"DOTNET_TC_CallCountingDelayMs=0", "DOTNET_TC_CallCountThreshold=5",
+	"DOTNET_TC_BackgroundWorkerTimeoutMs=0"}
 
 // TestPlaces compares the line of each frame with what the runtime's own StackTrace said, with the sources,
 // and for the leaf with what the compiler knew.
@@ -87,7 +88,8 @@ func (m *mode) belongs(runtime string) bool {
 	if m.o.ReadyToRun && testenv.Framework(runtime) != "net10" { // crossgen2 is of .NET 10
 		return false
 	}
-	short := m.form == always && !strings.Contains(runtime, ":") || m.form == newest && runtime == testenv.DefaultRuntime
+	short := m.form == always && !strings.Contains(runtime, ":") ||
+		m.form == newest && runtime == testenv.DefaultRuntime
 	return layer.Size(short, true)
 }
 
@@ -125,8 +127,8 @@ type comparison struct {
 func newComparison(t *testing.T, a *testenv.App, runtime string, m mode) *comparison {
 	t.Helper()
 	c := &comparison{
-		t: t, runtime: runtime, mode: m, stacks: map[int]testenv.Stack{}, marked: readMarks(t), callers: map[string]place{},
-		tiers: map[string]int{}, ruled: map[string]int{}, why: map[string][]string{},
+		t: t, runtime: runtime, mode: m, stacks: map[int]testenv.Stack{}, marked: readMarks(t),
+		callers: map[string]place{}, tiers: map[string]int{}, ruled: map[string]int{}, why: map[string][]string{},
 	}
 	for _, s := range a.Stacks {
 		c.stacks[s.TID] = s
@@ -160,14 +162,16 @@ func (c *comparison) thread(th *profile.Thread) {
 		n := slices.IndexFunc(th.Frames[at:], func(f profile.Frame) bool { return same(&f, &w) })
 		if n < 0 {
 			if w.Kind != testenv.PInvoke && w.Kind != testenv.Dynamic {
-				c.t.Errorf("%s: no frame %s+%#x in\n%s", want.Scenario, w.Method, w.NativeOffset, livetest.Text(th.Frames))
+				c.t.Errorf("%s: no frame %s+%#x in\n%s", want.Scenario, w.Method, w.NativeOffset,
+					livetest.Text(th.Frames))
 			}
 			continue
 		}
 		for _, f := range th.Frames[at : at+n] {
 			// Callees that were inlined are for StackTrace no frames, and native ones are none of its matter.
 			if f.Line != nil && at > 0 && f.Kind == profile.Managed && !f.Inlined {
-				c.t.Errorf("%s: %s has line %s:%d, but StackTrace has no such frame", want.Scenario, f.Method, f.Line.File, f.Line.Line)
+				c.t.Errorf("%s: %s has line %s:%d, but StackTrace has no such frame", want.Scenario, f.Method,
+					f.Line.File, f.Line.Line)
 			}
 		}
 		at += n

@@ -127,7 +127,8 @@ var leafRules = []rule{
 	{"approximate", (*observed).approximate},
 	// A statement's line is its first one.
 	{"statement of several lines", func(o *observed) bool {
-		return o.right(o.ours) && o.ours.file == o.leaf.file && o.ours.line < o.leaf.line && o.leaf.line-o.ours.line <= 3
+		return o.right(o.ours) && o.ours.file == o.leaf.file && o.ours.line < o.leaf.line &&
+			o.leaf.line-o.ours.line <= 3
 	}},
 	// Its lines are those of the text before it.
 	{"hidden text", func(o *observed) bool { return o.right(o.ours) && o.want.Scenario == "line-hidden" }},

@@ -20,7 +20,8 @@ import (
 	"clrsnap/profile"
 )
 
-var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute), "how `long` TestSoak looks at each program")
+var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute),
+	"how `long` TestSoak looks at each program")
 
 // TestSoak takes snapshots of a program that makes, replaces and unloads code, throws and collects garbage. Each
 // line must be one of its frame's method, as System.Reflection.Metadata reads the PDB.
@@ -35,7 +36,8 @@ func testSoak(t *testing.T, runtime string) {
 		Runtime: runtime, Reuse: true, Env: soon,
 		Args: []string{"--busy", seconds, "--max-seconds", seconds, "--storm"},
 	})
-	s := &soak{truth: methodLines(t, testenv.BuildFor(t, "scenarios", runtime)), tiers: map[string]int{}, methods: map[string]bool{}}
+	s := &soak{truth: methodLines(t, testenv.BuildFor(t, "scenarios", runtime)), tiers: map[string]int{},
+		methods: map[string]bool{}}
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 	for end := time.Now().Add(*soakTime); time.Now().Before(end) && !t.Failed(); {
 		snap, err := p.SnapshotAll(context.Background(), nil)
@@ -51,7 +53,8 @@ func testSoak(t *testing.T, runtime string) {
 	}
 	livetest.EndsWell(t, a)
 	t.Logf("%d snapshots, %d frames of the program, %d with a line, %d of them approximate; %d methods; tiers %v; "+
-		"of methods without a text or a PDB %d", s.snapshots, s.frames, s.lines, s.approximate, len(s.methods), s.tiers, s.without)
+		"of methods without a text or a PDB %d", s.snapshots, s.frames, s.lines, s.approximate, len(s.methods), s.tiers,
+		s.without)
 	if s.lines < 2000 || s.lines*10 < s.frames*6 || len(s.methods) < 100 {
 		t.Errorf("%d lines of %d frames, of %d methods", s.lines, s.frames, len(s.methods))
 	}
@@ -96,7 +99,8 @@ func methodLines(t *testing.T, dll string) map[string]map[place]bool {
 	t.Helper()
 	kit := testenv.Kit(t)
 	reader := filepath.Join(t.TempDir(), "points.dll")
-	if out, err := exec.Command(kit.Compiler(), "net10", "--rtc", "-out:"+reader, "testdata/points.cs").CombinedOutput(); err != nil {
+	if out, err := exec.Command(kit.Compiler(), "net10", "--rtc", "-out:"+reader,
+		"testdata/points.cs").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(kit.Host(testenv.DefaultRuntime), reader, dll).Output()

@@ -204,7 +204,8 @@ func (c *Comparison) SideBySide(d *Difference) string {
 		}
 		if i < len(d.Ours) {
 			call := &d.Ours[i]
-			ours = fmt.Sprintf("%#x sp %#x bp %#x %s", call.IP, call.Context.Regs[RSP], call.Context.Regs[5], c.Method(call.ID))
+			ours = fmt.Sprintf("%#x sp %#x bp %#x %s", call.IP, call.Context.Regs[RSP], call.Context.Regs[5],
+				c.Method(call.ID))
 		}
 		mark := ' '
 		if clr != ours {

@@ -40,7 +40,9 @@ func TestOracleCompare(t *testing.T) {
 	same := map[string]func(*Difference){
 		"equal":              func(*Difference) {},
 		"register not known": func(d *Difference) { d.Ours[0].Context.Valid &^= 1 << 12; d.CLR.Frames[0].R12 = 0 },
-		"no managed frames":  func(d *Difference) { d.Ours, d.CLR.Frames, d.CLR.Result = nil, nil, uint32(clrsnap.E_FAIL) },
+		"no managed frames": func(d *Difference) {
+			d.Ours, d.CLR.Frames, d.CLR.Result = nil, nil, uint32(clrsnap.E_FAIL)
+		},
 		"the same error": func(d *Difference) {
 			d.Err, d.CLR.Result = &clrsnap.Error{HRESULT: clrsnap.E_FAIL}, uint32(clrsnap.E_FAIL)
 		},

@@ -23,7 +23,8 @@ func TestPerfMap(t *testing.T) {
 
 func testPerfMap(t *testing.T, runtime string) {
 	t.Run("blocked", func(t *testing.T) {
-		a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, JitDump: true, Args: []string{"--finalizer"}})
+		a := testenv.Start(t, "scenarios",
+			testenv.Options{Runtime: runtime, JitDump: true, Args: []string{"--finalizer"}})
 		checkPerfMap(t, a, livetest.Open(t, a, clrsnap.Options{}), 1, 60,
 			"tier-0", "optimized", "dynamic", "IL stub", "ReadyToRun")
 		livetest.EndsWell(t, a)

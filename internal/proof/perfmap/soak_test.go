@@ -42,7 +42,8 @@ type soakKind struct {
 
 var soakKinds = []soakKind{
 	{name: "everything", share: 25, args: []string{"--storm"}},
-	{name: "server GC", share: 20, args: []string{"--storm"}, env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}},
+	{name: "server GC", share: 20, args: []string{"--storm"},
+		env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}},
 	// The framework jitted as well, and no background collections.
 	{name: "no ReadyToRun", share: 20, args: []string{"--storm", "--no-blocked"},
 		env: []string{"DOTNET_ReadyToRun=0", "DOTNET_gcConcurrent=0"}},
@@ -117,7 +118,8 @@ func (s *soak) run(t *testing.T, d time.Duration) error {
 		if time.Now().After(next) {
 			next = next.Add(often)
 			t.Logf("%v of %v: %d rounds; Snapshot: %v; single: %v; %d frames, %d kinds of fault",
-				time.Since(start).Round(time.Second), d, s.rounds, &s.snapshots, &s.single, s.judge.Frames(), s.judge.Faults())
+				time.Since(start).Round(time.Second), d, s.rounds, &s.snapshots, &s.single, s.judge.Frames(),
+				s.judge.Faults())
 		}
 	}
 	return s.judge.Finish()
@@ -382,7 +384,8 @@ func (s *soak) report(t *testing.T) {
 	t.Logf("%d DoStackSnapshots compared; as CoreCLR shorter %d times, %d times to be tried again",
 		s.compared, s.coreCLRShorter, s.coreCLRUnsafe)
 	if s.coreCLRUnsafe*1000 > s.compared+2000 {
-		t.Errorf("as CoreCLR, %d of %d walks say that the thread's state is inconsistent", s.coreCLRUnsafe, s.compared/2)
+		t.Errorf("as CoreCLR, %d of %d walks say that the thread's state is inconsistent", s.coreCLRUnsafe,
+			s.compared/2)
 	}
 	if s.older {
 		t.Logf("%d times an exception was being unwound", s.unwinding)

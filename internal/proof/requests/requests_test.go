@@ -371,7 +371,8 @@ func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
 	if h.two {
 		protocol = "HTTP/2"
 	}
-	if x.Method != method || x.Protocol != protocol || x.Query != "?key=secret" || !strings.HasPrefix(x.Remote, "127.0.0.1:") {
+	if x.Method != method || x.Protocol != protocol || x.Query != "?key=secret" ||
+		!strings.HasPrefix(x.Remote, "127.0.0.1:") {
 		l.t.Errorf("%s: %s %s %s from %s", h.id, x.Method, x.Query, x.Protocol, x.Remote)
 	}
 	if x.Aborted && !h.left {
@@ -394,7 +395,8 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 	if want := "/" + h.way.name + "/{id}"; g.Path != want {
 		l.t.Errorf("%s: path %s, want %s", h.id, g.Path, want)
 	}
-	if wait := d.Wait; wait == nil && h.way.wait != "" || wait != nil && wait.Kind != h.way.wait && !inlinedEvent(h, wait) {
+	if wait := d.Wait; wait == nil && h.way.wait != "" ||
+		wait != nil && wait.Kind != h.way.wait && !inlinedEvent(h, wait) {
 		l.t.Errorf("%s: its thread waits for %+v, want %s", h.id, wait, h.way.wait)
 	}
 	if d.State != h.way.state || h.way.kind != "" && d.WaitsFor.Kind != h.way.kind || h.way.call != (d.Call != nil) {
@@ -408,8 +410,9 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 	l.t.Errorf("%s: none of its %d frames is its own", h.id, len(d.Frames))
 }
 
-// inlinedEvent reports whether a wait is that for the monitor in the event that a request waits for: once the method has
-// been called often, .NET 10 inlines ManualResetEventSlim.Wait into it, which is not always proved (docs/limits.md).
+// inlinedEvent reports whether a wait is that for the monitor in the event that a request waits for: once the method
+// has been called often, .NET 10 inlines ManualResetEventSlim.Wait into it, which is not always proved
+// (docs/limits.md).
 func inlinedEvent(h *hung, wait *profile.Wait) bool {
 	return layer.Size(0, 1) == 1 && h.way.wait == profile.EventWait && wait.Kind == profile.MonitorWait
 }

@@ -31,7 +31,8 @@ func TestLiveLasts(t *testing.T) {
 			a.Ask("churn 20")
 			r := livetest.RecordWhile(t, p, record.Options{
 				Live: true, Collect: true,
-				Events: events.Options{Monitor: events.MonitorAllocations | events.MonitorGC, AllocationBytes: 100 << 10},
+				Events: events.Options{Monitor: events.MonitorAllocations | events.MonitorGC,
+					AllocationBytes: 100 << 10},
 			}, func() { comeAndGo(a, layer.Size(6*time.Second, 10*time.Minute)) })
 			livetest.CheckLive(t, r, livetest.AskKept(t, a))
 			m, _ := r.Mode(profile.Live)

@@ -52,8 +52,8 @@ func workloads() []workload {
 		steps("exceptions"), steps("deep-unwind", optimized), steps("faults"), steps("async-throw", jit),
 		steps("dispatch"), steps("delegates"), steps("generics", jit), steps("statics"), steps("allocations"),
 		steps("tail-calls", optimized), steps("native"), collecting("hijack", time.Millisecond, optimized),
-		collecting("hijack", 20*time.Millisecond, optimized), steps("contention"), steps("threads"), steps("reflection"),
-		steps("recursion"), collecting("recursion", 50*time.Millisecond, optimized),
+		collecting("hijack", 20*time.Millisecond, optimized), steps("contention"), steps("threads"),
+		steps("reflection"), steps("recursion"), collecting("recursion", 50*time.Millisecond, optimized),
 	}
 	for _, w := range []string{
 		"osr-loop", "simd-loop", "fib", "throw-catch", "faults", "tier-up", "dispatch", "strings", "linq-generics",

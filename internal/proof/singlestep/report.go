@@ -114,7 +114,8 @@ func (m *Miss) registersText() string {
 		f := m.truth.at(i)
 		for k := range preserved {
 			if f.savedKnown && m.got[i].valid[k] && m.got[i].saved[k] != f.saved[k] {
-				return fmt.Sprintf("  frame %d: register %d is %x, true %x\n", i, preserved[k], m.got[i].saved[k], f.saved[k])
+				return fmt.Sprintf("  frame %d: register %d is %x, true %x\n", i, preserved[k], m.got[i].saved[k],
+					f.saved[k])
 			}
 		}
 	}

@@ -200,7 +200,8 @@ func (r *runner) signalShapes(t *transition) []string {
 	for i := range r.sh.frames {
 		switch f := &r.sh.frames[i]; {
 		case f.origin == placed:
-			out = append(out, "signal: a fault is handled on the stack that it happened on, below a frame built by hand")
+			out = append(out,
+				"signal: a fault is handled on the stack that it happened on, below a frame built by hand")
 		case f.exact && f.stack == r.view.current:
 			out = append(out, "signal: the interrupted frame is on the same stack")
 		case f.exact:

@@ -92,8 +92,8 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "of these while the leaf was leaving: %v, not judged: %d\n", r.Leaving, r.Held)
 	fmt.Fprintf(&b, "folded walks and DoStackSnapshot: %v, moments at which the truth is not known: %d\n", r.Folded,
 		r.Unfolded)
-	fmt.Fprintf(&b, "threads ended while stepped %d, left because they blocked %d, not begun %d; signals given back %d; "+
-		"turns of repeated instructions, not counted: %d\n", r.Ended, r.Blocked, r.Unbegun, r.Signals, r.Repeats)
+	fmt.Fprintf(&b, "threads ended while stepped %d, left because they blocked %d, not begun %d; signals given back "+
+		"%d; turns of repeated instructions, not counted: %d\n", r.Ended, r.Blocked, r.Unbegun, r.Signals, r.Repeats)
 	fmt.Fprintf(&b, "references in saved registers that a collection moved: %d\n", r.Moved)
 	b.WriteString("\nthe shadow stack's rules\n")
 	for _, f := range r.counts.fields() {

@@ -125,7 +125,8 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 		}
 		code++
 		g := got.Find(w.Start)
-		if g == nil || g.Start != w.Start || g.End != w.End || g.Offset != w.Offset || g.Path != w.Path || g.Perm != w.Perm {
+		if g == nil || g.Start != w.Start || g.End != w.End || g.Offset != w.Offset || g.Path != w.Path ||
+			g.Perm != w.Perm {
 			t.Errorf("mapping %+v, want %+v", g, w)
 		}
 	}
@@ -154,10 +155,13 @@ func TestDotNet(t *testing.T) {
 
 func testDotNet(t *testing.T, runtime string, kind testenv.DumpKind) {
 	app := testenv.Start(t, "idle",
-		testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
+		testenv.DumpOptions(t, kind,
+			testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
 	var live *liveMemory
 	if kind.Kills() {
-		live = memoryOf(t, app.PID, func(m *target.Mapping) bool { return m.Path != "" && m.Perm&target.PermWrite == 0 })
+		live = memoryOf(t, app.PID, func(m *target.Mapping) bool {
+			return m.Path != "" && m.Perm&target.PermWrite == 0
+		})
 	} else {
 		live = memoryOf(t, app.PID, nil)
 		if err := unix.Kill(app.PID, unix.SIGSTOP); err != nil {

@@ -104,7 +104,8 @@ func liveMaps(t *testing.T, pid int) (out target.Mappings) {
 		var m target.Mapping
 		var perm, dev string
 		var inode uint64
-		if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &m.Start, &m.End, &perm, &m.Offset, &dev, &inode); err != nil {
+		if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &m.Start, &m.End, &perm, &m.Offset, &dev,
+			&inode); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 		for i, c := range "rwx" {

@@ -251,8 +251,8 @@ func TestDamagedNotes(t *testing.T) {
 		{"first note is huge", huge, "it is damaged within its notes, before its threads", 0, ""},
 		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) },
 			"it is damaged within its notes, before its threads", 0, ""},
-		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) }, "",
-			1, "the dump is damaged within its notes: there may be more threads"},
+		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) },
+			"", 1, "the dump is damaged within its notes: there may be more threads"},
 		{"the last thread is zeros", func(f *fake) { clear(f.notes[len(f.notes)-len(threadNote()):]) }, "", 1,
 			"the dump is damaged within its notes: there may be more threads"},
 		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) },
@@ -272,14 +272,16 @@ func TestDamagedNotes(t *testing.T) {
 		{"files that overlap and wrap", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteStatus, status(3, 1, 1))
-			ranges := [][3]uint64{{0x1000, 0x5000, 3}, {0x2000, 0x6000, 1 << 62}, {0x7000, 0x6000, 0}, {0, 1<<64 - 1, 9}}
+			ranges := [][3]uint64{{0x1000, 0x5000, 3}, {0x2000, 0x6000, 1 << 62}, {0x7000, 0x6000, 0},
+				{0, 1<<64 - 1, 9}}
 			f.note("CORE", noteFile, fileNote(4, 1<<63, ranges, "/a", "/b", "/c", "/d"))
 		}, "", 1, ""},
 		{"signal before any thread", func(f *fake) {
 			f.notes = append([]byte(nil), f.notes...)
 			f.prepend("CORE", noteSignal, make([]byte, 128))
 		}, "", 2, ""},
-		{"a thread that was never in user mode", func(f *fake) { f.note("CORE", noteStatus, status(9, 0, 0)) }, "", 3, ""},
+		{"a thread that was never in user mode", func(f *fake) { f.note("CORE", noteStatus, status(9, 0, 0)) },
+			"", 3, ""},
 		{"notes of others", func(f *fake) { f.note("OTHER", noteStatus, make([]byte, 4)) }, "", 2, ""},
 		{"cut off in the second thread", func(f *fake) {
 			f.segments = nil
@@ -415,7 +417,8 @@ func TestManySegments(t *testing.T) {
 		}
 	}
 	f.phnum = maxSegments + 1
-	if _, err := Open(f.write(t), Options{}); err == nil || !strings.Contains(err.Error(), "program headers do not fit") {
+	if _, err := Open(f.write(t), Options{}); err == nil ||
+		!strings.Contains(err.Error(), "program headers do not fit") {
 		t.Errorf("more program headers than fit: %v", err)
 	}
 }

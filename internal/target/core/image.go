@@ -203,7 +203,8 @@ func (im *image) verify() error {
 			id, err := im.elf.BuildID()
 			switch {
 			case err != nil:
-				return fmt.Errorf("is another file: it has no build id, and the dump's has %s", hex.EncodeToString(dump))
+				return fmt.Errorf("is another file: it has no build id, and the dump's has %s",
+					hex.EncodeToString(dump))
 			case !bytes.Equal(id, dump):
 				return fmt.Errorf("is another file: its build id is %s, and the dump's %s",
 					hex.EncodeToString(id), hex.EncodeToString(dump))

@@ -66,7 +66,8 @@ func (c *Core) anonymous(seg int, limit arch.Addr) int {
 			start = max(start, c.mappings[n-1].End)
 		}
 		if start < end {
-			c.mappings = append(c.mappings, mapping{Mapping: target.Mapping{Start: start, End: end, Perm: s.perm}, known: true})
+			c.mappings = append(c.mappings,
+				mapping{Mapping: target.Mapping{Start: start, End: end, Perm: s.perm}, known: true})
 		}
 		if s.end > limit {
 			break

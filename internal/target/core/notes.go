@@ -306,7 +306,8 @@ func (c *Core) addFiles(n *noteReader) error {
 		names = rest
 		e := b[i*24:]
 		r := fileRange{
-			start: arch.Addr(le.Uint64(e)), end: arch.Addr(le.Uint64(e[8:])), off: le.Uint64(e[16:]) * page, path: string(name),
+			start: arch.Addr(le.Uint64(e)), end: arch.Addr(le.Uint64(e[8:])), off: le.Uint64(e[16:]) * page,
+			path: string(name),
 		}
 		if r.start < r.end {
 			c.notes.files = append(c.notes.files, r)

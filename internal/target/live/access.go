@@ -33,7 +33,8 @@ func checkKind(pid int, st *procfs.Stat, su *procfs.Status) error {
 		return &AttachError{PID: pid, Err: ErrNotProcess, Detail: fmt.Sprintf("of process %d", su.TGID),
 			Remedy: fmt.Sprintf("attach to %d", su.TGID)}
 	case st.KernelThread():
-		return &AttachError{PID: pid, Err: ErrKernelThread, Detail: st.Comm, Remedy: "choose a process that runs a program"}
+		return &AttachError{PID: pid, Err: ErrKernelThread, Detail: st.Comm,
+			Remedy: "choose a process that runs a program"}
 	case ended(st):
 		return &AttachError{PID: pid, Err: ErrZombie, Detail: st.Comm,
 			Remedy: fmt.Sprintf("nothing is left to look at; its parent is %d (%s)", st.PPID, commOf(st.PPID))}

@@ -268,8 +268,8 @@ func (r *blockedReader) prove(tid int, line []byte) target.Proof {
 	return proof
 }
 
-// first is begin for a capture. If StillBlocked has just read schedstat, that reading is the first one; again: it is, and
-// a capture that it does not prove is to be made again.
+// first is begin for a capture. If StillBlocked has just read schedstat, that reading is the first one; again: it is,
+// and a capture that it does not prove is to be made again.
 func (r *blockedReader) first(p *Process, tid int, buf []byte) (f blockedFiles, line []byte, again bool, err error) {
 	ran := r.ran
 	r.ran = 0

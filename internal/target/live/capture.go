@@ -109,7 +109,8 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
-		return &target.ThreadError{TID: tid, Err: ErrNotStopping, Detail: "its process executes another program; try again"}
+		return &target.ThreadError{TID: tid, Err: ErrNotStopping,
+			Detail: "its process executes another program; try again"}
 	}
 	late := time.Duration(sh.late).Round(10 * time.Microsecond)
 	return &target.ThreadError{TID: tid, Err: ErrWatchdog,
@@ -124,7 +125,8 @@ func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) e
 	} else {
 		out.SyscallNr = -1
 	}
-	out.Proof, out.Pause, out.Stopped, out.Waited = "", time.Duration(te.pause()), true, time.Duration(te.began-te.asked)
+	out.Proof, out.Pause, out.Stopped, out.Waited = "", time.Duration(te.pause()), true,
+		time.Duration(te.began-te.asked)
 	return te.copier.deliver(req, out)
 }
 

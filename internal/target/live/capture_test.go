@@ -333,7 +333,8 @@ func TestCaptureAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reqs, out, errs := make([]target.Request, len(tids)+1), make([]target.Capture, len(tids)+1), make([]error, len(tids)+1)
+	reqs, out, errs := make([]target.Request, len(tids)+1), make([]target.Capture, len(tids)+1),
+		make([]error, len(tids)+1)
 	for i, tid := range tids {
 		reqs[i] = target.Request{TID: tid, StackLimit: 8192}
 	}

@@ -59,7 +59,8 @@ func faultList(v1, v2 *freezer) []*fault {
 			may: []error{ErrTracerLost}},
 		{name: "watchdog killed", do: func(x *injection) error { return x.kill(&x.sh.watchdog, unix.SIGKILL) },
 			may: []error{ErrTracerLost}},
-		{name: "tracer stopped", strict: true, do: func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGSTOP) },
+		{name: "tracer stopped", strict: true,
+			do:  func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGSTOP) },
 			may: []error{ErrWatchdog, ErrNotStopping}},
 		{name: "tracer late", strict: true, linger: 30 * time.Millisecond, may: []error{ErrWatchdog, ErrNotStopping}},
 		{name: "our process killed", foreign: true},
@@ -239,7 +240,8 @@ func newFreezers() (v1, v2 *freezer, why []string) {
 			err := os.Mkdir(dir, 0o755)
 			if err == nil {
 				if _, err = os.Stat(dir + "/cgroup.freeze"); err == nil {
-					v2 = &freezer{name: "v2", dir: dir, file: "cgroup.freeze", on: "1", off: "0", file2: "cgroup.events", home: f[1],
+					v2 = &freezer{name: "v2", dir: dir, file: "cgroup.freeze", on: "1", off: "0",
+						file2: "cgroup.events", home: f[1],
 						frozen: func(s string) bool { return strings.Contains(s, "frozen 1") }}
 					continue
 				}
@@ -251,8 +253,8 @@ func newFreezers() (v1, v2 *freezer, why []string) {
 				why = append(why, "cgroup v1: "+err.Error())
 				continue
 			}
-			v1 = &freezer{name: "v1", dir: dir, file: "freezer.state", on: "FROZEN", off: "THAWED", file2: "freezer.state",
-				home:   f[1],
+			v1 = &freezer{name: "v1", dir: dir, file: "freezer.state", on: "FROZEN", off: "THAWED",
+				file2: "freezer.state", home: f[1],
 				frozen: func(s string) bool { return strings.HasPrefix(s, "FROZEN") }}
 		}
 	}

@@ -296,7 +296,8 @@ func (x *injection) await(done <-chan error, capture *error) (bool, error) {
 			within(time.Second, func() bool { return x.state() == 't' })
 			atomic.StoreUint32(&x.sh.breaks, 1<<x.step)
 			x.resume()
-			within(waitLimit, func() bool { return atomic.LoadUint32(&x.sh.arrived) != stepSeized }) // one signal, not two
+			// one signal, not two
+			within(waitLimit, func() bool { return atomic.LoadUint32(&x.sh.arrived) != stepSeized })
 		}
 		select {
 		case *capture = <-done:

@@ -72,8 +72,8 @@ func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	if f != nil {
 		f.Close()
 	}
-	return nil, fmt.Errorf("cannot open %s of process %d: the file was removed or replaced while the program was running "+
-		"(%w): run as root, or restart the program", m.Path, p.pid, merr)
+	return nil, fmt.Errorf("cannot open %s of process %d: the file was removed or replaced while the program was "+
+		"running (%w): run as root, or restart the program", m.Path, p.pid, merr)
 }
 
 // sameFile compares f with what the mapping says of its file.

@@ -159,7 +159,8 @@ func yamaFinding(me *self, mighty bool) Finding {
 	case "0":
 	case "3":
 		f.OK = false
-		f.Detail = "kernel.yama.ptrace_scope is 3: nobody may attach, and this lasts until the next start of the machine"
+		f.Detail = "kernel.yama.ptrace_scope is 3: nobody may attach, and this lasts until the next start of " +
+			"the machine"
 		f.Remedy = "set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
 	case "2":
 		f.OK = mighty
@@ -178,7 +179,8 @@ func tracerFinding(su *procfs.Status) Finding {
 	f := Finding{Check: "tracer", OK: true, Detail: "none"}
 	if su.TracerPID != 0 {
 		f.OK = false
-		f.Detail = fmt.Sprintf("process %d (%s) traces it: threads cannot be stopped", su.TracerPID, commOf(su.TracerPID))
+		f.Detail = fmt.Sprintf("process %d (%s) traces it: threads cannot be stopped", su.TracerPID,
+			commOf(su.TracerPID))
 		f.Remedy = "end that debugger or tracer"
 	}
 	return f

@@ -84,7 +84,8 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 	}
 	defer func() { t.holding, t.meanwhile = 0, nil }()
 	outcome, err := t.captureAll(reqs, out, errs)
-	for err == nil && slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
+	for err == nil &&
+		slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
 		outcome, err = t.captureAll(reqs, out, errs)
 	}
 	if err != nil {

@@ -239,7 +239,8 @@ func (t *tracee) still(sh *shared) bool {
 func (sh *shared) countThreads() {
 	name := [8]byte{'t', 'a', 's', 'k'}
 	sh.threads = 0
-	_, e := raw6(unix.SYS_NEWFSTATAT, sh.dir, uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&sh.stat)), 0, 0, 0)
+	_, e := raw6(unix.SYS_NEWFSTATAT, sh.dir, uintptr(unsafe.Pointer(&name)),
+		uintptr(unsafe.Pointer(&sh.stat)), 0, 0, 0)
 	if e == 0 && sh.stat.Nlink > 2 {
 		sh.threads = int(sh.stat.Nlink) - 2
 	}

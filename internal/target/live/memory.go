@@ -75,11 +75,11 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 }
 
 // readKnown is for a recording, which reads again and again: it reads memory that was readable when the mappings were
-// last read from the file that stands for it, and reports whether it has read all. That takes half as long as the system
-// call by process id: the kernel does not look for the process, nor need we find out whether it is still the same. For
-// other memory the file is not used, because the kernel reads from it what the process itself must not read. So it does
-// of memory that has become unreadable since: it may be all zeros. Of memory that is gone, and after execve, nothing is
-// read: the caller asks by process id.
+// last read from the file that stands for it, and reports whether it has read all. That takes half as long as the
+// system call by process id: the kernel does not look for the process, nor need we find out whether it is still the
+// same. For other memory the file is not used, because the kernel reads from it what the process itself must not read.
+// So it does of memory that has become unreadable since: it may be all zeros. Of memory that is gone, and after execve,
+// nothing is read: the caller asks by process id.
 func (p *Process) readKnown(b []byte, addr arch.Addr) bool {
 	spans := p.spans.Load()
 	if !isAlone() || spans == nil || p.closed.Load() { // closed: the file's number may be another one's

@@ -129,7 +129,8 @@ func TestTracerInside(t *testing.T) {
 		{"dying", TestThreadsThatDie}, {"group stop", TestGroupStopStays}, {"not stopping", TestThreadThatDoesNotStop},
 		{"exec", TestExecDuringCapture}, {"all", TestCaptureAll}, {"blocked", TestCaptureAllBlocked},
 		{"meanwhile", TestCaptureAllRanMeanwhile}, {"one instant", TestCaptureAllIsOneInstant},
-		{"traced", TestAlreadyTraced}, {"held", TestHold}, {"held too long", TestHoldEnds}, {"not held", TestHoldRefused}, {"headless", TestMainThreadHasEnded},
+		{"traced", TestAlreadyTraced}, {"held", TestHold}, {"held too long", TestHoldEnds},
+		{"not held", TestHoldRefused}, {"headless", TestMainThreadHasEnded},
 	} {
 		t.Run(tt.name, tt.f)
 	}

@@ -135,11 +135,13 @@ func TestCompile(t *testing.T) {
 			name: "two adjustments in an epilog: pop rbx; pop rbp; add rsp,48h; pop rbp; ret",
 			info: "01 00 02 00 | 00 82 00 50",
 			code: "90 5b 5d 4883c448 5d c3",
-			at:   []at{{0, "rsp+88 rbp@-16"}, {1, "rsp+104 rbx@-104 rbp@-16"}, {3, "rsp+88 rbp@-16"}, {7, "rsp+16 rbp@-16"}},
+			at: []at{{0, "rsp+88 rbp@-16"}, {1, "rsp+104 rbx@-104 rbp@-16"}, {3, "rsp+88 rbp@-16"},
+				{7, "rsp+16 rbp@-16"}},
 		},
 		{
 			name: "SAVE_NONVOL_FAR, vector saves, epilog and spare codes",
-			info: "02 07 0f 00 | 01 06 00 00 07 35 00 01 00 00 07 68 02 00 07 69 02 00 00 00 07 07 00 00 00 00 07 01 00 40",
+			info: "02 07 0f 00 | 01 06 00 00 07 35 00 01 00 00 07 68 02 00 07 69 02 00 00 00 07 07 00 00 00 00 " +
+				"07 01 00 40",
 			code: "90909090909090 90",
 			at:   []at{{7, "rsp+131080 rbx@-130824"}},
 		},
@@ -224,7 +226,8 @@ func TestCompile(t *testing.T) {
 			at:   []at{{2, "rsp+16 rbp@-16"}},
 		},
 		{
-			name: "sub rsp,8; add rsp,8; mov rax,imm64; rex.W jmp [rax]: the target is loaded after the frame has been popped",
+			name: "sub rsp,8; add rsp,8; mov rax,imm64; rex.W jmp [rax]: the target is loaded after the frame has " +
+				"been popped",
 			info: "01 04 01 00 | 04 02",
 			code: "4883ec08 4883c408 48b81122334455667788 48ff20",
 			at:   []at{{4, "rsp+16"}, {8, "rsp+8"}, {18, "rsp+8"}},

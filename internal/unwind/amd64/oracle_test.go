@@ -124,7 +124,8 @@ func displacement(operand, reg string) (int32, bool) {
 // through, and the target of a direct jump.
 func (s *state) exec(text string) (next bool, jump arch.Addr) {
 	op, args, _ := strings.Cut(text, " ")
-	for op == "rex.W" || op == "rex.WB" || op == "bnd" || op == "rep" || op == "repz" || op == "lock" || op == "notrack" {
+	for op == "rex.W" || op == "rex.WB" || op == "bnd" || op == "rep" || op == "repz" || op == "lock" ||
+		op == "notrack" {
 		op, args, _ = strings.Cut(args, " ")
 	}
 	dst, src, _ := strings.Cut(args, ",")

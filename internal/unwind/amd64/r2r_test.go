@@ -85,7 +85,8 @@ func loadR2R(t testing.TB, path string) *r2rImage {
 			if u32(b) == ^uint32(0) {
 				break // the table ends in a sentinel
 			}
-			im.funcs = append(im.funcs, Function{Base: r2rBase, Start: at(0), End: at(4), UnwindInfo: at(8), MethodStart: at(0)})
+			im.funcs = append(im.funcs,
+				Function{Base: r2rBase, Start: at(0), End: at(4), UnwindInfo: at(8), MethodStart: at(0)})
 		}
 	}
 	return im

@@ -17,8 +17,8 @@ func TestProgram(t *testing.T) {
 		at   map[arch.Addr]string // by offset in the function
 	}{
 		{"push rbp; mov rbp,rsp", []byte{0x41, cfaDefCFAOffset, 16, cfaOffset | 6, 2, 0x43, cfaDefCFARegister, 6},
-			map[arch.Addr]string{0: b, 1: "rsp+16 rbp:c-16 ra:c-8", 3: "rsp+16 rbp:c-16 ra:c-8", 4: "rbp+16 rbp:c-16 ra:c-8",
-				0xff: "rbp+16 rbp:c-16 ra:c-8"}},
+			map[arch.Addr]string{0: b, 1: "rsp+16 rbp:c-16 ra:c-8", 3: "rsp+16 rbp:c-16 ra:c-8",
+				4: "rbp+16 rbp:c-16 ra:c-8", 0xff: "rbp+16 rbp:c-16 ra:c-8"}},
 		{"advance_loc1", []byte{cfaAdvanceLoc1, 0x80, cfaDefCFAOffset, 16},
 			map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
 		{"advance_loc2", []byte{cfaAdvanceLoc2, 0x80, 0, cfaDefCFAOffset, 16},
@@ -41,7 +41,8 @@ func TestProgram(t *testing.T) {
 		{"undefined, same, register", []byte{cfaUndefined, 3, cfaSameValue, 0, cfaRegister, 6, 9},
 			map[arch.Addr]string{0: "rsp+8 rax:s rbx:u rbp:r9 ra:c-8"}},
 		{"expressions",
-			[]byte{cfaDefCFAExpression, 2, opBreg0 + 7, 8, cfaExpression, 3, 1, opLit0, cfaValExpression, 12, 1, opLit0},
+			[]byte{cfaDefCFAExpression, 2, opBreg0 + 7, 8, cfaExpression, 3, 1, opLit0, cfaValExpression, 12,
+				1, opLit0},
 			map[arch.Addr]string{0: "exp rbx:exp r12:vexp ra:c-8"}},
 		{"args_size, vector register, nop", []byte{cfaGNUArgsSize, 0x90, 1, cfaOffsetExtended, 50, 1, cfaNop},
 			map[arch.Addr]string{0: b}},
@@ -51,7 +52,8 @@ func TestProgram(t *testing.T) {
 		{"restore without remember", []byte{cfaRestoreState}, map[arch.Addr]string{0: ""}},
 		{"truncated", []byte{cfaNop, cfaNop, cfaDefCFA}, map[arch.Addr]string{0: ""}},
 		{"expression too long", []byte{cfaDefCFAExpression, 100, 0, 0}, map[arch.Addr]string{0: ""}},
-		{"offset of an expression", []byte{cfaDefCFAExpression, 1, opLit0, cfaDefCFAOffset, 8}, map[arch.Addr]string{0: ""}},
+		{"offset of an expression", []byte{cfaDefCFAExpression, 1, opLit0, cfaDefCFAOffset, 8},
+			map[arch.Addr]string{0: ""}},
 		{"remember for ever", repeat(cfaRememberState, 1000), map[arch.Addr]string{0: ""}},
 		{"nop for ever", repeat(cfaNop, 1<<17), map[arch.Addr]string{0: ""}},
 	} {
@@ -94,7 +96,8 @@ func repeat(b byte, n int) []byte {
 // TestEncodings looks an address up through every encoding of pointers, in the
 // frame and in the search table.
 func TestEncodings(t *testing.T) {
-	forms := []uint8{peAbsptr, peULEB128, peUdata2, peUdata4, peUdata8, peSigned, peSLEB128, peSdata2, peSdata4, peSdata8}
+	forms := []uint8{peAbsptr, peULEB128, peUdata2, peUdata4, peUdata8, peSigned, peSLEB128, peSdata2,
+		peSdata4, peSdata8}
 	for _, form := range forms {
 		for _, base := range []uint8{peAbsptr, pePCRel, peDataRel, peTextRel, peFuncRel, peAligned} {
 			enc := form | base
@@ -219,8 +222,8 @@ func TestStep(t *testing.T) {
 		{"rsp is lost", []byte{cfaUndefined, 7}, true, nil, nonVolatile &^ (1 << arch.RSP), 0x1008},
 		{"rsp is unchanged", []byte{cfaSameValue, 7}, true, map[uint8]uint64{arch.RSP: 0x1008}, nonVolatile, 0x1008},
 		{"rbx = CFA-16", []byte{cfaValOffset, 3, 2}, true, map[uint8]uint64{arch.RBX: 0x1000}, nonVolatile, 0x1008},
-		{"rbx in an unknown register", []byte{cfaRegister, 3, 15}, true, nil, nonVolatile &^ (1<<arch.RBX | 1<<arch.R15),
-			0x1008},
+		{"rbx in an unknown register", []byte{cfaRegister, 3, 15}, true, nil,
+			nonVolatile &^ (1<<arch.RBX | 1<<arch.R15), 0x1008},
 		{"expressions see the CFA",
 			[]byte{cfaExpression, 3, 2, opPlusUconst, 8, cfaValExpression, 12, 2, opPlusUconst, 8, cfaOffset | 16, 1},
 			true, map[uint8]uint64{arch.RBX: 0x1018, arch.R12: 0x1018}, nonVolatile, 0x1008},
@@ -333,7 +336,8 @@ func TestIndexBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tab.Step(last); !errors.Is(err, unwind.ErrNoInfo) || !errors.Is(err, full) || len(tab.index) > 1<<16/16 {
+	if _, err := tab.Step(last); !errors.Is(err, unwind.ErrNoInfo) || !errors.Is(err, full) ||
+		len(tab.index) > 1<<16/16 {
 		t.Errorf("%d entries: %v", len(tab.index), err)
 	}
 }

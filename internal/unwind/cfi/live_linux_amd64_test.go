@@ -115,8 +115,8 @@ func images(t *testing.T, pid int) (out []mapped) {
 	for line := range strings.Lines(string(maps)) {
 		f := strings.Fields(line)
 		var lo, hi, off uint64
-		if _, err := fmt.Sscanf(f[0]+" "+f[2], "%x-%x %x", &lo, &hi, &off); err != nil || len(f) < 6 || f[1] != "r-xp" ||
-			f[5][0] != '/' {
+		if _, err := fmt.Sscanf(f[0]+" "+f[2], "%x-%x %x", &lo, &hi, &off); err != nil || len(f) < 6 ||
+			f[1] != "r-xp" || f[5][0] != '/' {
 			continue
 		}
 		file, err := os.Open(f[5])

@@ -260,8 +260,8 @@ func against(tb testing.TB, path string) *comparison {
 	if err := cmd.Wait(); err != nil {
 		tb.Log("readelf:", err) // some versions exit with 1 whatever they found
 	}
-	tb.Logf("%s: %d rows, %d lookups, %d slow, %d outermost, %d differences", filepath.Base(path), c.rows, c.pcs, c.slow,
-		c.end, c.diffs)
+	tb.Logf("%s: %d rows, %d lookups, %d slow, %d outermost, %d differences", filepath.Base(path), c.rows, c.pcs,
+		c.slow, c.end, c.diffs)
 	return c
 }
 

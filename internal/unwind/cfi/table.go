@@ -104,7 +104,8 @@ func (t *Table) parseHdr() {
 	p := piece{b, t.hdr.Addr(), t.hdr.Addr()}
 	r := reader{b: b}
 	version, ptrEnc, countEnc, tableEnc := r.u8(), r.u8(), r.u8(), r.u8()
-	if r.bad || version != 1 || ptrEnc == peOmit || countEnc == peOmit || tableEnc == peOmit || tableEnc&peIndirect != 0 {
+	if r.bad || version != 1 || ptrEnc == peOmit || countEnc == peOmit || tableEnc == peOmit ||
+		tableEnc&peIndirect != 0 {
 		return
 	}
 	t.pointer(&r, &p, ptrEnc)
@@ -218,7 +219,8 @@ func (t *Table) buildIndex() {
 			break
 		}
 		if off > maxIndexed {
-			t.indexErr = fmt.Errorf("%w: there is no search table, and .eh_frame is larger than what is read without one",
+			t.indexErr = fmt.Errorf("%w: there is no search table, and .eh_frame is larger than what is read "+
+				"without one",
 				unwind.ErrNoInfo)
 			break
 		}

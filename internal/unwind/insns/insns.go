@@ -41,7 +41,8 @@ func Steps(mem target.Memory, a *arch.Arch, ip arch.Addr) []*unwind.Step {
 	s := newSearch(mem, a)
 	s.leave = func(at *state, _ bool) {
 		st, ok := at.step(a)
-		if ok && len(steps) < maxSteps && !slices.ContainsFunc(steps, func(o *unwind.Step) bool { return same(o, st) }) {
+		if ok && len(steps) < maxSteps &&
+			!slices.ContainsFunc(steps, func(o *unwind.Step) bool { return same(o, st) }) {
 			steps = append(steps, st)
 		}
 	}

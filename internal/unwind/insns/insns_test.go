@@ -55,8 +55,8 @@ func TestDecode(t *testing.T) {
 		n, bad := 0, 0
 		for _, m := range line.FindAllSubmatch(out, -1) {
 			text := string(m[3])
-			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) || bytes.HasPrefix(m[2], []byte("9b ")) ||
-				bytes.HasPrefix(m[2], []byte("8f e")) {
+			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) ||
+				bytes.HasPrefix(m[2], []byte("9b ")) || bytes.HasPrefix(m[2], []byte("8f e")) {
 				continue // no instruction, pieces of one, two (fwait and another one), AMD's XOP
 			}
 			code := unhex(t, string(m[2]))
@@ -64,8 +64,8 @@ func TestDecode(t *testing.T) {
 			in, ok := decode(append(code, make([]byte, longest)...))
 			if r, written := destination(text); !ok || in.length != len(code) || written && !in.changes().Has(r) {
 				if bad++; bad <= 20 { // data can lie between instructions
-					t.Logf("%s: %s: % x (%s): %d bytes, %v, changes %v", filepath.Base(file), m[1], code, text, in.length, ok,
-						in.changes())
+					t.Logf("%s: %s: % x (%s): %d bytes, %v, changes %v", filepath.Base(file), m[1], code, text,
+						in.length, ok, in.changes())
 				}
 			}
 		}
