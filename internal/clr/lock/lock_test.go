@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"testing"
@@ -258,7 +259,7 @@ func TestCheckLayout(t *testing.T) {
 	}
 }
 
-// FuzzMonitor: whatever memory has, nothing panics, and what has an owner is held.
+// FuzzMonitor: whatever memory has, nothing panics, and what has an owner, or had one, is held.
 func FuzzMonitor(f *testing.F) {
 	l := newStore(f, clrtest.Words{}, clrtest.Net9).l
 	seed := make([]byte, blockLen)
@@ -266,6 +267,9 @@ func FuzzMonitor(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed, uint32(wordHashOrIndex|index), uint64(blockAt), uint64(objectAt))
+	orphan := bytes.Repeat([]byte{'0'}, 24) // without a thread of the operating system
+	clear(orphan[16:])
+	f.Add(orphan, uint32(wordHashOrIndex|index), uint64(blockAt), uint64(objectAt))
 	f.Fuzz(func(t *testing.T, block []byte, word uint32, entryBlock, entryObject uint64) {
 		mem := held(&Store{l: l})
 		for i := 0; i+8 <= len(block) && i < blockLen; i += 8 {
@@ -278,7 +282,7 @@ func FuzzMonitor(f *testing.F) {
 		for _, read := range []func() (Monitor, error){
 			func() (Monitor, error) { return s.At(blockAt) }, func() (Monitor, error) { return s.Of(objectAt) },
 		} {
-			if m, err := read(); err == nil && (m.Owner != 0) != (m.Recursion != 0) {
+			if m, err := read(); err == nil && (m.Owner != 0 || m.Orphan) != (m.Recursion != 0) {
 				t.Errorf("%+v", m)
 			}
 		}
