@@ -198,8 +198,8 @@ func (u *unloads) find() bool {
 	}
 	u.p.Engine.Cache.Invalidate()
 	threads := u.p.Runtime.Threads
-	at := threads.Finalizer()
-	if at == 0 {
+	at, err := threads.Finalizer()
+	if err != nil || at == 0 {
 		return false
 	}
 	t, err := threads.Read(at)

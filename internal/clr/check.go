@@ -50,7 +50,10 @@ const starting = 2
 // checkThreads: the list of threads ends, the finalizer is in it, every thread that
 // is alive is one of the target's, and some have managed objects that refer to them.
 func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error) {
-	finalizer := r.Threads.Finalizer()
+	finalizer, err := r.Threads.Finalizer()
+	if err != nil {
+		return nil, fmt.Errorf("which thread is the finalizer cannot be read: %w", err)
+	}
 	if finalizer == 0 {
 		return nil, ErrNotStarted
 	}

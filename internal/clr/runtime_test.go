@@ -144,3 +144,21 @@ func TestNewUnknown(t *testing.T) {
 		}
 	}
 }
+
+// gone is the memory of a program that has ended.
+type gone struct{}
+
+func (gone) ReadMemory(p []byte, addr arch.Addr) error {
+	return &target.ReadError{Addr: addr, Len: len(p), Err: os.ErrProcessDone}
+}
+
+// TestCheckGone: of a runtime that cannot be read nobody says that it has not started.
+func TestCheckGone(t *testing.T) {
+	r, err := New(gone{}, clrtest.Descriptor(t, clrtest.Net10), arch.AMD64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Check(Outside{}); !errors.Is(err, os.ErrProcessDone) || errors.Is(err, ErrNotStarted) {
+		t.Error(err)
+	}
+}

@@ -164,7 +164,7 @@ const checkTries = 5
 func (e *Engine) check() error {
 	for n := 1; ; n++ {
 		err := e.checkOnce()
-		if err == nil || errors.Is(err, clr.ErrNotStarted) || n == checkTries {
+		if err == nil || n == checkTries {
 			return err
 		}
 		e.Begin()

@@ -78,7 +78,11 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	if info.Name == "" && len(t.Name) > 0 {
 		info.Name = t.Name[:min(len(t.Name), commLen)] // a core dump lacks the kernel's names
 	}
-	finalizer := managed && k.Address == p.Runtime.Threads.Finalizer()
+	finalizer := false
+	if managed {
+		at, err := p.Runtime.Threads.Finalizer()
+		finalizer = err == nil && k.Address == at
+	}
 	t.Role = Role(tid == p.from.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
 	return t, true
 }

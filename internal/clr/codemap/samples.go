@@ -20,6 +20,7 @@ type Sample struct {
 // Samples returns where methods start, at most most of them: a few of each ReadyToRun
 // image and of each code heap that cannot be unloaded. It reads the index in the
 // opposite direction to Lookup, so that the two can be checked against each other.
+// None without an error: there is no such code.
 func (m *Map) Samples(most int) ([]Sample, error) {
 	w := sampler{m: m, most: most, seen: map[arch.Addr]bool{}, sections: maxSampled, entries: maxEntries}
 	w.visit = func(s *section) error {
@@ -29,6 +30,9 @@ func (m *Map) Samples(most int) ([]Sample, error) {
 		return w.section(s)
 	}
 	err := w.level(m.l.TopMap, levels-1)
+	if err == nil && len(w.out) == 0 && w.full() {
+		err = corrupt("no code in %d entries of the range section map", w.work)
+	}
 	return w.out, err
 }
 

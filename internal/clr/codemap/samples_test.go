@@ -54,7 +54,7 @@ func TestSamplesEnd(t *testing.T) {
 	for i := range arch.Addr(256) {
 		mem.ptr(m.l.TopMap+8*i, m.l.TopMap)
 	}
-	if got, err := m.Samples(10); len(got) != 0 {
+	if got, err := m.Samples(10); len(got) != 0 || !errors.Is(err, ErrCorrupt) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -249,14 +249,8 @@ type ExceptionOffsets struct {
 	Thread, Object, Previous, Trace uint32
 }
 
-// Finalizer returns the address of the finalizer's Thread object.
-func (s *Store) Finalizer() arch.Addr {
-	p, err := s.mem.Pointer(s.l.Finalizer)
-	if err != nil {
-		return 0
-	}
-	return p
-}
+// Finalizer returns the address of the finalizer's Thread object; 0: there is none yet.
+func (s *Store) Finalizer() (arch.Addr, error) { return s.mem.Pointer(s.l.Finalizer) }
 
 // StringType returns the MethodTable of strings; 0: it cannot be read.
 func (s *Store) StringType() arch.Addr {
