@@ -34,6 +34,8 @@ type recorder struct {
 	wall       *wallSampler  // nil: no such samples
 	events     *eventSampler // nil: likewise
 
+	haste haste
+
 	endAlone func()        // ends Options.Alone
 	ownCPU   time.Duration // when recording began
 	notes    []string
@@ -134,7 +136,11 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
-	live.RunAloneAtHighPriority(func() { r.record(ctx) })
+	live.RunWithPriority(func(p *live.Priority) {
+		r.haste.raise = p.Raise
+		r.haste.begin(live.Monotonic())
+		r.record(ctx)
+	})
 	out = r.finish()
 	r.addLines(ctx, out)
 	return out
@@ -213,6 +219,7 @@ func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 	if left <= 0 {
 		return false
 	}
+	defer func() { r.haste.woken(live.Monotonic(), until) }()
 	if r.cpu != nil {
 		return r.cpu.wait(left)
 	}

@@ -27,20 +27,51 @@ func RunAtHighPriority(f func()) {
 	<-done
 }
 
-// RunAloneAtHighPriority is RunAtHighPriority for what this process has been started for: see Alone. It calls f in this
-// goroutine meanwhile, with the priority of all threads raised. To be woken, a goroutine with an OS thread of its own
-// takes a switch to another thread first. f starts no process: it would have that priority, too.
-func RunAloneAtHighPriority(f func()) {
-	if !isAlone() {
-		RunAtHighPriority(f)
+// A Priority is that of the OS threads that do some work: see RunWithPriority.
+type Priority struct {
+	all    bool // those of this process, not only the one that the work has for itself
+	normal int  // nice value
+	high   bool
+}
+
+// RunWithPriority calls f, which can raise the priority that it has, if that is permitted. f runs on an OS thread of
+// its own. If this is what the process has been started for, it runs in this goroutine: see Alone. To be woken, a
+// goroutine with an OS thread of its own takes a switch to another thread first. In that case f starts no process: it
+// would have the same priority.
+func RunWithPriority(f func(*Priority)) {
+	p := &Priority{all: isAlone(), normal: highPriority}
+	if before, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		p.normal = kernelPriority - before
+	}
+	if p.all {
+		defer p.Raise(false)
+		f(p)
 		return
 	}
-	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if nice := kernelPriority - before; err == nil && nice > highPriority {
-		setPriorities(highPriority)
-		defer setPriorities(nice)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with us
+		f(p)
+	}()
+	<-done
+}
+
+// Raise makes the priority higher than that of other processes, or what it was before.
+func (p *Priority) Raise(high bool) {
+	if high == p.high || p.normal <= highPriority {
+		return
 	}
-	f()
+	p.high = high
+	nice := p.normal
+	if high {
+		nice = highPriority
+	}
+	if p.all {
+		setPriorities(nice)
+	} else {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, nice)
+	}
 }
 
 // kernelPriority minus the nice value is what the system call getpriority(2) returns.

@@ -33,7 +33,11 @@ func TestPriority(t *testing.T) {
 	defer close(quit)
 	before := nices(t)
 	var denied error
-	RunAloneAtHighPriority(func() {
+	RunWithPriority(func(p *Priority) {
+		if now := nices(t); now[highPriority] > before[highPriority] {
+			t.Errorf("not raised yet, threads by their nice values: %v, before: %v", now, before)
+		}
+		p.Raise(true)
 		denied = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), highPriority)
 		ready := make(chan struct{})
 		go func() {
@@ -45,6 +49,11 @@ func TestPriority(t *testing.T) {
 		if now := nices(t); denied == nil && len(now) != 1 {
 			t.Errorf("threads by their nice values: %v, before: %v", now, before)
 		}
+		p.Raise(false)
+		if now := nices(t); now[highPriority] > before[highPriority] {
+			t.Errorf("lowered, threads by their nice values: %v, before: %v", now, before)
+		}
+		p.Raise(true)
 	})
 	if after := nices(t); after[highPriority] > before[highPriority] {
 		t.Errorf("threads by their nice values: %v, before: %v", after, before)
@@ -52,6 +61,23 @@ func TestPriority(t *testing.T) {
 	if denied != nil && !errors.Is(denied, unix.EACCES) && !errors.Is(denied, unix.EPERM) {
 		t.Error(denied)
 	}
+}
+
+// TestPriorityOfOne: in a process that does more, only the thread that does the work has the higher priority.
+func TestPriorityOfOne(t *testing.T) {
+	before := nices(t)
+	RunWithPriority(func(p *Priority) {
+		p.Raise(true)
+		self := unix.Gettid()
+		denied := unix.Setpriority(unix.PRIO_PROCESS, self, highPriority)
+		if now := nices(t); denied == nil && now[highPriority] != before[highPriority]+1 {
+			t.Errorf("threads by their nice values: %v, before: %v", now, before)
+		}
+		p.Raise(false)
+		if now := nices(t); now[highPriority] > before[highPriority] {
+			t.Errorf("lowered, threads by their nice values: %v, before: %v", now, before)
+		}
+	})
 }
 
 // nices counts the threads of this process by their nice values.

@@ -1,0 +1,63 @@
+package record
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestHaste: the priority is raised when recording begins and when it was late, and lowered when it has not been late
+// for some time.
+func TestHaste(t *testing.T) {
+	const (
+		start = time.Hour
+		step  = 20 * time.Millisecond
+	)
+	var now time.Duration
+	type change struct {
+		high bool
+		at   time.Duration // since the start
+	}
+	var got []change
+	h := haste{raise: func(high bool) { got = append(got, change{high, now - start}) }}
+	run := func(until, late time.Duration) {
+		for now += step; now <= start+until; now += step {
+			h.woken(now, now-late)
+		}
+		now -= step
+	}
+	now = start
+	h.begin(now)
+	run(2*time.Second, timerStep)                      // a timer is as late as that
+	run(3*time.Second, timerStep+500*time.Microsecond) // 5 ms in a window
+	run(3*time.Second+step, lateMost+timerStep)        // once
+	run(20*time.Second, 0)
+	run(21*time.Second, 3*timerStep) // again and again
+	run(40*time.Second, 0)
+	want := []change{
+		{true, 0}, {false, time.Second},
+		{true, 3*time.Second + step}, {false, 13*time.Second + step},
+	}
+	if len(got) != 6 || !slices.Equal(got[:4], want) {
+		t.Fatalf("%v, want %v and two more", got, want)
+	}
+	if up, down := got[4], got[5]; !up.high || up.at < 20*time.Second || up.at > 20*time.Second+hasteWindow+step ||
+		down.high || down.at < 30*time.Second || down.at > 31*time.Second+hasteWindow {
+		t.Errorf("at last %v", got[4:])
+	}
+}
+
+// TestHasteOfWaits: what is late is a wait that ends after its time, not one that ends before.
+func TestHasteOfWaits(t *testing.T) {
+	raised := false
+	h := haste{raise: func(high bool) { raised = high }, until: 1}
+	for now := time.Second; now < 10*time.Second; now += 10 * time.Millisecond {
+		h.woken(now, now+time.Second)
+	}
+	if raised {
+		t.Error("raised")
+	}
+	if h.woken(11*time.Second, 11*time.Second-100*time.Millisecond); !raised {
+		t.Error("not raised after a wait that ended 100 ms too late")
+	}
+}
