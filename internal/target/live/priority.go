@@ -17,11 +17,18 @@ const highPriority = -10
 // RunAtHighPriority calls f on an OS thread of its own, with a higher priority than others if that
 // is permitted.
 func RunAtHighPriority(f func()) {
+	onItsOwn(func() {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, highPriority)
+		f()
+	})
+}
+
+// onItsOwn calls f on an OS thread of its own.
+func onItsOwn(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with us
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, highPriority)
 		f()
 	}()
 	<-done
@@ -31,7 +38,6 @@ func RunAtHighPriority(f func()) {
 type Priority struct {
 	all    bool // those of this process, not only the one that the work has for itself
 	normal int  // nice value
-	high   bool
 }
 
 // RunWithPriority calls f, which can raise the priority that it has, if that is permitted. f runs on an OS thread of
@@ -48,21 +54,14 @@ func RunWithPriority(f func(*Priority)) {
 		f(p)
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with us
-		f(p)
-	}()
-	<-done
+	onItsOwn(func() { f(p) })
 }
 
 // Raise makes the priority higher than that of other processes, or what it was before.
 func (p *Priority) Raise(high bool) {
-	if high == p.high || p.normal <= highPriority {
+	if p.normal <= highPriority {
 		return
 	}
-	p.high = high
 	nice := p.normal
 	if high {
 		nice = highPriority
