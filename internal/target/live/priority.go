@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 
 	"clrsnap/internal/procfs"
 
@@ -14,11 +15,26 @@ import (
 // whose CPUs are all busy with the target.
 const highPriority = -10
 
+// always are the OS threads of RunAtHighPriority, by their ids. It is locked while a thread's priority changes.
+var always = struct {
+	sync.Mutex
+	tids map[int]bool
+}{tids: map[int]bool{}}
+
 // RunAtHighPriority calls f on an OS thread of its own, with a higher priority than others if that
-// is permitted.
+// is permitted. No Priority changes that thread's.
 func RunAtHighPriority(f func()) {
 	onItsOwn(func() {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, highPriority)
+		tid := unix.Gettid()
+		always.Lock()
+		always.tids[tid] = true
+		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, highPriority)
+		always.Unlock()
+		defer func() {
+			always.Lock()
+			delete(always.tids, tid)
+			always.Unlock()
+		}()
 		f()
 	})
 }
@@ -76,19 +92,25 @@ func (p *Priority) Raise(high bool) {
 // kernelPriority minus the nice value is what the system call getpriority(2) returns.
 const kernelPriority = 20
 
-// setPriorities sets the nice value of all OS threads of this process. Those that they start have it, too.
+// setPriorities sets the nice value of all OS threads of this process but those of RunAtHighPriority. Those that they
+// start have it, too.
 func setPriorities(nice int) {
 	self, err := procfs.Self()
 	if err != nil {
 		return
 	}
 	defer self.Close()
+	always.Lock()
+	defer always.Unlock()
 	for range 2 { // once more for those that were being started
 		threads, _ := self.Tasks()
 		if !slices.Contains(threads, os.Getpid()) {
 			return // this /proc is that of another PID namespace: the numbers are those of others here
 		}
 		for _, t := range threads {
+			if always.tids[t] {
+				continue
+			}
 			_ = unix.Setpriority(unix.PRIO_PROCESS, t, nice)
 		}
 	}

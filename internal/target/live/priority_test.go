@@ -80,6 +80,42 @@ func TestPriorityOfOne(t *testing.T) {
 	})
 }
 
+// TestPriorityOfAnother: work that always has a high priority keeps it while that of the whole process is lowered.
+func TestPriorityOfAnother(t *testing.T) {
+	defer Alone()()
+	tid, quit, ended := make(chan int), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		RunAtHighPriority(func() {
+			tid <- unix.Gettid()
+			<-quit
+		})
+	}()
+	other := <-tid
+	nice := func() int {
+		p, err := unix.Getpriority(unix.PRIO_PROCESS, other)
+		if err != nil {
+			t.Error(err)
+		}
+		return kernelPriority - p
+	}
+	before := nice()
+	RunWithPriority(func(p *Priority) {
+		for _, high := range []bool{true, false} {
+			if p.Raise(high); nice() != before {
+				t.Errorf("its nice value is %d, before it was %d", nice(), before)
+			}
+		}
+	})
+	close(quit)
+	if <-ended; len(always.tids) > 0 {
+		t.Errorf("%d threads are still left out", len(always.tids))
+	}
+	if before != highPriority {
+		t.Skipf("a higher priority is not permitted here (CAP_SYS_NICE): its nice value is %d", before)
+	}
+}
+
 // nices counts the threads of this process by their nice values.
 func nices(t *testing.T) map[int]int {
 	t.Helper()
