@@ -194,17 +194,7 @@ func (w *requestWalk) followSenders() {
 		if !c.sending() {
 			continue
 		}
-		var at, message arch.Addr
-		ok := w.patiently(func() (err error) {
-			if at, err = w.current(c.sender); err != nil || at == 0 {
-				return err
-			}
-			b, err := w.r.Box(at)
-			if err == nil {
-				message = w.local(b, "request")
-			}
-			return err
-		})
+		at, message, ok := w.messageNow(c.sender)
 		if !ok {
 			w.unproven++
 		}
@@ -223,28 +213,87 @@ func (w *requestWalk) followSenders() {
 	}
 }
 
+// messageNow returns where a method is now that makes or sends a call, and the message that it has. at is 0 if the
+// method has ended. false: it changed all the time.
+func (w *requestWalk) messageNow(method arch.Addr) (at, message arch.Addr, ok bool) {
+	ok = w.patiently(func() (err error) {
+		message = 0
+		if at, err = w.current(method); err != nil || at == 0 {
+			return err
+		}
+		b, err := w.r.Box(at)
+		if err == nil {
+			message = w.local(b, "request")
+		}
+		return err
+	})
+	return at, message, ok
+}
+
+// beginning is when a call began.
+type beginning struct {
+	method  arch.Addr // that makes the call
+	message arch.Addr
+	at      time.Time
+}
+
 // begun reads when a call began: HttpClient's timeout is measured from then on, and an activity begins with it.
 func (w *requestWalk) begun(obj arch.Addr) {
-	var message arch.Addr
-	var at time.Time
+	var b beginning
 	ok := w.patiently(func() error {
-		b, err := w.r.Box(obj)
+		at, err := w.current(obj)
+		if b = (beginning{method: at}); err != nil || at == 0 {
+			return err
+		}
+		method, err := w.r.Box(at)
 		if err != nil {
 			return err
 		}
-		message, at = w.local(b, "request"), time.Time{}
-		if w.role(b) == web.Tracing {
-			if activity := w.local(b, "activity"); activity != 0 {
-				at, err = w.web.Activity(activity)
+		b.message = w.local(method, "request")
+		if w.role(method) == web.Tracing {
+			if activity := w.local(method, "activity"); activity != 0 {
+				b.at, err = w.web.Activity(activity)
 			}
 			return err
 		}
-		at, err = w.timed(b)
+		b.at, err = w.timed(method)
 		return err
 	})
-	if !ok || message == 0 || at.IsZero() {
+	if ok && b.message != 0 && !b.at.IsZero() && w.keep(int(unsafe.Sizeof(b))) {
+		w.begins = append(w.begins, b)
+	}
+}
+
+// findStarts finds out which calls began when. If the collector may have moved messages since calls were read, a call
+// is known by where the methods that make and send it have its message now. Calls of which that is not certain have no
+// age.
+func (w *requestWalk) findStarts() {
+	if len(w.begins) == 0 {
 		return
 	}
+	if w.still {
+		for _, b := range w.begins {
+			w.started(b.message, b.at)
+		}
+		return
+	}
+	for range maxMoves {
+		w.followSenders()
+		for _, b := range w.begins {
+			_, message, ok := w.messageNow(b.method)
+			if key, known := w.moved[message]; ok && known && message != 0 {
+				w.started(key, b.at)
+			}
+		}
+		if w.p.stillSince(w.followed) {
+			return
+		}
+		clear(w.starts)
+	}
+}
+
+// started notes when a call began: at the earliest time that any of its methods knows.
+func (w *requestWalk) started(message arch.Addr, at time.Time) {
 	if known, ok := w.starts[message]; !ok || at.Before(known) {
 		w.starts[message] = at
 	}

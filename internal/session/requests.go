@@ -92,9 +92,10 @@ type requestWalk struct {
 	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
-	room     int                          // bytes that may still be kept of them
-	rests    int                          // how often reading has waited for the collector
-	starts   map[arch.Addr]time.Time      // of calls, by their message
+	room     int                     // bytes that may still be kept of them
+	rests    int                     // how often reading has waited for the collector
+	starts   map[arch.Addr]time.Time // of calls, by their message as it was when the call was read
+	begins   []beginning
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
 	of       chainOf                      // of the chain that was read last
 
@@ -154,6 +155,7 @@ func (w *requestWalk) read(since heap.Stamp) {
 	if w.still = w.p.stillSince(since); !w.still {
 		w.dropTwins()
 	}
+	w.findStarts()
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.

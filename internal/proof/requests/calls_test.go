@@ -107,6 +107,58 @@ func testCalls(t *testing.T, runtime string) {
 	c.check(true)
 }
 
+// TestCallsMoved looks at calls while the collector moves all of them, again and again. What is said of a call is
+// right, above all how old it is; and for most of them it is said.
+func TestCallsMoved(t *testing.T) {
+	layer.Proof(t)
+	for _, runtime := range callRuntimes(t) {
+		t.Run(testenv.Name(runtime), func(t *testing.T) { testCallsMoved(t, runtime) })
+	}
+}
+
+func testCallsMoved(t *testing.T, runtime string) {
+	s := newSilent(t)
+	a := testenv.Start(t, "calls", testenv.Options{
+		Runtime: runtime,
+		Args:    []string{"--server", s.address, "--connections", fmt.Sprint(connections), "--between", "600"},
+	})
+	c := &callCheck{t: t, a: a, s: s, ended: map[string]bool{}}
+	const each = 50
+	for range 3 { // so that an age that is another call's is wrong
+		a.Ask(fmt.Sprintf("get %d", each))
+		a.Ask(fmt.Sprintf("two %d", each))
+		c.settle()
+		time.Sleep(3 * tolerance)
+	}
+	truth := c.begun()
+	t.Logf("all calls are moved %s times", a.Ask("slide 10")[0])
+	listed, known, looks := 0, 0, layer.Size(10, 60)
+	for range looks {
+		times := map[string]int{}
+		r := look(t, a.PID)
+		for i := range r.Calls {
+			for k := range r.Calls[i].Calls {
+				x := &r.Calls[i].Calls[k]
+				if times[x.Path]++; times[x.Path] > 1 {
+					t.Errorf("%s is listed twice", x.Path)
+				}
+				if listed++; x.Since.IsZero() {
+					continue
+				}
+				known++
+				if d := since(x.Since) - truth[x.Path]; d < -tolerance || d > late {
+					t.Errorf("%s began %v after it did", x.Path, d)
+				}
+			}
+		}
+	}
+	all := len(truth) * looks
+	t.Logf("%d of %d calls are listed, %d with their age", listed, all, known)
+	if listed < all*9/10 || known < all*9/10 {
+		t.Errorf("of %d calls %d are listed, of %d their age is known", all, listed, known)
+	}
+}
+
 // callCheck checks what is listed.
 type callCheck struct {
 	t     *testing.T

@@ -2,6 +2,7 @@
 //
 //   --server HOST:PORT   the server, of HTTP/1 and of HTTP/2 without TLS
 //   --connections N      how many connections of HTTP/1 there may be for "get" and "send", 4
+//   --between N          how many objects are allocated before each call, 0
 //   --stdin, --max-seconds: see App.cs
 //
 // Commands on stdin; N calls are made, to the path /KIND/ID, with numbers from 1 on:
@@ -13,6 +14,8 @@
 //   end ID     ends a call
 //   begun      the path of each call that has not ended, and CLOCK_MONOTONIC in ns at its beginning
 //   collect    a garbage collection
+//   slide MS   from now on what lies between calls is let go, a little every MS, so that compacting garbage collections
+//              move all calls again and again; the answer is how often that will be
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
@@ -30,6 +33,7 @@ namespace Calls;
 static class Program
 {
     static readonly ConcurrentDictionary<int, Call> calls = new();
+    static readonly Queue<byte[]> between = new();
     static int last;
 
     static void Main(string[] args)
@@ -55,6 +59,9 @@ static class Program
             case "collect":
                 GC.Collect();
                 return [];
+            case "slide":
+                App.Background("slide", () => Slide(int.Parse(words[1])));
+                return [$"{between.Count}"];
         }
         for (int i = int.Parse(words[1]); i > 0; i--) Begin(words[0]);
         return [];
@@ -62,11 +69,17 @@ static class Program
 
     static void Begin(string kind)
     {
+        for (int i = App.Int("between", 0); i > 0; i--) between.Enqueue(new byte[200]);
         int id = ++last;
         var call = new Call(kind, id);
         calls[id] = call;
         if (kind == "send") App.Background("send", () => Run(() => { call.Send(); return Task.CompletedTask; }, id).Wait());
         else _ = Run(call.Make, id);
+    }
+
+    static void Slide(int pause)
+    {
+        for (; between.TryDequeue(out _); Thread.Sleep(pause)) GC.Collect(2, GCCollectionMode.Forced, true, true);
     }
 
     static async Task Run(Func<Task> make, int id)
