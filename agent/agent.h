@@ -35,7 +35,16 @@ hresult walk_all(struct object *info, struct walk *w);
 void *reserve(size_t size);
 void unreserve(void *p, size_t size);
 
+/* memory.c: memory of this process that may not be there. */
+enum { MOST_PEEKED = 16 };
+
+bool peek_bytes(uint64_t address, void *out, size_t size);
+bool peek(uint64_t address, uint64_t *value);
+bool peek_words(struct chain_word *words, size_t count);
+
 /* stack.c: the calling thread's own stack. */
+enum { MOST_ROOTS = 4 };
+
 struct stack {
     uint8_t *frames;
     uint32_t buffer;
@@ -43,18 +52,35 @@ struct stack {
     size_t size; /* of all frames, and of what was added after them, in bytes */
     hresult result; /* of DoStackSnapshot; S_OK if the walk was cut */
     bool cut; /* the stack has more frames than fit */
+    bool chain; /* the words of a chain were added */
+    const struct chain_rule *rules;
+    uint32_t roots;
+    struct chain_root {
+        const struct chain_rule *rule;
+        uint64_t argument;
+        uint32_t frame;
+    } root[MOST_ROOTS];
 };
 
-/* What is added after the frames of an exception at most. */
-enum { MAX_ADDED = sizeof(struct short_frame) + (MAX_NAME_UNITS + MAX_MESSAGE_UNITS) * sizeof(uint16_t) };
+/* What is added after the frames at most: the words of a chain, and what an exception has besides. */
+enum {
+    MOST_CHAIN = sizeof(uint64_t) + MOST_CHAIN_WORDS * sizeof(struct chain_word),
+    MAX_ADDED = MOST_CHAIN + sizeof(struct short_frame) + (MAX_NAME_UNITS + MAX_MESSAGE_UNITS) * sizeof(uint16_t),
+};
 
 bool stacks_allocate(uint32_t frames, bool registers);
 void stacks_free(void);
 bool stack_claim(struct stack *s);
-void stack_walk(struct stack *s, struct object *info);
+void stack_walk(struct stack *s, struct object *info, const struct chain_rule *rules);
 void stack_add(struct stack *s, const void *p, size_t size);
 void stack_pad(struct stack *s);
 void stack_release(struct stack *s);
+
+/* chain.c: what awaits the async methods of a stack. */
+struct ring;
+
+void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size);
+void chain_add(struct stack *s, const struct ring *r);
 
 /* handles.c: weak handles of sampled objects. */
 bool handles_open(struct object *info, uint32_t capacity);

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,6 +150,7 @@ static bool publish_and_hold(struct record *r, struct stack *s) {
     r->frames = (uint16_t)s->count;
     r->result = s->result;
     if (s->cut) r->flags |= RECORD_CUT;
+    if (s->chain) r->flags |= RECORD_CHAIN;
     if (events.wanted.flags & BEGIN_REGISTERS) r->flags |= RECORD_REGISTERS;
     bool held = (events.wanted.flags & BEGIN_HOLD) && !atomic_exchange(&events.holding, true);
     if (held) r->flags |= RECORD_HELD;
@@ -161,6 +161,14 @@ static bool publish_and_hold(struct record *r, struct stack *s) {
     if (published) hold(position);
     atomic_store(&events.holding, false);
     return published;
+}
+
+/* Walks this thread's stack, and follows what awaits its async methods. */
+static void walk(struct stack *s) {
+    struct ring *r = &events.ring;
+    bool chains = __atomic_load_n(&r->control->heap_moving, __ATOMIC_ACQUIRE);
+    stack_walk(s, events.info, chains ? r->rules : 0);
+    if (s->roots) chain_add(s, r);
 }
 
 /* Claims a buffer for a stack, if there is room for a record. */
@@ -175,7 +183,7 @@ void events_stack(enum event_type type, struct values values) {
     struct stack s;
     if (!claim(type, &s)) return;
     struct record r = new_record(type, values);
-    stack_walk(&s, events.info);
+    walk(&s);
     publish_and_hold(&r, &s);
 }
 
@@ -184,7 +192,7 @@ static void publish_alloc(struct values values, id object) {
     struct stack s;
     if (!claim(EVENT_ALLOC, &s)) return;
     struct record r = new_record(EVENT_ALLOC, values);
-    stack_walk(&s, events.info);
+    walk(&s);
     struct handle_record handle = {0};
     if (handles_wanted()) {
         handle_make(object, &handle);
@@ -233,16 +241,6 @@ static void push_exception(bool published, bool filter) {
 static void pop_exception(void) {
     mine.published >>= 1;
     mine.filters >>= 1;
-}
-
-static bool peek_bytes(uint64_t address, void *out, size_t size) {
-    struct iovec to = {.iov_base = out, .iov_len = size};
-    struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = size};
-    return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == (long)size;
-}
-
-static bool peek(uint64_t address, uint64_t *value) {
-    return peek_bytes(address, value, sizeof *value);
 }
 
 static uint64_t offset_of(const uint64_t *offset) {
@@ -357,7 +355,7 @@ static bool publish_exception(enum event_type type, const struct exception *e, c
     }
     uint64_t lengths = name | message << 16 | whole << 32;
     struct record r = new_record(type, VALUES(e->class, e->object, t->flags, lengths));
-    stack_walk(&s, events.info);
+    walk(&s);
     if (type == EVENT_RETHROWN) stack_add(&s, &e->first, sizeof e->first);
     stack_add(&s, t->name.at, name * sizeof(uint16_t));
     stack_add(&s, t->message.at, message * sizeof(uint16_t));

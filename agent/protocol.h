@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 5u
+#define PROTOCOL_VERSION 6u
 
 enum message {
     /* from the agent */
@@ -92,7 +92,8 @@ struct collect_reply {
  * MSG_BEGIN says which events are wanted. If any are, a file descriptor comes with
  * it (SCM_RIGHTS): a memfd that can no longer change its size (F_SEAL_SHRINK and
  * F_SEAL_GROW), so that neither side can take the memory from the other. It holds
- * one struct ring_control in a page of its own, then `capacity` bytes of records.
+ * one struct ring_control in a page of its own, then CHAIN_RULES of struct chain_rule,
+ * then `capacity` bytes of records.
  */
 enum event_bits {
     WANT_ALLOC = 1u << 0,
@@ -205,12 +206,67 @@ struct ring_control {
     uint64_t object_trace; /* in an exception object, its stack trace; 0: not known */
     /* written by the agent: the waits for locks that are going on, as far as there is room */
     struct lock_wait waits[LOCK_WAITS];
+    /* written by the reader, for chains of awaits */
+    uint64_t heap_moving; /* the address of a count of 4 bytes, 0 while references are right; 0: no chains are wanted */
+    uint64_t table_base; /* in a MethodTable, the address of that of its base class, as an offset in bytes */
 };
+
+/*
+ * Chains of awaits: which async methods await the one that has an event. Objects lead from
+ * one to the next. The reader knows their classes, and makes rules of what it knows; the
+ * agent follows references by the rules, and copies the words that they name.
+ *
+ * A rule is for a frame, by its instruction pointer, or for the objects of a class, by its
+ * MethodTable. Rules are in a hash table: the place of a key is the upper bits of its product
+ * with CHAIN_HASH, or one of the CHAIN_PROBES - 1 places behind it, up to a place without a
+ * key. They are never changed or taken away.
+ */
+#define CHAIN_RULES 4096u
+#define CHAIN_RULES_SIZE (CHAIN_RULES * 64u)
+#define CHAIN_HASH UINT64_C(0x9e3779b97f4a7c15)
+#define CHAIN_SHIFT 52 /* 64 - 12: 4096 places */
+#define CHAIN_PROBES 16u
+#define CHAIN_RULE_WORDS 11u
+
+enum chain_flags {
+    CHAIN_OBJECT = 1u << 0, /* of a frame: its argument is an object, which is followed */
+    CHAIN_ON_STACK = 1u << 1, /* of a frame: the argument is in memory, at the register and `offset` */
+    CHAIN_BASE = 1u << 2, /* of a class: also for classes that derive from it and have no rule */
+};
+
+/* In a frame_record, the registers from `sp` on. */
+enum chain_register { CHAIN_SP, CHAIN_BP, CHAIN_BX, CHAIN_R12, CHAIN_R13, CHAIN_R14, CHAIN_R15, CHAIN_REGISTERS };
+
+struct chain_rule {
+    uint64_t key; /* written last; 0: there is no rule */
+    uint16_t flags; /* enum chain_flags */
+    uint16_t follow; /* bit i: words[i] is a reference, and its object is followed */
+    uint8_t count; /* of words */
+    uint8_t base; /* of a frame: enum chain_register */
+    uint16_t reserved;
+    int32_t offset; /* of a frame */
+    int32_t words[CHAIN_RULE_WORDS]; /* offsets in bytes, from the argument or in the object */
+};
+
+/* What a word of a chain is, in the lowest bits of its address. */
+enum chain_word_kind {
+    CHAIN_WORD = 0,
+    CHAIN_TABLE = 1, /* the first word of an object */
+    CHAIN_ARGUMENT = 2, /* not of memory: `address` / 8 is the index of a frame, `value` its argument */
+    CHAIN_KINDS = 7, /* the bits */
+};
+
+struct chain_word {
+    uint64_t address;
+    uint64_t value;
+};
+
+#define MOST_CHAIN_WORDS 256u
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address. With RECORD_HANDLE
-     * a struct handle_record follows the frames. */
+     * a struct handle_record follows. */
     EVENT_ALLOC = 1,
     /*
      * ClassID and address of the object, if the reader has told where they are, and to be checked by the
@@ -270,9 +326,10 @@ enum record_flags {
     RECORD_CUT = 1u << 1, /* the stack has more than max_frames frames */
     RECORD_REGISTERS = 1u << 2, /* frames are struct frame_record */
     RECORD_HANDLE = 1u << 3, /* handles were asked for */
+    RECORD_CHAIN = 1u << 4, /* behind the frames there are the number of words of a chain, in 8 bytes, and the words */
 };
 
-/* A record; the frames follow it, leaf first, then what an exception has besides.
+/* A record; the frames follow it, leaf first, then the words of a chain, then what an exception has besides.
  * `size` is written last, and is 0 until then. */
 struct record {
     uint32_t size; /* of all of it, a multiple of 8: after a text there may be zeros */

@@ -14,7 +14,7 @@
 
 #include "ring.h"
 
-enum { ALIGNMENT = 8 };
+enum { ALIGNMENT = 8, BEFORE_RECORDS = RING_CONTROL_SIZE + CHAIN_RULES_SIZE };
 
 #define MOST_CAPACITY (UINT64_C(1) << 30)
 
@@ -25,7 +25,7 @@ static uint64_t acquire(const uint64_t *p) {
 static bool sound(const struct ring_control *c, uint64_t size, size_t largest_record) {
     uint64_t capacity = c->capacity;
     return c->magic == RING_MAGIC && c->version == PROTOCOL_VERSION && capacity <= MOST_CAPACITY &&
-           (capacity & (capacity - 1)) == 0 && capacity >= 2 * largest_record && size == RING_CONTROL_SIZE + capacity;
+           (capacity & (capacity - 1)) == 0 && capacity >= 2 * largest_record && size == BEFORE_RECORDS + capacity;
 }
 
 /*
@@ -38,29 +38,32 @@ bool ring_open(struct ring *r, int fd, size_t largest_record) {
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & needed) != needed) return false;
     off_t size = lseek(fd, 0, SEEK_END);
-    if (size < (off_t)RING_CONTROL_SIZE || size > (off_t)(RING_CONTROL_SIZE + MOST_CAPACITY)) return false;
+    if (size < (off_t)BEFORE_RECORDS || size > (off_t)(BEFORE_RECORDS + MOST_CAPACITY)) return false;
     void *p = mmap(0, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) return false;
     struct ring_control *control = p;
-    uint64_t capacity = (uint64_t)size - RING_CONTROL_SIZE;
+    uint64_t capacity = (uint64_t)size - BEFORE_RECORDS;
     if (!sound(control, (uint64_t)size, largest_record)) {
         munmap(p, (size_t)size);
         return false;
     }
-    *r = (struct ring){.control = control, .records = (uint8_t *)p + RING_CONTROL_SIZE, .capacity = capacity};
+    *r = (struct ring){
+        .control = control, .rules = (struct chain_rule *)((uint8_t *)p + RING_CONTROL_SIZE),
+        .records = (uint8_t *)p + BEFORE_RECORDS, .capacity = capacity,
+    };
     return true;
 }
 
 /* For use when no writer can be in the ring any more. */
 void ring_close(struct ring *r) {
-    if (r->control) munmap(r->control, RING_CONTROL_SIZE + r->capacity);
+    if (r->control) munmap(r->control, BEFORE_RECORDS + r->capacity);
     r->control = 0;
 }
 
 /* For use when writers may still be in the ring: they get other memory, which nobody reads. */
 void ring_abandon(struct ring *r) {
     if (!r->control) return;
-    mmap(r->control, RING_CONTROL_SIZE + r->capacity, PROT_READ | PROT_WRITE,
+    mmap(r->control, BEFORE_RECORDS + r->capacity, PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 

@@ -11,6 +11,7 @@
 
 struct ring {
     struct ring_control *control;
+    const struct chain_rule *rules; /* CHAIN_RULES of them; the reader adds some at any time */
     uint8_t *records;
     uint64_t capacity; /* what control said when the ring was opened */
 };

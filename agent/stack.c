@@ -58,6 +58,7 @@ static hresult on_frame(id function, uintptr_t ip, id frame_info, uint32_t conte
         s->cut = true;
         return E_FAIL; /* ends the walk */
     }
+    if (s->rules) chain_root(s, ip, context, context_size);
     uint8_t *place = s->frames + (size_t)s->count++ * pool.frame_size;
     if (pool.frame_size == sizeof(struct short_frame)) {
         *(struct short_frame *)place = (struct short_frame){.function = function, .ip = ip};
@@ -69,8 +70,11 @@ static hresult on_frame(id function, uintptr_t ip, id frame_info, uint32_t conte
     return S_OK;
 }
 
-void stack_walk(struct stack *s, struct object *info) {
-    uint32_t flags = pool.frame_size == sizeof(struct frame_record) ? COR_PRF_SNAPSHOT_REGISTER_CONTEXT : 0;
+/* rules are those of the frames whose arguments are wanted; 0: none are. */
+void stack_walk(struct stack *s, struct object *info, const struct chain_rule *rules) {
+    bool registers = rules || pool.frame_size == sizeof(struct frame_record);
+    uint32_t flags = registers ? COR_PRF_SNAPSHOT_REGISTER_CONTEXT : 0;
+    s->rules = rules;
     s->result = do_stack_snapshot(info, 0, on_frame, flags, s);
     if (s->cut) s->result = S_OK;
     s->size = s->count * pool.frame_size;

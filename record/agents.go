@@ -74,7 +74,7 @@ func (e *eventSampler) arrived(m link.Accepted) {
 	np := e.met(m.PID, m.Link)
 	np.checkWaits()
 	if rp := e.r.recorded(m.PID); rp != nil && !rp.ended {
-		np.rp = rp
+		np.reads(rp)
 	}
 }
 
@@ -84,7 +84,7 @@ func (e *eventSampler) opened(rp *recordedProcess) {
 	np := e.of[rp.p.Live.PID()]
 	switch {
 	case np != nil:
-		np.rp = rp
+		np.reads(rp)
 	case e.launcher == nil:
 		e.attachLater(rp)
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"slices"
 
+	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/link"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -20,6 +22,10 @@ type awaits struct {
 	at      []awaitsAt                       // what await has found for it
 	looked  int                              // at async methods, in the whole recording
 	missing int                              // of these, how often it could not be proved what awaits them
+
+	chains     *link.Chains // what the agent copies; nil: there is no agent, or it is not wanted
+	reported   int          // like looked, of events
+	unreported int          // like missing
 }
 
 // awaitsAt is what awaits an async method of a stack.
@@ -56,6 +62,22 @@ func (a *awaits) know(p *session.Process, fr *walk.Frame, n *profile.Frame) {
 	}
 	if c, ok := p.AsyncCode(fr, n); ok {
 		a.codes[fr.IP()] = &c
+		if a.chains != nil {
+			a.chains.Code(fr.IP(), &c)
+		}
+	}
+}
+
+// follow has the agent of the process copy what leads from async methods to what awaits them.
+func (a *awaits) follow(p *session.Process, l *link.Link) {
+	if !p.Options.Async || p.Runtime == nil {
+		return
+	}
+	if a.chains = l.Chains(p); a.chains == nil {
+		return
+	}
+	for ip, c := range a.codes {
+		a.chains.Code(ip, c)
 	}
 }
 
@@ -86,11 +108,49 @@ func (f *frameTable) await() {
 			a.missing++
 			continue
 		}
-		at := awaitsAt{below: site.Below, locations: make([]int32, len(chain.Steps))}
-		for k := range chain.Steps {
-			at.locations[k] = f.step(&chain.Steps[k])
+		f.awaited(site, chain.Steps)
+	}
+}
+
+// awaited notes what awaits the async method of a site.
+func (f *frameTable) awaited(site *session.AsyncSite, steps []session.AsyncStep) {
+	at := awaitsAt{below: site.Below, locations: make([]int32, len(steps))}
+	for k := range steps {
+		at.locations[k] = f.step(&steps[k])
+	}
+	f.awaits.at = append(f.awaits.at, at)
+}
+
+// awaitReported finds what awaits the async methods of the stack of an event: the agent has copied it.
+func (f *frameTable) awaitReported(r *agent.Record) {
+	a := &f.awaits
+	a.begin()
+	if a.chains == nil {
+		return
+	}
+	arguments := a.chains.Read(r)
+	for i := range r.Frames {
+		if a.sites.Reported(a.codes[arch.Addr(r.Frames[i].IP)], i, arguments[i]) && arguments[i] == 0 {
+			a.reported++
+			a.unreported++
 		}
-		a.at = append(a.at, at)
+	}
+	for i := range a.sites.Sites {
+		site := &a.sites.Sites[i]
+		n := len(a.at)
+		if site.Below >= len(f.stack) || n > 0 && a.at[n-1].below == site.Below {
+			continue
+		}
+		chain, err := a.chains.Awaiting(site)
+		if errors.Is(err, session.ErrNeverSuspended) {
+			continue
+		}
+		a.reported++
+		if err != nil {
+			a.unreported++
+			continue
+		}
+		f.awaited(site, chain.Steps)
 	}
 }
 
@@ -118,6 +178,13 @@ func (f *frameTable) step(s *session.AsyncStep) int32 {
 		f.awaits.steps[key] = at
 	}
 	return at
+}
+
+// leaveOut leaves out so many frames at the leaf of the stack, none of which is an async method's.
+func (a *awaits) leaveOut(frames int) {
+	for i := range a.at {
+		a.at[i].below = max(a.at[i].below-frames, 0)
+	}
 }
 
 // appendStack appends the locations of the last stack, leaf first, with those of what awaits its async methods.

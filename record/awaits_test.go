@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
@@ -57,6 +59,80 @@ func TestAwaits(t *testing.T) {
 	t.Logf("%d blocked chains; %d of %d samples of LoadStock have what awaits it", len(seen), awaited, running)
 	if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
 		t.Errorf("%d of %d chains; %d of %d samples", len(seen), len(blocked), awaited, running)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestAwaitsOfEvents records the events of async methods that have been suspended: those that await them are those that
+// the program says, with the lines of their awaits.
+func TestAwaitsOfEvents(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		checkAwaitsOfEvents(t, testenv.Options{Runtime: runtime, Args: []string{"--raising"}}, 4)
+	})
+}
+
+// TestAwaitsOfEventsOptimized: the same of code that was optimised at once, which has its arguments in registers.
+func TestAwaitsOfEventsOptimized(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		checkAwaitsOfEvents(t, testenv.Options{
+			Runtime: runtime, Args: []string{"--raising"}, Env: []string{"DOTNET_TieredCompilation=0"},
+		}, 4)
+	})
+}
+
+// TestAwaitsOfEventsCollecting: while the collector moves objects all the time, what is shown is right.
+func TestAwaitsOfEventsCollecting(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		checkAwaitsOfEvents(t, testenv.Options{Runtime: runtime, Args: []string{"--raising", "--collect", "--pause", "2"}}, 2)
+	})
+}
+
+// checkAwaitsOfEvents records the events of a program. Of each mode at most one sample in so many may lack what awaits
+// it: those by which clrsnap learns what leads there, and those during collections.
+func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int) {
+	t.Helper()
+	a := testenv.Start(t, "tasks", o)
+	p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
+	monitor := events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention
+	if testenv.Framework(o.Runtime) != "net8" {
+		monitor |= events.MonitorWaits
+	}
+	r := livetest.Recorded(t, p, record.Options{
+		Duration: 3 * time.Second, Events: events.Options{Monitor: monitor, AllocationBytes: 100 << 10},
+	})
+	truths := map[string][]string{}
+	for _, truth := range a.Ask("truths") {
+		words := strings.Split(truth, "\t")
+		truths[words[0]] = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, ">") })
+	}
+	type count struct{ all, shown int }
+	counts, chains := map[profile.Mode]count{}, map[string]bool{}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		name := r.Threads[s.Thread].Name
+		want, ok := truths[name]
+		if !ok || !calls(r, s.Node, "Tasks.Running.Leaf{async}", profile.Managed) {
+			continue
+		}
+		c := counts[s.Mode]
+		c.all++
+		if got := awaiting(r, s.Node); len(got) > 0 {
+			c.shown++
+			chains[name] = true
+			if !sameMethods(got, want) {
+				t.Errorf("%s, %v: %q, want %q", name, s.Mode, got, want)
+			}
+		}
+		counts[s.Mode] = c
+	}
+	for mode, c := range counts {
+		t.Logf("%v: %d of %d samples have what awaits them", mode, c.shown, c.all)
+		if (c.all-c.shown)*most > c.all {
+			t.Errorf("%v: %d of %d", mode, c.shown, c.all)
+		}
+	}
+	if want := bits.OnesCount(uint(monitor)); len(counts) != want || len(chains) != len(truths) {
+		t.Errorf("%d of %d modes, %d of %d chains", len(counts), want, len(chains), len(truths))
 	}
 	livetest.EndsWell(t, a)
 }

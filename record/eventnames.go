@@ -26,21 +26,31 @@ func (f *frameTable) notified(n *notification) bool {
 		f.stack = append(f.stack, l)
 	}
 	f.prove()
-	f.stack = f.withoutMessenger(f.stack)
+	f.awaitReported(n.record)
+	leaf := f.messengers()
+	f.stack = f.stack[leaf:]
+	f.awaits.leaveOut(leaf)
 	return whole
 }
 
-// withoutMessenger leaves out the frames at the leaf with which managed code reports an event to
+// messengers is how many frames there are at the leaf with which managed code reports an event to
 // the runtime, such as the end of a wait for a lock.
-func (f *frameTable) withoutMessenger(stack []int32) []int32 {
+func (f *frameTable) messengers() int {
 	const messenger = "System.Diagnostics.Tracing.NativeRuntimeEventSource."
-	for len(stack) > 0 {
-		if _, fn := f.b.At(stack[0]); !strings.HasPrefix(fn.Method, messenger) {
+	i := 0
+	for ; i < len(f.stack); i++ {
+		if _, fn := f.b.At(f.stack[i]); !strings.HasPrefix(fn.Method, messenger) {
 			break
 		}
-		stack = stack[1:]
 	}
-	return stack
+	return i
+}
+
+// reportedStack is the stack of the last notification, leaf first, with what awaits its async methods. The next call
+// changes it.
+func (f *frameTable) reportedStack() []int32 {
+	f.complete = f.appendStack(f.complete[:0])
+	return f.complete
 }
 
 // reported returns the location of a frame that the CLR's own walk reported.

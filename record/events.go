@@ -123,6 +123,12 @@ func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
 	return np
 }
 
+// reads has the process's notifications be read with rp from now on.
+func (np *notifiedProcess) reads(rp *recordedProcess) {
+	np.rp = rp
+	rp.frames.awaits.follow(rp.p, np.link)
+}
+
 // drain takes what the agents have reported.
 func (e *eventSampler) drain() {
 	e.arrive()
@@ -320,7 +326,7 @@ func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, event
 		return nil
 	}
 	whole := np.rp.frames.notified(n)
-	return np.sample(n.At, t, mode, weight, events, what, np.rp.frames.stack, whole)
+	return np.sample(n.At, t, mode, weight, events, what, np.rp.frames.reportedStack(), whole)
 }
 
 // allocated adds a sample of an allocation, and follows its object.
@@ -332,7 +338,7 @@ func (np *notifiedProcess) allocated(n *notification) {
 	case s == nil:
 		np.live.refuse(n.record)
 	default:
-		np.live.allocated(n, s, class, np.e.r.b.Stack(np.rp.frames.stack))
+		np.live.allocated(n, s, class, np.e.r.b.Stack(np.rp.frames.reportedStack()))
 	}
 }
 

@@ -19,7 +19,7 @@ type thrownException struct {
 	class  profile.Function // without the fate
 	count  int64
 	thread *recordedThread
-	stack  []int32 // locations, leaf first
+	stack  []int32 // locations, leaf first, with what awaits async methods
 	whole  bool
 
 	object  uint64 // its address, when it was last heard of
@@ -105,8 +105,8 @@ func (np *notifiedProcess) throws(n *notification) {
 	f.functions = f.functions[len(f.functions)-len(f.stack):]
 	if x == nil {
 		f.x = &thrownException{
-			at: n.At, class: np.rp.frames.exception(n), count: n.Count, thread: t, stack: f.stack, whole: whole,
-			name: n.ClassName, message: n.Message, first: firstMethod(n), seen: !again,
+			at: n.At, class: np.rp.frames.exception(n), count: n.Count, thread: t, whole: whole,
+			stack: slices.Clone(np.rp.frames.reportedStack()), name: n.ClassName, message: n.Message, first: firstMethod(n), seen: !again,
 		}
 		np.e.messages.add(f.x.class, n)
 	}

@@ -37,9 +37,7 @@ func (r *recorder) remarks() []string {
 	if s := r.unknownRemark(); s != "" {
 		out = append(out, s)
 	}
-	if s := r.awaitsRemark(); s != "" {
-		out = append(out, s)
-	}
+	out = append(out, r.awaitsRemarks()...)
 	if d := r.b.Bin(); d > 0 {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",
 			d.Round(time.Millisecond)))
@@ -68,19 +66,25 @@ func (r *recorder) unknownRemark() string {
 		counted(unknown, "stack has", "stacks have"), profile.UnknownCode)
 }
 
-// awaitsRemark says of how many async methods it is not known what awaits them, if they are more than a few.
-func (r *recorder) awaitsRemark() string {
+// awaitsRemarks say of how many async methods it is not known what awaits them, if they are more than a few.
+func (r *recorder) awaitsRemarks() (out []string) {
 	const notable = 20 // one in so many
-	looked, missing := 0, 0
+	say := func(looked, missing int, text string) {
+		if missing > 0 && missing*notable >= looked {
+			out = append(out, fmt.Sprintf(text, 100*float64(missing)/float64(looked)))
+		}
+	}
+	var looked, missing, events, unknown int
 	for _, rp := range r.all {
-		looked += rp.frames.awaits.looked
-		missing += rp.frames.awaits.missing
+		a := &rp.frames.awaits
+		looked, missing = looked+a.looked, missing+a.missing
+		events, unknown = events+a.reported, unknown+a.unreported
 	}
-	if missing == 0 || missing*notable < looked {
-		return ""
-	}
-	return fmt.Sprintf("What awaits them is not known of %.0f %% of the async methods that were sampled after an "+
-		"await: they ended before that could be read.", 100*float64(missing)/float64(looked))
+	say(looked, missing, "What awaits them is not known of %.0f %% of the async methods that were sampled after an "+
+		"await: they ended before that could be read.")
+	say(events, unknown, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
+		"known at the first events of a method, nor while the garbage collector moves objects.")
+	return out
 }
 
 // agentRemarks say how much of the sampled CPU time was the agent's.

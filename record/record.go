@@ -234,7 +234,8 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	if with != nil {
 		np := r.events.met(p.PID(), with)
 		np.checkWaits()
-		np.rp, np.before = rp, before
+		np.before = before
+		np.reads(rp)
 	}
 	return r.run(ctx), nil
 }

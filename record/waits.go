@@ -17,8 +17,8 @@ func (np *notifiedProcess) waited(n *notification) {
 		return
 	}
 	whole := np.rp.frames.notified(n)
-	stack := np.rp.frames.stack
-	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, np.waitedFor(n, stack, whole), stack, whole)
+	what := np.waitedFor(n, np.rp.frames.stack, whole)
+	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, what, np.rp.frames.reportedStack(), whole)
 }
 
 // waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only of monitors and locks; most

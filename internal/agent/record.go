@@ -77,6 +77,8 @@ type Record struct {
 	Handle    Handle
 	HasHandle bool // they were asked for; Handle may be zero: there was no room
 
+	Chain *Chain // what was copied by rules (Conn.AddChainRule); nil: nothing was
+
 	First Frame // where an exception was thrown first, if it is rethrown; zero if it does not say
 }
 
@@ -131,6 +133,7 @@ const (
 	flagCut
 	flagRegisters
 	flagHandle
+	flagChain
 )
 
 // parseRecord reads the copy of a record, all of it.
@@ -169,6 +172,12 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 		t.handle = handleSize
 	}
 	at := recordSize + count*size
+	var err error
+	if flags&flagChain != 0 {
+		if t.chain, err = chainSize(b, at); err != nil {
+			return nil, err
+		}
+	}
 	if count > maxFrames || t.name > maxNameUnits || t.message > maxMessageUnits || len(b) != align(at+t.size()) {
 		return nil, fmt.Errorf("a record of %d bytes with %d frames, and texts of %d and %d units",
 			len(b), count, t.name, t.message)
@@ -176,6 +185,12 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	r.Frames = make([]Frame, count)
 	for i := range r.Frames {
 		r.Frames[i] = parseFrame(b[recordSize+i*size:][:size])
+	}
+	if t.chain > 0 {
+		if r.Chain, err = parseChain(b[at:][:t.chain], count); err != nil {
+			return nil, err
+		}
+		at += t.chain
 	}
 	if t.handle > 0 {
 		r.HasHandle, r.Handle = true, parseHandle(b[at:])
@@ -191,12 +206,13 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 
 // tail is the sizes of what follows the frames of a record.
 type tail struct {
+	chain         int // bytes of Record.Chain
 	handle        int // bytes of Record.Handle
 	first         int // bytes of Record.First
 	name, message int // UTF-16 units
 }
 
-func (t *tail) size() int { return t.handle + t.first + 2*(t.name+t.message) }
+func (t *tail) size() int { return t.chain + t.handle + t.first + 2*(t.name+t.message) }
 
 // textsOf returns the sizes that an exception's record states.
 func textsOf(r *Record) tail {

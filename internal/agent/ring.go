@@ -14,10 +14,11 @@ import (
 )
 
 // The layout of the shared memory: a page with a struct ring_control, of which
-// these are the offsets in bytes, and then the records (agent/protocol.h).
+// these are the offsets in bytes, the rules for chains, and then the records (agent/protocol.h).
 const (
 	ringMagic   = 0x52534c43
 	controlSize = 4096
+	recordsAt   = controlSize + chainRulesSize
 	counters    = 16 // of each kind, by type
 
 	offMagic     = 0
@@ -33,6 +34,8 @@ const (
 	offWalking   = offReleased + 8
 	offThrown    = offWalking + 8 // thread_exception and the three after it
 	offWaits     = offThrown + 32
+	offMoving    = offWaits + lockWaits*waitSize // heap_moving
+	offBase      = offMoving + 8                 // table_base
 )
 
 const (
@@ -69,7 +72,7 @@ func newRing(capacity int) (*ring, *os.File, error) {
 		return nil, nil, fmt.Errorf("memory for the agent's records: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "clrsnap-events")
-	size := controlSize + capacity
+	size := recordsAt + capacity
 	if err = file.Truncate(int64(size)); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
@@ -88,7 +91,7 @@ func newRing(capacity int) (*ring, *os.File, error) {
 }
 
 func ringOf(memory []byte) *ring {
-	return &ring{memory: memory, records: memory[controlSize:]}
+	return &ring{memory: memory, records: memory[recordsAt:]}
 }
 
 func (r *ring) close() error { return unix.Munmap(r.memory) }

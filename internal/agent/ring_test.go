@@ -56,7 +56,7 @@ func encodeRecord(r *Record) []byte {
 	b := make([]byte, recordSize)
 	b[recordType] = byte(r.Type)
 	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers,
-		flagHandle: r.HasHandle} {
+		flagHandle: r.HasHandle, flagChain: r.Chain != nil} {
 		if on {
 			b[recordFlags] |= flag
 		}
@@ -78,6 +78,9 @@ func encodeRecord(r *Record) []byte {
 			b = le.AppendUint64(b, w)
 		}
 	}
+	if r.Chain != nil {
+		b = append(b, encodeChain(r.Chain)...)
+	}
 	if r.HasHandle {
 		b = le.AppendUint64(le.AppendUint64(b, r.Handle.Address), uint64(r.Handle.Slot))
 	}
@@ -90,6 +93,34 @@ func encodeRecord(r *Record) []byte {
 	b = append(b, make([]byte, align(len(b))-len(b))...)
 	le.PutUint32(b, uint32(len(b)))
 	return b
+}
+
+func encodeChain(c *Chain) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint64(nil, uint64(len(c.Arguments)+len(c.Words)))
+	for _, a := range c.Arguments {
+		b = le.AppendUint64(le.AppendUint64(b, uint64(a.Frame)*(chainKinds+1)|chainArgument), a.Value)
+	}
+	for _, w := range c.Words {
+		kind := uint64(chainWord)
+		if w.Table {
+			kind = chainTable
+		}
+		b = le.AppendUint64(le.AppendUint64(b, w.Address|kind), w.Value)
+	}
+	return b
+}
+
+func randomChain(frames int) *Chain {
+	c := &Chain{}
+	for range rand.IntN(min(frames, 3) + 1) {
+		c.Arguments = append(c.Arguments, ChainArgument{Frame: rand.IntN(frames), Value: rand.Uint64()})
+	}
+	for range rand.IntN(20) {
+		w := ChainWord{Address: rand.Uint64() &^ chainKinds, Value: rand.Uint64(), Table: rand.IntN(2) == 0}
+		c.Words = append(c.Words, w)
+	}
+	return c
 }
 
 func randomRecord() *Record {
@@ -121,6 +152,9 @@ func randomRecord() *Record {
 			f.ContextIP, f.SP, f.RBP, f.RBX, f.R12, f.R13, f.R14, f.R15 = 1, 2, 3, 4, 5, 6, 7, rand.Uint64()
 		}
 		r.Frames = append(r.Frames, f)
+	}
+	if rand.IntN(2) == 0 {
+		r.Chain = randomChain(len(r.Frames))
 	}
 	return r
 }
@@ -219,6 +253,7 @@ func TestCorrupt(t *testing.T) {
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
 		"a handle":               func(r *ring) { r.records[recordFlags] = flagHandle },
+		"a chain":                func(r *ring) { r.records[recordFlags] = flagChain },
 		"a name":                 thrown(EventException, 1),
 		"a long name":            thrown(EventException, 0xffff),
 		"a message":              thrown(EventException, 1<<16),
@@ -271,6 +306,9 @@ func TestControl(t *testing.T) {
 func FuzzRing(f *testing.F) {
 	f.Add(encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)}), uint64(112), uint64(0))
 	f.Add(encodeRecord(&Record{Type: EventAlloc, HasHandle: true, Handle: Handle{8, 3}}), uint64(80), uint64(0))
+	f.Add(encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 1), Chain: &Chain{
+		Arguments: []ChainArgument{{0, 64}}, Words: []ChainWord{{Address: 64, Value: 8, Table: true}},
+	}}), uint64(144), uint64(0))
 	f.Add(encodeRecord(&Record{Type: EventGCEnd, Registers: true, Frames: make([]Frame, 1)}), uint64(4096), uint64(64))
 	f.Fuzz(func(t *testing.T, memory []byte, head, at uint64) {
 		r, _ := makeRing(t, minRing)
@@ -304,8 +342,8 @@ func TestWaits(t *testing.T) {
 			atomic.StoreUint64(r.word(offWaits+i*waitSize+8*j), w)
 		}
 	}
-	if last := offWaits + lockWaits*waitSize; last > controlSize {
-		t.Fatalf("the control page ends at %d, the waits at %d", controlSize, last)
+	if last := offBase + 8; last > controlSize {
+		t.Fatalf("the control page ends at %d, what is in it at %d", controlSize, last)
 	}
 	if got := r.waits(nil); len(got) != 0 {
 		t.Errorf("nobody waits, got %+v", got)

@@ -143,10 +143,10 @@ func TestRingRefused(t *testing.T) {
 		return f
 	}
 	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
-	if err := open(memory(controlSize+minRing, seals)); err != nil {
+	if err := open(memory(recordsAt+minRing, seals)); err != nil {
 		t.Errorf("what is good: %v", err)
 	}
-	spoilt := memory(controlSize+minRing, seals)
+	spoilt := memory(recordsAt+minRing, seals)
 	if err := writeAt(spoilt, []byte("xxxx")); err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +156,10 @@ func TestRingRefused(t *testing.T) {
 	}
 	defer plain.Close()
 	for name, f := range map[string]*os.File{
-		"can shrink": memory(controlSize+minRing, unix.F_SEAL_GROW),
-		"can grow":   memory(controlSize+minRing, unix.F_SEAL_SHRINK),
-		"other size": memory(controlSize+2*minRing, seals),
-		"no records": memory(controlSize, seals), "empty": memory(0, seals),
+		"can shrink": memory(recordsAt+minRing, unix.F_SEAL_GROW),
+		"can grow":   memory(recordsAt+minRing, unix.F_SEAL_SHRINK),
+		"other size": memory(recordsAt+2*minRing, seals),
+		"no records": memory(recordsAt, seals), "empty": memory(0, seals),
 		"other magic": spoilt, "plain file": plain,
 	} {
 		if err := open(f); err == nil {

@@ -113,23 +113,41 @@ func (p *Process) variableOf(f *walk.Frame, number uint32) (v ilmap.Variable, ok
 
 // Frame notes a frame of a walk by what its code means; nil: nothing.
 func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
+	site, ok := a.site(c, index)
+	if !ok {
+		return
+	}
+	if site.Argument, ok = valueAt(f, &c.place); ok {
+		a.Sites = append(a.Sites, site)
+	}
+}
+
+// Reported notes a frame, like Frame, of which somebody else has read the argument; 0: nobody has. It reports whether
+// the frame runs an async method.
+func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
+	site, ok := a.site(c, index)
+	if ok && argument != 0 {
+		site.Argument = argument
+		a.Sites = append(a.Sites, site)
+	}
+	return ok
+}
+
+// site returns the site of a frame, but for its argument; false: it is none.
+func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	if c == nil || !c.runner {
 		a.runner = -1
 	} else if a.runner < 0 {
 		a.runner = index
 	}
 	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
-		return
+		return s, false
 	}
-	v, ok := valueAt(f, &c.place)
-	site := AsyncSite{Below: index + 1, table: c.table}
+	s = AsyncSite{Below: index + 1, table: c.table}
 	if c.box {
-		site.Below = a.runner
+		s.Below = a.runner
 	}
-	if ok {
-		site.Argument = v
-		a.Sites = append(a.Sites, site)
-	}
+	return s, true
 }
 
 // valueAt reads what a frame has where a variable is; false: nothing, or that cannot be read.
@@ -196,7 +214,8 @@ const maxChainTries = 4
 
 // Why it is not known what awaits an async method.
 var (
-	ErrNeverSuspended = async.ErrNoBox // nothing awaits it but the method that has called it
+	// ErrNeverSuspended: nothing awaits it but the method that has called it.
+	ErrNeverSuspended = errors.New("the method has not been suspended yet")
 	errChanging       = errors.New("what awaits the method changed all the time")
 )
 
@@ -205,19 +224,10 @@ var (
 func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, err error) {
 	never := false
 	read := func() (err error) {
-		var box *async.Box
-		if site.table == 0 {
-			box, err = p.asyncReader().Box(site.Argument)
-		} else {
-			box, err = p.asyncReader().Of(site.Argument, site.table)
-		}
-		if never = site.table != 0 && errors.Is(err, async.ErrNoBox); never {
+		c, err = site.awaiting(p.asyncReader())
+		if never = errors.Is(err, ErrNeverSuspended); never {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		c, err = p.asyncReader().Awaiting(box.Object)
 		return err
 	}
 	called := func() bool { // the return address is still there
@@ -232,6 +242,20 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, er
 	}
 	c.Steps = p.programSteps(c.Steps)
 	return c, nil
+}
+
+// awaiting reads what awaits the async method of a site, once.
+func (site *AsyncSite) awaiting(r *async.Reader) (c async.Chain, err error) {
+	var box *async.Box
+	if site.table == 0 {
+		box, err = r.Box(site.Argument)
+	} else if box, err = r.Of(site.Argument, site.table); errors.Is(err, async.ErrNoBox) {
+		return c, ErrNeverSuspended
+	}
+	if err != nil {
+		return c, err
+	}
+	return r.Awaiting(box.Object)
 }
 
 // steadily calls read until what it has read of objects is the same when it is read again, and the collector moved

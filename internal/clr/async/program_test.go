@@ -115,6 +115,12 @@ func (p *program) reader(t testing.TB) *Reader { return newReader(t, p, p.Descri
 
 func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	t.Helper()
+	return readerOf(t, mem, mem, descriptor)
+}
+
+// readerOf returns a reader of objects in one memory, of types in another one.
+func readerOf(t testing.TB, heap, mem target.Memory, descriptor string) *Reader {
+	t.Helper()
 	d := clrtest.Descriptor(t, descriptor)
 	ts, err := types.New(mem, d)
 	if err != nil {
@@ -128,7 +134,7 @@ func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := object.New(mem, d, ts, ns)
+	objects, err := object.New(heap, d, ts, ns)
 	if err != nil {
 		t.Fatal(err)
 	}

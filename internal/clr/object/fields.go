@@ -5,7 +5,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/types"
-	"clrsnap/internal/contract"
 )
 
 // Field is an instance field of a class or of one of its bases.
@@ -54,10 +53,7 @@ const (
 // Size returns how many bytes the objects of a class have, without the header in front of the MethodTable and without
 // elements; of a struct those of its boxes. 0: that is not known.
 func (r *Reader) Size(mt arch.Addr) (uint32, error) {
-	if r.l.Size == contract.Absent {
-		return 0, nil
-	}
-	size, err := r.mem.Uint32(mt + arch.Addr(r.l.Size))
+	size, err := r.types.BaseSize(mt)
 	if err != nil || size < inFront || size > maxSize {
 		return 0, err
 	}

@@ -46,7 +46,6 @@ type layout struct {
 
 	Count uint32 `clr:"Array.m_NumComponents"`
 	Items uint32 `clr:"Array.!"`
-	Size  uint32 `clr:"MethodTable.BaseSize,optional"`
 }
 
 // Class is the class of an object.
@@ -102,8 +101,11 @@ func (r *Reader) Class(obj arch.Addr) (*Class, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.Table(arch.Addr(tagged &^ r.l.Untag))
+	return r.Table(r.Untagged(tagged))
 }
+
+// Untagged returns the MethodTable's address that is in the first word of an object.
+func (r *Reader) Untagged(word uint64) arch.Addr { return arch.Addr(word &^ r.l.Untag) }
 
 // Table returns the class of a MethodTable.
 func (r *Reader) Table(mt arch.Addr) (*Class, error) {
@@ -354,6 +356,9 @@ func (r *Reader) length(at arch.Addr) (int, error) {
 	}
 	return int(n), err
 }
+
+// ArrayWords returns where arrays of references have their length, and their first element, in bytes.
+func (r *Reader) ArrayWords() (length, items uint32) { return r.l.Count, r.l.Items }
 
 // References reads an array of references, at most the first so many.
 func (r *Reader) References(obj arch.Addr, most int) ([]arch.Addr, error) {

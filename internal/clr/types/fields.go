@@ -135,6 +135,15 @@ func (s *System) Base(mt arch.Addr) (arch.Addr, error) {
 	return s.mem.Pointer(mt + arch.Addr(s.base))
 }
 
+// BaseSize returns the size in bytes of the objects of a class, without elements, as the runtime keeps it: with the
+// header in front of the MethodTable. 0: that is not known.
+func (s *System) BaseSize(mt arch.Addr) (uint32, error) {
+	if s.l.Size == contract.Absent {
+		return 0, nil
+	}
+	return s.mem.Uint32(mt + arch.Addr(s.l.Size))
+}
+
 // ComponentSize returns the size of one component of an array or a string, in bytes; 0: objects of the class
 // have none.
 func (s *System) ComponentSize(mt arch.Addr) (uint32, error) {

@@ -84,6 +84,7 @@ type layout struct {
 	Class      uint32 `clr:"MethodTable.EEClassOrCanonMT"`
 	PerInst    uint32 `clr:"MethodTable.PerInstInfo"`
 	Parent     uint32 `clr:"MethodTable.ParentMethodTable"`
+	Size       uint32 `clr:"MethodTable.BaseSize,optional"`
 	ClassMT    uint32 `clr:"EEClass.MethodTable"`
 	Rank       uint32 `clr:"ArrayClass.Rank,optional"`
 	NumDicts   uint32 `clr:"GenericsDictInfo.NumDicts"`

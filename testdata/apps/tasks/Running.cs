@@ -12,29 +12,32 @@ static class Running
 {
     static readonly ConcurrentQueue<string> truths = new();
 
-    /// <summary>Starts the chains, and waits until all have gone down to their inner method.</summary>
-    public static void Fill(IEnumerable<string[]> chains)
+    /// <summary>Starts the chains, and waits until all have gone down to their inner method, which does something for
+    /// ever.</summary>
+    public static void Fill(IEnumerable<string[]> chains, Action<string> stay)
     {
         int n = 0;
         foreach (string[] levels in chains)
         {
             string name = $"chain-{n++}";
             bool waited = n % 4 == 0;
-            Task root = Root(new Plan(levels, () => Leaf(name, waited ? "\t>waits-" + name : "")));
+            Task root = Root(new Plan(levels, () => Leaf(name, waited ? "\t>waits-" + name : "", stay)));
             if (waited) App.Background("waits-" + name, () => root.Wait());
         }
         while (truths.Count < n) Thread.Sleep(1);
         Thread.Sleep(50); // for who waits
     }
 
-    /// <summary>Has the objects be moved all the time.</summary>
-    public static void Collect() => App.Background("collects", () =>
+    /// <summary>Has the objects be moved all the time, with so many milliseconds between two collections.</summary>
+    public static void Collect(int pause) => App.Background("collects", () =>
     {
         var kept = new object[1000];
         for (int i = 0; !App.Ending; i++)
         {
             kept[i * 7 % kept.Length] = new byte[100 + i % 1000];
-            if (i % 500 == 0) GC.Collect(i / 500 % 3, GCCollectionMode.Forced, blocking: true, compacting: true);
+            if (i % 500 != 0) continue;
+            Thread.Sleep(pause);
+            GC.Collect(i / 500 % 3, GCCollectionMode.Forced, blocking: true, compacting: true);
         }
     });
 
@@ -42,11 +45,11 @@ static class Running
 
     static async Task Root(Plan p) { Levels.Mark("Running.Root"); await p.Next(); }
 
-    static async Task Leaf(string name, string waiter)
+    static async Task Leaf(string name, string waiter, Action<string> stay)
     {
         await Task.Yield();
         Thread.CurrentThread.Name = name;
         truths.Enqueue($"{name}\t{Levels.Path}{waiter}");
-        Thread.Sleep(Timeout.Infinite);
+        stay(name);
     }
 }

@@ -1,0 +1,176 @@
+/*
+ * What awaits the async methods of a stack (protocol.h, "Chains of awaits").
+ *
+ * A method that goes on after an await was called by the thread pool; which methods await it
+ * is not on the stack, but in objects. Some of them are gone a moment later, when the method
+ * has ended. So the words that lead from one to the next are copied here, inside the event,
+ * and the reader makes sense of them.
+ *
+ * The garbage collector moves objects while a thread is in preemptive mode, as it is in some
+ * events. So nothing is copied unless the collector's own count says, before and after, that
+ * references are right, and each word is the same when it is read again in between.
+ */
+#include <string.h>
+
+#include "agent.h"
+#include "ring.h"
+
+enum {
+    MOST_BASES = 8, /* of a class */
+    MOST_PENDING = 32, /* objects that are still to be followed */
+    LONGEST_STACK_OFFSET = 1 << 20,
+};
+
+/* Bits of an object's first word that are not the MethodTable's address. */
+static const uint64_t marks = 7;
+
+struct chain {
+    struct chain_word *words;
+    uint32_t count;
+    const struct ring *ring;
+    uint64_t table_base;
+    uint64_t pending[MOST_PENDING];
+    uint32_t left;
+};
+
+static const struct chain_rule *rule_for(const struct chain_rule *rules, uint64_t key) {
+    uint64_t place = key * CHAIN_HASH >> CHAIN_SHIFT;
+    for (uint32_t i = 0; i < CHAIN_PROBES && key; i++) {
+        const struct chain_rule *rule = &rules[(place + i) % CHAIN_RULES];
+        uint64_t found = __atomic_load_n(&rule->key, __ATOMIC_ACQUIRE);
+        if (found == key) return rule;
+        if (!found) return 0;
+    }
+    return 0;
+}
+
+static uint64_t register_of(const struct frame_record *f, uint8_t which) {
+    switch (which) {
+    case CHAIN_SP: return f->sp;
+    case CHAIN_BP: return f->bp;
+    case CHAIN_BX: return f->bx;
+    case CHAIN_R12: return f->r12;
+    case CHAIN_R13: return f->r13;
+    case CHAIN_R14: return f->r14;
+    case CHAIN_R15: return f->r15;
+    }
+    return 0;
+}
+
+/* Notes the argument of a frame that a rule is for: the next frame of the walk. */
+void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size) {
+    const struct chain_rule *rule = rule_for(s->rules, ip);
+    if (!rule || s->roots == MOST_ROOTS) return;
+    struct frame_record f = {0};
+    copy_registers(&f, context, context_size);
+    uint64_t argument = register_of(&f, rule->base);
+    int32_t offset = rule->offset;
+    if (!argument) return;
+    if (rule->flags & CHAIN_ON_STACK) {
+        if (offset < -LONGEST_STACK_OFFSET || offset > LONGEST_STACK_OFFSET) return;
+        if (!peek(argument + (uint64_t)(int64_t)offset, &argument) || !argument) return;
+    }
+    s->root[s->roots++] = (struct chain_root){.rule = rule, .argument = argument, .frame = s->count};
+}
+
+/* Whether so many words more fit. */
+static bool fits(const struct chain *c, uint32_t words) {
+    return c->count + words <= MOST_CHAIN_WORDS;
+}
+
+static void follow(struct chain *c, uint64_t object) {
+    if (object && object % sizeof object == 0 && c->left < MOST_PENDING) c->pending[c->left++] = object;
+}
+
+static bool followed(const struct chain *c, uint64_t object) {
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->words[i].address == (object | CHAIN_TABLE)) return true;
+    return false;
+}
+
+/* Copies the words that a rule names, and follows the references among them. */
+static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *rule) {
+    uint32_t count = rule->count < CHAIN_RULE_WORDS ? rule->count : CHAIN_RULE_WORDS;
+    if (!fits(c, count)) return;
+    struct chain_word *words = c->words + c->count;
+    for (uint32_t i = 0; i < count; i++)
+        words[i].address = (at + (uint64_t)(int64_t)rule->words[i]) & ~(uint64_t)CHAIN_KINDS;
+    if (!peek_words(words, count)) return;
+    c->count += count;
+    for (uint32_t i = 0; i < count; i++)
+        if (rule->follow >> i & 1) follow(c, words[i].value);
+}
+
+/* The rule for a class: its own, or that of the nearest of its bases that has one for all of them. */
+static const struct chain_rule *rule_of_class(const struct chain *c, uint64_t table) {
+    const struct chain_rule *rule = rule_for(c->ring->rules, table);
+    for (int i = 0; i < MOST_BASES && !rule; i++) {
+        if (!peek(table + c->table_base, &table) || !table) return 0;
+        rule = rule_for(c->ring->rules, table);
+        if (rule && !(rule->flags & CHAIN_BASE)) rule = 0;
+    }
+    return rule;
+}
+
+static void copy_object(struct chain *c, uint64_t object) {
+    if (!fits(c, 1) || followed(c, object)) return;
+    struct chain_word *first = &c->words[c->count];
+    first->address = object | CHAIN_TABLE;
+    if (!peek_words(first, 1)) return;
+    c->count++;
+    const struct chain_rule *rule = rule_of_class(c, first->value & ~marks);
+    if (rule) copy_words(c, object, rule);
+}
+
+static void copy_root(struct chain *c, const struct chain_root *root) {
+    if (!fits(c, 1)) return;
+    c->words[c->count++] = (struct chain_word){
+        .address = (uint64_t)root->frame * (CHAIN_KINDS + 1) | CHAIN_ARGUMENT, .value = root->argument};
+    if (root->rule->flags & CHAIN_OBJECT) follow(c, root->argument);
+    else copy_words(c, root->argument, root->rule);
+    while (c->left) copy_object(c, c->pending[--c->left]);
+}
+
+static bool references_are_right(const struct ring_control *control) {
+    uint64_t at = __atomic_load_n(&control->heap_moving, __ATOMIC_ACQUIRE);
+    uint32_t reasons;
+    return at && peek_bytes(at, &reasons, sizeof reasons) && !reasons;
+}
+
+static bool of_memory(const struct chain_word *w) {
+    return (w->address & CHAIN_KINDS) != CHAIN_ARGUMENT;
+}
+
+/* Whether all words are what they were. */
+static bool unchanged(const struct chain *c) {
+    for (uint32_t from = 0; from < c->count;) {
+        struct chain_word again[MOST_PEEKED];
+        uint64_t before[MOST_PEEKED];
+        uint32_t n = 0;
+        for (; from < c->count && n < MOST_PEEKED; from++)
+            if (of_memory(&c->words[from])) {
+                before[n] = c->words[from].value;
+                again[n++] = c->words[from];
+            }
+        if (!peek_words(again, n)) return false;
+        for (uint32_t i = 0; i < n; i++)
+            if (again[i].value != before[i]) return false;
+    }
+    return true;
+}
+
+/* Adds to a stack the words of the objects to which the arguments of its frames lead. */
+void chain_add(struct stack *s, const struct ring *r) {
+    uint8_t *end = s->frames + s->size;
+    struct chain c = {
+        .words = (struct chain_word *)(end + sizeof(uint64_t)), .ring = r,
+        .table_base = __atomic_load_n(&r->control->table_base, __ATOMIC_RELAXED),
+    };
+    if (!references_are_right(r->control)) return;
+    for (uint32_t i = 0; i < s->roots; i++) copy_root(&c, &s->root[i]);
+    if (!unchanged(&c) || !references_are_right(r->control)) return;
+    uint64_t count = c.count;
+    memcpy(end, &count, sizeof count);
+    s->size += sizeof count + c.count * sizeof(struct chain_word);
+    s->chain = true;
+}

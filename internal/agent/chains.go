@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// Bounds and the layout of the rules for chains (agent/protocol.h).
+const (
+	chainRules     = 4096
+	chainRuleSize  = 64
+	chainRulesSize = chainRules * chainRuleSize
+	chainHash      = 0x9e3779b97f4a7c15
+	chainShift     = 52
+	chainProbes    = 16
+
+	// MaxChainWords bounds ChainRule.Words.
+	MaxChainWords = 11
+
+	ruleFlags  = 8 // offsets in bytes of struct chain_rule
+	ruleFollow = 10
+	ruleCount  = 12
+	ruleBase   = 13
+	ruleOffset = 16
+	ruleWords  = 20
+
+	maxChain      = 256 // MOST_CHAIN_WORDS
+	chainHeadSize = 8   // the number of words of a record's chain
+	chainWordSize = 16  // struct chain_word
+)
+
+// Flags of a rule (enum chain_flags).
+const (
+	chainObject = 1 << iota
+	chainOnStack
+	chainBase
+)
+
+// ChainRegister is a register of a frame (enum chain_register).
+type ChainRegister uint8
+
+// The registers.
+const (
+	ChainSP ChainRegister = iota
+	ChainRBP
+	ChainRBX
+	ChainR12
+	ChainR13
+	ChainR14
+	ChainR15
+)
+
+// ChainRule says which words of memory the agent copies: those of objects that lead from a frame's argument to what
+// awaits the frame's method. It is for frames with an instruction pointer, or for objects of a class.
+type ChainRule struct {
+	Key     uint64 // instruction pointer, or MethodTable
+	Derived bool   // of a class: also for classes that derive from it and have no rule
+
+	// Of a frame: where its argument is.
+	Register ChainRegister
+	OnStack  bool  // in memory, Offset bytes from what Register has; else in Register
+	Offset   int32 // in bytes
+	Object   bool  // the argument is an object, which is followed
+
+	Words  []int32 // offsets in bytes of the words that are copied, from the argument or in the object
+	Follow uint16  // bit i: Words[i] is a reference, and its object is followed
+}
+
+// ChainWord is a word that the agent has copied.
+type ChainWord struct {
+	Address, Value uint64
+	Table          bool // it is the first word of an object
+}
+
+// ChainArgument is the argument of a frame that a rule is for.
+type ChainArgument struct {
+	Frame int // its index
+	Value uint64
+}
+
+// Chain is what the agent has copied for a record: words that were all there at one moment.
+type Chain struct {
+	Arguments []ChainArgument
+	Words     []ChainWord
+}
+
+// FollowChains tells the agent that chains are wanted. moving is the address of the collector's count of reasons why
+// references may be wrong, base the offset in a MethodTable of the address of its base class's.
+func (c *Conn) FollowChains(moving uint64, base uint32) {
+	if c.ring == nil {
+		return
+	}
+	c.ring.set(offBase, uint64(base))
+	c.ring.set(offMoving, moving)
+}
+
+// AddChainRule gives the agent a rule. A rule is never changed, or taken away. False: there is no room for it.
+func (c *Conn) AddChainRule(rule *ChainRule) bool { return c.ring != nil && c.ring.addRule(rule) }
+
+// addRule puts a rule into the table, its key last.
+func (r *ring) addRule(rule *ChainRule) bool {
+	if rule.Key == 0 || len(rule.Words) > MaxChainWords {
+		return false
+	}
+	place := rule.Key * chainHash >> chainShift
+	for i := range uint64(chainProbes) {
+		at := controlSize + int((place+i)%chainRules)*chainRuleSize
+		key := r.word(at)
+		switch atomic.LoadUint64(key) {
+		case rule.Key:
+			return true
+		case 0:
+			rule.encode(r.memory[at:][:chainRuleSize])
+			atomic.StoreUint64(key, rule.Key)
+			return true
+		}
+	}
+	return false
+}
+
+// encode writes all of a rule but its key.
+func (c *ChainRule) encode(b []byte) {
+	le := binary.LittleEndian
+	var flags uint16
+	for flag, set := range map[uint16]bool{chainObject: c.Object, chainOnStack: c.OnStack, chainBase: c.Derived} {
+		if set {
+			flags |= flag
+		}
+	}
+	le.PutUint16(b[ruleFlags:], flags)
+	le.PutUint16(b[ruleFollow:], c.Follow)
+	b[ruleCount], b[ruleBase] = uint8(len(c.Words)), uint8(c.Register)
+	le.PutUint32(b[ruleOffset:], uint32(c.Offset))
+	for i, w := range c.Words {
+		le.PutUint32(b[ruleWords+4*i:], uint32(w))
+	}
+}
+
+// Kinds of words, in the lowest bits of their addresses (enum chain_word_kind).
+const (
+	chainWord     = 0
+	chainTable    = 1
+	chainArgument = 2
+	chainKinds    = 7
+)
+
+// chainSize returns the size in bytes of the chain that begins at a place in a record.
+func chainSize(b []byte, at int) (int, error) {
+	if at+chainHeadSize > len(b) {
+		return 0, fmt.Errorf("a record of %d bytes, whose chain begins at %d", len(b), at)
+	}
+	count := binary.LittleEndian.Uint64(b[at:])
+	if count > maxChain {
+		return 0, fmt.Errorf("a chain of %d words", count)
+	}
+	return chainHeadSize + int(count)*chainWordSize, nil
+}
+
+// parseChain reads a chain, of which b is all. Its frames are those of a stack of so many.
+func parseChain(b []byte, frames int) (*Chain, error) {
+	c := &Chain{}
+	for w := range slices.Chunk(b[chainHeadSize:], chainWordSize) {
+		address, value := binary.LittleEndian.Uint64(w), binary.LittleEndian.Uint64(w[8:])
+		switch at := address &^ chainKinds; address & chainKinds {
+		case chainWord, chainTable:
+			c.Words = append(c.Words, ChainWord{Address: at, Value: value, Table: address&chainKinds == chainTable})
+		case chainArgument:
+			if at/(chainKinds+1) >= uint64(frames) {
+				return nil, fmt.Errorf("the argument of frame %d of %d", at/(chainKinds+1), frames)
+			}
+			c.Arguments = append(c.Arguments, ChainArgument{Frame: int(at / (chainKinds + 1)), Value: value})
+		default:
+			return nil, fmt.Errorf("a word of kind %d", address&chainKinds)
+		}
+	}
+	return c, nil
+}

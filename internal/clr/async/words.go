@@ -1,0 +1,157 @@
+package async
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// Words are the words of an object that chains are read from, for whoever copies them before the reader looks: in
+// the process itself, inside an event.
+type Words struct {
+	Offsets []int32 // in bytes, of words of 8 bytes
+	Follow  uint16  // bit i: Offsets[i] is a reference that leads on
+}
+
+// wordSize is the size of a word in bytes.
+const wordSize = 8
+
+func (w *Words) word(offset uint32, follow bool) {
+	if follow {
+		w.Follow |= 1 << len(w.Offsets)
+	}
+	w.Offsets = append(w.Offsets, int32(offset&^(wordSize-1)))
+}
+
+// core adds the words that a ManualResetValueTaskSourceCore has its continuation in: a delegate, and what it is called
+// with.
+func (w *Words) core(offset uint32) {
+	w.word(offset, true)
+	w.word(offset+wordSize, true)
+}
+
+// copiedContinuations is how many continuations of a list are copied: more than one end a chain. So many fit into a
+// list that has not grown.
+const copiedContinuations = 4
+
+// Words returns what is read of the objects of a class, by its MethodTable, besides the first word. None: chains do
+// not lead through them. bases are those of the class that have the same words for all that derive from them.
+func (r *Reader) Words(mt arch.Addr) (w Words, bases map[arch.Addr]Words, err error) {
+	class, err := r.objects.Table(mt)
+	if err != nil {
+		return w, nil, err
+	}
+	s, err := r.shape(class)
+	if err != nil {
+		return w, nil, err
+	}
+	switch s.kind {
+	case taskBox, pooledBox:
+		err = r.boxWords(&w, s)
+	case task, runtimeTask, delegate, wrapper, continuing:
+		w.word(s.field, true)
+	case list:
+		err = r.listWords(&w, class, s)
+	case other:
+		if strings.HasSuffix(class.Display, "[]") {
+			length, items := r.objects.ArrayWords()
+			w.word(length, false)
+			for i := range uint32(copiedContinuations) {
+				w.word(items+wordSize*i, true)
+			}
+		} else if m, err := r.machine(mt); err == nil && !m.value {
+			r.machineWords(&w, m, 0)
+		}
+	}
+	if err != nil {
+		return Words{}, nil, err
+	}
+	return w, r.baseWords(class), nil
+}
+
+// boxWords adds what is read of a box.
+func (r *Reader) boxWords(w *Words, s *shape) error {
+	if s.kind == pooledBox {
+		w.core(s.next)
+	} else {
+		w.word(s.next, true)
+	}
+	if !s.value {
+		w.word(s.field, true)
+		return nil
+	}
+	m, err := r.machine(s.machine)
+	if err != nil {
+		return err
+	}
+	r.machineWords(w, m, s.field-objectHeader)
+	return nil
+}
+
+// machineWords adds what is read of a state machine in an object: its state, the continuation of an async iterator,
+// and the builder.
+func (r *Reader) machineWords(w *Words, m *Machine, at uint32) {
+	if m.state != 0 {
+		w.word(at+m.state, false)
+	}
+	if m.promise != 0 {
+		w.core(at + m.promise)
+	}
+	if m.builder != 0 && !m.value {
+		for i := range uint32(builderWords) {
+			w.word(at+m.builder+wordSize*i, true)
+		}
+	}
+}
+
+func (r *Reader) listWords(w *Words, class *object.Class, s *shape) error {
+	w.word(s.field, true)
+	size, err := r.objects.Offset(class, "_size")
+	if err == nil {
+		w.word(size, false)
+	}
+	return err
+}
+
+// baseWords are the words of those bases of a class that are known by the same words in each class that derives from
+// them.
+func (r *Reader) baseWords(class *object.Class) map[arch.Addr]Words {
+	out := map[arch.Addr]Words{}
+	for c := range class.Bases {
+		if c.Assembly != coreLib || c == class || c.Collectible {
+			continue
+		}
+		s, err := r.shape(c)
+		if err != nil || s.kind != task && s.kind != delegate && s.kind != continuing {
+			continue
+		}
+		var w Words
+		w.word(s.field, true)
+		out[c.Table] = w
+	}
+	return out
+}
+
+// ArgumentWords returns what is read from the first argument of a MoveNext on: mt is the type that has it. object: the
+// argument is an object, of which Words says what is read. False: nothing leads from there to a box.
+func (r *Reader) ArgumentWords(mt arch.Addr) (w Words, object, ok bool) {
+	m, err := r.machine(mt)
+	switch {
+	case err != nil || m.builder == 0:
+		return w, false, false
+	case !m.value:
+		return w, true, true
+	}
+	for i := range int32(builderWords) {
+		w.Follow |= 1 << len(w.Offsets)
+		w.Offsets = append(w.Offsets, int32(m.builder)-objectHeader+wordSize*i)
+	}
+	return w, false, true
+}
+
+// Passing reports whether a class can be unloaded, or is none. Its MethodTable may be another one's later.
+func (r *Reader) Passing(mt arch.Addr) bool {
+	class, err := r.objects.Table(mt)
+	return err != nil || class.Collectible
+}

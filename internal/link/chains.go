@@ -1,0 +1,103 @@
+package link
+
+import (
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+)
+
+// Chains tells an agent what to copy of the objects that lead from async methods to what awaits them, and reads what it
+// has copied. The agent is told of code and of classes when they are met for the first time: who awaits is known from
+// the second or third event of a method on.
+type Chains struct {
+	*session.CopiedAwaits
+	conn      *agent.Conn
+	told      map[arch.Addr]bool // instruction pointers and MethodTables
+	following bool               // the agent knows that chains are wanted
+}
+
+// maxTold bounds what is remembered: more than the agent has room for.
+const maxTold = 1 << 13
+
+// Chains returns what tells the agent in a process; nil: the runtime is not known well enough.
+func (l *Link) Chains(p *session.Process) *Chains {
+	copied, err := p.CopiedAwaits()
+	if err != nil {
+		return nil
+	}
+	return &Chains{CopiedAwaits: copied, conn: l.conn, told: map[arch.Addr]bool{}}
+}
+
+// Code tells the agent of code that runs an async method, which stays where it is.
+func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
+	if !c.first(ip) {
+		return
+	}
+	a, ok := c.Argument(code)
+	if !ok {
+		return
+	}
+	register, ok := registers[a.Place.Register]
+	if !ok {
+		return
+	}
+	rule := agent.ChainRule{
+		Key: uint64(ip), Register: register, OnStack: a.Place.OnStack, Offset: a.Place.Offset, Object: a.Object,
+		Words: a.Words.Offsets, Follow: a.Words.Follow,
+	}
+	if c.conn.AddChainRule(&rule) && !c.following {
+		if moving, base, ok := c.Layout(); ok {
+			c.conn.FollowChains(uint64(moving), base)
+			c.following = true
+		}
+	}
+}
+
+// registers are those that a callee preserves, by their numbers in debug info (AMD64).
+var registers = map[uint8]agent.ChainRegister{
+	3: agent.ChainRBX, 4: agent.ChainSP, 5: agent.ChainRBP,
+	12: agent.ChainR12, 13: agent.ChainR13, 14: agent.ChainR14, 15: agent.ChainR15,
+}
+
+// Read takes what the agent has copied for a record, and tells it of classes that it did not know. It returns the
+// argument of each frame that has one.
+func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
+	c.Begin()
+	if r.Chain == nil {
+		return nil
+	}
+	arguments := map[int]arch.Addr{}
+	for _, a := range r.Chain.Arguments {
+		arguments[a.Frame] = arch.Addr(a.Value)
+	}
+	for _, w := range r.Chain.Words {
+		c.Add(arch.Addr(w.Address), w.Value)
+		if table := c.Table(w.Value); w.Table && c.first(table) {
+			c.tell(table)
+		}
+	}
+	return arguments
+}
+
+// tell tells the agent of a class.
+func (c *Chains) tell(table arch.Addr) {
+	words, bases, ok := c.Words(table)
+	if !ok {
+		return
+	}
+	c.conn.AddChainRule(&agent.ChainRule{Key: uint64(table), Words: words.Offsets, Follow: words.Follow})
+	for base, w := range bases {
+		if c.first(base) {
+			c.conn.AddChainRule(&agent.ChainRule{Key: uint64(base), Derived: true, Words: w.Offsets, Follow: w.Follow})
+		}
+	}
+}
+
+// first reports whether the agent has not been told of something yet.
+func (c *Chains) first(key arch.Addr) bool {
+	if c.told[key] || len(c.told) >= maxTold {
+		return false
+	}
+	c.told[key] = true
+	return true
+}

@@ -1,0 +1,116 @@
+package session
+
+import (
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/target"
+)
+
+// An async method that has an event may have ended when the event is read. So the agent copies, inside the event, the
+// words of the objects that lead to what awaits the method. Which words these are it is told here; what they mean is
+// read as if they were the memory of the heap, and nothing else of the heap were there.
+
+// CopiedAwaits reads what awaits async methods from words that were copied at one moment.
+type CopiedAwaits struct {
+	p      *Process
+	words  copiedWords
+	reader *async.Reader
+}
+
+// AsyncWords are the words of an object that chains are read from.
+type AsyncWords = async.Words
+
+// CopiedAwaits returns what reads chains of copied words.
+func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
+	c := &CopiedAwaits{p: p, words: copiedWords{}}
+	objects, err := object.New(c.words, p.Engine.Layout, p.Runtime.Types, p.Runtime.Names)
+	if err != nil {
+		return nil, err
+	}
+	c.reader, err = async.New(p.Engine.Layout, objects, p.Runtime.Names)
+	return c, err
+}
+
+// Begin forgets all words.
+func (c *CopiedAwaits) Begin() { clear(c.words) }
+
+// Add adds a word, at an address that is a multiple of 8.
+func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
+
+// Awaiting reads what awaits the async method of a site.
+func (c *CopiedAwaits) Awaiting(site *AsyncSite) (async.Chain, error) {
+	chain, err := site.awaiting(c.reader)
+	if err != nil {
+		return async.Chain{}, err
+	}
+	chain.Steps = c.p.programSteps(chain.Steps)
+	return chain, nil
+}
+
+// Table is the MethodTable that the first word of an object leads to.
+func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Runtime.Objects.Untagged(word) }
+
+// Words says what is to be copied of the objects of a class, by its MethodTable, and of those of its bases whose
+// objects all have the same words. False: it is not known, or the class can be unloaded.
+func (c *CopiedAwaits) Words(table arch.Addr) (w AsyncWords, bases map[arch.Addr]AsyncWords, ok bool) {
+	if c.reader.Passing(table) {
+		return w, nil, false
+	}
+	w, bases, err := c.reader.Words(table)
+	return w, bases, err == nil
+}
+
+// AsyncArgument is where a frame that runs an async method has its first argument, and what is to be copied from there.
+type AsyncArgument struct {
+	Place  ilmap.Variable
+	Object bool // it is an object, of which Words says the words
+	Words  AsyncWords
+}
+
+// Argument says what is to be copied where a frame has some code. False: nothing leads from there.
+//
+// The runtime's own walk does not restore the registers that a callee of a native caller has saved, but hands out what
+// they have nearer to the leaf. A state machine leads to its box and the box back to it, so another one's is noticed;
+// a box alone proves nothing.
+func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
+	if !code.known || code.box && !code.place.OnStack {
+		return a, false
+	}
+	a = AsyncArgument{Place: code.place, Object: code.box}
+	if !code.box {
+		a.Words, a.Object, ok = c.reader.ArgumentWords(code.table)
+		return a, ok
+	}
+	return a, true
+}
+
+// Layout says where in the target the collector's count of reasons is why references may be wrong, and where in a
+// MethodTable the one of the base class is. False: that is not known.
+func (c *CopiedAwaits) Layout() (moving arch.Addr, base uint32, ok bool) {
+	moving, ok = c.p.Runtime.Heap.Moving()
+	base, known := c.p.Engine.Layout.Offset("MethodTable", "ParentMethodTable")
+	return moving, base, ok && known
+}
+
+// copiedWords is memory of which only some words are there.
+type copiedWords map[arch.Addr]uint64
+
+// ReadMemory fills p from addr.
+func (m copiedWords) ReadMemory(p []byte, addr arch.Addr) error {
+	const size = 8
+	for i := 0; i < len(p); {
+		at := addr + arch.Addr(i)
+		word, ok := m[at&^(size-1)]
+		if !ok {
+			return &target.ReadError{Addr: addr, Len: len(p)}
+		}
+		var b [size]byte
+		binary.LittleEndian.PutUint64(b[:], word)
+		i += copy(p[i:], b[at%size:])
+	}
+	return nil
+}
