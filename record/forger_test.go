@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func forge(pid int) error {
 	const (
 		hello, begun, begin = 1, 5, 0x100
-		control, units      = 4096, 256 // of a name
+		control, units      = 4096 + 4096*64, 256 // before the records; of a name
 		recordSize          = 64 + 2*units
 		head, tail          = 64, 128
 		exception           = 2
