@@ -23,6 +23,8 @@ type awaits struct {
 	looked  int                              // at async methods, in the whole recording
 	missing int                              // of these, how often it could not be proved what awaits them
 
+	running fleeting // of CPU samples
+
 	chains     *link.Chains // what the agent copies; nil: there is no agent, or it is not wanted
 	reported   int          // like looked, of events
 	unreported int          // like missing
@@ -109,6 +111,45 @@ func (f *frameTable) await() {
 			continue
 		}
 		f.awaited(site, chain.Steps)
+	}
+}
+
+// fleeting counts looks at async methods that ran a moment ago.
+type fleeting struct {
+	looked, missing int
+	left            int // samples that were left out since
+}
+
+// When it is not worth it to look at each sample: of a web server that answers in some microseconds hardly any method
+// is still there, and each look takes a dozen system calls.
+const (
+	fleetingAfter = 200 // methods that were looked at
+	fleetingFrom  = 10  // of so many at most one is still there
+	fleetingTry   = 8   // of so many samples one is looked at
+)
+
+// wanted reports whether a sample is to be looked at.
+func (f *fleeting) wanted() bool {
+	if f.looked < fleetingAfter || f.missing*fleetingFrom < f.looked*(fleetingFrom-1) {
+		return true
+	}
+	f.left++
+	return f.left%fleetingTry == 0
+}
+
+// awaitRunning is await for the stack of a CPU sample.
+func (f *frameTable) awaitRunning() {
+	a := &f.awaits
+	switch {
+	case len(a.sites.Sites) == 0:
+	case a.running.wanted():
+		looked, missing := a.looked, a.missing
+		f.await()
+		a.running.looked += a.looked - looked
+		a.running.missing += a.missing - missing
+	default:
+		a.looked++
+		a.missing++
 	}
 }
 

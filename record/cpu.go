@@ -226,7 +226,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 		}
 	}
 	if r.Complete {
-		rp.frames.await()
+		rp.frames.awaitRunning()
 	}
 	c.size.note(rp.frames.depth, c.cut)
 	if c.r.o.watch != nil {

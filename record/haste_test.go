@@ -19,9 +19,17 @@ func TestHaste(t *testing.T) {
 		at   time.Duration // since the start
 	}
 	var got []change
-	h := haste{raise: func(high bool) { got = append(got, change{high, now - start}) }}
+	ready := time.Second
+	h := haste{
+		raise: func(high bool) { got = append(got, change{high, now - start}) },
+		ready: func() time.Duration { return ready },
+	}
+	stopped := false
 	run := func(until, late time.Duration) {
 		for now += step; now <= start+until; now += step {
+			if !stopped {
+				ready += late
+			}
 			h.woken(now, now-late)
 		}
 		now -= step
@@ -31,6 +39,10 @@ func TestHaste(t *testing.T) {
 	run(2*time.Second, timerStep)                      // a timer is as late as that
 	run(3*time.Second, timerStep+500*time.Microsecond) // 5 ms in a window
 	run(3*time.Second+step, lateMost+timerStep)        // once
+	run(15*time.Second, 0)
+	stopped = true
+	run(17*time.Second, time.Second) // it was not ready
+	stopped = false
 	run(20*time.Second, 0)
 	run(21*time.Second, 3*timerStep) // again and again
 	run(40*time.Second, 0)
@@ -50,7 +62,7 @@ func TestHaste(t *testing.T) {
 // TestHasteOfWaits: what is late is a wait that ends after its time, not one that ends before.
 func TestHasteOfWaits(t *testing.T) {
 	raised := false
-	h := haste{raise: func(high bool) { raised = high }, until: 1}
+	h := haste{raise: func(high bool) { raised = high }, ready: func() time.Duration { return 0 }, until: 1}
 	for now := time.Second; now < 10*time.Second; now += 10 * time.Millisecond {
 		h.woken(now, now+time.Second)
 	}

@@ -31,3 +31,25 @@ func TestPromptness(t *testing.T) {
 		})
 	}
 }
+
+// TestFleeting: each sample is looked at as long as one in ten methods is still there, then one sample in eight.
+func TestFleeting(t *testing.T) {
+	var f fleeting
+	count := func(samples, missing int) (wanted int) {
+		for range samples {
+			if f.wanted() {
+				f.looked, f.missing, wanted = f.looked+1, f.missing+missing, wanted+1
+			}
+		}
+		return wanted
+	}
+	if n := count(fleetingAfter, 1); n != fleetingAfter {
+		t.Errorf("%d of the first %d", n, fleetingAfter)
+	}
+	if n := count(80, 1); n != 10 {
+		t.Errorf("%d of 80, of which none is there", n)
+	}
+	if n := count(1000, 0); n < 500 {
+		t.Errorf("%d of 1000, of which all are there", n)
+	}
+}

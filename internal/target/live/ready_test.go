@@ -1,0 +1,30 @@
+package live
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestReady: threads wait for a CPU if more of them compute than there are CPUs, and not while they sleep.
+func TestReady(t *testing.T) {
+	before := Ready()
+	var all sync.WaitGroup
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
+	for range 4 * runtime.NumCPU() {
+		all.Go(func() {
+			for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; {
+			}
+		})
+	}
+	all.Wait()
+	after := Ready()
+	if after-before < 100*time.Millisecond {
+		t.Errorf("threads have been ready for %v", after-before)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if slept := Ready() - after; slept > 200*time.Millisecond {
+		t.Errorf("while they slept they were ready for %v", slept)
+	}
+}
