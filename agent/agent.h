@@ -38,9 +38,15 @@ void unreserve(void *p, size_t size);
 /* memory.c: memory of this process that may not be there. */
 enum { MOST_PEEKED = 16 };
 
+struct piece {
+    uint64_t address;
+    size_t size;
+};
+
+size_t peek_most(uint64_t address, void *out, size_t size);
 bool peek_bytes(uint64_t address, void *out, size_t size);
 bool peek(uint64_t address, uint64_t *value);
-bool peek_words(struct chain_word *words, size_t count);
+bool peek_pieces(const struct piece *pieces, size_t count, void *out);
 
 /* stack.c: the calling thread's own stack. */
 enum { MOST_ROOTS = 4 };

@@ -19,6 +19,7 @@ enum {
     MOST_BASES = 8, /* of a class */
     MOST_PENDING = 32, /* objects that are still to be followed */
     LONGEST_STACK_OFFSET = 1 << 20,
+    NEAR = 12, /* words: what is read at once of an object */
 };
 
 /* Bits of an object's first word that are not the MethodTable's address. */
@@ -88,14 +89,34 @@ static bool followed(const struct chain *c, uint64_t object) {
     return false;
 }
 
+/* The first words of an object, or what is before and behind an argument. */
+struct near {
+    uint64_t from; /* the address of the first word */
+    uint32_t count;
+    uint64_t words[NEAR];
+};
+
+static void read_near(struct near *n, uint64_t from) {
+    n->from = from;
+    n->count = (uint32_t)(peek_most(from, n->words, sizeof n->words) / sizeof n->words[0]);
+}
+
+static bool word_of(const struct near *n, uint64_t address, uint64_t *value) {
+    uint64_t i = (address - n->from) / sizeof *value;
+    if (i >= n->count) return peek(address, value);
+    *value = n->words[i];
+    return true;
+}
+
 /* Copies the words that a rule names, and follows the references among them. */
-static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *rule) {
+static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *rule, const struct near *near) {
     uint32_t count = rule->count < CHAIN_RULE_WORDS ? rule->count : CHAIN_RULE_WORDS;
     if (!fits(c, count)) return;
     struct chain_word *words = c->words + c->count;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         words[i].address = (at + (uint64_t)(int64_t)rule->words[i]) & ~(uint64_t)CHAIN_KINDS;
-    if (!peek_words(words, count)) return;
+        if (!word_of(near, words[i].address, &words[i].value)) return;
+    }
     c->count += count;
     for (uint32_t i = 0; i < count; i++)
         if (rule->follow >> i & 1) follow(c, words[i].value);
@@ -114,20 +135,25 @@ static const struct chain_rule *rule_of_class(const struct chain *c, uint64_t ta
 
 static void copy_object(struct chain *c, uint64_t object) {
     if (!fits(c, 1) || followed(c, object)) return;
-    struct chain_word *first = &c->words[c->count];
-    first->address = object | CHAIN_TABLE;
-    if (!peek_words(first, 1)) return;
-    c->count++;
-    const struct chain_rule *rule = rule_of_class(c, first->value & ~marks);
-    if (rule) copy_words(c, object, rule);
+    struct near near;
+    read_near(&near, object);
+    if (!near.count) return;
+    c->words[c->count++] = (struct chain_word){.address = object | CHAIN_TABLE, .value = near.words[0]};
+    const struct chain_rule *rule = rule_of_class(c, near.words[0] & ~marks);
+    if (rule) copy_words(c, object, rule, &near);
 }
 
 static void copy_root(struct chain *c, const struct chain_root *root) {
     if (!fits(c, 1)) return;
     c->words[c->count++] = (struct chain_word){
         .address = (uint64_t)root->frame * (CHAIN_KINDS + 1) | CHAIN_ARGUMENT, .value = root->argument};
-    if (root->rule->flags & CHAIN_OBJECT) follow(c, root->argument);
-    else copy_words(c, root->argument, root->rule);
+    if (root->rule->flags & CHAIN_OBJECT) {
+        follow(c, root->argument);
+    } else {
+        struct near near;
+        read_near(&near, (root->argument + (uint64_t)(int64_t)root->rule->words[0]) & ~(uint64_t)CHAIN_KINDS);
+        copy_words(c, root->argument, root->rule, &near);
+    }
     while (c->left) copy_object(c, c->pending[--c->left]);
 }
 
@@ -141,20 +167,41 @@ static bool of_memory(const struct chain_word *w) {
     return (w->address & CHAIN_KINDS) != CHAIN_ARGUMENT;
 }
 
-/* Whether all words are what they were. */
+static uint64_t address_of(const struct chain_word *w) {
+    return w->address & ~(uint64_t)CHAIN_KINDS;
+}
+
+/* Where a word is in its piece, in words; NEAR or more: it is in another one. */
+static uint64_t place_in(const struct piece *p, const struct chain_word *w) {
+    return (address_of(w) - p->address) / sizeof w->value;
+}
+
+/* Whether all words are what they were. Those of one object that are near each other are read at once. */
 static bool unchanged(const struct chain *c) {
-    for (uint32_t from = 0; from < c->count;) {
-        struct chain_word again[MOST_PEEKED];
-        uint64_t before[MOST_PEEKED];
-        uint32_t n = 0;
-        for (; from < c->count && n < MOST_PEEKED; from++)
-            if (of_memory(&c->words[from])) {
-                before[n] = c->words[from].value;
-                again[n++] = c->words[from];
+    for (uint32_t from = 0, end; from < c->count; from = end) {
+        struct piece pieces[MOST_PEEKED];
+        uint64_t again[MOST_PEEKED * NEAR];
+        uint32_t count = 0;
+        for (end = from; end < c->count; end++) {
+            const struct chain_word *w = &c->words[end];
+            if (!of_memory(w)) continue;
+            uint64_t place = count ? place_in(&pieces[count - 1], w) : NEAR;
+            if (place >= NEAR) {
+                if (count == MOST_PEEKED) break;
+                pieces[count++] = (struct piece){.address = address_of(w), .size = sizeof w->value};
+            } else if (pieces[count - 1].size < (place + 1) * sizeof w->value) {
+                pieces[count - 1].size = (place + 1) * sizeof w->value;
             }
-        if (!peek_words(again, n)) return false;
-        for (uint32_t i = 0; i < n; i++)
-            if (again[i].value != before[i]) return false;
+        }
+        if (!peek_pieces(pieces, count, again)) return false;
+        uint32_t piece = 0;
+        uint64_t before = 0; /* words of the pieces before this one */
+        for (uint32_t i = from; i < end; i++) {
+            const struct chain_word *w = &c->words[i];
+            if (!of_memory(w)) continue;
+            while (place_in(&pieces[piece], w) >= NEAR) before += pieces[piece++].size / sizeof w->value;
+            if (again[before + place_in(&pieces[piece], w)] != w->value) return false;
+        }
     }
     return true;
 }

@@ -171,7 +171,8 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	}
 	arguments := a.chains.Read(r)
 	for i := range r.Frames {
-		if a.sites.Reported(a.codes[arch.Addr(r.Frames[i].IP)], i, arguments[i]) && arguments[i] == 0 {
+		ip := arch.Addr(r.Frames[i].IP)
+		if a.sites.Reported(a.codes[ip], i, arguments[i]) && arguments[i] == 0 && a.chains.Follows(ip) {
 			a.reported++
 			a.unreported++
 		}

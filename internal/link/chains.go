@@ -12,8 +12,8 @@ import (
 type Chains struct {
 	*session.CopiedAwaits
 	conn      *agent.Conn
-	told      map[arch.Addr]bool // instruction pointers and MethodTables
-	following bool               // the agent knows that chains are wanted
+	told      map[arch.Addr]bool // instruction pointers and MethodTables; true: the agent has a rule
+	following bool               // it knows that chains are wanted
 }
 
 // maxTold bounds what is remembered: more than the agent has room for.
@@ -45,7 +45,7 @@ func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
 		Key: uint64(ip), Register: register, OnStack: a.Place.OnStack, Offset: a.Place.Offset, Object: a.Object,
 		Words: a.Words.Offsets, Follow: a.Words.Follow,
 	}
-	if c.conn.AddChainRule(&rule) && !c.following {
+	if c.told[ip] = c.conn.AddChainRule(&rule); c.told[ip] && !c.following {
 		if moving, base, ok := c.Layout(); ok {
 			c.conn.FollowChains(uint64(moving), base)
 			c.following = true
@@ -85,7 +85,8 @@ func (c *Chains) tell(table arch.Addr) {
 	if !ok {
 		return
 	}
-	c.conn.AddChainRule(&agent.ChainRule{Key: uint64(table), Words: words.Offsets, Follow: words.Follow})
+	c.told[table] = c.conn.AddChainRule(
+		&agent.ChainRule{Key: uint64(table), Words: words.Offsets, Follow: words.Follow})
 	for base, w := range bases {
 		if c.first(base) {
 			c.conn.AddChainRule(&agent.ChainRule{Key: uint64(base), Derived: true, Words: w.Offsets, Follow: w.Follow})
@@ -93,11 +94,14 @@ func (c *Chains) tell(table arch.Addr) {
 	}
 }
 
+// Follows reports whether the agent has been told to copy what leads from some code.
+func (c *Chains) Follows(ip arch.Addr) bool { return c.told[ip] }
+
 // first reports whether the agent has not been told of something yet.
 func (c *Chains) first(key arch.Addr) bool {
-	if c.told[key] || len(c.told) >= maxTold {
+	if _, ok := c.told[key]; ok || len(c.told) >= maxTold {
 		return false
 	}
-	c.told[key] = true
+	c.told[key] = false
 	return true
 }

@@ -18,6 +18,7 @@ type liveToll struct {
 	name       string
 	every      int64 // bytes for each recorded object; 0: nothing is recorded
 	live       bool
+	async      bool      // what awaits the methods that allocate is recorded, too
 	rate, cost []float64 // of a phase: MB allocated a second, and ns of CPU time for a KB
 	samples    int
 	lost       int // objects that could not be followed
@@ -30,12 +31,32 @@ func BenchmarkLive(b *testing.B) {
 		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-live", every: 512 << 10, live: true},
 		{name: "alloc-100KB", every: 100 << 10}, {name: "alloc-100KB-live", every: 100 << 10, live: true},
 	}
-	a := testenv.Start(b, "survivors", testenv.Options{Args: []string{"--max-seconds", "7200", "--fill", "20"}})
-	p := livetest.Open(b, a, clrsnap.Options{})
+	liveTolls(b, all, "survivors", "--max-seconds", "7200", "--fill", "20")
+}
+
+// BenchmarkAwaitsOfEvents measures a program of which two async methods, which six others await in a row, do nothing
+// but allocate. What is asked is what it costs to copy what awaits them, beyond --event alloc.
+func BenchmarkAwaitsOfEvents(b *testing.B) {
+	liveTolls(b, []*liveToll{
+		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-async", every: 512 << 10, async: true},
+		{name: "alloc-100KB", every: 100 << 10}, {name: "alloc-100KB-async", every: 100 << 10, async: true},
+	}, "tasks", "--max-seconds", "7200")
+}
+
+// liveTolls measures a program in all ways in turn.
+func liveTolls(b *testing.B, all []*liveToll, app string, args ...string) {
+	b.Helper()
+	a := testenv.Start(b, app, testenv.Options{Args: args})
+	plain, async := livetest.Open(b, a, clrsnap.Options{}), livetest.Open(b, a, clrsnap.Options{Async: true})
 	allocates(b, a) // while code is compiled, and compiled better
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
-			all[(i+j)%len(all)].measure(b, a, p)
+			w := all[(i+j)%len(all)]
+			p := plain
+			if w.async {
+				p = async
+			}
+			w.measure(b, a, p)
 		}
 	}
 	livetest.EndsWell(b, a)

@@ -33,7 +33,9 @@ static class Program
         if (App.Flag("collect")) Running.Collect(App.Int("pause", 0));
         if (App.Flag("suspended")) Suspended.Fill(Chains(), App.Int("suspended", 1));
         if (App.Flag("queued")) Queued.Fill(App.Int("queued", 100));
-        App.Answer = _ => Running.Truths().Concat(Suspended.Truths());
+        App.Answer = command => command.Split(' ') is ["throughput", var time]
+            ? [$"{Raising.Throughput(int.Parse(time))}"]
+            : Running.Truths().Concat(Suspended.Truths());
         App.Line("READY");
         App.WaitForEnd();
         App.Line("RESULT OK");

@@ -43,7 +43,7 @@ static class Running
 
     public static IEnumerable<string> Truths() => truths;
 
-    static async Task Root(Plan p) { Levels.Mark("Running.Root"); await p.Next(); }
+    public static async Task Root(Plan p) { Levels.Mark("Running.Root"); await p.Next(); }
 
     static async Task Leaf(string name, string waiter, Action<string> stay)
     {
