@@ -123,14 +123,19 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 }
 
 // Reported notes a frame, like Frame, of which somebody else has read the argument; 0: nobody has. It reports whether
-// the frame runs an async method.
+// the frame runs an async method. A state machine is on a stack once: what another frame has as well is not its own,
+// but what a register was not restored to.
 func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	site, ok := a.site(c, index)
-	if ok && argument != 0 {
-		site.Argument = argument
+	if !ok || argument == 0 {
+		return ok
+	}
+	site.Argument = argument
+	again := func(s AsyncSite) bool { return s.table != 0 && s.Argument == argument }
+	if site.table == 0 || !slices.ContainsFunc(a.Sites, again) {
 		a.Sites = append(a.Sites, site)
 	}
-	return ok
+	return true
 }
 
 // site returns the site of a frame, but for its argument; false: it is none.

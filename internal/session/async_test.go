@@ -1,9 +1,11 @@
 package session
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"clrsnap/internal/arch"
 	"clrsnap/profile"
 )
 
@@ -36,6 +38,46 @@ func TestInsertAwaiting(t *testing.T) {
 		}
 		if s := strings.Join(got, " "); s != tt.want {
 			t.Errorf("%+v:\n%s\nwant\n%s", tt.list, s, tt.want)
+		}
+	}
+}
+
+// TestReported: a state machine is on a stack once, its box in each of the frames that have called its MoveNext.
+func TestReported(t *testing.T) {
+	moves, box := &AsyncCode{table: 0x100, known: true}, &AsyncCode{runner: true, box: true, known: true}
+	var a Asyncs
+	a.Begin()
+	for i, f := range []struct {
+		code     *AsyncCode
+		argument arch.Addr
+		is       bool
+	}{
+		{nil, 0x10, false}, {moves, 0x20, true}, {box, 0x18, true}, {box, 0x18, true}, {moves, 0x20, true},
+		{moves, 0, true}, {moves, 0x30, true}, {&AsyncCode{table: 0x100}, 0x40, false},
+	} {
+		if is := a.Reported(f.code, i, f.argument); is != f.is {
+			t.Errorf("frame %d: %v", i, is)
+		}
+	}
+	want := []AsyncSite{
+		{Below: 2, Argument: 0x20, table: 0x100}, {Below: 2, Argument: 0x18}, {Below: 2, Argument: 0x18},
+		{Below: 7, Argument: 0x30, table: 0x100},
+	}
+	if !slices.Equal(a.Sites, want) {
+		t.Errorf("%+v", a.Sites)
+	}
+}
+
+// TestCopiedWords: of a copy of some words only these can be read.
+func TestCopiedWords(t *testing.T) {
+	m := copiedWords{0x10: 0x0807060504030201, 0x18: 0x100f0e0d0c0b0a09, 0x28: 1}
+	b := make([]byte, 10)
+	if err := m.ReadMemory(b, 0x13); err != nil || !slices.Equal(b, []byte{4, 5, 6, 7, 8, 9, 10, 11, 12, 13}) {
+		t.Errorf("%v, %v", b, err)
+	}
+	for _, at := range []arch.Addr{0x8, 0xf, 0x17, 0x20, ^arch.Addr(3)} {
+		if err := m.ReadMemory(b, at); err == nil {
+			t.Errorf("%v can be read", at)
 		}
 	}
 }
