@@ -49,7 +49,7 @@ bool peek(uint64_t address, uint64_t *value);
 bool peek_pieces(const struct piece *pieces, size_t count, void *out);
 
 /* stack.c: the calling thread's own stack. */
-enum { MOST_ROOTS = 4 };
+enum { MOST_ROOTS = 16 };
 
 struct stack {
     uint8_t *frames;
@@ -62,7 +62,8 @@ struct stack {
     const struct chain_rule *rules;
     uint32_t roots;
     struct chain_root {
-        const struct chain_rule *rule;
+        uint64_t ip;
+        uint64_t slot; /* the argument's address; 0: it is in a register */
         uint64_t argument;
         uint32_t frame;
     } root[MOST_ROOTS];
@@ -78,6 +79,8 @@ bool stacks_allocate(uint32_t frames, bool registers);
 void stacks_free(void);
 bool stack_claim(struct stack *s);
 void stack_walk(struct stack *s, struct object *info, const struct chain_rule *rules);
+bool stack_unmoved(const struct stack *s, struct object *info);
+void stack_frames_only(struct stack *s);
 void stack_add(struct stack *s, const void *p, size_t size);
 void stack_pad(struct stack *s);
 void stack_release(struct stack *s);
@@ -85,6 +88,7 @@ void stack_release(struct stack *s);
 /* chain.c: what awaits the async methods of a stack. */
 struct ring;
 
+bool chain_possible(const struct ring *r);
 void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size);
 void chain_add(struct stack *s, const struct ring *r);
 

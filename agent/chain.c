@@ -8,7 +8,10 @@
  *
  * The garbage collector moves objects while a thread is in preemptive mode, as it is in some
  * events. So nothing is copied unless the collector's own count says, before and after, that
- * references are right, and each word is the same when it is read again in between.
+ * references are right, and each word is the same when it is read again in between. Arguments in
+ * registers cannot be read again: events.c has the stack be walked again where they can have moved.
+ *
+ * The reader writes rules at any time, and may be broken: a rule is copied before it is used.
  */
 #include <string.h>
 
@@ -34,15 +37,27 @@ struct chain {
     uint32_t left;
 };
 
-static const struct chain_rule *rule_for(const struct chain_rule *rules, uint64_t key) {
+static void copy_rule(struct chain_rule *to, const struct chain_rule *from) {
+    uint64_t words[sizeof *to / sizeof(uint64_t)];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        words[i] = __atomic_load_n((const uint64_t *)from + i, __ATOMIC_RELAXED);
+    memcpy(to, words, sizeof *to);
+    if (to->count > CHAIN_RULE_WORDS) to->count = CHAIN_RULE_WORDS;
+}
+
+/* Copies the rule for a key, if there is one. */
+static bool rule_for(const struct chain_rule *rules, uint64_t key, struct chain_rule *rule) {
     uint64_t place = key * CHAIN_HASH >> CHAIN_SHIFT;
     for (uint32_t i = 0; i < CHAIN_PROBES && key; i++) {
-        const struct chain_rule *rule = &rules[(place + i) % CHAIN_RULES];
-        uint64_t found = __atomic_load_n(&rule->key, __ATOMIC_ACQUIRE);
-        if (found == key) return rule;
-        if (!found) return 0;
+        const struct chain_rule *at = &rules[(place + i) % CHAIN_RULES];
+        uint64_t found = __atomic_load_n(&at->key, __ATOMIC_ACQUIRE);
+        if (found == key) {
+            copy_rule(rule, at);
+            return true;
+        }
+        if (!found) return false;
     }
-    return 0;
+    return false;
 }
 
 static uint64_t register_of(const struct frame_record *f, uint8_t which) {
@@ -60,18 +75,18 @@ static uint64_t register_of(const struct frame_record *f, uint8_t which) {
 
 /* Notes the argument of a frame that a rule is for: the next frame of the walk. */
 void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size) {
-    const struct chain_rule *rule = rule_for(s->rules, ip);
-    if (!rule || s->roots == MOST_ROOTS) return;
+    struct chain_rule rule;
+    if (s->roots == MOST_ROOTS || !rule_for(s->rules, ip, &rule)) return;
     struct frame_record f = {0};
     copy_registers(&f, context, context_size);
-    uint64_t argument = register_of(&f, rule->base);
-    int32_t offset = rule->offset;
-    if (!argument) return;
-    if (rule->flags & CHAIN_ON_STACK) {
-        if (offset < -LONGEST_STACK_OFFSET || offset > LONGEST_STACK_OFFSET) return;
-        if (!peek(argument + (uint64_t)(int64_t)offset, &argument) || !argument) return;
+    struct chain_root root = {.ip = ip, .argument = register_of(&f, rule.base), .frame = s->count};
+    if (!root.argument) return;
+    if (rule.flags & CHAIN_ON_STACK) {
+        if (rule.offset < -LONGEST_STACK_OFFSET || rule.offset > LONGEST_STACK_OFFSET) return;
+        root.slot = root.argument + (uint64_t)(int64_t)rule.offset;
+        if (!peek(root.slot, &root.argument) || !root.argument) return;
     }
-    s->root[s->roots++] = (struct chain_root){.rule = rule, .argument = argument, .frame = s->count};
+    s->root[s->roots++] = root;
 }
 
 /* Whether so many words more fit. */
@@ -110,7 +125,7 @@ static bool word_of(const struct near *n, uint64_t address, uint64_t *value) {
 
 /* Copies the words that a rule names, and follows the references among them. */
 static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *rule, const struct near *near) {
-    uint32_t count = rule->count < CHAIN_RULE_WORDS ? rule->count : CHAIN_RULE_WORDS;
+    uint32_t count = rule->count;
     if (!fits(c, count)) return;
     struct chain_word *words = c->words + c->count;
     for (uint32_t i = 0; i < count; i++) {
@@ -122,15 +137,14 @@ static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *ru
         if (rule->follow >> i & 1) follow(c, words[i].value);
 }
 
-/* The rule for a class: its own, or that of the nearest of its bases that has one for all of them. */
-static const struct chain_rule *rule_of_class(const struct chain *c, uint64_t table) {
-    const struct chain_rule *rule = rule_for(c->ring->rules, table);
-    for (int i = 0; i < MOST_BASES && !rule; i++) {
-        if (!peek(table + c->table_base, &table) || !table) return 0;
-        rule = rule_for(c->ring->rules, table);
-        if (rule && !(rule->flags & CHAIN_BASE)) rule = 0;
+/* Copies the rule for a class: its own, or that of the nearest of its bases that has one for all of them. */
+static bool rule_of_class(const struct chain *c, uint64_t table, struct chain_rule *rule) {
+    if (rule_for(c->ring->rules, table, rule)) return true;
+    for (int i = 0; i < MOST_BASES; i++) {
+        if (!peek(table + c->table_base, &table) || !table) return false;
+        if (rule_for(c->ring->rules, table, rule) && (rule->flags & CHAIN_BASE)) return true;
     }
-    return rule;
+    return false;
 }
 
 static void copy_object(struct chain *c, uint64_t object) {
@@ -139,20 +153,21 @@ static void copy_object(struct chain *c, uint64_t object) {
     read_near(&near, object);
     if (!near.count) return;
     c->words[c->count++] = (struct chain_word){.address = object | CHAIN_TABLE, .value = near.words[0]};
-    const struct chain_rule *rule = rule_of_class(c, near.words[0] & ~marks);
-    if (rule) copy_words(c, object, rule, &near);
+    struct chain_rule rule;
+    if (rule_of_class(c, near.words[0] & ~marks, &rule)) copy_words(c, object, &rule, &near);
 }
 
 static void copy_root(struct chain *c, const struct chain_root *root) {
-    if (!fits(c, 1)) return;
+    struct chain_rule rule;
+    if (!fits(c, 1) || !rule_for(c->ring->rules, root->ip, &rule)) return;
     c->words[c->count++] = (struct chain_word){
         .address = (uint64_t)root->frame * (CHAIN_KINDS + 1) | CHAIN_ARGUMENT, .value = root->argument};
-    if (root->rule->flags & CHAIN_OBJECT) {
+    if (rule.flags & CHAIN_OBJECT) {
         follow(c, root->argument);
     } else {
         struct near near;
-        read_near(&near, (root->argument + (uint64_t)(int64_t)root->rule->words[0]) & ~(uint64_t)CHAIN_KINDS);
-        copy_words(c, root->argument, root->rule, &near);
+        read_near(&near, (root->argument + (uint64_t)(int64_t)rule.words[0]) & ~(uint64_t)CHAIN_KINDS);
+        copy_words(c, root->argument, &rule, &near);
     }
     while (c->left) copy_object(c, c->pending[--c->left]);
 }
@@ -161,6 +176,11 @@ static bool references_are_right(const struct ring_control *control) {
     uint64_t at = __atomic_load_n(&control->heap_moving, __ATOMIC_ACQUIRE);
     uint32_t reasons;
     return at && peek_bytes(at, &reasons, sizeof reasons) && !reasons;
+}
+
+/* Whether chains are wanted, and the garbage collector moves nothing. */
+bool chain_possible(const struct ring *r) {
+    return references_are_right(r->control);
 }
 
 static bool of_memory(const struct chain_word *w) {
@@ -174,6 +194,16 @@ static uint64_t address_of(const struct chain_word *w) {
 /* Where a word is in its piece, in words; NEAR or more: it is in another one. */
 static uint64_t place_in(const struct piece *p, const struct chain_word *w) {
     return (address_of(w) - p->address) / sizeof w->value;
+}
+
+/* Whether the arguments in memory are what they were. */
+static bool arguments_unchanged(const struct stack *s) {
+    uint64_t now;
+    for (uint32_t i = 0; i < s->roots; i++) {
+        const struct chain_root *root = &s->root[i];
+        if (root->slot && (!peek(root->slot, &now) || now != root->argument)) return false;
+    }
+    return true;
 }
 
 /* Whether all words are what they were. Those of one object that are near each other are read at once. */
@@ -213,9 +243,8 @@ void chain_add(struct stack *s, const struct ring *r) {
         .words = (struct chain_word *)(end + sizeof(uint64_t)), .ring = r,
         .table_base = __atomic_load_n(&r->control->table_base, __ATOMIC_RELAXED),
     };
-    if (!references_are_right(r->control)) return;
     for (uint32_t i = 0; i < s->roots; i++) copy_root(&c, &s->root[i]);
-    if (!unchanged(&c) || !references_are_right(r->control)) return;
+    if (!unchanged(&c) || !arguments_unchanged(s) || !references_are_right(r->control)) return;
     uint64_t count = c.count;
     memcpy(end, &count, sizeof count);
     s->size += sizeof count + c.count * sizeof(struct chain_word);

@@ -80,6 +80,32 @@ void stack_walk(struct stack *s, struct object *info, const struct chain_rule *r
     s->size = s->count * pool.frame_size;
 }
 
+static hresult on_frame_again(id function, uintptr_t ip, id frame_info, uint32_t context_size, uint8_t *context,
+                              void *data) {
+    (void)function;
+    (void)frame_info;
+    struct stack *s = data;
+    if (s->count == pool.frames) return E_FAIL;
+    chain_root(s, ip, context, context_size);
+    s->count++;
+    return S_OK;
+}
+
+/* Walks the stack once more, and compares the arguments of the frames: the garbage collector updates them. */
+bool stack_unmoved(const struct stack *s, struct object *info) {
+    struct stack again = {.rules = s->rules};
+    do_stack_snapshot(info, 0, on_frame_again, COR_PRF_SNAPSHOT_REGISTER_CONTEXT, &again);
+    bool same = again.roots == s->roots;
+    for (uint32_t i = 0; i < s->roots && same; i++) same = again.root[i].argument == s->root[i].argument;
+    return same;
+}
+
+/* Takes away what was added after the frames. */
+void stack_frames_only(struct stack *s) {
+    s->size = s->count * pool.frame_size;
+    s->chain = false;
+}
+
 /* Adds something after the frames; MAX_ADDED bytes at most in all. */
 void stack_add(struct stack *s, const void *p, size_t size) {
     memcpy(s->frames + s->size, p, size);

@@ -117,7 +117,7 @@ func (f *frameTable) await() {
 // fleeting counts looks at async methods that ran a moment ago.
 type fleeting struct {
 	looked, missing int
-	left            int // samples that were left out since
+	left            int // samples that were left out
 }
 
 // When it is not worth it to look at each sample: of a web server that answers in some microseconds hardly any method
@@ -137,20 +137,23 @@ func (f *fleeting) wanted() bool {
 	return f.left%fleetingTry == 0
 }
 
+// seen counts a look; earlier ones count for less and less.
+func (f *fleeting) seen(looked, missing int) {
+	f.looked, f.missing = f.looked+looked, f.missing+missing
+	if f.looked >= 2*fleetingAfter {
+		f.looked, f.missing = f.looked/2, f.missing/2
+	}
+}
+
 // awaitRunning is await for the stack of a CPU sample.
 func (f *frameTable) awaitRunning() {
 	a := &f.awaits
-	switch {
-	case len(a.sites.Sites) == 0:
-	case a.running.wanted():
-		looked, missing := a.looked, a.missing
-		f.await()
-		a.running.looked += a.looked - looked
-		a.running.missing += a.missing - missing
-	default:
-		a.looked++
-		a.missing++
+	if len(a.sites.Sites) == 0 || !a.running.wanted() {
+		return
 	}
+	looked, missing := a.looked, a.missing
+	f.await()
+	a.running.seen(a.looked-looked, a.missing-missing)
 }
 
 // awaited notes what awaits the async method of a site.

@@ -78,6 +78,9 @@ func (f *frameTable) begin() {
 		clear(f.lasting)
 		f.awaits.forget()
 	}
+	if f.awaits.chains != nil {
+		f.awaits.chains.Begin()
+	}
 }
 
 // walk walks a captured thread, and puts the locations of its frames into f.stack, leaf

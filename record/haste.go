@@ -12,9 +12,14 @@ type haste struct {
 	raised bool
 	until  time.Duration // when the priority is thought about again
 	late   time.Duration // how late it has woken up since the last time, in all
+	count  readyCount
+}
 
-	lateSince   time.Duration // the same, since
-	readyBefore time.Duration // ready was asked last
+// readyCount compares how late a recording was with how long it was ready to run without a CPU.
+type readyCount struct {
+	at     time.Duration // when the comparison began
+	before time.Duration // what haste.ready was then
+	late   time.Duration // since then, in all
 }
 
 const (
@@ -23,20 +28,21 @@ const (
 	hasteWindow = 200 * time.Millisecond
 	hasteFirst  = time.Second      // a higher priority when the recording begins: most is to be done then
 	hasteLasts  = 10 * time.Second // the same, when it was late
+	readyEvery  = time.Second      // how often a comparison begins anew
 )
 
 func (h *haste) begin(now time.Duration) {
 	h.until = now + hasteFirst
-	h.readyBefore = h.ready()
+	h.compare(now)
 	h.set(true)
 }
 
 // woken is called when a wait has ended that was to end at due at the latest.
 func (h *haste) woken(now, due time.Duration) {
 	late := max(0, now-due-timerStep)
-	h.late, h.lateSince = h.late+late, h.lateSince+late
+	h.late, h.count.late = h.late+late, h.count.late+late
 	switch {
-	case h.late >= lateMost && h.hadNoCPU():
+	case h.late >= lateMost && h.hadNoCPU(now):
 		h.until = max(h.until, now+hasteLasts)
 		h.set(true)
 	case now >= h.until:
@@ -46,14 +52,20 @@ func (h *haste) woken(now, due time.Duration) {
 		return
 	}
 	h.late = 0
+	if now >= h.count.at+readyEvery {
+		h.compare(now)
+	}
 }
 
+// compare begins a comparison.
+func (h *haste) compare(now time.Duration) { h.count = readyCount{at: now, before: h.ready()} }
+
 // hadNoCPU reports whether it was late because it was given no CPU.
-func (h *haste) hadNoCPU() bool {
-	ready := h.ready()
-	had := ready == 0 || (ready-h.readyBefore)*2 >= h.lateSince
-	h.readyBefore, h.lateSince = ready, 0
-	return had
+func (h *haste) hadNoCPU(now time.Duration) bool {
+	late, before := h.count.late, h.count.before
+	h.compare(now)
+	ready := h.count.before - before
+	return h.count.before == 0 || ready < 0 || 2*ready >= late // below 0: a thread has ended, whose time is missing
 }
 
 func (h *haste) set(high bool) {

@@ -43,6 +43,10 @@ func TestHaste(t *testing.T) {
 	stopped = true
 	run(17*time.Second, time.Second) // it was not ready
 	stopped = false
+	run(19*time.Second, timerStep) // as long as that it often has no CPU
+	stopped = true
+	run(19*time.Second+step, 300*time.Millisecond)
+	stopped = false
 	run(20*time.Second, 0)
 	run(21*time.Second, 3*timerStep) // again and again
 	run(40*time.Second, 0)

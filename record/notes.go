@@ -74,14 +74,18 @@ func (r *recorder) awaitsRemarks() (out []string) {
 			out = append(out, fmt.Sprintf(text, 100*float64(missing)/float64(looked)))
 		}
 	}
-	var looked, missing, events, unknown int
+	var looked, missing, left, events, unknown int
 	for _, rp := range r.all {
 		a := &rp.frames.awaits
-		looked, missing = looked+a.looked, missing+a.missing
+		looked, missing, left = looked+a.looked, missing+a.missing, left+a.running.left
 		events, unknown = events+a.reported, unknown+a.unreported
 	}
-	say(looked, missing, "What awaits them is not known of %.0f %% of the async methods that were sampled after an "+
-		"await: they ended before that could be read.")
+	ended := "What awaits them is not known of %.0f %% of the async methods that were sampled after an await: they " +
+		"ended before that could be read."
+	if left > 0 {
+		ended += fmt.Sprintf(" So only one CPU sample in %d was looked at.", fleetingTry)
+	}
+	say(looked, missing, ended)
 	say(events, unknown, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
 		"known at the first events of a method, nor while the garbage collector moves objects.")
 	return out

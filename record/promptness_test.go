@@ -38,7 +38,8 @@ func TestFleeting(t *testing.T) {
 	count := func(samples, missing int) (wanted int) {
 		for range samples {
 			if f.wanted() {
-				f.looked, f.missing, wanted = f.looked+1, f.missing+missing, wanted+1
+				f.seen(1, missing)
+				wanted++
 			}
 		}
 		return wanted
@@ -49,6 +50,7 @@ func TestFleeting(t *testing.T) {
 	if n := count(80, 1); n != 10 {
 		t.Errorf("%d of 80, of which none is there", n)
 	}
+	count(10_000, 1)
 	if n := count(1000, 0); n < 500 {
 		t.Errorf("%d of 1000, of which all are there", n)
 	}

@@ -137,7 +137,7 @@ func (r *recorder) close() {
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
 	live.RunWithPriority(func(p *live.Priority) {
-		r.haste.raise, r.haste.ready = p.Raise, live.Ready
+		r.haste.raise, r.haste.ready = p.Raise, p.Ready
 		r.haste.begin(live.Monotonic())
 		r.record(ctx)
 	})

@@ -124,10 +124,14 @@ func (r *ring) addRule(rule *ChainRule) bool {
 func (c *ChainRule) encode(b []byte) {
 	le := binary.LittleEndian
 	var flags uint16
-	for flag, set := range map[uint16]bool{chainObject: c.Object, chainOnStack: c.OnStack, chainBase: c.Derived} {
-		if set {
-			flags |= flag
-		}
+	if c.Object {
+		flags |= chainObject
+	}
+	if c.OnStack {
+		flags |= chainOnStack
+	}
+	if c.Derived {
+		flags |= chainBase
 	}
 	le.PutUint16(b[ruleFlags:], flags)
 	le.PutUint16(b[ruleFollow:], c.Follow)

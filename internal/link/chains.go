@@ -62,7 +62,7 @@ var registers = map[uint8]agent.ChainRegister{
 // Read takes what the agent has copied for a record, and tells it of classes that it did not know. It returns the
 // argument of each frame that has one.
 func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
-	c.Begin()
+	c.Clear()
 	if r.Chain == nil {
 		return nil
 	}
@@ -81,16 +81,22 @@ func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
 
 // tell tells the agent of a class.
 func (c *Chains) tell(table arch.Addr) {
-	words, bases, ok := c.Words(table)
-	if !ok {
+	words, all, err := c.Words(table)
+	if err != nil {
+		delete(c.told, table) // it may be known later
 		return
 	}
-	c.told[table] = c.conn.AddChainRule(
-		&agent.ChainRule{Key: uint64(table), Words: words.Offsets, Follow: words.Follow})
-	for base, w := range bases {
-		if c.first(base) {
-			c.conn.AddChainRule(&agent.ChainRule{Key: uint64(base), Derived: true, Words: w.Offsets, Follow: w.Follow})
+	for class, w := range all {
+		if class == table || c.first(class) {
+			c.told[class] = c.conn.AddChainRule(&agent.ChainRule{
+				Key: uint64(class), Derived: true, Words: w.Offsets, Follow: w.Follow,
+			})
 		}
+	}
+	if _, ok := all[table]; !ok {
+		c.told[table] = c.conn.AddChainRule(&agent.ChainRule{
+			Key: uint64(table), Words: words.Offsets, Follow: words.Follow,
+		})
 	}
 }
 

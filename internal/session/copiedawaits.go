@@ -16,9 +16,10 @@ import (
 
 // CopiedAwaits reads what awaits async methods from words that were copied at one moment.
 type CopiedAwaits struct {
-	p      *Process
-	words  copiedWords
-	reader *async.Reader
+	p       *Process
+	words   copiedWords
+	objects *object.Reader
+	reader  *async.Reader
 }
 
 // AsyncWords are the words of an object that chains are read from.
@@ -27,16 +28,19 @@ type AsyncWords = async.Words
 // CopiedAwaits returns what reads chains of copied words.
 func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 	c := &CopiedAwaits{p: p, words: copiedWords{}}
-	objects, err := object.New(c.words, p.Engine.Layout, p.Runtime.Types, p.Runtime.Names)
-	if err != nil {
+	var err error
+	if c.objects, err = object.New(c.words, p.Engine.Layout, p.Runtime.Types, p.Runtime.Names); err != nil {
 		return nil, err
 	}
-	c.reader, err = async.New(p.Engine.Layout, objects, p.Runtime.Names)
+	c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names)
 	return c, err
 }
 
-// Begin forgets all words.
-func (c *CopiedAwaits) Begin() { clear(c.words) }
+// Begin begins another moment: what could not be read of classes is read again.
+func (c *CopiedAwaits) Begin() { c.objects.Begin() }
+
+// Clear forgets all words.
+func (c *CopiedAwaits) Clear() { clear(c.words) }
 
 // Add adds a word, at an address that is a multiple of 8.
 func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
@@ -54,14 +58,10 @@ func (c *CopiedAwaits) Awaiting(site *AsyncSite) (async.Chain, error) {
 // Table is the MethodTable that the first word of an object leads to.
 func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Runtime.Objects.Untagged(word) }
 
-// Words says what is to be copied of the objects of a class, by its MethodTable, and of those of its bases whose
-// objects all have the same words. False: it is not known, or the class can be unloaded.
-func (c *CopiedAwaits) Words(table arch.Addr) (w AsyncWords, bases map[arch.Addr]AsyncWords, ok bool) {
-	if c.reader.Passing(table) {
-		return w, nil, false
-	}
-	w, bases, err := c.reader.Words(table)
-	return w, bases, err == nil
+// Words says what is to be copied of the objects of a class, by its MethodTable, and of those classes that it is or
+// derives from whose objects all have the same words. Of a class that can be unloaded nothing is.
+func (c *CopiedAwaits) Words(table arch.Addr) (w AsyncWords, all map[arch.Addr]AsyncWords, err error) {
+	return c.reader.Words(table)
 }
 
 // AsyncArgument is where a frame that runs an async method has its first argument, and what is to be copied from there.

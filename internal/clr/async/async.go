@@ -213,14 +213,19 @@ func (r *Reader) Of(this, mt arch.Addr) (*Box, error) {
 	if m.builder == 0 {
 		return nil, ErrNoBox
 	}
+	unread := ErrNoBox
 	for i := range arch.Addr(builderWords) {
 		obj, err := r.objects.Word(at + arch.Addr(m.builder) + 8*i)
 		if err != nil {
 			return nil, err
 		}
-		if b, err := r.Box(obj); err == nil && b.at == at {
+		b, err := r.Box(obj)
+		if err == nil && b.at == at {
 			return b, nil
 		}
+		if err != nil && !errors.Is(err, object.ErrNoObject) && !errors.Is(err, ErrNoBox) {
+			unread = err
+		}
 	}
-	return nil, ErrNoBox
+	return nil, unread
 }

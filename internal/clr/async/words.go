@@ -36,10 +36,11 @@ func (w *Words) core(offset uint32) {
 const copiedContinuations = 4
 
 // Words returns what is read of the objects of a class, by its MethodTable, besides the first word. None: chains do
-// not lead through them. bases are those of the class that have the same words for all that derive from them.
-func (r *Reader) Words(mt arch.Addr) (w Words, bases map[arch.Addr]Words, err error) {
+// not lead through them, or the class can be unloaded, and the MethodTable may be another one's later. all are those of
+// the class and its bases that have the same words for all that derive from them.
+func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err error) {
 	class, err := r.objects.Table(mt)
-	if err != nil {
+	if err != nil || class.Collectible {
 		return w, nil, err
 	}
 	s, err := r.shape(class)
@@ -114,12 +115,11 @@ func (r *Reader) listWords(w *Words, class *object.Class, s *shape) error {
 	return err
 }
 
-// baseWords are the words of those bases of a class that are known by the same words in each class that derives from
-// them.
+// baseWords are the words of a class and its bases, as far as each class that derives from them has the same.
 func (r *Reader) baseWords(class *object.Class) map[arch.Addr]Words {
 	out := map[arch.Addr]Words{}
 	for c := range class.Bases {
-		if c.Assembly != coreLib || c == class || c.Collectible {
+		if c.Assembly != coreLib || c.Collectible {
 			continue
 		}
 		s, err := r.shape(c)
@@ -148,10 +148,4 @@ func (r *Reader) ArgumentWords(mt arch.Addr) (w Words, object, ok bool) {
 		w.Offsets = append(w.Offsets, int32(m.builder)-objectHeader+wordSize*i)
 	}
 	return w, false, true
-}
-
-// Passing reports whether a class can be unloaded, or is none. Its MethodTable may be another one's later.
-func (r *Reader) Passing(mt arch.Addr) bool {
-	class, err := r.objects.Table(mt)
-	return err != nil || class.Collectible
 }

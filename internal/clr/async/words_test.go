@@ -126,6 +126,9 @@ func TestBaseWords(t *testing.T) {
 	if w, ok := bases[p.task.Table]; !ok || !slices.Equal(w.Offsets, []int32{32}) || w.Follow != 1 {
 		t.Errorf("%+v", bases)
 	}
+	if _, bases, err = p.reader(t).Words(p.task.Table); err != nil || len(bases[p.task.Table].Offsets) != 1 {
+		t.Errorf("a task itself: %+v, %v", bases, err)
+	}
 	if _, bases, err = p.reader(t).Words(p.action.Table); err != nil || len(bases[p.delegate.Table].Offsets) != 1 {
 		t.Errorf("%+v, %v", bases, err)
 	}

@@ -9,7 +9,8 @@ import (
 
 // TestReady: threads wait for a CPU if more of them compute than there are CPUs, and not while they sleep.
 func TestReady(t *testing.T) {
-	before := Ready()
+	p := Priority{all: true}
+	before := p.Ready()
 	var all sync.WaitGroup
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	for range 4 * runtime.NumCPU() {
@@ -19,12 +20,12 @@ func TestReady(t *testing.T) {
 		})
 	}
 	all.Wait()
-	after := Ready()
+	after := p.Ready()
 	if after-before < 100*time.Millisecond {
 		t.Errorf("threads have been ready for %v", after-before)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if slept := Ready() - after; slept > 200*time.Millisecond {
+	if slept := p.Ready() - after; slept > 200*time.Millisecond {
 		t.Errorf("while they slept they were ready for %v", slept)
 	}
 }
