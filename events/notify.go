@@ -24,7 +24,9 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 		n.Bytes, n.Objects = allocated(means, v[1], v[2], o.AllocationBytes)
 	case ExceptionThrown, ExceptionRethrown:
 		n.ClassName, n.Count, n.Object = r.Name, o.ExceptionEvery, v[1]
-		n.Message, n.MessageCut = r.Message, r.MessageCut
+		if n.Message, n.MessageCut = r.Message, r.MessageCut; n.Message == noMessage {
+			n.Message = ""
+		}
 		if class := clrsnap.ClassID(v[0]); isClass(p, class, r.Name) {
 			n.Class = class
 		}
@@ -51,6 +53,9 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 	}
 	return n
 }
+
+// noMessage is what EventPipe writes for a string that there is not (src/scripts/genEventPipe.py).
+const noMessage = "NULL"
 
 // waitedFor returns the type of the object that was waited for, and which object that is.
 func waitedFor(p *session.Process, source agent.WaitSource, said uint64) (clrsnap.ClassID, WaitedFor) {

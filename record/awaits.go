@@ -23,6 +23,7 @@ type awaits struct {
 	looked  int                              // at async methods, in the whole recording
 	missing int                              // of these, how often it could not be proved what awaits them
 
+	reused  int      // methods whose boxes may serve other calls by now
 	running fleeting // of CPU samples
 
 	chains     *link.Chains // what the agent copies; nil: there is no agent, or it is not wanted
@@ -92,8 +93,9 @@ func (a *awaits) frame(fr *walk.Frame, index int) {
 	}
 }
 
-// await finds what awaits the async methods of the stack that has just been walked.
-func (f *frameTable) await() {
+// await finds what awaits the async methods of the stack that has just been walked. rests reports whether the thread
+// has not run since; nil: it may have.
+func (f *frameTable) await(rests func() bool) {
 	a := &f.awaits
 	for i := range a.sites.Sites {
 		site := &a.sites.Sites[i]
@@ -101,8 +103,12 @@ func (f *frameTable) await() {
 		if site.Below >= len(f.stack) || site.Below >= len(f.sps) || n > 0 && a.at[n-1].below == site.Below {
 			continue
 		}
-		chain, err := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below])
-		if errors.Is(err, session.ErrNeverSuspended) {
+		chain, err := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below], rests)
+		switch {
+		case errors.Is(err, session.ErrNeverSuspended):
+			continue
+		case errors.Is(err, session.ErrReused):
+			a.reused++
 			continue
 		}
 		a.looked++
@@ -152,7 +158,7 @@ func (f *frameTable) awaitRunning() {
 		return
 	}
 	looked, missing := a.looked, a.missing
-	f.await()
+	f.await(nil)
 	a.running.seen(a.looked-looked, a.missing-missing)
 }
 

@@ -74,10 +74,11 @@ func (r *recorder) awaitsRemarks() (out []string) {
 			out = append(out, fmt.Sprintf(text, 100*float64(missing)/float64(looked)))
 		}
 	}
-	var looked, missing, left, events, unknown int
+	var looked, missing, reused, left, events, unknown int
 	for _, rp := range r.all {
 		a := &rp.frames.awaits
-		looked, missing, left = looked+a.looked, missing+a.missing, left+a.running.left
+		looked, missing, reused = looked+a.looked, missing+a.missing, reused+a.reused
+		left += a.running.left
 		events, unknown = events+a.reported, unknown+a.unreported
 	}
 	ended := "What awaits them is not known of %.0f %% of the async methods that were sampled after an await: they " +
@@ -86,6 +87,8 @@ func (r *recorder) awaitsRemarks() (out []string) {
 		ended += fmt.Sprintf(" So only one CPU sample in %d was looked at.", fleetingTry)
 	}
 	say(looked, missing, ended)
+	say(looked+reused, reused, "What awaits them is not known of %.0f %% of the async methods that were sampled after "+
+		"an await: their builder (PoolingAsyncValueTaskMethodBuilder) uses one box for one call after the other.")
 	say(events, unknown, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
 		"known at the first events of a method, nor while the garbage collector moves objects.")
 	return out

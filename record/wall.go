@@ -562,7 +562,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			w.r.o.watch(rp.frames, s, r.Complete, begin)
 		}
 		if r.Complete {
-			rp.frames.await()
+			rp.frames.await(s.Rests)
 		}
 		w.stack = rp.frames.appendStack(w.stack[:0])
 		blocked, untold := w.blocked(s, r.Complete)

@@ -101,7 +101,10 @@ func awaitedText(w *profile.Awaited) string {
 	if w.Object != 0 {
 		s += " " + hex(w.Object)
 	}
-	if w.HasDue {
+	switch {
+	case w.HasDue && w.Kind == profile.AwaitsSemaphore:
+		s += ", gives up in " + spanText(max(w.Due, 0))
+	case w.HasDue:
 		s += ", " + dueText(w.Due)
 	}
 	return s

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,11 @@ func (p *printer) shared(g Group) {
 	p.list("", g)
 }
 
+// mostValues bounds the values of a tally. Where there are more, those of different objects are one.
+const mostValues = 6
+
+var objectAddress = regexp.MustCompile(` 0x[0-9a-f]+`)
+
 // tally counts the threads with each value: "10 waiting (futex), 2 running". If all have
 // the same value, it returns just that.
 func tally(g Group, of func(*profile.Thread) string) string {
@@ -128,8 +134,17 @@ func tally(g Group, of func(*profile.Thread) string) string {
 	for _, t := range g {
 		count[of(t)]++
 	}
+	if len(count) > mostValues {
+		alike := map[string]int{}
+		for v, n := range count {
+			alike[objectAddress.ReplaceAllString(v, "")] += n
+		}
+		count = alike
+	}
 	if len(count) == 1 {
-		return of(g[0])
+		for v := range count {
+			return v
+		}
 	}
 	delete(count, "")
 	values := make([]string, 0, len(count))
@@ -139,8 +154,14 @@ func tally(g Group, of func(*profile.Thread) string) string {
 	slices.SortFunc(values, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
+	others := 0
 	for i, v := range values {
-		values[i] = strconv.Itoa(count[v]) + " " + v
+		if values[i] = strconv.Itoa(count[v]) + " " + v; i >= mostValues {
+			others += count[v]
+		}
+	}
+	if others > 0 {
+		values = append(values[:mostValues], strconv.Itoa(others)+" otherwise")
 	}
 	return strings.Join(values, ", ")
 }

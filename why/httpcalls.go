@@ -112,8 +112,12 @@ func (h *httpCalls) exhausted(c *called) bool {
 func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	n, queued := callsIn(h.waiting), callsIn(h.queue)
 	if h.exhausted(c) {
-		v.Text = fmt.Sprintf("%s does not answer: %s to it %s, and %s%s.", c.remote, allOf(h.maximum),
-			c.waited(h.maximum), queueText(queued), h.caller(c))
+		all := allOf(h.maximum) + " to it"
+		if c.all > h.maximum { // there are other clients
+			all = allOf(h.maximum) + " that an HttpClient may have to it"
+		}
+		v.Text = fmt.Sprintf("%s does not answer: %s %s, and %s%s.", c.remote, all, c.waited(h.maximum),
+			queueText(queued), h.caller())
 	} else {
 		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"),
 			verb(n, "waits", "wait"))
@@ -133,19 +137,14 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	}
 }
 
-// caller is which method of the program calls, for the end of a sentence; "": that is not known.
-func (h *httpCalls) caller(c *called) string {
-	var frames []profile.Frame
-	if len(c.threads) > 0 {
-		frames = c.threads[0].last().Frames
-	} else {
-		frames = h.waiting[0].Doing.Frames
+// caller is which method of the program has the calls that queue, for the end of a sentence; "": that is not known.
+func (h *httpCalls) caller() string {
+	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
+		if own := ownFrame(g.Doing.Frames); own != nil {
+			return ", in " + method(own)
+		}
 	}
-	own := ownFrame(frames)
-	if own == nil {
-		return ""
-	}
-	return ", in " + method(own)
+	return ""
 }
 
 func allOf(connections int) string {

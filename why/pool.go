@@ -157,7 +157,9 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		Frames: example.Frames,
 	}
 	for _, t := range last.list {
-		ev.Threads = append(ev.Threads, ref(t))
+		if n == 0 || blockedIn(t) == in {
+			ev.Threads = append(ev.Threads, ref(t))
+		}
 	}
 	v.Evidence = append(v.Evidence, ev)
 	if p := e.last().pool; p != nil {

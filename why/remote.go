@@ -133,8 +133,11 @@ func (c *called) harmful(e *evidence) bool {
 	if len(c.threads) >= manyCallers && e.span() >= enough {
 		return true
 	}
-	// Some programs keep a request open at all times, to be told of news. So nearly all connections have to wait.
 	n := len(c.connections)
+	if h := e.httpCalls(c); n > 0 && h != nil && h.exhausted(c) {
+		return true
+	}
+	// Some programs keep a request open at all times, to be told of news. So nearly all connections have to wait.
 	if n == 0 || c.own || float64(n) < mostConnections*float64(c.all) {
 		return false
 	}

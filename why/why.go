@@ -68,7 +68,11 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	}
 	if err != nil {
 		g.e.incomplete = true
-		g.miss("It was not looked at to the end: %v.", err)
+		why := err
+		if cause := context.Cause(ctx); cause != nil {
+			why = cause
+		}
+		g.miss("It was not looked at to the end: %v.", why)
 	}
 	return g.e.report(), err
 }

@@ -70,6 +70,12 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 			passedOn <- syscall.Signal(b[0])
 		}
 	}()
+	return withoutCopies(own, passedOn)
+}
+
+// withoutCopies passes on signals, but for those that come once more at once: from the guard as well, or from
+// timeout(1), which sends one to the command and one to its process group.
+func withoutCopies(own, passedOn <-chan os.Signal) chan os.Signal {
 	once := make(chan os.Signal, 2)
 	go func() {
 		var before os.Signal
@@ -89,7 +95,7 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 	return once
 }
 
-// sameSignal is the longest time between a signal and its copy from the guard.
+// sameSignal is the longest time between a signal and its copy.
 const sameSignal = 100 * time.Millisecond
 
 // mayBlock returns an ErrMayBlock if reading the memory or files of a process can block for ever.

@@ -136,6 +136,8 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if a.worker != nil {
 		signals = a.worker.signals(signals)
+	} else {
+		signals = withoutCopies(signals, nil)
 	}
 	late := make(chan struct{})
 	go func() {
@@ -222,8 +224,10 @@ Exit status: 0 success; 1 failure, or a partial result (something that was asked
 for is missing); 2 wrong usage; 3 clrsnap locks has found a deadlock; 128+n ended by
 signal n. After record -- COMMAND it is that of the command, unless that is 0.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
-  clrsnap stack 4242             what are the threads of process 4242 doing?
+  clrsnap why 4242               why is process 4242 stuck, or slow?
+  clrsnap stack 4242             what are its threads doing?
   clrsnap locks 4242             who waits for whom? is there a deadlock?
+  clrsnap requests 4242          what is the web service doing for its clients?
   clrsnap heap 4242              what fills the managed heap of process 4242?
   clrsnap tasks 4242             what do the async methods of process 4242 wait for?
   clrsnap record 4242            what does process 4242 spend its time on?

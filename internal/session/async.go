@@ -193,7 +193,7 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
 			continue // by the frame above
 		}
-		chain, err := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP))
+		chain, err := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP), s.Rests)
 		if err != nil {
 			continue
 		}
@@ -221,18 +221,29 @@ const maxChainTries = 4
 var (
 	// ErrNeverSuspended: nothing awaits it but the method that has called it.
 	ErrNeverSuspended = errors.New("the method has not been suspended yet")
-	errChanging       = errors.New("what awaits the method changed all the time")
+	// ErrReused: its box may serve another call by now.
+	ErrReused   = errors.New("the box of the method is used again for others")
+	errChanging = errors.New("what awaits the method changed all the time")
 )
 
+// Rests reports whether the thread has certainly not run since its stack was copied.
+func (s *Suspension) Rests() bool {
+	return s.Capture != nil && !s.Capture.Stopped && s.Process.Live != nil &&
+		s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+}
+
 // Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
-// only if it was all there at one moment, at which the call had not returned yet.
-func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, err error) {
-	never := false
+// only if it was all there at one moment, at which the call had not returned yet. A call from the same place can be
+// another one, for which a box is used again: then the thread must not have run, as rests says; nil: it may have.
+func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool) (c async.Chain, err error) {
+	never, reused := false, false
 	read := func() (err error) {
-		c, err = site.awaiting(p.asyncReader())
+		var box *async.Box
+		box, c, err = site.awaiting(p.asyncReader())
 		if never = errors.Is(err, ErrNeverSuspended); never {
 			return nil
 		}
+		reused = box != nil && box.Reused()
 		return err
 	}
 	called := func() bool { // the return address is still there
@@ -244,23 +255,25 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, er
 		return async.Chain{}, errChanging
 	case never:
 		return async.Chain{}, ErrNeverSuspended
+	case reused && p.from.changes() && (rests == nil || !rests()):
+		return async.Chain{}, ErrReused
 	}
 	c.Steps = p.programSteps(c.Steps)
 	return c, nil
 }
 
-// awaiting reads what awaits the async method of a site, once.
-func (site *AsyncSite) awaiting(r *async.Reader) (c async.Chain, err error) {
-	var box *async.Box
+// awaiting reads the box of the async method of a site, and what awaits it, once.
+func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain, err error) {
 	if site.table == 0 {
 		box, err = r.Box(site.Argument)
 	} else if box, err = r.Of(site.Argument, site.table); errors.Is(err, async.ErrNoBox) {
-		return c, ErrNeverSuspended
+		return nil, c, ErrNeverSuspended
 	}
 	if err != nil {
-		return c, err
+		return nil, c, err
 	}
-	return r.Awaiting(box.Object)
+	c, err = r.Awaiting(box.Object)
+	return box, c, err
 }
 
 // steadily calls read until what it has read of objects is the same when it is read again, and the collector moved

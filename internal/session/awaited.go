@@ -50,6 +50,7 @@ func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState,
 	if err != nil {
 		return nil, "", err
 	}
+	promise := a
 	if a, err = t.unwrap(a); err != nil {
 		return nil, "", err
 	}
@@ -76,7 +77,10 @@ func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState,
 			return nil, "", err
 		}
 	}
-	return out, state, t.detail(out, &a)
+	if err := t.detail(out, &a); err != nil || out.Kind != profile.AwaitsSemaphore {
+		return out, state, err
+	}
+	return out, state, t.timeout(out, &promise)
 }
 
 // sourceTasks are the tasks that ValueTask.AsTask makes of a source.
@@ -85,12 +89,28 @@ var sourceTasks = map[string]bool{
 	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
 }
 
-// unwrap returns what a task stands for that was made of the source of a ValueTask.
+// unwrap returns what a task stands for that was made of the source of a ValueTask, or by SemaphoreSlim.WaitAsync with a
+// time limit or a token: that awaits Task.WaitAsync of its place in the semaphore's queue.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil
 	}
-	if _, full, err := t.p.Runtime.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
+	_, full, err := t.p.Runtime.Objects.FullName(a.Class)
+	if err == nil && awaitedClasses[full] == profile.AwaitsTimeout {
+		inner, ok := t.p.follow(a.Object, a.Class, "_task")
+		if !ok {
+			return a, nil
+		}
+		class, err := t.p.Runtime.Objects.Class(inner)
+		if err != nil {
+			return a, err
+		}
+		if kind, _ := t.kindOf(class); kind == profile.AwaitsSemaphore {
+			return async.Awaited{Object: inner, Class: class}, nil
+		}
+		return a, nil
+	}
+	if err != nil || !sourceTasks[full] {
 		return a, nil
 	}
 	source, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_source")
@@ -143,13 +163,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 	switch out.Kind {
 	case profile.AwaitsTimer, profile.AwaitsTimeout:
-		timer, ok := t.p.follow(a.Object, a.Class, "_timer", "_owner._timer")
-		if !ok {
-			return nil
-		}
-		due, _, armed, err := t.due(timer)
-		out.Due, out.HasDue = due, armed && t.now != 0
-		return err
+		return t.timeout(out, a)
 	case profile.AwaitsSemaphore:
 		if sem := t.semaphores[a.Object]; sem != 0 {
 			class, err := t.p.Runtime.Objects.Class(sem)
@@ -162,6 +176,17 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 		out.Target = t.socket(a)
 	}
 	return nil
+}
+
+// timeout adds when the timer of an object is due, if it has one.
+func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
+	timer, ok := t.p.follow(a.Object, a.Class, "_timer", "_owner._timer")
+	if !ok {
+		return nil
+	}
+	due, _, armed, err := t.due(timer)
+	out.Due, out.HasDue = due, armed && t.now != 0
+	return err
 }
 
 // follow follows the references in fields from an object: the first path that leads somewhere. The steps of a path are

@@ -47,7 +47,7 @@ func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
 
 // Awaiting reads what awaits the async method of a site.
 func (c *CopiedAwaits) Awaiting(site *AsyncSite) (async.Chain, error) {
-	chain, err := site.awaiting(c.reader)
+	_, chain, err := site.awaiting(c.reader)
 	if err != nil {
 		return async.Chain{}, err
 	}

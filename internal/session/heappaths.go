@@ -184,6 +184,9 @@ func (h *heapWalk) field(g *heap.Graph, from, to int) string {
 		return ""
 	}
 	field, err := h.p.Runtime.Objects.RefersTo(a.Addr, class, b.Addr)
+	if field == "" && err == nil { // it has another object by now
+		field, err = h.p.Runtime.Objects.OnlyField(a.Addr, class, b.Table.Addr)
+	}
 	if err != nil {
 		return ""
 	}

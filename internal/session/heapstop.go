@@ -112,12 +112,16 @@ type forecast struct {
 	vain      atomic.Bool   // it will take much longer than it may
 }
 
+// earliest is when something can be said of how long a walk will take: the first milliseconds are for threads that have
+// to start, and for memory that nobody has read yet.
+const earliest = 25 * time.Millisecond
+
 // progress is called during the walk. What would take more than twice as long as it may is given up after a tenth of
 // that time, so that threads do not stand still in vain.
 func (f *forecast) progress(done, all uint64) {
 	f.done.Store(done)
 	f.all.Store(all)
-	if took := time.Since(f.begin); took > f.limit/10 && f.total(took) > 2*f.limit {
+	if took := time.Since(f.begin); took > max(f.limit/10, earliest) && f.total(took) > 2*f.limit {
 		f.vain.Store(true)
 	}
 }

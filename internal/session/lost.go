@@ -142,10 +142,34 @@ func (l *likely) findWaiting() {
 			l.findYields(obj)
 			continue
 		}
-		if a, err := l.t.r.Awaited(b); err == nil && l.t.semaphores[a.Object] != 0 {
-			l.waiting[a.Object] = obj
+		if task, box := l.waitsIn(b); task != 0 {
+			l.waiting[task] = box
 		}
 	}
+}
+
+// waitsIn returns the task in the queue of a semaphore that an async method waits for, and the box of the method that has
+// called WaitAsync: with a token that is one of SemaphoreSlim's own, and whoever awaits that has called it. 0: it waits
+// for something else, or only for some time.
+func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
+	a, err := l.t.r.Awaited(b)
+	if err != nil || a.Object == 0 {
+		return 0, 0
+	}
+	if l.t.semaphores[a.Object] != 0 {
+		return a.Object, b.Object
+	}
+	promise := a
+	if a, err = l.t.unwrap(a); err != nil || l.t.semaphores[a.Object] == 0 {
+		return 0, 0
+	}
+	if _, timed := l.p.follow(promise.Object, promise.Class, "_timer"); timed || b.Machine.Assembly != coreLib {
+		return 0, 0
+	}
+	if box, err = l.t.r.Next(b.Object); err != nil || box == 0 {
+		return 0, 0
+	}
+	return a.Object, box
 }
 
 // findYields finds the semaphores of which an async iterator may have a permit.

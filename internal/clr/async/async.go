@@ -135,6 +135,9 @@ type Box struct {
 	at   arch.Addr // where the state machine is, as if a struct had a MethodTable in front of it
 }
 
+// Reused reports whether the box serves other calls of the method when this one has ended.
+func (b *Box) Reused() bool { return b.kind == pooledBox }
+
 // Box reads a box; of another object the error is ErrNoBox.
 func (r *Reader) Box(obj arch.Addr) (*Box, error) {
 	class, err := r.objects.Class(obj)

@@ -8,7 +8,9 @@ import (
 // madeGraph is a graph whose object n is of size 8(n+1) and of one of three classes, and refers to what edges says.
 func madeGraph(edges [][]int) *Graph {
 	g := &Graph{Tables: []*Table{{}, {}, {}}, count: len(edges)}
-	r := graphRegion{Region: Region{Segment: Segment{Start: 0x10000, End: 0x10000 + 8*0x10000}}}
+	r := graphRegion{
+		Region: Region{Segment: Segment{Start: 0x10000, End: 0x10000 + 8*0x10000}}, limit: 0x10000 + 8*0x10000,
+	}
 	for n, to := range edges {
 		for _, e := range to {
 			r.edges = append(r.edges, uint32(e))

@@ -16,7 +16,8 @@ type Graph struct {
 
 	regions []graphRegion // by address
 	count   int
-	refs    int // references in regions
+	refs    int      // references in regions
+	cross   []uint32 // packed: those from older objects to the youngest generation; see addLate
 	links   links
 }
 
@@ -29,7 +30,8 @@ const (
 // graphRegion has the objects of a region, by address.
 type graphRegion struct {
 	Region
-	first int // number of its first object
+	limit arch.Addr // up to which it may be given to objects later
+	first int       // number of its first object
 	nodes []node
 	edges []uint32 // see Graph.pack; once the graph is complete: numbers of objects, and noNode
 	space uint32   // see Graph.pack
@@ -51,7 +53,11 @@ var ErrTooLarge = errors.New("the heap has more than 32 GB: references between i
 func newGraph(regions []Region) (*Graph, error) {
 	g := &Graph{}
 	for _, r := range regions {
-		g.regions = append(g.regions, graphRegion{Region: r})
+		limit := r.End
+		if r.Generation == Gen0 {
+			limit = max(r.End, r.Start+arch.Addr(r.Reserved))
+		}
+		g.regions = append(g.regions, graphRegion{Region: r, limit: limit})
 	}
 	slices.SortFunc(g.regions, func(a, b graphRegion) int {
 		if a.Start < b.Start {
@@ -63,7 +69,7 @@ func newGraph(regions []Region) (*Graph, error) {
 	for i := range g.regions {
 		r := &g.regions[i]
 		r.space = uint32(space)
-		space += uint64(r.End-r.Start)/8 + 1
+		space += uint64(r.limit-r.Start)/8 + 1
 		if space >= uint64(noNode) {
 			return nil, ErrTooLarge
 		}
@@ -75,7 +81,7 @@ func newGraph(regions []Region) (*Graph, error) {
 func (g *Graph) find(at arch.Addr) *graphRegion {
 	i, found := slices.BinarySearchFunc(g.regions, at, func(r graphRegion, at arch.Addr) int {
 		switch {
-		case r.End <= at:
+		case r.limit <= at:
 			return -1
 		case r.Start > at:
 			return 1
@@ -88,30 +94,21 @@ func (g *Graph) find(at arch.Addr) *graphRegion {
 	return &g.regions[i]
 }
 
-// pack makes an address of an object four bytes short; false: no object lies there.
-func (g *Graph) pack(at arch.Addr) (uint32, bool) {
+// pack makes an address of an object four bytes short; nil: no object lies there.
+func (g *Graph) pack(at arch.Addr) (uint32, *graphRegion) {
 	r := g.find(at)
 	if r == nil || at%8 != 0 {
-		return 0, false
+		return 0, nil
 	}
-	return r.space + uint32((at-r.Start)/8), true
+	return r.space + uint32((at-r.Start)/8), r
 }
 
 // unpack is the number of the object at a packed address; noNode: there is none.
 func (g *Graph) unpack(packed uint32) uint32 {
-	i, found := slices.BinarySearchFunc(g.regions, packed, func(r graphRegion, packed uint32) int {
-		switch {
-		case r.space > packed:
-			return 1
-		case packed-r.space > uint32((r.End-r.Start)/8):
-			return -1
-		}
-		return 0
-	})
-	if !found {
+	r := g.locate(packed)
+	if r == nil {
 		return noNode
 	}
-	r := &g.regions[i]
 	n, found := slices.BinarySearchFunc(r.nodes, packed-r.space, func(n node, at uint32) int {
 		switch {
 		case n.at < at:
@@ -222,8 +219,8 @@ func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 
 // Number is the number of the object that begins at an address; false: none does.
 func (g *Graph) Number(at arch.Addr) (int, bool) {
-	packed, ok := g.pack(at)
-	if !ok {
+	packed, in := g.pack(at)
+	if in == nil {
 		return 0, false
 	}
 	n := g.unpack(packed)
@@ -321,12 +318,14 @@ func (w *walker) refer(at arch.Addr, n uint64, all bool) error {
 			if v == 0 && !all {
 				continue
 			}
-			e, ok := w.graph.pack(arch.Addr(v))
-			if !ok && !all {
+			e, to := w.graph.pack(arch.Addr(v))
+			switch {
+			case to == nil && !all:
 				continue
-			}
-			if !ok {
+			case to == nil:
 				e = noNode
+			case !w.newest && to.Generation == Gen0 && len(w.graph.cross) < maxCross:
+				w.graph.cross = append(w.graph.cross, e)
 			}
 			if w.graph.refs+len(w.draft.edges) >= mostEdges {
 				w.graph.Full = true

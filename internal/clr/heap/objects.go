@@ -122,6 +122,7 @@ type walk struct {
 type round struct {
 	sheet   *sheet
 	graph   *Graph // nil: it is not asked for
+	begun   *epoch // of the young generations
 	regions []Region
 	ahead   []remainder // of the oldest generation
 	oldest  Stamp       // of when the young generations were walked
@@ -281,7 +282,7 @@ func (w *walk) young() error {
 		if w.stopped() || p.last.Load() || !p.broken.Load() {
 			w.regions, w.oldest, w.busy = p.all, p.oldest, p.broken.Load()
 			w.sheet.add(p.sheet)
-			w.graph, w.wanted, w.kept = p.graph, p.wanted, p.kept
+			w.graph, w.wanted, w.kept, w.begun = p.graph, p.wanted, p.kept, &p.begin
 			return nil
 		}
 		w.done.Store(0)
@@ -386,7 +387,9 @@ func (p *pass) walk(one *walker, r *Region) {
 func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
+	one.newest = r.Generation == Gen0
 	err := one.walk(at)
+	one.newest = false
 	p.w.tear(err)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
@@ -639,6 +642,8 @@ func (w *walk) census() *Census {
 	c.Collecting = w.o.Still && w.busy
 	c.Unfinished = w.sheet.unfinished
 	if c.Graph = w.graph; c.Graph != nil {
+		w.addLate(c.Graph)
+		c.Tables = w.tables.all
 		c.Graph.count = 0
 		c.Graph.complete(c.Tables)
 	}

@@ -58,6 +58,7 @@ type walker struct {
 	untag   uint64
 	keeps   bool   // what wanted objects contain
 	graph   *Graph // nil: references are not kept
+	newest  bool   // the piece is of the youngest generation
 	far     []byte
 	known   cache
 

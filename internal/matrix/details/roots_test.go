@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
@@ -97,6 +98,45 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 			}
 		}
 	}
+}
+
+// TestRootsGrowing: an event of an old object gets a new delegate whenever somebody subscribes. What keeps the
+// subscribers is told all the same, but for those of the last moment.
+func TestRootsGrowing(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Args: []string{"--leak", "feed"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		time.Sleep(2 * time.Second)
+		const looks = 10
+		told, moved := 0, 0
+		for range looks {
+			h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.Listener$`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.RootsMoved {
+				moved++
+				continue
+			}
+			kept, all := uint64(0), uint64(0)
+			for i := range h.Paths {
+				if strings.HasPrefix(wayOf(&h.Paths[i]), "static field Shop.Leaks.feed: Shop.Feed.Raised System.Action") {
+					kept += h.Paths[i].Objects.Count
+				}
+				all += h.Paths[i].Objects.Count
+			}
+			if all-kept <= all/50 && kept > 500 {
+				told++
+			} else {
+				t.Logf("%d of %d", kept, all)
+			}
+		}
+		t.Logf("%d of %d looks; %d beside a collection", told, looks, moved)
+		if told < looks-moved-1 || told == 0 {
+			t.Errorf("what keeps the subscribers is told in %d of %d looks", told, looks-moved)
+		}
+		livetest.EndsWell(t, a)
+	})
 }
 
 // wayOf is a way as text: what it begins with, and its fields.

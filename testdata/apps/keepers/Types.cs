@@ -77,10 +77,12 @@ static class Leaks
     static int next;
 
     static event Action Raised;
+    static readonly Feed feed = new();
 
     static readonly Dictionary<string, Action> kinds = new()
     {
         ["event"] = () => Raised += new Listener().Hear,              // that nobody leaves
+        ["feed"] = () => feed.Raised += new Listener().Hear,          // the same, of an object
         ["dictionary"] = () => all[next] = new Order { Number = next }, // that is only added to
         ["timer"] = () => new Timer(new Reminder().Remind).Change(3_600_000, 3_600_000), // that is never disposed of
         ["token"] = () => stopping.Token.Register(new Listener().Hear), // which is not disposed of
@@ -109,7 +111,7 @@ static class Leaks
         while (true)
         {
             for (long due = (Environment.TickCount64 - begin) * perSecond / 1000; next < due; next++) one();
-            Thread.Sleep(10);
+            if (kind != "feed") Thread.Sleep(10); // which must be changed during each look
         }
     }
 
@@ -119,6 +121,8 @@ static class Leaks
         for (int i = 0; i < n; i++) recent[-1 - i] = new Order { Number = i };
     }
 }
+
+sealed class Feed { public event Action Raised; }
 
 /// <summary>A cache without a bound.</summary>
 sealed class Cache

@@ -53,6 +53,18 @@ static class Suspended
         Thread.Sleep(100); // for what they are about to wait for
     }
 
+    /// <summary>Waits for a permit in each way that there is.</summary>
+    public static void Permits()
+    {
+        kept.Enqueue(Plain());
+        kept.Enqueue(WithToken(new CancellationTokenSource().Token));
+        kept.Enqueue(ForSomeTime());
+
+        static async Task Plain() => await semaphore.WaitAsync();
+        static async Task WithToken(CancellationToken token) { kept.Enqueue(token); await semaphore.WaitAsync(token); }
+        static async Task ForSomeTime() => await semaphore.WaitAsync(TimeSpan.FromHours(3));
+    }
+
     public static IEnumerable<string> Truths() => truths;
 
     static async Task Root(Plan p) { Levels.Mark("Suspended.Root"); await p.Next(); }

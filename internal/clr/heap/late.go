@@ -1,0 +1,116 @@
+package heap
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+)
+
+// Objects that are made while the heap is walked
+//
+// The youngest generation is walked first, so an older object can refer to a young one that was made after that: the
+// delegate of an event is replaced by a new one whenever somebody subscribes. Without it, all that only it leads to
+// would seem to be kept by nothing. So what older objects refer to in the youngest generation, and what that refers to
+// there, is read afterwards if it was not met. That counts if there has been no collection meanwhile.
+
+// Bounds of late objects: how many there are, and how many references may lead to some.
+const (
+	maxLate  = 1 << 16
+	maxCross = 1 << 20
+)
+
+// lateEnds are how many bytes from an object on are read: the rest of the region may be in no memory yet.
+var lateEnds = []arch.Addr{64 << 10, 4 << 10, 256}
+
+// addLate adds late objects to a graph that is not complete yet.
+func (w *walk) addLate(g *Graph) {
+	if w.o.Still || len(g.cross) == 0 {
+		return
+	}
+	found := map[uint32]*draft{}
+	for want := g.cross; len(want) > 0 && len(found) < maxLate && !w.stopped(); {
+		e := want[len(want)-1]
+		want = want[:len(want)-1]
+		if _, met := found[e]; met || !g.unmet(e) {
+			continue
+		}
+		found[e] = w.late(g, e)
+		if d := found[e]; d != nil {
+			want = append(want, d.edges...)
+		}
+	}
+	if w.quiet(w.begun) {
+		g.insert(found)
+	}
+}
+
+// late reads the object at a packed address; nil: there is none.
+func (w *walk) late(g *Graph, packed uint32) *draft {
+	r := g.locate(packed)
+	at := r.Start + 8*arch.Addr(packed-r.space)
+	one := w.workers[0]
+	for _, n := range lateEnds {
+		one.reset()
+		p := piece{at: at, stop: at + 8, start: r.Start, end: min(at+n, r.limit)}
+		if err := one.walk(&p); err == nil && len(one.draft.nodes) == 1 {
+			return one.draft
+		}
+	}
+	return nil
+}
+
+// locate returns the region that a packed address lies in.
+func (g *Graph) locate(packed uint32) *graphRegion {
+	i, found := slices.BinarySearchFunc(g.regions, packed, func(r graphRegion, packed uint32) int {
+		switch {
+		case r.space > packed:
+			return 1
+		case packed-r.space > uint32((r.limit-r.Start)/8):
+			return -1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return &g.regions[i]
+}
+
+// unmet reports whether no object was met at a packed address in the youngest generation.
+func (g *Graph) unmet(packed uint32) bool {
+	r := g.locate(packed)
+	return r != nil && r.Generation == Gen0 && g.unpack(packed) == noNode
+}
+
+// insert adds objects, by packed address, where none were met.
+func (g *Graph) insert(found map[uint32]*draft) {
+	by := map[*graphRegion][]uint32{}
+	for e, d := range found {
+		if d != nil {
+			r := g.locate(e)
+			by[r] = append(by[r], e)
+		}
+	}
+	for r, late := range by {
+		slices.Sort(late)
+		old := *r
+		r.nodes, r.edges = nil, nil
+		add := func(n node, edges []uint32) {
+			r.edges = append(r.edges, edges...)
+			n.edges = uint32(len(r.edges))
+			r.nodes = append(r.nodes, n)
+		}
+		from := uint32(0)
+		for _, n := range old.nodes {
+			for len(late) > 0 && late[0]-r.space < n.at {
+				add(found[late[0]].nodes[0], found[late[0]].edges)
+				late = late[1:]
+			}
+			add(n, old.edges[from:n.edges])
+			from = n.edges
+		}
+		for _, e := range late {
+			add(found[e].nodes[0], found[e].edges)
+		}
+	}
+}

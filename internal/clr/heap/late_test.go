@@ -1,0 +1,54 @@
+package heap
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+)
+
+// TestGraphLate: an old object refers to one that was made when the young ones had been walked: it and what only it
+// leads to belong to the graph, unless there has been a collection.
+func TestGraphLate(t *testing.T) {
+	for name, collected := range map[string]bool{"made": false, "made, and moved": true} {
+		t.Run(name, func(t *testing.T) {
+			mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+			r := spread(t, mem.Words)
+			linked(mem.Words, r)
+			o := still(mem)
+			o.Still, o.Graph, o.nap = false, true, func(time.Duration) {}
+			made := false
+			mem.change = func(at arch.Addr) {
+				if at != oldStart-front || made {
+					return
+				}
+				made = true
+				put(mem.Words, contextNext, plainTable, 0)
+				mem.Words[contextNext+8], mem.Words[contextNext+16] = uint64(youngStart), 0
+				mem.Words[oldStart+72] = uint64(contextNext)
+				if collected {
+					mem.Words[listAt+0x800] = 1
+				}
+			}
+			c, err := r.Walk(o)
+			if err != nil || !made {
+				t.Fatal(made, err)
+			}
+			got := map[arch.Addr][]arch.Addr{}
+			for n := range c.Graph.Len() {
+				from, _ := c.Graph.Object(n)
+				c.Graph.References(n, func(to int) {
+					x, _ := c.Graph.Object(to)
+					got[from.Addr] = append(got[from.Addr], x.Addr)
+				})
+			}
+			_, late := c.Graph.Number(contextNext)
+			if late == collected || late && (!slices.Contains(got[oldStart+64], contextNext) ||
+				!slices.Equal(got[contextNext], []arch.Addr{youngStart})) {
+				t.Errorf("there: %v; references %v", late, got)
+			}
+		})
+	}
+}
