@@ -141,6 +141,15 @@ func TestRemoteHTTP(t *testing.T) {
 			"them, in Shop.Supplier.GetAsync. 119 requests of its own clients wait for that.",
 		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
+	alone := e.sockets
+	for range 6 { // of other clients, which are being answered
+		e.sockets = append(e.sockets, socket{
+			remote: supplier, state: "established", ours: true, own: true, sent: time.Minute, received: time.Second,
+		})
+	}
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
+		supplier+" does not answer: all 4 connections that an HttpClient may have to it have waited")
+	e.sockets = alone
 	e.web.Pools[0].HTTP1.Maximum = 6 // there may be more
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",
 		"121 calls queue for them")
