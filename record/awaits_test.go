@@ -83,7 +83,9 @@ func TestAwaitsOfEventsOptimized(t *testing.T) {
 // TestAwaitsOfEventsCollecting: while the collector moves objects all the time, what is shown is right.
 func TestAwaitsOfEventsCollecting(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		checkAwaitsOfEvents(t, testenv.Options{Runtime: runtime, Args: []string{"--raising", "--collect", "--pause", "2"}}, 2)
+		checkAwaitsOfEvents(t, testenv.Options{
+			Runtime: runtime, Args: []string{"--raising", "--collect", "--pause", "2"},
+		}, 2)
 	})
 }
 

@@ -16,7 +16,8 @@ func TestCorruptChain(t *testing.T) {
 		b[recordFlags] |= flagChain
 		return append(binary.LittleEndian.AppendUint64(b, count), slices.Concat(words...)...)
 	}
-	if r, err := parseRecord(chain(2, word(0x1000), word(1<<3|chainArgument)), 0); err != nil || len(r.Chain.Words) != 1 {
+	r, err := parseRecord(chain(2, word(0x1000), word(1<<3|chainArgument)), 0)
+	if err != nil || len(r.Chain.Words) != 1 {
 		t.Fatalf("what is good: %+v, %v", r, err)
 	}
 	for name, b := range map[string][]byte{

@@ -89,8 +89,8 @@ var sourceTasks = map[string]bool{
 	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
 }
 
-// unwrap returns what a task stands for that was made of the source of a ValueTask, or by SemaphoreSlim.WaitAsync with a
-// time limit or a token: that awaits Task.WaitAsync of its place in the semaphore's queue.
+// unwrap returns what a task stands for that was made of the source of a ValueTask, or by SemaphoreSlim.WaitAsync with
+// a time limit or a token: that awaits Task.WaitAsync of its place in the semaphore's queue.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil

@@ -148,9 +148,9 @@ func (l *likely) findWaiting() {
 	}
 }
 
-// waitsIn returns the task in the queue of a semaphore that an async method waits for, and the box of the method that has
-// called WaitAsync: with a token that is one of SemaphoreSlim's own, and whoever awaits that has called it. 0: it waits
-// for something else, or only for some time.
+// waitsIn returns the task in the queue of a semaphore that an async method waits for, and the box of the method that
+// has called WaitAsync: with a token that is one of SemaphoreSlim's own, and whoever awaits that has called it. 0: it
+// waits for something else, or only for some time.
 func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 	a, err := l.t.r.Awaited(b)
 	if err != nil || a.Object == 0 {

@@ -91,7 +91,8 @@ func TestWords(t *testing.T) {
 					continue
 				}
 				if err != nil || !slices.Equal(steps(&got), steps(&want)) || got.End != want.End {
-					t.Errorf("%s: %q, end %d (%v), want %q, end %d", name, steps(&got), got.End, err, steps(&want), want.End)
+					t.Errorf("%s: %q, end %d (%v), want %q, end %d", name, steps(&got), got.End, err, steps(&want),
+						want.End)
 				}
 			}
 		})

@@ -118,9 +118,10 @@ func TestRootsGrowing(t *testing.T) {
 				moved++
 				continue
 			}
+			const way = "static field Shop.Leaks.feed: Shop.Feed.Raised System.Action"
 			kept, all := uint64(0), uint64(0)
 			for i := range h.Paths {
-				if strings.HasPrefix(wayOf(&h.Paths[i]), "static field Shop.Leaks.feed: Shop.Feed.Raised System.Action") {
+				if strings.HasPrefix(wayOf(&h.Paths[i]), way) {
 					kept += h.Paths[i].Objects.Count
 				}
 				all += h.Paths[i].Objects.Count

@@ -5,7 +5,8 @@
 //   grow N  N more listeners, cached orders, timers and sessions
 //   tidy    a collection
 //
-// With --leak KIND it does nothing but leak: KIND is event, feed, dictionary, timer, token, cache, or bounded, which is no leak.
+// With --leak KIND it does nothing but leak: KIND is event, feed, dictionary, timer, token, cache, or bounded, which is
+// no leak.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
