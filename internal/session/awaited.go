@@ -50,8 +50,11 @@ func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState,
 	if err != nil {
 		return nil, "", err
 	}
-	promise := a
 	if a, err = t.unwrap(a); err != nil {
+		return nil, "", err
+	}
+	promise := a
+	if a, err = t.permit(a); err != nil {
 		return nil, "", err
 	}
 	if a.Object == 0 {
@@ -89,28 +92,12 @@ var sourceTasks = map[string]bool{
 	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
 }
 
-// unwrap returns what a task stands for that was made of the source of a ValueTask, or by SemaphoreSlim.WaitAsync with
-// a time limit or a token: that awaits Task.WaitAsync of its place in the semaphore's queue.
+// unwrap returns what a task stands for that was made of the source of a ValueTask.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil
 	}
-	_, full, err := t.p.Runtime.Objects.FullName(a.Class)
-	if err == nil && awaitedClasses[full] == profile.AwaitsTimeout {
-		inner, ok := t.p.follow(a.Object, a.Class, "_task")
-		if !ok {
-			return a, nil
-		}
-		class, err := t.p.Runtime.Objects.Class(inner)
-		if err != nil {
-			return a, err
-		}
-		if kind, _ := t.kindOf(class); kind == profile.AwaitsSemaphore {
-			return async.Awaited{Object: inner, Class: class}, nil
-		}
-		return a, nil
-	}
-	if err != nil || !sourceTasks[full] {
+	if _, full, err := t.p.Runtime.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
 		return a, nil
 	}
 	source, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_source")
@@ -119,6 +106,29 @@ func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	}
 	class, err := t.p.Runtime.Objects.Class(source)
 	return async.Awaited{Object: source, Class: class}, err
+}
+
+// permit returns the place in a semaphore's queue that a promise of Task.WaitAsync is for: SemaphoreSlim.WaitAsync with
+// a time limit or a token awaits such a one. Of anything else it returns that.
+func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
+	if a.Object == 0 {
+		return a, nil
+	}
+	if kind, _ := t.kindOf(a.Class); kind != profile.AwaitsTimeout {
+		return a, nil
+	}
+	inner, ok := t.p.follow(a.Object, a.Class, "_task")
+	if !ok {
+		return a, nil
+	}
+	class, err := t.p.Runtime.Objects.Class(inner)
+	if err != nil {
+		return a, err
+	}
+	if kind, _ := t.kindOf(class); kind != profile.AwaitsSemaphore {
+		return a, nil
+	}
+	return async.Awaited{Object: inner, Class: class}, nil
 }
 
 // kindOf says what objects of a class are, as far as the class tells, and whether they are tasks.

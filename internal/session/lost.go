@@ -160,7 +160,7 @@ func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 		return a.Object, b.Object
 	}
 	promise := a
-	if a, err = l.t.unwrap(a); err != nil || l.t.semaphores[a.Object] == 0 {
+	if a, err = l.t.permit(a); err != nil || l.t.semaphores[a.Object] == 0 {
 		return 0, 0
 	}
 	if _, timed := l.p.follow(promise.Object, promise.Class, "_timer"); timed || b.Machine.Assembly != coreLib {

@@ -39,8 +39,28 @@ func (w *walk) addLate(g *Graph) {
 			want = append(want, d.edges...)
 		}
 	}
-	if w.quiet(w.begun) {
-		g.insert(found)
+	if !w.quiet(w.begun) {
+		return
+	}
+	g.insert(found)
+	for e, d := range found {
+		if d != nil {
+			w.sheet.late(w.tables, g.locate(e), &d.nodes[0])
+		}
+	}
+}
+
+// late counts a late object.
+func (s *sheet) late(tables *tables, r *graphRegion, n *node) {
+	for int(n.table) >= len(s.counts) {
+		s.counts = append(s.counts, make([][NumGenerations]Tally, n.table+64)...)
+	}
+	one := Tally{Count: 1, Bytes: 8 * uint64(n.size)}
+	s.counts[n.table][r.Generation].add(one)
+	p := s.part(&r.Region)
+	p.Objects.add(one)
+	if r.Start+8*arch.Addr(n.at) < r.End { // what a thread had been given, and had not used
+		p.Unused -= min(p.Unused, one.Bytes)
 	}
 }
 

@@ -45,6 +45,17 @@ func TestGraphLate(t *testing.T) {
 				})
 			}
 			_, late := c.Graph.Number(contextNext)
+			counted := uint64(0)
+			for i, of := range c.Counts {
+				for _, n := range of {
+					if i < len(c.Tables) && !c.Tables[i].Free {
+						counted += n.Count
+					}
+				}
+			}
+			if counted != uint64(c.Graph.Len()) {
+				t.Errorf("%d objects are counted, %d are in the graph", counted, c.Graph.Len())
+			}
 			if late == collected || late && (!slices.Contains(got[oldStart+64], contextNext) ||
 				!slices.Equal(got[contextNext], []arch.Addr{youngStart})) {
 				t.Errorf("there: %v; references %v", late, got)

@@ -638,12 +638,13 @@ func (w *walk) progress(bytes uint64) {
 
 // census sums up.
 func (w *walk) census() *Census {
+	if w.graph != nil {
+		w.addLate(w.graph)
+	}
 	c := &Census{Tables: w.tables.all, Counts: w.sheet.counts, Passes: w.passes, Stopped: w.halted.Load()}
 	c.Collecting = w.o.Still && w.busy
 	c.Unfinished = w.sheet.unfinished
 	if c.Graph = w.graph; c.Graph != nil {
-		w.addLate(c.Graph)
-		c.Tables = w.tables.all
 		c.Graph.count = 0
 		c.Graph.complete(c.Tables)
 	}
