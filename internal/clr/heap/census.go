@@ -90,10 +90,7 @@ func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 	p := s.part(r)
 	for _, i := range w.touched {
 		c := w.cells[i]
-		for int(i) >= len(s.counts) {
-			s.counts = append(s.counts, make([][NumGenerations]Tally, i+64)...)
-		}
-		s.counts[i][r.Generation].add(c)
+		s.count(int(i), r.Generation, c)
 		if w.tables.at(int(i)).Free {
 			p.Free.add(c)
 		} else {
@@ -105,6 +102,14 @@ func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 	if proved {
 		p.Consistent += walked
 	}
+}
+
+// count adds objects of a class, by Table.Index.
+func (s *sheet) count(class int, in Generation, t Tally) {
+	for class >= len(s.counts) {
+		s.counts = append(s.counts, make([][NumGenerations]Tally, class+64)...)
+	}
+	s.counts[class][in].add(t)
 }
 
 // consistent is how many bytes are proved.

@@ -109,6 +109,11 @@ func (g *Graph) unpack(packed uint32) uint32 {
 	if r == nil {
 		return noNode
 	}
+	return r.number(packed)
+}
+
+// number is unpack in the region that the address lies in.
+func (r *graphRegion) number(packed uint32) uint32 {
 	n, found := slices.BinarySearchFunc(r.nodes, packed-r.space, func(n node, at uint32) int {
 		switch {
 		case n.at < at:
@@ -281,7 +286,7 @@ func (w *walker) note(i, size uint64, k *known, p *piece) error {
 		all := p.slots && t.slots()
 		l.each(size, func(from, n uint64) {
 			if err == nil {
-				err = w.refer(at+arch.Addr(from), n, all)
+				err = w.refer(p, at+arch.Addr(from), n, all)
 			}
 		})
 		if err != nil {
@@ -294,8 +299,8 @@ func (w *walker) note(i, size uint64, k *known, p *piece) error {
 	return nil
 }
 
-// refer keeps a run of references; all: also those that lead nowhere.
-func (w *walker) refer(at arch.Addr, n uint64, all bool) error {
+// refer keeps a run of references of a piece; all: also those that lead nowhere.
+func (w *walker) refer(p *piece, at arch.Addr, n uint64, all bool) error {
 	for n > 0 {
 		data := w.data
 		off := uint64(at - w.base)
@@ -324,7 +329,7 @@ func (w *walker) refer(at arch.Addr, n uint64, all bool) error {
 				continue
 			case to == nil:
 				e = noNode
-			case !w.newest && to.Generation == Gen0 && len(w.graph.cross) < maxCross:
+			case !p.newest && to.Generation == Gen0 && len(w.graph.cross) < maxCross:
 				w.graph.cross = append(w.graph.cross, e)
 			}
 			if w.graph.refs+len(w.draft.edges) >= mostEdges {

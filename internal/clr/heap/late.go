@@ -45,18 +45,15 @@ func (w *walk) addLate(g *Graph) {
 	g.insert(found)
 	for e, d := range found {
 		if d != nil {
-			w.sheet.late(w.tables, g.locate(e), &d.nodes[0])
+			w.sheet.acceptLate(g.locate(e), &d.nodes[0])
 		}
 	}
 }
 
-// late counts a late object.
-func (s *sheet) late(tables *tables, r *graphRegion, n *node) {
-	for int(n.table) >= len(s.counts) {
-		s.counts = append(s.counts, make([][NumGenerations]Tally, n.table+64)...)
-	}
+// acceptLate counts a late object.
+func (s *sheet) acceptLate(r *graphRegion, n *node) {
 	one := Tally{Count: 1, Bytes: 8 * uint64(n.size)}
-	s.counts[n.table][r.Generation].add(one)
+	s.count(int(n.table), r.Generation, one)
 	p := s.part(&r.Region)
 	p.Objects.add(one)
 	if r.Start+8*arch.Addr(n.at) < r.End { // what a thread had been given, and had not used
@@ -71,7 +68,7 @@ func (w *walk) late(g *Graph, packed uint32) *draft {
 	one := w.workers[0]
 	for _, n := range lateEnds {
 		one.reset()
-		p := piece{at: at, stop: at + 8, start: r.Start, end: min(at+n, r.limit)}
+		p := piece{at: at, stop: at + 8, start: r.Start, end: min(at+n, r.limit), newest: true}
 		if err := one.walk(&p); err == nil && len(one.draft.nodes) == 1 {
 			return one.draft
 		}
@@ -99,7 +96,7 @@ func (g *Graph) locate(packed uint32) *graphRegion {
 // unmet reports whether no object was met at a packed address in the youngest generation.
 func (g *Graph) unmet(packed uint32) bool {
 	r := g.locate(packed)
-	return r != nil && r.Generation == Gen0 && g.unpack(packed) == noNode
+	return r != nil && r.Generation == Gen0 && r.number(packed) == noNode
 }
 
 // insert adds objects, by packed address, where none were met.

@@ -63,3 +63,44 @@ func TestGraphLate(t *testing.T) {
 		})
 	}
 }
+
+// TestGraphLateMany: a late array refers to old objects and to two late ones, and the last of these to another: all of
+// them are found.
+func TestGraphLateMany(t *testing.T) {
+	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+	r := spread(t, mem.Words)
+	linked(mem.Words, r)
+	o := still(mem)
+	o.Still, o.Graph, o.nap = false, true, func(time.Duration) {}
+	const first, second, third = youngEnd, youngEnd + 32, youngEnd + 64
+	made := false
+	mem.change = func(at arch.Addr) {
+		if at != oldStart-front || made {
+			return
+		}
+		made = true
+		mem.Words[oldStart+112] = 0 // nothing else refers to young objects
+		mem.Words.Zero(youngEnd-8, 0x400)
+		put(mem.Words, contextNext, arrayTable, 20) // 104 bytes, with five references
+		for i, to := range []arch.Addr{oldStart, oldStart, oldStart, first, second} {
+			mem.Words[contextNext+16+16*arch.Addr(i)] = uint64(to)
+		}
+		for at, to := range map[arch.Addr]arch.Addr{first: youngStart, second: third, third: youngStart} {
+			put(mem.Words, at, plainTable, 0)
+			mem.Words[at+8], mem.Words[at+16] = uint64(to), 0
+		}
+		mem.Words[oldStart+72] = uint64(contextNext)
+	}
+	c, err := r.Walk(o)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	if n := len(c.Graph.cross); n != 1 {
+		t.Errorf("%d references from older objects: those of late ones are none, and would overwrite the list", n)
+	}
+	for _, at := range []arch.Addr{contextNext, first, second, third} {
+		if _, ok := c.Graph.Number(at); !ok {
+			t.Errorf("the object at %v is missing", at)
+		}
+	}
+}

@@ -371,7 +371,10 @@ func (w *walk) newPass() (*pass, error) {
 
 // walk walks a young region, piece by piece.
 func (p *pass) walk(one *walker, r *Region) {
-	at := piece{at: r.Start, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
+	newest := r.Generation == Gen0
+	at := piece{
+		at: r.Start, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: newest, newest: newest,
+	}
 	for at.at < r.End && (!p.broken.Load() || p.last.Load()) {
 		from := at.at
 		at.stop = min(from+pieceSize, r.End)
@@ -387,9 +390,7 @@ func (p *pass) walk(one *walker, r *Region) {
 func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
-	one.newest = r.Generation == Gen0
 	err := one.walk(at)
-	one.newest = false
 	p.w.tear(err)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)

@@ -30,6 +30,7 @@ type piece struct {
 	contexts []context // that lie in it, by address
 	zeros    bool      // there may be memory that no object has been put into yet
 	slots    bool      // Graph.Slots can be asked for arrays in it
+	newest   bool      // it is of the youngest generation
 }
 
 // hole returns where the next allocation context begins, and where objects go on behind it.
@@ -58,7 +59,6 @@ type walker struct {
 	untag   uint64
 	keeps   bool   // what wanted objects contain
 	graph   *Graph // nil: references are not kept
-	newest  bool   // the piece is of the youngest generation
 	far     []byte
 	known   cache
 
