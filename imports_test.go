@@ -148,8 +148,9 @@ var mayImport = map[string]string{
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/perfevent internal/session internal/target/live",
-	"internal/pace":   "",
-	"internal/link":   "internal/agent internal/arch internal/inject internal/pace internal/session internal/target/live",
+	"internal/pace": "",
+	"internal/link": "internal/agent internal/arch internal/inject internal/pace internal/session " +
+		"internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +

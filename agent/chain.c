@@ -172,15 +172,11 @@ static void copy_root(struct chain *c, const struct chain_root *root) {
     while (c->left) copy_object(c, c->pending[--c->left]);
 }
 
-static bool references_are_right(const struct ring_control *control) {
-    uint64_t at = __atomic_load_n(&control->heap_moving, __ATOMIC_ACQUIRE);
+/* Whether chains are wanted, and the garbage collector says that references are right. */
+bool chain_possible(const struct ring *r) {
+    uint64_t at = __atomic_load_n(&r->control->heap_moving, __ATOMIC_ACQUIRE);
     uint32_t reasons;
     return at && peek_bytes(at, &reasons, sizeof reasons) && !reasons;
-}
-
-/* Whether chains are wanted, and the garbage collector moves nothing. */
-bool chain_possible(const struct ring *r) {
-    return references_are_right(r->control);
 }
 
 static bool of_memory(const struct chain_word *w) {
@@ -244,7 +240,7 @@ void chain_add(struct stack *s, const struct ring *r) {
         .table_base = __atomic_load_n(&r->control->table_base, __ATOMIC_RELAXED),
     };
     for (uint32_t i = 0; i < s->roots; i++) copy_root(&c, &s->root[i]);
-    if (!unchanged(&c) || !arguments_unchanged(s) || !references_are_right(r->control)) return;
+    if (!unchanged(&c) || !arguments_unchanged(s) || !chain_possible(r)) return;
     uint64_t count = c.count;
     memcpy(end, &count, sizeof count);
     s->size += sizeof count + c.count * sizeof(struct chain_word);

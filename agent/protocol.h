@@ -235,7 +235,7 @@ enum chain_flags {
 };
 
 /* In a frame_record, the registers from `sp` on. */
-enum chain_register { CHAIN_SP, CHAIN_BP, CHAIN_BX, CHAIN_R12, CHAIN_R13, CHAIN_R14, CHAIN_R15, CHAIN_REGISTERS };
+enum chain_register { CHAIN_SP, CHAIN_BP, CHAIN_BX, CHAIN_R12, CHAIN_R13, CHAIN_R14, CHAIN_R15 };
 
 struct chain_rule {
     uint64_t key; /* written last; 0: there is no rule */

@@ -59,7 +59,9 @@ static hresult on_frame(id function, uintptr_t ip, id frame_info, uint32_t conte
         return E_FAIL; /* ends the walk */
     }
     if (s->rules) chain_root(s, ip, context, context_size);
-    uint8_t *place = s->frames + (size_t)s->count++ * pool.frame_size;
+    uint32_t index = s->count++;
+    if (!s->frames) return S_OK; /* only the roots are wanted */
+    uint8_t *place = s->frames + (size_t)index * pool.frame_size;
     if (pool.frame_size == sizeof(struct short_frame)) {
         *(struct short_frame *)place = (struct short_frame){.function = function, .ip = ip};
         return S_OK;
@@ -80,21 +82,10 @@ void stack_walk(struct stack *s, struct object *info, const struct chain_rule *r
     s->size = s->count * pool.frame_size;
 }
 
-static hresult on_frame_again(id function, uintptr_t ip, id frame_info, uint32_t context_size, uint8_t *context,
-                              void *data) {
-    (void)function;
-    (void)frame_info;
-    struct stack *s = data;
-    if (s->count == pool.frames) return E_FAIL;
-    chain_root(s, ip, context, context_size);
-    s->count++;
-    return S_OK;
-}
-
 /* Walks the stack once more, and compares the arguments of the frames: the garbage collector updates them. */
 bool stack_unmoved(const struct stack *s, struct object *info) {
     struct stack again = {.rules = s->rules};
-    do_stack_snapshot(info, 0, on_frame_again, COR_PRF_SNAPSHOT_REGISTER_CONTEXT, &again);
+    do_stack_snapshot(info, 0, on_frame, COR_PRF_SNAPSHOT_REGISTER_CONTEXT, &again);
     bool same = again.roots == s->roots;
     for (uint32_t i = 0; i < s->roots && same; i++) same = again.root[i].argument == s->root[i].argument;
     return same;

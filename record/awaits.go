@@ -19,17 +19,21 @@ type awaits struct {
 	codes   map[arch.Addr]*session.AsyncCode // by instruction pointer, of code that stays
 	steps   map[stepKey]int32                // locations
 	sites   session.Asyncs                   // of the last walk
-	at      []awaitsAt                       // what await has found for it
-	looked  int                              // at async methods, in the whole recording
-	missing int                              // of these, how often it could not be proved what awaits them
-
-	reused  int      // methods whose boxes may serve other calls by now
-	running fleeting // of CPU samples
-
-	chains     *link.Chains // what the agent copies; nil: there is no agent, or it is not wanted
-	reported   int          // like looked, of events
-	unreported int          // like missing
+	at      []awaitsAt                       // what was found for it
+	sampled looks                            // of samples, in the whole recording
+	events  looks                            // likewise of events
+	reused  int                              // methods whose boxes may serve other calls by now
+	running fleeting                         // of CPU samples
+	chains  *link.Chains                     // what the agent copies; nil: there is no agent, or it is not wanted
 }
+
+// looks count how often it was looked what awaits an async method.
+type looks struct {
+	all     int
+	missing int // of these, how often it could not be proved
+}
+
+func (l *looks) add(o looks) { l.all, l.missing = l.all+o.all, l.missing+o.missing }
 
 // awaitsAt is what awaits an async method of a stack.
 type awaitsAt struct {
@@ -96,14 +100,22 @@ func (a *awaits) frame(fr *walk.Frame, index int) {
 // await finds what awaits the async methods of the stack that has just been walked. rests reports whether the thread
 // has not run since; nil: it may have.
 func (f *frameTable) await(rests func() bool) {
+	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, func(s *session.AsyncSite) (session.AsyncChain, error) {
+		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
+	})
+}
+
+// awaitEach reads what awaits the async methods of the last stack, of which so many frames are known.
+func (f *frameTable) awaitEach(frames int, count *looks,
+	read func(*session.AsyncSite) (session.AsyncChain, error)) {
 	a := &f.awaits
 	for i := range a.sites.Sites {
 		site := &a.sites.Sites[i]
 		n := len(a.at)
-		if site.Below >= len(f.stack) || site.Below >= len(f.sps) || n > 0 && a.at[n-1].below == site.Below {
+		if site.Below >= frames || n > 0 && a.at[n-1].below == site.Below {
 			continue
 		}
-		chain, err := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below], rests)
+		chain, err := read(site)
 		switch {
 		case errors.Is(err, session.ErrNeverSuspended):
 			continue
@@ -111,19 +123,22 @@ func (f *frameTable) await(rests func() bool) {
 			a.reused++
 			continue
 		}
-		a.looked++
-		if err != nil {
-			a.missing++
+		if count.all++; err != nil {
+			count.missing++
 			continue
 		}
-		f.awaited(site, chain.Steps)
+		at := awaitsAt{below: site.Below, locations: make([]int32, len(chain.Steps))}
+		for k := range chain.Steps {
+			at.locations[k] = f.step(&chain.Steps[k])
+		}
+		a.at = append(a.at, at)
 	}
 }
 
-// fleeting counts looks at async methods that ran a moment ago.
+// fleeting decides whether to look at async methods that ran a moment ago.
 type fleeting struct {
-	looked, missing int
-	left            int // samples that were left out
+	looks
+	left int // samples that were left out
 }
 
 // When it is not worth it to look at each sample: of a web server that answers in some microseconds hardly any method
@@ -136,18 +151,17 @@ const (
 
 // wanted reports whether a sample is to be looked at.
 func (f *fleeting) wanted() bool {
-	if f.looked < fleetingAfter || f.missing*fleetingFrom < f.looked*(fleetingFrom-1) {
+	if f.all < fleetingAfter || f.missing*fleetingFrom < f.all*(fleetingFrom-1) {
 		return true
 	}
 	f.left++
 	return f.left%fleetingTry == 0
 }
 
-// seen counts a look; earlier ones count for less and less.
-func (f *fleeting) seen(looked, missing int) {
-	f.looked, f.missing = f.looked+looked, f.missing+missing
-	if f.looked >= 2*fleetingAfter {
-		f.looked, f.missing = f.looked/2, f.missing/2
+// seen counts looks; earlier ones count for less and less.
+func (f *fleeting) seen(l looks) {
+	if f.add(l); f.all >= 2*fleetingAfter {
+		f.all, f.missing = f.all/2, f.missing/2
 	}
 }
 
@@ -157,18 +171,9 @@ func (f *frameTable) awaitRunning() {
 	if len(a.sites.Sites) == 0 || !a.running.wanted() {
 		return
 	}
-	looked, missing := a.looked, a.missing
+	before := a.sampled
 	f.await(nil)
-	a.running.seen(a.looked-looked, a.missing-missing)
-}
-
-// awaited notes what awaits the async method of a site.
-func (f *frameTable) awaited(site *session.AsyncSite, steps []session.AsyncStep) {
-	at := awaitsAt{below: site.Below, locations: make([]int32, len(steps))}
-	for k := range steps {
-		at.locations[k] = f.step(&steps[k])
-	}
-	f.awaits.at = append(f.awaits.at, at)
+	a.running.seen(looks{a.sampled.all - before.all, a.sampled.missing - before.missing})
 }
 
 // awaitReported finds what awaits the async methods of the stack of an event: the agent has copied it.
@@ -182,27 +187,10 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	for i := range r.Frames {
 		ip := arch.Addr(r.Frames[i].IP)
 		if a.sites.Reported(a.codes[ip], i, arguments[i]) && arguments[i] == 0 && a.chains.Follows(ip) {
-			a.reported++
-			a.unreported++
+			a.events.add(looks{1, 1})
 		}
 	}
-	for i := range a.sites.Sites {
-		site := &a.sites.Sites[i]
-		n := len(a.at)
-		if site.Below >= len(f.stack) || n > 0 && a.at[n-1].below == site.Below {
-			continue
-		}
-		chain, err := a.chains.Awaiting(site)
-		if errors.Is(err, session.ErrNeverSuspended) {
-			continue
-		}
-		a.reported++
-		if err != nil {
-			a.unreported++
-			continue
-		}
-		f.awaited(site, chain.Steps)
-	}
+	f.awaitEach(len(f.stack), &a.events, a.chains.Awaiting)
 }
 
 // step returns the location of a method that awaits another.
@@ -229,13 +217,6 @@ func (f *frameTable) step(s *session.AsyncStep) int32 {
 		f.awaits.steps[key] = at
 	}
 	return at
-}
-
-// leaveOut leaves out so many frames at the leaf of the stack, none of which is an async method's.
-func (a *awaits) leaveOut(frames int) {
-	for i := range a.at {
-		a.at[i].below = max(a.at[i].below-frames, 0)
-	}
 }
 
 // appendStack appends the locations of the last stack, leaf first, with those of what awaits its async methods.
@@ -282,8 +263,8 @@ func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr
 // promptness decides whether samples are read as soon as they are taken. What awaits a method can be read only as long
 // as the method runs. But each wake takes a CPU from the target, so it must be worth it.
 type promptness struct {
-	on, ended       bool
-	looked, missing int // before it was on
+	on, ended bool
+	before    looks // before it was on
 }
 
 // When samples are read at once, and when not any more. Of a web server that answers in some microseconds most methods
@@ -300,17 +281,17 @@ func (p *promptness) wanted(all []*recordedProcess) bool {
 	if p.ended {
 		return false
 	}
-	looked, missing := 0, 0
+	var now looks
 	for _, rp := range all {
-		looked += rp.frames.awaits.looked
-		missing += rp.frames.awaits.missing
+		now.add(rp.frames.awaits.sampled)
 	}
 	if !p.on {
-		p.on = looked >= promptAfter && missing*promptFrom > looked
-		p.looked, p.missing = looked, missing
+		p.on = now.all >= promptAfter && now.missing*promptFrom > now.all
+		p.before = now
 		return p.on
 	}
-	if tried := looked - p.looked; tried >= promptTried && (missing-p.missing)*promptWorth > tried {
+	if tried := now.all - p.before.all; tried >= promptTried &&
+		(now.missing-p.before.missing)*promptWorth > tried {
 		p.on, p.ended = false, true
 	}
 	return p.on

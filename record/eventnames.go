@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -27,9 +28,9 @@ func (f *frameTable) notified(n *notification) bool {
 	}
 	f.prove()
 	f.awaitReported(n.record)
-	leaf := f.messengers()
+	leaf := f.messengers() // which await nothing
+	f.complete = slices.Delete(f.appendStack(f.complete[:0]), 0, leaf)
 	f.stack = f.stack[leaf:]
-	f.awaits.leaveOut(leaf)
 	return whole
 }
 
@@ -44,13 +45,6 @@ func (f *frameTable) messengers() int {
 		}
 	}
 	return i
-}
-
-// reportedStack is the stack of the last notification, leaf first, with what awaits its async methods. The next call
-// changes it.
-func (f *frameTable) reportedStack() []int32 {
-	f.complete = f.appendStack(f.complete[:0])
-	return f.complete
 }
 
 // reported returns the location of a frame that the CLR's own walk reported.

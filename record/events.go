@@ -326,7 +326,7 @@ func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, event
 		return nil
 	}
 	whole := np.rp.frames.notified(n)
-	return np.sample(n.At, t, mode, weight, events, what, np.rp.frames.reportedStack(), whole)
+	return np.sample(n.At, t, mode, weight, events, what, np.rp.frames.complete, whole)
 }
 
 // allocated adds a sample of an allocation, and follows its object.
@@ -338,7 +338,7 @@ func (np *notifiedProcess) allocated(n *notification) {
 	case s == nil:
 		np.live.refuse(n.record)
 	default:
-		np.live.allocated(n, s, class, np.e.r.b.Stack(np.rp.frames.reportedStack()))
+		np.live.allocated(n, s, class, np.e.r.b.Stack(np.rp.frames.complete))
 	}
 }
 

@@ -106,7 +106,7 @@ func (np *notifiedProcess) throws(n *notification) {
 	if x == nil {
 		f.x = &thrownException{
 			at: n.At, class: np.rp.frames.exception(n), count: n.Count, thread: t, whole: whole,
-			stack: slices.Clone(np.rp.frames.reportedStack()),
+			stack: slices.Clone(np.rp.frames.complete),
 			name:  n.ClassName, message: n.Message, first: firstMethod(n), seen: !again,
 		}
 		np.e.messages.add(f.x.class, n)

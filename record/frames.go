@@ -26,7 +26,7 @@ type frameTable struct {
 	returns    []returnSlot // likewise
 	sps        []arch.Addr  // likewise
 	awaits     awaits
-	complete   []int32    // of the last notification, with what awaits its async methods
+	complete   []int32    // the stack of the last notification, with what awaits its async methods
 	context    returnSlot // of the latest frame's instantiation; at 0: it is not told
 	depth      int        // of the last walk: the bytes of stack between its first and its last frame
 

@@ -212,7 +212,7 @@ func (np *notifiedProcess) contended(n *notification) {
 	whole := np.rp.frames.notified(n)
 	b := np.e.r.b
 	lock := b.Function(np.lockName(n.Lock, arch.Addr(n.Class)))
-	stack := append([]int32{b.Location(profile.Location{Function: lock})}, np.rp.frames.reportedStack()...)
+	stack := append([]int32{b.Location(profile.Location{Function: lock})}, np.rp.frames.complete...)
 	np.sample(n.At, t, profile.Contention, float64(n.Waited), 1, np.holder(n, lock, t), stack, whole)
 }
 

@@ -69,27 +69,28 @@ func (r *recorder) unknownRemark() string {
 // awaitsRemarks say of how many async methods it is not known what awaits them, if they are more than a few.
 func (r *recorder) awaitsRemarks() (out []string) {
 	const notable = 20 // one in so many
-	say := func(looked, missing int, text string) {
-		if missing > 0 && missing*notable >= looked {
-			out = append(out, fmt.Sprintf(text, 100*float64(missing)/float64(looked)))
+	say := func(l looks, text string) {
+		if l.missing > 0 && l.missing*notable >= l.all {
+			out = append(out, fmt.Sprintf(text, 100*float64(l.missing)/float64(l.all)))
 		}
 	}
-	var looked, missing, reused, left, events, unknown int
+	var sampled, events looks
+	reused, left := 0, 0
 	for _, rp := range r.all {
 		a := &rp.frames.awaits
-		looked, missing, reused = looked+a.looked, missing+a.missing, reused+a.reused
-		left += a.running.left
-		events, unknown = events+a.reported, unknown+a.unreported
+		sampled.add(a.sampled)
+		events.add(a.events)
+		reused, left = reused+a.reused, left+a.running.left
 	}
 	ended := "What awaits them is not known of %.0f %% of the async methods that were sampled after an await: they " +
 		"ended before that could be read."
 	if left > 0 {
 		ended += fmt.Sprintf(" So only one CPU sample in %d was looked at.", fleetingTry)
 	}
-	say(looked, missing, ended)
-	say(looked+reused, reused, "What awaits them is not known of %.0f %% of the async methods that were sampled after "+
+	say(sampled, ended)
+	say(looks{sampled.all + reused, reused}, "What awaits them is not known of %.0f %% of the async methods that were sampled after "+
 		"an await: their builder (PoolingAsyncValueTaskMethodBuilder) uses one box for one call after the other.")
-	say(events, unknown, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
+	say(events, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
 		"known at the first events of a method, nor while the garbage collector moves objects.")
 	return out
 }

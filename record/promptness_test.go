@@ -18,13 +18,13 @@ func TestPromptness(t *testing.T) {
 			var p promptness
 			a := &rp.frames.awaits
 			for i, missing := range []int{tt.missing, tt.promptMissing} {
-				a.looked += 100
-				a.missing += missing
+				a.sampled.all += 100
+				a.sampled.missing += missing
 				if got := p.wanted([]*recordedProcess{rp}); got != tt.want[i] {
 					t.Errorf("step %d: got %v, want %v", i, got, tt.want[i])
 				}
 			}
-			a.looked, a.missing = a.looked+1000, a.missing+10
+			a.sampled.all, a.sampled.missing = a.sampled.all+1000, a.sampled.missing+10
 			if got := p.wanted([]*recordedProcess{rp}); got != tt.want[1] {
 				t.Errorf("later: got %v, want %v", got, tt.want[1])
 			}
@@ -38,7 +38,7 @@ func TestFleeting(t *testing.T) {
 	count := func(samples, missing int) (wanted int) {
 		for range samples {
 			if f.wanted() {
-				f.seen(1, missing)
+				f.seen(looks{1, missing})
 				wanted++
 			}
 		}

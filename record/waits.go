@@ -18,7 +18,7 @@ func (np *notifiedProcess) waited(n *notification) {
 	}
 	whole := np.rp.frames.notified(n)
 	what := np.waitedFor(n, np.rp.frames.stack, whole)
-	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, what, np.rp.frames.reportedStack(), whole)
+	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, what, np.rp.frames.complete, whole)
 }
 
 // waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only of monitors and locks; most

@@ -112,12 +112,12 @@ func (h *httpCalls) exhausted(c *called) bool {
 func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	n, queued := callsIn(h.waiting), callsIn(h.queue)
 	if h.exhausted(c) {
-		all := allOf(h.maximum) + " to it"
+		of := "to it"
 		if c.all > h.maximum { // there are other clients
-			all = allOf(h.maximum) + " that an HttpClient may have to it"
+			of = "that an HttpClient may have to it"
 		}
-		v.Text = fmt.Sprintf("%s does not answer: %s %s, and %s%s.", c.remote, all, c.waited(h.maximum),
-			queueText(queued), h.caller())
+		v.Text = fmt.Sprintf("%s does not answer: %s %s %s, and %s%s.", c.remote, allOf(h.maximum), of,
+			c.waited(h.maximum), queueText(queued), h.caller())
 	} else {
 		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"),
 			verb(n, "waits", "wait"))

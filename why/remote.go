@@ -134,11 +134,14 @@ func (c *called) harmful(e *evidence) bool {
 		return true
 	}
 	n := len(c.connections)
-	if h := e.httpCalls(c); n > 0 && h != nil && h.exhausted(c) {
+	if n == 0 {
+		return false
+	}
+	if h := e.httpCalls(c); h != nil && h.exhausted(c) {
 		return true
 	}
 	// Some programs keep a request open at all times, to be told of news. So nearly all connections have to wait.
-	if n == 0 || c.own || float64(n) < mostConnections*float64(c.all) {
+	if c.own || float64(n) < mostConnections*float64(c.all) {
 		return false
 	}
 	q := e.queueing()

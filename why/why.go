@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -68,11 +69,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	}
 	if err != nil {
 		g.e.incomplete = true
-		why := err
-		if cause := context.Cause(ctx); cause != nil {
-			why = cause
-		}
-		g.miss("It was not looked at to the end: %v.", why)
+		g.miss("It was not looked at to the end: %v.", cmp.Or(context.Cause(ctx), err))
 	}
 	return g.e.report(), err
 }

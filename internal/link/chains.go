@@ -72,7 +72,10 @@ func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
 	}
 	for _, w := range r.Chain.Words {
 		c.Add(arch.Addr(w.Address), w.Value)
-		if table := c.Table(w.Value); w.Table && c.first(table) {
+		if !w.Table {
+			continue
+		}
+		if table := c.Table(w.Value); c.first(table) {
 			c.tell(table)
 		}
 	}
@@ -86,17 +89,18 @@ func (c *Chains) tell(table arch.Addr) {
 		delete(c.told, table) // it may be known later
 		return
 	}
+	add := func(class arch.Addr, derived bool, offsets []int32, follow uint16) {
+		c.told[class] = c.conn.AddChainRule(&agent.ChainRule{
+			Key: uint64(class), Derived: derived, Words: offsets, Follow: follow,
+		})
+	}
 	for class, w := range all {
 		if class == table || c.first(class) {
-			c.told[class] = c.conn.AddChainRule(&agent.ChainRule{
-				Key: uint64(class), Derived: true, Words: w.Offsets, Follow: w.Follow,
-			})
+			add(class, true, w.Offsets, w.Follow)
 		}
 	}
 	if _, ok := all[table]; !ok {
-		c.told[table] = c.conn.AddChainRule(&agent.ChainRule{
-			Key: uint64(table), Words: words.Offsets, Follow: words.Follow,
-		})
+		add(table, false, words.Offsets, words.Follow)
 	}
 }
 

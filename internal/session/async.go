@@ -20,8 +20,11 @@ import (
 // the stack, but on the heap (package async). Its frame, or that of the box which has called it, has the state
 // machine or the box as its first argument.
 
-// AsyncStep is a step of a chain of awaits.
-type AsyncStep = async.Step
+// AsyncChain is a chain of awaits, and AsyncStep a step of it.
+type (
+	AsyncChain = async.Chain
+	AsyncStep  = async.Step
+)
 
 // AsyncCode is what the code at an instruction means for async methods.
 type AsyncCode struct {

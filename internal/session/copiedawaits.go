@@ -22,9 +22,6 @@ type CopiedAwaits struct {
 	reader  *async.Reader
 }
 
-// AsyncWords are the words of an object that chains are read from.
-type AsyncWords = async.Words
-
 // CopiedAwaits returns what reads chains of copied words.
 func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 	c := &CopiedAwaits{p: p, words: copiedWords{}}
@@ -46,10 +43,10 @@ func (c *CopiedAwaits) Clear() { clear(c.words) }
 func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
 
 // Awaiting reads what awaits the async method of a site.
-func (c *CopiedAwaits) Awaiting(site *AsyncSite) (async.Chain, error) {
+func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
 	_, chain, err := site.awaiting(c.reader)
 	if err != nil {
-		return async.Chain{}, err
+		return AsyncChain{}, err
 	}
 	chain.Steps = c.p.programSteps(chain.Steps)
 	return chain, nil
@@ -60,7 +57,7 @@ func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Runtime.Objects
 
 // Words says what is to be copied of the objects of a class, by its MethodTable, and of those classes that it is or
 // derives from whose objects all have the same words. Of a class that can be unloaded nothing is.
-func (c *CopiedAwaits) Words(table arch.Addr) (w AsyncWords, all map[arch.Addr]AsyncWords, err error) {
+func (c *CopiedAwaits) Words(table arch.Addr) (w async.Words, all map[arch.Addr]async.Words, err error) {
 	return c.reader.Words(table)
 }
 
@@ -68,7 +65,7 @@ func (c *CopiedAwaits) Words(table arch.Addr) (w AsyncWords, all map[arch.Addr]A
 type AsyncArgument struct {
 	Place  ilmap.Variable
 	Object bool // it is an object, of which Words says the words
-	Words  AsyncWords
+	Words  async.Words
 }
 
 // Argument says what is to be copied where a frame has some code. False: nothing leads from there.

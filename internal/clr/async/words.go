@@ -31,6 +31,13 @@ func (w *Words) core(offset uint32) {
 	w.word(offset+wordSize, true)
 }
 
+// builder adds the words of a builder that may have its box.
+func (w *Words) builder(offset uint32) {
+	for i := range uint32(builderWords) {
+		w.word(offset+wordSize*i, true)
+	}
+}
+
 // copiedContinuations is how many continuations of a list are copied: more than one end a chain. So many fit into a
 // list that has not grown.
 const copiedContinuations = 4
@@ -100,9 +107,7 @@ func (r *Reader) machineWords(w *Words, m *Machine, at uint32) {
 		w.core(at + m.promise)
 	}
 	if m.builder != 0 && !m.value {
-		for i := range uint32(builderWords) {
-			w.word(at+m.builder+wordSize*i, true)
-		}
+		w.builder(at + m.builder)
 	}
 }
 
@@ -143,9 +148,6 @@ func (r *Reader) ArgumentWords(mt arch.Addr) (w Words, object, ok bool) {
 	case !m.value:
 		return w, true, true
 	}
-	for i := range int32(builderWords) {
-		w.Follow |= 1 << len(w.Offsets)
-		w.Offsets = append(w.Offsets, int32(m.builder)-objectHeader+wordSize*i)
-	}
+	w.builder(m.builder - objectHeader)
 	return w, false, true
 }

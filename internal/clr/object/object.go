@@ -306,28 +306,25 @@ func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, err
 
 // OnlyField returns the name of the field whose object is of a class, by its MethodTable; "": none is, or several are.
 func (r *Reader) OnlyField(obj arch.Addr, c *Class, table arch.Addr) (name string, err error) {
-	for b := c; b != nil; b = b.base {
-		fields, err := r.own(b)
+	fields, err := r.FieldsOf(c)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range fields {
+		if !f.Reference {
+			continue
+		}
+		to, err := r.Word(obj + arch.Addr(f.Offset))
 		if err != nil {
 			return "", err
 		}
-		for i := range fields {
-			f := &fields[i]
-			if !f.Reference() || f.Offset > maxRead-8 {
-				continue
-			}
-			to, err := r.mem.Pointer(obj + arch.Addr(f.Offset))
-			if err != nil {
-				return "", err
-			}
-			if class, err := r.Class(to); err != nil || class.Table != table {
-				continue
-			}
-			if name != "" {
-				return "", nil
-			}
-			name = f.name
+		if class, err := r.Class(to); err != nil || class.Table != table {
+			continue
 		}
+		if name != "" {
+			return "", nil
+		}
+		name = f.Name
 	}
 	return name, nil
 }
