@@ -130,7 +130,7 @@ func (s *weights) add(x *profile.Sample) {
 	s.weight += time.Duration(x.Weight)
 	s.samples += int(x.Count)
 	squares := float64(x.Weight) * float64(x.Weight)
-	if x.Mode != profile.Wall || x.State != profile.Running { // there one CPU sample stands for several turns
+	if x.Mode != profile.Wall { // there one look, or one CPU sample, stands for several turns
 		squares /= float64(x.Count)
 	}
 	s.squares += squares
