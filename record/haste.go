@@ -26,13 +26,13 @@ const (
 	timerStep   = time.Millisecond      // what a timer may be late by itself
 	lateMost    = 10 * time.Millisecond // in a window, at the priority of everything else
 	hasteWindow = 200 * time.Millisecond
-	hasteFirst  = time.Second      // a higher priority when the recording begins: most is to be done then
 	hasteLasts  = 10 * time.Second // the same, when it was late
 	readyEvery  = time.Second      // how often a comparison begins anew
 )
 
-func (h *haste) begin(now time.Duration) {
-	h.until = now + hasteFirst
+// begin raises the priority until a time, as when recording begins most is to be done.
+func (h *haste) begin(now, until time.Duration) {
+	h.until = until
 	h.compare(now)
 	h.set(true)
 }

@@ -35,7 +35,7 @@ func TestHaste(t *testing.T) {
 		now -= step
 	}
 	now = start
-	h.begin(now)
+	h.begin(now, now+time.Second)
 	run(2*time.Second, timerStep)                      // a timer is as late as that
 	run(3*time.Second, timerStep+500*time.Microsecond) // 5 ms in a window
 	run(3*time.Second+step, lateMost+timerStep)        // once

@@ -138,7 +138,7 @@ func (r *recorder) close() {
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
 	live.RunWithPriority(func(p *live.Priority) {
 		r.haste.raise, r.haste.ready = p.Raise, p.Ready
-		r.haste.begin(live.Monotonic())
+		r.haste.begin(live.Monotonic(), r.startsUntil())
 		r.record(ctx)
 	})
 	out = r.finish()
@@ -203,7 +203,7 @@ func (r *recorder) drainAfter() time.Duration {
 		}
 	}
 	reported := r.events != nil && r.now < r.events.latest+time.Second
-	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || reported {
+	if len(r.pending) > 0 || r.now < r.startsUntil() || reported {
 		return drainFirst
 	}
 	if r.now > r.start+drainOften {
@@ -211,6 +211,9 @@ func (r *recorder) drainAfter() time.Duration {
 	}
 	return drainEvery
 }
+
+// startsUntil is when the recording has begun and no program is young any more.
+func (r *recorder) startsUntil() time.Duration { return max(r.young, r.start+startLasts) }
 
 // wait returns at a time, or earlier if there is something to do; full: the kernel's buffers fill
 // up.
