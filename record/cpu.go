@@ -330,26 +330,43 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 }
 
 // kernelMark stands before the address of a kernel function that has no name yet. Reading the
-// kernel's symbols takes a tenth of a second of CPU time, so it waits until the recording is over.
+// kernel's symbols takes a twentieth of a second of CPU time, so it waits until the recording is over.
 const kernelMark = "0x"
 
-// kernelName names a function of the kernel.
-func kernelName(f *profile.Function) profile.Function {
-	if f.Kind != profile.Kernel {
-		return *f
-	}
-	out := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
-	ip, err := strconv.ParseUint(strings.TrimPrefix(f.Display, kernelMark), 16, 64)
-	if err != nil {
-		return *f
-	}
-	if symbols, err := perfevent.LoadKernelSymbols(); err == nil {
-		if name, module, ok := symbols.Name(ip); ok {
-			out.Method, out.Display, out.Short = name, name, name
-			out.Module = cmp.Or(module, out.Module)
+// nameKernel names the functions of the kernel.
+func nameKernel(r *profile.Recording) *profile.Recording {
+	var addrs []uint64
+	for i := range r.Functions {
+		if addr, ok := unnamedKernel(&r.Functions[i]); ok {
+			addrs = append(addrs, addr)
 		}
 	}
-	return out
+	if len(addrs) == 0 {
+		return r
+	}
+	named, _ := perfevent.NameKernel(addrs) // without names it is "[kernel]"
+	return r.Rename(func(f *profile.Function) profile.Function {
+		addr, ok := unnamedKernel(f)
+		if !ok {
+			return *f
+		}
+		out := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
+		if in, ok := named[addr]; ok {
+			out.Method, out.Display, out.Short = in.Name, in.Name, in.Name
+			out.Module = cmp.Or(in.Module, out.Module)
+		}
+		return out
+	})
+}
+
+// unnamedKernel is the address of a kernel function that has no name yet.
+func unnamedKernel(f *profile.Function) (addr uint64, ok bool) {
+	digits, ok := strings.CutPrefix(f.Display, kernelMark)
+	if !ok || f.Kind != profile.Kernel {
+		return 0, false
+	}
+	addr, err := strconv.ParseUint(digits, 16, 64)
+	return addr, err == nil
 }
 
 // stackSize chooses how much of each stack to copy. A copy costs the target time and room in its

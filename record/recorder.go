@@ -327,10 +327,7 @@ func (r *recorder) finish() *profile.Recording {
 		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(),
 		Processors: runtime.NumCPU(),
 	}
-	out := r.addInlined(r.b.Recording())
-	if r.cpu != nil && len(r.cpu.kernelAt) > 0 {
-		out = out.Rename(kernelName)
-	}
+	out := nameKernel(r.addInlined(r.b.Recording()))
 	out.Start, out.Duration = r.began, r.now-r.start
 	out.Modes = r.modes()
 	out.Cost = cost

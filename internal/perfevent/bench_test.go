@@ -1,7 +1,9 @@
 package perfevent
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -82,19 +84,35 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
+// BenchmarkKernelSymbols names as many functions as a recording has, beside reading the same file.
 func BenchmarkKernelSymbols(b *testing.B) {
-	k, err := LoadKernelSymbols()
+	const file = "/proc/kallsyms"
+	all, err := os.ReadFile(file)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if k.Len() == 0 {
-		b.Skip("SKIPPED: kernel.kptr_restrict hides the symbols")
-	}
-	for b.Loop() {
-		if _, _, ok := k.Name(k.symbols[len(k.symbols)/2].addr + 1); !ok {
-			b.Fatal("no name")
+	var addrs []uint64
+	lines := bytes.Split(all, []byte{'\n'})
+	for i := 0; i < len(lines); i += 1 + len(lines)/200 {
+		if addr, _, ok := hexField(lines[i]); ok && addr > 0 {
+			addrs = append(addrs, addr+1)
 		}
 	}
-	b.ReportMetric(float64(k.Len()), "symbols")
-	b.ReportMetric(float64(len(k.names)+24*len(k.symbols)), "bytes")
+	if len(addrs) == 0 {
+		b.Skip("SKIPPED: kernel.kptr_restrict hides the symbols")
+	}
+	b.Run("name", func(b *testing.B) {
+		for b.Loop() {
+			if named, err := NameKernel(addrs); err != nil || len(named) == 0 {
+				b.Fatalf("%d names, %v", len(named), err)
+			}
+		}
+	})
+	b.Run("floor", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := os.ReadFile(file); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -38,7 +38,6 @@ type report struct {
 	Samples        int
 	Elsewhere      int // samples that are not where the target burns
 	InKernel       int
-	Names          int // kernel symbols
 	Scope          Scope
 	Why            string
 	Named          int // samples with a thread's name
@@ -151,9 +150,6 @@ func (r *report) sample(path string) {
 			r.fail(err)
 			return
 		}
-	}
-	if k, err := LoadKernelSymbols(); err == nil {
-		r.Names = k.Len()
 	}
 }
 

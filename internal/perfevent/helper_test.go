@@ -300,14 +300,3 @@ func (e *Events) StackBytes() int {
 
 // BufferBytes is the size of each CPU's ring, which can be less than was asked for.
 func (e *Events) BufferBytes() int { return len(e.rings[0].data) }
-
-// Len is the number of functions that have names.
-func (k *KernelSymbols) Len() int {
-	n := 0
-	for _, s := range k.symbols {
-		if s.from != s.to {
-			n++
-		}
-	}
-	return n
-}

@@ -3,136 +3,129 @@ package perfevent
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"sync"
 )
 
-// KernelSymbols names the functions of a kernel and its modules. It is kept
-// compact: sorted addresses, and the names in one string.
-type KernelSymbols struct {
-	symbols []kernelSymbol
-	names   string
-	modules []string // [0] is the kernel itself
+// KernelFunction is a function of the kernel.
+type KernelFunction struct {
+	Name, Module string // Module is "" for the kernel itself
 }
 
-// kernelSymbol is a function, or the end of one where none follows: the name is
-// empty then.
-type kernelSymbol struct {
-	addr     uint64
-	from, to uint32 // of the name in names
-	module   uint32 // index in modules
-}
-
-var loadKernel = sync.OnceValues(func() (*KernelSymbols, error) {
+// NameKernel returns the functions that addresses of the running kernel are in, without those that are not known. To
+// those who may not see addresses (kernel.kptr_restrict) the kernel shows zeros; then there are no names. Reading the
+// kernel's symbols takes a twentieth of a second of CPU time, most of it the kernel's.
+func NameKernel(addrs []uint64) (map[uint64]KernelFunction, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return nil, fmt.Errorf("kernel symbols: %w", err)
 	}
 	defer f.Close()
-	return parseKallsyms(f)
-})
-
-// LoadKernelSymbols reads the symbols of the running kernel, once. To those who
-// may not see addresses (kernel.kptr_restrict) the kernel shows zeros; then
-// there are no names.
-func LoadKernelSymbols() (*KernelSymbols, error) { return loadKernel() }
-
-// Name returns the function that an address is in, its module ("" for the kernel
-// itself), and false if it is not known.
-func (k *KernelSymbols) Name(addr uint64) (name, module string, ok bool) {
-	i, found := slices.BinarySearchFunc(k.symbols, addr,
-		func(s kernelSymbol, a uint64) int { return cmp.Compare(s.addr, a) })
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return "", "", false
-	}
-	s := k.symbols[i]
-	return k.names[s.from:s.to], k.modules[s.module], s.from != s.to
+	return nameKernel(f, addrs)
 }
 
-// parseKallsyms reads lines "address type name" with an optional "[module]"
-// (s_show in kernel/kallsyms.c). There are no sizes; a function ends where the
-// next symbol begins, whether that is a function or not.
-func parseKallsyms(r io.Reader) (*KernelSymbols, error) {
-	p := kallsyms{modules: map[string]uint32{"": 0}, k: &KernelSymbols{modules: []string{""}}}
+// nameKernel reads lines "address type name" with an optional "[module]" (s_show in kernel/kallsyms.c). There are no
+// sizes; a function ends where the next symbol begins, whether that is a function or not.
+func nameKernel(r io.Reader, addrs []uint64) (map[uint64]KernelFunction, error) {
+	k := newKallsyms(addrs)
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		p.line(lines.Bytes())
+		k.line(lines.Bytes())
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("kernel symbols: %w", err)
 	}
-	return p.done(), nil
+	return k.found(), nil
 }
 
+// kallsyms finds the symbols that addresses lie in. It keeps one for each address, in whatever order they come.
 type kallsyms struct {
-	k       *KernelSymbols
-	names   bytes.Buffer
-	modules map[string]uint32
+	addrs []uint64       // sorted
+	last  []kernelSymbol // of those up to addrs[i] and above addrs[i-1]: the one with the highest address
 }
 
-func (p *kallsyms) line(line []byte) {
-	var f [4][]byte // address, type, name, module
-	n := 0
-	for field := range bytes.FieldsSeq(line) {
-		if n < len(f) {
-			f[n] = field
-		}
-		n++
-	}
-	if n < 3 || n > 4 {
+// kernelSymbol is a line, without its address, and that.
+type kernelSymbol struct {
+	addr uint64
+	line []byte
+}
+
+func newKallsyms(addrs []uint64) *kallsyms {
+	addrs = slices.Clone(addrs)
+	slices.Sort(addrs)
+	addrs = slices.Compact(addrs)
+	return &kallsyms{addrs, make([]kernelSymbol, len(addrs))}
+}
+
+// line takes a line. Of several symbols at one address the first function counts.
+func (k *kallsyms) line(line []byte) {
+	addr, rest, ok := hexField(line)
+	if !ok || addr == 0 {
 		return
 	}
-	addr, err := strconv.ParseUint(string(f[0]), 16, 64)
-	if err != nil || addr == 0 {
+	i, _ := slices.BinarySearch(k.addrs, addr)
+	if i == len(k.addrs) {
 		return
 	}
-	s := kernelSymbol{addr: addr, module: p.module(bytes.Trim(f[3], "[]"))}
-	const text = "TtWw"
-	if len(f[1]) == 1 && bytes.Contains([]byte(text), f[1]) {
-		s.from = uint32(p.names.Len())
-		p.names.Write(f[2])
-		s.to = uint32(p.names.Len())
+	if s := &k.last[i]; addr > s.addr || addr == s.addr && !isFunction(s.line) {
+		s.addr, s.line = addr, append(s.line[:0], rest...)
 	}
-	p.k.symbols = append(p.k.symbols, s)
 }
 
-func (p *kallsyms) module(name []byte) uint32 {
-	i, ok := p.modules[string(name)]
-	if !ok {
-		i = uint32(len(p.k.modules))
-		p.modules[string(name)] = i
-		p.k.modules = append(p.k.modules, string(name))
-	}
-	return i
+// isFunction reports whether a line without its address is of a function.
+func isFunction(line []byte) bool {
+	return len(line) > 2 && line[1] == ' ' && bytes.IndexByte([]byte("TtWw"), line[0]) >= 0
 }
 
-// done sorts the symbols. Of several at one address the first function is kept,
-// of several in a row that are no functions the first.
-func (p *kallsyms) done() *KernelSymbols {
-	slices.SortStableFunc(p.k.symbols, func(a, b kernelSymbol) int {
-		if c := cmp.Compare(a.addr, b.addr); c != 0 {
-			return c
+// function is the function that a line is of; its name is empty if there is none.
+func (s *kernelSymbol) function() (f KernelFunction) {
+	fields := bytes.Fields(s.line) // type, name, module
+	if n := len(fields); !isFunction(s.line) || n < 2 || n > 3 {
+		return f
+	}
+	f.Name = string(fields[1])
+	if len(fields) > 2 {
+		f.Module = string(bytes.Trim(fields[2], "[]"))
+	}
+	return f
+}
+
+// hexField splits off a number in base 16 that a space follows.
+func hexField(line []byte) (n uint64, rest []byte, ok bool) {
+	const most = 16 // digits
+	for i, c := range line {
+		digit := uint64(0)
+		switch {
+		case c >= '0' && c <= '9':
+			digit = uint64(c - '0')
+		case c >= 'a' && c <= 'f':
+			digit = uint64(c-'a') + 10
+		case c == ' ' && i > 0:
+			return n, line[i+1:], true
+		default:
+			return 0, nil, false
 		}
-		return named(b) - named(a)
-	})
-	kept := p.k.symbols[:0]
-	for _, s := range p.k.symbols {
-		if n := len(kept); n > 0 && (kept[n-1].addr == s.addr || named(kept[n-1])+named(s) == 0) {
-			continue
+		if i == most {
+			return 0, nil, false
 		}
-		kept = append(kept, s)
+		n = n<<4 | digit
 	}
-	p.k.symbols = slices.Clone(kept)
-	p.k.names = p.names.String()
-	return p.k
+	return 0, nil, false
 }
 
-func named(s kernelSymbol) int { return min(1, int(s.to-s.from)) }
+// found are the functions that the addresses lie in.
+func (k *kallsyms) found() map[uint64]KernelFunction {
+	out := map[uint64]KernelFunction{}
+	var f KernelFunction
+	for i, addr := range k.addrs {
+		if k.last[i].addr > 0 {
+			f = k.last[i].function()
+		}
+		if f.Name != "" {
+			out[addr] = f
+		}
+	}
+	return out
+}

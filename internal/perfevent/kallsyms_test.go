@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,11 +23,7 @@ ffffffffc0003000
 `
 
 func TestKernelSymbols(t *testing.T) {
-	k, err := parseKallsyms(strings.NewReader(someSymbols))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
+	tests := []struct {
 		addr         uint64
 		name, module string
 	}{
@@ -42,40 +39,56 @@ func TestKernelSymbols(t *testing.T) {
 		{0xffffffffc0001000, "in_module", "ext4"},
 		{0xffffffffc0002000, "", ""},
 		{^uint64(0), "", ""},
-	} {
-		name, module, ok := k.Name(tt.addr)
-		if name != tt.name || ok != (tt.name != "") || ok && module != tt.module {
-			t.Errorf("%#x: %q %q %v, want %q %q", tt.addr, name, module, ok, tt.name, tt.module)
+	}
+	var addrs []uint64
+	for _, tt := range tests {
+		addrs = append(addrs, tt.addr)
+	}
+	check := func(asked string, addrs []uint64) {
+		found, err := nameKernel(strings.NewReader(someSymbols), addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range tests {
+			f, ok := found[tt.addr]
+			if want := (KernelFunction{tt.name, tt.module}); slices.Contains(addrs, tt.addr) &&
+				(f != want || ok != (tt.name != "")) {
+				t.Errorf("%s: %#x: %+v %v, want %+v", asked, tt.addr, f, ok, want)
+			}
 		}
 	}
-	if k.Len() != 5 {
-		t.Errorf("%d functions", k.Len())
+	check("together", addrs)
+	slices.Reverse(addrs)
+	check("together, and twice", append(addrs, addrs...))
+	for i := range addrs {
+		check("alone", addrs[i:i+1])
 	}
 }
 
 func TestHiddenKernelSymbols(t *testing.T) {
-	k, err := parseKallsyms(strings.NewReader("0000000000000000 T _stext\n0000000000000000 t do_one\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, addr := range []uint64{0, 1, 0xffffffff81000000} {
-		if name, _, ok := k.Name(addr); ok || name != "" {
-			t.Errorf("%#x: %q", addr, name)
-		}
+	found, err := nameKernel(strings.NewReader("0000000000000000 T _stext\n0000000000000000 t do_one\n"),
+		[]uint64{0, 1, 0xffffffff81000000})
+	if err != nil || len(found) != 0 {
+		t.Errorf("%v, %v", found, err)
 	}
 }
 
 func FuzzKernelSymbols(f *testing.F) {
 	f.Add(someSymbols, uint64(0xffffffff81000234))
+	f.Add("81000234 t  \n", uint64(0x81000234))
 	f.Fuzz(func(t *testing.T, text string, addr uint64) {
-		var k *KernelSymbols
+		var found map[uint64]KernelFunction
 		var err error
-		testenv.Allocates(t, len(text), 50, 1<<16, func() { k, err = parseKallsyms(strings.NewReader(text)) })
+		testenv.Allocates(t, len(text), 10, 1<<16, func() {
+			found, err = nameKernel(strings.NewReader(text), []uint64{addr, addr / 2})
+		})
 		if err != nil {
 			return
 		}
-		if name, _, ok := k.Name(addr); ok && (name == "" || !strings.Contains(text, name)) {
-			t.Errorf("%#x is in %q", addr, name)
+		for at, f := range found {
+			if f.Name == "" || !strings.Contains(text, f.Name) || !strings.Contains(text, f.Module) {
+				t.Errorf("%#x is in %+v", at, f)
+			}
 		}
 	})
 }
