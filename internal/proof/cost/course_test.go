@@ -1,0 +1,235 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"os/exec"
+	"sort"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+)
+
+// A course is what a recording takes from a program from its start to its end. It lasts 4 s.
+type course struct {
+	way *way
+
+	lost [len(courseParts)][]float64 // per cent of the throughput before, in each part
+	own  [len(courseParts)][]float64 // per cent of one CPU
+	work [2][]float64                // ms of the program's work that the start and the end take
+	left int                         // left out: the throughput before and after differ too much
+}
+
+// coursePart is a part of the course, from the start of the command, or from the signal that ends it. Each is long
+// enough for the program to be asked several times.
+type coursePart struct {
+	name     string
+	ends     bool // from and to are after the signal
+	from, to time.Duration
+}
+
+var courseParts = [...]coursePart{
+	{"0 to 0.5 s", false, 0, time.Second / 2},
+	{"0.5 to 1 s", false, time.Second / 2, time.Second},
+	{"1 to 2 s", false, time.Second, 2 * time.Second},
+	{"2 to 4 s", false, 2 * time.Second, courseTime},
+	{"end: 0 to 0.5 s", true, 0, time.Second / 2},
+}
+
+// When things happen in a course, and how often the program is asked.
+const (
+	courseAlone = 3 * time.Second / 2 // before a recording, and after it, which it is compared with
+	courseTime  = 4 * time.Second
+	courseEnd   = time.Second // from the signal until it has ended, and until the program has noticed
+	courseAsk   = 50 * time.Millisecond
+)
+
+// BenchmarkRecordCourse measures what a recording costs a web server when: at its start, in its first seconds, while it
+// goes on, and at its end. Everything is in the figures, the kernel's part too. What a virtual machine can do changes
+// meanwhile, so many courses are needed: about 50 for an error of 2 %.
+func BenchmarkRecordCourse(b *testing.B) {
+	exe := livetest.Command(b)
+	if _, err := exec.LookPath("wrk"); err != nil {
+		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
+	}
+	all := testenv.AspNetRuntimes(b)
+	a, s := webLoad.start(b, all[len(all)-1].Runtime)
+	s.awake = keepAwake(b)
+	for range 3 {
+		s.phase(b, nil) // while code is compiled, and compiled better
+	}
+	head := webLoad.describe(b, s)
+	var courses []*course
+	var ways []*way
+	for _, w := range recordWays(b, exe) {
+		if !w.floor {
+			courses, ways = append(courses, &course{way: w}), append(ways, w)
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		for j := range courses {
+			courses[(i+j)%len(courses)].measure(b, s)
+		}
+	}
+	s.stopAsking(b)
+	t := newColumns("recorded by\ttimes\tleft out" + courseHead())
+	for _, c := range courses {
+		t.row("%s", c.row())
+	}
+	fmt.Printf("\n\n%s\n%s .NET %s. Each recording lasts %v; its throughput is compared with those of %v before and after. "+
+		"Left out is where these two differ by more than %.0f %%. Values are means ± standard error. A CPU is 100 %%.\n\n%s\n",
+		machine(), head, runtimeOf(ways), courseTime, courseAlone, 100*steady, t)
+	livetest.EndsWell(b, a)
+}
+
+func courseHead() (head string) {
+	for _, p := range courseParts {
+		head += "\t" + p.name + ": lost %\town CPU %"
+	}
+	return head + "\tms of work that the start takes\tthe end"
+}
+
+func (c *course) row() string {
+	row := fmt.Sprintf("%s\t%d\t%d", c.way.name, len(c.lost[0]), c.left)
+	for i := range courseParts {
+		row += "\t" + spread(c.lost[i]) + "\t" + spread(c.own[i])
+	}
+	return row + "\t" + spread(c.work[0]) + "\t" + spread(c.work[1])
+}
+
+// asked are counts at different times.
+type asked struct {
+	at    []time.Duration
+	units []float64
+	own   []float64 // seconds of CPU time of the recorder
+}
+
+// measure takes the figures of one recording.
+func (c *course) measure(b *testing.B, s *subject) {
+	b.Helper()
+	s.keepAsking(b)
+	s.awaitQuiet(b)
+	var seen asked
+	own := func() time.Duration { return 0 }
+	ask := func(until time.Duration) time.Duration {
+		for {
+			units, at := s.ask()
+			seen.at, seen.units = append(seen.at, at), append(seen.units, float64(units))
+			seen.own = append(seen.own, own().Seconds())
+			if at >= until {
+				return at
+			}
+			time.Sleep(courseAsk)
+		}
+	}
+	_, began := s.ask()
+	began = ask(began + courseAlone)
+	ended := began + courseTime
+	if c.way.start != nil {
+		o := c.way.start(b, s.pid) // which waits until it has begun
+		last := time.Duration(0)
+		own = func() time.Duration {
+			last = max(last, o.CPU(b))
+			return last
+		}
+		ended = ask(ended)
+		done := make(chan error, 1)
+		own = func() time.Duration { return last }
+		go func() {
+			q, err := o.End()
+			if err == nil {
+				c.way.seen.Add(q)
+			}
+			done <- err
+		}()
+		ask(ended + courseEnd + courseAlone)
+		if err := <-done; err != nil {
+			b.Fatalf("%s: %v", c.way.name, err)
+		}
+	} else {
+		ask(ended + courseEnd + courseAlone)
+	}
+	c.add(&seen, began, ended)
+}
+
+// add counts one recording.
+func (c *course) add(seen *asked, began, ended time.Duration) {
+	after := ended + courseEnd
+	alone, then := phase{perSecond: seen.rate(seen.units, began-courseAlone, began)},
+		phase{perSecond: seen.rate(seen.units, after, after+courseAlone)}
+	if !alone.like(&then) {
+		c.left++
+		return
+	}
+	before := (alone.perSecond + then.perSecond) / 2
+	for i, p := range courseParts {
+		from := began
+		if p.ends {
+			from = ended
+		}
+		lost := 1 - seen.rate(seen.units, from+p.from, from+p.to)/before
+		c.lost[i] = append(c.lost[i], 100*lost)
+		if !p.ends { // it has ended before the end is asked for
+			c.own[i] = append(c.own[i], 100*seen.rate(seen.own, from+p.from, from+p.to))
+		}
+		if p.from == 0 {
+			k := 0
+			if p.ends {
+				k = 1
+			}
+			c.work[k] = append(c.work[k], lost*milliseconds(p.to))
+		}
+	}
+}
+
+// rate is by how much a count grew in a second between two times.
+func (s *asked) rate(count []float64, from, to time.Duration) float64 {
+	return (s.of(count, to) - s.of(count, from)) / (to - from).Seconds()
+}
+
+// of is a count at a time, between two times at which it was asked for.
+func (s *asked) of(count []float64, at time.Duration) float64 {
+	i := sort.Search(len(s.at), func(i int) bool { return s.at[i] >= at })
+	switch i {
+	case 0:
+		return count[0]
+	case len(s.at):
+		return count[i-1]
+	}
+	part := float64(at-s.at[i-1]) / float64(s.at[i]-s.at[i-1])
+	return count[i-1] + part*(count[i]-count[i-1])
+}
+
+// TestCourse: a program that does 100 units a second, half as much at the start and nothing for a tenth of a second at
+// the end.
+func TestCourse(t *testing.T) {
+	const began, ended = 10 * time.Second, 10*time.Second + courseTime
+	var seen asked
+	units := 0.
+	for at := began - courseAlone; at <= ended+courseEnd+courseAlone; at += 10 * time.Millisecond {
+		seen.at, seen.units = append(seen.at, at), append(seen.units, units)
+		seen.own = append(seen.own, max(0, (at-began).Seconds()/10))
+		switch {
+		case at >= ended && at < ended+100*time.Millisecond:
+		case at >= began && at < began+500*time.Millisecond:
+			units += .5
+		default:
+			units++
+		}
+	}
+	c := new(course)
+	c.add(&seen, began, ended)
+	for i, want := range []float64{50, 0, 0, 0, 20} {
+		if got := c.lost[i][0]; math.Abs(got-want) > 1e-6 {
+			t.Errorf("%s: %g %% lost, want %g", courseParts[i].name, got, want)
+		}
+		if i < 4 && math.Abs(c.own[i][0]-10) > 1e-6 {
+			t.Errorf("%s: %g %% of a CPU", courseParts[i].name, c.own[i][0])
+		}
+	}
+	if math.Abs(c.work[0][0]-250) > 1e-6 || math.Abs(c.work[1][0]-100) > 1e-6 {
+		t.Errorf("%v ms of work, want 250 and 100", c.work)
+	}
+}
