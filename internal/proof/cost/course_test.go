@@ -3,13 +3,11 @@ package cost
 import (
 	"fmt"
 	"math"
-	"os/exec"
 	"sort"
 	"testing"
 	"time"
 
 	"clrsnap/internal/livetest"
-	"clrsnap/internal/testenv"
 )
 
 // A course is what a recording takes from a program from its start to its end. It lasts 4 s.
@@ -50,16 +48,7 @@ const (
 // meanwhile, so many courses are needed: about 80 for an error of 1.5 %.
 func BenchmarkRecordCourse(b *testing.B) {
 	exe := livetest.Command(b)
-	if _, err := exec.LookPath("wrk"); err != nil {
-		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
-	}
-	all := testenv.AspNetRuntimes(b)
-	a, s := webLoad.start(b, all[len(all)-1].Runtime)
-	s.awake = keepAwake(b)
-	for range 3 {
-		s.phase(b, nil) // while code is compiled, and compiled better
-	}
-	head := webLoad.describe(b, s)
+	a, s, head := startWeb(b)
 	var courses []*course
 	var ways []*way
 	for _, w := range recordWays(b, exe) {

@@ -2,14 +2,12 @@ package cost
 
 import (
 	"fmt"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/proof/observer"
-	"clrsnap/internal/testenv"
 )
 
 // What a recorder is held or let go on for, and how long the program has to notice.
@@ -25,13 +23,7 @@ const (
 // of a hold is read then, so the figures are rather too high.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
-	if _, err := exec.LookPath("wrk"); err != nil {
-		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
-	}
-	all := testenv.AspNetRuntimes(b)
-	a, s := webLoad.start(b, all[len(all)-1].Runtime)
-	s.awake = keepAwake(b)
-	head := webLoad.describe(b, s)
+	a, s, head := startWeb(b)
 	ways := wanted(b,
 		&way{key: "nothing", name: "nothing"},
 		recordWay("cpu-99", exe, "--mode", "cpu", "-r", "99"),

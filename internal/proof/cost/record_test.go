@@ -56,9 +56,7 @@ func (l *workload) start(b *testing.B, runtime string) (*testenv.App, *subject) 
 func BenchmarkRecordCost(b *testing.B) {
 	exe := livetest.Command(b)
 	b.Run(webLoad.name, func(b *testing.B) {
-		if _, err := exec.LookPath("wrk"); err != nil {
-			b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
-		}
+		needsWrk(b)
 		for _, r := range testenv.AspNetRuntimes(b) {
 			if r.Runtime != "net10" { // 10.0.14 is one, too
 				b.Run(r.Version, func(b *testing.B) { webLoad.measure(b, exe, r.Runtime) })
@@ -70,12 +68,36 @@ func BenchmarkRecordCost(b *testing.B) {
 	}
 }
 
+func needsWrk(b *testing.B) {
+	b.Helper()
+	if _, err := exec.LookPath("wrk"); err != nil {
+		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
+	}
+}
+
+// startWeb starts the web server on the newest .NET, and the load on it, and says what it does.
+func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
+	b.Helper()
+	needsWrk(b)
+	all := testenv.AspNetRuntimes(b)
+	a, s = webLoad.start(b, all[len(all)-1].Runtime)
+	s.awake = keepAwake(b)
+	s.warmUp(b)
+	return a, s, webLoad.describe(b, s)
+}
+
+// warmUp has the program work while code is compiled, and compiled better.
+func (s *subject) warmUp(b *testing.B) {
+	b.Helper()
+	for range 3 {
+		s.phase(b, nil)
+	}
+}
+
 func (l *workload) measure(b *testing.B, exe, runtime string) {
 	a, s := l.start(b, runtime)
 	ways := recordWays(b, exe)
-	for range 3 {
-		s.phase(b, nil) // while code is compiled, and compiled better
-	}
+	s.warmUp(b)
 	head := l.describe(b, s)
 	defer func() { // of what there is, should something fail
 		reportWays(b, head+" .NET "+runtimeOf(ways)+"."+compared, l.unit, ways)
