@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 )
 
 // KernelFunction is a function of the kernel.
@@ -61,8 +62,9 @@ func newKallsyms(addrs []uint64) *kallsyms {
 
 // line takes a line. Of several symbols at one address the first function counts.
 func (k *kallsyms) line(line []byte) {
-	addr, rest, ok := hexField(line)
-	if !ok || addr == 0 {
+	digits, rest, _ := bytes.Cut(line, []byte{' '})
+	addr, err := strconv.ParseUint(string(digits), 16, 64)
+	if err != nil || addr == 0 {
 		return
 	}
 	i, _ := slices.BinarySearch(k.addrs, addr)
@@ -90,29 +92,6 @@ func (s *kernelSymbol) function() (f KernelFunction) {
 		f.Module = string(bytes.Trim(fields[2], "[]"))
 	}
 	return f
-}
-
-// hexField splits off a number in base 16 that a space follows.
-func hexField(line []byte) (n uint64, rest []byte, ok bool) {
-	const most = 16 // digits
-	for i, c := range line {
-		digit := uint64(0)
-		switch {
-		case c >= '0' && c <= '9':
-			digit = uint64(c - '0')
-		case c >= 'a' && c <= 'f':
-			digit = uint64(c-'a') + 10
-		case c == ' ' && i > 0:
-			return n, line[i+1:], true
-		default:
-			return 0, nil, false
-		}
-		if i == most {
-			return 0, nil, false
-		}
-		n = n<<4 | digit
-	}
-	return 0, nil, false
 }
 
 // found are the functions that the addresses lie in.
