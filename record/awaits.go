@@ -35,6 +35,10 @@ type looks struct {
 
 func (l *looks) add(o looks) { l.all, l.missing = l.all+o.all, l.missing+o.missing }
 
+func (l *looks) since(before looks) looks {
+	return looks{l.all - before.all, l.missing - before.missing}
+}
+
 // awaitsAt is what awaits an async method of a stack.
 type awaitsAt struct {
 	below     int // index in the stack before which it is shown
@@ -100,9 +104,10 @@ func (a *awaits) frame(fr *walk.Frame, index int) {
 // await finds what awaits the async methods of the stack that has just been walked. rests reports whether the thread
 // has not run since; nil: it may have.
 func (f *frameTable) await(rests func() bool) {
-	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, func(s *session.AsyncSite) (session.AsyncChain, error) {
+	read := func(s *session.AsyncSite) (session.AsyncChain, error) {
 		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
-	})
+	}
+	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, read)
 }
 
 // awaitEach reads what awaits the async methods of the last stack, of which so many frames are known.
@@ -173,7 +178,7 @@ func (f *frameTable) awaitRunning() {
 	}
 	before := a.sampled
 	f.await(nil)
-	a.running.seen(looks{a.sampled.all - before.all, a.sampled.missing - before.missing})
+	a.running.seen(a.sampled.since(before))
 }
 
 // awaitReported finds what awaits the async methods of the stack of an event: the agent has copied it.
@@ -290,8 +295,7 @@ func (p *promptness) wanted(all []*recordedProcess) bool {
 		p.before = now
 		return p.on
 	}
-	if tried := now.all - p.before.all; tried >= promptTried &&
-		(now.missing-p.before.missing)*promptWorth > tried {
+	if tried := now.since(p.before); tried.all >= promptTried && tried.missing*promptWorth > tried.all {
 		p.on, p.ended = false, true
 	}
 	return p.on

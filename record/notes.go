@@ -88,8 +88,9 @@ func (r *recorder) awaitsRemarks() (out []string) {
 		ended += fmt.Sprintf(" So only one CPU sample in %d was looked at.", fleetingTry)
 	}
 	say(sampled, ended)
-	say(looks{sampled.all + reused, reused}, "What awaits them is not known of %.0f %% of the async methods that were sampled after "+
-		"an await: their builder (PoolingAsyncValueTaskMethodBuilder) uses one box for one call after the other.")
+	say(looks{sampled.all + reused, reused}, "What awaits them is not known of %.0f %% of the async methods that were "+
+		"sampled after an await: their builder (PoolingAsyncValueTaskMethodBuilder) uses one box for one call "+
+		"after the other.")
 	say(events, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
 		"known at the first events of a method, nor while the garbage collector moves objects.")
 	return out

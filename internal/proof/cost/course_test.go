@@ -3,20 +3,20 @@ package cost
 import (
 	"fmt"
 	"math"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/proof/observer"
 )
 
 // A course is what a recording takes from a program from its start to its end. It lasts 4 s.
 type course struct {
 	way *way
 
-	lost [len(courseParts)][]float64 // per cent of the throughput before, in each part
-	own  [len(courseParts)][]float64 // per cent of one CPU
-	work [2][]float64                // ms of the program's work that the start and the end take
+	lost [len(courseParts)][]float64 // per cent of the throughput without it, in each part
+	own  [len(courseParts)][]float64 // per cent of one CPU, but not at the end: it has ended before that is asked for
 }
 
 // coursePart is a part of the course, from the start of the command, or from the signal that ends it. Each is long
@@ -74,17 +74,30 @@ func BenchmarkRecordCourse(b *testing.B) {
 
 func courseHead() (head string) {
 	for _, p := range courseParts {
-		head += "\t" + p.name + ": lost %\town CPU %"
+		if head += "\t" + p.name + ": lost %"; !p.ends {
+			head += "\town CPU %"
+		}
 	}
 	return head + "\tms of work that the start takes\tthe end"
 }
 
 func (c *course) row() string {
 	row := fmt.Sprintf("%s\t%d", c.way.name, len(c.lost[0]))
-	for i := range courseParts {
-		row += "\t" + spread(c.lost[i]) + "\t" + spread(c.own[i])
+	for i, p := range courseParts {
+		if row += "\t" + spread(c.lost[i]); !p.ends {
+			row += "\t" + spread(c.own[i])
+		}
 	}
-	return row + "\t" + spread(c.work[0]) + "\t" + spread(c.work[1])
+	return row + "\t" + spread(c.work(0)) + "\t" + spread(c.work(len(courseParts)-1))
+}
+
+// work is how many milliseconds of the program's work each recording took in a part.
+func (c *course) work(part int) (ms []float64) {
+	p := courseParts[part]
+	for _, lost := range c.lost[part] {
+		ms = append(ms, lost/100*milliseconds(p.to-p.from))
+	}
+	return ms
 }
 
 // asked are counts at different times.
@@ -100,12 +113,15 @@ func (c *course) measure(b *testing.B, s *subject) {
 	s.keepAsking(b)
 	s.awaitQuiet(b)
 	var seen asked
-	own := func() time.Duration { return 0 }
+	var o *observer.Observer // that runs
+	own := 0.
 	ask := func(until time.Duration) time.Duration {
 		for {
 			units, at := s.ask()
-			seen.at, seen.units = append(seen.at, at), append(seen.units, float64(units))
-			seen.own = append(seen.own, own().Seconds())
+			if o != nil {
+				own = o.CPU(b).Seconds()
+			}
+			seen.at, seen.units, seen.own = append(seen.at, at), append(seen.units, float64(units)), append(seen.own, own)
 			if at >= until {
 				return at
 			}
@@ -114,32 +130,34 @@ func (c *course) measure(b *testing.B, s *subject) {
 	}
 	_, began := s.ask()
 	began = ask(began + courseAlone)
-	ended := began + courseTime
 	if c.way.start != nil {
-		o := c.way.start(b, s.pid) // which waits until it has begun
-		last := time.Duration(0)
-		own = func() time.Duration {
-			last = max(last, o.CPU(b))
-			return last
-		}
-		ended = ask(ended)
-		done := make(chan error, 1)
-		own = func() time.Duration { return last }
-		go func() {
-			q, err := o.End()
-			if err == nil {
-				c.way.seen.Add(q)
-			}
-			done <- err
-		}()
-		ask(ended + courseEnd + courseAlone)
-		if err := <-done; err != nil {
-			b.Fatalf("%s: %v", c.way.name, err)
-		}
-	} else {
-		ask(ended + courseEnd + courseAlone)
+		o = c.way.start(b, s.pid) // which waits until it has begun
+	}
+	ended := ask(began + courseTime)
+	end := c.ender(o)
+	o = nil
+	ask(ended + courseEnd + courseAlone)
+	if err := <-end; err != nil {
+		b.Fatalf("%s: %v", c.way.name, err)
 	}
 	c.add(&seen, began, ended)
+}
+
+// ender ends a recorder, nil: there is none, and says when that is done.
+func (c *course) ender(o *observer.Observer) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		if o == nil {
+			return
+		}
+		q, err := o.End()
+		if err == nil {
+			c.way.seen.Add(q)
+		}
+		done <- err
+	}()
+	return done
 }
 
 // add counts one recording.
@@ -151,17 +169,9 @@ func (c *course) add(seen *asked, began, ended time.Duration) {
 		if p.ends {
 			from = ended
 		}
-		lost := 1 - seen.rate(seen.units, from+p.from, from+p.to)/alone
-		c.lost[i] = append(c.lost[i], 100*lost)
-		if !p.ends { // it has ended before the end is asked for
+		c.lost[i] = append(c.lost[i], 100*(1-seen.rate(seen.units, from+p.from, from+p.to)/alone))
+		if !p.ends {
 			c.own[i] = append(c.own[i], 100*seen.rate(seen.own, from+p.from, from+p.to))
-		}
-		if p.from == 0 {
-			k := 0
-			if p.ends {
-				k = 1
-			}
-			c.work[k] = append(c.work[k], lost*milliseconds(p.to))
 		}
 	}
 }
@@ -173,7 +183,7 @@ func (s *asked) rate(count []float64, from, to time.Duration) float64 {
 
 // of is a count at a time, between two times at which it was asked for.
 func (s *asked) of(count []float64, at time.Duration) float64 {
-	i := sort.Search(len(s.at), func(i int) bool { return s.at[i] >= at })
+	i, _ := slices.BinarySearch(s.at, at)
 	switch i {
 	case 0:
 		return count[0]
@@ -211,7 +221,8 @@ func TestCourse(t *testing.T) {
 			t.Errorf("%s: %g %% of a CPU", courseParts[i].name, c.own[i][0])
 		}
 	}
-	if math.Abs(c.work[0][0]-250) > 1e-6 || math.Abs(c.work[1][0]-100) > 1e-6 {
-		t.Errorf("%v ms of work, want 250 and 100", c.work)
+	start, end := c.work(0)[0], c.work(len(courseParts) - 1)[0]
+	if math.Abs(start-250) > 1e-6 || math.Abs(end-100) > 1e-6 {
+		t.Errorf("%g and %g ms of work, want 250 and 100", start, end)
 	}
 }
