@@ -77,6 +77,7 @@ type Map struct {
 	l      layout
 	linear bool // words of nibble maps are never distances
 	images map[arch.Addr]*image
+	known  lasting
 }
 
 type layout struct {
@@ -150,11 +151,19 @@ func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
 // Lookup finds the code that ip lies in. Code of Kind None means that the
 // runtime does not know the address, which is no error.
 func (m *Map) Lookup(ip arch.Addr) (Code, error) {
-	s, ok, err := m.section(ip)
-	if err != nil || !ok {
-		return Code{}, err
+	if c, ok := m.known.code(ip); ok {
+		return c, nil
+	}
+	s, ok := m.known.section(ip)
+	if !ok {
+		var err error
+		if s, ok, err = m.section(ip); err != nil || !ok {
+			return Code{}, err
+		}
+		m.known.addSection(&s)
 	}
 	var c Code
+	var err error
 	switch {
 	case s.flags&sectionInterpreter != 0:
 		// Byte code of the runtime's interpreter: no CPU executes it.
@@ -166,5 +175,8 @@ func (m *Map) Lookup(ip arch.Addr) (Code, error) {
 		c, err = m.lookupJIT(&s, ip)
 	}
 	c.Collectible = s.flags&sectionCollectible != 0
+	if err == nil {
+		m.known.add(&c)
+	}
 	return c, err
 }

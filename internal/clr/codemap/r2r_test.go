@@ -146,7 +146,7 @@ func r2rImage(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 func TestLookupR2R(t *testing.T) { clrtest.OnEach(t, testLookupR2R) }
 
 func testLookupR2R(t *testing.T, d *contract.Descriptor) {
-	mem, m := r2rImage(t, d)
+	_, m := r2rImage(t, d)
 	cold := arch.Addr(0xaaa0)
 	if m.l.R2RHot == contract.Absent {
 		cold = 0xbbb0 // code like any other behind method B
@@ -187,6 +187,7 @@ func testLookupR2R(t *testing.T, d *contract.Descriptor) {
 	if m.l.R2RHot == contract.Absent {
 		return
 	}
+	mem, m := r2rImage(t, d)
 	mem.u32(0x214004, 9)
 	if c, err := m.Lookup(imageBase + 0x3000); err == nil {
 		t.Errorf("a cold part of function 9 of 4: %+v", c)
