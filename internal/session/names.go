@@ -146,31 +146,60 @@ func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instance
 func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
-	image, err := p.nameFrame(out, code)
-	p.image = image
-	if err != nil {
-		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
-		out.Short = out.Display
-		return err
+	key := codeKey{code.MethodDesc, code.MethodStart}
+	known, ok := p.methods[key]
+	if ok = ok && !code.Collectible; !ok {
+		var err error
+		if known, err = p.readMethod(code); err != nil {
+			p.image = 0
+			return unnamedMethod(out, code, err)
+		}
 	}
-	out.Line = p.line(code, at, out.Module, image)
-	t, err := p.Runtime.Methods.Tier(&p.method, code)
-	if err != nil {
-		return err
+	var err error
+	p.method = known.method
+	if p.image, err = p.nameMethod(out, code.Collectible); err != nil {
+		return unnamedMethod(out, code, err)
 	}
-	if t == method.TierUnknown {
-		t = "JIT"
+	out.Line = p.line(code, at, out.Module, p.image)
+	if known.tierErr != nil {
+		return known.tierErr
 	}
-	out.Tier = string(t)
+	if out.Tier = string(known.tier); known.tier == method.TierUnknown {
+		out.Tier = "JIT"
+	} else if !ok && !code.Collectible {
+		if p.methods == nil || len(p.methods) >= maxMethods {
+			p.methods = map[codeKey]methodOfCode{}
+		}
+		p.methods[key] = known
+	}
 	return nil
 }
 
-// nameFrame names the method that code is of, and returns the image of its assembly.
-func (p *Process) nameFrame(out *profile.Frame, code *codemap.Code) (image arch.Addr, err error) {
-	if p.method, err = p.Runtime.Methods.Read(code.MethodDesc); err != nil {
-		return 0, err
+// codeKey is code of a method, which can have been compiled more than once.
+type codeKey struct{ method, start arch.Addr }
+
+// methodOfCode is the method that code is of, and how it was compiled. Of code that stays it is read once.
+type methodOfCode struct {
+	method  method.Method
+	tier    method.Tier
+	tierErr error // why tier is not known
+}
+
+// maxMethods bounds Process.methods: 150 bytes each, more or less.
+const maxMethods = 1 << 15
+
+func (p *Process) readMethod(code *codemap.Code) (m methodOfCode, err error) {
+	if m.method, err = p.Runtime.Methods.Read(code.MethodDesc); err == nil {
+		m.tier, m.tierErr = p.Runtime.Methods.Tier(&m.method, code)
 	}
-	return p.nameMethod(out, code.Collectible)
+	return m, err
+}
+
+// unnamedMethod puts a placeholder in place of a method's name.
+func unnamedMethod(out *profile.Frame, code *codemap.Code, err error) error {
+	out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
+	out.Short = out.Display
+	return err
 }
 
 // nameMethod names p.method, and returns the image of its assembly.
