@@ -286,6 +286,9 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 		return read() == nil
 	}
 	holds := func() bool { return valid == nil || valid() }
+	if !holds() {
+		return false // most often it is over already
+	}
 	seen := p.Runtime.Seen
 	defer seen.End()
 	for range maxChainTries {
