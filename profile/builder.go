@@ -16,6 +16,7 @@ type Builder struct {
 	sites     map[int32]bool // methods that have call sites
 	sources   *Sources
 	nodes     map[Node]int32
+	latest    []visit             // the nodes of the latest stack, from its root
 	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
 	bin       time.Duration       // within which equal samples become one; 0: each is kept
 	cut       int                 // stacks that were cut for lack of nodes
@@ -36,6 +37,9 @@ type Limits struct {
 	// their names). Beyond that, further functions of a module share one entry.
 	Functions int
 }
+
+// visit is a location of a stack, and its node.
+type visit struct{ location, node int32 }
 
 type sampleKey struct {
 	bin          int64
@@ -193,14 +197,22 @@ func (b *Builder) Stack(locations []int32) int32 {
 		b.cut++
 		locations = locations[deeper:]
 	}
-	at := int32(0)
+	at, depth := int32(0), 0
 	for _, l := range slices.Backward(locations) {
+		// Stacks often begin as the one before does.
+		if depth < len(b.latest) && b.latest[depth].location == l {
+			at = b.latest[depth].node
+			depth++
+			continue
+		}
 		next := b.Child(at, l)
 		if next == at {
 			b.cut++
 			break
 		}
+		b.latest = append(b.latest[:depth], visit{l, next})
 		at = next
+		depth++
 	}
 	return at
 }

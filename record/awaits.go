@@ -93,10 +93,13 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 }
 
 // frame notes a frame of a walk.
-func (a *awaits) frame(fr *walk.Frame, index int) {
-	if fr.Kind == walk.Managed && !fr.Code.Collectible {
+func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote) {
+	switch {
+	case note != nil && note.valid:
+		a.sites.Frame(fr, note.async, index)
+	case fr.Kind == walk.Managed && !fr.Code.Collectible:
 		a.sites.Frame(fr, a.codes[fr.IP()], index)
-	} else {
+	default:
 		a.sites.Frame(fr, nil, index)
 	}
 }

@@ -66,7 +66,7 @@ func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 	if uint64(code.MethodDesc) != fr.Function {
 		return f.unnamed(profile.UnloadedCode), nil
 	}
-	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code}, 0)
+	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code}, 0, nil)
 }
 
 // unmanaged returns the location of the frame that stands for a run of unmanaged
@@ -77,9 +77,9 @@ func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
 		m = f.p.Engine.Modules.Find(ctx.IP)
 	}
 	if m == nil {
-		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx}, 0)
+		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx}, 0, nil)
 	}
-	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m}, 0)
+	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m}, 0, nil)
 }
 
 // class returns the leaf for objects of a class.

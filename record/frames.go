@@ -28,7 +28,8 @@ type frameTable struct {
 	awaits     awaits
 	complete   []int32    // the stack of the last notification, with what awaits its async methods
 	context    returnSlot // of the latest frame's instantiation; at 0: it is not told
-	depth      int        // of the last walk: the bytes of stack between its first and its last frame
+	notes      []frameNote
+	depth      int // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the stack that is walked
 	unproven []claim             // of the last walk
@@ -76,6 +77,7 @@ func (f *frameTable) begin() {
 	if n := f.p.Engine.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
+		clear(f.notes)
 		f.awaits.forget()
 	}
 	if f.awaits.chains != nil {
@@ -96,19 +98,20 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	var above arch.Addr // MethodDesc of the latest frame, if it is managed
 	r := f.p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
 		callee := fr.Callee()
-		l, err := f.location(fr, callee)
+		note := f.note(fr)
+		l, err := f.location(fr, callee, note)
 		if err != nil && unnamed == nil {
 			unnamed = fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, fr.IP(), err)
 		}
 		if n := len(f.stack); n > 0 && callee != 0 {
 			f.stack[n-1] = f.called(f.stack[n-1], f.ips[n-1], fr, callee)
 		}
-		f.call(fr, l, above)
+		f.call(fr, l, above, note)
 		above = 0
 		if fr.Kind == walk.Managed {
 			s.Managed, above = true, fr.Code.MethodDesc
 		}
-		f.awaits.frame(fr, len(f.stack))
+		f.awaits.frame(fr, len(f.stack), note)
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
 		f.sps = append(f.sps, arch.Addr(fr.Context.Regs[f.p.Arch.SP]))
 		if !fr.Exact {
@@ -127,10 +130,44 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	return r
 }
 
+// frameNote is what is known of code that stays, at an instruction pointer: what the maps of a frameTable say, without
+// a look into them. It is valid if the location depends on nothing else.
+type frameNote struct {
+	ip       arch.Addr
+	exact    bool
+	valid    bool
+	location int32
+	async    *session.AsyncCode
+	called   int32 // 1 + the location of the frame that it has called, of the latest call that is in frameTable.calls
+}
+
+// note returns the note of a frame; nil: it has none. It is valid until the next call.
+func (f *frameTable) note(fr *walk.Frame) *frameNote {
+	at := fr.Note()
+	if at == nil || fr.Kind == walk.Stub || fr.Code.Collectible {
+		return nil
+	}
+	if i := int(*at); i > 0 && i <= len(f.notes) {
+		// Another table may have made it.
+		if n := &f.notes[i-1]; n.ip == fr.IP() && n.exact == fr.Exact {
+			return n
+		}
+	}
+	if len(f.notes) >= maxFrameKeys {
+		return nil
+	}
+	f.notes = append(f.notes, frameNote{ip: fr.IP(), exact: fr.Exact})
+	*at = uint32(len(f.notes))
+	return &f.notes[len(f.notes)-1]
+}
+
 // location returns the location of a frame. callee is the MethodDesc of the P/Invoke that the frame
 // is in; 0: it is in none, or that is not known.
-func (f *frameTable) location(fr *walk.Frame, callee arch.Addr) (int32, error) {
+func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote) (int32, error) {
 	f.context = returnSlot{}
+	if callee == 0 && note != nil && note.valid {
+		return note.location, nil
+	}
 	key := frameKey{ip: fr.IP(), exact: fr.Exact, managed: fr.Kind == walk.Managed, callee: callee}
 	if fr.Code != nil && fr.Code.Collectible {
 		return f.claimed(fr, key), nil
@@ -144,14 +181,18 @@ func (f *frameTable) location(fr *walk.Frame, callee arch.Addr) (int32, error) {
 			key.context, f.context = context, returnSlot{slot, context}
 		}
 	}
-	if l, ok := table[key]; ok {
-		return l, nil
-	}
-	l, _, err := f.resolve(fr)
-	if err == nil {
+	l, ok := table[key]
+	if !ok {
+		var err error
+		if l, _, err = f.resolve(fr); err != nil {
+			return l, err
+		}
 		table[key] = l
 	}
-	return l, err
+	if callee == 0 && note != nil && !f.p.MayHaveContext(fr) {
+		note.valid, note.location, note.async = true, l, f.awaits.codes[key.ip]
+	}
+	return l, nil
 }
 
 // called returns the location of the native frame at ip, for which l was found. A function without

@@ -26,10 +26,16 @@ const inlinedWithin = 2 * time.Second
 
 // call notes the call of a managed frame, with its location, that has called the frame before it. callee is the
 // MethodDesc of that; 0: it is not managed.
-func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr) {
+func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note *frameNote) {
 	n := len(f.stack)
 	if n == 0 || !f.p.Options.Inlined || fr.Kind != walk.Managed || fr.Exact {
 		return
+	}
+	if note != nil && note.valid {
+		if note.called == f.stack[n-1]+1 {
+			return
+		}
+		note.called = f.stack[n-1] + 1
 	}
 	pair := callPair{location, f.stack[n-1]}
 	if known, ok := f.calls[pair]; ok {

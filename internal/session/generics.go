@@ -75,6 +75,15 @@ func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
 	return c.slot, c.value, ok && c.kind != gcinfo.This
 }
 
+// MayHaveContext reports whether Context can tell more of a frame than its instruction pointer does.
+func (p *Process) MayHaveContext(f *walk.Frame) bool {
+	if p.Runtime == nil || f.Kind != walk.Managed {
+		return false
+	}
+	place, err := p.Runtime.Generic.Place(f.Code)
+	return err != nil || place.Kind != gcinfo.NoContext
+}
+
 // contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.
 func (p *Process) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr, ok bool) {
 	if !f.Walked() || f.Code.Funclet || f.Epilog() {

@@ -24,6 +24,7 @@ type site struct {
 	trained bool // traits are known
 
 	returns answer // a call lies before the ip
+	note    uint32 // see Frame.Note
 	entry   bool   // of siteTrip: its first instruction
 	built   bool   // its frame was built by hand, to lead to an instruction that a signal has interrupted
 }

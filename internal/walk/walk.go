@@ -109,6 +109,15 @@ func (f *Frame) Place() Place {
 // Epilog reports whether the frame is being torn down: what it held may be overwritten.
 func (f *Frame) Epilog() bool { return f.Exact && f.site.step != nil && f.site.step.Epilog }
 
+// Note is a number that the visitor of a Walker's frames keeps with the code at the instruction pointer, as long as the
+// Walker knows the code: 0 at first. nil: it is not known.
+func (f *Frame) Note() *uint32 {
+	if f.site == nil {
+		return nil
+	}
+	return &f.site.note
+}
+
 // Walked reports whether a walk has found the frame, so that its stack and registers are there. Of the frames of a
 // notification only the instruction pointer is known.
 func (f *Frame) Walked() bool { return f.walk != nil }
