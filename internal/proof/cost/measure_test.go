@@ -23,14 +23,23 @@ type subject struct {
 	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
 	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
 
-	load   *load // what asks it now
-	awake  wakers
-	others float64 // as in the last phase
+	load    *load // what asks it now
+	awake   wakers
+	others  float64 // as in the last phase
+	windows windows
 }
+
+// windows say when a phase begins after an observer has, and how long it is.
+type windows struct{ settle, length time.Duration }
+
+// shortWindows suit most programs: what a virtual machine can do changes every few seconds.
+var shortWindows = windows{settleTime, phaseTime}
 
 // subjectOf is a program that answers the command "units".
 func subjectOf(tb testing.TB, a *testenv.App) *subject {
-	return &subject{pid: a.PID, ask: func() (int64, time.Duration) { return askUnits(tb, a) }}
+	return &subject{
+		pid: a.PID, ask: func() (int64, time.Duration) { return askUnits(tb, a) }, windows: shortWindows,
+	}
 }
 
 func askUnits(tb testing.TB, a *testenv.App) (units int64, at time.Duration) {
@@ -55,7 +64,6 @@ type phase struct {
 
 // A phase has begun when what came before it has an end, and an observer has begun:
 // what it costs to begin is not in it.
-// Phases are short, because what a virtual machine can do changes every few seconds.
 const (
 	settleTime = time.Second / 2
 	phaseTime  = time.Second
@@ -148,11 +156,11 @@ func (s *subject) measure(b *testing.B, o *observer.Observer) phase {
 		}
 		return 0
 	}
-	time.Sleep(settleTime)
+	time.Sleep(s.windows.settle)
 	own, known, all := ownCPU(), s.cpu(b), livetest.MachineCPU(b)
 	units, at := s.ask()
 	cpu := livetest.CPU(b, s.pid)
-	time.Sleep(phaseTime)
+	time.Sleep(s.windows.length)
 	units2, at2 := s.ask()
 	cpu = livetest.CPU(b, s.pid) - cpu
 	own, known, all = ownCPU()-own, s.cpu(b)-known, livetest.MachineCPU(b)-all
@@ -194,7 +202,9 @@ func wanted(b *testing.B, ways ...*way) (out []*way) {
 // compareWays measures every way once in each iteration, another one first each time.
 func (s *subject) compareWays(b *testing.B, ways []*way) {
 	b.Helper()
-	s.awake = keepAwake(b)
+	if s.url == "" {
+		s.awake = keepAwake(b)
+	}
 	alone := func() phase { p, _ := s.phase(b, nil); return p }
 	before := alone()
 	for i := 0; b.Loop(); i++ {
@@ -244,8 +254,10 @@ type column struct {
 }
 
 // compared says what the figures of pairs of phases are.
-var compared = fmt.Sprintf(" Each window of %v in which something observes it is compared with the windows before and "+
-	"after it, in which nothing does.", phaseTime)
+func (w windows) compared() string {
+	return fmt.Sprintf(" Each window of %v, %v after something has begun to observe it, is compared with the windows "+
+		"before and after it, in which nothing does.", w.length, w.settle)
+}
 
 // reportWays prints what ways cost in a table, ready for a document, and reports the losses.
 func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {

@@ -44,7 +44,7 @@ func BenchmarkAgainstPerf(b *testing.B) {
 	count := func(head string, of func(*observer.Quality) any) column {
 		return column{head, func(w *way) string { return fmt.Sprint(of(&w.seen)) }}
 	}
-	reportWays(b, "50 threads compute, started for perf."+compared, "units", ways,
+	reportWays(b, "50 threads compute, started for perf."+shortWindows.compared(), "units", ways,
 		count("KB", func(q *observer.Quality) any { return q.Bytes >> 10 }),
 		count("managed frames", func(q *observer.Quality) any { return q.Managed.Frames }),
 		count("named %", func(q *observer.Quality) any { return percent(q.Managed.Named, q.Managed.Frames) }),

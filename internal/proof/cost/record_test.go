@@ -21,19 +21,24 @@ type workload struct {
 	path      string // of what wrk asks it for; "": it works by itself
 	what      string
 	unit      string // that it counts
+	windows   windows
 }
 
 var (
-	webLoad   = workload{"web", "web", nil, "/orders/17", "Kestrel answers with JSON, after one await", "requests"}
+	webLoad = workload{"web", "web", nil, "/orders/17", "Kestrel answers with JSON, after one await", "requests",
+		webWindows}
 	workloads = []workload{
-		{"handover", "handover", nil, "", "Two pairs of threads hand something over", "handovers"},
+		{"handover", "handover", nil, "", "Two pairs of threads hand something over", "handovers", shortWindows},
 		{
 			"crowd", "spin", []string{"--threads", "2", "--idle", "3000"}, "",
-			"Two threads compute, 3,000 wake up every one to three seconds", "units",
+			"Two threads compute, 3,000 wake up every one to three seconds", "units", shortWindows,
 		},
-		{"computing", "busy", nil, "", "50 threads compute", "units"},
+		{"computing", "busy", nil, "", "50 threads compute", "units", shortWindows},
 	}
 )
+
+// webWindows are longer, because a web server is less steady.
+var webWindows = windows{time.Second, 4 * time.Second}
 
 // longest is how many seconds a program lives if nobody ends it.
 const longest = "14400"
@@ -43,6 +48,7 @@ func (l *workload) start(b *testing.B, runtime string) (*testenv.App, *subject) 
 	args := append([]string{"--max-seconds", longest}, l.args...)
 	a := testenv.Start(b, l.app, testenv.Options{Runtime: runtime, Args: args})
 	s := subjectOf(b, a)
+	s.windows = l.windows
 	if l.path != "" {
 		s.url = a.Ask("url")[0] + l.path
 	}
@@ -81,7 +87,6 @@ func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
 	needsWrk(b)
 	all := testenv.AspNetRuntimes(b)
 	a, s = webLoad.start(b, all[len(all)-1].Runtime)
-	s.awake = keepAwake(b)
 	s.warmUp(b)
 	return a, s, webLoad.describe(b, s)
 }
@@ -100,7 +105,7 @@ func (l *workload) measure(b *testing.B, exe, runtime string) {
 	s.warmUp(b)
 	head := l.describe(b, s)
 	defer func() { // of what there is, should something fail
-		reportWays(b, head+" .NET "+runtimeOf(ways)+"."+compared, l.unit, ways)
+		reportWays(b, head+" .NET "+runtimeOf(ways)+"."+l.windows.compared(), l.unit, ways)
 	}()
 	s.compareWays(b, ways)
 	livetest.EndsWell(b, a)

@@ -226,5 +226,5 @@ func startedThroughput(b *testing.B, exe string, threads int) {
 func reportAllocator(b *testing.B, threads int, ways []*way, more ...column) {
 	b.Helper()
 	head := fmt.Sprintf("A program allocates 0.6 GB a second on each of its threads; there are %d.", threads)
-	reportWays(b, head+compared, "bytes", ways, more...)
+	reportWays(b, head+shortWindows.compared(), "bytes", ways, more...)
 }
