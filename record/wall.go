@@ -67,9 +67,9 @@ type wallThread struct {
 	looks int           // up to earlyLooks
 	ran   time.Duration // time that it ran between looks and that has no sample yet; less than a turn
 
-	yield          waitPlace     // where it was stopped as it gave up its CPU
-	running, ready time.Duration // how long it had run on a CPU, and waited for one, when it was last found running
-	probe, probes  time.Duration // when it may be stopped to see where it is, and how long until the next time
+	yield         waitPlace        // where it was stopped as it gave up its CPU
+	sched         procfs.Schedstat // what the scheduler had counted when it was last asked whether it gives up its CPU
+	probe, probes time.Duration    // when it may be stopped to see where it is, and how long until the next time
 
 	cpu      wallNode // of its latest CPU sample
 	wasOnCPU bool     // it has had a CPU sample
@@ -446,7 +446,7 @@ const (
 func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	wt := &t.wall
 	w.probe = max(w.probe, now-probesSaved*probeEvery)
-	if now < w.probe+probeEvery || now < wt.probe || w.closing || !w.delayed(t) {
+	if now < w.probe+probeEvery || now < wt.probe || w.closing || !w.givesUpOften(t) {
 		return false
 	}
 	wt.probes = min(max(2*wt.probes, firstProbes), mostProbes)
@@ -454,13 +454,19 @@ func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	return true
 }
 
-// delayed reports whether a thread has often waited for a CPU since it was last asked.
-func (w *wallSampler) delayed(t *recordedThread) bool {
+// shortRun is how long a thread runs at once, at most, if it gives up its CPU by itself. The kernel lets one that
+// computes run for longer, also where many do.
+const shortRun = time.Millisecond
+
+// givesUpOften reports whether a thread was ready to run without a CPU for most of the time since it was last asked,
+// and never ran for long. A stop takes a thread out of the middle of its work, so a web server's, which wait for a CPU
+// now and then, are not worth it, nor are threads that compute.
+func (w *wallSampler) givesUpOften(t *recordedThread) bool {
 	wt := &t.wall
-	running, ready, ok := t.of.p.Live.Times(t.info.OSThreadID)
-	delayed := ok && ready-wt.ready > (running-wt.running)/10
-	wt.running, wt.ready = running, ready
-	return delayed
+	now, ok := t.of.p.Live.Times(t.info.OSThreadID)
+	running, ready, runs := now.Running-wt.sched.Running, now.Ready-wt.sched.Ready, now.Runs-wt.sched.Runs
+	wt.sched = now
+	return ok && ready > running && running < time.Duration(min(runs, 1<<32))*shortRun
 }
 
 // settle makes a wall sample of a CPU sample, for the time owed to its thread. s.At is relative to

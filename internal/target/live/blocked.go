@@ -148,18 +148,17 @@ func (p *Process) Call(tid int) (procfs.Syscall, bool) {
 	return procfs.ParseSyscall(b)
 }
 
-// Times reads how long a thread has run on a CPU so far, and how long it was ready to run
-// without one; false if that is not known.
-func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
+// Times reads what the scheduler counts of a thread; false if that is not known.
+func (p *Process) Times(tid int) (times procfs.Schedstat, ok bool) {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
 	var buf [maxProof]byte
 	b, err := p.blocked.schedstat(p, tid, buf[:])
 	if err != nil {
-		return 0, 0, false
+		return times, false
 	}
-	times := procfs.ParseSchedstat(b)
-	return times.Running, times.Ready, times.Running > 0
+	times = procfs.ParseSchedstat(b)
+	return times, times.Running > 0
 }
 
 // maxProof bounds a line of schedstat, of three numbers.
