@@ -81,7 +81,7 @@ SERVER ?= RecordCost|RecordBegin
 PAIRS  ?= 20
 QUIET  ?= 0.04
 WAYS   ?= .*
-bench-server: dotnets agent ## what recording costs a web server and other programs, beside perf (an hour)
+bench-server: dotnets agent ## what recording costs a web server and other programs, beside perf (two hours)
 	@scripts/get-tools.sh bench
 	$(GO) test -tags proof -timeout 6h -run '^$$' -bench '$(SERVER)' -benchtime $(PAIRS)x $(TESTFLAGS) \
 		./internal/proof/cost -args -ways '$(WAYS)' -quiet '$(QUIET)'
