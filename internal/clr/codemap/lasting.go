@@ -4,7 +4,7 @@ import "clrsnap/internal/arch"
 
 // lasting is what has been found of code that is never unloaded: of another address in it nothing need be read.
 type lasting struct {
-	sections []section // in the order in which they were found: there are few
+	sections []section // the one with the latest address first; there are few
 	codes    map[arch.Addr][]Code
 	count    int // in codes
 }
