@@ -94,14 +94,14 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 
 // frame notes a frame of a walk.
 func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote) {
+	var code *session.AsyncCode
 	switch {
-	case note != nil && note.valid:
-		a.sites.Frame(fr, note.async, index)
+	case note.known():
+		code = note.async
 	case fr.Kind == walk.Managed && !fr.Code.Collectible:
-		a.sites.Frame(fr, a.codes[fr.IP()], index)
-	default:
-		a.sites.Frame(fr, nil, index)
+		code = a.codes[fr.IP()]
 	}
+	a.sites.Frame(fr, code, index)
 }
 
 // await finds what awaits the async methods of the stack that has just been walked. rests reports whether the thread

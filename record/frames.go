@@ -77,7 +77,7 @@ func (f *frameTable) begin() {
 	if n := f.p.Engine.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
-		clear(f.notes)
+		f.notes = f.notes[:0]
 		f.awaits.forget()
 	}
 	if f.awaits.chains != nil {
@@ -141,6 +141,8 @@ type frameNote struct {
 	called   int32 // 1 + the location of the frame that it has called, of the latest call that is in frameTable.calls
 }
 
+func (n *frameNote) known() bool { return n != nil && n.valid }
+
 // note returns the note of a frame; nil: it has none. It is valid until the next call.
 func (f *frameTable) note(fr *walk.Frame) *frameNote {
 	at := fr.Note()
@@ -148,7 +150,7 @@ func (f *frameTable) note(fr *walk.Frame) *frameNote {
 		return nil
 	}
 	if i := int(*at); i > 0 && i <= len(f.notes) {
-		// Another table may have made it.
+		// It may be of another table, or of before a change.
 		if n := &f.notes[i-1]; n.ip == fr.IP() && n.exact == fr.Exact {
 			return n
 		}
@@ -165,7 +167,7 @@ func (f *frameTable) note(fr *walk.Frame) *frameNote {
 // is in; 0: it is in none, or that is not known.
 func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote) (int32, error) {
 	f.context = returnSlot{}
-	if callee == 0 && note != nil && note.valid {
+	if callee == 0 && note.known() {
 		return note.location, nil
 	}
 	key := frameKey{ip: fr.IP(), exact: fr.Exact, managed: fr.Kind == walk.Managed, callee: callee}

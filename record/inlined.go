@@ -31,7 +31,7 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	if n == 0 || !f.p.Options.Inlined || fr.Kind != walk.Managed || fr.Exact {
 		return
 	}
-	if note != nil && note.valid {
+	if note.known() {
 		if note.called == f.stack[n-1]+1 {
 			return
 		}

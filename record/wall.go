@@ -459,8 +459,8 @@ func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 const shortRun = time.Millisecond
 
 // givesUpOften reports whether a thread was ready to run without a CPU for most of the time since it was last asked,
-// and never ran for long. A stop takes a thread out of the middle of its work, so a web server's, which wait for a CPU
-// now and then, are not worth it, nor are threads that compute.
+// and never ran for long. A stop takes a thread out of the middle of its work, so those of a web server, which wait
+// for a CPU now and then, are not worth it, nor are threads that compute.
 func (w *wallSampler) givesUpOften(t *recordedThread) bool {
 	wt := &t.wall
 	now, ok := t.of.p.Live.Times(t.info.OSThreadID)

@@ -146,19 +146,14 @@ func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instance
 func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
-	key := codeKey{code.MethodDesc, code.MethodStart}
-	known, ok := p.methods[key]
-	if ok = ok && !code.Collectible; !ok {
-		var err error
-		if known, err = p.readMethod(code); err != nil {
-			p.image = 0
-			return unnamedMethod(out, code, err)
-		}
+	known, err := p.methodOf(code)
+	if p.method, p.image = known.method, 0; err == nil {
+		p.image, err = p.nameMethod(out, code.Collectible)
 	}
-	var err error
-	p.method = known.method
-	if p.image, err = p.nameMethod(out, code.Collectible); err != nil {
-		return unnamedMethod(out, code, err)
+	if err != nil {
+		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
+		out.Short = out.Display
+		return err
 	}
 	out.Line = p.line(code, at, out.Module, p.image)
 	if known.tierErr != nil {
@@ -166,11 +161,6 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 	}
 	if out.Tier = string(known.tier); known.tier == method.TierUnknown {
 		out.Tier = "JIT"
-	} else if !ok && !code.Collectible {
-		if p.methods == nil || len(p.methods) >= maxMethods {
-			p.methods = map[codeKey]methodOfCode{}
-		}
-		p.methods[key] = known
 	}
 	return nil
 }
@@ -178,28 +168,35 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 // codeKey is code of a method, which can have been compiled more than once.
 type codeKey struct{ method, start arch.Addr }
 
-// methodOfCode is the method that code is of, and how it was compiled. Of code that stays it is read once.
+// methodOfCode is the method that code is of, and how it was compiled.
 type methodOfCode struct {
 	method  method.Method
 	tier    method.Tier
 	tierErr error // why tier is not known
 }
 
+type methodsOfCode map[codeKey]methodOfCode
+
 // maxMethods bounds Process.methods: 150 bytes each, more or less.
 const maxMethods = 1 << 15
 
-func (p *Process) readMethod(code *codemap.Code) (m methodOfCode, err error) {
-	if m.method, err = p.Runtime.Methods.Read(code.MethodDesc); err == nil {
-		m.tier, m.tierErr = p.Runtime.Methods.Tier(&m.method, code)
+// methodOf returns the method that code is of. Of code that stays it is read once.
+func (p *Process) methodOf(code *codemap.Code) (m methodOfCode, err error) {
+	key := codeKey{code.MethodDesc, code.MethodStart}
+	if m, ok := p.methods[key]; ok && !code.Collectible {
+		return m, nil
 	}
-	return m, err
-}
-
-// unnamedMethod puts a placeholder in place of a method's name.
-func unnamedMethod(out *profile.Frame, code *codemap.Code, err error) error {
-	out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
-	out.Short = out.Display
-	return err
+	if m.method, err = p.Runtime.Methods.Read(code.MethodDesc); err != nil {
+		return m, err
+	}
+	m.tier, m.tierErr = p.Runtime.Methods.Tier(&m.method, code)
+	if m.tierErr == nil && m.tier != method.TierUnknown && !code.Collectible {
+		if p.methods == nil || len(p.methods) >= maxMethods {
+			p.methods = methodsOfCode{}
+		}
+		p.methods[key] = m
+	}
+	return m, nil
 }
 
 // nameMethod names p.method, and returns the image of its assembly.

@@ -31,8 +31,8 @@ func (l *lasting) section(ip arch.Addr) (s section, ok bool) {
 
 // addSection remembers a section. Lists of stubs change.
 func (l *lasting) addSection(s *section) {
-	const stays = sectionCollectible | sectionRangeList | sectionInterpreter
-	if s.flags&stays == 0 && len(l.sections) < maxLastingSections {
+	const changes = sectionCollectible | sectionRangeList | sectionInterpreter
+	if s.flags&changes == 0 && len(l.sections) < maxLastingSections {
 		l.sections = append(l.sections, *s)
 	}
 }

@@ -121,7 +121,8 @@ func (c *course) measure(b *testing.B, s *subject) {
 			if o != nil {
 				own = o.CPU(b).Seconds()
 			}
-			seen.at, seen.units, seen.own = append(seen.at, at), append(seen.units, float64(units)), append(seen.own, own)
+			seen.at, seen.own = append(seen.at, at), append(seen.own, own)
+			seen.units = append(seen.units, float64(units))
 			if at >= until {
 				return at
 			}

@@ -155,9 +155,8 @@ func TestTimesOfOthers(t *testing.T) {
 		var r times
 		if r.denied = unix.Setfsuid(65534); r.denied == nil {
 			_, r.denied = openBlocked(p, pr.pid)
-			var t procfs.Schedstat
-			t, r.ok = p.Times(pr.pid)
-			r.running = t.Running
+			counted, ok := p.Times(pr.pid)
+			r.running, r.ok = counted.Running, ok
 		}
 		result <- r
 	}()
