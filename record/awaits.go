@@ -110,8 +110,11 @@ func (f *frameTable) await(rests func() bool) {
 	read := func(s *session.AsyncSite) (session.AsyncChain, error) {
 		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
 	}
-	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, read)
+	f.awaitEach(f.awaited(), &f.awaits.sampled, read)
 }
+
+// awaited is how many frames of the stack that has just been walked are known.
+func (f *frameTable) awaited() int { return min(len(f.stack), len(f.sps)) }
 
 // awaitEach reads what awaits the async methods of the last stack, of which so many frames are known.
 func (f *frameTable) awaitEach(frames int, count *looks,
@@ -173,14 +176,30 @@ func (f *fleeting) seen(l looks) {
 	}
 }
 
-// awaitRunning is await for the stack of a CPU sample.
+var errOver = errors.New("the method has ended")
+
+// awaitRunning is await for the stack of a CPU sample. Most often all of its async methods have ended: this is so if
+// the outermost has.
 func (f *frameTable) awaitRunning() {
 	a := &f.awaits
 	if len(a.sites.Sites) == 0 || !a.running.wanted() {
 		return
 	}
 	before := a.sampled
-	f.await(nil)
+	frames := f.awaited()
+	outermost := 0
+	for i := range a.sites.Sites {
+		if at := a.sites.Sites[i].Below; at < frames {
+			outermost = max(outermost, at)
+		}
+	}
+	over := !f.p.StillCalled(f.sps[outermost], f.ips[outermost])
+	f.awaitEach(frames, &a.sampled, func(s *session.AsyncSite) (session.AsyncChain, error) {
+		if over {
+			return session.AsyncChain{}, errOver
+		}
+		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], nil)
+	})
 	a.running.seen(a.sampled.since(before))
 }
 

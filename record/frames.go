@@ -19,7 +19,7 @@ type frameTable struct {
 	lasting    map[frameKey]int32
 	passing    map[frameKey]int32
 	loose      map[frameKey]looseName
-	newModules func() bool  // looks for new modules, at most every 10 or 100 ms; whether it found any
+	newModules func() bool  // see recordedProcess.newModules
 	modules    int          // engine.Engine.Changes when lasting was last good
 	stack      []int32      // of the last walk
 	ips        []arch.Addr  // likewise
@@ -29,7 +29,8 @@ type frameTable struct {
 	complete   []int32    // the stack of the last notification, with what awaits its async methods
 	context    returnSlot // of the latest frame's instantiation; at 0: it is not told
 	notes      []frameNote
-	depth      int // of the last walk: the bytes of stack between its first and its last frame
+	at         arch.Context // of the frame that a walk is at
+	depth      int          // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the stack that is walked
 	unproven []claim             // of the last walk
@@ -91,12 +92,12 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
 	f.taken, f.sps = taken, f.sps[:0]
 	f.awaits.begin()
-	ctx := s.Walk.Context
-	sp := &ctx.Regs[f.p.Arch.SP]
+	f.at = s.Walk.Context
+	sp := &f.at.Regs[f.p.Arch.SP]
 	first := *sp
 	var unnamed error
 	var above arch.Addr // MethodDesc of the latest frame, if it is managed
-	r := f.p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
+	r := f.p.Walker.Walk(&s.Walk, &f.at, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
 		callee := fr.Callee()
 		note := f.note(fr)
 		l, err := f.location(fr, callee, note)

@@ -45,7 +45,7 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 50 * time.Millisecond  // the kernel's buffers are emptied; that takes a CPU from the target
+	drainEvery  = 100 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
 	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for
@@ -54,7 +54,6 @@ const (
 
 // How long buffers are emptied more often.
 const (
-	drainOften = 10 * time.Second       // after the recording began: then half as often
 	startLasts = 250 * time.Millisecond // after the recording began
 	newsLast   = time.Second            // after code was met whose name must be read soon
 )
@@ -205,9 +204,6 @@ func (r *recorder) drainAfter() time.Duration {
 	reported := r.events != nil && r.now < r.events.latest+time.Second
 	if len(r.pending) > 0 || r.now < r.startsUntil() || reported {
 		return drainFirst
-	}
-	if r.now > r.start+drainOften {
-		return 2 * drainEvery
 	}
 	return drainEvery
 }

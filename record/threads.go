@@ -29,7 +29,7 @@ type recordedProcess struct {
 	unnamed bool          // a thread has become one of the runtime's since it was described
 	fresh   time.Duration // when caches were brought up to date for the samples at hand; 0: not yet
 	stored  time.Duration // when the runtime's list of threads was read
-	mapped  time.Duration // when modules were last looked for
+	mapped  time.Duration // up to when the budget for reading the mappings is used up: see newModules
 }
 
 // recordedThread is a thread while it lives.
@@ -216,29 +216,33 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	return t
 }
 
-// How often modules are looked for when a walk fails: a program loads most of its
+// How often the mappings are read again when a walk fails, on average: a program loads most of its
 // libraries when it starts.
 const (
-	mapEvery = 100 * time.Millisecond
-	mapFirst = 10 * time.Millisecond // in the first second
+	mapEvery  = 100 * time.Millisecond
+	mapFirst  = 10 * time.Millisecond // in the first second
+	mapsSaved = 4                     // times that may follow each other at once
 )
 
-// newModules looks for modules that have been loaded, and reports whether there are changes. It
-// does so no more often than mapEvery or mapFirst.
+// newModules reads the mappings again, and reports whether it has: there may be new modules, and new memory with code
+// of no module.
 func (rp *recordedProcess) newModules() bool {
 	every := mapEvery
 	if rp.r.now < rp.since+time.Second {
 		every = mapFirst
 	}
+	rp.mapped = max(rp.mapped, rp.r.now-mapsSaved*every)
 	if rp.r.now < rp.mapped+every {
 		return false
 	}
-	rp.mapped = rp.r.now
+	rp.mapped += every
 	before := rp.p.Engine.Changes
-	if rp.p.Engine.UpdateModules() != nil || rp.p.Engine.Changes == before {
+	if rp.p.Engine.UpdateModules() != nil {
 		return false
 	}
-	rp.frames.begin()
+	if rp.p.Engine.Changes != before {
+		rp.frames.begin()
+	}
 	return true
 }
 

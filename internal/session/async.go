@@ -249,10 +249,7 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 		reused = box != nil && box.Reused()
 		return err
 	}
-	called := func() bool { // the return address is still there
-		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
-		return err == nil && arch.Addr(at) == ip
-	}
+	called := func() bool { return p.StillCalled(sp, ip) }
 	switch {
 	case !p.steadily(read, called):
 		return async.Chain{}, errChanging
@@ -263,6 +260,13 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	}
 	c.Steps = p.programSteps(c.Steps)
 	return c, nil
+}
+
+// StillCalled reports whether the call is still there that returns to ip, where the stack pointer is then sp. If it is
+// over, so are the calls that were made in it.
+func (p *Process) StillCalled(sp, ip arch.Addr) bool {
+	at, err := target.NewReader(p.from).Uint64(sp - callSlot)
+	return err == nil && arch.Addr(at) == ip
 }
 
 // awaiting reads the box of the async method of a site, and what awaits it, once.
@@ -296,10 +300,11 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 		seen.Begin()
 		err := read()
 		seen.End()
+		stands := err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from)
 		if !holds() {
 			return false
 		}
-		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && holds() {
+		if stands {
 			return true
 		}
 		p.Engine.Cache.Invalidate()

@@ -18,7 +18,9 @@ import (
 // The frames of the runtime's exception machinery and of methods without
 // metadata are visited; Hidden recognises them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
-	f := folding{w: w, t: t, visit: visit}
+	f := take(&w.folding)
+	defer func() { w.folding = f }()
+	*f = folding{w: w, t: t, visit: visit}
 	r := w.Unwind(t, ctx, route, f.frame)
 	if f.err != nil {
 		return Result{Err: f.err}

@@ -55,11 +55,13 @@ func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func
 }
 
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
-	u := unwinding{
+	u := take(&w.unwinding)
+	defer func() { w.unwinding = u }()
+	*u = unwinding{
 		w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true,
 		runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap,
 	}
-	u.called, u.frame.Context, u.frame.walk = t.Info.Frame, ctx, &u
+	u.called, u.frame.Context, u.frame.walk = t.Info.Frame, ctx, u
 	for n := 0; ; n++ {
 		if n == maxFrames {
 			return u.lost(fmt.Errorf("more than %d frames", maxFrames))

@@ -177,6 +177,19 @@ type Walker struct {
 	chain   *thread.Chain
 	sites   siteCache
 	epoch   uint32
+
+	// the state of the latest walk, for the next one; nil: a walk has it
+	folding   *folding
+	unwinding *unwinding
+}
+
+// take takes what is kept for the next walk; a visitor may walk meanwhile.
+func take[T any](kept **T) *T {
+	t := *kept
+	if *kept = nil; t == nil {
+		t = new(T)
+	}
+	return t
 }
 
 // Options is what a Walker is made of.

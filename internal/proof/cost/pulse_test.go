@@ -2,12 +2,15 @@ package cost
 
 import (
 	"fmt"
-	"syscall"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/proof/observer"
+
+	"golang.org/x/sys/unix"
 )
 
 // What a recorder is held or let go on for, and how long the program has to notice.
@@ -16,32 +19,64 @@ const (
 	pulseSettle = 15 * time.Millisecond
 )
 
-// BenchmarkRecordPulse measures what clrsnap itself takes from a web server while it records, more finely than
-// BenchmarkRecordCost can: one recorder runs all the time, and SIGSTOP holds it in every other window of a sixth of a
-// second. What a virtual machine can do does not change as fast as that. The kernel goes on taking samples meanwhile,
-// so its part, which BenchmarkRecordCost shows with perf, is not in the figures. What waits in its buffers at the end
-// of a hold is read then, so the figures are rather too high.
+// BenchmarkRecordPulse measures what recording takes from a web server more finely than BenchmarkRecordCost can: one
+// recorder runs all the time, and is held in every other pair of windows of a sixth of a second. What a virtual machine
+// can do, and how the threads of a server meet, does not change as fast as that.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
 	a, s, head := startWeb(b)
-	ways := wanted(b,
-		&way{key: "nothing", name: "nothing"},
-		recordWay("cpu-99", exe, "--mode", "cpu", "-r", "99"),
-		recordWay("default", exe),
-		recordWay("never", exe, "--async", "never"),
-		recordWay("cpu-999", exe, "--mode", "cpu", "-r", "999"),
-	)
+	ways := recordWays(b, exe)
 	for i := 0; b.Loop(); i++ {
 		for j := range ways {
 			s.pulse(b, ways[(i+j)%len(ways)])
 		}
 	}
 	s.stopAsking(b)
-	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: clrsnap is held with SIGSTOP in the first "+
-		"and the last.",
-		runtimeOf(ways), pulseTime)
+	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: the recorder is stopped, and its events are disabled, "+
+		"in the first and the last.", runtimeOf(ways), pulseTime)
 	reportWays(b, head, webLoad.unit, ways)
 	livetest.EndsWell(b, a)
+}
+
+// hold stops a recorder and disables its perf events until release is called, so that neither it nor the kernel does
+// anything for the recording.
+func hold(b *testing.B, pid int) (release func()) {
+	b.Helper()
+	must := func(err error) {
+		if err != nil {
+			b.Fatalf("holding the recorder: %v", err)
+		}
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	must(err)
+	defer unix.Close(process)
+	must(unix.Kill(pid, unix.SIGSTOP))
+	must(unix.Waitid(unix.P_PIDFD, process, nil, unix.WSTOPPED, nil)) // until it opens and closes no file any more
+	files := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(files)
+	must(err)
+	var events []int
+	for _, e := range entries {
+		if link, _ := os.Readlink(files + "/" + e.Name()); link != "anon_inode:[perf_event]" {
+			continue
+		}
+		number, err := strconv.Atoi(e.Name())
+		must(err)
+		event, err := unix.PidfdGetfd(process, number, 0)
+		must(err)
+		must(unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_DISABLE, 0))
+		events = append(events, event)
+	}
+	if len(events) == 0 {
+		b.Fatal("holding the recorder: it has no perf events")
+	}
+	return func() {
+		for _, event := range events {
+			must(unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_ENABLE, 0))
+			must(unix.Close(event))
+		}
+		must(unix.Kill(pid, unix.SIGCONT))
+	}
 }
 
 // pulses is how many fours of windows one recorder is used for: half a minute, as long as a recording is by default.
@@ -53,27 +88,22 @@ func (s *subject) pulse(b *testing.B, w *way) {
 	s.keepAsking(b)
 	s.awaitQuiet(b)
 	var o *observer.Observer
-	hold := func(bool) {}
+	pause := func() (resume func()) { return func() {} }
 	seen := new(observer.Quality)
 	if w.start != nil {
 		o = w.start(b, s.pid)
-		hold = func(held bool) {
-			signal := syscall.SIGCONT
-			if held {
-				signal = syscall.SIGSTOP
-			}
-			if err := o.Cmd.Process.Signal(signal); err != nil {
-				b.Fatal(fmt.Errorf("%s: %w", w.name, err))
-			}
-		}
+		pause = func() (resume func()) { return hold(b, o.Cmd.Process.Pid) }
 	}
 	time.Sleep(2 * settleTime)
 	for range pulses {
 		var p [4]phase
-		for i, held := range []bool{true, false, false, true} {
-			hold(held)
-			p[i] = s.window(b, o)
-		}
+		resume := pause()
+		p[0] = s.window(b, o)
+		resume()
+		p[1], p[2] = s.window(b, o), s.window(b, o)
+		resume = pause()
+		p[3] = s.window(b, o)
+		resume()
 		before, during, after := p[0], p[1], p[3]
 		during.perSecond = (p[1].perSecond + p[2].perSecond) / 2
 		during.cpuPerUnit = (p[1].cpuPerUnit + p[2].cpuPerUnit) / 2
@@ -86,7 +116,6 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		before.others, during.others, after.others = s.others, s.others, s.others
 		w.add(&before, &during, &after, seen)
 	}
-	hold(false)
 	if o != nil {
 		q, err := o.End()
 		if err != nil {
