@@ -159,10 +159,16 @@ func (p *Process) announce(id arch.Addr) {
 const FirstStack = 256 << 10
 
 // Request says what to copy of a thread.
-func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
+func (p *Process) Request(t *Thread, extra []target.Range) target.Request { return p.request(t, extra, true) }
+
+// request is Request, with or without what an exception needs that is in flight on the thread.
+func (p *Process) request(t *Thread, extra []target.Range, exception bool) target.Request {
 	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = t.ID, thread.HeadLen
+		if !exception {
+			return r
+		}
 		if at, n := p.Runtime.Threads.TrackerRange(p.from, t.ID); n > 0 {
 			r.Extra = append(slices.Clip(extra), target.Range{Addr: at, Len: n})
 		}
@@ -174,7 +180,7 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 // in time, which happens on a machine under load.
 func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
-		err := s.take(s.Process.from.Capture)
+		err := s.take(s.Process.from.Capture, true)
 		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
 		again := errors.Is(err, live.ErrNotStopping) && attempt == 1 && !s.isDeep()
 		if late && attempt < maxAttempts || again {
@@ -184,17 +190,18 @@ func (s *Suspension) stop() error {
 	}
 }
 
-// peek captures the thread without a stop, if it is provably blocked.
-func (s *Suspension) peek() error { return s.take(s.Process.from.TryBlocked) }
+// peek captures the thread without a stop, if it is provably blocked. Few blocked threads have an exception in flight,
+// so it is not looked for at first.
+func (s *Suspension) peek() error { return s.take(s.Process.from.TryBlocked, !s.Process.from.changes()) }
 
-// take captures the thread; once more if it has thrown an exception since it was looked
-// at for one.
-func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) error {
+// take captures the thread; once more if what it needs of its exception was not looked for, or if it has thrown one
+// since.
+func (s *Suspension) take(capture func(*target.Request, *target.Capture) error, exception bool) error {
 	if s.Process.Walking {
 		return NestedError(s.Thread.ID)
 	}
 	for attempt := 1; ; attempt++ {
-		req := s.Process.Request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies))
+		req := s.Process.request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies), exception || attempt > 1)
 		s.Process.moment++
 		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)
