@@ -159,7 +159,9 @@ func (p *Process) announce(id arch.Addr) {
 const FirstStack = 256 << 10
 
 // Request says what to copy of a thread.
-func (p *Process) Request(t *Thread, extra []target.Range) target.Request { return p.request(t, extra, true) }
+func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
+	return p.request(t, extra, true)
+}
 
 // request is Request, with or without what an exception needs that is in flight on the thread.
 func (p *Process) request(t *Thread, extra []target.Range, exception bool) target.Request {
@@ -192,7 +194,9 @@ func (s *Suspension) stop() error {
 
 // peek captures the thread without a stop, if it is provably blocked. Few blocked threads have an exception in flight,
 // so it is not looked for at first.
-func (s *Suspension) peek() error { return s.take(s.Process.from.TryBlocked, !s.Process.from.changes()) }
+func (s *Suspension) peek() error {
+	return s.take(s.Process.from.TryBlocked, !s.Process.from.changes())
+}
 
 // take captures the thread; once more if what it needs of its exception was not looked for, or if it has thrown one
 // since.

@@ -22,6 +22,33 @@ func mean(x []float64) (m, e float64) {
 	return m, math.Sqrt(e / float64(max(1, len(x))) / float64(max(1, len(x)-1)))
 }
 
+// changes are a quantity without an observer, and with one, of each pair.
+type changes struct{ without, with []float64 }
+
+func (c *changes) add(without, with float64) {
+	c.without, c.with = append(c.without, without), append(c.with, with)
+}
+
+// lost is by how much it was less, in per cent of what it is without on average. In per cent of what it was in the same
+// pair, the mean would be too small where that varies: a pair counts for more the less was done without.
+func (c *changes) lost() []float64 {
+	usual, _ := mean(c.without)
+	out := make([]float64, len(c.with))
+	for i := range out {
+		out[i] = 100 * (c.without[i] - c.with[i]) / usual
+	}
+	return out
+}
+
+// more is by how much it was more.
+func (c *changes) more() []float64 {
+	out := c.lost()
+	for i := range out {
+		out[i] = -out[i]
+	}
+	return out
+}
+
 // median returns the median, 0 of nothing.
 func median(x []float64) float64 {
 	if len(x) == 0 {
@@ -153,6 +180,16 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestChanges: what varies, and does not change, has not changed on average.
+func TestChanges(t *testing.T) {
+	var c changes
+	c.add(80, 120)
+	c.add(120, 80)
+	if m, _ := mean(c.lost()); m != 0 || middle(c.more()) != "0.00" || c.lost()[1] != 40 {
+		t.Errorf("%v lost, %v more", c.lost(), c.more())
+	}
+}
+
 // TestLosses: what changes slowly cancels out. A pair is not counted if others disturb it, or if
 // the machine changes meanwhile.
 func TestLosses(t *testing.T) {
@@ -161,6 +198,7 @@ func TestLosses(t *testing.T) {
 	}
 	defer func(quiet float64) { *quietFlag = quiet }(*quietFlag)
 	*quietFlag = 0.04
+	pairs := func(w *way) int { return len(w.perSecond.with) }
 	w := new(way)
 	seen := &observer.Quality{Memory: 5}
 	seen.Samples = 10
@@ -169,7 +207,8 @@ func TestLosses(t *testing.T) {
 	last := w.compare(made(100, 1, 0), func() (phase, *observer.Quality) {
 		return made(86.4, 1.21, 0), seen
 	}, func() phase { return rest })
-	if last != rest || len(w.lost) != 1 || math.Abs(w.lost[0]-10) > 1e-9 || math.Abs(w.moreCPU[0]-10) > 1e-9 ||
+	if last != rest || pairs(w) != 1 || math.Abs(w.perSecond.lost()[0]-10) > 1e-9 ||
+		math.Abs(w.cpuPerUnit.more()[0]-10) > 1e-9 ||
 		w.disturbed != 0 || w.seen.Samples != 10 {
 		t.Errorf("%+v", w)
 	}
@@ -179,7 +218,7 @@ func TestLosses(t *testing.T) {
 		times++
 		return made(10, 3, 1), seen
 	}, func() phase { return made(100, 1, 0) })
-	if times != repeats+1 || len(w.lost) != 1 || w.disturbed != 1 || w.seen.Samples != 10 {
+	if times != repeats+1 || pairs(w) != 1 || w.disturbed != 1 || w.seen.Samples != 10 {
 		t.Errorf("after %d times %+v", times, w)
 	}
 	// What the machine can do changes with every phase.
@@ -190,7 +229,7 @@ func TestLosses(t *testing.T) {
 		does = 180 - does
 		return made(does, 1, 0)
 	})
-	if len(w.lost) != 1 || w.disturbed != 2 || w.seen.Samples != 10 {
+	if pairs(w) != 1 || w.disturbed != 2 || w.seen.Samples != 10 {
 		t.Errorf("%+v", w)
 	}
 	// Somebody else comes, and leaves.
@@ -201,8 +240,8 @@ func TestLosses(t *testing.T) {
 		others = others[:i]
 		return p, seen
 	}, func() phase { return made(100, 1, 0) })
-	if len(w.lost) != 2 || math.Abs(w.lost[1]-10) > 1e-9 || w.moreCPU[1] != 0 || w.disturbed != 2 ||
-		w.seen.Samples != 20 || w.seen.Memory != 5 {
+	if pairs(w) != 2 || math.Abs(w.perSecond.lost()[1]-1000./98) > 1e-9 || w.cpuPerUnit.more()[1] != 0 ||
+		w.disturbed != 2 || w.seen.Samples != 20 || w.seen.Memory != 5 {
 		t.Errorf("%+v", w)
 	}
 }

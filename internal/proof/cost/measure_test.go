@@ -176,8 +176,8 @@ type way struct {
 	start func(b *testing.B, pid int) *observer.Observer // nil: it is left alone
 	floor bool                                           // nobody judges its stacks
 
-	lost        []float64 // per cent of the throughput, of each pair
-	moreCPU     []float64 // per cent of the CPU time for a unit
+	perSecond   changes // of each pair
+	cpuPerUnit  changes
 	observerCPU []float64 // per cent of one CPU
 	others      []float64 // what others used in the worst of its phases, likewise
 	disturbed   int       // pairs that others disturbed, every time, and that are not counted
@@ -240,8 +240,8 @@ func (p *phase) like(q *phase) bool {
 // add counts a pair: a phase that is observed, and the mean of the one before and the
 // one after it, so that what the machine does slowly cancels out.
 func (w *way) add(before, during, after *phase, seen *observer.Quality) {
-	w.lost = append(w.lost, 100*(1-2*during.perSecond/(before.perSecond+after.perSecond)))
-	w.moreCPU = append(w.moreCPU, 100*(2*during.cpuPerUnit/(before.cpuPerUnit+after.cpuPerUnit)-1))
+	w.perSecond.add((before.perSecond+after.perSecond)/2, during.perSecond)
+	w.cpuPerUnit.add((before.cpuPerUnit+after.cpuPerUnit)/2, during.cpuPerUnit)
 	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
 	w.others = append(w.others, 100*max(before.others, during.others, after.others))
 	w.seen.Add(seen)
@@ -270,8 +270,9 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 	t := newColumns(title)
 	disturbed := 0
 	for _, w := range ways {
-		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", w.name, len(w.lost), w.disturbed,
-			middle(w.others), spread(w.lost), middle(w.lost), spread(w.moreCPU), middle(w.moreCPU))
+		losses, dearer := w.perSecond.lost(), w.cpuPerUnit.more()
+		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", w.name, len(losses), w.disturbed,
+			middle(w.others), spread(losses), middle(losses), spread(dearer), middle(dearer))
 		if w.seen.Memory == 0 { // nothing observed it, or all its pairs are left out
 			row += strings.Repeat("\t–", 5)
 		} else {
@@ -287,7 +288,7 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 		}
 		t.row("%s", row)
 		disturbed += w.disturbed
-		if lost, _ := mean(w.lost); len(w.lost) > 0 {
+		if lost, _ := mean(losses); len(losses) > 0 {
 			metric(b, lost, cmp.Or(w.key, w.name)+"-lost-%")
 		}
 	}
