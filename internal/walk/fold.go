@@ -19,7 +19,7 @@ import (
 // metadata are visited; Hidden recognises them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	f := take(&w.folding)
-	defer func() { w.folding = f }()
+	defer give(&w.folding, f)
 	*f = folding{w: w, t: t, visit: visit}
 	r := w.Unwind(t, ctx, route, f.frame)
 	if f.err != nil {

@@ -56,7 +56,7 @@ func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func
 
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
 	u := take(&w.unwinding)
-	defer func() { w.unwinding = u }()
+	defer give(&w.unwinding, u)
 	*u = unwinding{
 		w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true,
 		runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap,

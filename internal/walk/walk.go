@@ -192,6 +192,13 @@ func take[T any](kept **T) *T {
 	return t
 }
 
+// give keeps t for the next walk, and nothing that it refers to.
+func give[T any](kept **T, t *T) {
+	var none T
+	*t = none
+	*kept = t
+}
+
 // Options is what a Walker is made of.
 type Options struct {
 	Arch    *arch.Arch
