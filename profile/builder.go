@@ -16,11 +16,10 @@ type Builder struct {
 	sites     map[int32]bool // methods that have call sites
 	sources   *Sources
 	nodes     map[Node]int32
-	recent    [1 << recentBits]int32 // nodes that were asked for lately; most stacks have mostly such
-	latest    []visit                // the nodes of the latest stack, from its root
-	open      map[sampleKey]int32    // index of the sample that equal ones are added to, once there are too many
-	bin       time.Duration          // within which equal samples become one; 0: each is kept
-	cut       int                    // stacks that were cut for lack of nodes
+	latest    []visit             // the nodes of the latest stack, from its root
+	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
+	bin       time.Duration       // within which equal samples become one; 0: each is kept
+	cut       int                 // stacks that were cut for lack of nodes
 }
 
 // Limits bound what a Builder holds. A field that is 0 stands for its default.
@@ -222,26 +221,13 @@ func (b *Builder) Stack(locations []int32) int32 {
 // is there. It returns parent if the tree is full.
 func (b *Builder) Child(parent, location int32) int32 {
 	n := Node{Parent: parent, Location: location}
-	recent := &b.recent[(uint32(parent)*0x9e3779b1^uint32(location)*0x85ebca6b)>>(32-recentBits)]
-	if at := *recent; at > 0 && b.r.Nodes[at] == n {
-		return at
-	}
-	at := b.child(n)
-	*recent = at
-	return at
-}
-
-// recentBits is how many nodes Builder.recent has, as a power of two.
-const recentBits = 12
-
-func (b *Builder) child(n Node) int32 {
 	if at, ok := b.nodes[n]; ok || len(b.r.Nodes) < b.limits.Nodes {
 		if !ok {
 			at = intern(b.nodes, &b.r.Nodes, n)
 		}
 		return at
 	}
-	return n.Parent
+	return parent
 }
 
 // Add adds a sample. A Count of 0 stands for 1.

@@ -110,11 +110,13 @@ func (f *frameTable) await(rests func() bool) {
 	read := func(s *session.AsyncSite) (session.AsyncChain, error) {
 		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
 	}
-	f.awaitEach(f.awaited(), &f.awaits.sampled, read)
+	f.awaitWalked(read)
 }
 
-// awaited is how many frames of the stack that has just been walked are known.
-func (f *frameTable) awaited() int { return min(len(f.stack), len(f.sps)) }
+// awaitWalked is awaitEach for the stack that has just been walked.
+func (f *frameTable) awaitWalked(read func(*session.AsyncSite) (session.AsyncChain, error)) {
+	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, read)
+}
 
 // awaitEach reads what awaits the async methods of the last stack, of which so many frames are known.
 func (f *frameTable) awaitEach(frames int, count *looks,
@@ -178,28 +180,29 @@ func (f *fleeting) seen(l looks) {
 
 var errOver = errors.New("the method has ended")
 
-// awaitRunning is await for the stack of a CPU sample. Most often all of its async methods have ended: this is so if
-// the outermost has.
+// allOver reports whether all async methods of the stack that has just been walked have ended, which is so most often.
+// If the outermost has, all have.
+func (f *frameTable) allOver() bool {
+	for _, site := range slices.Backward(f.awaits.sites.Sites) {
+		if at := site.Below; at < len(f.sps) {
+			return !f.p.StillCalled(f.sps[at], f.ips[at])
+		}
+	}
+	return false
+}
+
+// awaitRunning is await for the stack of a CPU sample.
 func (f *frameTable) awaitRunning() {
 	a := &f.awaits
 	if len(a.sites.Sites) == 0 || !a.running.wanted() {
 		return
 	}
 	before := a.sampled
-	frames := f.awaited()
-	outermost := 0
-	for i := range a.sites.Sites {
-		if at := a.sites.Sites[i].Below; at < frames {
-			outermost = max(outermost, at)
-		}
+	if f.allOver() {
+		f.awaitWalked(func(*session.AsyncSite) (session.AsyncChain, error) { return session.AsyncChain{}, errOver })
+	} else {
+		f.await(nil)
 	}
-	over := !f.p.StillCalled(f.sps[outermost], f.ips[outermost])
-	f.awaitEach(frames, &a.sampled, func(s *session.AsyncSite) (session.AsyncChain, error) {
-		if over {
-			return session.AsyncChain{}, errOver
-		}
-		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], nil)
-	})
 	a.running.seen(a.sampled.since(before))
 }
 

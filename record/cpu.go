@@ -35,7 +35,6 @@ type cpuSampler struct {
 	sampled  session.Suspension // the latest sample, and
 	copied   target.Stack       // its stack
 	kernelAt map[uint64]int32   // locations by instruction pointer
-	recent   [1 << recentBits]kernelCode
 	prompt   promptness
 	stack    []int32
 	buf      []byte
@@ -245,7 +244,7 @@ func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.R
 			r = rp.frames.walk(s, x.Time)
 		}
 	}
-	if !r.Complete && rp.newModules() {
+	if !r.Complete && rp.newMappings() {
 		r = rp.frames.walk(s, x.Time)
 	}
 	if !r.Complete && c.addFrames(rp, t, s) {
@@ -318,25 +317,7 @@ func (c *cpuSampler) kernelFrames(out []int32, chain []uint64) []int32 {
 	return out
 }
 
-// kernelCode is an instruction of the kernel that was met lately. Most call chains have mostly such.
-type kernelCode struct {
-	ip       uint64
-	location int32
-}
-
-// recentBits is how many there are, as a power of two.
-const recentBits = 9
-
 func (c *cpuSampler) kernelFrame(ip uint64) int32 {
-	const mix = 0x9e3779b97f4a7c15
-	recent := &c.recent[ip*mix>>(64-recentBits)]
-	if recent.ip != ip || ip == 0 {
-		*recent = kernelCode{ip, c.kernelLocation(ip)}
-	}
-	return recent.location
-}
-
-func (c *cpuSampler) kernelLocation(ip uint64) int32 {
 	if l, ok := c.kernelAt[ip]; ok {
 		return l
 	}

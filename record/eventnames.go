@@ -73,7 +73,7 @@ func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 // ones. Code outside any module is the runtime's: a stub, or a helper.
 func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
 	m := f.p.Engine.Modules.Find(ctx.IP)
-	if m == nil && f.newModules() {
+	if m == nil && f.newMappings() {
 		m = f.p.Engine.Modules.Find(ctx.IP)
 	}
 	if m == nil {

@@ -14,23 +14,23 @@ import (
 // pointer once, and in shared generic code each instantiation there; in code that can be unloaded, once
 // for each moment.
 type frameTable struct {
-	p          *session.Process
-	b          *profile.Builder
-	lasting    map[frameKey]int32
-	passing    map[frameKey]int32
-	loose      map[frameKey]looseName
-	newModules func() bool  // see recordedProcess.newModules
-	modules    int          // engine.Engine.Changes when lasting was last good
-	stack      []int32      // of the last walk
-	ips        []arch.Addr  // likewise
-	returns    []returnSlot // likewise
-	sps        []arch.Addr  // likewise
-	awaits     awaits
-	complete   []int32    // the stack of the last notification, with what awaits its async methods
-	context    returnSlot // of the latest frame's instantiation; at 0: it is not told
-	notes      []frameNote
-	at         arch.Context // of the frame that a walk is at
-	depth      int          // of the last walk: the bytes of stack between its first and its last frame
+	p           *session.Process
+	b           *profile.Builder
+	lasting     map[frameKey]int32
+	passing     map[frameKey]int32
+	loose       map[frameKey]looseName
+	newMappings func() bool  // see recordedProcess.newMappings
+	modules     int          // engine.Engine.Changes when lasting was last good
+	stack       []int32      // of the last walk
+	ips         []arch.Addr  // likewise
+	returns     []returnSlot // likewise
+	sps         []arch.Addr  // likewise
+	awaits      awaits
+	complete    []int32    // the stack of the last notification, with what awaits its async methods
+	context     returnSlot // of the latest frame's instantiation; at 0: it is not told
+	notes       []frameNote
+	at          arch.Context // of the frame that a walk is at
+	depth       int          // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the stack that is walked
 	unproven []claim             // of the last walk

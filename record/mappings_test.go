@@ -33,14 +33,14 @@ func TestNewCode(t *testing.T) {
 		if p.Engine.Modules.Executable(at) {
 			t.Fatal("the new mapping is known before anybody has looked")
 		}
-		if !rp.newModules() || !p.Engine.Modules.Executable(at) {
+		if !rp.newMappings() || !p.Engine.Modules.Executable(at) {
 			t.Error("the new mapping is not known")
 		}
 	}
-	if rp.newModules() {
+	if rp.newMappings() {
 		t.Error("the mappings are read once more at the same time")
 	}
-	if r.now += mapEvery; !rp.newModules() || rp.newModules() {
+	if r.now += mapEvery; !rp.newMappings() || rp.newMappings() {
 		t.Errorf("after %v the mappings are not read exactly once", mapEvery)
 	}
 }

@@ -29,7 +29,7 @@ type recordedProcess struct {
 	unnamed bool          // a thread has become one of the runtime's since it was described
 	fresh   time.Duration // when caches were brought up to date for the samples at hand; 0: not yet
 	stored  time.Duration // when the runtime's list of threads was read
-	mapped  time.Duration // up to when the budget for reading the mappings is used up: see newModules
+	maps    ration        // of reading the mappings: see newMappings
 }
 
 // recordedThread is a thread while it lives.
@@ -53,7 +53,7 @@ func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedP
 	if rp.frames = r.surveyed; rp.frames == nil || rp.frames.p != p {
 		rp.frames = newFrameTable(p, r.assemblies)
 	}
-	rp.frames.newModules, r.surveyed = rp.newModules, nil
+	rp.frames.newMappings, r.surveyed = rp.newMappings, nil
 	return rp
 }
 
@@ -224,18 +224,17 @@ const (
 	mapsSaved = 4                     // times that may follow each other at once
 )
 
-// newModules reads the mappings again, and reports whether it has: there may be new modules, and new memory with code
+// newMappings reads the mappings again, and reports whether it has: there may be new modules, and new memory with code
 // of no module.
-func (rp *recordedProcess) newModules() bool {
+func (rp *recordedProcess) newMappings() bool {
 	every := mapEvery
 	if rp.r.now < rp.since+time.Second {
 		every = mapFirst
 	}
-	rp.mapped = max(rp.mapped, rp.r.now-mapsSaved*every)
-	if rp.r.now < rp.mapped+every {
+	if !rp.maps.left(rp.r.now, every, mapsSaved) {
 		return false
 	}
-	rp.mapped += every
+	rp.maps.take(every)
 	before := rp.p.Engine.Changes
 	if rp.p.Engine.UpdateModules() != nil {
 		return false

@@ -41,7 +41,7 @@ type wallSampler struct {
 	due    float64 // turns that were due so far
 	sure   int     // turns of threads that are known not to have run since their last turn
 	last   time.Duration
-	probe  time.Duration // up to when the budget for stops of threads that are ready to run is used up: see mayProbe
+	probe  ration // of stops of threads that are ready to run
 	buf    []byte
 	pauses []time.Duration
 }
@@ -445,12 +445,12 @@ const (
 // its stack is recognised. For other threads that wait for a CPU their CPU samples are used.
 func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	wt := &t.wall
-	w.probe = max(w.probe, now-probesSaved*probeEvery)
-	if now < w.probe+probeEvery || now < wt.probe || w.closing || !w.givesUpOften(t) {
+	if !w.probe.left(now, probeEvery, probesSaved) || now < wt.probe || w.closing || !w.givesUpOften(t) {
 		return false
 	}
 	wt.probes = min(max(2*wt.probes, firstProbes), mostProbes)
-	w.probe, wt.probe = w.probe+probeEvery, now+wt.probes
+	w.probe.take(probeEvery)
+	wt.probe = now + wt.probes
 	return true
 }
 

@@ -32,8 +32,8 @@ func BenchmarkRecordPulse(b *testing.B) {
 		}
 	}
 	s.stopAsking(b)
-	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: the recorder is stopped, and its events are disabled, "+
-		"in the first and the last.", runtimeOf(ways), pulseTime)
+	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: the recorder is stopped, and its events are "+
+		"disabled, in the first and the last.", runtimeOf(ways), pulseTime)
 	reportWays(b, head, webLoad.unit, ways)
 	livetest.EndsWell(b, a)
 }
@@ -95,15 +95,14 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		pause = func() (resume func()) { return hold(b, o.Cmd.Process.Pid) }
 	}
 	time.Sleep(2 * settleTime)
+	resume := pause()
 	for range pulses {
 		var p [4]phase
-		resume := pause()
 		p[0] = s.window(b, o)
 		resume()
 		p[1], p[2] = s.window(b, o), s.window(b, o)
 		resume = pause()
 		p[3] = s.window(b, o)
-		resume()
 		before, during, after := p[0], p[1], p[3]
 		during.perSecond = (p[1].perSecond + p[2].perSecond) / 2
 		during.cpuPerUnit = (p[1].cpuPerUnit + p[2].cpuPerUnit) / 2
@@ -116,6 +115,7 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		before.others, during.others, after.others = s.others, s.others, s.others
 		w.add(&before, &during, &after, seen)
 	}
+	resume()
 	if o != nil {
 		q, err := o.End()
 		if err != nil {
