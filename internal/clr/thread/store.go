@@ -38,6 +38,7 @@ const (
 	StateDead           = 0x00000800
 	StateThreadPool     = 0x01000000
 	StateInteropBlocked = 0x02000000
+	StateDetached       = 0x80000000
 )
 
 // Thread is the head of one of the runtime's Thread objects.
@@ -56,8 +57,11 @@ type Thread struct {
 // thread's stack, to get control when the current method returns.
 func (t *Thread) Hijacked() bool { return t.State&StateHijacked != 0 }
 
-// Alive reports whether the thread has started and not ended.
-func (t *Thread) Alive() bool { return t.State&(StateDead|StateUnstarted) == 0 && t.OSID != 0 }
+// Alive reports whether the thread has started and not ended. A native thread that has ended is detached, but not
+// dead, until the finalizer clears it away.
+func (t *Thread) Alive() bool {
+	return t.State&(StateDead|StateDetached|StateUnstarted) == 0 && t.OSID != 0
+}
 
 type layout struct {
 	Store      arch.Addr `global:"ThreadStore"`
