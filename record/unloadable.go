@@ -223,15 +223,18 @@ func (u *unloads) noneSince(moment time.Duration) bool {
 // matters only while finalizers run: otherwise unloads has the better proof.
 type survey struct {
 	next  time.Duration // when to begin the next one
+	rest  time.Duration // from this one to the next
 	began time.Duration // this one
 	took  time.Duration // so far
 	left  []arch.Addr   // starts of methods
 	whole bool          // it has all there are
+	fresh bool          // it has met some that was not known
 }
 
 // How much surveys may take.
 const (
-	surveyEvery = time.Second
+	surveyEvery = time.Second            // as long as the one before has met new code
+	surveyMost  = 8 * time.Second        // twice as long each time that it has not
 	surveyShare = 100                    // surveys take 1/surveyShare of the time
 	surveySlice = 2 * time.Millisecond   // at once
 	surveyFirst = 250 * time.Millisecond // before the recording begins
@@ -247,7 +250,7 @@ func (f *frameTable) know(slice time.Duration) {
 	f.p.Engine.Begin()
 	f.places.begin()
 	if len(v.left) == 0 {
-		v.began, v.took = begin, 0
+		v.began, v.took, v.fresh = begin, 0, false
 		v.left, v.whole = f.p.Runtime.Code.Collectible(maxSights)
 	}
 	now := begin
@@ -257,7 +260,10 @@ func (f *frameTable) know(slice time.Duration) {
 	}
 	v.took += now - begin
 	if len(v.left) == 0 {
-		v.next = now + max(surveyEvery, surveyShare*v.took)
+		if v.rest = min(2*v.rest, surveyMost); v.fresh || v.rest == 0 {
+			v.rest = surveyEvery
+		}
+		v.next = now + max(v.rest, surveyShare*v.took)
 		f.forget()
 	}
 }
@@ -280,6 +286,8 @@ func (f *frameTable) meet(start arch.Addr) {
 	was, known := f.seen[start]
 	if known && was.method == is.method && was.name == is.name {
 		is.from = was.from
+	} else {
+		f.survey.fresh = true
 	}
 	if known || len(f.seen) < maxSights {
 		f.seen[start] = is

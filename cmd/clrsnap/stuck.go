@@ -34,24 +34,33 @@ func (e *stuckError) Error() string {
 	return s
 }
 
+// How often stuck looks at the threads.
+const (
+	stuckEvery  = time.Second     // while one may be stuck
+	stuckSeldom = 4 * time.Second // at most, while none is: a look takes half a millisecond of CPU time
+)
+
 // stuck watches the threads of this process until one of them has been in the same system
-// call on a process or a file for stuckFor. It measures time by the number of checks, because
+// call on a process or a file for stuckFor. It measures time by the number of looks, because
 // the machine can be paused between two of them. It returns false if it cannot watch threads.
 func stuck() bool {
-	const every = time.Second
-	before := map[string]int{} // by system call: consecutive checks that have found it
-	for range time.Tick(every) {
+	before := map[string]int{} // by system call: consecutive looks that have found it
+	rest := stuckEvery
+	for {
+		time.Sleep(rest)
 		seen := map[string]int{}
-		waits, err := waiting.Threads()
+		waits, perhaps, err := waiting.Threads()
 		if err != nil {
 			return false
 		}
 		for _, what := range waits {
-			if seen[what] = before[what] + 1; seen[what] > int(stuckFor/every) {
+			if seen[what] = before[what] + 1; seen[what] > int(stuckFor/stuckEvery) {
 				return true
 			}
 		}
 		before = seen
+		if rest = min(2*rest, stuckSeldom); perhaps {
+			rest = stuckEvery
+		}
 	}
-	return false
 }

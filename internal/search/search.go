@@ -87,7 +87,7 @@ func (s *search) await(done <-chan look) (r look, ok bool) {
 			return r, true
 		case <-wait.C:
 		}
-		if waits, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
+		if waits, _, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
 			return look{}, false
 		}
 	}

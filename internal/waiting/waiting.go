@@ -20,44 +20,44 @@ var touching = map[int64]bool{
 
 // Threads returns what threads of this process wait for, in system calls on a process or a
 // file that cannot be interrupted: a text for each, which is the same only as long as the
-// thread has not run since. A thread that has only begun to wait may be missing once.
-func Threads() ([]string, error) {
+// thread has not run since. perhaps: a thread may be waiting so that is not among them yet.
+func Threads() (waits []string, perhaps bool, err error) {
 	self, err := procfs.Self()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer self.Close()
 	tids, err := self.Tasks()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []string
 	for _, tid := range tids {
-		if what := of(self, tid); what != "" {
-			out = append(out, what)
+		what, touches := of(self, tid)
+		if perhaps = perhaps || touches; what != "" {
+			waits = append(waits, what)
 		}
 	}
-	return out, nil
+	return waits, perhaps, nil
 }
 
-// of says what one thread waits for; nothing is empty.
-func of(self procfs.Dir, tid int) string {
+// of says what one thread waits for; nothing is empty. touches: it is in such a system call.
+func of(self procfs.Dir, tid int) (what string, touches bool) {
 	text, err := self.ReadFile(procfs.TaskFile(tid, "syscall"))
 	if err != nil {
-		return ""
+		return "", false
 	}
 	if call, blocked := procfs.ParseSyscall(text); !blocked || !touching[call.Nr] {
-		return ""
+		return "", false
 	}
 	status, err := self.TaskStatus(tid)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	if status.State != 'D' {
 		// A wait for a file system in user space looks like one that can be interrupted, such
 		// as for a pipe, until a signal comes. This one means nothing to the Go runtime.
 		_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
-		return ""
+		return "", true
 	}
-	return fmt.Sprintf("%d %s %d %d", tid, text, status.VoluntarySwitches, status.InvoluntarySwitches)
+	return fmt.Sprintf("%d %s %d %d", tid, text, status.VoluntarySwitches, status.InvoluntarySwitches), true
 }
