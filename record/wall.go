@@ -264,8 +264,8 @@ const (
 	earlyRest  = 30 * time.Millisecond
 	mostEarly  = 3 // turns
 	earlyLooks = 100
-	usualRest  = 60 * time.Millisecond
-	mostUsual  = 6 // turns
+	usualRest  = 100 * time.Millisecond
+	mostUsual  = 10 // turns
 )
 
 // rests is how many turns it is from one look at a thread to the next.
