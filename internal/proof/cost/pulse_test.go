@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a recorder is held or let go on for, and how long the program has to notice.
+// What a recorder is held or let go on for, and how long the program has to notice that it is held.
 const (
 	pulseTime   = 150 * time.Millisecond
 	pulseSettle = 15 * time.Millisecond
@@ -92,17 +92,19 @@ func (s *subject) pulse(b *testing.B, w *way) {
 	seen := new(observer.Quality)
 	if w.start != nil {
 		o = w.start(b, s.pid)
-		pause = func() (resume func()) { return hold(b, o.Cmd.Process.Pid) }
+		pause = func() (resume func()) {
+			defer time.Sleep(pulseSettle)
+			return hold(b, o.Cmd.Process.Pid)
+		}
 	}
 	time.Sleep(2 * settleTime)
 	resume := pause()
 	for range pulses {
 		var p [4]phase
-		p[0] = s.window(b, o)
-		resume()
-		p[1], p[2] = s.window(b, o), s.window(b, o)
+		p[0] = s.window(b, o, func() {})
+		p[1], p[2] = s.window(b, o, resume), s.window(b, o, func() {})
 		resume = pause()
-		p[3] = s.window(b, o)
+		p[3] = s.window(b, o, func() {})
 		before, during, after := p[0], p[1], p[3]
 		during.perSecond = (p[1].perSecond + p[2].perSecond) / 2
 		during.cpuPerUnit = (p[1].cpuPerUnit + p[2].cpuPerUnit) / 2
@@ -125,8 +127,9 @@ func (s *subject) pulse(b *testing.B, w *way) {
 	}
 }
 
-// window takes the figures of one window.
-func (s *subject) window(b *testing.B, o *observer.Observer) phase {
+// window takes the figures of one window. begin is called at its very start: what a recorder does as soon as it is let
+// go on is what it could not do before it was held.
+func (s *subject) window(b *testing.B, o *observer.Observer, begin func()) phase {
 	b.Helper()
 	own := func() time.Duration {
 		if o == nil {
@@ -134,9 +137,9 @@ func (s *subject) window(b *testing.B, o *observer.Observer) phase {
 		}
 		return o.CPU(b)
 	}
-	time.Sleep(pulseSettle)
 	used, known, all, cpu := own(), s.cpu(b), livetest.MachineCPU(b), livetest.CPU(b, s.pid)
 	units, at := s.ask()
+	begin()
 	time.Sleep(pulseTime)
 	units2, at2 := s.ask()
 	used, known, all = own()-used, s.cpu(b)-known, livetest.MachineCPU(b)-all
