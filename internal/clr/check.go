@@ -14,6 +14,9 @@ import (
 // ErrNotStarted: the runtime is loaded, but does not run managed code yet.
 var ErrNotStarted = errors.New("it does not run managed code yet")
 
+// ErrUnconfirmed: so it is in a wrong layout, and while the garbage collector moves the managed Thread objects.
+var ErrUnconfirmed = errors.New("none of its threads refers to a managed Thread object that refers back")
+
 const (
 	maxSamples = 64 // of code, in Check
 	maxChecked = 32 // threads whose Frames Check looks at
@@ -87,7 +90,7 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 	case alive == 1: // there must be one that runs the program
 		return nil, errors.New("its list of threads has only the finalizer thread")
 	case exposed && !confirmed:
-		return nil, errors.New("none of its threads refers to a managed Thread object that refers back")
+		return nil, ErrUnconfirmed
 	}
 	return list, nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
@@ -159,13 +160,22 @@ func (e *Engine) isLeftOut(err error) bool {
 // may change during a check.
 const checkTries = 5
 
+// moveTime is how long the garbage collector is given to move objects before the second check. It is three times as
+// long before each one that follows.
+const moveTime = time.Millisecond
+
 // check compares the runtime's structures with one another and with the target's
 // threads.
 func (e *Engine) check() error {
+	rest := moveTime
 	for n := 1; ; n++ {
 		err := e.checkOnce()
 		if err == nil || n == checkTries {
 			return err
+		}
+		if errors.Is(err, clr.ErrUnconfirmed) {
+			time.Sleep(rest)
+			rest *= 3
 		}
 		e.Begin()
 	}
