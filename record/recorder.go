@@ -45,7 +45,7 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 200 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
+	drainEvery  = 100 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
 	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for, at most so often
