@@ -65,6 +65,7 @@ type fault struct {
 
 const (
 	patience  = 3_000_000_000 // ns that a record may come late: its writer may have no processor
+	delivery  = 3_000_000_000 // ns from a walk's moment until the judge gets it, at most
 	maxFaults = 20
 	maxKept   = 2000
 )
@@ -117,7 +118,7 @@ func (j *Judge) Settle() error {
 		}
 	}
 	j.waiting = j.waiting[:0]
-	j.log.horizon = now
+	j.log.horizon = now - delivery
 	for _, d := range j.doubtful {
 		j.log.horizon = min(j.log.horizon, d.begin)
 	}

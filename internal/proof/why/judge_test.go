@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Programs are tried side by side: they wait for most of the time, and so does clrsnap.
-	if err := flag.Set("test.parallel", strconv.Itoa(layer.Size(8, 2))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(layer.Size(3, 2))); err != nil {
 		panic(err)
 	}
 	livetest.Main(m, roles)

@@ -1,7 +1,9 @@
 package why
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ type disease struct {
 	causes []string // what may be said of it; one is enough
 	own    []string // the code that is to blame: a regular expression for each name that must be there
 	beside []string // what is true of it as well
+
+	breaksOut string // what the program counts when it breaks out, if that takes a while
 
 	starves  string // the clients that get no answer
 	locks    int    // the exit status of "locks"
@@ -50,7 +54,7 @@ var diseases = []*disease{
 		options: withSupplier},
 	{name: "event-leak", causes: []string{"heap-growth"}, own: []string{`PriceAlert|AlertService\.Watch`}},
 	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`},
-		short: true},
+		breaksOut: "returns", short: true},
 	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
 	{name: "descriptors", causes: []string{"descriptors"}, beside: []string{"exceptions"}, harm: fewDescriptors},
 	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`},
@@ -73,7 +77,7 @@ func (d *disease) try(t *testing.T, c command) {
 	if d.harm != nil {
 		d.harm(t, a)
 	}
-	time.Sleep(2 * time.Second)
+	d.breakOut(t, a)
 	ways := layer.Size([]way{plain}, []way{plain, noAgent, again})
 	if d.needs == "agent" {
 		ways = []way{plain, again}
@@ -89,6 +93,18 @@ func (d *disease) try(t *testing.T, c command) {
 	}
 	if status := c.locks(t, a.PID); status != d.locks {
 		t.Errorf("%s: the exit status of locks is %d instead of %d", d.name, status, d.locks)
+	}
+}
+
+// breakOut waits until the disease has broken out.
+func (d *disease) breakOut(t *testing.T, a *testenv.App) {
+	t.Helper()
+	time.Sleep(2 * time.Second)
+	has := func(line string) bool { return strings.HasPrefix(line, d.breaksOut+" ") }
+	for start := time.Now(); d.breaksOut != "" && !slices.ContainsFunc(a.Ask("counts"), has); {
+		if time.Sleep(100 * time.Millisecond); time.Since(start) > tooLong {
+			t.Fatalf("%s: it does not break out", d.name)
+		}
 	}
 }
 
