@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"clrsnap/profile"
 )
@@ -112,7 +113,7 @@ func (w *watched) blockedCooperative(e *evidence) bool {
 		slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
 		w.all(func(t *profile.Thread) bool {
 			own := ownFrame(t.Frames)
-			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
+			return holdsOut(t, &e.process) && sameCall(own, first)
 		})
 }
 
@@ -189,28 +190,39 @@ func holdsOut(t *profile.Thread, p *profile.Process) bool {
 	return false
 }
 
-// judgeFinalizer looks for a finalizer that does not return.
+// judgeFinalizer looks for a finalizer that does not return. A look in which the thread's stack could not be read whole
+// says nothing.
 func judgeFinalizer(e *evidence) []profile.Verdict {
-	if len(e.looks) < 2 && !e.core() {
+	threads := e.threads()
+	i := slices.IndexFunc(threads, func(w watched) bool { return w.last().Role == "Finalizer" })
+	if i < 0 {
 		return nil
 	}
-	threads := e.threads()
-	for i := range threads {
-		w := &threads[i]
-		if w.last().Role != "Finalizer" {
+	w := threads[i]
+	var in []*profile.Thread // it, in the looks that show the finalizer
+	var since, until time.Duration
+	for k, t := range w.looks {
+		f := finalizer(t)
+		if f == nil && !t.Complete {
 			continue
 		}
-		first := finalizer(w.looks[0])
-		if first == nil || !w.all(func(t *profile.Thread) bool {
-			f := finalizer(t)
-			return f != nil && f.Method == first.Method && f.SP == first.SP
-		}) {
+		if f == nil || len(in) > 0 && !sameCall(f, finalizer(in[0])) {
 			return nil
 		}
-		return []profile.Verdict{blockedFinalizer(e, w, finalizer(w.last()))}
+		if until = e.looks[k].at; len(in) == 0 {
+			since = until
+		}
+		in = append(in, t)
 	}
-	return nil
+	if len(in) == 0 || len(in) < 2 && !e.core() {
+		return nil
+	}
+	w.looks = in
+	return []profile.Verdict{blockedFinalizer(e, &w, until-since)}
 }
+
+// sameCall reports whether two frames are of one call.
+func sameCall(a, b *profile.Frame) bool { return a.Method == b.Method && a.SP == b.SP }
 
 // finalizer returns the frame of the finalizer that runs on the runtime's thread for that; nil: none does.
 func finalizer(t *profile.Thread) *profile.Frame {
@@ -223,8 +235,10 @@ func finalizer(t *profile.Thread) *profile.Frame {
 	return nil
 }
 
-func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict {
+// blockedFinalizer is the verdict on a thread that has been in one finalizer for some time.
+func blockedFinalizer(e *evidence, w *watched, span time.Duration) profile.Verdict {
 	t := w.last()
+	f := finalizer(t)
 	certainty, doing := profile.Likely, "runs"
 	if w.unmoved && w.waits() && !e.core() {
 		certainty, doing = profile.Certain, "is blocked"
@@ -233,7 +247,7 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 	}
 	since := ""
 	if !e.core() {
-		since = fmt.Sprintf(", for at least %s", seconds(e.span()))
+		since = fmt.Sprintf(", for at least %s", seconds(span))
 	}
 	at := ""
 	if own := ownFrame(t.Frames); own != nil && own.Method != f.Method {

@@ -154,6 +154,15 @@ func TestFinalizer(t *testing.T) {
 	idle := waiting(5, profile.Wait{Kind: profile.WaitIdle})
 	idle.Role = "Finalizer"
 	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{idle})))
+
+	// What could not be read says nothing.
+	unread := stuck
+	unread.Complete, unread.Frames = false, stuck.Frames[:1]
+	before, without := []profile.Thread{stuck}, []profile.Thread{unread}
+	verdict(t, judgeFinalizer(looksAt(without, before, without, before, without)), profile.CauseFinalizer,
+		profile.Certain, "Shop.Lease.Close", "2.0 s")
+	none(t, judgeFinalizer(looksAt(without, before, without)))
+	none(t, judgeFinalizer(looksAt(without, without)))
 }
 
 func TestHeld(t *testing.T) {
