@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/web"
 	"clrsnap/profile"
 )
@@ -22,6 +23,7 @@ type sent struct {
 	chains  []*profile.TaskChain
 	request string
 	sender  arch.Addr // the method that sends it; 0: it is not known by that
+	place   arch.Addr // of its message, when that was last looked for
 }
 
 func (c *sent) sending() bool { return c.sender != 0 }
@@ -202,15 +204,21 @@ func (w *requestWalk) followSenders() {
 			delete(w.calls, key)
 			continue
 		}
-		c.sender = at
-		if twin, ok := w.moved[message]; ok && message != 0 { // both are one call
-			if len(w.calls[twin].chains) > 0 {
-				key, twin = twin, key
-			}
-			delete(w.calls, twin)
+		c.sender, c.place = at, message
+		if twin, ok := w.moved[message]; ok && message != 0 {
+			key = w.dropTwin(twin, key)
 		}
 		w.moved[message] = key
 	}
+}
+
+// dropTwin leaves out one of two that are the same call, and returns the other one.
+func (w *requestWalk) dropTwin(a, b arch.Addr) (kept arch.Addr) {
+	if len(w.calls[a].chains) > 0 {
+		a, b = b, a
+	}
+	delete(w.calls, a)
+	return b
 }
 
 // messageNow returns where a method is now that makes or sends a call, and the message that it has. at is 0 if the
@@ -265,31 +273,87 @@ func (w *requestWalk) begun(obj arch.Addr) {
 }
 
 // findStarts finds out which calls began when. If the collector may have moved messages since calls were read, a call
-// is known by where the methods that make and send it have its message now. Calls of which that is not certain have no
+// is known by the message that the methods that make and send it have now. Calls of which that is not certain have no
 // age.
 func (w *requestWalk) findStarts() {
-	if len(w.begins) == 0 {
-		return
-	}
 	if w.still {
 		for _, b := range w.begins {
 			w.started(b.message, b.at)
 		}
 		return
 	}
-	for range maxMoves {
-		w.followSenders()
-		for _, b := range w.begins {
-			_, message, ok := w.messageNow(b.method)
-			if key, known := w.moved[message]; ok && known && message != 0 {
-				w.started(key, b.at)
+	left := w.begins
+	for round := 0; round < maxMoves && len(left) > 0 && !w.stopped(); round++ {
+		left = w.matchStarts(left)
+	}
+}
+
+// holding is a message that a method has, between two collections.
+type holding struct {
+	message arch.Addr
+	stamp   heap.Stamp
+}
+
+// matchStarts finds the calls of beginnings, and returns those whose calls it has not found. The methods that make and
+// send a call must have the same message between the same two collections. They are read in the order of where their
+// messages were last, so that those of a call are read one soon after the other.
+func (w *requestWalk) matchStarts(begins []beginning) (left []beginning) {
+	type method struct {
+		near  arch.Addr
+		call  arch.Addr // that it sends; 0: it begins one
+		begin int
+	}
+	var all []method
+	for key, c := range w.calls {
+		if c.sending() {
+			all = append(all, method{near: cmp.Or(c.place, key), call: key})
+		}
+	}
+	for i := range begins {
+		all = append(all, method{near: begins[i].message, begin: i})
+	}
+	slices.SortFunc(all, func(a, b method) int { return cmp.Compare(a.near, b.near) })
+	calls, made := map[holding]arch.Addr{}, make([]holding, len(begins))
+	for _, m := range all {
+		if m.call == 0 {
+			b := &begins[m.begin]
+			made[m.begin], _ = w.holds(&b.method, &b.message)
+		} else if c := w.calls[m.call]; c != nil {
+			h, ok := w.holds(&c.sender, &c.place)
+			if !c.sending() { // any more
+				delete(w.calls, m.call)
+			}
+			if twin, known := calls[h]; ok && known {
+				m.call = w.dropTwin(twin, m.call)
+			}
+			if ok {
+				calls[h] = m.call
 			}
 		}
-		if w.p.stillSince(w.followed) {
-			return
-		}
-		clear(w.starts)
 	}
+	for i, h := range made {
+		if key, ok := calls[h]; ok {
+			w.started(key, begins[i].at)
+		} else if begins[i].method != 0 {
+			left = append(left, begins[i])
+		}
+	}
+	return left
+}
+
+// holds reads the message of a method that makes or sends a call, and notes where both are: at 0 if the method has
+// ended. false: it has no message, or the collector may have moved something meanwhile.
+func (w *requestWalk) holds(method, place *arch.Addr) (holding, bool) {
+	before := w.p.stamp()
+	at, message, ok := w.messageNow(*method)
+	if !ok {
+		return holding{}, false
+	}
+	*method, *place = at, message
+	if at == 0 || message == 0 || !w.p.stillSince(before) {
+		return holding{}, false
+	}
+	return holding{message, before}, true
 }
 
 // started notes when a call began: at the earliest time that any of its methods knows.

@@ -123,8 +123,8 @@ func testCallsMoved(t *testing.T, runtime string) {
 		Args:    []string{"--server", s.address, "--connections", fmt.Sprint(connections), "--between", "600"},
 	})
 	c := &callCheck{t: t, a: a, s: s, ended: map[string]bool{}}
-	const each = 20 // more cannot be followed between two collections on a slow machine
-	for range 3 {   // so that an age that is another call's is wrong
+	const each = 50
+	for range 3 { // so that an age that is another call's is wrong
 		a.Ask(fmt.Sprintf("get %d", each))
 		a.Ask(fmt.Sprintf("two %d", each))
 		c.settle()
@@ -132,7 +132,7 @@ func testCallsMoved(t *testing.T, runtime string) {
 	}
 	truth := c.begun()
 	t.Logf("all calls are moved %s times", a.Ask("slide 10")[0])
-	listed, known, looks := 0, 0, layer.Size(10, 60)
+	listed, known, looks := 0, 0, layer.Size(3, 60)
 	for range looks {
 		times := map[string]int{}
 		r := look(t, a.PID)
