@@ -193,6 +193,7 @@ func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
 	c.stats.Samples++
 	if !complete {
 		c.stats.Broken++
+		c.r.unwalked = c.r.now
 	}
 	if repaired {
 		c.stats.Repaired++

@@ -36,6 +36,8 @@ type recorder struct {
 
 	haste haste
 
+	unwalked time.Duration // when a walk of a CPU sample last failed; 0: none has
+
 	endAlone func()        // ends Options.Alone
 	ownCPU   time.Duration // when recording began
 	notes    []string
@@ -45,7 +47,8 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 100 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
+	drainEvery  = 200 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
+	drainNew    = 100 * time.Millisecond // the same, while walks fail: of code that is new, which is soon known
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
 	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for, at most so often
@@ -56,6 +59,7 @@ const (
 const (
 	startLasts = 250 * time.Millisecond // after the recording began
 	newsLast   = time.Second            // after code was met whose name must be read soon
+	failsLast  = 5 * time.Second        // after a walk has failed
 )
 
 // youth is how long a program is young: most programs that exit soon have exited by then.
@@ -204,6 +208,9 @@ func (r *recorder) drainAfter() time.Duration {
 	reported := r.events != nil && r.now < r.events.latest+time.Second
 	if len(r.pending) > 0 || r.now < r.startsUntil() || reported {
 		return drainFirst
+	}
+	if r.unwalked > 0 && r.now < r.unwalked+failsLast {
+		return drainNew
 	}
 	return drainEvery
 }
