@@ -217,6 +217,9 @@ func (w *requestWalk) dropTwin(a, b arch.Addr) (kept arch.Addr) {
 	if len(w.calls[a].chains) > 0 {
 		a, b = b, a
 	}
+	if at, ok := w.starts[a]; ok {
+		w.started(b, at)
+	}
 	delete(w.calls, a)
 	return b
 }
