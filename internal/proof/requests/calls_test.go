@@ -132,7 +132,7 @@ func testCallsMoved(t *testing.T, runtime string) {
 	}
 	truth := c.begun()
 	t.Logf("all calls are moved %s times", a.Ask("slide 10")[0])
-	listed, known, looks := 0, 0, layer.Size(3, 60)
+	listed, known, looks := 0, 0, layer.Size(10, 60)
 	for range looks {
 		times := map[string]int{}
 		r := look(t, a.PID)

@@ -144,10 +144,6 @@ func (c command) why(t *testing.T, pid int, w way, mute bool) []verdict {
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("why --json (%s): %v\n%s", w.name, err, out)
 	}
-	// What the programs beside it left no CPU for is rightly missing.
-	report.Missing = slices.DeleteFunc(report.Missing, func(text string) bool {
-		return strings.Contains(text, "had a CPU for")
-	})
 	if len(report.Missing) > len(w.args) && !mute {
 		t.Errorf("why --json (%s): not looked at: %q", w.name, report.Missing)
 	}
