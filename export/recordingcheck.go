@@ -84,7 +84,7 @@ func checkModes(r *profile.Recording) error {
 		case !finite(m.Rate) || !finite(m.Got) || m.Rate < 0 || m.Got < 0:
 			return fmt.Errorf("mode %v: the rate %v or the rate that was got, %v, is negative or not finite",
 				m.Mode, m.Rate, m.Got)
-		case min(m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, m.Pauses.Count, m.Released) < 0:
+		case min(m.Samples, m.Lost, m.Missed, m.Late, m.Broken, m.Repaired, m.Pauses.Count, m.Released) < 0:
 			return fmt.Errorf("mode %v: a count of samples or pauses is negative", m.Mode)
 		case min(m.Seen, m.Rethrown, m.Every) < 0 || max(m.Seen, m.Rethrown, m.Every) > maxWeight:
 			return fmt.Errorf("mode %v: the number of events, %d, of rethrows, %d, or the interval, %d, is negative "+

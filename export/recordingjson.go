@@ -37,6 +37,7 @@ type fileMode struct {
 	Source   string     `json:"source"`
 	Samples  int        `json:"samples"`
 	Lost     int        `json:"lost"`
+	Missed   int        `json:"missed"`
 	Late     int        `json:"late"`
 	Broken   int        `json:"broken"`
 	Repaired int        `json:"repaired"`
@@ -83,7 +84,7 @@ func modesOut(list []profile.ModeStats) []fileMode {
 	for i, m := range list {
 		out[i] = fileMode{
 			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, string(m.Source),
-			m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
+			m.Samples, m.Lost, m.Missed, m.Late, m.Broken, m.Repaired,
 			filePauses(m.Pauses), m.Released, m.Seen, m.Rethrown, m.Every,
 		}
 	}
@@ -119,7 +120,7 @@ func (m *fileMode) stats() (profile.ModeStats, error) {
 	}
 	return profile.ModeStats{
 		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source),
-		Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken, Repaired: m.Repaired,
+		Samples: m.Samples, Lost: m.Lost, Missed: m.Missed, Late: m.Late, Broken: m.Broken, Repaired: m.Repaired,
 		Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Rethrown: m.Rethrown,
 		Every: m.Every,
 	}, nil

@@ -222,7 +222,10 @@ type ModeStats struct {
 	// Lost is how many samples are missing, because the kernel's buffer was full or
 	// the thread could not be captured; in event modes, how many events were
 	// dropped.
-	Lost     int
+	Lost int
+	// Missed is about how often the kernel's timer of a CPU was so late that its turn for a sample passed, as happens where
+	// other machines take CPUs away; whatever ran there meanwhile. Known if Source is FromProcessors; else 0.
+	Missed   int
 	Late     int    // samples that were taken, or processed by clrsnap, later than they were due
 	Broken   int    // of Samples: the stack is incomplete, or missing
 	Repaired int    // of Samples: the stack was incomplete, and completed with memory that was read later

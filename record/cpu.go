@@ -92,7 +92,10 @@ func (c *cpuSampler) drain() {
 }
 
 // finish takes the last samples.
-func (c *cpuSampler) finish() { c.read(c.events.Stop) }
+func (c *cpuSampler) finish() {
+	c.read(c.events.Stop)
+	c.stats.Missed = c.events.Stats().Missed
+}
 
 func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	for _, rp := range c.r.all {

@@ -135,21 +135,35 @@ func (r *recorder) cpuRemarks() []string {
 		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's "+
 			"buffers in time: a lower rate, or a less busy machine, helps.", s.Lost, all))
 	}
-	used, seen := r.targetCPU(), time.Duration(s.Samples)*r.cpu.period
-	// Samples are taken by chance: a few may be missing.
-	missing := float64(used-seen) / float64(max(used, 1))
-	chance := 4 / math.Sqrt(float64(used)/float64(r.cpu.period)+1)
-	if r.o.Threads == nil && used > time.Second && missing > max(0.1, chance) {
-		why := "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
-		if r.source(profile.CPU) == profile.FromThreads {
-			why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its "+
-				"last sample is not seen. If threads live for a short time, a higher rate helps",
-				r.cpu.period.Round(10*time.Microsecond))
-		}
-		out = append(out, fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.",
-			100*(1-missing), why))
+	if r.o.Threads == nil {
+		out = append(out, missingRemark(s, r.source(profile.CPU), r.targetCPU(), r.cpu.period)...)
 	}
 	return out
+}
+
+// missingRemark says that CPU samples stand for less than the CPU time that was used, and why, as far as that is known.
+func missingRemark(s profile.ModeStats, from profile.Source, used, period time.Duration) []string {
+	missing := used - time.Duration(s.Samples)*period
+	// Samples are taken by chance: a few may be missing.
+	chance := 4 / math.Sqrt(float64(used)/float64(period)+1)
+	share := float64(missing) / float64(max(used, 1))
+	if used <= time.Second || share <= max(0.1, chance) {
+		return nil
+	}
+	var why string
+	switch missed := time.Duration(s.Missed) * period; {
+	case from == profile.FromThreads:
+		why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its "+
+			"last sample is not seen. If threads live for a short time, a higher rate helps",
+			period.Round(10*time.Microsecond))
+	case missed >= missing/2:
+		why = fmt.Sprintf("timers of the CPUs missed about %d turns, as they do where this machine has to wait for CPUs "+
+			"that it shares with others", s.Missed)
+	default:
+		why = "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
+	}
+	return []string{fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.",
+		100*(1-share), why)}
 }
 
 // source is how a mode gets the stacks of running threads.

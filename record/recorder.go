@@ -314,7 +314,9 @@ func (r *recorder) modes() []profile.ModeStats {
 	}
 	if r.wall != nil {
 		s := r.wall.modeStats()
-		s.Source = r.source(profile.Wall)
+		if s.Source = r.source(profile.Wall); s.Source == profile.FromProcessors {
+			s.Missed = r.cpu.stats.Missed
+		}
 		out = append(out, s)
 	}
 	if r.events != nil {

@@ -34,3 +34,40 @@ func TestThreadRemarks(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingRemark: it says why CPU time is in no sample, or that it does not know.
+func TestMissingRemark(t *testing.T) {
+	const period = 10 * time.Millisecond
+	stats := func(samples, missed int) profile.ModeStats {
+		return profile.ModeStats{Mode: profile.CPU, Rate: 100, Samples: samples, Missed: missed}
+	}
+	const begins = "The CPU samples stand for 70 % of the CPU time that was used: "
+	for _, tt := range []struct {
+		stats profile.ModeStats
+		from  profile.Source
+		used  time.Duration
+		want  string // "" means that nothing is said
+	}{
+		{stats(1000, 0), profile.FromProcessors, 10 * time.Second, ""},
+		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // it need not be the target that was held up
+		{stats(70, 0), profile.FromProcessors, time.Second, ""},         // too short to say
+		{stats(700, 310), profile.FromProcessors, 10 * time.Second,
+			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs that it shares " +
+				"with others."},
+		{stats(700, 20), profile.FromProcessors, 10 * time.Second,
+			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
+		{stats(700, 0), profile.FromAllProcessors, 10 * time.Second,
+			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
+		{stats(700, 0), profile.FromThreads, 10 * time.Second,
+			"a thread is sampled each time it has used 10ms of one CPU, and what it uses after its last sample is not " +
+				"seen. If threads live for a short time, a higher rate helps."},
+	} {
+		var want []string
+		if tt.want != "" {
+			want = []string{begins + tt.want}
+		}
+		if got := missingRemark(tt.stats, tt.from, tt.used, period); !slices.Equal(got, want) {
+			t.Errorf("%+v from %s, of %v:\n%q, want\n%q", tt.stats, tt.from, tt.used, got, want)
+		}
+	}
+}

@@ -90,6 +90,7 @@ type jsonModeTotals struct {
 	Got      float64        `json:"got,omitempty"`
 	Source   profile.Source `json:"source,omitempty"`
 	Lost     int            `json:"lost,omitempty"`
+	Missed   int            `json:"missed,omitempty"`
 	Late     int            `json:"late,omitempty"`
 	Seen     int64          `json:"seen,omitempty"`
 	Rethrown int64          `json:"rethrown,omitempty"`
@@ -225,9 +226,9 @@ func jsonAmountOf(t *profile.Totals, p *profile.Part, of ...profile.Variance) js
 func jsonTotalsOf(r *profile.Recording, t *profile.Totals) jsonModeTotals {
 	s, _ := r.Mode(t.Mode)
 	out := jsonModeTotals{
-		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Source: s.Source, Lost: s.Lost, Late: s.Late, Seen: s.Seen,
-		Rethrown: s.Rethrown,
-		Total:    jsonAmountOf(t, &t.All, t.Variance),
+		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Source: s.Source, Lost: s.Lost, Missed: s.Missed, Late: s.Late,
+		Seen: s.Seen, Rethrown: s.Rethrown,
+		Total: jsonAmountOf(t, &t.All, t.Variance),
 	}
 	switch t.Mode.Unit() {
 	case profile.Nanoseconds:

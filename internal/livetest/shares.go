@@ -14,6 +14,21 @@ import (
 // recorded gets so few samples that hardly anything follows.
 const TooBusy = 0.4
 
+// TooLate is how many turns the timers of the CPUs may miss, as a part of the samples that the target should have. It
+// then has fewer than that, or none while it is held up. Chance makes a part of 2 % in a recording of 10 s.
+const TooLate = 0.05
+
+// Missed is how many turns the timers of the CPUs missed, as far as that is known, likewise.
+func Missed(r *profile.Recording) float64 {
+	var part float64
+	for i := range r.Modes {
+		if m := &r.Modes[i]; m.Missed > 0 {
+			part = max(part, float64(m.Missed)/(m.Rate*r.Cost.TargetCPU.Seconds()))
+		}
+	}
+	return part
+}
+
 // StatsLine says how a mode was sampled, and at what cost.
 func StatsLine(tb testing.TB, r *profile.Recording, m profile.Mode) string {
 	tb.Helper()
@@ -21,9 +36,9 @@ func StatsLine(tb testing.TB, r *profile.Recording, m profile.Mode) string {
 	if !ok {
 		tb.Fatalf("the recording does not know that %v was sampled", m)
 	}
-	return fmt.Sprintf("%v for %v: %d samples, %d lost, %d late, %d broken, %d repaired; "+
+	return fmt.Sprintf("%v for %v: %d samples, %d lost, %d missed, %d late, %d broken, %d repaired; "+
 		"the target used %v, we %v and %d MB",
-		m, r.Duration.Round(time.Millisecond), s.Samples, s.Lost, s.Late, s.Broken, s.Repaired,
+		m, r.Duration.Round(time.Millisecond), s.Samples, s.Lost, s.Missed, s.Late, s.Broken, s.Repaired,
 		r.Cost.TargetCPU.Round(time.Millisecond), r.Cost.OwnCPU.Round(time.Millisecond), r.Cost.OwnMemory>>20)
 }
 

@@ -41,9 +41,7 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 		// For an event of a whole CPU those records would be about all processes' threads.
 		a.Bits |= unix.PerfBitExcludeIdle
 	}
-	if e.attr.formatLost {
-		a.Read_format = formatLost
-	}
+	a.Read_format = e.attr.readFormat()
 	if e.prompt {
 		a.Wakeup = 1 // of an event without a watermark, in samples
 	}
@@ -74,6 +72,14 @@ func newAttr(config uint64) *unix.PerfEventAttr {
 		Bits:    unix.PerfBitDisabled | unix.PerfBitExcludeHv | unix.PerfBitUseClockID,
 		Clockid: unix.CLOCK_MONOTONIC,
 	}
+}
+
+// readFormat is what an event tells of itself. Kernels that do not count losses end it sooner.
+func (f *features) readFormat() uint64 {
+	if f.formatLost {
+		return unix.PERF_FORMAT_TOTAL_TIME_ENABLED | formatLost
+	}
+	return unix.PERF_FORMAT_TOTAL_TIME_ENABLED
 }
 
 // retry reports whether an event that the kernel refused may be granted with

@@ -37,7 +37,11 @@
 // the first sample comes after a full period. So threads that live shorter than a period
 // are not sampled at all, and a thread's time is underestimated by half a period on
 // average for each CPU that it ran on. In the other scopes samples are random: a count
-// of n has an error of about sqrt(n).
+// of n has an error of about sqrt(n). A timer that comes late by a period or more gives one
+// sample for all the turns that have passed (hrtimer_forward_now in perf_swevent_hrtimer). That
+// is so where a virtual machine has to wait for its CPUs, which it need not be told: the time
+// counts as the CPU time of whatever ran. In the scope Filtered the program counts all ticks
+// of CPUs that are not idle, so Stats.Missed is known.
 //
 // Layout facts are those of include/uapi/linux/perf_event.h and bpf.h, and of
 // perf_output_sample and its neighbours in kernel/events/core.c.

@@ -38,6 +38,10 @@ type Stats struct {
 	Throttled int // how often the kernel found that there were too many samples
 	Foreign   int // records of other processes, dropped
 	Repeated  int // records that came from two events, dropped once
+
+	// Missed is about how often the timer of a CPU was due and did not come before it was due again, or was stopped
+	// because there were too many samples; whatever ran meanwhile. In the scope Filtered, after Stop; else 0.
+	Missed int
 }
 
 // Events samples a process. All methods must be called by one goroutine at a time.
@@ -54,7 +58,9 @@ type Events struct {
 	filter   *kernelFilter // nil: there is none in the kernel
 	accept   filter
 	stats    Stats
-	lostSeen uint64 // by the counters of events that are closed
+	lostSeen uint64        // by the counters of events that are closed
+	enabled  time.Duration // of all CPUs, in generations that have ended
+	idle     idleTimes     // when the first generation began
 	rec      Record
 	prompt   bool   // Wait returns for each sample
 	scratch  []byte // a record that wraps around the end of its ring
@@ -125,11 +131,19 @@ func (e *Events) start(stackBytes int) error {
 		return err
 	}
 	e.accept.begin(g, monotonic())
-	if e.gen != nil {
-		e.lostSeen += e.gen.end()
-	}
+	e.endGeneration()
 	e.gen = g
 	return nil
+}
+
+// endGeneration adds what the generation that samples now has counted, if there is one.
+func (e *Events) endGeneration() {
+	if e.gen == nil {
+		return
+	}
+	c := e.gen.end()
+	e.lostSeen, e.enabled = e.lostSeen+c.lost, e.enabled+c.enabled
+	e.gen = nil
 }
 
 // SetStackBytes changes how much of each stack is copied, from now on. The new
@@ -164,7 +178,7 @@ func (e *Events) SetPrompt(on bool) error {
 // executes its own code, so that time in the kernel is not counted at all.
 func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
 
-// Stats returns what has happened so far. It is for tests.
+// Stats returns what has happened so far.
 func (e *Events) Stats() Stats { return e.stats }
 
 // Wait waits until a ring is a quarter full, or has a sample after SetPrompt, and returns false if none is within the
@@ -184,8 +198,8 @@ func (e *Events) Stop(visit func(*Record)) error {
 	}
 	e.gen.disable()
 	err := e.read(visit, forever)
-	e.lostSeen += e.gen.end()
-	e.gen = nil
+	e.endGeneration()
+	e.countMissed()
 	e.closeFilter()
 	if e.attr.formatLost && e.lostSeen > uint64(e.stats.Lost) {
 		e.rec.reset()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"clrsnap/internal/procfs"
@@ -185,27 +186,32 @@ func (g *generation) disable() {
 	}
 }
 
-// end ends the events and returns how many records they have lost, where the
-// kernel counts that.
-func (g *generation) end() uint64 {
+// end ends the events and returns what they have counted, all together.
+func (g *generation) end() (sum counts) {
 	g.disable() // reading the counters of enabled events would interrupt their CPUs
-	var lost uint64
-	if g.attr.Read_format&formatLost != 0 {
-		for _, ev := range g.events {
-			lost += lostBy(ev.fd)
-		}
+	for _, ev := range g.events {
+		c := countsOf(ev.fd)
+		sum.lost += c.lost
+		sum.enabled += c.enabled
 	}
 	g.close()
-	return lost
+	return sum
 }
 
-// lostBy returns how many records an event has lost, where the kernel counts that.
-func lostBy(fd int) uint64 {
-	var b [16]byte // the value, and the records that were lost
-	if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
-		return 0
+// counts is what events have counted.
+type counts struct {
+	enabled time.Duration
+	lost    uint64 // records that they had no room for; 0 before Linux 6.0
+}
+
+// countsOf reads the counters of an event with the read_format of readFormat (perf_read_one in
+// kernel/events/core.c): its value, the time for which it was enabled, and what it has lost.
+func countsOf(fd int) counts {
+	var b [24]byte
+	if n, err := unix.Read(fd, b[:]); err != nil || n < 16 {
+		return counts{}
 	}
-	return binary.LittleEndian.Uint64(b[8:])
+	return counts{time.Duration(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])}
 }
 
 func (g *generation) close() {

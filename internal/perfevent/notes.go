@@ -26,9 +26,7 @@ func (e *Events) openNotes(r *ring) error {
 	a := newAttr(unix.PERF_COUNT_SW_BPF_OUTPUT)
 	a.Sample, a.Sample_type = 1, notesType
 	a.Bits = a.Bits&^unix.PerfBitDisabled | unix.PerfBitSampleIDAll
-	if e.attr.formatLost {
-		a.Read_format = formatLost
-	}
+	a.Read_format = e.attr.readFormat()
 	fd, err := unix.PerfEventOpen(a, -1, r.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	switch {
 	case err == unix.ENODEV: // the CPU has been switched off
@@ -59,8 +57,8 @@ func (e *Events) closeFilter() {
 	e.filter.close()
 	e.filter = nil
 	for _, r := range e.rings {
-		if e.attr.formatLost && r.notes >= 0 {
-			e.lostSeen += lostBy(r.notes)
+		if r.notes >= 0 {
+			e.lostSeen += countsOf(r.notes).lost
 		}
 		r.closeNotes()
 	}

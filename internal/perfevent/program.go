@@ -30,6 +30,7 @@ type kernelFilter struct {
 	wanted  *ebpf.Map // process ids, as the kernel itself has them
 	inside  *ebpf.Map // process ids in space; nil if we are in the kernel's own PID namespace
 	notes   *ebpf.Map // by CPU: the event that notes are written with
+	ticks   *ebpf.Map // by CPU: how often its timer came while anything ran
 
 	space  namespace    // of the process that was asked for
 	family *familyHooks // nil: children are not followed
@@ -95,6 +96,12 @@ func (f *kernelFilter) load(pid int, children bool) error {
 	if f.notes, err = ebpf.NewMap(&ebpf.MapSpec{Name: "notes", Type: ebpf.PerfEventArray}); err != nil {
 		return err
 	}
+	f.ticks, err = ebpf.NewMap(&ebpf.MapSpec{
+		Name: "ticks", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+	})
+	if err != nil {
+		return err
+	}
 	f.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "wanted_sample", Type: ebpf.PerfEvent, License: bpfLicense, Instructions: f.instructions(),
 	})
@@ -125,6 +132,7 @@ const (
 // anything is copied if it returns 0 (bpf_overflow_handler in kernel/events/core.c).
 func (f *kernelFilter) instructions() asm.Instructions {
 	in := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	in = append(in, f.countTick()...)
 	in = append(in, f.isWanted("keep", "drop")...)
 	return append(in,
 		asm.Mov.Reg(asm.R1, asm.RFP).WithSymbol("keep"),
@@ -152,6 +160,33 @@ const (
 	nameLen       = 16         // TASK_COMM_LEN
 	bpfCurrentCPU = 0xffffffff // BPF_F_CURRENT_CPU
 )
+
+// countTick adds one to the ticks of the current CPU.
+func (f *kernelFilter) countTick() asm.Instructions {
+	return asm.Instructions{
+		asm.StoreImm(asm.RFP, slotKey, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, f.ticks.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, slotKey),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "drop"), // never: the key is there
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+	}
+}
+
+// counted is how often the timers of all CPUs have come while they were not idle.
+func (f *kernelFilter) counted() (n int, ok bool) {
+	var each []uint64
+	if f.ticks.Lookup(uint32(0), &each) != nil {
+		return 0, false
+	}
+	for _, c := range each {
+		n += int(c)
+	}
+	return n, true
+}
 
 // isWanted jumps to one of two symbols, as the current process is wanted or not.
 func (f *kernelFilter) isWanted(yes, no string) asm.Instructions {
@@ -230,7 +265,7 @@ func (f *kernelFilter) close() {
 	if f.program != nil {
 		f.program.Close()
 	}
-	for _, m := range []*ebpf.Map{f.wanted, f.inside, f.notes} {
+	for _, m := range []*ebpf.Map{f.wanted, f.inside, f.notes, f.ticks} {
 		if m != nil {
 			m.Close()
 		}

@@ -47,6 +47,7 @@ func (e *Events) tryScope(s Scope, stackBytes int) error {
 			return err
 		}
 	}
+	e.idle = readIdle()
 	err := e.start(stackBytes)
 	if err != nil {
 		e.closeFilter()
