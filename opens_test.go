@@ -25,6 +25,7 @@ var mayOpen = map[string]string{
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
 	"internal/perfevent/generation.go": "/sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",
+	"internal/perfevent/missed.go":     "/proc/stat",
 	"internal/procfs/dir.go":           "/proc/PID, with O_PATH, and files of it, /proc/sys",
 	"internal/procfs/lists.go":         "/proc",
 	"internal/replay/file.go":          "moments that tests have recorded",
