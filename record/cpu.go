@@ -176,12 +176,12 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	if !t.chosen || c.quiet && t.wall.owed == 0 && t.wall.wasOnCPU {
 		return
 	}
-	complete, repaired := c.walk(rp, t, x)
+	r, repaired := c.walk(rp, t, x)
 	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
 	c.stack = rp.frames.appendStack(c.stack)
 	out := profile.Sample{
 		At: max(x.Time-c.r.start, 0), Weight: int64(c.period), Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
-		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
+		Mode: profile.CPU, State: profile.Running, Incomplete: !r.Complete,
 	}
 	if !c.quiet {
 		c.r.b.Add(out)
@@ -189,14 +189,16 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	if c.r.wall != nil {
 		c.r.wall.settle(t, out)
 	}
-	c.count(x, complete, repaired)
+	c.count(x, r, repaired)
 }
 
-func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
+func (c *cpuSampler) count(x *perfevent.Record, r walk.Result, repaired bool) {
 	c.stats.Samples++
-	if !complete {
+	if !r.Complete {
 		c.stats.Broken++
-		c.r.unwalked = c.r.now
+		if !errors.Is(r.Err, walk.ErrMissing) {
+			c.r.unwalked = c.r.now
+		}
 	}
 	if repaired {
 		c.stats.Repaired++
@@ -209,17 +211,17 @@ func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
 // walk walks the stack of a sample; the locations are in rp.frames.stack. The thread has run on
 // since, so the copy of its stack is what counts. Where the copy is not enough, memory read now
 // is used, if it agrees with the copy.
-func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (complete, repaired bool) {
+func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (r walk.Result, repaired bool) {
 	rp.frames.awaits.begin()
 	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
-		return true, false // the thread is exiting, and runs no more code of its own
+		return walk.Result{Complete: true}, false // the thread is exiting, and runs no more code of its own
 	}
 	s := &c.sampled
 	c.copied = target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.Arch.SP]), Data: x.Stack}}
 	*s = session.Suspension{Process: rp.p, Thread: t.info}
 	s.Walk = walk.Thread{Context: x.Context, Stack: &c.copied}
 	c.cut = false
-	r := rp.frames.walk(s, x.Time)
+	r = rp.frames.walk(s, x.Time)
 	if s.Managed && t.info.ID == 0 {
 		rp.unnamed = true // the thread has become one of the runtime's
 	}
@@ -236,19 +238,23 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	if c.r.o.watch != nil {
 		c.r.o.watch(rp.frames, s, r.Complete, x.Time)
 	}
-	return r.Complete, repaired
+	return r, repaired
 }
 
 // mend removes what made the walk of a stack incomplete, as far as it can, and walks it again.
 func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record,
 	s *session.Suspension, r walk.Result) walk.Result {
-	if errors.Is(r.Err, walk.ErrMissing) {
+	missing := errors.Is(r.Err, walk.ErrMissing)
+	if missing {
 		c.cut = x.Truncated
 		if c.extend(rp, s.Walk.Stack) {
 			r = rp.frames.walk(s, x.Time)
 		}
 	}
-	if !r.Complete && rp.newMappings() {
+	if !r.Complete && !(missing && beyond(rp, s.Walk.Stack) != nil) && rp.newMappings() {
+		if missing {
+			c.extend(rp, s.Walk.Stack)
+		}
 		r = rp.frames.walk(s, x.Time)
 	}
 	if !r.Complete && c.addFrames(rp, t, s) {
@@ -268,11 +274,8 @@ const overlap = 4 << 10
 func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	n := len(s.Data)
 	end := s.Base + arch.Addr(n)
-	if n < 2*overlap || s.Miss < end {
-		return false
-	}
-	m := rp.p.Engine.Maps.Find(end)
-	if m == nil || s.Miss >= m.End {
+	m := beyond(rp, s)
+	if n < 2*overlap || m == nil {
 		return false
 	}
 	more := min(int(m.End-end), rp.p.Options.MaxStack)
@@ -291,6 +294,17 @@ func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	}
 	s.Data = buf
 	return true
+}
+
+// beyond returns the mapping that a copied stack goes on in, if a walk has missed a word there; nil: it has not, or that
+// is not known.
+func beyond(rp *recordedProcess, s *target.Stack) *target.Mapping {
+	end := s.Base + arch.Addr(len(s.Data))
+	m := rp.p.Engine.Maps.Find(end)
+	if m == nil || s.Miss < end || s.Miss >= m.End {
+		return nil
+	}
+	return m
 }
 
 // addFrames adds what the runtime's Thread object has now: its chain of Frames and its hijacked

@@ -5,6 +5,7 @@ package waiting
 
 import (
 	"fmt"
+	"runtime"
 
 	"clrsnap/internal/procfs"
 
@@ -31,7 +32,13 @@ func Threads() (waits []string, perhaps bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	looks := unix.Gettid() // it reads files, and does not wait
 	for _, tid := range tids {
+		if tid == looks {
+			continue
+		}
 		what, touches := of(self, tid)
 		if perhaps = perhaps || touches; what != "" {
 			waits = append(waits, what)
