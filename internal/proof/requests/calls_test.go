@@ -108,9 +108,9 @@ func testCalls(t *testing.T, runtime string) {
 }
 
 // TestCallsMoved looks at calls while the collector moves all of them, again and again. What is said of a call is
-// right, above all how old it is; and for most of them it is said, if nothing else keeps the CPUs busy.
+// right, above all how old it is; and for most of them it is said.
 func TestCallsMoved(t *testing.T) {
-	layer.Quiet(t)
+	layer.Proof(t)
 	for _, runtime := range callRuntimes(t) {
 		t.Run(testenv.Name(runtime), func(t *testing.T) { testCallsMoved(t, runtime) })
 	}
