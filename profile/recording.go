@@ -223,8 +223,9 @@ type ModeStats struct {
 	// the thread could not be captured; in event modes, how many events were
 	// dropped.
 	Lost int
-	// Missed is about how often the kernel's timer of a CPU was so late that its turn for a sample passed, as happens where
-	// other machines take CPUs away; whatever ran there meanwhile. Known if Source is FromProcessors; else 0.
+	// Missed is about how often the kernel's timer of a CPU was so late that its turn
+	// for a sample passed, as happens where other machines take CPUs away; whatever ran
+	// there meanwhile. Known if Source is FromProcessors; else 0.
 	Missed   int
 	Late     int    // samples that were taken, or processed by clrsnap, later than they were due
 	Broken   int    // of Samples: the stack is incomplete, or missing

@@ -158,7 +158,7 @@ type fleeting struct {
 // is still there, and each look takes a dozen system calls.
 const (
 	fleetingAfter = 200 // methods that were looked at
-	fleetingFrom  = 10  // of so many at most one is still there
+	fleetingFrom  = 5   // of so many at most one is still there
 	fleetingTry   = 8   // of so many samples one is looked at
 )
 

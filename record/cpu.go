@@ -296,8 +296,8 @@ func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	return true
 }
 
-// beyond returns the mapping that a copied stack goes on in, if a walk has missed a word there; nil: it has not, or that
-// is not known.
+// beyond returns the mapping that a copied stack goes on in, if a walk has missed a word there; nil: it has not, or
+// that is not known.
 func beyond(rp *recordedProcess, s *target.Stack) *target.Mapping {
 	end := s.Base + arch.Addr(len(s.Data))
 	m := rp.p.Engine.Maps.Find(end)

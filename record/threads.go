@@ -75,8 +75,9 @@ const mostNamed = 30 * time.Second
 // readEvery is how often the list of threads is read even if their number is the same.
 const readEvery = time.Second
 
-// countEvery is how often CPU time is read: the kernel adds up that of all threads each time.
-const countEvery = 250 * time.Millisecond
+// countEvery is how often CPU time is read, at most: a little less than drainEvery, so that it is read each time. Of a
+// process that has ended it is what was read last. The kernel adds up that of all threads each time.
+const countEvery = drainEvery * 3 / 4
 
 // update checks whether the process has exited, and lists its threads from time to time.
 func (rp *recordedProcess) update() {

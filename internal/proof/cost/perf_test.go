@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,9 @@ import (
 	"time"
 
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/perfevent"
 	"clrsnap/internal/proof/observer"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
 
@@ -65,6 +68,61 @@ func floorWay(rate int) *way {
 			return perfRecord(b, func(file string) (*observer.Quality, error) { return perfCount(file, pid) }, args...)
 		},
 	}
+}
+
+// takenWay has the kernel take the same samples as clrsnap does, and drops them: what no recorder of stacks can do
+// without.
+func takenWay(rate int) *way {
+	return &way{
+		key: fmt.Sprintf("taken-%d", rate), floor: true, name: fmt.Sprintf("samples at %d Hz that nobody walks", rate),
+		start: func(b *testing.B, pid int) *observer.Observer {
+			return observer.Observe(b, "take", pid, rateVariable+"="+strconv.Itoa(rate))
+		},
+	}
+}
+
+// rateVariable has the rate of the role take.
+const rateVariable = "CLRSNAP_TEST_RATE"
+
+// take is a role that reads samples of a process and drops them.
+func take(pid int) error {
+	rate, err := strconv.Atoi(os.Getenv(rateVariable))
+	if err != nil {
+		return err
+	}
+	e, err := perfevent.Open(perfevent.Options{
+		PID: pid, Period: time.Second / time.Duration(rate), StackBytes: 16 << 10, Kernel: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if scope, why := e.Scope(); scope != perfevent.Filtered {
+		return fmt.Errorf("samples of %v: %w", scope, why)
+	}
+	observer.Began()
+	q := new(observer.Quality)
+	count := func(r *perfevent.Record) {
+		switch r.Kind {
+		case perfevent.Sampled:
+			q.Samples++
+		case perfevent.Lost:
+			q.Lost += r.Lost
+		}
+	}
+	for ctx := observer.UntilStdinEnds(); ctx.Err() == nil; {
+		if _, err := e.Wait(200 * time.Millisecond); err != nil {
+			return err
+		}
+		if err := e.Read(count); err != nil {
+			return err
+		}
+	}
+	if err := e.Stop(count); err != nil {
+		return err
+	}
+	q.Memory = live.PeakMemory()
+	return json.NewEncoder(os.Stdout).Encode(q)
 }
 
 // perfEnv is what perf needs of the runtime: a map of its code in /tmp, and code in
