@@ -75,14 +75,13 @@ bench: dotnets agent ## all benchmarks, or those that match BENCH
 
 # Which programs: SERVER, a regular expression for benchmarks, such as RecordCost/web. How many
 # pairs of windows: PAIRS. How many CPUs others may use meanwhile: QUIET. What observes them:
-# WAYS, a regular expression for nothing, cpu-99, default, cpu-999, for perf-99, perf-999 and samples that
-# nobody walks, taken-99, taken-999, and without the methods that await, cpu-99-async-never,
-# default-async-never.
+# WAYS, a regular expression for nothing, cpu-99, default, cpu-999, perf-99, perf-999, samples that nobody
+# walks (taken-99, taken-999), and without the methods that await, cpu-99-async-never, default-async-never.
 SERVER ?= RecordCost|RecordBegin
 PAIRS  ?= 20
 QUIET  ?= 0.04
 WAYS   ?= .*
-bench-server: dotnets agent ## what recording costs a web server and other programs, beside perf (two hours)
+bench-server: dotnets agent ## what recording costs a web server and other programs, beside perf (two to three hours)
 	@scripts/get-tools.sh bench
 	$(GO) test -tags proof -timeout 6h -run '^$$' -bench '$(SERVER)' -benchtime $(PAIRS)x $(TESTFLAGS) \
 		./internal/proof/cost -args -ways '$(WAYS)' -quiet '$(QUIET)'

@@ -157,8 +157,8 @@ func missingRemark(s profile.ModeStats, from profile.Source, used, period time.D
 			"last sample is not seen. If threads live for a short time, a higher rate helps",
 			period.Round(10*time.Microsecond))
 	case missed >= missing/2:
-		why = fmt.Sprintf("timers of the CPUs missed about %d turns, as they do where this machine has to wait for CPUs "+
-			"that it shares with others", s.Missed)
+		why = fmt.Sprintf("timers of the CPUs missed about %d turns, as they do where this machine has to wait "+
+			"for CPUs that it shares with others", s.Missed)
 	default:
 		why = "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
 	}

@@ -52,15 +52,15 @@ func TestMissingRemark(t *testing.T) {
 		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // it need not be the target that was held up
 		{stats(70, 0), profile.FromProcessors, time.Second, ""},         // too short to say
 		{stats(700, 310), profile.FromProcessors, 10 * time.Second,
-			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs that it shares " +
-				"with others."},
+			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs " +
+				"that it shares with others."},
 		{stats(700, 20), profile.FromProcessors, 10 * time.Second,
 			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
 		{stats(700, 0), profile.FromAllProcessors, 10 * time.Second,
 			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
 		{stats(700, 0), profile.FromThreads, 10 * time.Second,
-			"a thread is sampled each time it has used 10ms of one CPU, and what it uses after its last sample is not " +
-				"seen. If threads live for a short time, a higher rate helps."},
+			"a thread is sampled each time it has used 10ms of one CPU, and what it uses after its last sample " +
+				"is not seen. If threads live for a short time, a higher rate helps."},
 	} {
 		var want []string
 		if tt.want != "" {

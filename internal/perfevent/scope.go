@@ -46,8 +46,8 @@ func (e *Events) tryScope(s Scope, stackBytes int) error {
 			e.closeFilter()
 			return err
 		}
+		e.idle = readIdle()
 	}
-	e.idle = readIdle()
 	err := e.start(stackBytes)
 	if err != nil {
 		e.closeFilter()

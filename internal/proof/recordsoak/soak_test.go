@@ -187,9 +187,11 @@ func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 	width := min(n/4, int(time.Minute/(200*time.Millisecond)))
 	always := s.livedThroughout(t, r)
 	// In which part timers missed turns is not known, only how many they missed in all.
-	missed, late := livetest.Missed(r), livetest.Missed(r) > livetest.TooLate
-	if used := r.Cost.TargetCPU; late && missing(r) > livetest.ByChance(used)+used*3/100 {
-		t.Errorf("%v of %v of CPU time are in no sample, and no timer was late then", missing(r), used)
+	missed := livetest.Missed(r)
+	late := missed > livetest.TooLate
+	all, lacks := r.Cost.TargetCPU, missing(r)
+	if late && lacks > livetest.ByChance(all)+all*3/100 {
+		t.Errorf("%v of %v of CPU time are in no sample, and no timer was late then", lacks, all)
 	}
 	var shares, others [2]float64
 	for i, part := range [][2]moment{{s.moments[1], s.moments[width]}, {s.moments[n-1-width], s.moments[n-2]}} {
@@ -217,8 +219,8 @@ func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 		chance := livetest.ShareOf(livetest.ByChance(used), used)
 		stolen := livetest.ShareOf(part[1].stolen-part[0].stolen, used)
 		if shares[i] = livetest.ShareOf(cpu, used); shares[i] < 97-chance || shares[i] > 103+chance+stolen {
-			says := fmt.Sprintf("in the %s part CPU samples stand for %.1f %% of the CPU time; other machines took %.1f %%",
-				name, shares[i], stolen)
+			says := fmt.Sprintf("in the %s part CPU samples stand for %.1f %% of the CPU time; "+
+				"other machines took %.1f %%", name, shares[i], stolen)
 			if late && shares[i] < 97 {
 				t.Logf("NOT JUDGED: %s, and timers of the CPUs missed %.1f %% of the turns", says, 100*missed)
 			} else {

@@ -88,19 +88,12 @@ func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o recor
 	late := false
 	for n := 1; ; n++ {
 		s := recordShares(t, a, p, o)
-		missed := livetest.Missed(s.r)
+		why := s.disturbed()
 		switch {
-		case missed > livetest.TooLate && n >= most:
-			t.Skipf("NOTHING TESTED: SKIPPED because in %d recordings timers of the CPUs missed too many turns, "+
-				"%.1f %% in the last one", n, 100*missed)
-		case missed > livetest.TooLate:
-			t.Logf("ONCE MORE: timers of the CPUs missed %.1f %% of the turns", 100*missed)
-		case s.others > livetest.TooBusy && n >= most:
-			t.Skipf("NOTHING TESTED: in %d recordings other programs used too much of the processors, "+
-				"%.1f of them in the last one", n, s.others)
-		case s.others > livetest.TooBusy:
-			t.Logf("ONCE MORE: other programs used %.1f processors meanwhile, which leaves too little to sample with",
-				s.others)
+		case why != "" && n >= most:
+			t.Skipf("SKIPPED, NOTHING WAS TESTED: %d recordings were disturbed; in the last one %s", n, why)
+		case why != "":
+			t.Logf("ONCE MORE: %s", why)
 		case !late && s.timersLate(o.Modes):
 			late = true
 			t.Log(livetest.LateTimer)
@@ -136,6 +129,17 @@ func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Opt
 	}
 	s.others = (livetest.MachineCPU(t) - all - s.used - r.Cost.OwnCPU).Seconds() / r.Duration.Seconds()
 	return s
+}
+
+// disturbed says what left too little to sample with; empty: nothing.
+func (s *shares) disturbed() string {
+	if missed := livetest.Missed(s.r); missed > livetest.TooLate {
+		return fmt.Sprintf("timers of the CPUs missed %.1f %% of the turns", 100*missed)
+	}
+	if s.others > livetest.TooBusy {
+		return fmt.Sprintf("other programs used %.1f processors", s.others)
+	}
+	return ""
 }
 
 // timersLate reports whether samples do not stand for what the threads have used, as is
