@@ -13,15 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a recorder is held or let go on for, and how long the program has to notice that it is held.
+// What a recorder is held for and let go on for, and how long the program has to notice that it is held. A recorder
+// that is held does late, but all the same, what is due once a second: the less it is held, the less of that counts twice.
 const (
-	pulseTime   = 150 * time.Millisecond
+	heldTime    = 150 * time.Millisecond
+	livelyTime  = 450 * time.Millisecond
 	pulseSettle = 15 * time.Millisecond
 )
 
 // BenchmarkRecordPulse measures what recording takes from a web server more finely than BenchmarkRecordCost can: one
-// recorder runs all the time, and is held in every other pair of windows of a sixth of a second. What a virtual machine
-// can do, and how the threads of a server meet, does not change as fast as that.
+// recorder runs all the time, and is held for a sixth of a second in each two thirds. What a virtual machine can do, and
+// how the threads of a server meet, does not change as fast as that.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
 	a, s, head := startWeb(b)
@@ -32,8 +34,8 @@ func BenchmarkRecordPulse(b *testing.B) {
 		}
 	}
 	s.stopAsking(b)
-	head += fmt.Sprintf(" .NET %s. Four windows of %v make a pair: the recorder is stopped, and its events are "+
-		"disabled, in the first and the last.", runtimeOf(ways), pulseTime)
+	head += fmt.Sprintf(" .NET %s. Each window of %v, in which the recorder is stopped and its events are "+
+		"disabled, is compared with those of %v before and after it.", runtimeOf(ways), heldTime, livelyTime)
 	reportWays(b, head, webLoad.unit, ways)
 	livetest.EndsWell(b, a)
 }
@@ -79,17 +81,16 @@ func hold(b *testing.B, pid int) (release func()) {
 	}
 }
 
-// pulses is how many fours of windows one recorder is used for: half a minute, as long as a recording is by default.
+// pulses is how often one recorder is held: in half a minute, as long as a recording is by default.
 const pulses = 42
 
-// pulse compares windows in fours: held, on, on, held.
+// pulse compares windows in which a recorder is held with those before and after them.
 func (s *subject) pulse(b *testing.B, w *way) {
 	b.Helper()
 	s.keepAsking(b)
 	s.awaitQuiet(b)
 	var o *observer.Observer
 	pause := func() (resume func()) { return func() {} }
-	seen := new(observer.Quality)
 	if w.start != nil {
 		o = w.start(b, s.pid)
 		pause = func() (resume func()) {
@@ -98,26 +99,20 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		}
 	}
 	time.Sleep(2 * settleTime)
-	resume := pause()
+	before := s.window(b, o, livelyTime, func() {})
 	for range pulses {
-		var p [4]phase
-		p[0] = s.window(b, o, func() {})
-		p[1], p[2] = s.window(b, o, resume), s.window(b, o, func() {})
-		resume = pause()
-		p[3] = s.window(b, o, func() {})
-		before, during, after := p[0], p[1], p[3]
-		during.perSecond = (p[1].perSecond + p[2].perSecond) / 2
-		during.cpuPerUnit = (p[1].cpuPerUnit + p[2].cpuPerUnit) / 2
-		during.observerCPU = (p[1].observerCPU + p[2].observerCPU) / 2
-		// Four windows together are long enough for the kernel's count of what others use.
-		if s.others = (p[0].others + p[1].others + p[2].others + p[3].others) / 4; s.others > *quietFlag {
+		resume := pause()
+		held := s.window(b, o, heldTime, func() {})
+		after := s.window(b, o, livelyTime, resume)
+		// Windows together are long enough for the kernel's count of what others use.
+		s.others = (before.others+after.others)/2*livelyTime.Seconds() + held.others*heldTime.Seconds()
+		if s.others /= (livelyTime + heldTime).Seconds(); s.others <= *quietFlag {
+			w.hold(&before, &held, &after, s.others)
+		} else {
 			w.disturbed++
-			continue
 		}
-		before.others, during.others, after.others = s.others, s.others, s.others
-		w.add(&before, &during, &after, seen)
+		before = after
 	}
-	resume()
 	if o != nil {
 		q, err := o.End()
 		if err != nil {
@@ -127,9 +122,17 @@ func (s *subject) pulse(b *testing.B, w *way) {
 	}
 }
 
-// window takes the figures of one window. begin is called at its very start: what a recorder does as soon as it is let
-// go on is what it could not do before it was held.
-func (s *subject) window(b *testing.B, o *observer.Observer, begin func()) phase {
+// hold counts a pair: a window in which an observer is held, and the mean of the one before and the one after it.
+func (w *way) hold(before, held, after *phase, others float64) {
+	w.perSecond.add(held.perSecond, (before.perSecond+after.perSecond)/2)
+	w.cpuPerUnit.add(held.cpuPerUnit, (before.cpuPerUnit+after.cpuPerUnit)/2)
+	w.observerCPU = append(w.observerCPU, 100*(before.observerCPU+after.observerCPU)/2)
+	w.others = append(w.others, 100*others)
+}
+
+// window takes the figures of one window of a length. begin is called at its very start: what a recorder does as soon
+// as it is let go on is what it could not do before it was held.
+func (s *subject) window(b *testing.B, o *observer.Observer, length time.Duration, begin func()) phase {
 	b.Helper()
 	own := func() time.Duration {
 		if o == nil {
@@ -140,7 +143,7 @@ func (s *subject) window(b *testing.B, o *observer.Observer, begin func()) phase
 	used, known, all, cpu := own(), s.cpu(b), livetest.MachineCPU(b), livetest.CPU(b, s.pid)
 	units, at := s.ask()
 	begin()
-	time.Sleep(pulseTime)
+	time.Sleep(length)
 	units2, at2 := s.ask()
 	used, known, all = own()-used, s.cpu(b)-known, livetest.MachineCPU(b)-all
 	cpu = livetest.CPU(b, s.pid) - cpu
