@@ -27,7 +27,7 @@ const (
 	lateMost    = 10 * time.Millisecond // in a window, at the priority of everything else
 	hasteWindow = 200 * time.Millisecond
 	hasteLasts  = 10 * time.Second // the same, when it was late
-	readyEvery  = 5 * time.Second  // how often a comparison begins anew
+	readyEvery  = time.Second      // how often a comparison begins anew
 )
 
 // begin raises the priority until a time, as when recording begins most is to be done.

@@ -45,7 +45,7 @@ func TestHaste(t *testing.T) {
 	stopped = false
 	run(19*time.Second, timerStep) // as long as that it often has no CPU
 	stopped = true
-	run(19*time.Second+step, 300*time.Millisecond)
+	run(19*time.Second+step, 165*time.Millisecond)
 	stopped = false
 	run(20*time.Second, 0)
 	run(21*time.Second, 3*timerStep) // again and again
