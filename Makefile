@@ -76,7 +76,8 @@ bench: dotnets agent ## all benchmarks, or those that match BENCH
 # Which programs: SERVER, a regular expression for benchmarks, such as RecordCost/web. How many
 # pairs of windows: PAIRS. How many CPUs others may use meanwhile: QUIET. What observes them:
 # WAYS, a regular expression for nothing, cpu-99, default, cpu-999, perf-99, perf-999, samples that nobody
-# walks (taken-99, taken-999), and without the methods that await, cpu-99-async-never, default-async-never.
+# walks (taken-99, taken-999), 5 % of a CPU that is used for nothing (busy-5), and without the methods that
+# await, cpu-99-async-never, default-async-never.
 SERVER ?= RecordCost|RecordBegin
 PAIRS  ?= 20
 QUIET  ?= 0.04

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,8 @@ import (
 	"clrsnap/internal/proof/observer"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+
+	"golang.org/x/sys/unix"
 )
 
 // BenchmarkAgainstPerf has perf record and clrsnap look at the same program in
@@ -123,6 +126,48 @@ func take(pid int) error {
 	}
 	q.Memory = live.PeakMemory()
 	return json.NewEncoder(os.Stdout).Encode(q)
+}
+
+// busyWay uses as many per cent of a CPU, and observes nothing: what any recorder takes that uses as much.
+func busyWay(percent int) *way {
+	return &way{
+		key: fmt.Sprintf("busy-%d", percent), floor: true, name: fmt.Sprintf("%d %% of a CPU that is used for nothing", percent),
+		start: func(b *testing.B, pid int) *observer.Observer {
+			return observer.Observe(b, "use", pid, percentVariable+"="+strconv.Itoa(percent))
+		},
+	}
+}
+
+// percentVariable has the per cent of the role use.
+const percentVariable = "CLRSNAP_TEST_PERCENT"
+
+// use is a role that uses a CPU five times a second, and is sampled never: an event that does not come is one that
+// can be disabled.
+func use(pid int) error {
+	percent, err := strconv.Atoi(os.Getenv(percentVariable))
+	if err != nil {
+		return err
+	}
+	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: time.Hour, StackBytes: 16 << 10})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	const turn = 200 * time.Millisecond
+	runtime.LockOSThread()
+	observer.Began()
+	for ctx := observer.UntilStdinEnds(); ctx.Err() == nil; time.Sleep(turn) {
+		for end := threadCPU() + turn*time.Duration(percent)/100; threadCPU() < end; {
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(&observer.Quality{Memory: live.PeakMemory()})
+}
+
+// threadCPU is the CPU time of the calling OS thread.
+func threadCPU() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // which is always there
+	return time.Duration(t.Nano())
 }
 
 // perfEnv is what perf needs of the runtime: a map of its code in /tmp, and code in

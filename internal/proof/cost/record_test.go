@@ -164,7 +164,7 @@ func recordWays(b *testing.B, exe string) []*way {
 		recordWay("default-async-never", exe, "--async=never"),
 		recordWay("cpu-999", exe, "--mode", "cpu", "-r", "999"),
 	}
-	ways = append(ways, takenWay(99), takenWay(999))
+	ways = append(ways, takenWay(99), takenWay(999), busyWay(5))
 	if _, err := exec.LookPath("perf"); err != nil {
 		b.Log("NO FLOOR WAS MEASURED: there is no perf: run scripts/get-tools.sh bench")
 	} else {
