@@ -29,7 +29,7 @@
 //   holder      waits for a lock   name of the thread     nanoseconds
 //                                  that has it
 //   thread      starts threads     System.Threading.Thread   as count
-//   gc          collects           generation asked for: gen0, gen1, gen2; method and type are "-" for
+//   gc          collects           generation collected: gen0, gen1, gen2; method and type are "-" for
 //                                  collections that nobody asked for; amount as count
 //
 // A method of a kind is on the stack of all that is its own and calls no other
