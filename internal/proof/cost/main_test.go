@@ -13,5 +13,5 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	livetest.Main(m, map[string]livetest.Role{"listen": listen, "take": take, "use": use})
+	livetest.Main(m, map[string]livetest.Role{"listen": listen, "taken": take, "busy": use})
 }

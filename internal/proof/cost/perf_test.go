@@ -75,21 +75,29 @@ func floorWay(rate int) *way {
 
 // takenWay has the kernel take the same samples as clrsnap does, and drops them: what no recorder of stacks can do
 // without.
-func takenWay(rate int) *way {
+func takenWay(rate int) *way { return roleWay("taken", rate, "samples at %d Hz that nobody walks") }
+
+// busyWay uses as many per cent of a CPU, and observes nothing: what any recorder takes that uses as much.
+func busyWay(percent int) *way {
+	return roleWay("busy", percent, "%d %% of a CPU that is used for nothing")
+}
+
+// roleWay is a floor: a role that is told a number.
+func roleWay(role string, n int, name string) *way {
 	return &way{
-		key: fmt.Sprintf("taken-%d", rate), floor: true, name: fmt.Sprintf("samples at %d Hz that nobody walks", rate),
+		key: fmt.Sprintf("%s-%d", role, n), floor: true, name: fmt.Sprintf(name, n),
 		start: func(b *testing.B, pid int) *observer.Observer {
-			return observer.Observe(b, "take", pid, rateVariable+"="+strconv.Itoa(rate))
+			return observer.Observe(b, role, pid, numberVariable+"="+strconv.Itoa(n))
 		},
 	}
 }
 
-// rateVariable has the rate of the role take.
-const rateVariable = "CLRSNAP_TEST_RATE"
+// numberVariable has the number that a role is told.
+const numberVariable = "CLRSNAP_TEST_NUMBER"
 
 // take is a role that reads samples of a process and drops them.
 func take(pid int) error {
-	rate, err := strconv.Atoi(os.Getenv(rateVariable))
+	rate, err := strconv.Atoi(os.Getenv(numberVariable))
 	if err != nil {
 		return err
 	}
@@ -128,23 +136,10 @@ func take(pid int) error {
 	return json.NewEncoder(os.Stdout).Encode(q)
 }
 
-// busyWay uses as many per cent of a CPU, and observes nothing: what any recorder takes that uses as much.
-func busyWay(percent int) *way {
-	return &way{
-		key: fmt.Sprintf("busy-%d", percent), floor: true, name: fmt.Sprintf("%d %% of a CPU that is used for nothing", percent),
-		start: func(b *testing.B, pid int) *observer.Observer {
-			return observer.Observe(b, "use", pid, percentVariable+"="+strconv.Itoa(percent))
-		},
-	}
-}
-
-// percentVariable has the per cent of the role use.
-const percentVariable = "CLRSNAP_TEST_PERCENT"
-
 // use is a role that uses a CPU five times a second, and is sampled never: an event that does not come is one that
 // can be disabled.
 func use(pid int) error {
-	percent, err := strconv.Atoi(os.Getenv(percentVariable))
+	percent, err := strconv.Atoi(os.Getenv(numberVariable))
 	if err != nil {
 		return err
 	}
