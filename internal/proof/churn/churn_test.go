@@ -52,10 +52,9 @@ func testChurn(t *testing.T, runtime string) {
 	})
 	c := trial{t: t, p: livetest.Open(t, a, clrsnap.Options{}), j: openJournal(t, path)}
 	n := &c.n
-	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(1500*time.Millisecond, 20*time.Minute)))
+	d := cmp.Or(*lasting, layer.Size(1500*time.Millisecond, 20*time.Minute))
 	few := func() bool { return n.owners < 10 || n.holds < 10 || n.joins < 5 }
-	// Beside other programs it takes longer to see enough.
-	goOn := func() bool { return time.Now().Before(limit) || few() && time.Now().Before(limit.Add(20*time.Second)) }
+	goOn := livetest.GoOn(d, 20*time.Second, few)
 	for round := 0; goOn() && !t.Failed(); round++ {
 		c.round(round)
 		if err := c.judge(); err != nil {

@@ -108,12 +108,10 @@ type judge struct {
 // few reports whether too little was seen for a verdict.
 func (j *judge) few() bool { return j.calls < 30 || len(j.inlinings) == 0 }
 
-// look takes the stacks of all managed threads, over and over. Beside other programs it takes longer until the JIT
-// has optimised code: then a minute more.
+// look takes the stacks of all managed threads, over and over.
 func (j *judge) look(d time.Duration) {
 	j.seen, j.inlinings = map[[2]arch.Addr]bool{}, map[livetest.Inlining]bool{}
-	end := time.Now().Add(d)
-	goOn := func() bool { return time.Now().Before(end) || j.few() && time.Now().Before(end.Add(time.Minute)) }
+	goOn := livetest.GoOn(d, time.Minute, j.few) // until the JIT has optimised code
 	for ; goOn() && !j.Failed(); time.Sleep(5 * time.Millisecond) {
 		threads, err := j.p.Threads()
 		if err != nil {

@@ -39,10 +39,7 @@ func testSoak(t *testing.T, runtime string) {
 	s := &soak{truth: methodLines(t, testenv.BuildFor(t, "scenarios", runtime)), tiers: map[string]int{},
 		methods: map[string]bool{}}
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
-	end := time.Now().Add(*soakTime)
-	// Beside other programs it takes longer to see enough.
-	goOn := func() bool { return time.Now().Before(end) || s.few() && time.Now().Before(end.Add(time.Minute)) }
-	for goOn() && !t.Failed() {
+	for goOn := livetest.GoOn(*soakTime, time.Minute, s.few); goOn() && !t.Failed(); {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -102,13 +102,10 @@ func (s *soak) reused() int {
 // run takes snapshots for a time, and says every ten seconds how it goes. It goes
 // on for a while until enough reused places have been met.
 func (s *soak) run(t *testing.T, d time.Duration) error {
-	const often, longer = 10 * time.Second, time.Minute
+	const often = 10 * time.Second
 	start := time.Now()
-	more := func() bool {
-		spent := time.Since(start)
-		return spent < d || spent < d+longer && s.reused() < s.wanted
-	}
-	for next := start.Add(often); more(); s.rounds++ {
+	goOn := livetest.GoOn(d, time.Minute, func() bool { return s.reused() < s.wanted })
+	for next := start.Add(often); goOn(); s.rounds++ {
 		if err := s.round(); err != nil {
 			return err
 		}
