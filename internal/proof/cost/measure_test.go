@@ -240,11 +240,24 @@ func (p *phase) like(q *phase) bool {
 // add counts a pair: a phase that is observed, and the mean of the one before and the
 // one after it, so that what the machine does slowly cancels out.
 func (w *way) add(before, during, after *phase, seen *observer.Quality) {
-	w.perSecond.add((before.perSecond+after.perSecond)/2, during.perSecond)
-	w.cpuPerUnit.add((before.cpuPerUnit+after.cpuPerUnit)/2, during.cpuPerUnit)
-	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
-	w.others = append(w.others, 100*max(before.others, during.others, after.others))
+	w.pair(between(before, after), during, max(before.others, during.others, after.others))
 	w.seen.Add(seen)
+}
+
+// pair counts what was done without an observer and with it, while others used so many CPUs.
+func (w *way) pair(without, with *phase, others float64) {
+	w.perSecond.add(without.perSecond, with.perSecond)
+	w.cpuPerUnit.add(without.cpuPerUnit, with.cpuPerUnit)
+	w.observerCPU = append(w.observerCPU, 100*with.observerCPU)
+	w.others = append(w.others, 100*others)
+}
+
+// between is the mean of two phases.
+func between(p, q *phase) *phase {
+	return &phase{
+		(p.perSecond + q.perSecond) / 2, (p.cpuPerUnit + q.cpuPerUnit) / 2, (p.observerCPU + q.observerCPU) / 2,
+		(p.others + q.others) / 2,
+	}
 }
 
 // A column is one more in a table of ways.

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a recorder is held for and let go on for, and how long the program has to notice that it is held. A recorder
-// that is held does late, but all the same, what is due once a second: the less it is held, the less of that counts twice.
+// What a recorder is held for and let go on for, and how long the program has to notice that it is held. What is due
+// once a second a recorder does all the same, late: the less it is held, the less of that counts twice.
 const (
 	heldTime    = 150 * time.Millisecond
 	livelyTime  = 450 * time.Millisecond
@@ -22,8 +22,8 @@ const (
 )
 
 // BenchmarkRecordPulse measures what recording takes from a web server more finely than BenchmarkRecordCost can: one
-// recorder runs all the time, and is held for a sixth of a second in each two thirds. What a virtual machine can do, and
-// how the threads of a server meet, does not change as fast as that.
+// recorder runs all the time, and is held for a sixth of a second in each two thirds. What a virtual machine can do,
+// and how the threads of a server meet, does not change as fast as that.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
 	a, s, head := startWeb(b)
@@ -105,9 +105,10 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		held := s.window(b, o, heldTime, func() {})
 		after := s.window(b, o, livelyTime, resume)
 		// Windows together are long enough for the kernel's count of what others use.
-		s.others = (before.others+after.others)/2*livelyTime.Seconds() + held.others*heldTime.Seconds()
+		lively := between(&before, &after)
+		s.others = lively.others*livelyTime.Seconds() + held.others*heldTime.Seconds()
 		if s.others /= (livelyTime + heldTime).Seconds(); s.others <= *quietFlag {
-			w.hold(&before, &held, &after, s.others)
+			w.pair(&held, lively, s.others)
 		} else {
 			w.disturbed++
 		}
@@ -120,14 +121,6 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		}
 		w.seen.Add(q)
 	}
-}
-
-// hold counts a pair: a window in which an observer is held, and the mean of the one before and the one after it.
-func (w *way) hold(before, held, after *phase, others float64) {
-	w.perSecond.add(held.perSecond, (before.perSecond+after.perSecond)/2)
-	w.cpuPerUnit.add(held.cpuPerUnit, (before.cpuPerUnit+after.cpuPerUnit)/2)
-	w.observerCPU = append(w.observerCPU, 100*(before.observerCPU+after.observerCPU)/2)
-	w.others = append(w.others, 100*others)
 }
 
 // window takes the figures of one window of a length. begin is called at its very start: what a recorder does as soon
