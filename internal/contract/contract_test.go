@@ -106,7 +106,7 @@ func TestParseNet10(t *testing.T) {
 // The descriptor of .NET 11, in both forms of globals that data_descriptor.md
 // allows: [[index], "pointer"] and [index].
 func TestParseNet11(t *testing.T) {
-	text, err := os.ReadFile("testdata/net11-constructed.json")
+	text, err := os.ReadFile("testdata/net11.0.0.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestParseNet11(t *testing.T) {
 		if err := d.Bind(&l); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if l.Exposed != 312 || l.First != 104 || l.None != Absent || l.Handle != 8 ||
+		if l.Exposed != 232 || l.First != 88 || l.None != Absent || l.Handle != 8 ||
 			l.Store != 0x7f00_0000_0018 || l.Base != 24 || l.System != "Unix" {
 			t.Errorf("%s: %+v", name, l)
 		}

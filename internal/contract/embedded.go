@@ -50,7 +50,8 @@ func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 }
 
 // EmbeddedLike returns what is embedded about the one version that has the contracts of
-// d, the descriptor of a runtime whose version is not known.
+// d, the descriptor of a runtime whose version is not known, or which is newer than what
+// is embedded.
 func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
 	files, _ := embedded.ReadDir("embedded") // which has no errors
 	for _, f := range files {

@@ -39,14 +39,14 @@ func TestEmbedded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if v, ok := d.Global("ThreadStore"); !ok || v < 100 {
-			t.Errorf("%s: the thread store is at %d, %v", name, v, ok)
+		if v, ok := d.Global("GCDacGlobals"); !ok || v < 100 {
+			t.Errorf("%s: the collector's variables are at %d, %v", name, v, ok)
 		}
 		// Without a table everything is known but where it is.
 		if d, err = e.Layout(image{}, 0, 0); err != nil {
 			t.Errorf("%s without a table: %v", name, err)
-		} else if v, ok := d.Global("ThreadStore"); !ok || v != 0 {
-			t.Errorf("%s without a table: the thread store is at %d, %v", name, v, ok)
+		} else if v, ok := d.Global("GCDacGlobals"); !ok || v != 0 {
+			t.Errorf("%s without a table: the collector's variables are at %d, %v", name, v, ok)
 		}
 		if _, err := e.Layout(image{}, at, 0); err == nil {
 			t.Errorf("%s with a table that cannot be read: no error", name)

@@ -40,7 +40,8 @@ type partial interface {
 
 // OpenRuntime finds the target's runtime and binds it. The runtime's own descriptor
 // comes first; if it describes everything that is read, it is trusted. What it lacks,
-// this program's embedded descriptor adds. If that was needed, the two are accepted
+// this program's embedded descriptor adds: that of its version, or of the one version
+// with the same contracts. If that was needed, the two are accepted
 // only if the runtime's structures are consistent with them, whether or not this build
 // of the runtime was tested. If a runtime was found, it is returned with an error too.
 func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
@@ -56,7 +57,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	}
 	enough := e.Own != nil && e.Own.Require(clr.Needs) == nil
 	known, isKnown := contract.EmbeddedFor(r.Version, e.Arch.Machine)
-	if r.Version == "" && enough {
+	if !isKnown && enough {
 		known, isKnown = contract.EmbeddedLike(e.Own, e.Arch.Machine)
 	}
 	d := e.Own

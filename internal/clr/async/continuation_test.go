@@ -19,7 +19,7 @@ func (p *program) resumed(of *clrtest.Class, ips ...arch.Addr) arch.Addr {
 			info := p.Room(16)
 			p.Words[info+8], p.Words[at+16] = uint64(ips[i]), uint64(info)
 		}
-		p.Uint32(at+24, uint32(i))
+		p.Uint32(at+28, uint32(i))
 		next = at
 	}
 	p.Set(task, p.runtimeTask, headField, uint64(next))

@@ -22,7 +22,7 @@ const (
 	Net8  = "net8.0-x64"
 	Net9  = "net9.0-x64"
 	Net10 = "net10.0.12"
-	Net11 = "net11-constructed"
+	Net11 = "net11.0.0"
 
 	net10 = "net10.0-x64"
 )

@@ -14,6 +14,7 @@ package thread
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/contract"
@@ -78,6 +79,9 @@ type layout struct {
 	Exposed   uint32 `clr:"Thread.GCHandle|Thread.ExposedObject"` // the latter in .NET 11
 	Link      uint32 `clr:"Thread.LinkNext"`
 
+	Dispenser arch.Addr `global:"ThinlockThreadIdDispenser,optional"`
+	ByID      uint32    `clr:"IdDispenser.IdToThread,optional"`
+
 	ExObject     uint32 `clr:"ExceptionInfo.ThrownObject"`
 	ExPrevious   uint32 `clr:"ExceptionInfo.PreviousNestedInfo,optional"`
 	StringLength uint32 `clr:"String.m_StringLength"`
@@ -93,6 +97,7 @@ type Store struct {
 	trace  traceLayout
 	ex     exLayout
 	direct bool // an ExInfo holds the exception object itself, not a handle of it
+	linked bool // a link of the thread list is the address of a Thread, not that of its own link
 
 	locals localsLayout
 
@@ -122,6 +127,7 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 		return nil, err
 	}
 	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
+	s.linked = d.Contracts["Thread"] == "c1"
 	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed} {
 		if off > HeadLen-8 {
 			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied",
@@ -145,6 +151,7 @@ func (s *Store) List() ([]Thread, error) {
 	if err != nil {
 		return nil, err
 	}
+	before := s.before(link)
 	var out []Thread
 	head := make([]byte, HeadLen)
 	seen, next := arch.Addr(0), 1 // a link before, and how many there are when it is replaced
@@ -157,7 +164,7 @@ func (s *Store) List() ([]Thread, error) {
 		case len(out) == next:
 			seen, next = link, 2*next
 		}
-		at := link - arch.Addr(s.l.Link)
+		at := link - before
 		if at < store+arch.Addr(s.l.First)+8 && store < at+arch.Addr(s.Needed()) {
 			return out, fmt.Errorf("the runtime's thread list is corrupt: it leads back into the thread store, at %v",
 				store)
@@ -172,6 +179,44 @@ func (s *Store) List() ([]Thread, error) {
 		}
 	}
 	return out, nil
+}
+
+// before is how far a Thread begins before what links of the thread list lead to, in bytes: nothing, or as far as
+// its own link is inside it. The contract Thread c1 has meant either (docs/design/datacontracts/Thread.md says the
+// latter, .NET 11.0 has the former; vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
+// decides, in which each Thread has its place (vm/threads.h, IdDispenser::m_idToThread).
+func (s *Store) before(link arch.Addr) arch.Addr {
+	ways := []arch.Addr{arch.Addr(s.l.Link), 0}
+	if s.linked {
+		slices.Reverse(ways)
+	}
+	for _, before := range ways {
+		if s.hasID(link - before) {
+			return before
+		}
+	}
+	return ways[0]
+}
+
+// hasID reports whether the table of managed ids leads to a Thread at an address.
+func (s *Store) hasID(at arch.Addr) bool {
+	if s.l.Dispenser == 0 || s.l.ByID == contract.Absent {
+		return false
+	}
+	id, err := s.mem.Uint32(at + arch.Addr(s.l.ID))
+	if err != nil || id == 0 || id > maxThreads {
+		return false
+	}
+	dispenser, err := s.mem.Pointer(s.l.Dispenser)
+	if err != nil {
+		return false
+	}
+	table, err := s.mem.Pointer(dispenser + arch.Addr(s.l.ByID))
+	if err != nil {
+		return false
+	}
+	of, err := s.mem.Pointer(table + 8*arch.Addr(id))
+	return err == nil && of == at
 }
 
 // Read decodes the Thread object at an address.

@@ -164,26 +164,67 @@ func testName(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
+// linkedThreads lays out a list of threads. A link leads so many bytes into the Thread that it stands for.
+func linkedThreads(s *Store, mem clrtest.Words, threads int, into arch.Addr) (at []arch.Addr) {
+	const storeAt, first = arch.Addr(0x200000), arch.Addr(0x100000)
+	mem[s.l.Store&^7] = uint64(storeAt)
+	from := storeAt + arch.Addr(s.l.First)
+	for i := range threads {
+		at = append(at, first+arch.Addr(i)*2*HeadLen)
+		mem.Zero(at[i], HeadLen)
+		mem[from] = uint64(at[i] + into)
+		from = at[i] + arch.Addr(s.l.Link)
+	}
+	mem[from] = 0
+	return at
+}
+
+// The contract Thread c1 has links that lead to a Thread and links that lead to its link. The table of managed ids
+// tells them apart; without that, they lead where they do in .NET 11.0.
+func TestListLinks(t *testing.T) {
+	const threads, dispenserAt, tableAt = 3, 0x300000, 0x310000
+	for _, inside := range []bool{false, true} {
+		mem := clrtest.Words{}
+		s := newStore(t, mem, clrtest.Descriptor(t, clrtest.Net11))
+		into := arch.Addr(0)
+		if inside {
+			into = arch.Addr(s.l.Link)
+		}
+		at := linkedThreads(s, mem, threads, into)
+		list, err := s.List()
+		if known := err == nil && len(list) == threads && list[2].Address == at[2]; known == inside {
+			t.Errorf("%d bytes into a Thread, and nothing says that: %+v, %v", into, list, err)
+		}
+		mem[s.l.Dispenser&^7] = dispenserAt
+		mem[dispenserAt+arch.Addr(s.l.ByID)] = tableAt
+		for i, a := range at {
+			mem.Uint32(a+arch.Addr(s.l.ID), uint32(i+1))
+			mem[tableAt+8*arch.Addr(i+1)] = uint64(a)
+		}
+		list, err = s.List()
+		if err != nil || len(list) != threads || list[0].Address != at[0] || list[2].Address != at[2] {
+			t.Errorf("%d bytes into a Thread: %+v, %v", into, list, err)
+		}
+	}
+}
+
 // A Thread that is freed while the list is read can lead back into it. That is found soon, wherever it leads.
 func TestListInACircle(t *testing.T) { clrtest.OnEach(t, testListInACircle) }
 
 func testListInACircle(t *testing.T, d *contract.Descriptor) {
-	const threads, storeAt, first = 9, arch.Addr(0x200000), arch.Addr(0x100000)
+	const threads = 9
 	mem := clrtest.Words{}
 	s := newStore(t, mem, d)
-	mem[s.l.Store&^7] = uint64(storeAt)
-	link := func(i int) arch.Addr { return first + arch.Addr(i)*2*HeadLen + arch.Addr(s.l.Link) }
-	mem[storeAt+arch.Addr(s.l.First)] = uint64(link(0))
-	for i := range threads {
-		mem.Zero(link(i)-arch.Addr(s.l.Link), HeadLen)
-		mem[link(i)] = uint64(link(i + 1))
+	into := arch.Addr(s.l.Link)
+	if s.linked {
+		into = 0
 	}
-	mem[link(threads-1)] = 0
+	at := linkedThreads(s, mem, threads, into)
 	if list, err := s.List(); err != nil || len(list) != threads {
 		t.Fatalf("%d threads, %v", len(list), err)
 	}
 	for to := range threads {
-		mem[link(threads-1)] = uint64(link(to))
+		mem[at[threads-1]+arch.Addr(s.l.Link)] = uint64(at[to] + into)
 		if list, err := s.List(); err == nil || len(list) > 3*threads {
 			t.Errorf("back to thread %d: %d threads, %v", to, len(list), err)
 		}
