@@ -21,7 +21,7 @@ build: ## bin/clrsnap, with the in-process agent if there is a C compiler
 	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/clrsnap ./cmd/clrsnap
 
 dotnet: ## the .NET runtime and compiler that tests and demo need
-	@scripts/get-dotnet.sh 10
+	@scripts/get-dotnet.sh 10 11
 
 .PHONY: agent agent-arm64
 agent: ## the in-process agent, to be built into bin/clrsnap (needs a C compiler)
@@ -34,7 +34,7 @@ agent-arm64:
 # Every runtime that is read: CI tests all of them.
 .PHONY: dotnets
 dotnets:
-	@scripts/get-dotnet.sh 8 9 10 aot musl
+	@scripts/get-dotnet.sh 8 9 10 11 aot musl
 
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh
@@ -52,7 +52,7 @@ FORM ?= short
 check: agent dotnet ## what a developer runs all day: offline tests, and one live test of each verb (two minutes)
 	@GO='$(GO)' scripts/test.sh check $(TESTFLAGS)
 
-test: tools agent dotnets speedscope ## all live behaviour on .NET 10, and the offline tests (eight minutes)
+test: tools agent dotnets speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (eight minutes)
 	@GO='$(GO)' scripts/test.sh live $(TESTFLAGS)
 	@GO='$(GO)' scripts/test.sh alone $(TESTFLAGS)
 

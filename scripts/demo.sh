@@ -24,9 +24,11 @@ show() {
 }
 
 echo "building and starting the sample service ..."
-"$kit/bin/csc" net10 -o+ -out:"$out/service.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
+net=net10
+[ ! -x "$kit/net11/dotnet" ] || net=net11
+"$kit/bin/csc" "$net" -o+ -out:"$out/service.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
 export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
-exec 3> >(exec "$kit/net10/dotnet" "$out/service.dll" --stdin --max-seconds 120 >"$out/log")
+exec 3> >(exec "$kit/$net/dotnet" "$out/service.dll" --stdin --max-seconds 120 >"$out/log")
 service=$!
 for ((i = 0; i < 300; i++)); do
     if grep -qs '^READY' "$out/log"; then break; fi

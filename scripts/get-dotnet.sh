@@ -2,7 +2,7 @@
 # get-dotnet.sh: real .NET runtimes and a C# compiler for the tests, without
 # the .NET download site.
 #
-#   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot] [musl]     majors: 8 9 10; default all
+#   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot] [musl]     majors: 8 9 10 11; default all
 #
 # DIR defaults to $CLRSNAP_DOTNET, then ${XDG_CACHE_HOME:-$HOME/.cache}/clrsnap-dotnet.
 # The tests need only 10. A second run makes nothing again. After a change to a
@@ -22,6 +22,10 @@
 #                  runtimes of other servicing builds, run by netN/dotnet-8.0.4 and
 #                  netN/9.0.1/dotnet; scripts/dotnet/builds.txt lists them. A few come
 #                  with their major version, all with `builds` (1 GB of downloads).
+#   net11/         a DOTNET_ROOT, a copy of the newest installed .NET 11 with ASP.NET Core: no npm package has
+#                  that runtime yet. It is looked for in $CLRSNAP_DOTNET_ROOTS/11.*, in $DOTNET_ROOT and beside the
+#                  `dotnet` on PATH. If it is nowhere, the kit lacks it, and tests on .NET 11 say that they were
+#                  skipped.
 #   aot/library.so with `aot`: a native AOT library with a runtime of its own, 10.0.11:
 #                  an add-on for Node.js.
 #   net9/musl-9.0.9, musl/
@@ -29,12 +33,13 @@
 #                  run elsewhere. musl/env PROGRAM runs a program that was made with
 #                  bin/single net9:musl-9.0.9 OUT app.dll.
 #   bin/csc        the C# compiler: bin/csc net10 -o+ -out:app.dll --rtc app.cs
+#                  (net11: -langversion:preview -features:runtime-async=on has the runtime suspend async methods)
 #   bin/single     a single-file application: bin/single net10[:HOST] OUT app.dll...
 #                  (--compress: its assemblies are compressed; --base: without ASP.NET Core)
 #   bin/folder     a self-contained application: bin/folder net9 OUTDIR app.dll
 #   bin/apphost    a ./app beside app.dll: bin/apphost net9 app.dll
 #                  (run it with DOTNET_ROOT=DIR/net9)
-#   env.sh         CSC, NET8, NET9, NET10: the paths, to be sourced
+#   env.sh         CSC, NET8, NET9, NET10, NET11: the paths, to be sourced
 #
 # Where it comes from:
 #   - npm packages that ship self-contained .NET programs, each pinned and
@@ -43,7 +48,7 @@
 #   - apt, for commands that are missing: node, npm, mcs (the old compiler builds
 #     the small program that has Roslyn build the rest), and gcc for .NET 9.
 #
-# An installed .NET changes nothing of this: the tests want these versions and these
+# An installed .NET changes nothing else of this: the tests want these versions and these
 # hosts. They use installed runtimes besides (testenv.InstalledRuntimes).
 set -euo pipefail
 
@@ -55,9 +60,9 @@ DIR=${CLRSNAP_DOTNET:-}
 MAJORS=() ALL_BUILDS= WITH_AOT= WITH_MUSL=
 case ${1:-} in
 -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-'' | 8 | 9 | 10 | builds | aot | musl) ;;
+'' | 8 | 9 | 10 | 11 | builds | aot | musl) ;;
 *[!0-9]*) DIR=$1; shift ;;
-*) die "no .NET $1 here (8, 9, 10)" ;;
+*) die "no .NET $1 here (8, 9, 10, 11)" ;;
 esac
 if [ -z "$DIR" ]; then
     cache_home=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
@@ -66,14 +71,14 @@ if [ -z "$DIR" ]; then
 fi
 for major in "$@"; do
     case $major in
-    8 | 9 | 10) MAJORS+=("$major") ;;
+    8 | 9 | 10 | 11) MAJORS+=("$major") ;;
     builds) ALL_BUILDS=-all ;;
     aot) WITH_AOT=1 ;;
     musl) WITH_MUSL=1 ;;
-    *) die "no .NET $major here (8, 9, 10)" ;;
+    *) die "no .NET $major here (8, 9, 10, 11)" ;;
     esac
 done
-[ ${#MAJORS[@]} -gt 0 ] || MAJORS=(8 9 10)
+[ ${#MAJORS[@]} -gt 0 ] || MAJORS=(8 9 10 11)
 [ "$(uname -sm)" = 'Linux x86_64' ] || die "only for x86-64 Linux"
 
 # ------------------------------------------------------------------- directories
@@ -236,6 +241,47 @@ make_net8() {
     mark net8
 }
 
+# ------------------------------------------- .NET 11: a copy of what is installed
+# roots: folders that may be a DOTNET_ROOT
+roots() {
+    if [ -n "${CLRSNAP_DOTNET_ROOTS:-}" ]; then printf '%s\n' "$CLRSNAP_DOTNET_ROOTS"/11.*; fi
+    if [ -n "${DOTNET_ROOT:-}" ]; then echo "$DOTNET_ROOT"; fi
+    if command -v dotnet >/dev/null; then dirname "$(readlink -f "$(command -v dotnet)")"; fi
+}
+
+# installed11: the newest root that has .NET 11 with ASP.NET Core, and its version
+installed11() {
+    roots | while read -r root; do
+        for web in "$root"/shared/Microsoft.AspNetCore.App/11.*; do
+            if [ -d "$root/shared/Microsoft.NETCore.App/${web##*/}" ]; then echo "${web##*/} $root"; fi
+        done
+    done | sort -V | tail -n 1
+}
+
+make_net11() {
+    local version root
+    read -r version root < <(installed11) || true
+    if [ -z "$version" ]; then
+        [ -d "$DIR/net11" ] || note "no .NET 11 to copy: name a folder with it in CLRSNAP_DOTNET_ROOTS (see --help)"
+        return 0
+    fi
+    if done_already net11 && [ -d "$DIR/net11/shared/Microsoft.NETCore.App/$version" ]; then return; fi
+    fresh
+    mkdir -p "$TMP/net11/shared"
+    cp "$root/dotnet" "$TMP/net11/"
+    cp -R "$root/host" "$TMP/net11/"
+    local framework
+    for framework in Microsoft.NETCore.App Microsoft.AspNetCore.App; do
+        mkdir "$TMP/net11/shared/$framework"
+        cp -R "$root/shared/$framework/$version" "$TMP/net11/shared/$framework/"
+        echo "$DIR/net11/shared/$framework/$version" >>"$TMP/net11/.fw"
+    done
+    ln -s "shared/Microsoft.NETCore.App/$version" "$TMP/net11/.frame"
+    rm -rf "$DIR/net11"
+    mv "$TMP/net11" "$DIR/net11"
+    mark net11
+}
+
 # ----------------------------------------------- other builds: dotnet/builds.txt
 # make_builds MAJOR: those that come with it, or all
 make_builds() {
@@ -329,7 +375,7 @@ make_commands() {
 # csc netN ARGS...: compiles for that framework; "--" begins the next program.
 D="$DIR"
 $INVARIANT
-[ -f "\$D/\${1:-}/.fw" ] || { echo "usage: csc net8|net9|net10 ARGS..." >&2; exit 2; }
+[ -f "\$D/\${1:-}/.fw" ] || { echo "usage: csc net8|net9|net10|net11 ARGS..." >&2; exit 2; }
 F=(); while read -r l; do F+=("--fw:\$l"); done <"\$D/\$1/.fw"; shift
 A=("\${F[@]}"); for x; do A+=("\$x"); [ "\$x" = -- ] && A+=("\${F[@]}"); done
 exec "\$D/csc/run" "\${A[@]}"
@@ -361,7 +407,7 @@ END
     {
         echo "export DOTNET_KIT='$DIR' CSC='$DIR/bin/csc' DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1"
         echo "$INVARIANT"
-        for major in 8 9 10; do
+        for major in 8 9 10 11; do
             if [ -x "$DIR/net$major/dotnet" ]; then echo "export NET$major='$DIR/net$major/dotnet'"; fi
         done
     } >"$DIR/env.sh"
@@ -386,6 +432,7 @@ make_net10     # the compiler first
 for major in "${MAJORS[@]}"; do "make_net$major"; done
 make_commands
 for major in "${MAJORS[@]}"; do
+    [ -x "$DIR/net$major/dotnet" ] || continue
     say_hello "$major"
     make_builds "$major"
 done

@@ -22,7 +22,7 @@ var ways = []struct {
 	attached bool
 }{{"started", false}, {"attached", true}}
 
-var runtimes = []string{"net10", "net9", "net8"}
+var runtimes = testenv.Versions()
 
 // eachWay runs f for each runtime and each way.
 func eachWay(t *testing.T, f func(t *testing.T, runtime string, attached bool)) {

@@ -31,7 +31,7 @@ import (
 func TestAttach(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
-	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, rt string) {
+	testenv.EachOf(t, testenv.Versions(), func(t *testing.T, rt string) {
 		app, tmp := startIn(t, testenv.Options{Runtime: rt})
 		for range 3 {
 			c := goodAttach(t, app.PID, lib)

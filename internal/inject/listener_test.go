@@ -89,7 +89,7 @@ func (l *listening) environment(t *testing.T, env ...string) []string {
 // TestListener: a program that is started has the agent, whatever else its
 // environment says of profilers that are not enabled.
 func TestListener(t *testing.T) {
-	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, rt string) {
+	testenv.EachOf(t, testenv.Versions(), func(t *testing.T, rt string) {
 		l := listenHere(t, true)
 		env := l.environment(t, "CORECLR_ENABLE_PROFILING=0", "CORECLR_PROFILER_PATH_64=/nowhere.so",
 			"DOTNET_PROFILER={11111111-1111-1111-1111-111111111111}", "DOTNET_EnableDiagnostics_IPC=0")

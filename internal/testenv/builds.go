@@ -28,6 +28,9 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 		{"net8", "8.0.30", true}, {"net9", "9.0.5", true},
 		{"net10:dotnet-10.0.8", "10.0.8", true}, {"net10", "10.0.12", true},
 	}
+	if version := copied(); version != "" {
+		all = append(all, RuntimeBuild{NewestRuntime, version, true})
+	}
 	apps, err := appsDir()
 	if err != nil {
 		tb.Fatal(err)
@@ -46,7 +49,7 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 		}
 		all = append(all, b)
 	}
-	return append(all, rootRuntimes()...)
+	return append(all, InstalledRuntimes()...)
 }
 
 // AspNetRuntimes lists the builds that the programs of aspNetApps run on, as they have
@@ -54,6 +57,11 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 	tb.Helper()
 	all := []RuntimeBuild{{"net9", "9.0.5", true}, {"net10", "10.0.12", true}}
+	if version := copied(); version != "" {
+		all = append(all, RuntimeBuild{NewestRuntime, version, true})
+	} else {
+		tb.Logf("NOTHING WAS TESTED ON %s: the kit lacks it", NewestRuntime)
+	}
 	const version = "10.0.14"
 	runtime, err := Installed(version)
 	if err != nil {
@@ -61,6 +69,14 @@ func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 		return all
 	}
 	return append(all, RuntimeBuild{runtime, version, false})
+}
+
+// copied is the version of the newest runtime in the kit, which is a copy of one that was installed; empty: the kit
+// lacks it.
+func copied() (version string) {
+	for _, version = range versionsIn(InKit(filepath.Join(NewestRuntime, frameworkFolder))) {
+	}
+	return version
 }
 
 // Installed is the runtime of a .NET installation beside the kit, for
@@ -92,7 +108,7 @@ func runtimeAt(host, version string) string {
 
 // InstalledRuntimes lists the runtimes beside the kit, oldest first: those in the folder that
 // CLRSNAP_DOTNET_ROOTS names, and those of an SDK on PATH. They add to the kit, and stand in for
-// nothing in it.
+// nothing in it. The one that the kit has a copy of is not among them.
 func InstalledRuntimes() []RuntimeBuild {
 	all := rootRuntimes()
 	for _, b := range pathRuntimes() {
@@ -100,6 +116,8 @@ func InstalledRuntimes() []RuntimeBuild {
 			all = append(all, b)
 		}
 	}
+	kit := copied()
+	all = slices.DeleteFunc(all, func(b RuntimeBuild) bool { return b.Version == kit })
 	slices.SortFunc(all, func(a, b RuntimeBuild) int { return CompareVersions(a.Version, b.Version) })
 	return all
 }
@@ -139,7 +157,7 @@ func pathRuntimes() (all []RuntimeBuild) {
 const frameworkFolder = "shared/Microsoft.NETCore.App"
 
 // released is a version that programs can be compiled for.
-var released = regexp.MustCompile(`^(8|9|10)\.0\.\d+$`)
+var released = regexp.MustCompile(`^(8|9|10|11)\.0\.\d+$`)
 
 // versionsIn lists the folders of a folder that are called like a version, oldest first.
 func versionsIn(dir string) (versions []string) {

@@ -49,7 +49,7 @@ func (k DumpKind) Kills() bool { return k == DumpKernel || k == DumpCrash }
 // runtime, "" for the default.
 func (k DumpKind) Runs(runtime string) bool {
 	_, ordinary := installed(runtime)
-	return k.createdumpType() == "" || runtime == "net9" || ordinary
+	return k.createdumpType() == "" || runtime == "net9" || runtime == NewestRuntime || ordinary
 }
 
 // createdumpType is the option of the program createdump, or "".

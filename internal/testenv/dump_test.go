@@ -7,7 +7,7 @@ import (
 )
 
 func TestDump(t *testing.T) {
-	EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, runtime string) {
+	EachOf(t, Versions(), func(t *testing.T, runtime string) {
 		for _, kind := range DumpKinds {
 			if kind.Runs(runtime) {
 				t.Run(string(kind), func(t *testing.T) { testDump(t, runtime, kind) })

@@ -19,7 +19,7 @@ import (
 )
 
 func TestScenarios(t *testing.T) {
-	EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, runtime string) {
+	EachOf(t, Versions(), func(t *testing.T, runtime string) {
 		a := Start(t, "scenarios", Options{Runtime: runtime, Args: []string{"--finalizer"}})
 		if len(a.Stacks) < 60 {
 			t.Errorf("%d scenarios", len(a.Stacks))
@@ -149,7 +149,7 @@ func TestOtherApps(t *testing.T) {
 }
 
 func TestBusyApp(t *testing.T) {
-	EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
+	EachOf(t, []string{"net10", "net11", "net9"}, func(t *testing.T, runtime string) {
 		checkUnits(t, Start(t, "busy", Options{Args: []string{"--threads", "3"}, Runtime: runtime}))
 	})
 }
@@ -231,8 +231,10 @@ func TestInstalled(t *testing.T) {
 func TestInstalledRuntimes(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("CLRSNAP_DOTNET_ROOTS", "")
+	t.Setenv("CLRSNAP_DOTNET", t.TempDir())
+	writeHost(t, InKit(NewestRuntime), "11.0.1")
 	kits := AllRuntimes()
-	if len(InstalledRuntimes()) != 0 || !slices.Equal(kits, []string{"net10", "net10:dotnet-10.0.8", "net9", "net8"}) {
+	if len(InstalledRuntimes()) != 0 || !slices.Equal(kits, []string{"net10", "net11", "net10:dotnet-10.0.8", "net9", "net8"}) {
 		t.Fatalf("with nothing installed: %q", kits)
 	}
 
@@ -249,7 +251,7 @@ func TestInstalledRuntimes(t *testing.T) {
 	t.Setenv("CLRSNAP_DOTNET_ROOTS", roots)
 
 	sdk, bin := t.TempDir(), t.TempDir()
-	for _, version := range []string{"8.0.9", "8.0.10", "9.0.22", "7.0.20", "10.0.0-rc.2"} {
+	for _, version := range []string{"8.0.9", "8.0.10", "9.0.22", "7.0.20", "10.0.0-rc.2", "11.0.2"} {
 		writeHost(t, sdk, version)
 	}
 	if err := os.Symlink(filepath.Join(sdk, "dotnet"), filepath.Join(bin, "dotnet")); err != nil {
@@ -262,7 +264,7 @@ func TestInstalledRuntimes(t *testing.T) {
 		names = append(names, Name(runtime))
 	}
 	// The SDK's newest runtime of a version is what its dotnet runs, unless the folder has the same.
-	want := append(slices.Clone(kits), "net8:8.0.10", "net9:9.0.9", "net9:9.0.22", "net10:10.0.14")
+	want := append(slices.Clone(kits), "net8:8.0.10", "net9:9.0.9", "net9:9.0.22", "net10:10.0.14", "net11:11.0.2")
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
@@ -271,7 +273,7 @@ func TestInstalledRuntimes(t *testing.T) {
 	}
 	for _, b := range InstalledRuntimes() {
 		host := filepath.Join(roots, b.Version, "dotnet")
-		if b.Version == "8.0.10" {
+		if b.Version == "8.0.10" || b.Version == "11.0.2" {
 			host = filepath.Join(sdk, "dotnet")
 		}
 		if got := (DotNet{"/kit"}).Host(b.Runtime); got != host || b.Always || !DumpNormal.Runs(b.Runtime) ||

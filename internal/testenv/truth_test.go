@@ -11,7 +11,7 @@ import (
 // meant for.
 func eachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
-	EachOf(t, []string{"net10", "net9"}, test)
+	EachOf(t, []string{"net10", "net11", "net9"}, test)
 }
 
 // counts sums up truths.

@@ -40,7 +40,7 @@ var programs = []struct {
 // method that is said to be inlined is among the events of the JIT.
 func TestInlined(t *testing.T) {
 	layer.Proof(t)
-	for _, runtime := range layer.Size([]string{testenv.DefaultRuntime, "net8"}, testenv.AllRuntimes()) {
+	for _, runtime := range layer.Size([]string{testenv.DefaultRuntime, testenv.NewestRuntime}, testenv.AllRuntimes()) {
 		for _, p := range programs {
 			t.Run(testenv.Name(runtime)+" "+p.name+" "+strings.Join(p.env[1:], " "), func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)

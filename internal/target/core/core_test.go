@@ -144,7 +144,7 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 // dump is stopped for the comparison; for one that is killed, only what does not come from
 // the dump is compared.
 func TestDotNet(t *testing.T) {
-	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, runtime string) {
+	testenv.EachOf(t, testenv.Versions(), func(t *testing.T, runtime string) {
 		for _, kind := range testenv.DumpKinds {
 			if kind.Runs(runtime) {
 				t.Run(string(kind), func(t *testing.T) { testDotNet(t, runtime, kind) })
