@@ -179,6 +179,9 @@ func (p *Program) Continuation(base *Class) *Class {
 	p.Words[out.Table+p.offset("MethodTable", "ParentMethodTable")] = uint64(base.Table)
 	class := p.offset("MethodTable", "EEClassOrCanonMT")
 	p.Words[out.Table+class] = p.Words[first+class]
+	if at, ok := p.d.Global("ContinuationSingletonEEClass"); ok {
+		p.Words[arch.Addr(at)] = p.Words[first+class]
+	}
 	p.Uint32(out.Table+p.offset("MethodTable", "BaseSize"), out.Size+8)
 	return &out
 }

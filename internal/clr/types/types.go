@@ -124,6 +124,7 @@ type System struct {
 	base    uint32 // offset of the base class in a MethodTable
 
 	continuation arch.Addr // where the MethodTable of Continuation is noted; 0: the runtime has no such class
+	singleton    arch.Addr // where the EEClass is noted that the classes share which the runtime makes of it
 }
 
 // New binds the type system of the runtime that d describes.
@@ -143,6 +144,9 @@ func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 	}
 	if at, ok := d.Global("ContinuationMethodTable"); ok {
 		s.continuation = arch.Addr(at)
+	}
+	if at, ok := d.Global("ContinuationSingletonEEClass"); ok {
+		s.singleton = arch.Addr(at)
 	}
 	s.base = contract.Absent
 	if off, ok := d.Offset("MethodTable", "ParentMethodTable"); ok {
@@ -201,17 +205,24 @@ func (s *System) Check(mt arch.Addr) error {
 
 // isContinuation reports whether a MethodTable is one of those that the runtime makes for Continuations of methods that
 // it suspends, with what such a method keeps. They derive from Continuation, share one EEClass, and have no metadata
-// (RuntimeTypeSystem.md, IsContinuationWithoutMetadata; vm/asynccontinuations.cpp).
+// (RuntimeTypeSystem.md, IsContinuationWithoutMetadata; vm/asynccontinuations.cpp). CoreLib's own classes that derive
+// from Continuation have an EEClass and a name of their own.
 func (s *System) isContinuation(mt arch.Addr) bool {
-	if s.continuation == 0 || s.base == contract.Absent {
+	return s.base != contract.Absent && s.leadsTo(mt+arch.Addr(s.base), s.continuation) &&
+		s.leadsTo(mt+arch.Addr(s.l.Class), s.singleton)
+}
+
+// leadsTo reports whether a field has the pointer that is noted somewhere.
+func (s *System) leadsTo(field, noted arch.Addr) bool {
+	if noted == 0 {
 		return false
 	}
-	base, err := s.mem.Pointer(mt + arch.Addr(s.base))
-	if err != nil || base == 0 {
+	at, err := s.mem.Pointer(field)
+	if err != nil || at == 0 {
 		return false
 	}
-	class, err := s.mem.Pointer(s.continuation)
-	return err == nil && class == base
+	want, err := s.mem.Pointer(noted)
+	return err == nil && at == want
 }
 
 // canonical returns the MethodTable that mt shares code with, which may be mt
