@@ -52,7 +52,8 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	if r.Shape == locate.NativeAOT {
 		return r, ErrNativeAOT
 	}
-	if e.Own, err = e.ownDescriptor(r); err != nil {
+	var unread error
+	if e.Own, unread, err = e.ownDescriptor(r); err != nil {
 		return r, err
 	}
 	enough := e.Own != nil && e.Own.Require(clr.Needs) == nil
@@ -76,23 +77,27 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	if _, ok := e.src.(threaded); enough || !ok {
 		return r, e.bind(r, d) // a recording was made of a runtime that had been checked
 	}
-	return r, e.bindChecked(r, d, isKnown && known.Tested(r.Version))
+	err = e.bindChecked(r, d, isKnown && known.Tested(r.Version))
+	if unread != nil && errors.Is(err, ErrUnknown) {
+		return r, unfit(r, unread) // what is embedded does not do without it
+	}
+	return r, err
 }
 
-// ownDescriptor reads the runtime's own descriptor; nil: it has none.
-func (e *Engine) ownDescriptor(r *locate.Runtime) (*contract.Descriptor, error) {
+// ownDescriptor reads the runtime's own descriptor; nil: it has none, or there is unread, the error of reading it.
+func (e *Engine) ownDescriptor(r *locate.Runtime) (d *contract.Descriptor, unread, err error) {
 	if r.Descriptor == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	d, err := contract.Parse(e.Cache, r.Descriptor)
+	d, err = contract.Parse(e.Cache, r.Descriptor)
 	var left *target.ReadError
 	if errors.As(err, &left) {
-		return nil, nil // small dumps leave it out; the embedded one may do
+		return nil, err, nil // small dumps leave it out; the embedded one may do
 	}
 	if errors.Is(err, contract.ErrFormat) {
-		return nil, unfit(r, err) // perhaps its library is still being loaded
+		return nil, nil, unfit(r, err) // perhaps its library is still being loaded
 	}
-	return d, err
+	return d, nil, err
 }
 
 // embedded returns the embedded descriptor for the runtime. A runtime whose own

@@ -147,15 +147,31 @@ var displays = []shown{
 	{"eh-fault", "Emitted.Fault.TryFault", "Emitted.Fault.TryFault", "()", "tier-0"},
 }
 
-// olderDisplays are frames that older frameworks show in another way, and why. Where shown
+// otherDisplays are frames that some frameworks show in another way, and why. Where shown
 // has no method, they have no such frame.
-var olderDisplays = []struct {
+var otherDisplays = []struct {
 	frameworks       []string
 	scenario, method string
 	shown            shown
 }{
-	// Thread.Join(int) is implemented by the runtime.
-	{[]string{"net9", "net8"}, "join", "System.Threading.Thread.Join", shown{
+	// The code that calls native code belongs to the DllImport method.
+	{[]string{"net11"}, "pinvoke-read", "IL_STUB_PInvoke", shown{
+		"pinvoke-read", "Scenarios.Native.read", "Scenarios.Native.read", "(int, byte[], nint)", "optimized",
+	}},
+	{[]string{"net11"}, "pinvoke-shared", "IL_STUB_PInvoke", shown{
+		"pinvoke-shared", "Scenarios.Native.sleep", "Scenarios.Native.sleep", "(uint)", "optimized",
+	}},
+	{[]string{"net11"}, "pinvoke-string", "IL_STUB_PInvoke", shown{
+		"pinvoke-string", "Scenarios.Native.write", "Scenarios.Native.write", "(int, string, nint)", "optimized",
+	}},
+	{[]string{"net11"}, "qsort-delegate", "IL_STUB_PInvoke", shown{
+		"qsort-delegate", "Scenarios.Native.qsortDelegate",
+		"Scenarios.Native.qsortDelegate", "(int[], nuint, nuint, Native.Compare)", "optimized",
+	}},
+	// It ends in a call of a Condition, which takes the place of its frame.
+	{[]string{"net11"}, "monitor-wait", "System.Threading.Monitor.Wait", shown{}},
+	// Thread.Join(int) is implemented by the runtime, or inlined.
+	{[]string{"net11", "net9", "net8"}, "join", "System.Threading.Thread.Join", shown{
 		"join", "System.Threading.Thread.Join",
 		"System.Threading.Thread.Join", "()", "ReadyToRun",
 	}},
@@ -177,7 +193,7 @@ var olderDisplays = []struct {
 // which all builds of a major version share.
 func displayOn(runtime string, tt shown) shown {
 	framework := testenv.Framework(runtime)
-	for _, o := range olderDisplays {
+	for _, o := range otherDisplays {
 		if o.scenario == tt.scenario && o.method == tt.method && slices.Contains(o.frameworks, framework) {
 			return o.shown
 		}

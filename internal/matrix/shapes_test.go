@@ -40,11 +40,8 @@ func versionOf(runtime string, s testenv.Shape) string {
 
 // recognisedAs is what a program's shape is taken for.
 func recognisedAs(runtime string, s testenv.Shape) string {
-	if _, ok := testenv.InstalledVersion(runtime); ok {
-		return "shared"
-	}
 	switch {
-	case runtime != "net9" || s == testenv.SingleFile || s == testenv.Compressed:
+	case !testenv.Ordinary(runtime) || s == testenv.SingleFile || s == testenv.Compressed:
 		return "single-file"
 	case s == testenv.SelfContained:
 		return "self-contained"

@@ -48,8 +48,7 @@ func (k DumpKind) Kills() bool { return k == DumpKernel || k == DumpCrash }
 // Runs reports whether there is a dump of this kind of a program that runs on
 // runtime, "" for the default.
 func (k DumpKind) Runs(runtime string) bool {
-	_, ordinary := installed(runtime)
-	return k.createdumpType() == "" || runtime == "net9" || runtime == NewestRuntime || ordinary
+	return k.createdumpType() == "" || Ordinary(runtime)
 }
 
 // createdumpType is the option of the program createdump, or "".

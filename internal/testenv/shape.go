@@ -31,16 +31,23 @@ const (
 // Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
 // the kit. Some runtimes exist in the kit only as single-file hosts, without the
 // libcoreclr.so that the first three shapes need; for those FrameworkDependent means that
-// host with the framework beside it. One that is installed beside the kit has no parts to
-// make another shape of.
+// host with the framework beside it. One that is installed beside the kit, or copied
+// into it, has no parts to make another shape of.
 func Shapes(runtime string) []Shape {
-	if _, ok := installed(runtime); ok {
+	if _, ok := installed(runtime); ok || runtime == NewestRuntime {
 		return []Shape{FrameworkDependent}
 	}
 	if runtime == "net9" {
 		return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
 	}
 	return []Shape{FrameworkDependent, SingleFile, Compressed}
+}
+
+// Ordinary reports whether a runtime is a library of its own, beside other files: an installation, or a part of the
+// kit that looks like one. The others are single-file hosts.
+func Ordinary(runtime string) bool {
+	_, ok := installed(runtime)
+	return ok || runtime == "net9" || runtime == NewestRuntime
 }
 
 // A Program is a program as its users get it.
