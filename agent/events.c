@@ -259,10 +259,11 @@ struct exception {
     struct short_frame first; /* where */
 };
 
-/* The address of the exception object of a state. */
+/* The address of the exception object of a state, which has that (.NET 11) or a handle of the object. */
 static bool object_of(uint64_t state, uint64_t *object) {
-    uint64_t handle;
-    return peek(state + offset_of(&events.ring.control->exception_object), &handle) && peek(handle, object);
+    const struct ring_control *c = events.ring.control;
+    if (!peek(state + offset_of(&c->exception_object), object)) return false;
+    return offset_of(&c->exception_direct) || peek(*object, object);
 }
 
 /*
@@ -460,11 +461,36 @@ static void hide_wait(void) {
     mine.wait = 0;
 }
 
+/*
+ * The OS thread id of the thread with a managed id; 0: there is none, or it cannot be read. The table may change
+ * meanwhile: the thread must have the id itself.
+ */
+static uint32_t os_id_of(uint64_t managed_id) {
+    const struct ring_control *c = events.ring.control;
+    uint64_t dispenser, table, thread;
+    uint32_t its_id, os_id;
+    if ((uint32_t)managed_id != managed_id || !managed_id) return 0;
+    if (!peek(c->id_dispenser, &dispenser) || !peek(dispenser + c->dispenser_threads, &table)) return 0;
+    if (!peek(table + managed_id * sizeof thread, &thread) || !thread) return 0;
+    if (!peek_bytes(thread + c->thread_os_id, &os_id, sizeof os_id)) return 0;
+    if (!peek_bytes(thread + c->thread_managed_id, &its_id, sizeof its_id)) return 0;
+    return its_id == managed_id ? os_id : 0;
+}
+
+/* The OS thread id of the owner of a lock, now that a wait for it begins; 0: it is not known. */
+static uint64_t owner_os_id(uint64_t said) {
+    switch (__atomic_load_n(&events.ring.control->owner_form, __ATOMIC_ACQUIRE)) {
+    case OWNER_OS_ID: return said;
+    case OWNER_MANAGED_ID: return os_id_of(said);
+    }
+    return 0;
+}
+
 void events_contention_start(uint64_t lock, uint64_t object, uint64_t owner) {
     remember_session();
     mine.lock = lock;
     mine.class = locked_class(object);
-    mine.owner = owner;
+    mine.owner = owner_os_id(owner);
     if (events_wanted(WANT_CONTENTION)) show_wait(object);
 }
 
@@ -501,7 +527,9 @@ void events_wait_stop(void) {
     mine.waits.since = 0;
     uint64_t ns = now_ns() - since;
     events_seen(EVENT_WAITED);
-    if (ns >= events.wanted.wait_ns) events_stack(EVENT_WAITED, VALUES(ns, mine.waits.source, mine.waits.class));
+    uint64_t lock = mine.waits.source == WAIT_LOCK ? mine.lock : 0;
+    if (ns >= events.wanted.wait_ns)
+        events_stack(EVENT_WAITED, VALUES(ns, mine.waits.source, mine.waits.class, lock));
 }
 
 /* Comes right after ThreadCreated, on the new thread, and says more. */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 6u
+#define PROTOCOL_VERSION 7u
 
 enum message {
     /* from the agent */
@@ -164,14 +164,15 @@ struct lock_wait {
     uint32_t reserved;
     uint64_t since; /* CLOCK_MONOTONIC, in ns; 0: the other fields are not valid */
     uint64_t lock; /* its id: the address of the runtime's AwareLock, or what a System.Threading.Lock waits with */
-    uint64_t object; /* that is locked: its address when the wait began */
+    uint64_t object; /* that is locked, as EVENT_CONTENTION has it: its address when the wait began */
     uint64_t class; /* as in EVENT_CONTENTION */
 };
 
 #define LOCK_WAITS 64u
 
 /* A bit of the class of an object that is locked: the object has no place in the sync table, and so nobody
- * waits for its monitor. It is a System.Threading.Lock, or has moved, and the class is not its own. */
+ * waits for its monitor. It is a System.Threading.Lock, or has moved, and the class is not its own. Where monitors
+ * are managed code, they are Locks too: the reader finds out whose monitor a Lock is. */
 #define LOCKED_NO_MONITOR 1u
 
 /*
@@ -201,7 +202,7 @@ struct ring_control {
     uint64_t walking; /* ThreadID that is being walked from outside; 0: none */
     /* Where the runtime keeps exceptions, as offsets in bytes. */
     uint64_t thread_exception; /* in a thread, the address of its newest exception's state; 0: nothing is known */
-    uint64_t exception_object; /* in that state, the handle of the exception object */
+    uint64_t exception_object; /* in that state, the handle of the exception object: see exception_direct */
     uint64_t exception_previous; /* there, the address of the state of the exception before it on the thread */
     uint64_t object_trace; /* in an exception object, its stack trace; 0: not known */
     /* written by the agent: the waits for locks that are going on, as far as there is room */
@@ -209,6 +210,19 @@ struct ring_control {
     /* written by the reader, for chains of awaits */
     uint64_t heap_moving; /* the address of a count of 4 bytes, 0 while references are right; 0: no chains are wanted */
     uint64_t table_base; /* in a MethodTable, the address of that of its base class, as an offset in bytes */
+    /* written by the reader */
+    uint64_t exception_direct; /* 1: the state of an exception has not the handle of the object, but its address */
+    uint64_t owner_form; /* enum owner_form; written after the four that follow */
+    uint64_t id_dispenser; /* the address of the address of the runtime's IdDispenser */
+    uint64_t dispenser_threads; /* in that, the address of the table of threads by managed id, as an offset in bytes */
+    uint64_t thread_managed_id, thread_os_id; /* in a thread, likewise; each has 4 bytes */
+};
+
+/* What the runtime's ContentionStart says of the owner of a lock. */
+enum owner_form {
+    OWNER_UNKNOWN = 0, /* nothing that could be understood */
+    OWNER_OS_ID = 1, /* the OS thread id */
+    OWNER_MANAGED_ID = 2, /* the managed thread id, which another thread may have once the owner has ended */
 };
 
 /*
@@ -298,7 +312,7 @@ enum event_type {
     EVENT_RETHROWN = 14,
     /*
      * When the wait is over: duration in ns, enum wait_source, and, if the source is not 0, the
-     * ClassID of the object and LOCKED_NO_MONITOR (0: unknown).
+     * ClassID of the object and LOCKED_NO_MONITOR (0: unknown). Of WAIT_LOCK also the lock's id.
      */
     EVENT_WAITED = 15,
     EVENT_TYPES = 16,

@@ -34,12 +34,13 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 		n.Function, n.Object, n.Rethrown = clrsnap.FunctionID(v[0]), v[1], v[2] != 0
 	case LockContended:
 		n.Lock, n.Owner, n.Waited = v[0], int(v[1]), time.Duration(v[2])
-		if class, ok := p.LockedClass(agent.LockedClass(v[3])); ok {
+		class, monitor := agent.LockedClass(v[3])
+		if class, ok := p.LockedClass(n.Lock, class, monitor); ok {
 			n.Class = clrsnap.ClassID(class)
 		}
 	case ThreadWaited:
 		n.Waited = time.Duration(v[0])
-		n.Class, n.WaitedFor = waitedFor(p, agent.WaitSource(v[1]), v[2])
+		n.Class, n.WaitedFor = waitedFor(p, agent.WaitSource(v[1]), v[2], v[3])
 	case ThreadStarting, ThreadCreated, ThreadDestroyed:
 		n.Other = clrsnap.ThreadID(v[0])
 	case GarbageCollectionTriggered:
@@ -58,18 +59,17 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 const noMessage = "NULL"
 
 // waitedFor returns the type of the object that was waited for, and which object that is.
-func waitedFor(p *session.Process, source agent.WaitSource, said uint64) (clrsnap.ClassID, WaitedFor) {
+func waitedFor(p *session.Process, source agent.WaitSource, said, lock uint64) (clrsnap.ClassID, WaitedFor) {
+	class, monitor := agent.LockedClass(said)
 	switch source {
 	case agent.WaitMonitor:
 		// Whoever waits for a pulse has a place in the sync table, so without one it is another object.
-		if class, monitor := agent.LockedClass(said); monitor {
-			if class, ok := p.LockedClass(class, monitor); ok {
-				return clrsnap.ClassID(class), WaitedForPulse
-			}
+		if _, err := p.Class(arch.Addr(class)); monitor && err == nil {
+			return clrsnap.ClassID(class), WaitedForPulse
 		}
 		return 0, WaitedForPulse
 	case agent.WaitLock:
-		if class, ok := p.LockedClass(agent.LockedClass(said)); ok {
+		if class, ok := p.LockedClass(lock, class, monitor); ok {
 			return clrsnap.ClassID(class), WaitedForLock
 		}
 		return 0, WaitedForLock

@@ -124,14 +124,12 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 	t *recordedThread, begin time.Duration, r walk.Result, ok bool,
 ) {
 	rp := np.rp
-	class, ok := rp.p.LockedClass(agent.LockedClass(w.Class))
+	rp.p.Engine.Cache.Invalidate()
+	at, object, ok := rp.lockAt(w)
 	if !ok {
 		return nil, 0, r, false
 	}
-	where, object := target.Range{Addr: arch.Addr(w.Lock), Len: thread.LockLen}, rp.p.IsLock(class)
-	if object {
-		where.Addr = arch.Addr(w.Object)
-	}
+	where := target.Range{Addr: at, Len: thread.LockLen}
 	var b [thread.LockLen]byte
 	if rp.p.Live.ReadMemory(b[:], where.Addr) != nil {
 		return nil, 0, r, false
@@ -140,7 +138,7 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 	if owner == 0 {
 		return nil, 0, r, false
 	}
-	if t = rp.thread(rp.hostThread(owner), ""); t.ended || t.info.ID == 0 {
+	if t = rp.ownerOf(owner); t == nil || t.ended || t.info.ID == 0 {
 		return nil, 0, r, false
 	}
 	rp.frames.begin()
@@ -156,10 +154,41 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 		}
 	}
 	copied, there := s.Copied(where)
-	if object && rp.p.Runtime.Threads.LockID(where.Addr, class) != w.Lock {
-		there = false // it is somewhere else by now
+	if object {
+		rp.p.Engine.Cache.Invalidate()
+		if id, err := rp.p.Runtime.Locks.EventOf(where.Addr); err != nil || id != w.Lock {
+			there = false // it is somewhere else by now
+		}
 	}
 	return t, begin, r, there && thread.LockOwner(copied, object) == owner
+}
+
+// lockAt returns where the lock is that a thread waits for, and whether it is an object of System.Threading.Lock.
+func (rp *recordedProcess) lockAt(w *agent.Wait) (at arch.Addr, object, ok bool) {
+	said, monitor := agent.LockedClass(w.Class)
+	if !rp.p.IsLock(arch.Addr(said)) {
+		_, ok = rp.p.LockedClass(w.Lock, said, monitor)
+		return arch.Addr(w.Lock), false, ok
+	}
+	if rp.p.Runtime.Locks == nil {
+		return 0, true, false
+	}
+	if m, found, _ := rp.p.MonitorOf(w.Lock); found {
+		return m.Lock, true, true // whose SyncBlock has a handle of it
+	}
+	return arch.Addr(w.Object), true, true
+}
+
+// ownerOf returns the thread that a lock says has it; nil: there is none.
+func (rp *recordedProcess) ownerOf(id int) *recordedThread {
+	if locks := rp.p.Runtime.Locks; locks != nil && locks.Managed() {
+		t, ok := rp.p.Runtime.Threads.WithID(id)
+		if !ok || t.OSID == 0 {
+			return nil
+		}
+		id = t.OSID
+	}
+	return rp.thread(rp.hostThread(id), "")
 }
 
 // holding is the leaf of waits whose holder has this stack: the method of the program's own code that

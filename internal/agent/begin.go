@@ -32,6 +32,7 @@ type Subscription struct {
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
 
 	ExceptionOffsets ExceptionOffsets // if they are known already: see Conn.SetExceptionOffsets
+	Owners           Owners           // likewise: see Conn.SetOwners
 
 	// For tests: how long a thread whose record has a stack waits at most for
 	// Conn.Release, one thread at a time. 0: none waits.
@@ -159,6 +160,7 @@ func (c *Conn) Begin(s Subscription) (BeginResult, error) {
 		}
 		defer memory.Close()
 		r.setExceptionOffsets(s.ExceptionOffsets)
+		r.setOwners(s.Owners)
 		c.ring, fd = r, int(memory.Fd())
 	}
 	request := s.request()

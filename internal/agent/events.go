@@ -49,7 +49,28 @@ type ExceptionOffsets struct {
 	Object   uint32 // in that state, the handle of the exception object
 	Previous uint32 // there, the address of the state of the exception before it on the thread
 	Trace    uint32 // in an exception object, its stack trace; 0: not known
+	Direct   bool   // at Object is the address of the exception object, not its handle
 }
+
+// Owners say what the runtime's events mean by the owner of a lock (agent/protocol.h, enum owner_form).
+type Owners struct {
+	Form OwnerForm
+
+	// For OwnerManagedID: the address of the address of the runtime's IdDispenser, and offsets in bytes.
+	Dispenser uint64
+	Threads   uint32 // in the IdDispenser, the address of the table of threads by managed id
+	ID, OSID  uint32 // in a thread
+}
+
+// An OwnerForm is how the runtime's events name a thread.
+type OwnerForm uint64
+
+// The forms.
+const (
+	OwnerUnknown   OwnerForm = 0 // records have no owner
+	OwnerOSID      OwnerForm = 1
+	OwnerManagedID OwnerForm = 2 // the agent finds the thread when a wait begins
+)
 
 // SetExceptionOffsets tells the agent where the runtime keeps exceptions. From then on records of
 // exceptions have a ClassID, which must be checked against their name, and the address of the object,
@@ -63,8 +84,29 @@ func (c *Conn) SetExceptionOffsets(o ExceptionOffsets) {
 
 func (r *ring) setExceptionOffsets(o ExceptionOffsets) {
 	// The agent looks at the first one first, which is why it is set last.
+	var direct uint64
+	if o.Direct {
+		direct = 1
+	}
+	r.set(offDirect, direct)
 	for i, v := range slices.Backward([]uint32{o.Thread, o.Object, o.Previous, o.Trace}) {
 		r.set(offThrown+8*i, uint64(v))
+	}
+}
+
+// SetOwners tells the agent what owners of locks are. Before, records of EventContention have none.
+func (c *Conn) SetOwners(o Owners) {
+	if c.ring != nil {
+		c.ring.setOwners(o)
+	}
+}
+
+func (r *ring) setOwners(o Owners) {
+	// The agent looks at the first one first, which is why it is set last.
+	for i, v := range slices.Backward([]uint64{
+		uint64(o.Form), o.Dispenser, uint64(o.Threads), uint64(o.ID), uint64(o.OSID),
+	}) {
+		r.set(offOwners+8*i, v)
 	}
 }
 

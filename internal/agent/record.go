@@ -35,7 +35,7 @@ const (
 	// Like EventException, of an object that was thrown before. First is where, if that is known.
 	EventRethrown EventType = 14
 	// When a wait is over: duration in ns, WaitSource, ClassID of the object unless the source is WaitOther
-	// (LockedClass; 0: unknown).
+	// (LockedClass; 0: unknown), the lock's id if it is WaitLock.
 	EventWaited EventType = 15
 	EventTypes  EventType = 16
 )
@@ -99,8 +99,8 @@ const (
 )
 
 // LockedClass returns the ClassID of an object that is locked, from what an EventContention, an EventWaited or a Wait
-// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the object has moved,
-// and the class is another one's.
+// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, which can be somebody's
+// monitor, or the object has moved, and the class is another one's.
 func LockedClass(v uint64) (class uint64, monitor bool) {
 	const noMonitor = 1 // LOCKED_NO_MONITOR
 	return v &^ noMonitor, v&noMonitor == 0

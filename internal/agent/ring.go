@@ -36,6 +36,8 @@ const (
 	offWaits     = offThrown + 32
 	offMoving    = offWaits + lockWaits*waitSize // heap_moving
 	offBase      = offMoving + 8                 // table_base
+	offDirect    = offBase + 8                   // exception_direct
+	offOwners    = offDirect + 8                 // owner_form and the four after it
 )
 
 const (

@@ -74,22 +74,22 @@ func (l *Launcher) answer(a *inject.Agent, wanted bool) {
 	}
 	m := Accepted{PID: a.PID}
 	want := l.want
-	want.ExceptionOffsets = startingOffsets(a.PID)
+	want.ExceptionOffsets, want.Owners = starting(a.PID)
 	m.Link, m.Err = New(a, want)
 	l.accepted <- m
 }
 
-// startingOffsets returns the ExceptionOffsets of a process whose runtime waits for the agent's
+// starting returns the ExceptionOffsets and the Owners of a process whose runtime waits for the agent's
 // answer. If they cannot be found yet, Link.Records passes them on later.
-func startingOffsets(pid int) agent.ExceptionOffsets {
+func starting(pid int) (agent.ExceptionOffsets, agent.Owners) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 	defer cancel()
 	p, err := session.Open(ctx, pid, session.Options{})
 	if err != nil {
-		return agent.ExceptionOffsets{}
+		return agent.ExceptionOffsets{}, agent.Owners{}
 	}
 	defer p.Close()
-	return exceptionOffsets(p)
+	return exceptionOffsets(p), owners(p)
 }
 
 // lookPatience is less than the time for which a program waits for its agent's answer. Looking takes

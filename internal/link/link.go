@@ -22,7 +22,7 @@ import (
 type Link struct {
 	conn  *agent.Conn
 	Begun agent.BeginResult // what the agent can do
-	told  bool              // the agent has been told where exceptions are
+	told  bool              // the agent has been told where exceptions are, and what owners are
 
 	mu      sync.Mutex
 	waiting []*agent.Record // taken out of the ring
@@ -73,7 +73,7 @@ func Attach(ctx context.Context, p *session.Process, want agent.Subscription) (*
 	if err != nil {
 		return nil, err
 	}
-	want.ExceptionOffsets = exceptionOffsets(p)
+	want.ExceptionOffsets, want.Owners = exceptionOffsets(p), owners(p)
 	return New(a, want)
 }
 
@@ -177,12 +177,31 @@ func exceptionOffsets(p *session.Process) agent.ExceptionOffsets {
 	return agent.ExceptionOffsets(p.Runtime.Threads.ExceptionOffsets())
 }
 
+// owners says what the events of a process mean by the owner of a lock: where monitors are managed code, it is a
+// managed thread id.
+func owners(p *session.Process) agent.Owners {
+	if p.Runtime == nil || p.Runtime.Locks == nil {
+		return agent.Owners{}
+	}
+	if !p.Runtime.Locks.Managed() {
+		return agent.Owners{Form: agent.OwnerOSID}
+	}
+	by, ok := p.Runtime.Threads.ByID()
+	if !ok {
+		return agent.Owners{}
+	}
+	return agent.Owners{
+		Form: agent.OwnerManagedID, Dispenser: uint64(by.Dispenser), Threads: by.Threads, ID: by.ID, OSID: by.OSID,
+	}
+}
+
 // Records returns the records that have come since the last call. With an error nothing more
 // will come; the records before it are in the result.
 func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	if !l.told && p.Runtime != nil {
 		l.told = true
 		l.conn.SetExceptionOffsets(exceptionOffsets(p))
+		l.conn.SetOwners(owners(p))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -128,6 +128,7 @@ type Store struct {
 	m       *managedLayout // nil: monitors are native
 	lists   lister
 	index   monitorIndex
+	events  eventIndex
 	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
 }
 

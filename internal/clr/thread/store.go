@@ -200,23 +200,23 @@ func (s *Store) before(link arch.Addr) arch.Addr {
 
 // hasID reports whether the table of managed ids leads to a Thread at an address.
 func (s *Store) hasID(at arch.Addr) bool {
-	if s.l.Dispenser == 0 || s.l.ByID == contract.Absent {
-		return false
-	}
 	id, err := s.mem.Uint32(at + arch.Addr(s.l.ID))
-	if err != nil || id == 0 || id > maxThreads {
-		return false
+	return err == nil && id <= maxThreads && s.withID(int(id)) == at
+}
+
+// withID returns what the table of managed ids has for an id; 0: nothing.
+func (s *Store) withID(id int) arch.Addr {
+	if _, ok := s.ByID(); !ok || id <= 0 || id > maxThreads {
+		return 0
 	}
-	dispenser, err := s.mem.Pointer(s.l.Dispenser)
-	if err != nil {
-		return false
+	at := s.l.Dispenser
+	for _, offset := range []arch.Addr{0, arch.Addr(s.l.ByID), 8 * arch.Addr(id)} {
+		var err error
+		if at, err = s.mem.Pointer(at + offset); err != nil {
+			return 0
+		}
 	}
-	table, err := s.mem.Pointer(dispenser + arch.Addr(s.l.ByID))
-	if err != nil {
-		return false
-	}
-	of, err := s.mem.Pointer(table + 8*arch.Addr(id))
-	return err == nil && of == at
+	return at
 }
 
 // Read decodes the Thread object at an address.
@@ -279,14 +279,10 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 }
 
 // ExceptionOffsets returns offsets that lead to an exception in flight, in bytes: in a Thread object,
-// that of the address of its newest ExInfo; in the ExInfo, those of the handle of the exception object
-// and of the address of the previous ExInfo; in the exception object, that of its stack trace. All are 0
-// where there is no handle (.NET 11).
+// that of the address of its newest ExInfo; in the ExInfo, those of the handle of the exception object, or
+// of its address, and of the address of the previous ExInfo; in the exception object, that of its stack trace.
 func (s *Store) ExceptionOffsets() ExceptionOffsets {
-	if s.direct {
-		return ExceptionOffsets{}
-	}
-	o := ExceptionOffsets{Thread: s.l.Exception, Object: s.l.ExObject}
+	o := ExceptionOffsets{Thread: s.l.Exception, Object: s.l.ExObject, Direct: s.direct}
 	if s.l.ExPrevious != contract.Absent && s.thrown.Trace != contract.Absent {
 		o.Previous, o.Trace = s.l.ExPrevious, s.thrown.Trace
 	}
@@ -296,6 +292,30 @@ func (s *Store) ExceptionOffsets() ExceptionOffsets {
 // ExceptionOffsets say where exceptions in flight are: see Store.ExceptionOffsets.
 type ExceptionOffsets struct {
 	Thread, Object, Previous, Trace uint32
+	Direct                          bool // Object is that of the address of the exception object
+}
+
+// ByID is where the runtime has its threads by managed id: the address of the address of its IdDispenser, and
+// offsets in bytes: in the IdDispenser, that of the address of the table, in a Thread those of its ids.
+type ByID struct {
+	Dispenser         arch.Addr
+	Threads, ID, OSID uint32
+}
+
+// ByID returns where threads are by managed id; false: that is not known.
+func (s *Store) ByID() (ByID, bool) {
+	return ByID{s.l.Dispenser, s.l.ByID, s.l.ID, s.l.OSID}, s.l.Dispenser != 0 && s.l.ByID != contract.Absent
+}
+
+// WithID returns the thread with a managed id, by the runtime's table of them; false: there is none, or that is not
+// known.
+func (s *Store) WithID(id int) (Thread, bool) {
+	at := s.withID(id)
+	if at == 0 {
+		return Thread{}, false
+	}
+	t, err := s.Read(at)
+	return t, err == nil && t.ManagedID == id
 }
 
 // Finalizer returns the address of the finalizer's Thread object; 0: there is none yet.

@@ -107,11 +107,9 @@ func testLastException(t *testing.T, d *contract.Descriptor) {
 	offsets := s.ExceptionOffsets()
 	if s.direct {
 		mem[exInfoAt+arch.Addr(s.l.ExObject)] = uint64(objectAt)
-		if offsets != (ExceptionOffsets{}) {
-			t.Errorf("a handle at %+v", offsets)
-		}
-	} else if want := (ExceptionOffsets{s.l.Exception, s.l.ExObject, s.l.ExPrevious, 48}); offsets != want {
-		t.Errorf("the handle is at %+v, not at %+v", offsets, want)
+	}
+	if want := (ExceptionOffsets{s.l.Exception, s.l.ExObject, s.l.ExPrevious, 48, s.direct}); offsets != want {
+		t.Errorf("the exception is at %+v, not at %+v", offsets, want)
 	}
 	if obj := s.LastException(&th); obj != objectAt {
 		t.Errorf("in flight: %v", obj)
