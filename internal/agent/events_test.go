@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/session"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
@@ -195,6 +197,8 @@ func TestEvents(t *testing.T) {
 		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything, Registers: true})
 		want := agent.BeginResult{Events: everything, AllocMeans: agent.AllocSampled, RuntimeMajor: 10}
 		switch runtime {
+		case "net11":
+			want.RuntimeMajor = 11
 		case "net9":
 			want.AllocMeans, want.RuntimeMajor = agent.AllocTick, 9
 		case "net8":
@@ -336,11 +340,40 @@ func (sub *subscriber) testWaits(t *testing.T) {
 	}
 }
 
+// tellOwners tells the agent what owners of locks are, as package link does.
+func (sub *subscriber) tellOwners(t *testing.T) {
+	t.Helper()
+	p, err := session.Open(context.Background(), sub.PID, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	owners := agent.Owners{Form: agent.OwnerOSID}
+	if by, ok := p.Runtime.Threads.ByID(); p.Runtime.Locks.Managed() {
+		if !ok {
+			t.Fatal("threads cannot be found by their managed ids")
+		}
+		owners = agent.Owners{Form: agent.OwnerManagedID, Dispenser: uint64(by.Dispenser), Threads: by.Threads,
+			ID: by.ID, OSID: by.OSID}
+	}
+	sub.c.SetOwners(owners)
+}
+
+// testContention: each wait for a lock has its owner, once the agent knows what an owner is.
 func (sub *subscriber) testContention(t *testing.T) {
+	sub.contend(t, false)
+	sub.tellOwners(t)
+	sub.contend(t, true)
+}
+
+func (sub *subscriber) contend(t *testing.T, told bool) {
 	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor",
 		"contend-lock": "Contention.WaitForLock"} {
 		sub.drain(t)
 		owner := sub.number(t, command)
+		if !told {
+			owner = 0
+		}
 		records := slices.DeleteFunc(sub.mine(t, agent.EventContention), func(r *agent.Record) bool {
 			return !strings.HasPrefix(sub.stack(r), waiter+" ")
 		})

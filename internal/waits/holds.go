@@ -107,7 +107,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		if m, err := r.Runtime.Locks.Lock(f.obj); err != nil || holds(&m, &s.Thread) {
 			w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
 			if err == nil {
-				w.Lock, err = r.lockEvent(f.obj)
+				w.Lock, err = r.Runtime.Locks.EventOf(f.obj)
 			}
 			return kept(w), err
 		}

@@ -45,30 +45,8 @@ func (e *explanation) lock() error {
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; m.Owner != 0 {
 		e.w.Owner = e.r.owner(&m)
 	}
-	e.w.Lock, err = e.r.lockEvent(obj)
+	e.w.Lock, err = e.r.Runtime.Locks.EventOf(obj)
 	return err
-}
-
-// lockEvent returns the handle of the event by which a Lock wakes its waiters: no other has the same. 0: nobody has
-// waited yet (System.Private.CoreLib: Lock.cs).
-func (r *Reader) lockEvent(obj arch.Addr) (uint64, error) {
-	objects := r.Runtime.Objects
-	class, err := objects.Class(obj)
-	if err != nil {
-		return 0, err
-	}
-	if r.Runtime.Locks.Managed() {
-		return 0, nil // the field has been another one from one preview of .NET 11 to the next
-	}
-	event, err := objects.Pointer(obj, class, "_waitEvent")
-	if err != nil || event == 0 {
-		return 0, err
-	}
-	if class, err = objects.Class(event); err != nil {
-		return 0, err
-	}
-	handle, err := r.handleOf(&found{event, class})
-	return uint64(handle), err
 }
 
 // blockingInfo finds the record of the wait in the frames of the primitive: for an object of a class of the framework.

@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+)
+
+// eventProgram is a program of .NET 11 whose Locks have events.
+type eventProgram struct {
+	*managedProgram
+	lock, condition, event, safe *clrtest.Class
+}
+
+func newEventProgram(t testing.TB) *eventProgram {
+	p := &eventProgram{managedProgram: newManagedProgram(t)}
+	object := &clrtest.Class{Name: "System.Object", Size: 16}
+	p.lock = &clrtest.Class{Name: lockClass, Base: object, Size: 40, Fields: []clrtest.Field{
+		{Name: "_waitEventOrCondition", Offset: 8, Type: clrtest.Reference},
+		{Name: "_owningThreadId", Offset: 16, Type: clrtest.Int32},
+		{Name: "_state", Offset: 20, Type: clrtest.Int32},
+		{Name: "_recursionCount", Offset: 24, Type: clrtest.Int32},
+	}}
+	p.condition = &clrtest.Class{Name: conditionClass, Base: object, Size: 32, Fields: []clrtest.Field{
+		{Name: "_lock", Offset: 8, Type: clrtest.Reference},
+		{Name: "_waitEvent", Offset: 16, Type: clrtest.Reference},
+	}}
+	p.event = &clrtest.Class{Name: waitHandleClass, Base: object, Size: 24, Fields: []clrtest.Field{
+		{Name: "_waitHandle", Offset: 8, Type: clrtest.Reference},
+	}}
+	p.safe = &clrtest.Class{Name: safeHandleClass, Base: object, Size: 24, Fields: []clrtest.Field{
+		{Name: "handle", Offset: 8, Type: clrtest.Reference},
+	}}
+	p.Assembly("System.Private.CoreLib", object, p.lock, p.condition, p.event, p.safe)
+	return p
+}
+
+// withHandle is a Lock that is waited for by an event with a handle, which a Condition has if it is wanted.
+func (p *eventProgram) withHandle(id uint64, condition bool) arch.Addr {
+	lock, event, safe := p.Object(p.lock), p.Object(p.event), p.Object(p.safe)
+	p.Set(safe, p.safe, "handle", id)
+	p.Set(event, p.event, "_waitHandle", uint64(safe))
+	p.Set(lock, p.lock, "_waitEventOrCondition", uint64(event))
+	if condition {
+		at := p.Object(p.condition)
+		p.Set(at, p.condition, "_waitEvent", uint64(event))
+		p.Set(lock, p.lock, "_waitEventOrCondition", uint64(at))
+	}
+	return lock
+}
+
+// monitor makes a Lock the monitor of the program's object.
+func (p *eventProgram) monitor(lock arch.Addr) {
+	p.Words[p.handle] = uint64(lock)
+	p.Words[p.block+arch.Addr(p.s.m.Lock)] = uint64(p.handle)
+}
+
+// TestEventOf: events call a Lock by the handle that its waiters wait for.
+func TestEventOf(t *testing.T) {
+	p := newEventProgram(t)
+	for _, condition := range []bool{false, true} {
+		if id, err := p.s.EventOf(p.withHandle(0x7777, condition)); err != nil || id != 0x7777 {
+			t.Errorf("Condition %v: %#x, %v", condition, id, err)
+		}
+	}
+	if id, err := p.s.EventOf(p.Object(p.lock)); err != nil || id != 0 {
+		t.Errorf("nobody has waited: %#x, %v", id, err)
+	}
+	odd := p.Object(p.lock)
+	p.Set(odd, p.lock, "_waitEventOrCondition", uint64(p.obj))
+	for name, at := range map[string]arch.Addr{"no Lock": p.obj, "no event": odd, "no memory": 0x123450} {
+		if id, err := p.s.EventOf(at); err == nil {
+			t.Errorf("%s: %#x", name, id)
+		}
+	}
+}
+
+// TestOfEvent: the monitor of an event is found, also when its Lock has moved; no other is taken for it, and what
+// cannot be followed makes it uncertain that there is none.
+func TestOfEvent(t *testing.T) {
+	p := newEventProgram(t)
+	lock := p.withHandle(0x7777, false)
+	p.monitor(lock)
+	found := func(id uint64) (arch.Addr, bool) {
+		t.Helper()
+		m, ok, known := p.s.OfEvent(id)
+		if ok && m.Object != p.obj {
+			t.Errorf("%#x is the monitor of %v, not of %v", id, m.Object, p.obj)
+		}
+		return m.Lock, known
+	}
+	if at, known := found(0x7777); at != lock || !known {
+		t.Errorf("%v, known %v, want %v", at, known, lock)
+	}
+	if at, known := found(0x8888); at != 0 || !known {
+		t.Errorf("no monitor's event: %v, known %v", at, known)
+	}
+	moved := p.withHandle(0x7777, true)
+	p.monitor(moved)
+	if at, known := found(0x7777); at != moved || !known {
+		t.Errorf("moved: %v, known %v, want %v", at, known, moved)
+	}
+	p.monitor(p.withHandle(0x9999, false))
+	if at, _ := found(0x7777); at != 0 {
+		t.Errorf("another Lock: %v", at)
+	}
+	p.s.events.made = time.Time{}
+	if at, known := found(0x9999); at == 0 || !known {
+		t.Errorf("the other Lock's event: %v, known %v", at, known)
+	}
+	p.monitor(p.obj) // which is no Lock
+	p.s.events.made = time.Time{}
+	if at, known := found(0x8888); at != 0 || known {
+		t.Errorf("with a Lock that cannot be followed: %v, known %v", at, known)
+	}
+}
