@@ -134,7 +134,8 @@ struct begin_request {
 /* How allocations are found. */
 enum alloc_means {
     ALLOC_NONE = 0,
-    ALLOC_SAMPLED = 1, /* AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average */
+    /* AllocationSampled, .NET 10 and later: each byte with the same chance, 102,400 bytes apart on average */
+    ALLOC_SAMPLED = 1,
     ALLOC_TICK = 2, /* AllocationTick, before .NET 10: about every 102,400 bytes of a heap */
     ALLOC_OBJECT = 3, /* ObjectAllocated, every object */
 };

@@ -58,7 +58,8 @@ const (
 	ExceptionRethrown
 	// ThreadWaited*: Waited, WaitedFor, Class. The thread was blocked, and is no longer: it has what it waited
 	// for, or the timeout is over. The frames say which primitive it was. Sleeps, and waits for input and
-	// output, are none of these. Before .NET 9 there is no such notification.
+	// output, are none of these, and from .NET 11 on Thread.Join is none. Before .NET 9 there is no such
+	// notification.
 	ThreadWaited
 )
 

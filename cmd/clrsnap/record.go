@@ -100,7 +100,8 @@ Events, each with the stack of its thread at that moment:
   --event wait         Who waits for what, and for how long? Every wait of a thread for a
                        lock, an event, a task or a thread, from --wait-min on (1ms). It
                        needs .NET 9 or later. Sleeps, input and output are not among
-                       these: --mode wall has them, on every version.
+                       these, and on .NET 11 Thread.Join is not: --mode wall has them,
+                       on every version.
 Give several, separated by commas, or all. With --mode they go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
 restart. It detaches at the end. An event never makes the program wait for clrsnap.

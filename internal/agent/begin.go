@@ -53,7 +53,7 @@ type AllocMeans uint32
 // How allocations are found.
 const (
 	AllocNone AllocMeans = 0
-	// AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average.
+	// AllocationSampled, .NET 10 and later: each byte with the same chance, 102,400 bytes apart on average.
 	AllocSampled AllocMeans = 1
 	AllocTick    AllocMeans = 2 // AllocationTick, before .NET 10: about every 102,400 bytes of a heap
 	AllocObject  AllocMeans = 3 // ObjectAllocated, every object
