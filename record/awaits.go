@@ -141,8 +141,10 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 			continue
 		}
 		at := awaitsAt{below: site.Below, locations: make([]int32, len(chain.Steps))}
+		inner := (*session.AsyncStep)(nil)
 		for k := range chain.Steps {
-			at.locations[k] = f.step(&chain.Steps[k])
+			at.locations[k] = f.step(&chain.Steps[k], inner)
+			inner = &chain.Steps[k]
 		}
 		a.at = append(a.at, at)
 	}
@@ -223,8 +225,8 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	f.awaitEach(len(f.stack), &a.events, a.chains.Awaiting)
 }
 
-// step returns the location of a method that awaits another.
-func (f *frameTable) step(s *session.AsyncStep) int32 {
+// step returns the location of a method that awaits another one, or what is not known to be a method: nil.
+func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := s.Resumption != nil // its code may be replaced
 	if s.Box != nil {
@@ -239,7 +241,7 @@ func (f *frameTable) step(s *session.AsyncStep) int32 {
 		Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
 		Owner: n.Owner,
 	})}
-	if place, ok := f.p.AwaitPlace(s); ok {
+	if place, ok := f.p.AwaitPlace(s, inner); ok {
 		f.places.placeAt(&place, &l)
 	}
 	at := f.b.Location(l)

@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
@@ -205,7 +204,7 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 			at.task = uint64(chain.Last)
 		}
 		for k := range chain.Steps {
-			at.Frames = append(at.Frames, p.asyncStep(&chain.Steps[k]))
+			at.Frames = append(at.Frames, p.asyncStep(chain.Steps, k))
 			p.room -= asyncCost(&at.Frames[k])
 		}
 		p.awaited = append(p.awaited, at)
@@ -324,7 +323,14 @@ func (p *Process) asyncReader() *async.Reader {
 }
 
 // asyncStep describes a step of a chain, with the line of its await.
-func (p *Process) asyncStep(s *async.Step) profile.Frame {
+func (p *Process) asyncStep(steps []async.Step, i int) profile.Frame {
+	s, inner := &steps[i], (*async.Step)(nil)
+	if i > 0 {
+		inner = &steps[i-1]
+	}
+	if s.Resumption != nil {
+		return p.resumptionFrame(s.Resumption, inner)
+	}
 	f := p.AsyncFrame(s)
 	if s.Box != nil {
 		f.Line = p.awaitLine(s.Box)
@@ -335,7 +341,8 @@ func (p *Process) asyncStep(s *async.Step) profile.Frame {
 // AsyncFrame describes a step of a chain, without a line.
 func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 	if s.Resumption != nil {
-		return p.resumptionFrame(s.Resumption)
+		f, _ := p.resumedFrame(s.Resumption)
+		return f
 	}
 	if s.Box == nil {
 		return profile.Frame{
@@ -347,38 +354,6 @@ func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
 		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image),
 	}
-}
-
-// resumptionFrame describes a method that the runtime itself has suspended, with its line. Where it goes on is the
-// address of code that belongs to the await.
-func (p *Process) resumptionFrame(m *async.Resumption) profile.Frame {
-	f := profile.Frame{Kind: profile.Async, IP: uint64(m.IP)}
-	f.Display = fmt.Sprintf("[code at %v]", m.IP)
-	f.Short = f.Display
-	code, err := p.Runtime.Code.Lookup(m.IP)
-	if err != nil || code.MethodDesc == 0 {
-		return f
-	}
-	_ = p.methodFrame(&f, &code, m.IP, walk.Place{IP: m.IP, Exact: true}) // it says itself what is not known
-	return f
-}
-
-// awaitHelpers begin the names of the runtime's own methods that suspend others: they are no code that awaits.
-const awaitHelpers = "System.Runtime.CompilerServices.AsyncHelpers."
-
-// programSteps are the steps of a chain without the runtime's own.
-func (p *Process) programSteps(steps []async.Step) []async.Step {
-	return slices.DeleteFunc(steps, func(s async.Step) bool {
-		if s.Resumption == nil {
-			return false
-		}
-		code, err := p.Runtime.Code.Lookup(s.Resumption.IP)
-		if err != nil || code.MethodDesc == 0 {
-			return false
-		}
-		n, err := p.Method(code.MethodDesc)
-		return err == nil && n.Assembly == coreLib && strings.HasPrefix(n.Exact, awaitHelpers)
-	})
 }
 
 // shortLabel cuts the namespace off the name of a method.
@@ -443,9 +418,12 @@ func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
 	return out, err
 }
 
-// AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does. False: that
-// is not known, or no lines are wanted.
-func (p *Process) AwaitPlace(s *async.Step) (Place, bool) {
+// AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does, or at its
+// await. inner is the step that it awaits; nil: none. False: that is not known, or no lines are wanted.
+func (p *Process) AwaitPlace(s, inner *async.Step) (Place, bool) {
+	if p.lines != nil && s.Resumption != nil {
+		return p.resumedPlace(s.Resumption, inner)
+	}
 	if p.lines == nil || s.Box == nil || !s.Box.HasState || s.Box.State < 0 || s.Box.Machine.Image == 0 {
 		return Place{}, false
 	}

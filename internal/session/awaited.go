@@ -45,8 +45,8 @@ var taskEnds = []struct {
 }
 
 // awaited describes what a suspended method waits for.
-func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState, error) {
-	a, err := t.r.Awaited(box)
+func (t *taskWalk) awaited(s *async.Step) (*profile.Awaited, profile.TaskState, error) {
+	a, err := t.awaitedBy(s)
 	if err != nil {
 		return nil, "", err
 	}

@@ -29,7 +29,9 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 	if c.objects, err = object.New(c.words, p.Engine.Layout, p.Runtime.Types, p.Runtime.Names); err != nil {
 		return nil, err
 	}
-	c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names)
+	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
+		c.reader.ResumeInfoFrom(p.Runtime.Objects) // it lies with the code
+	}
 	return c, err
 }
 

@@ -114,9 +114,9 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	if err != nil {
 		return out, false
 	}
-	out.Frames = append(out.Frames, l.t.frame(&async.Step{Box: b}))
-	for i := range chain.Steps {
-		out.Frames = append(out.Frames, l.t.frame(&chain.Steps[i]))
+	steps := l.p.programSteps(append([]async.Step{{Box: b}}, chain.Steps...))
+	for i := range steps {
+		out.Frames = append(out.Frames, l.t.frame(steps, i))
 	}
 	return out, true
 }

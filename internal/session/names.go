@@ -144,6 +144,16 @@ func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instance
 // methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
 // is. With an error, out has a placeholder in place of the name, or no tier.
 func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
+	known, err := p.nameCode(out, code, ip)
+	if err != nil {
+		return err
+	}
+	out.Line = p.line(code, at, out.Module, p.image)
+	return known.tierErr
+}
+
+// nameCode is methodFrame without a line.
+func (p *Process) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr) (methodOfCode, error) {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	known, err := p.methodOf(code)
@@ -153,16 +163,15 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
 		out.Short = out.Display
-		return err
+		return known, err
 	}
-	out.Line = p.line(code, at, out.Module, p.image)
 	if known.tierErr != nil {
-		return known.tierErr
+		return known, nil
 	}
 	if out.Tier = string(known.tier); known.tier == method.TierUnknown {
 		out.Tier = "JIT"
 	}
-	return nil
+	return known, nil
 }
 
 // codeKey is code of a method, which can have been compiled more than once.

@@ -53,12 +53,15 @@ type lines struct {
 	late   bool                                // frames get no lines now: see Place
 	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
 	awaits map[awaitKey]*profile.SourceLine
+	// the IL offsets of the awaits that methods can be suspended at which the runtime itself suspends
+	resumed map[resumedKey][]uint32
 }
 
 func newLines(f *source.Finder) *lines {
 	return &lines{
 		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
 		maps: map[arch.Addr]ilmap.Map{}, awaits: map[awaitKey]*profile.SourceLine{},
+		resumed: map[resumedKey][]uint32{},
 	}
 }
 

@@ -198,7 +198,7 @@ func (l *likely) await(box arch.Addr) (int, bool) {
 	at := len(l.out.Awaits)
 	l.awaits[box] = at
 	l.out.Awaits = append(l.out.Awaits, profile.Await{
-		Object: uint64(box), Frames: []profile.Frame{l.t.frame(&async.Step{Box: b})},
+		Object: uint64(box), Frames: []profile.Frame{l.t.frame([]async.Step{{Box: b}}, 0)},
 	})
 	l.pending = append(l.pending, at)
 	return at, true
@@ -251,7 +251,7 @@ func (l *likely) awaited(at int) {
 			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
 			return nil
 		}
-		a.WaitsFor, _, err = l.t.awaited(b)
+		a.WaitsFor, _, err = l.t.awaited(&async.Step{Box: b})
 		return err
 	}, nil)
 	if !ok || object == 0 {
@@ -450,8 +450,9 @@ func (l *likely) finish() {
 		if !ok {
 			continue
 		}
-		for i := range chain.Steps {
-			a.Frames = append(a.Frames, l.t.frame(&chain.Steps[i]))
+		steps := l.p.programSteps(chain.Steps)
+		for i := range steps {
+			a.Frames = append(a.Frames, l.t.frame(steps, i))
 		}
 	}
 }

@@ -375,27 +375,30 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 		return nil, true, err
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
-	box := steps[0].Box
+	first := steps[0]
 	steps = t.p.programSteps(steps)
 	t.first, t.boxes = obj, t.boxes[:0]
 	for i := range steps {
-		out.Frames = append(out.Frames, t.frame(&steps[i]))
+		out.Frames = append(out.Frames, t.frame(steps, i))
 		if b := steps[i].Box; b != nil {
 			t.boxes = append(t.boxes, chainBox{b, i})
 		}
 	}
-	switch {
-	case len(steps) == 0:
+	if len(steps) == 0 {
 		return nil, false, nil
-	case box == nil: // nothing leads from the method to what it waits for
-		out.State = profile.TaskWaiting
-	case !box.HasState || box.State >= 0:
-		out.WaitsFor, out.State, err = t.awaited(box)
+	}
+	if isSuspended(&first) {
+		out.WaitsFor, out.State, err = t.awaited(&first)
 	}
 	if err == nil && t.about != nil {
 		err = t.about()
 	}
 	return out, true, err
+}
+
+// isSuspended reports whether the method of a step waits, or has not begun to run again.
+func isSuspended(s *async.Step) bool {
+	return s.Resumption != nil || s.Box != nil && (!s.Box.HasState || s.Box.State >= 0)
 }
 
 // steps returns the methods that an object stands for, and what awaits them.
@@ -413,11 +416,10 @@ func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err err
 // its inner methods. Those that several methods wait for have a chain of their own.
 func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
 	for range maxInner {
-		box := steps[0].Box
-		if box == nil || box.HasState && box.State < 0 {
+		if !isSuspended(&steps[0]) {
 			break
 		}
-		at, err := t.awaitedMethod(box)
+		at, err := t.awaitedMethod(&steps[0])
 		if err != nil || at == 0 {
 			return steps, obj, err
 		}
@@ -437,13 +439,15 @@ func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.
 const maxInner = 256
 
 func leadsTo(steps []async.Step, obj arch.Addr) bool {
-	return slices.ContainsFunc(steps, func(s async.Step) bool { return s.Box != nil && s.Box.Object == obj })
+	return slices.ContainsFunc(steps, func(s async.Step) bool {
+		return s.Box != nil && s.Box.Object == obj || s.Resumption != nil && s.Resumption.Task == obj
+	})
 }
 
-// awaitedMethod returns the box of the method that a suspended method waits for; 0: it waits for something else, or the
-// method has ended.
-func (t *taskWalk) awaitedMethod(box *async.Box) (arch.Addr, error) {
-	a, err := t.r.Awaited(box)
+// awaitedMethod returns the box, or the RuntimeAsyncTask, of the method that a suspended method waits for; 0: it waits
+// for something else, or the method has ended.
+func (t *taskWalk) awaitedMethod(s *async.Step) (arch.Addr, error) {
+	a, err := t.awaitedBy(s)
 	if err != nil {
 		return 0, err
 	}
@@ -457,15 +461,24 @@ func (t *taskWalk) awaitedMethod(box *async.Box) (arch.Addr, error) {
 	return at, err
 }
 
-// frame describes a step. Equal steps are described once.
-func (t *taskWalk) frame(s *async.Step) profile.Frame {
+// awaitedBy returns what a suspended method waits for, the innermost of those that are suspended together.
+func (t *taskWalk) awaitedBy(s *async.Step) (async.Awaited, error) {
+	if s.Resumption != nil {
+		return t.r.AwaitedIn(s.Resumption.Task)
+	}
+	return t.r.Awaited(s.Box)
+}
+
+// frame describes a step. Equal steps with a state machine are described once.
+func (t *taskWalk) frame(steps []async.Step, i int) profile.Frame {
+	s := &steps[i]
 	if s.Box == nil || s.Box.Machine.Passing {
-		return t.p.asyncStep(s)
+		return t.p.asyncStep(steps, i)
 	}
 	key := awaitKey{s.Box.Machine.Table, 0, s.Box.State}
 	f, ok := t.frames[key]
 	if !ok {
-		f = t.p.asyncStep(s)
+		f = t.p.asyncStep(steps, i)
 		t.frames[key] = f
 	}
 	return f

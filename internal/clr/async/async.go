@@ -16,7 +16,7 @@
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System): Threading/Tasks/Task.cs,
 // TaskContinuation.cs, Sources/ManualResetValueTaskSourceCore.cs; Runtime/CompilerServices/
 // AsyncTaskMethodBuilderT.cs, PoolingAsyncValueTaskMethodBuilderT.cs, AsyncMethodBuilderCore.cs. The names of
-// classes and fields are those of .NET 8 to 10.
+// classes and fields are those of .NET 8 to 11.
 package async
 
 import (
@@ -46,6 +46,7 @@ type Reader struct {
 	machines map[arch.Addr]*Machine // likewise
 
 	continuation continuationLayout
+	resume       func(arch.Addr) (arch.Addr, error) // reads a word of what code is resumed by, which is no object
 }
 
 // New returns what reads async methods by objects and names, of the runtime that d describes.
@@ -53,8 +54,12 @@ func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Re
 	r := &Reader{
 		objects: objects, names: names, shapes: map[arch.Addr]*shape{}, machines: map[arch.Addr]*Machine{},
 	}
+	r.resume = objects.Word
 	return r, d.Bind(&r.continuation)
 }
+
+// ResumeInfoFrom says where to read what is no object, if not where objects are read.
+func (r *Reader) ResumeInfoFrom(objects *object.Reader) { r.resume = objects.Word }
 
 // Machine is the type of a state machine.
 type Machine struct {

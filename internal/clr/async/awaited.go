@@ -81,7 +81,7 @@ func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
 func (r *Reader) Through(obj arch.Addr) (next arch.Addr, through []arch.Addr, err error) {
 	for range maxIndirections {
 		n, err := r.next(obj)
-		if err != nil || n.obj == 0 || n.box != nil {
+		if err != nil || n.obj == 0 || n.box != nil || n.runtime {
 			return n.obj, through, err
 		}
 		obj = n.obj

@@ -2,13 +2,16 @@ package async
 
 import (
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/contract"
 )
 
 // From .NET 11 on the runtime itself can suspend async methods ("runtime async"). Such a method has no state machine.
 // For each of those that are suspended together there is a Continuation, an object that leads to that of its caller.
 // The innermost one is in a RuntimeAsyncTask, which is the task that the outermost method returned. What awaits that
-// task is found in it, as with others. Where a method waits is an address in its code.
+// task is found in it, as with others. Where a method waits is an address in its code. In front of the innermost one is
+// a Continuation of the runtime's own that has the task, or the source of a ValueTask, that is awaited; that of a task
+// is also what the task notes as what goes on then. A custom awaiter has a delegate to the RuntimeAsyncTask.
 //
 // While the methods run, the Continuations are not in the task, but on the thread's stack: they are not read.
 //
@@ -18,11 +21,13 @@ import (
 const (
 	runtimeTaskClass  = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask`1"
 	continuationClass = "System.Runtime.CompilerServices.Continuation"
+	leafContinuation  = "System.Runtime.CompilerServices.RuntimeAsyncTaskContinuation"
 	headField         = "m_stateObject"
 )
 
 // continuationLayout is where a Continuation has what is read. It is absent before .NET 11.
 type continuationLayout struct {
+	Size   uint32 `clr:"ContinuationObject.!,optional"` // without what a method saves
 	Next   uint32 `clr:"ContinuationObject.Next,optional"`
 	Resume uint32 `clr:"ContinuationObject.ResumeInfo,optional"`
 	State  uint32 `clr:"ContinuationObject.State,optional"`
@@ -30,7 +35,7 @@ type continuationLayout struct {
 }
 
 func (l *continuationLayout) known() bool {
-	for _, v := range []uint32{l.Next, l.Resume, l.State, l.IP} {
+	for _, v := range []uint32{l.Size, l.Next, l.Resume, l.State, l.IP} {
 		if v == contract.Absent {
 			return false
 		}
@@ -41,12 +46,13 @@ func (l *continuationLayout) known() bool {
 // Resumption is a method that the runtime itself has suspended.
 type Resumption struct {
 	Object arch.Addr // its Continuation
+	Task   arch.Addr // the RuntimeAsyncTask that it is suspended in
 	IP     arch.Addr // where it goes on, in its code
 	State  int32     // the number of the await
 }
 
 // resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: it runs, or has
-// ended. Those without an address are the runtime's own.
+// ended. Continuations without an address are the runtime's own.
 func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error) {
 	if s.next == 0 || !r.continuation.known() {
 		return nil, nil
@@ -66,13 +72,13 @@ func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error)
 		if !class.Is(coreLib, continuationClass) {
 			return nil, nil // what somebody else has put there
 		}
-		one := Resumption{Object: at}
+		one := Resumption{Object: at, Task: task}
 		if one.State, err = r.objects.Int32(at + arch.Addr(r.continuation.State)); err != nil {
 			return nil, err
 		}
 		info, err := r.objects.Word(at + arch.Addr(r.continuation.Resume))
 		if err == nil && info != 0 {
-			one.IP, err = r.objects.Word(info + arch.Addr(r.continuation.IP))
+			one.IP, err = r.resume(info + arch.Addr(r.continuation.IP))
 		}
 		if err != nil {
 			return nil, err
@@ -82,6 +88,85 @@ func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error)
 		}
 	}
 	return steps, nil
+}
+
+// leaves are the Continuations that the runtime puts in front of those of methods, with the field that has what the
+// innermost method waits for.
+var leaves = map[string]string{
+	leafContinuation: "Task",
+	"System.Runtime.CompilerServices.AsyncHelpers+ValueTaskSourceContinuation": "Source",
+}
+
+// AwaitedIn returns what the innermost of the methods waits for that are suspended in a RuntimeAsyncTask.
+func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
+	s, err := r.shapeOfObject(task)
+	if err != nil || s.kind != runtimeTask || s.next == 0 {
+		return Awaited{}, err
+	}
+	head, err := r.objects.Word(task + arch.Addr(s.next))
+	if err != nil || head == 0 {
+		return Awaited{}, err
+	}
+	class, err := r.objects.Class(head)
+	if err != nil {
+		return Awaited{}, err
+	}
+	_, full, err := r.objects.FullName(class)
+	if err != nil {
+		return Awaited{}, err
+	}
+	field, ok := leaves[full]
+	if !ok || class.Assembly != coreLib {
+		return r.awaiter(task, head, class)
+	}
+	obj, err := r.objects.Pointer(head, class, field)
+	if err != nil || obj == 0 {
+		return Awaited{}, err
+	}
+	class, err = r.objects.Class(obj)
+	return Awaited{obj, class}, err
+}
+
+// maxSaved bounds the words of a Continuation that are looked at.
+const maxSaved = 512
+
+// awaiter returns the awaiter that a method of a RuntimeAsyncTask waits for, by the method's Continuation: what it has
+// saved, and what has the delegate that resumes the task. Optimised code saves no awaiter that it does not use later.
+func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, error) {
+	action, err := r.Action(task)
+	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {
+		return Awaited{}, err
+	}
+	size, err := r.objects.Size(class.Table)
+	if err != nil {
+		return Awaited{}, err
+	}
+	for off := r.continuation.Size; off+wordSize <= min(size, r.continuation.Size+maxSaved*wordSize); off += wordSize {
+		obj, err := r.objects.Word(head + arch.Addr(off))
+		if err != nil {
+			return Awaited{}, err
+		}
+		if of, err := r.objects.Class(obj); err == nil && r.Resumes(obj, of, action) {
+			return Awaited{obj, of}, nil
+		}
+	}
+	return Awaited{}, nil
+}
+
+// Action returns the delegate that resumes the methods of a RuntimeAsyncTask: what is awaited calls it; 0: there is
+// none.
+func (r *Reader) Action(task arch.Addr) (arch.Addr, error) {
+	class, err := r.objects.Class(task)
+	if err != nil {
+		return 0, err
+	}
+	return r.objects.Pointer(task, class, "m_action")
+}
+
+// Resumes reports whether an object has the delegate that resumes methods.
+func (r *Reader) Resumes(obj arch.Addr, class *object.Class, action arch.Addr) bool {
+	field, err := r.objects.RefersTo(obj, class, action)
+	return err == nil && field != ""
 }
 
 // Methods returns the methods that an object stands for that IsBox has recognised, the inner one first, and whether

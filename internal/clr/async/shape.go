@@ -86,6 +86,9 @@ var known = map[string]struct {
 	"System.Threading.Tasks.Task": {task, continuationField, ""},
 
 	runtimeTaskClass: {runtimeTask, continuationField, ""},
+	leafContinuation: {continuing, "RuntimeAsyncTask", ""},
+	// a task around a box, while a profiler of async methods listens
+	"System.Runtime.CompilerServices.AsyncStateMachineDispatcher": {wrapper, "_inner", ""},
 }
 
 const continuationField = "m_continuationObject"

@@ -57,7 +57,10 @@ func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err erro
 	switch s.kind {
 	case taskBox, pooledBox:
 		err = r.boxWords(&w, s)
-	case task, runtimeTask, delegate, wrapper, continuing:
+	case runtimeTask:
+		w.word(s.field, true)
+		w.word(s.next, true)
+	case task, delegate, wrapper, continuing:
 		w.word(s.field, true)
 	case list:
 		err = r.listWords(&w, class, s)
@@ -74,6 +77,12 @@ func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err erro
 	}
 	if err != nil {
 		return Words{}, nil, err
+	}
+	if class.Is(coreLib, continuationClass) && r.continuation.known() {
+		w.word(r.continuation.Next, true)
+		w.word(r.continuation.Resume, false)
+		w.word(r.continuation.State, false)
+		return w, nil, nil
 	}
 	return w, r.baseWords(class), nil
 }

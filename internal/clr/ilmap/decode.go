@@ -34,25 +34,31 @@ func (r *nibbles) number() uint32 {
 // nextByte is the first byte that no number has used.
 func (r *nibbles) nextByte() int { return (r.at + 1) / 2 }
 
-// header says where the points are that fit the code as it runs. vars is how many bytes of variables
-// follow them; 0: it is not known where these are.
-type header struct{ at, size, vars uint32 }
+// header says where the points are that fit the code as it runs, and what follows them. Sizes are in bytes.
+type header struct {
+	at, size uint32 // of the points
+	vars     uint32 // size of the variables behind them; 0: there are none, or it is not known where
+	async    uint32 // distance of the suspension points from the variables' end
+	asyncs   uint32 // their size; 0: there are none
+}
 
 // hasInstrumented, in place of the size of the points, says that there are two lists: of the code
 // with its instrumentation, which is what runs, and without.
 const hasInstrumented = 0xffff_ffff
 
-// readHeader reads the sizes before the points. Those of variables and other things follow; where
-// they lie does not matter here.
+// readHeader reads the sizes before the points. Of a fat header these are the points, the variables, the points without
+// instrumentation, patchpoints, inlined methods, and suspension points, which follow each other (DebugInfo.md).
 func readHeader(b []byte, f form) (h header, err error) {
 	r := nibbles{b: b}
 	h.size = r.number()
 	switch {
 	case f.fat && h.size == 0:
-		h.size = r.number()
-		for range 5 {
-			r.number()
+		h.size, h.vars = r.number(), r.number()
+		between := uint64(r.number()) + uint64(r.number()) + uint64(r.number())
+		if h.asyncs = r.number(); between > maxBetween {
+			return h, corrupt("%d bytes between variables and suspension points", between)
 		}
+		h.async = uint32(between)
 	case f.extra && f.packed != 0 && h.size == hasInstrumented:
 		h.size = r.number()
 		r.number()
@@ -66,6 +72,9 @@ func readHeader(b []byte, f form) (h header, err error) {
 	h.at = uint32(r.nextByte())
 	return h, nil
 }
+
+// maxBetween bounds what lies between variables and suspension points, in bytes.
+const maxBetween = 1 << 26
 
 // ilBias is what is added to an IL offset, so that those that stand for none are small, too.
 const ilBias = NoMapping - Epilog + 1

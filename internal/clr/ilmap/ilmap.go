@@ -106,6 +106,17 @@ func exactly(points []Point) bool {
 	return !slices.ContainsFunc(points, func(p Point) bool { return p.IL == NoMapping })
 }
 
+// Await returns the IL offset of the await that a method is suspended at, by the native offset at which it says so;
+// false: no point says that.
+func (m Map) Await(native uint32) (il uint32, ok bool) {
+	for i := range m {
+		if p := &m[i]; p.Native == native && p.Async && p.Mapped() {
+			return p.IL, true
+		}
+	}
+	return 0, false
+}
+
 // Reader reads the maps of one runtime.
 type Reader struct {
 	mem     *target.Reader
@@ -162,15 +173,51 @@ func (r *Reader) Of(c *codemap.Code) (Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := info.At
-	if form.extra {
-		e, err := r.extra(at)
-		if err != nil {
-			return nil, err
-		}
-		at = e.header
+	at, err := r.headerAt(info.At, form)
+	if err != nil {
+		return nil, err
 	}
 	return r.bounds(at, form)
+}
+
+// headerAt returns where the header of debug info is.
+func (r *Reader) headerAt(at arch.Addr, f form) (arch.Addr, error) {
+	if !f.extra {
+		return at, nil
+	}
+	e, err := r.extra(at)
+	return e.header, err
+}
+
+// Suspensions returns how many points the method that c is code of can be suspended at; 0: at none, or that is not
+// known, as of ReadyToRun code.
+func (r *Reader) Suspensions(c *codemap.Code) (int, error) {
+	info, err := r.code.DebugInfo(c)
+	if err != nil || info.At == 0 {
+		return 0, err
+	}
+	form, err := r.formOf(&info)
+	if err != nil || !form.fat {
+		return 0, err
+	}
+	h, err := r.header(info.At, form)
+	if err != nil || h.asyncs == 0 {
+		return 0, err
+	}
+	if h.size > maxBounds || h.vars > maxVariables {
+		return 0, corrupt("%d bytes of variables at %v", h.vars, info.At)
+	}
+	at := info.At + arch.Addr(h.at) + arch.Addr(h.size) + arch.Addr(h.vars) + arch.Addr(h.async)
+	b, err := r.mem.Bytes(at, int(min(h.asyncs, (maxEncoded+1)/2)))
+	if err != nil {
+		return 0, err
+	}
+	count := nibbles{b: b}
+	n := count.number()
+	if count.bad || n > maxPoints {
+		return 0, corrupt("%d suspension points at %v", n, at)
+	}
+	return int(n), nil
 }
 
 // form is how the debug info of a method is encoded.

@@ -52,13 +52,9 @@ func (r *Reader) Variable(c *codemap.Code, number uint32) ([]Variable, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := info.At
-	if f.extra {
-		e, err := r.extra(at)
-		if err != nil {
-			return nil, err
-		}
-		at = e.header
+	at, err := r.headerAt(info.At, f)
+	if err != nil {
+		return nil, err
 	}
 	h, err := r.header(at, f)
 	if err != nil || h.vars == 0 {

@@ -1,0 +1,76 @@
+package name
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+)
+
+// An Await is where a method's IL asks the runtime to suspend it until something completes. Compilers write a call of
+// one of these helpers (docs/design/specs/runtime-async.md; System.Private.CoreLib, AsyncHelpers).
+type Await struct {
+	IL     uint32        // offset of the call
+	Helper ecma335.Token // that is called
+	Calls  []string      // the names of the methods that are called between the await before and this one
+}
+
+const asyncHelpers = "System.Runtime.CompilerServices.AsyncHelpers"
+
+func isAwait(m *ecma335.Member) bool {
+	return m.Owner == asyncHelpers && (m.Name == "Await" || m.Name == "AwaitAwaiter" || m.Name == "UnsafeAwaitAwaiter")
+}
+
+// Awaits returns the awaits of a method, by its row in the MethodDef table, in the order of their offsets.
+func (n *Namer) Awaits(module arch.Addr, rid uint32) ([]Await, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return nil, err
+	}
+	il, err := n.body(a, rid)
+	if err != nil {
+		return nil, err
+	}
+	sites, err := ecma335.Sites(il)
+	if err != nil {
+		return nil, err
+	}
+	var out []Await
+	var calls []string
+	for _, s := range sites {
+		if s.Token == 0 {
+			continue
+		}
+		m, err := a.md.Member(s.Token)
+		if err != nil {
+			return nil, err
+		}
+		if !isAwait(m) {
+			calls = append(calls, m.Name[strings.LastIndexByte(m.Name, '.')+1:])
+			continue
+		}
+		out = append(out, Await{IL: s.At, Helper: s.Token, Calls: calls})
+		calls = nil
+	}
+	return out, nil
+}
+
+const stateMachineAttribute = "System.Runtime.CompilerServices.AsyncStateMachineAttribute"
+
+// HasStateMachine reports whether a compiler has made a state machine of a method, by its row in the MethodDef table.
+func (n *Namer) HasStateMachine(module arch.Addr, rid uint32) (bool, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return false, err
+	}
+	return a.md.HasAttribute(ecma335.MakeToken(ecma335.TableMethodDef, rid), stateMachineAttribute)
+}
+
+// MethodName returns the name of a method without its type, by its row in the MethodDef table.
+func (n *Namer) MethodName(module arch.Addr, rid uint32) (string, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return "", err
+	}
+	return a.md.MethodName(ecma335.MakeToken(ecma335.TableMethodDef, rid))
+}
