@@ -34,7 +34,7 @@ type TaskState string
 const (
 	TaskRunning  TaskState = "running"  // a thread runs the innermost method, or is about to
 	TaskWaiting  TaskState = "waiting"  // for what is in WaitsFor
-	TaskReady    TaskState = "ready"    // what it has waited for is complete
+	TaskReady    TaskState = "ready"    // what it has waited for is complete; of "yield": it is in the pool's queue
 	TaskFaulted  TaskState = "faulted"  // likewise, with an exception
 	TaskCanceled TaskState = "canceled" // likewise, because it was cancelled
 )

@@ -67,6 +67,8 @@ func chainText(c *profile.TaskChain) string {
 		return string(c.State)
 	case c.State == profile.TaskWaiting:
 		return "waiting for " + awaitedText(c.WaitsFor)
+	case c.WaitsFor.Kind == profile.AwaitsYield:
+		return "ready to go on: queued on the thread pool"
 	}
 	return "ready to go on: " + awaitedText(c.WaitsFor) + taskEnds[c.State]
 }
@@ -94,7 +96,9 @@ func awaitedText(w *profile.Awaited) string {
 			s = display.Clean(w.Target)
 		}
 	case profile.AwaitsMethod:
-		s = display.Clean(w.Target)
+		if w.Target != "" {
+			s = display.Clean(w.Target)
+		}
 	case profile.AwaitsSource, profile.AwaitsChannel, profile.AwaitsPipe, profile.AwaitsTask, profile.AwaitsCompletion:
 		s += " (" + display.Clean(shortType(w.Type)) + ")"
 	}

@@ -29,3 +29,23 @@ func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
 	}
 	return out, nil
 }
+
+// FieldClass returns the name of the class that a field is declared with, in the form of TypeName; "": it is declared
+// with a type of another kind, or an instance of a generic class.
+func (m *Metadata) FieldClass(rid uint32) (string, error) {
+	const signature = 2
+	at, err := m.Cell(TableField, rid, signature)
+	if err != nil {
+		return "", err
+	}
+	sig, err := m.Blob(at)
+	if err != nil || len(sig) == 0 || sig[0] != fieldSignature {
+		return "", err
+	}
+	t, err := DecodeTypeSig(sig[1:])
+	if err != nil || t.Kind != ElemClass {
+		return "", err
+	}
+	n, err := m.nameOf(t.Token)
+	return n.String(), err
+}

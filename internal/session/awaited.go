@@ -58,7 +58,11 @@ func (t *taskWalk) awaited(s *async.Step) (*profile.Awaited, profile.TaskState, 
 		return nil, "", err
 	}
 	if a.Object == 0 {
-		return &profile.Awaited{Kind: profile.AwaitsYield}, profile.TaskWaiting, nil
+		state := profile.TaskWaiting
+		if t.isQueued(s.Task()) {
+			state = profile.TaskReady
+		}
+		return &profile.Awaited{Kind: profile.AwaitsYield}, state, nil
 	}
 	out := &profile.Awaited{Object: uint64(a.Object), Type: a.Class.Display}
 	state := profile.TaskWaiting
@@ -155,8 +159,8 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 	if at := t.r.OfMachine(a.Object, a.Class); at != 0 {
 		method = at
 	}
-	if b, err := t.r.Box(method); err == nil {
-		out.Target = b.Machine.Display
+	if t.r.IsBox(t.tableOf(method)) {
+		_, out.Target = t.methodNames(method)
 		return profile.AwaitsMethod, nil
 	}
 	if !isTask {
@@ -167,6 +171,27 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 		return profile.AwaitsTask, err
 	}
 	return profile.AwaitsCompletion, err
+}
+
+func (t *taskWalk) tableOf(obj arch.Addr) arch.Addr {
+	class, err := t.p.Runtime.Objects.Class(obj)
+	if err != nil {
+		return 0
+	}
+	return class.Table
+}
+
+// methodNames returns the names of the innermost and the outermost of the methods that an object stands for; "": they
+// are not known, as of those that the runtime itself suspends while they run.
+func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
+	if b, err := t.r.Box(obj); err == nil {
+		return b.Machine.Display, b.Machine.Display
+	}
+	steps, _, err := t.r.Methods(obj)
+	if steps = t.p.programSteps(steps); err != nil || len(steps) == 0 {
+		return "", ""
+	}
+	return t.p.AsyncFrame(&steps[0]).Display, t.p.AsyncFrame(&steps[len(steps)-1]).Display
 }
 
 // detail adds what is particular to a kind. What a version of .NET does not have is left out.

@@ -133,12 +133,14 @@ func (q *queued) item(slot arch.Addr) error {
 
 // workName says what a work item does.
 func (t *taskWalk) workName(obj arch.Addr) string {
-	if b, err := t.r.Box(obj); err == nil {
-		return b.Machine.Display
-	}
 	class, err := t.p.Runtime.Objects.Class(obj)
 	if err != nil {
 		return "[not known]"
+	}
+	if t.r.IsBox(class.Table) {
+		if name, _ := t.methodNames(obj); name != "" {
+			return name
+		}
 	}
 	if target, ok := t.p.follow(obj, class, "_callback._target", "m_action._target", "_waitCallback._target"); ok {
 		if c, err := t.p.Runtime.Objects.Class(target); err == nil {

@@ -69,6 +69,7 @@ const (
 	poolClass
 	queueClass
 	localQueueClass
+	awaiterClass
 	serverClass // and those that follow: see requests.go
 	clientPoolClass
 	connectionClass
@@ -107,6 +108,8 @@ type taskWalk struct {
 	ended   bool // the time has ended before all was looked at
 
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
+	resumers   map[arch.Addr]arch.Addr // custom awaiters by their delegates; nil: not looked for yet
+	slots      map[arch.Addr]arch.Addr // of the thread pool's queues, by what is in them; nil: not looked for yet
 	frames     map[awaitKey]profile.Frame
 	boxes      []chainBox // of the chain that was read last
 	first      arch.Addr  // likewise, its innermost method
@@ -138,6 +141,9 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 	if class.Assembly != coreLib {
 		if t.also != nil {
 			return t.also(class)
+		}
+		if t.mayResume(class) {
+			return awaiterClass
 		}
 		return notWanted
 	}
@@ -439,9 +445,7 @@ func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.
 const maxInner = 256
 
 func leadsTo(steps []async.Step, obj arch.Addr) bool {
-	return slices.ContainsFunc(steps, func(s async.Step) bool {
-		return s.Box != nil && s.Box.Object == obj || s.Resumption != nil && s.Resumption.Task == obj
-	})
+	return slices.ContainsFunc(steps, func(s async.Step) bool { return s.Task() == obj })
 }
 
 // awaitedMethod returns the box, or the RuntimeAsyncTask, of the method that a suspended method waits for; 0: it waits
@@ -463,10 +467,14 @@ func (t *taskWalk) awaitedMethod(s *async.Step) (arch.Addr, error) {
 
 // awaitedBy returns what a suspended method waits for, the innermost of those that are suspended together.
 func (t *taskWalk) awaitedBy(s *async.Step) (async.Awaited, error) {
-	if s.Resumption != nil {
-		return t.r.AwaitedIn(s.Resumption.Task)
+	if s.Resumption == nil {
+		return t.r.Awaited(s.Box)
 	}
-	return t.r.Awaited(s.Box)
+	a, err := t.r.AwaitedIn(s.Resumption.Task)
+	if err == nil && a.Object == 0 {
+		return t.resumer(s.Resumption.Task)
+	}
+	return a, err
 }
 
 // frame describes a step. Equal steps with a state machine are described once.

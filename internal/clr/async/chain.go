@@ -15,6 +15,17 @@ type Step struct {
 	Label      string      // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
 }
 
+// Task returns the object that goes on with a method: its box, or the RuntimeAsyncTask that it is suspended in.
+func (s *Step) Task() arch.Addr {
+	switch {
+	case s.Box != nil:
+		return s.Box.Object
+	case s.Resumption != nil:
+		return s.Resumption.Task
+	}
+	return 0
+}
+
 // End is why a chain goes no further.
 type End uint8
 

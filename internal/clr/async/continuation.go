@@ -43,6 +43,9 @@ func (l *continuationLayout) known() bool {
 	return true
 }
 
+// Resumptions reports whether the runtime can itself suspend methods.
+func (r *Reader) Resumptions() bool { return r.continuation.known() }
+
 // Resumption is a method that the runtime itself has suspended.
 type Resumption struct {
 	Object arch.Addr // its Continuation

@@ -23,3 +23,29 @@ func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 	}
 	return out, nil
 }
+
+// FieldsOfClass returns the names of the fields that a class declares with another class, by the other's name.
+func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err error) {
+	t, err := n.types.Read(mt)
+	if err != nil {
+		return nil, err
+	}
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := a.md.Fields(t.RID)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		of, err := a.md.FieldClass(f.RID)
+		if err != nil {
+			return nil, err
+		}
+		if of == class {
+			out = append(out, f.Name)
+		}
+	}
+	return out, nil
+}

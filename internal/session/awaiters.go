@@ -1,0 +1,124 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/threadpool"
+)
+
+// What is awaited of which the method keeps nothing: an awaiter that is not .NET's has a delegate to the methods that
+// the runtime itself has suspended, and optimised code of these does not save the awaiter; and after Task.Yield a method
+// waits for nothing but a thread of the pool.
+
+// actionClass is the class of what a custom awaiter is asked to call.
+const actionClass = "System.Action"
+
+// mayResume reports whether objects of a class may be custom awaiters.
+func (t *taskWalk) mayResume(class *object.Class) bool {
+	if !t.r.Resumptions() {
+		return false
+	}
+	for c := range class.Bases {
+		if c.Assembly == coreLib {
+			return false
+		}
+		if names, err := t.p.Runtime.Names.FieldsOfClass(c.Table, actionClass); err == nil && len(names) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// maxResumers bounds the delegates of awaiters that are remembered.
+const maxResumers = 1 << 20
+
+// resumer returns the custom awaiter that goes on with the methods of a RuntimeAsyncTask. Object 0: none is found.
+func (t *taskWalk) resumer(task arch.Addr) (async.Awaited, error) {
+	action, err := t.r.Action(task)
+	if err != nil || action == 0 {
+		return async.Awaited{}, err
+	}
+	if t.resumers == nil {
+		t.findResumers()
+	}
+	obj := t.resumers[action]
+	if obj == 0 {
+		return async.Awaited{}, nil
+	}
+	class, err := t.p.Runtime.Objects.Class(obj)
+	if err != nil || !t.r.Resumes(obj, class, action) { // it was moved meanwhile, or called
+		return async.Awaited{}, err
+	}
+	return async.Awaited{Object: obj, Class: class}, nil
+}
+
+// findResumers notes who has which delegate.
+func (t *taskWalk) findResumers() {
+	objects := t.p.Runtime.Objects
+	t.resumers = map[arch.Addr]arch.Addr{}
+	fields := map[*object.Class][]string{}
+	for i, obj := range t.objects[awaiterClass] {
+		if i%1024 == 0 && t.stopped() || len(t.resumers) >= maxResumers {
+			return
+		}
+		class, err := objects.Class(obj)
+		if err != nil {
+			continue
+		}
+		names, ok := fields[class]
+		if !ok {
+			for c := range class.Bases {
+				more, _ := t.p.Runtime.Names.FieldsOfClass(c.Table, actionClass)
+				names = append(names, more...)
+			}
+			fields[class] = names
+		}
+		for _, name := range names {
+			if action, err := objects.Pointer(obj, class, name); err == nil && action != 0 {
+				t.resumers[action] = obj
+			}
+		}
+	}
+}
+
+// isQueued reports whether a method waits in a queue of the thread pool for a thread.
+func (t *taskWalk) isQueued(obj arch.Addr) bool {
+	if t.slots == nil {
+		t.findQueued()
+	}
+	slot := t.slots[obj]
+	if slot == 0 {
+		return false
+	}
+	at, err := t.p.Runtime.Objects.Word(slot)
+	return err == nil && at == obj
+}
+
+// findQueued notes where in the queues of the thread pool the items are.
+func (t *taskWalk) findQueued() {
+	t.slots = map[arch.Addr]arch.Addr{}
+	q := queued{t: t, stopped: t.stopped}
+	add := func(p *threadpool.Part) error {
+		return p.Each(func(slot arch.Addr) error {
+			if err := q.another(); err != nil {
+				return err
+			}
+			obj, err := t.p.Runtime.Objects.Word(slot)
+			if err == nil && obj != 0 && len(t.slots) < maxWorkItems {
+				t.slots[obj] = slot
+			}
+			return err
+		})
+	}
+	// What cannot be read, or changes meanwhile, has no items that are known.
+	r := threadpool.Queues{Objects: t.p.Runtime.Objects, Look: q.another}
+	for _, obj := range t.objects[queueClass] {
+		_ = r.Global(obj, add)
+	}
+	for _, obj := range t.objects[localQueueClass] {
+		if p, err := r.Local(obj); err == nil {
+			_ = add(&p)
+		}
+	}
+}
