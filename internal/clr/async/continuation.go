@@ -134,7 +134,8 @@ func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 const maxSaved = 512
 
 // awaiter returns the awaiter that a method of a RuntimeAsyncTask waits for, by the method's Continuation: what it has
-// saved, and what has the delegate that resumes the task. Optimised code saves no awaiter that it does not use later.
+// saved, and what leads to the task, as with the delegate that resumes it. Optimised code saves no awaiter that it does
+// not use later.
 func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, error) {
 	action, err := r.Action(task)
 	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {
@@ -149,7 +150,14 @@ func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, er
 		if err != nil {
 			return Awaited{}, err
 		}
-		if of, err := r.objects.Class(obj); err == nil && r.Resumes(obj, of, action) {
+		of, err := r.objects.Class(obj)
+		if err != nil {
+			continue // a number, or a struct's part
+		}
+		if r.Resumes(obj, of, action) {
+			return Awaited{obj, of}, nil
+		}
+		if to, err := r.next(obj); err == nil && to.obj == task { // a task, by its own awaiter
 			return Awaited{obj, of}, nil
 		}
 	}
