@@ -237,7 +237,7 @@ func TestMissingField(t *testing.T) {
 
 // TestEmbeddedAgrees: a runtime's own descriptor and the embedded one say the same.
 func TestEmbeddedAgrees(t *testing.T) {
-	testenv.EachOf(t, []string{"net10", "net11", "net9"}, func(t *testing.T, runtime string) {
+	testenv.EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
 		e, r := openIdle(t, runtime)
 		known, ok := contract.EmbeddedFor(r.Version, e.Arch.Machine)
 		if !ok {

@@ -101,6 +101,11 @@ func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
 		if err != nil {
 			return nil, err
 		}
+		if c.Funclet {
+			// A funclet overwrites registers that its method does not need any more, and saves none of them. Only
+			// the frame pointer is that of the method.
+			step.Keep &= 1 << w.arch.FP
+		}
 		return &site{kind: siteManaged, code: c, step: step}, nil
 	case c.Kind == codemap.Stub:
 		return &site{kind: siteStub, code: c}, nil
