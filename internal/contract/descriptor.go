@@ -113,6 +113,25 @@ func parse(mem target.Memory, addr arch.Addr) (*Descriptor, error) {
 	return FromJSON(text, pointers)
 }
 
+// Part reads the descriptor of a part of the runtime, one of SubDescriptors: that is the address of a variable, which
+// holds the address of the part's descriptor as soon as the part has started. Before that, Part returns nil.
+func (d *Descriptor) Part(mem target.Memory, name string) (*Descriptor, error) {
+	g, ok := d.SubDescriptors[name]
+	if !ok || !g.Indirect {
+		return nil, fmt.Errorf("%w: there is no descriptor of the part %q", ErrFormat, name)
+	}
+	at, err := target.NewReader(mem).Pointer(arch.Addr(g.Value))
+	if err != nil || at == 0 {
+		return nil, err
+	}
+	part, err := Parse(mem, at)
+	if err != nil {
+		return nil, fmt.Errorf("the part %s: %w", name, err)
+	}
+	part.Runtime = d.Runtime
+	return part, nil
+}
+
 func checkHeader(h []byte) error {
 	le := binary.LittleEndian
 	switch m := le.Uint64(h); {

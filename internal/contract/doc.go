@@ -30,8 +30,8 @@
 // requests 131790 and 131858): "c1" of a contract is not its version 1. What
 // .NET 10 calls version 2 of ExecutionManager, .NET 11 calls c1.
 //
-// "subDescriptors" (descriptors of parts of the runtime; .NET 11 has one, of its
-// garbage collector) are kept as addresses in SubDescriptors and not followed.
+// "subDescriptors" are descriptors of parts of the runtime; .NET 11 has one, of its
+// garbage collector. They are kept as addresses in SubDescriptors, and Part reads one.
 //
 // # Use
 //

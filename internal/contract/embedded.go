@@ -136,7 +136,7 @@ func (e *Embedded) Layout(mem target.Memory, table arch.Addr, size uint64) (*Des
 // many entries as are known.
 func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([]uint64, error) {
 	pointers := make([]uint64, e.entries)
-	if table == 0 {
+	if table == 0 || e.entries == 0 {
 		return pointers, nil
 	}
 	n := e.entries

@@ -39,6 +39,9 @@ func TestEmbedded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		if e.entries == 0 { // the runtime's own descriptor has all globals
+			continue
+		}
 		if v, ok := d.Global("GCDacGlobals"); !ok || v < 100 {
 			t.Errorf("%s: the collector's variables are at %d, %v", name, v, ok)
 		}

@@ -15,69 +15,35 @@ import (
 // Sources (dotnet/runtime): src/coreclr/gc/gcinterface.dac.h (dac_finalize_queue), gc/gcpriv.h and gc/gc.cpp
 // (CFinalize, SegQueueLimit).
 const (
-	varFinalizeQueue  = 144
-	heapFinalizeQueue = 2 // in the list of the offsets of a heap's fields
-	readyParts        = 2
-	maxReady          = 1 << 20
+	readyParts = 2
+	maxReady   = 1 << 20
 )
 
 // Ready returns the objects whose finalizers are to run, and that are kept until then.
 func (r *Reader) Ready(mem target.Memory) ([]arch.Addr, error) {
-	t, err := r.describe(mem)
-	if err != nil {
-		return nil, err
-	}
-	queues, err := t.finalizeQueues()
-	if err != nil {
+	now := target.NewReader(mem)
+	var l look
+	if err := r.look(now, &l); err != nil {
 		return nil, err
 	}
 	var out []arch.Addr
-	for _, at := range queues {
-		if out, err = t.ready(at, out); err != nil {
+	for _, h := range l.heaps {
+		at, err := now.Pointer(h.queue)
+		if err != nil {
+			return out, err
+		}
+		if out, err = r.places.ready(now, at, out); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// finalizeQueues returns the queue of each heap.
-func (t *table) finalizeQueues() (out []arch.Addr, err error) {
-	if t.server == nil {
-		at, err := t.variable(varFinalizeQueue)
-		if err != nil {
-			return nil, err
-		}
-		if at, err = t.r.mem.Pointer(at); err != nil {
-			return nil, err
-		}
-		return []arch.Addr{at}, nil
-	}
-	fields, err := t.variable(varHeapFields)
-	if err != nil {
-		return nil, err
-	}
-	off, err := t.offset(fields, heapFinalizeQueue)
-	if err != nil {
-		return nil, err
-	}
-	for _, heap := range t.server {
-		at, err := t.r.mem.Pointer(heap + off)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, at)
-	}
-	return out, nil
-}
-
 // ready appends the objects of a queue whose finalizers are to run. In front of the array's address and end are the
 // ends of its parts: of the generations, the oldest first, and of these objects.
-func (t *table) ready(at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
-	if t.generations == 0 {
-		return out, fmt.Errorf("%w: no generations", ErrUnknown)
-	}
-	parts := int(t.generations) + readyParts
-	b, err := t.r.mem.Bytes(at, 8*(parts+2))
+func (t *places) ready(mem *target.Reader, at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
+	parts := t.queueEnds
+	b, err := mem.Bytes(at+t.queueAt, 8*(parts+2))
 	if err != nil {
 		return out, err
 	}
@@ -95,7 +61,7 @@ func (t *table) ready(at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
 	if n > uint64(maxReady-len(out)) || from%8 != 0 {
 		return out, fmt.Errorf("%w: %d objects wait for their finalizers", ErrUnknown, n)
 	}
-	if b, err = t.r.mem.Bytes(from, int(8*n)); err != nil {
+	if b, err = mem.Bytes(from, int(8*n)); err != nil {
 		return out, err
 	}
 	for i := range n {

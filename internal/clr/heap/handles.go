@@ -1,9 +1,11 @@
 package heap
 
 import (
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
 
@@ -11,17 +13,12 @@ import (
 // to its segments. A segment has blocks of 64 handles of one kind, and in front of them what it says of each block.
 //
 // Sources (dotnet/runtime): the way to the tables is part of the collector's description of itself
-// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket), what is in them is not
-// (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So a segment is believed only if it
-// leads back to its table.
+// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). What is in them is so since .NET 11
+// only, and not all of it (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So a segment is
+// believed only if it leads back to its table.
 const (
-	varHandleTables = 232 // in the collector's table
-
 	mapNext  = 8 // dac_handle_table_map: buckets, the next map, how many there are
 	mapCount = 16
-
-	tableSegments    = 48 // HandleTable.pSegmentList: behind twelve flags, or thirteen and a gap
-	tableSegmentsNew = 56
 
 	blocksOfSegment = 120
 	handlesOfBlock  = 64
@@ -31,6 +28,46 @@ const (
 	segmentHead     = 4096 // the handles begin here
 	segmentSize     = 1 << 16
 )
+
+// handlePlaces is where handles are.
+type handlePlaces struct {
+	first      arch.Addr // map of tables
+	processors arch.Addr // of their number: a bucket has as many tables where there are several heaps; 0: as many as heaps
+	layouts    []handleLayout
+}
+
+// handleLayout is what differs between collectors: where a table has its first segment, and a segment the next one.
+type handleLayout struct{ first, next arch.Addr }
+
+// tableHandles are those of collectors that do not say it. A table begins with twelve flags, or thirteen and a gap; a
+// segment has two bytes and four for each of as many types in front of the next one.
+var tableHandles = []handleLayout{{48, segmentTail + 6*12}, {56, segmentTail + 6*13}}
+
+// describedHandles is what a collector says. All else has to be what is known.
+func describedHandles(d *contract.Descriptor) (handleLayout, error) {
+	var l struct {
+		First    uint32 `clr:"HandleTable.SegmentList"`
+		Next     uint32 `clr:"TableSegment.NextSegment"`
+		Data     uint32 `clr:"TableSegment.RgUserData"`
+		Tail     uint32 `clr:"TableSegment.RgTail"`
+		Values   uint32 `clr:"TableSegment.RgValue"`
+		MapNext  uint32 `clr:"HandleTableMap.Next"`
+		Buckets  uint32 `clr:"HandleTableMap.BucketsPtr"`
+		Table    uint32 `clr:"HandleTableBucket.Table"`
+		Size     uint64 `global:"HandleSegmentSize"`
+		Blocks   uint64 `global:"HandleBlocksPerSegment"`
+		PerBlock uint64 `global:"HandlesPerBlock"`
+	}
+	if err := d.Bind(&l); err != nil {
+		return handleLayout{}, err
+	}
+	if l.Data != blockData || l.Tail != segmentTail || l.Values != segmentHead || l.MapNext != mapNext || l.Buckets != 0 ||
+		l.Table != 0 || l.Size != segmentSize || l.Blocks != blocksOfSegment || l.PerBlock != handlesOfBlock ||
+		l.Next > segmentHead-32 {
+		return handleLayout{}, errors.New("its tables of handles are others")
+	}
+	return handleLayout{arch.Addr(l.First), arch.Addr(l.Next)}, nil
+}
 
 // Bounds of handles.
 const (
@@ -81,43 +118,42 @@ func (h *Handle) Keeps() bool {
 // Handles returns the handles that lead to objects. What could be read of them is returned even with an error. While
 // the program runs they are those of no single moment.
 func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
-	t, err := r.describe(mem)
-	if err != nil {
+	now := target.NewReader(mem)
+	var l look
+	if err := r.look(now, &l); err != nil {
 		return nil, err
 	}
-	h := handleReader{mem: t.r.mem, seen: map[arch.Addr]bool{}}
-	at, err := t.variable(varHandleTables)
+	t := &r.places.handles
+	h := handleReader{mem: now, layouts: t.layouts, seen: map[arch.Addr]bool{}}
+	tables, err := t.tables(now, len(l.heaps), r.places.count != 0)
+	at := t.first
+	if err == nil && at == 0 {
+		err = ErrUnknown
+	}
 	for n := 0; err == nil && at != 0; n++ {
 		if n == maxHandleMaps {
 			return h.out, fmt.Errorf("%w: more than %d maps of handles", ErrUnknown, n)
 		}
-		at, err = h.readMap(at, max(len(t.heaps), 1))
+		at, err = h.readMap(at, tables)
 	}
 	return h.out, err
 }
 
-// describe reads what the collector says of itself now.
-func (r *Reader) describe(mem target.Memory) (*table, error) {
-	if r.l.Vars == 0 {
-		return nil, ErrUnknown
+// tables is how many tables a bucket has: one for each heap that there can be.
+func (t *handlePlaces) tables(mem *target.Reader, heaps int, several bool) (int, error) {
+	if !several || t.processors == 0 {
+		return heaps, nil
 	}
-	now := &Reader{mem: target.NewReader(mem), l: r.l}
-	vars, err := now.mem.Pointer(r.l.Vars)
-	if err != nil {
-		return nil, err
-	}
-	if vars == 0 {
-		return nil, fmt.Errorf("%w: the collector has not started", ErrUnknown)
-	}
-	t := &table{r: now, vars: vars}
-	return t, t.read()
+	n, err := mem.Uint32(t.processors)
+	return max(heaps, int(min(n, maxTableHeaps))), err
 }
 
 // handleReader collects handles.
 type handleReader struct {
-	mem *target.Reader
-	out []Handle
-	buf []byte
+	mem     *target.Reader
+	layouts []handleLayout
+	out     []Handle
+	buf     []byte
 
 	tables int                // that were read
 	seen   map[arch.Addr]bool // segments that were read

@@ -30,11 +30,7 @@ func withHandles(mem clrtest.Words, types int) {
 	mem[bucketAt] = uint64(tablesAt)
 	mem[tablesAt] = uint64(handlesAt)
 	mem.Zero(handlesAt, 64)
-	first := handlesAt + tableSegments
-	if types == 13 {
-		first = handlesAt + tableSegmentsNew
-	}
-	mem[first] = uint64(segment1)
+	mem[handlesAt+tableHandles[types-12].first] = uint64(segment1)
 	withSegment(mem, types, segment1, segment2, []HandleKind{Strong, WeakShort, Dependent, 12})
 	withSegment(mem, types, segment2, 0, []HandleKind{PinnedHandle})
 	mem[segment1+segmentHead] = 0x1000
@@ -56,7 +52,7 @@ func withSegment(mem clrtest.Words, types int, at, next arch.Addr, kinds []Handl
 			head[blockData+i] = byte(len(kinds) - 1)
 		}
 	}
-	owner := segmentOwner(types)
+	owner := tableHandles[types-12].owner()
 	binary.LittleEndian.PutUint64(head[owner-8:], uint64(next))
 	binary.LittleEndian.PutUint64(head[owner:], uint64(handlesAt))
 	head[owner+10] = byte(len(kinds))
@@ -95,9 +91,9 @@ func TestHandles(t *testing.T) {
 // What makes no sense is an error, and ends.
 func TestHandlesRefused(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
-		"another table's segment": func(m clrtest.Words) { m[segment2+segmentOwner(12)] = 0x1000 },
-		"no segment":              func(m clrtest.Words) { m[handlesAt+tableSegments] = uint64(segment1) + 8 },
-		"a circle of segments":    func(m clrtest.Words) { m[segment2+segmentOwner(12)-8] = uint64(segment1) },
+		"another table's segment": func(m clrtest.Words) { m[segment2+tableHandles[0].owner()] = 0x1000 },
+		"no segment":              func(m clrtest.Words) { m[handlesAt+tableHandles[0].first] = uint64(segment1) + 8 },
+		"a circle of segments":    func(m clrtest.Words) { m[segment2+tableHandles[0].owner()-8] = uint64(segment1) },
 		"a circle of maps":        func(m clrtest.Words) { m[mapAt+mapNext] = uint64(mapAt) },
 		"no map":                  func(m clrtest.Words) { m[varsAt+varHandleTables] = 0 },
 		"no memory":               func(m clrtest.Words) { m[bucketAt] = 0x10 },
@@ -147,8 +143,8 @@ func TestReady(t *testing.T) {
 		if _, err := r.Ready(mem); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a part that is larger than any memory: %v", err)
 		}
-		mem[varsAt+varGenerations] = 0
-		if _, err := r.Ready(mem); err == nil {
+		r.places.queueEnds = readyParts
+		if r.places.check() == nil {
 			t.Error("no generations have a queue")
 		}
 	}

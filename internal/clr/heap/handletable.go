@@ -9,7 +9,7 @@ import (
 
 // readTable reads the segments of a table of handles.
 func (h *handleReader) readTable(table arch.Addr) error {
-	first, types, err := h.firstSegment(table)
+	first, layout, err := h.firstSegment(table)
 	if err != nil {
 		return err
 	}
@@ -18,38 +18,36 @@ func (h *handleReader) readTable(table arch.Addr) error {
 			return fmt.Errorf("%w: a circle of segments of handles, or more than %d", ErrUnknown, maxHandleSegments)
 		}
 		h.seen[at] = true
-		if at, err = h.readSegment(at, table, types); err != nil {
+		if at, err = h.readSegment(at, table, layout); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// firstSegment finds the first segment of a table, and how many types its handles have.
-func (h *handleReader) firstSegment(table arch.Addr) (at arch.Addr, types int, err error) {
-	for _, try := range []struct {
-		field arch.Addr
-		types int
-	}{{tableSegments, 12}, {tableSegmentsNew, 13}} {
-		if at, err = h.mem.Pointer(table + try.field); err != nil {
-			return 0, 0, err
+// firstSegment finds the first segment of a table, and the layout that it has.
+func (h *handleReader) firstSegment(table arch.Addr) (arch.Addr, *handleLayout, error) {
+	for i := range h.layouts {
+		l := &h.layouts[i]
+		at, err := h.mem.Pointer(table + l.first)
+		if err != nil {
+			return 0, nil, err
 		}
 		if at == 0 || at%segmentSize != 0 {
 			continue
 		}
-		if owner, err := h.mem.Pointer(at + segmentOwner(try.types)); err == nil && owner == table {
-			return at, try.types, nil
+		if owner, err := h.mem.Pointer(at + l.owner()); err == nil && owner == table {
+			return at, l, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%w: no handles in the table at %v", ErrUnknown, table)
+	return 0, nil, fmt.Errorf("%w: no handles in the table at %v", ErrUnknown, table)
 }
 
-// segmentOwner is where a segment says which table it is of: behind two bytes and four for each type, and the next
-// segment.
-func segmentOwner(types int) arch.Addr { return segmentTail + 6*arch.Addr(types) + 8 }
+// owner is where a segment says which table it is of.
+func (l *handleLayout) owner() arch.Addr { return l.next + 8 }
 
 // readSegment reads the handles of a segment, and returns the next one.
-func (h *handleReader) readSegment(at, table arch.Addr, types int) (next arch.Addr, err error) {
+func (h *handleReader) readSegment(at, table arch.Addr, l *handleLayout) (next arch.Addr, err error) {
 	if h.buf == nil {
 		h.buf = make([]byte, segmentSize)
 	}
@@ -57,7 +55,7 @@ func (h *handleReader) readSegment(at, table arch.Addr, types int) (next arch.Ad
 	if err := h.mem.ReadMemory(head, at); err != nil {
 		return 0, err
 	}
-	owner := segmentOwner(types)
+	owner := l.owner()
 	word := func(off arch.Addr) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(head[off:])) }
 	if word(owner) != table {
 		return 0, fmt.Errorf("%w: handles at %v belong to no table", ErrUnknown, at)
@@ -74,7 +72,7 @@ func (h *handleReader) readSegment(at, table arch.Addr, types int) (next arch.Ad
 			}
 		}
 	}
-	return word(owner - 8), nil
+	return word(l.next), nil
 }
 
 // readBlock reads the handles of a block of the segment that is in the buffer.

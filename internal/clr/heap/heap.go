@@ -4,14 +4,14 @@
 // a frame may still refer to it in a place that it needs no more. So an address that leads to what looks like
 // an object is one only if it lies in the allocated part of a segment, and objects lead to it from there on.
 //
-// Sources (dotnet/runtime): the collector describes itself for debuggers, in a table with a version of its own
+// Sources (dotnet/runtime): the collector describes itself for debuggers, since .NET 11 in a data descriptor of its own
+// (src/coreclr/gc/datadescriptor/datadescriptor.inc), before in a table with a version of its own
 // (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h, dac_gcheap_fields.h, dac_generation_fields.h).
 package heap
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -22,45 +22,11 @@ import (
 // ErrUnknown: the collector's description of itself is missing, of another version, or contradicts itself.
 var ErrUnknown = errors.New("the layout of the heap is not known")
 
-// The table (gcinterface.dacvars.def): version, then values and addresses of variables, in bytes.
-const (
-	varGenerationSize   = 8
-	varGenerations      = 16
-	varGenerationTable  = 48
-	varBackground       = 72
-	varEphemeral        = 80
-	varAllocAllocated   = 120
-	varHeapCount        = 176
-	varHeaps            = 184
-	varInvalid          = 192
-	varHeapFields       = 240
-	varGenerationFields = 248
-	varsLen             = 256
-
-	majorVersion = 2 // changes with the meaning of what is there
-)
-
-// Places in the lists of offsets (dac_gcheap_fields.h, dac_generation_fields.h).
-const (
-	heapAllocAllocated  = 0
-	heapEphemeral       = 1
-	heapGenerationTable = 18
-	generationSegment   = 1
-)
-
-// dac_heap_segment (gcinterface.dac.h).
-const (
-	segmentAllocated = 0
-	segmentReserved  = 16
-	segmentMem       = 32
-	segmentNext      = 48
-	segmentLen       = 56
-)
-
 // Bounds.
 const (
 	maxGenerations = 16
 	maxSize        = 1 << 12
+	maxNode        = 1 << 8
 	maxOffset      = 1 << 20
 	maxHeaps       = 1 << 10
 	maxSegments    = 1 << 17
@@ -81,9 +47,10 @@ type Reader struct {
 	mem      *target.Reader
 	l        layout
 	contexts contextLayout
-	moving   arch.Addr // see Moving; 0: not found yet
 
-	places   *places // nil: not read yet
+	own      *contract.Descriptor // of the runtime; the collector's own is found by it
+	places   *places              // nil: not read yet
+	strange  error                // why they never will be
 	now      look
 	kept     look // of which segments and trails are
 	segments []Segment
@@ -108,43 +75,31 @@ type layout struct {
 
 // New binds the heap of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
-	r := &Reader{mem: target.NewReader(mem)}
+	r := &Reader{mem: target.NewReader(mem), own: d}
 	r.Refill()
 	if err := d.Bind(&r.contexts); err != nil {
 		return nil, err
 	}
-	err := d.Bind(&r.l)
-	if r.l.Flags == contract.Absent || r.l.BaseSize == contract.Absent {
-		r.l.Vars = 0
+	if err := d.Bind(&r.l); err != nil {
+		return nil, err
 	}
-	return r, err
+	if r.l.Flags == contract.Absent || r.l.BaseSize == contract.Absent {
+		r.strange = ErrUnknown
+	}
+	return r, nil
 }
 
 // Segments returns the heap's segments, by address. While the program runs they are those of no single moment.
 func (r *Reader) Segments() ([]Segment, error) {
-	if r.l.Vars == 0 {
-		return nil, ErrUnknown
+	var l look
+	if err := r.look(r.mem, &l); err != nil {
+		return nil, err
 	}
-	vars, err := r.mem.Pointer(r.l.Vars)
+	out, err := r.places.list(r.mem, l.heaps)
 	if err != nil {
 		return nil, err
 	}
-	t := table{r: r, vars: vars}
-	if err := t.read(); err != nil {
-		return nil, err
-	}
-	var out []Segment
-	for _, h := range t.heaps {
-		if out, err = t.segments(out, h); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(out, func(a, b Segment) int {
-		if a.Start < b.Start {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b Segment) int { return cmp.Compare(a.Start, b.Start) })
 	return out, nil
 }
 
@@ -158,21 +113,11 @@ func (r *Reader) Known() bool {
 // that is not known. The count is not 0 from before objects get new addresses until all references to them have been
 // updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
 func (r *Reader) Moving() (arch.Addr, bool) {
-	if r.moving != 0 || r.l.Vars == 0 {
-		return r.moving, r.moving != 0
-	}
-	vars, err := r.mem.Pointer(r.l.Vars)
-	if err != nil || vars == 0 {
+	t, err := r.described()
+	if err != nil || t.invalid == 0 {
 		return 0, false
 	}
-	version, err := r.mem.Uint16(vars)
-	if err != nil || version&0xff != majorVersion {
-		return 0, false
-	}
-	if at, err := r.mem.Pointer(vars + varInvalid); err == nil {
-		r.moving = at
-	}
-	return r.moving, r.moving != 0
+	return t.invalid, true
 }
 
 // Settled reports whether the collector is moving no objects now, as far as mem has it: the copy of a moment, or
@@ -210,7 +155,7 @@ func (r *Reader) find(at arch.Addr) int {
 	}
 	s := &r.segments[i]
 	s.seen = r.looks
-	if end, err := r.mem.Pointer(s.at + segmentAllocated); err == nil && end > s.End && end <= s.limit {
+	if end, err := r.mem.Pointer(s.at + arch.Addr(r.places.node.Allocated)); err == nil && end > s.End && end <= s.limit {
 		s.End = end
 	}
 	return find(r.segments, at)
@@ -231,170 +176,4 @@ func find(segments []Segment, at arch.Addr) int {
 		return -1
 	}
 	return i
-}
-
-// table is what the collector says of itself.
-type table struct {
-	r    *Reader
-	vars arch.Addr
-
-	size, generations uint64
-	segment           arch.Addr // offset of a generation's first segment
-	heaps             []oneHeap
-	server            []arch.Addr // where each of heaps is; nil: there is one only, which lies nowhere
-}
-
-// oneHeap is one of the heaps: the collector of servers has several.
-type oneHeap struct{ generations, ephemeral, allocated arch.Addr }
-
-// variable reads the address of a variable.
-func (t *table) variable(off arch.Addr) (arch.Addr, error) {
-	at, err := t.r.mem.Pointer(t.vars + off)
-	if err == nil && at == 0 {
-		err = ErrUnknown
-	}
-	return at, err
-}
-
-func (t *table) read() error {
-	version, err := t.r.mem.Uint16(t.vars)
-	if err != nil {
-		return err
-	}
-	if version&0xff != majorVersion {
-		return fmt.Errorf("%w: version %d.%d", ErrUnknown, version&0xff, version>>8)
-	}
-	if t.size, err = t.r.mem.Uint64(t.vars + varGenerationSize); err != nil {
-		return err
-	}
-	if t.generations, err = t.r.mem.Uint64(t.vars + varGenerations); err != nil {
-		return err
-	}
-	if t.size > maxSize || t.generations > maxGenerations {
-		return fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
-	}
-	fields, err := t.variable(varGenerationFields)
-	if err != nil {
-		return err
-	}
-	if t.segment, err = t.offset(fields, generationSegment); err != nil {
-		return err
-	}
-	return t.readHeaps()
-}
-
-// offset reads an entry of a list of offsets.
-func (t *table) offset(list arch.Addr, i arch.Addr) (arch.Addr, error) {
-	n, err := t.r.mem.Uint32(list + 4*i)
-	if err == nil && n > maxOffset {
-		err = ErrUnknown
-	}
-	return arch.Addr(n), err
-}
-
-func (t *table) readHeaps() error {
-	count := uint32(0)
-	if at, err := t.r.mem.Pointer(t.vars + varHeapCount); err != nil {
-		return err
-	} else if at != 0 {
-		if count, err = t.r.mem.Uint32(at); err != nil {
-			return err
-		}
-	}
-	switch {
-	case count == 0:
-		return t.readOnlyHeap()
-	case count > maxHeaps:
-		return fmt.Errorf("%w: %d heaps", ErrUnknown, count)
-	}
-	return t.readServerHeaps(int(count))
-}
-
-func (t *table) readOnlyHeap() error {
-	var h oneHeap
-	var err error
-	if h.generations, err = t.variable(varGenerationTable); err != nil {
-		return err
-	}
-	for _, v := range []struct {
-		off arch.Addr
-		to  *arch.Addr
-	}{{varEphemeral, &h.ephemeral}, {varAllocAllocated, &h.allocated}} {
-		at, err := t.variable(v.off)
-		if err != nil {
-			return err
-		}
-		if *v.to, err = t.r.mem.Pointer(at); err != nil {
-			return err
-		}
-	}
-	t.heaps = []oneHeap{h}
-	return nil
-}
-
-func (t *table) readServerHeaps(n int) error {
-	fields, err := t.variable(varHeapFields)
-	if err != nil {
-		return err
-	}
-	var off [3]arch.Addr
-	for i, f := range []arch.Addr{heapGenerationTable, heapEphemeral, heapAllocAllocated} {
-		if off[i], err = t.offset(fields, f); err != nil {
-			return err
-		}
-	}
-	list, err := t.variable(varHeaps)
-	if err != nil {
-		return err
-	}
-	if list, err = t.r.mem.Pointer(list); err != nil {
-		return err
-	}
-	for i := range n {
-		at, err := t.r.mem.Pointer(list + 8*arch.Addr(i))
-		if err != nil {
-			return err
-		}
-		t.server = append(t.server, at)
-		h := oneHeap{generations: at + off[0]}
-		if h.ephemeral, err = t.r.mem.Pointer(at + off[1]); err != nil {
-			return err
-		}
-		if h.allocated, err = t.r.mem.Pointer(at + off[2]); err != nil {
-			return err
-		}
-		t.heaps = append(t.heaps, h)
-	}
-	return nil
-}
-
-// segments appends the segments of a heap.
-func (t *table) segments(out []Segment, h oneHeap) ([]Segment, error) {
-	for g := range arch.Addr(t.generations) {
-		at, err := t.r.mem.Pointer(h.generations + g*arch.Addr(t.size) + t.segment)
-		if err != nil {
-			return nil, err
-		}
-		for at != 0 {
-			if len(out) >= maxSegments {
-				return nil, fmt.Errorf("%w: more than %d segments", ErrUnknown, maxSegments)
-			}
-			b, err := t.r.mem.Bytes(at, segmentLen)
-			if err != nil {
-				return nil, err
-			}
-			word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
-			s := Segment{Start: word(segmentMem), End: word(segmentAllocated)}
-			reserved := word(segmentReserved)
-			if at == h.ephemeral {
-				s.End = h.allocated // what lies behind is left over from before the last collection
-			}
-			if s.End < s.Start || s.End > reserved || s.End > maxAddress {
-				return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)
-			}
-			out = append(out, s)
-			at = word(segmentNext)
-		}
-	}
-	return out, nil
 }

@@ -57,9 +57,11 @@ func made(t testing.TB, mem clrtest.Words, server bool) *Reader {
 		variable(varAllocAllocated, 0x2_0800)
 	}
 	segment := func(at, start, end, reserved, next arch.Addr) {
-		mem.Zero(at, segmentLen)
-		mem[at+segmentMem], mem[at], mem[at+segmentReserved] = uint64(start), uint64(end), uint64(reserved)
-		mem[at+segmentNext] = uint64(next)
+		mem.Zero(at, tableNode.len())
+		for off, v := range map[uint32]arch.Addr{tableNode.Mem: start, tableNode.Allocated: end,
+			tableNode.Reserved: reserved, tableNode.Next: next} {
+			mem[at+arch.Addr(off)] = uint64(v)
+		}
 	}
 	segment(segsAt, 0x2_0000, 0x2_0000, 0x3_0000, 0)
 	segment(segsAt+0x100, 0x5_0000, 0x5_1000, 0x6_0000, segsAt+0x200)
@@ -111,7 +113,7 @@ func TestSegmentsRefused(t *testing.T) {
 		"no table":    func(m clrtest.Words) { m[varsAt+varGenerationTable] = 0 },
 		"upside down": func(m clrtest.Words) { m[segsAt+0x100] = 0x4_0000 },
 		"too long":    func(m clrtest.Words) { m[segsAt+0x100] = 0x7_0000 },
-		"circle":      func(m clrtest.Words) { m[segsAt+0x200+segmentNext] = uint64(segsAt + 0x100) },
+		"circle":      func(m clrtest.Words) { m[segsAt+0x200+arch.Addr(tableNode.Next)] = uint64(segsAt + 0x100) },
 		"heaps":       func(m clrtest.Words) { m[varsAt+varHeapCount] = uint64(listAt); m[listAt] = 1 << 20 },
 	} {
 		mem := clrtest.Words{}
@@ -162,13 +164,14 @@ func TestSettled(t *testing.T) {
 	if r.Settled(mem) {
 		t.Error("the table lacks it")
 	}
+	r = made(t, mem, false)
 	mem[varsAt+varInvalid] = uint64(listAt)
-	version := mem[varsAt]
 	mem[varsAt] = 0x0103
 	if r.Known() || r.Settled(mem) {
 		t.Error("a table of another version")
 	}
-	mem[varsAt] = version
+	r = made(t, mem, false)
+	mem[varsAt+varInvalid] = uint64(listAt)
 	for reasons, want := range map[uint64]bool{0: true, 1: false, 2: false} {
 		mem[listAt] = reasons
 		if r.Settled(mem) != want {
@@ -294,7 +297,7 @@ func TestBegin(t *testing.T) {
 		} else {
 			mem[listAt+varAllocAllocated] = 0x2_0900
 		}
-		mem[segsAt+0x100+segmentAllocated] = 0x5_2000
+		mem[segsAt+0x100+arch.Addr(tableNode.Allocated)] = 0x5_2000
 		if begin(); !r.Contains(0x2_08f8) || r.Contains(0x2_0900) || !r.Contains(0x5_1ff8) || r.Contains(0x5_2000) {
 			t.Errorf("%v", r.segments)
 		}

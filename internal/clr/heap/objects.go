@@ -139,18 +139,20 @@ type remainder struct {
 }
 
 func (r *Reader) newWalk(o Options) (*walk, error) {
-	if r.l.Vars == 0 || r.l.Free == 0 || !r.contexts.known() {
+	if _, err := r.described(); err != nil {
+		return nil, err
+	}
+	if r.l.Free == 0 || !r.contexts.known() {
 		return nil, ErrUnknown
 	}
 	if o.nap == nil {
 		o.nap = time.Sleep
 	}
 	w := &walk{o: o, contexts: r.contexts, round: &round{sheet: newSheet()}}
-	w.r = &Reader{mem: target.NewReader(o.Memory), l: r.l, moving: r.moving}
+	w.r = &Reader{mem: target.NewReader(o.Memory), l: r.l, places: r.places}
 	w.tables = &tables{
 		mem: target.NewReader(o.Memory), l: &w.r.l, check: o.Check, want: o.Want, byAddr: map[arch.Addr]*Table{},
 	}
-	w.r.Moving() // is known from here on
 	var err error
 	if w.tables.free, err = w.r.mem.Pointer(r.l.Free); err != nil {
 		return nil, err

@@ -191,7 +191,7 @@ func TestWalkLargeYoung(t *testing.T) {
 	r := spread(t, mem.Words)
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	mem.Words[context], mem.Words[context+contextLimit] = 0, 0
-	mem.Words[segsAt+segmentMem], mem.Words[segsAt+segmentReserved] = uint64(from), uint64(to)
+	mem.Words[segsAt+arch.Addr(tableNode.Mem)], mem.Words[segsAt+arch.Addr(tableNode.Reserved)] = uint64(from), uint64(to)
 	mem.Words[listAt+varAllocAllocated] = uint64(to)
 	for _, isStill := range []bool{true, false} {
 		o := still(mem)
@@ -233,7 +233,7 @@ func TestDoubt(t *testing.T) {
 	if got := doubted(); got != 0xf00 {
 		t.Errorf("as generation 1: %#x bytes are doubted, not all", got)
 	}
-	mem[varsAt+varGenerations] = 3
+	r.places.generations = 3
 	mem.Zero(tableAt+2*genSize, genSize)
 	mem[tableAt+2*genSize+firstSeg], mem[tableAt+genSize+firstSeg] = uint64(segsAt+0x100), 0
 	if got := doubted(); got != 0 {

@@ -1,10 +1,10 @@
 package heap
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 )
 
 // Generation is a part of the heap, by how long its objects have lived or of what kind they are.
@@ -44,14 +44,8 @@ type Region struct {
 	node       arch.Addr
 }
 
-// Places in the list of a generation's offsets, and flags of a segment (dac_generation_fields.h, gcinterface.dac.h).
-const (
-	generationStart = 2
-	noField         = ^uint32(0)
-
-	segmentFlags    = 40
-	segmentReadOnly = 1
-)
+// segmentReadOnly is a flag of a segment (gcinterface.dac.h).
+const segmentReadOnly = 1
 
 // maxReserved bounds the address space of one segment.
 const maxReserved = 1 << 44
@@ -60,27 +54,14 @@ const maxReserved = 1 << 44
 // Segments it knows the generation of each, and has none twice. While the program runs they are those of no single
 // moment.
 func (r *Reader) Regions() ([]Region, error) {
-	if r.l.Vars == 0 {
-		return nil, ErrUnknown
-	}
-	vars, err := r.mem.Pointer(r.l.Vars)
-	if err != nil {
-		return nil, err
-	}
-	if vars == 0 {
-		return nil, fmt.Errorf("%w: the collector has not started", ErrUnknown)
-	}
-	t := table{r: r, vars: vars}
-	if err := t.read(); err != nil {
-		return nil, err
-	}
-	start, err := t.startOffset()
-	if err != nil {
+	var l look
+	if err := r.look(r.mem, &l); err != nil {
 		return nil, err
 	}
 	var out []Region
-	for i, h := range t.heaps {
-		one := heapRegions{t: &t, heap: h, number: i, start: start, out: out}
+	var err error
+	for i, h := range l.heaps {
+		one := heapRegions{places: r.places, mem: r.mem, heap: h, number: i, out: out}
 		if out, err = one.read(); err != nil {
 			return nil, err
 		}
@@ -88,37 +69,20 @@ func (r *Reader) Regions() ([]Region, error) {
 	return out, nil
 }
 
-// startOffset is where a generation says at which address it begins in the segment that it shares with others; 0: it
-// shares none, because the heap has regions.
-func (t *table) startOffset() (arch.Addr, error) {
-	fields, err := t.variable(varGenerationFields)
-	if err != nil {
-		return 0, err
-	}
-	n, err := t.r.mem.Uint32(fields + 4*generationStart)
-	if err != nil || n == noField {
-		return 0, err
-	}
-	if n > maxOffset {
-		return 0, ErrUnknown
-	}
-	return arch.Addr(n), nil
-}
-
 // heapRegions reads the regions of one heap.
 type heapRegions struct {
-	t      *table
+	*places
+	mem    *target.Reader
 	heap   oneHeap
 	number int
-	start  arch.Addr // see startOffset
 	seen   map[arch.Addr]bool
 	out    []Region
 }
 
 func (h *heapRegions) read() ([]Region, error) {
 	h.seen = map[arch.Addr]bool{}
-	for g := range arch.Addr(min(h.t.generations, uint64(Frozen))) {
-		at, err := h.t.r.mem.Pointer(h.heap.generations + g*arch.Addr(h.t.size) + h.t.segment)
+	for g := range arch.Addr(min(h.places.generations, uint64(Frozen))) {
+		at, err := h.mem.Pointer(h.heap.generations + g*arch.Addr(h.size) + h.segment)
 		if err != nil {
 			return nil, err
 		}
@@ -136,29 +100,27 @@ func (h *heapRegions) read() ([]Region, error) {
 
 // add adds the segment at an address, and returns the next one's.
 func (h *heapRegions) add(at arch.Addr, g Generation) (next arch.Addr, err error) {
-	b, err := h.t.r.mem.Bytes(at, segmentLen)
+	n, err := h.node.read(h.mem, at)
 	if err != nil {
 		return 0, err
 	}
-	word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
-	r := Region{Segment: Segment{Start: word(segmentMem), End: word(segmentAllocated)}, Generation: g, Heap: h.number}
-	reserved := word(segmentReserved)
-	r.node, r.Reserved = at, uint64(reserved-r.Start)
+	r := Region{Segment: Segment{Start: n.start, End: n.end}, Generation: g, Heap: h.number}
+	r.node, r.Reserved = at, uint64(n.reserved-r.Start)
 	ephemeral := at == h.heap.ephemeral
 	if ephemeral {
 		r.End = h.heap.allocated
 	}
-	if word(segmentFlags)&segmentReadOnly != 0 {
+	if n.flags&segmentReadOnly != 0 {
 		r.Generation = Frozen
 	}
-	if r.End < r.Start || r.End > reserved || r.End > maxAddress || r.Reserved > maxReserved || r.Start%8 != 0 {
+	if r.End < r.Start || r.End > n.reserved || r.End > maxAddress || r.Reserved > maxReserved || r.Start%8 != 0 {
 		return 0, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, r.Start, r.End)
 	}
 	if !ephemeral || h.start == 0 {
 		h.out = append(h.out, r)
-		return word(segmentNext), nil
+		return n.next, nil
 	}
-	return word(segmentNext), h.share(r)
+	return n.next, h.share(r)
 }
 
 // share adds the parts of the segment that the three youngest generations share: the oldest lies first.
@@ -168,7 +130,7 @@ func (h *heapRegions) share(r Region) error {
 		part := r
 		part.Generation, part.Start = g, from
 		if g > Gen0 {
-			next, err := h.t.r.mem.Pointer(h.heap.generations + arch.Addr(g-1)*arch.Addr(h.t.size) + h.start)
+			next, err := h.mem.Pointer(h.heap.generations + arch.Addr(g-1)*arch.Addr(h.size) + h.start)
 			if err != nil {
 				return err
 			}

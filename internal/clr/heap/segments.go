@@ -10,16 +10,6 @@ import (
 	"clrsnap/internal/target"
 )
 
-// places is where the collector has what it says of itself. It stays while the process runs.
-type places struct {
-	size, generations uint64    // of the table of generations: bytes of each, and how many
-	segment           arch.Addr // offset of a generation's first segment
-	background        arch.Addr // of the state of a collection in the background; 0: there is none
-	count, heaps      arch.Addr // of variables: the number of heaps and their list; 0: there is only one heap
-	only              oneHeap   // addresses of the variables of an only heap
-	fields            oneHeap   // offsets of the same in each of several heaps
-}
-
 // look is what the collector says at one time.
 type look struct {
 	heaps []oneHeap // the tables of generations, the segments that are being allocated from, and how far
@@ -124,72 +114,11 @@ func (r *Reader) grow() bool {
 }
 
 func (r *Reader) look(mem *target.Reader, out *look) error {
-	if r.places == nil {
-		t, err := r.readPlaces()
-		if err != nil {
-			return err
-		}
-		r.places = t
-	}
-	return r.places.look(mem, out)
-}
-
-// readPlaces reads where things are.
-func (r *Reader) readPlaces() (*places, error) {
-	if r.l.Vars == 0 {
-		return nil, ErrUnknown
-	}
-	vars, err := r.mem.Pointer(r.l.Vars)
+	t, err := r.described()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b, err := r.mem.Bytes(vars, varsLen)
-	if err != nil {
-		return nil, err
-	}
-	word := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
-	if version := binary.LittleEndian.Uint16(b); version&0xff != majorVersion {
-		return nil, fmt.Errorf("%w: version %d.%d", ErrUnknown, version&0xff, version>>8)
-	}
-	t := &places{size: word(varGenerationSize), generations: word(varGenerations)}
-	if t.size > maxSize || t.generations > maxGenerations {
-		return nil, fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
-	}
-	t.count, t.heaps, t.background = arch.Addr(word(varHeapCount)), arch.Addr(word(varHeaps)),
-		arch.Addr(word(varBackground))
-	t.only = oneHeap{
-		arch.Addr(word(varGenerationTable)), arch.Addr(word(varEphemeral)), arch.Addr(word(varAllocAllocated)),
-	}
-	if t.segment, err = r.offset(arch.Addr(word(varGenerationFields)), generationSegment); err != nil {
-		return nil, err
-	}
-	if t.count == 0 {
-		return t, nil
-	}
-	for _, f := range []struct {
-		to *arch.Addr
-		at arch.Addr
-	}{
-		{&t.fields.generations, heapGenerationTable}, {&t.fields.ephemeral, heapEphemeral},
-		{&t.fields.allocated, heapAllocAllocated},
-	} {
-		if *f.to, err = r.offset(arch.Addr(word(varHeapFields)), f.at); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
-}
-
-// offset reads an entry of a list of offsets.
-func (r *Reader) offset(list, i arch.Addr) (arch.Addr, error) {
-	if list == 0 {
-		return 0, ErrUnknown
-	}
-	n, err := r.mem.Uint32(list + 4*i)
-	if err == nil && n > maxOffset {
-		err = ErrUnknown
-	}
-	return arch.Addr(n), err
+	return t.look(mem, out)
 }
 
 // stamped are the generations that a stamp has: those of objects that are not large. What is moved in the others is
@@ -266,7 +195,7 @@ func (t *places) addresses(mem *target.Reader, n int, out *look) error {
 	for ; len(b) > 0; b = b[8:] {
 		at := arch.Addr(binary.LittleEndian.Uint64(b))
 		f := &t.fields
-		out.heaps = append(out.heaps, oneHeap{at + f.generations, at + f.ephemeral, at + f.allocated})
+		out.heaps = append(out.heaps, oneHeap{at + f.generations, at + f.ephemeral, at + f.allocated, at + f.queue})
 	}
 	return nil
 }
@@ -290,26 +219,24 @@ func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err e
 
 // chain appends the segments of a generation.
 func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
-	var b [segmentLen]byte
-	word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
 	for at != 0 {
 		if len(out) >= maxSegments {
 			return nil, fmt.Errorf("%w: more than %d segments", ErrUnknown, maxSegments)
 		}
-		if err := mem.ReadMemory(b[:], at); err != nil {
+		n, err := t.node.read(mem, at)
+		if err != nil {
 			return nil, err
 		}
-		s := Segment{Start: word(segmentMem), End: word(segmentAllocated), at: at}
-		reserved := word(segmentReserved)
+		s := Segment{Start: n.start, End: n.end, at: at}
 		if at == h.ephemeral {
 			s.End = h.allocated // what lies behind is left over from before the last collection
 		}
-		s.limit = min(reserved, maxAddress)
-		if s.End < s.Start || s.End > reserved || s.End > maxAddress {
+		s.limit = min(n.reserved, maxAddress)
+		if s.End < s.Start || s.End > n.reserved || s.End > maxAddress {
 			return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)
 		}
 		out = append(out, s)
-		at = word(segmentNext)
+		at = n.next
 	}
 	return out, nil
 }

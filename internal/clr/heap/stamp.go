@@ -36,17 +36,12 @@ func (r *Reader) Stamp(now target.Memory) Stamp {
 // stamps, both taken while nothing moves, has not been moved, and nothing has been moved there. Allocation by threads
 // does not change it. 0: it is not known.
 func (r *Reader) oldest() Stamp {
-	if r.places == nil {
-		t, err := r.readPlaces()
-		if err != nil {
-			return 0
-		}
-		r.places = t
+	t, err := r.described()
+	if err != nil {
+		return 0
 	}
-	t := r.places
 	n := uint32(0)
 	if t.count != 0 {
-		var err error
 		if n, err = r.mem.Uint32(t.count); err != nil || n > maxHeaps {
 			return 0
 		}
