@@ -72,7 +72,7 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 		if ways[class] == nil {
 			ways[class] = map[string]uint64{}
 		}
-		ways[class][wayOf(x)] += x.Objects.Count
+		ways[class][handlers.Replace(wayOf(x))] += x.Objects.Count
 	}
 	is8 := strings.HasPrefix(p.Info().Runtime.Version, "8.")
 	for _, k := range keepers {
