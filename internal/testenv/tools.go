@@ -36,9 +36,24 @@ func tool(tb testing.TB, path string) string {
 // libmscordaccore.so. Without ClrMD the test is skipped.
 func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 	tb.Helper()
-	dll := tool(tb, "clrmd/clrmd.dll")
+	dll := tool(tb, clrMDFor(Framework(a.runtime))+"/clrmd.dll")
 	host := tool(tb, "10.0.14/dotnet")
 	return exec.Command(host, append([]string{dll, question, fmt.Sprint(a.PID)}, class...)...)
+}
+
+// clrMDFor is the folder of the ClrMD that reads programs of a framework: the newest one's is ClrMD 4.2.
+func clrMDFor(framework string) string {
+	if framework == NewestRuntime {
+		return "clrmd42"
+	}
+	return "clrmd"
+}
+
+// Ordinary reports whether a runtime has its files beside one another: libcoreclr.so, collectors of their own, what
+// debuggers load. The others in the kit have all of it in the host.
+func Ordinary(runtime string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(DotNet{InKit("")}.Host(runtime)), frameworkFolder))
+	return err == nil
 }
 
 // clrMDRuns bounds how often ClrMD is run for one answer.

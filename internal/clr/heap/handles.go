@@ -32,7 +32,7 @@ const (
 // handlePlaces is where handles are.
 type handlePlaces struct {
 	first      arch.Addr // map of tables
-	processors arch.Addr // of their number: a bucket has as many tables where there are several heaps; 0: as many as heaps
+	processors arch.Addr // of their number: a bucket has as many tables where there are several heaps; 0: it is not said
 	layouts    []handleLayout
 }
 
@@ -125,7 +125,7 @@ func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 	}
 	t := &r.places.handles
 	h := handleReader{mem: now, layouts: t.layouts, seen: map[arch.Addr]bool{}}
-	tables, err := t.tables(now, len(l.heaps), r.places.count != 0)
+	err := h.countTables(t.processors, len(l.heaps), r.places.count != 0)
 	at := t.first
 	if err == nil && at == 0 {
 		err = ErrUnknown
@@ -134,18 +134,9 @@ func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 		if n == maxHandleMaps {
 			return h.out, fmt.Errorf("%w: more than %d maps of handles", ErrUnknown, n)
 		}
-		at, err = h.readMap(at, tables)
+		at, err = h.readMap(at)
 	}
 	return h.out, err
-}
-
-// tables is how many tables a bucket has: one for each heap that there can be.
-func (t *handlePlaces) tables(mem *target.Reader, heaps int, several bool) (int, error) {
-	if !several || t.processors == 0 {
-		return heaps, nil
-	}
-	n, err := mem.Uint32(t.processors)
-	return max(heaps, int(min(n, maxTableHeaps))), err
 }
 
 // handleReader collects handles.
@@ -155,12 +146,34 @@ type handleReader struct {
 	out     []Handle
 	buf     []byte
 
-	tables int                // that were read
-	seen   map[arch.Addr]bool // segments that were read
+	certain  int                // tables that each bucket has
+	possible int                // tables that it may have
+	tables   int                // that were read
+	seen     map[arch.Addr]bool // segments that were read
 }
 
-// readMap reads the tables that a map leads to, of so many heaps, and returns the next map.
-func (h *handleReader) readMap(at arch.Addr, heaps int) (next arch.Addr, err error) {
+// countTables finds how many tables a bucket has: one, or where there are several heaps one for each processor
+// (gc/objecthandle.cpp, getNumberOfSlots). There may be fewer heaps at the moment than there were when a handle was
+// made. Where the number of processors is not said, tables are those that segments lead back to.
+func (h *handleReader) countTables(processors arch.Addr, heaps int, several bool) error {
+	h.certain, h.possible = heaps, heaps
+	switch {
+	case !several:
+	case processors == 0:
+		h.possible = maxTableHeaps
+	default:
+		n, err := h.mem.Uint32(processors)
+		if err != nil {
+			return err
+		}
+		h.certain = max(heaps, int(min(n, maxTableHeaps)))
+		h.possible = h.certain
+	}
+	return nil
+}
+
+// readMap reads the tables that a map leads to, and returns the next map.
+func (h *handleReader) readMap(at arch.Addr) (next arch.Addr, err error) {
 	buckets, err := h.mem.Pointer(at)
 	if err != nil {
 		return 0, err
@@ -180,25 +193,27 @@ func (h *handleReader) readMap(at arch.Addr, heaps int) (next arch.Addr, err err
 		if bucket == 0 {
 			continue
 		}
-		if err := h.readBucket(bucket, heaps); err != nil {
+		if err := h.readBucket(bucket); err != nil {
 			return 0, err
 		}
 	}
 	return next, nil
 }
 
-// readBucket reads the tables of a bucket: one for each heap.
-func (h *handleReader) readBucket(at arch.Addr, heaps int) error {
+// readBucket reads the tables of a bucket.
+func (h *handleReader) readBucket(at arch.Addr) error {
 	tables, err := h.mem.Pointer(at)
 	if err != nil {
 		return err
 	}
-	for i := range arch.Addr(min(heaps, maxTableHeaps)) {
-		table, err := h.mem.Pointer(tables + 8*i)
-		if err != nil {
+	for i := range min(h.possible, maxTableHeaps) {
+		table, err := h.mem.Pointer(tables + 8*arch.Addr(i))
+		switch {
+		case i >= h.certain && (err != nil || !h.isTable(table)):
+			return nil
+		case err != nil:
 			return err
-		}
-		if table == 0 {
+		case table == 0:
 			continue
 		}
 		if h.tables++; h.tables > maxHandleTables {
@@ -209,4 +224,13 @@ func (h *handleReader) readBucket(at arch.Addr, heaps int) error {
 		}
 	}
 	return nil
+}
+
+// isTable reports whether a table of handles that was not read yet is at an address.
+func (h *handleReader) isTable(at arch.Addr) bool {
+	if at == 0 || at%8 != 0 {
+		return false
+	}
+	first, _, err := h.firstSegment(at)
+	return err == nil && !h.seen[first]
 }

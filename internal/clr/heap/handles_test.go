@@ -88,6 +88,27 @@ func TestHandles(t *testing.T) {
 	}
 }
 
+// A collector with several heaps has a table for each processor, also when it has fewer heaps for the moment. Where it
+// does not say of how many, what lies behind the tables is none.
+func TestHandlesOfProcessors(t *testing.T) {
+	mem := clrtest.Words{}
+	r := made(t, mem, true)
+	withHandles(mem, 12)
+	const table, segment = handlesAt + 0x100, arch.Addr(0x7603_0000)
+	mem.Zero(table, 64)
+	mem[table+tableHandles[0].first] = uint64(segment)
+	withSegment(mem, 12, segment, 0, []HandleKind{Strong})
+	mem[segment+tableHandles[0].owner()] = uint64(table)
+	mem[segment+segmentHead] = 0x7000
+	for _, behind := range []uint64{0, 0x21, uint64(table), uint64(segment)} { // nothing, a size, the same once more
+		mem[tablesAt+8], mem[tablesAt+16] = uint64(table), behind
+		got, err := r.Handles(mem)
+		if err != nil || len(got) != 6 || got[5].Object != 0x7000 {
+			t.Errorf("%#x behind: %+v, %v", behind, got, err)
+		}
+	}
+}
+
 // What makes no sense is an error, and ends.
 func TestHandlesRefused(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){

@@ -55,7 +55,7 @@ var serverEnv = []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=4"}
 // TestHeapSegments: the stand-alone collector clrgc has segments instead of regions, which generations share.
 func TestHeapSegments(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
-		if _, installed := testenv.InstalledVersion(runtime); !installed && runtime != "net9" {
+		if !testenv.Ordinary(runtime) {
 			t.Skip("the collector is a file beside libcoreclr.so")
 		}
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: []string{"DOTNET_GCName=libclrgc.so"}})
@@ -69,11 +69,46 @@ func TestHeapSegments(t *testing.T) {
 	})
 }
 
+// collectors are ways to have the memory of a program collected, by variables of its environment.
+var collectors = map[string][]string{
+	"not in the background": {"DOTNET_gcConcurrent=0"},
+	"server":                {"DOTNET_gcServer=1"}, // since .NET 9 with as many heaps as it takes
+	"server, all heaps":     {"DOTNET_gcServer=1", "DOTNET_GCDynamicAdaptationMode=0"},
+	"clrgc":                 {"DOTNET_GCName=libclrgc.so"},
+	"clrgc, server":         {"DOTNET_GCName=libclrgc.so", "DOTNET_gcServer=1"},
+	"clrgcexp":              {"DOTNET_GCName=libclrgcexp.so"},
+	"clrgcexp, server":      {"DOTNET_GCName=libclrgcexp.so", "DOTNET_gcServer=1"},
+}
+
+// TestCollectors: each collector keeps the objects that the program counts, and the ways in which it keeps others are
+// found: by static fields, by those of threads, by handles, in the queue of finalizers.
+func TestCollectors(t *testing.T) {
+	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
+		if !testenv.Ordinary(runtime) {
+			t.Skip("collectors are files beside libcoreclr.so")
+		}
+		for name, env := range collectors {
+			t.Run(name, func(t *testing.T) {
+				if strings.HasPrefix(name, "clrgcexp") && testenv.Framework(runtime) == "net8" {
+					t.Skip("it has none")
+				}
+				a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: env})
+				checkTypes(t, a, takeHeap(t, livetest.Open(t, a, clrsnap.Options{})))
+				livetest.EndsWell(t, a)
+				if testenv.Framework(runtime) != "net8" {
+					a = testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Env: env})
+					checkRoots(t, a, livetest.Open(t, a, clrsnap.Options{}))
+				}
+			})
+		}
+	})
+}
+
 // TestHeapWitness: ClrMD counts the same objects of each type and the same free space in several heaps, which have
 // regions.
 func TestHeapWitness(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
-		if _, installed := testenv.InstalledVersion(runtime); !installed && runtime != "net9" {
+		if !testenv.Ordinary(runtime) {
 			t.Skip("SKIPPED, NOTHING WAS TESTED: ClrMD needs a libmscordaccore.so: set CLRSNAP_DOTNET_ROOTS")
 		}
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: serverEnv})

@@ -183,7 +183,7 @@ func countOf(a *testenv.App, class string) uint64 {
 // and takes static fields of threads for local variables.
 func TestRootsWitness(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
-		if _, installed := testenv.InstalledVersion(runtime); !installed {
+		if !testenv.Ordinary(runtime) {
 			t.Skip("SKIPPED, NOTHING WAS TESTED: ClrMD needs a libmscordaccore.so: set CLRSNAP_DOTNET_ROOTS")
 		}
 		a := testenv.Start(t, "keepers", testenv.Options{Runtime: runtime})
