@@ -49,13 +49,6 @@ func clrMDFor(framework string) string {
 	return "clrmd"
 }
 
-// Ordinary reports whether a runtime has its files beside one another: libcoreclr.so, collectors of their own, what
-// debuggers load. The others in the kit have all of it in the host.
-func Ordinary(runtime string) bool {
-	_, err := os.Stat(filepath.Join(filepath.Dir(DotNet{InKit("")}.Host(runtime)), frameworkFolder))
-	return err == nil
-}
-
 // clrMDRuns bounds how often ClrMD is run for one answer.
 const clrMDRuns = 4
 
