@@ -32,9 +32,13 @@ func TestEventShares(t *testing.T) {
 	if layer.Size(false, true) {
 		ways["events"] = record.Options{} // as below, on the other runtimes
 	}
-	shareEvents(t, testenv.DefaultRuntime, ways)
-	for _, runtime := range []string{"net9", "net8"} {
-		shareEvents(t, runtime, map[string]record.Options{runtime: {}})
+	for _, runtime := range testenv.Versions() {
+		t.Run(runtime, func(t *testing.T) {
+			if !slices.Contains(supported, runtime) {
+				ways = map[string]record.Options{"events": {}}
+			}
+			shareEvents(t, runtime, ways)
+		})
 	}
 }
 
@@ -66,19 +70,21 @@ func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 // the agent, with the runtime's own sampling and with every object reported.
 func TestEventSharesFromStart(t *testing.T) {
 	layer.Quiet(t)
-	for _, way := range []struct {
-		name        string
-		everyObject bool
-	}{{"sampled", false}, {"every object", true}} {
-		t.Run(way.name, func(t *testing.T) {
-			kit := testenv.Kit(t)
-			args := []string{kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--seconds", "8"}
-			c := livetest.RecordCommand(t, args, clrsnap.Options{}, record.Options{
-				Events: events.Options{Monitor: events.MonitorAll, EveryObject: way.everyObject, RingBytes: 4 << 20},
+	testenv.EachOf(t, supported, func(t *testing.T, runtime string) {
+		for _, way := range []struct {
+			name        string
+			everyObject bool
+		}{{"sampled", false}, {"every object", true}} {
+			t.Run(way.name, func(t *testing.T) {
+				kit := testenv.Kit(t)
+				args := []string{kit.Host(runtime), testenv.BuildFor(t, "events", runtime), "--seconds", "8"}
+				c := livetest.RecordCommand(t, args, clrsnap.Options{}, record.Options{
+					Events: events.Options{Monitor: events.MonitorAll, EveryObject: way.everyObject, RingBytes: 4 << 20},
+				})
+				compareEvents(t, c.Good(t), testenv.Truths(t, c.Out.String()), true)
 			})
-			compareEvents(t, c.Good(t), testenv.Truths(t, c.Out.String()), true)
-		})
-	}
+		}
+	})
 }
 
 // truthsSince is a part of what was counted between two answers.

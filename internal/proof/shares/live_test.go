@@ -19,8 +19,7 @@ import (
 // is what it keeps by then, by site, and no handle is left.
 func TestLiveLasts(t *testing.T) {
 	layer.Proof(t)
-	runtimes := layer.Size([]string{testenv.DefaultRuntime}, []string{testenv.DefaultRuntime, "net9", "net8"})
-	for _, runtime := range runtimes {
+	for _, runtime := range layer.Size(supported, testenv.Versions()) {
 		t.Run(testenv.Name(runtime), func(t *testing.T) {
 			testenv.Kit(t).Need(t, runtime)
 			a := testenv.Start(t, "survivors", testenv.Options{

@@ -34,8 +34,15 @@ func sharesTime() time.Duration { return layer.Size(8*time.Second, fullShares) }
 // compares.
 func TestRecordShares(t *testing.T) {
 	layer.Quiet(t)
+	testenv.EachOf(t, supported, testRecordShares)
+}
+
+// supported are the runtimes of the short form.
+var supported = []string{testenv.DefaultRuntime, testenv.NewestRuntime}
+
+func testRecordShares(t *testing.T, runtime string) {
 	d := sharesTime()
-	a := startShares(t)
+	a := startShares(t, runtime)
 	p := livetest.Open(t, a, clrsnap.Options{})
 	for _, tt := range []struct {
 		name  string

@@ -31,7 +31,7 @@ type truth struct {
 }
 
 // startShares starts the program and its native library.
-func startShares(tb testing.TB) *testenv.App {
+func startShares(tb testing.TB, runtime string) *testenv.App {
 	tb.Helper()
 	cc := testenv.CC(tb)
 	lib := filepath.Join(tb.TempDir(), "libshares.so")
@@ -40,7 +40,7 @@ func startShares(tb testing.TB) *testenv.App {
 	if out, err := compile.CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
-	return testenv.Start(tb, "shares", testenv.Options{Args: []string{"--native", lib}})
+	return testenv.Start(tb, "shares", testenv.Options{Runtime: runtime, Args: []string{"--native", lib}})
 }
 
 // askTruth asks the program what it has spent since its start.

@@ -104,7 +104,8 @@ static class Allocate
 
     static long ArrayBytes(long content) => Size(24 + content);
 
-    const long DelegateBytes = 64;
+    // .NET 11 has made two fields of a delegate one (System.Delegate, System.MulticastDelegate).
+    static readonly long DelegateBytes = Environment.Version.Major >= 11 ? 56 : 64;
 
     // What is kept is reachable from elsewhere: else the JIT may put it on the stack.
     static object kept;
