@@ -169,7 +169,7 @@ func (s *resumedAt) candidates(inner string) (out []int) {
 		case s.at >= 0 && numbered:
 			can = k == s.at || k == int(s.state)
 		case s.at >= 0: // one without a point may have become one with it
-			can = k == s.at || !s.pointed[k] && s.awaits[k].Helper == s.awaits[s.at].Helper
+			can = k == s.at || !s.pointed[k]
 		case numbered:
 			can = k == int(s.state)
 		default:

@@ -10,9 +10,8 @@ import (
 // An Await is where a method's IL asks the runtime to suspend it until something completes. Compilers write a call of
 // one of these helpers (docs/design/specs/runtime-async.md; System.Private.CoreLib, AsyncHelpers).
 type Await struct {
-	IL     uint32        // offset of the call
-	Helper ecma335.Token // that is called
-	Calls  []string      // the names of the methods that are called between the await before and this one
+	IL    uint32   // offset of the call
+	Calls []string // the names of the methods that are called between the await before and this one
 }
 
 const asyncHelpers = "System.Runtime.CompilerServices.AsyncHelpers"
@@ -49,7 +48,7 @@ func (n *Namer) Awaits(module arch.Addr, rid uint32) ([]Await, error) {
 			calls = append(calls, m.Name[strings.LastIndexByte(m.Name, '.')+1:])
 			continue
 		}
-		out = append(out, Await{IL: s.At, Helper: s.Token, Calls: calls})
+		out = append(out, Await{IL: s.At, Calls: calls})
 		calls = nil
 	}
 	return out, nil
