@@ -90,7 +90,11 @@ func GCDumpReader(tb testing.TB, file string) *exec.Cmd {
 // the assembly, and returns where the image is. Without crossgen2 the test is skipped.
 func (k DotNet) precompile(tb testing.TB, dll, runtime string) string {
 	tb.Helper()
-	compiler := tool(tb, "crossgen2/crossgen2")
+	folder := "crossgen2"
+	if Framework(runtime) == NewestRuntime { // whose images have another version
+		folder += "-11"
+	}
+	compiler := tool(tb, folder+"/crossgen2")
 	dir := filepath.Dir(dll) + "-r2r"
 	image := filepath.Join(dir, filepath.Base(dll))
 	unlock, err := lock(filepath.Join(k.Dir, "apps", ".lock"))

@@ -63,6 +63,10 @@ static class Levels
         ["many"] = p => new(Many(p)),
         ["captured"] = p => new(Captured(p)),
         ["dispose"] = p => new(Disposes(p)),
+        ["either"] = p => new(Either(p, true)),
+        ["or"] = p => new(Either(p, false)),
+        ["either-kind"] = p => new(EitherKind(p, true)),
+        ["or-kind"] = p => new(EitherKind(p, false)),
         ["instance"] = p => new(new Instance().Go(p)),
     };
 
@@ -209,6 +213,38 @@ static class Levels
 
         static async ValueTask Value(int i) => await Task.Delay(i);
     }
+
+    /// <summary>Optimised code can have one place for both awaits.</summary>
+    static async Task Either(Plan p, bool first)
+    {
+        if (first)
+        {
+            Mark("Levels.Either"); await p.NextTask();
+        }
+        else
+        {
+            Mark("Levels.Either"); await p.NextTask();
+        }
+        GC.KeepAlive(p);
+    }
+
+    /// <summary>Likewise, but the methods that are awaited have different names.</summary>
+    static async Task<long> EitherKind(Plan p, bool first)
+    {
+        await Task.Yield();
+        long n = 0;
+        if (first)
+        {
+            Mark("Levels.EitherKind"); n += await ValueResult(p);
+        }
+        else
+        {
+            Mark("Levels.EitherKind"); n += await TaskResult(p);
+        }
+        return n;
+    }
+
+    static async Task<long> TaskResult(Plan p) { Mark("Levels.TaskResult"); await p.Next(); return 1; }
 
     static async Task Captured(Plan p)
     {
