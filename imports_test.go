@@ -47,7 +47,7 @@ var mayImport = map[string]string{
 	"internal/unwind/insns": "internal/arch internal/target internal/unwind",
 	"internal/module": "symbols internal/arch internal/target internal/dwarfline internal/elfx internal/symbol " +
 		"internal/unwind internal/unwind/cfi",
-	"internal/locate": "internal/arch internal/elfx internal/module",
+	"internal/locate": "internal/arch internal/contract internal/elfx internal/module",
 
 	"internal/clr/types":   "internal/arch internal/target internal/contract",
 	"internal/clr/codemap": "internal/arch internal/target internal/contract",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/module"
 )
@@ -42,9 +43,7 @@ var ErrNotDotNet = errors.New("not a .NET process: it has neither libcoreclr.so 
 // Exported symbols by which a runtime's file is recognised (src/coreclr/hosts,
 // src/coreclr/debug/runtimeinfo).
 const (
-	symDescriptor = "DotNetRuntimeContractDescriptor"
-	symDAC        = "g_dacTable"
-	symInfo       = "DotNetRuntimeInfo"
+	symInfo = "DotNetRuntimeInfo"
 
 	library = "libcoreclr.so"
 )
@@ -79,7 +78,7 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 	// A single-file application maps parts of its own file as code more than
 	// once; only one of these mappings is that of the executable itself.
 	for _, m := range mods.All() {
-		if !isFile(m, exe) {
+		if !isFile(m, exe) || isAheadOfTime(mods, m) {
 			continue
 		}
 		r, err := host(m)
@@ -108,7 +107,7 @@ func isFile(m *module.Module, path string) bool {
 
 // host looks for a runtime in the program's own executable.
 func host(m *module.Module) (*Runtime, error) {
-	for _, s := range []string{symDescriptor, symDAC, symInfo} {
+	for _, s := range []string{contract.Symbol, contract.TableSymbol, symInfo} {
 		_, err := m.Lookup(s)
 		if err == nil {
 			return describe(m, SingleFile)
@@ -128,7 +127,7 @@ func aheadOfTime(mods *module.Set, exe string) *Runtime {
 		if found != nil && !isFile(m, exe) {
 			continue
 		}
-		if m.AheadOfTime() {
+		if isAheadOfTime(mods, m) {
 			found = m
 		}
 	}
@@ -136,6 +135,28 @@ func aheadOfTime(mods *module.Set, exe string) *Runtime {
 		return nil
 	}
 	return &Runtime{Module: found, Shape: NativeAOT, Version: compilerVersion(found)}
+}
+
+// isAheadOfTime reports whether a module has code that was compiled ahead of time, with the runtime of such code. Since
+// .NET 11 that describes itself as CoreCLR does, and says that it is another one (src/coreclr/nativeaot/Runtime,
+// datadescriptor.inc). It has no table for debuggers, which tells the two apart where a dump lacks the description.
+func isAheadOfTime(mods *module.Set, m *module.Module) bool {
+	if m.AheadOfTime() {
+		return true
+	}
+	at, err := m.Lookup(contract.Symbol)
+	if err != nil {
+		return false
+	}
+	if _, err := m.Lookup(contract.TableSymbol); err == nil {
+		return false
+	}
+	d, err := contract.Parse(mods.Memory(), at)
+	if err != nil {
+		return true
+	}
+	flavor, _ := d.GlobalString("RuntimeFlavor")
+	return flavor == "NativeAot"
 }
 
 // compilerVersion reads the version of the compiler, which is that of the runtime
@@ -171,15 +192,15 @@ func size(m *module.Module, name string) uint64 {
 
 func describe(m *module.Module, shape Shape) (*Runtime, error) {
 	r := &Runtime{Module: m, Shape: shape}
-	addr, err := m.Lookup(symDescriptor)
+	addr, err := m.Lookup(contract.Symbol)
 	switch {
 	case err == nil:
 		r.Descriptor = addr
 	case !errors.Is(err, elfx.ErrNotFound):
 		return nil, &FileError{What: "the runtime's file", Path: m.Path, Err: err}
 	}
-	if addr, err := m.Lookup(symDAC); err == nil {
-		r.Table, r.TableSize = addr, size(m, symDAC)
+	if addr, err := m.Lookup(contract.TableSymbol); err == nil {
+		r.Table, r.TableSize = addr, size(m, contract.TableSymbol)
 	}
 	r.Version = version(m)
 	return r, nil

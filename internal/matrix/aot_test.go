@@ -49,6 +49,64 @@ func TestNativeAOT(t *testing.T) {
 	checkNoCLR(t, p, pid)
 }
 
+// TestNativeAOTNewest takes the stacks of a native AOT program of the newest .NET, whose runtime describes itself. The
+// program says in which methods its threads are.
+func TestNativeAOTNewest(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t)
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if got := p.Info().Runtime; got.Shape != "native AOT" || !strings.HasPrefix(got.Version, "11.") || p.HasRuntime() {
+		t.Errorf("the runtime is %+v, readable: %v", got, p.HasRuntime())
+	}
+	s, err := p.SnapshotAll(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, line := range said { // "thread NAME ID wait METHOD < METHOD"
+		words := strings.Fields(line)
+		if len(words) < 5 || words[0] != "thread" {
+			continue
+		}
+		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return strconv.Itoa(th.OSThreadID) == words[2] })
+		if i < 0 {
+			t.Errorf("%s is not among %d threads", line, len(s.Threads))
+			continue
+		}
+		checked++
+		wantComplete(t, &s.Threads[i])
+		checkMethodsAhead(t, s.Threads[i].Frames, words[4:])
+	}
+	if checked < 5 {
+		t.Errorf("the program says where %d threads are: %q", checked, said)
+	}
+	checkNoCLR(t, p, pid)
+}
+
+// checkMethodsAhead requires native frames whose functions are called like some methods of a program, in this order.
+func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
+	t.Helper()
+	at := 0
+	for _, m := range methods {
+		if m == "<" {
+			continue
+		}
+		_, method, _ := strings.Cut("."+m, ".")
+		if i := strings.LastIndexByte(method, '.'); i >= 0 {
+			method = method[i+1:]
+		}
+		for at < len(frames) && !(frames[at].Kind == profile.Native && strings.HasSuffix(frames[at].Method, "__"+method)) {
+			at++
+		}
+	}
+	if at == len(frames) {
+		t.Errorf("not %v, but\n%s", methods, livetest.Text(frames))
+	}
+}
+
 // checkCalledBack requires a stack of the host's main function, the library, and the
 // host's function that its managed code calls. The library has a symbol for its entry
 // point only. The functions between the two are NativeHost.InitializeModule,

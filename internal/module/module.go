@@ -68,6 +68,9 @@ type Set struct {
 	debugging Debugging
 }
 
+// Memory is that of the target.
+func (s *Set) Memory() target.Memory { return s.mem }
+
 // span is one executable mapping.
 type span struct {
 	start, end arch.Addr
@@ -295,7 +298,7 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 func (m *Module) NoUnwindInfo() bool { return m.load() == nil && m.img.bare }
 
 // AheadOfTime reports whether the module is a native AOT program or library of .NET,
-// which contains its own runtime.
+// which contains its own runtime, as far as its file says it: up to .NET 10.
 func (m *Module) AheadOfTime() bool {
 	return m.load() == nil && m.img.aheadOfTime()
 }

@@ -370,3 +370,30 @@ func waitForThread(tb testing.TB, pid int, name string) {
 	}
 	tb.Fatalf("process %d has no thread %q after %v", pid, name, readyTimeout)
 }
+
+// StartAheadOfTimeNewest starts a native AOT program of the newest .NET, and ends it after the test. It returns what
+// the program says of itself. Without that program the test is skipped.
+func StartAheadOfTimeNewest(tb testing.TB) (pid int, said []string) {
+	tb.Helper()
+	cmd := exec.Command(tool(tb, "aot-11/hello/hello"))
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		said = append(said, lines.Text())
+		if lines.Text() == "ready" {
+			return cmd.Process.Pid, said
+		}
+	}
+	tb.Fatalf("%v: %q", lines.Err(), said)
+	return 0, nil
+}

@@ -1,0 +1,93 @@
+package locate
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"clrsnap/internal/testenv"
+)
+
+// described is a program that describes itself as a runtime does.
+const described = `
+#include <stdio.h>
+static const char text[] = "{\"version\":2,\"globals\":{\"RuntimeFlavor\":[\"" FLAVOR "\",\"string\"]}}";
+struct {
+	unsigned long long magic;
+	unsigned flags, size;
+	const char *json;
+	unsigned count, pad;
+	const void *pointers;
+} DotNetRuntimeContractDescriptor = {MAGIC, 1, sizeof text - 1, text, 0, 0, 0};
+#ifdef TABLE
+unsigned long long g_dacTable[4];
+#endif
+int main(void)
+{
+	puts("READY");
+	fflush(stdout);
+	return getchar();
+}
+`
+
+// TestRuntimeFlavor: a program that describes its runtime says whether that is CoreCLR, as a single-file program has
+// it, or that of code compiled ahead of time.
+func TestRuntimeFlavor(t *testing.T) {
+	const magic, none = "0x0043414443434e44ull", "0"
+	for _, tt := range []struct {
+		name, flavor, magic string
+		table               bool
+		want                Shape
+	}{
+		{"ahead of time", "NativeAot", magic, false, NativeAOT},
+		{"CoreCLR", "Coreclr", magic, true, SingleFile},
+		{"CoreCLR without a table", "Coreclr", magic, false, SingleFile},
+		{"without a description", "NativeAot", none, false, NativeAOT},
+		{"a table without a description", "Coreclr", none, true, SingleFile},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			exe := filepath.Join(t.TempDir(), "described")
+			args := []string{"-rdynamic", `-DFLAVOR="` + tt.flavor + `"`, "-DMAGIC=" + tt.magic, "-o", exe, exe + ".c"}
+			if tt.table {
+				args = append(args, "-DTABLE")
+			}
+			if err := os.WriteFile(exe+".c", []byte(described), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(testenv.CC(t), args...).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			r, err := find(t, runDescribed(t, exe), exe)
+			if err != nil || r.Shape != tt.want {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// runDescribed starts the program, and returns its id as soon as it runs.
+func runDescribed(t *testing.T, exe string) (pid int) {
+	t.Helper()
+	cmd := exec.Command(exe)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+	})
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
