@@ -35,8 +35,12 @@ const (
 	fixedVarArgs
 )
 
-// firstVariable is MAX_ILNUM, -4, from which variables are counted in the encoding.
-const firstVariable = ^uint32(3)
+// MAX_ILNUM, from which variables are counted in the encoding: -4, and -6 from .NET 11 on, which has two more that are
+// none of the method's (cordebuginfo.h, enum ILNUM).
+const (
+	firstVariable   = ^uint32(3)
+	firstVariable11 = ^uint32(5)
+)
 
 // maxVariables bounds the bytes of the variables of one method.
 const maxVariables = 1 << 18
@@ -67,11 +71,12 @@ func (r *Reader) Variable(c *codemap.Code, number uint32) ([]Variable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return variables(b, number)
+	return variables(b, number, f)
 }
 
-// variables picks the places of one variable out of those of all.
-func variables(b []byte, number uint32) ([]Variable, error) {
+// variables picks the places of one variable out of those of all. From .NET 11 on the number of each comes first
+// (debuginfostore.cpp, DoNativeVarInfo).
+func variables(b []byte, number uint32, f form) ([]Variable, error) {
 	r := nibbles{b: b}
 	n := r.number()
 	if r.bad || uint64(n) > uint64(len(b))*2 {
@@ -79,9 +84,13 @@ func variables(b []byte, number uint32) ([]Variable, error) {
 	}
 	var out []Variable
 	for range n {
-		v := Variable{Start: r.number()}
-		length := r.number()
-		which := r.number() + firstVariable
+		var v Variable
+		var length, which uint32
+		if f.fat {
+			which, v.Start, length = r.number()+firstVariable11, r.number(), r.number()
+		} else {
+			v.Start, length, which = r.number(), r.number(), r.number()+firstVariable
+		}
 		kind := r.number()
 		plain := r.place(kind, &v)
 		if r.bad || kind > fixedVarArgs || length > ^uint32(0)-v.Start {

@@ -61,7 +61,7 @@ func TestVariables(t *testing.T) {
 		{ContextVariable, []Variable{{Start: 5, End: 105, Register: 4, OnStack: true, Offset: 32}}},
 		{2, nil}, {7, nil},
 	} {
-		if got, err := variables(b, tt.number); err != nil || !slices.Equal(got, tt.want) {
+		if got, err := variables(b, tt.number, form{}); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%d: %+v, %v, want %+v", int32(tt.number), got, err, tt.want)
 		}
 	}
@@ -71,16 +71,37 @@ func TestVariables(t *testing.T) {
 		"an unknown kind":         encodeVariables(1, 0, 9, biased, 11, 0, 0, 0),
 		"an end before its start": encodeVariables(1, 100, 0xffff_ffff, biased, inRegister, 0),
 	} {
-		if got, err := variables(b, ThisVariable); !errors.Is(err, ErrCorrupt) {
+		if got, err := variables(b, ThisVariable, form{}); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }
 
+// TestVariables11: from .NET 11 on the number comes first, and there are two more that are none of the method's.
+func TestVariables11(t *testing.T) {
+	b := encodeVariables(3,
+		6, 0, 40, inRegister, 7, // this in rdi, in [0, 40)
+		6, 40, 412, onStack, 5, 17, // this at rbp-8, in [40, 452)
+		3, 40, 412, onStack, 5, 33,
+	)
+	for number, want := range map[uint32][]Variable{
+		ThisVariable: {
+			{Start: 0, End: 40, Register: 7}, {Start: 40, End: 452, Register: 5, OnStack: true, Offset: -8},
+		},
+		ContextVariable: {{Start: 40, End: 452, Register: 5, OnStack: true, Offset: -16}},
+		1:               nil,
+	} {
+		if got, err := variables(b, number, form{fat: true}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d: %+v, %v, want %+v", int32(number), got, err, want)
+		}
+	}
+}
+
 func FuzzVariables(f *testing.F) {
-	f.Add(encodeVariables(1, 10, 20, biased, onStack, 5, 17))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := variables(b, ThisVariable)
+	f.Add(encodeVariables(1, 10, 20, biased, onStack, 5, 17), false)
+	f.Add(encodeVariables(1, 6, 10, 20, onStack, 5, 17), true)
+	f.Fuzz(func(t *testing.T, b []byte, fat bool) {
+		got, err := variables(b, ThisVariable, form{fat: fat})
 		for _, v := range got {
 			if err != nil || v.End < v.Start {
 				t.Errorf("%+v, %v", v, err)
