@@ -17,11 +17,15 @@ import (
 
 func TestHeap(t *testing.T) {
 	layer.Check(t)
-	app := testenv.Start(t, "heap", testenv.Options{Args: []string{"--megabytes", "100"}})
+	testenv.EachOf(t, testenv.Supported(), testHeap)
+}
+
+func testHeap(t *testing.T, runtime string) {
+	app := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Args: []string{"--megabytes", "100"}})
 	pid := fmt.Sprint(app.PID)
 	file := filepath.Join(t.TempDir(), "before.json")
 
-	good(t, "heap", pid).want(t, `^Process `+pid+` · \.NET 10\.`, `^ +100\.0  gen1$|^.* 100\.0  gen2$`,
+	good(t, "heap", pid).want(t, `^Process `+pid+` · \.NET 1[01]\.`, `^ +100\.0  gen1$|^.* 100\.0  gen2$`,
 		`^ .* 1,000,000 .*  Shop\.Filler  heap$`, `^  and \d+ more types: --limit 0 shows all$`)
 	good(t, "heap", pid, "--type", `^Shop\.Line\[,\]$`).want(t, `^5 objects match`, `  Shop\.Line\[,\]$`)
 	good(t, "heap", pid, "--strings", "-n", "3").want(t, `1,000,000  "x{15}"$`)

@@ -17,7 +17,11 @@ import (
 // TestLocks: clrsnap locks tells a deadlock by its exit status, in words, as JSON and as a picture, of a running
 // program and of a dump.
 func TestLocks(t *testing.T) {
-	a := testenv.Start(t, "deadlocks", testenv.Options{})
+	testenv.EachOf(t, testenv.Supported(), testLocks)
+}
+
+func testLocks(t *testing.T, runtime string) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
 	pid := fmt.Sprint(a.PID)
 	found := func(args ...string) result {
 		t.Helper()

@@ -131,7 +131,11 @@ func limited(tb testing.TB, args ...string) *exec.Cmd {
 // TestRecordAndView records a running program, and shows the recording.
 func TestRecordAndView(t *testing.T) {
 	layer.Check(t)
-	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
+	testenv.EachOf(t, testenv.Supported(), testRecordAndView)
+}
+
+func testRecordAndView(t *testing.T, runtime string) {
+	app := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "2"}})
 	file := filepath.Join(t.TempDir(), "a.clrsnap")
 	r := finish(t, limited(t, "record", fmt.Sprint(app.PID), "-d", "300ms", "-o", file))
 	r.says(t, 0, `^clrsnap: [\d.]+m?s: \d+ cpu samples.*, \d+ wall samples`,

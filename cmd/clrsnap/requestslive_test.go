@@ -15,12 +15,16 @@ import (
 
 // TestRequestsVerb: what requests prints of a server whose requests hang, live and in a core dump.
 func TestRequestsVerb(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), testRequestsVerb)
+}
+
+func testRequestsVerb(t *testing.T, runtime string) {
 	upstream, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer upstream.Close() // it accepts, and says nothing
-	app := testenv.Start(t, "requests", testenv.Options{
+	app := testenv.Start(t, "requests", testenv.Options{Runtime: runtime,
 		Args: []string{"--upstream", upstream.Addr().String()},
 		Env:  []string{"DOTNET_GCHeapHardLimit=0x4000000"}, // for a small dump
 	})

@@ -13,12 +13,16 @@ import (
 // TestTasksVerb: what tasks prints, and what stack adds, of a program whose async methods wait and run.
 func TestTasksVerb(t *testing.T) {
 	layer.Check(t)
-	app := testenv.Start(t, "tasks", testenv.Options{Args: []string{"--suspended", "2", "--running"}})
+	testenv.EachOf(t, testenv.Supported(), testTasksVerb)
+}
+
+func testTasksVerb(t *testing.T, runtime string) {
+	app := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "2", "--running"}})
 	pid := fmt.Sprint(app.PID)
 
 	r := good(t, "tasks", pid, "--limit", "0")
 	r.want(t,
-		`^Process `+pid+` · \.NET 10\.`,
+		`^Process `+pid+` · \.NET 1[01]\.`,
 		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  `+
 			`tasks/Suspended\.cs:\d+  tasks$`,
 		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,

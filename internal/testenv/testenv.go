@@ -69,6 +69,9 @@ func KitRuntimes() []string {
 // Versions are one build of each version of .NET, of those that the kit has.
 func Versions() []string { return []string{DefaultRuntime, NewestRuntime, "net9", "net8"} }
 
+// Supported are the runtimes that Microsoft supports.
+func Supported() []string { return []string{DefaultRuntime, NewestRuntime} }
+
 // Framework is the framework of a runtime: "net10" of "net10:dotnet-10.0.8".
 func Framework(runtime string) string {
 	framework, _, _ := strings.Cut(runtime, ":")
@@ -78,7 +81,7 @@ func Framework(runtime string) string {
 // InLayer reports whether this layer is for tests on a runtime: alone is for the default one, check and live are for
 // that and the newest, matrix is for the others, proof for these two, and in its full form for all.
 func InLayer(runtime string) bool {
-	supported := runtime == DefaultRuntime || runtime == NewestRuntime
+	supported := slices.Contains(Supported(), runtime)
 	switch layer.Now() {
 	case "matrix":
 		return !supported
