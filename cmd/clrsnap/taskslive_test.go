@@ -31,7 +31,7 @@ func testTasksVerb(t *testing.T, runtime string) {
 		`^1 × running\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`,
 		`^Thread pool  \d+ workers, \d+ idle; minimum 128; 0 queued$`,
 		`^    \d+ × Task\.Delay, due in 60 min$`,
-		`^\d+ async methods in 126 chains`)
+		`^\d+ async methods in \d+ chains`)
 	if r.stderr != "" {
 		t.Errorf("warnings: %q", r.stderr)
 	}
@@ -55,7 +55,9 @@ func testTasksVerb(t *testing.T, runtime string) {
 			}
 		}
 	}
-	if states["waiting"] != 84 || states["running"] != 42 || doc.Pool.Workers < 42 {
+	// Of each way to be called there is one chain that runs, and two that wait.
+	n := states["running"]
+	if n < 42 || states["waiting"] != 2*n || len(states) != 2 || doc.Pool.Workers < n {
 		t.Errorf("%v, %+v", states, doc.Pool)
 	}
 
