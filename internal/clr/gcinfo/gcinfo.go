@@ -50,16 +50,22 @@ type Version uint8
 const (
 	VersionMin    Version = 2
 	VersionFromSP Version = 4 // .NET 10; the header has neither a return kind nor a PSPSym any more
-	VersionNewest Version = 4
+	VersionNewest Version = 5 // .NET 11; the header is as in 4
 )
 
-// majorFromSP is the first major version of ReadyToRun images that have GC info of version 4.
-const majorFromSP = 11
+// The first major versions of ReadyToRun images that have GC info of version 4, and of 5.
+const (
+	majorFromSP = 11
+	majorNewest = 21
+)
 
 // OfImage is the version of the GC info in a ReadyToRun image (gcinfo.h,
 // ReadyToRunVersionToGcInfoVersion).
 func OfImage(major uint16) Version {
-	if major >= majorFromSP {
+	switch {
+	case major >= majorNewest:
+		return VersionNewest
+	case major >= majorFromSP:
 		return VersionFromSP
 	}
 	return VersionMin // versions 2 and 3 do not differ

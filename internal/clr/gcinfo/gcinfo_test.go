@@ -138,7 +138,7 @@ func TestDecodeErrors(t *testing.T) {
 		want error
 	}{
 		{"old version", s.encode(), 1, ErrVersion},
-		{"new version", s.encode(), 5, ErrVersion},
+		{"new version", s.encode(), 6, ErrVersion},
 		{"nothing", nil, 4, ErrCorrupt},
 		{"a prolog longer than the code", s.encode(), 4, ErrCorrupt},
 		{"no code", make([]byte, 8), 4, ErrCorrupt},
@@ -151,7 +151,7 @@ func TestDecodeErrors(t *testing.T) {
 }
 
 func TestOfImage(t *testing.T) {
-	for major, want := range map[uint16]Version{9: 2, 10: 2, 11: 4, 16: 4, 20: 4} {
+	for major, want := range map[uint16]Version{9: 2, 10: 2, 11: 4, 16: 4, 20: 4, 21: 5, 26: 5} {
 		if got := OfImage(major); got != want {
 			t.Errorf("major version %d: GC info of version %d, want %d", major, got, want)
 		}

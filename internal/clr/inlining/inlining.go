@@ -67,6 +67,7 @@ type Reader struct {
 type layout struct {
 	AppDomain  arch.Addr `global:"AppDomain,optional"`
 	Assemblies uint32    `clr:"AppDomain.DomainAssemblyList,optional"`
+	Direct     uint32    `clr:"AppDomain.AssemblyList,optional"` // .NET 11: of Assemblies themselves
 	AsmModule  uint32    `clr:"Assembly.Module,optional"`
 	ListCount  uint32    `clr:"ArrayListBase.Count,optional"`
 	ListFirst  uint32    `clr:"ArrayListBase.FirstBlock,optional"`
@@ -85,7 +86,7 @@ func (l *layout) hasJIT() bool {
 
 // hasAssemblies reports whether the list of assemblies can be read.
 func (l *layout) hasAssemblies() bool {
-	return l.AppDomain != 0 && l.Assemblies != contract.Absent && l.AsmModule != contract.Absent &&
+	return l.AppDomain != 0 && (l.Assemblies != contract.Absent || l.Direct != contract.Absent) && l.AsmModule != contract.Absent &&
 		l.ListCount != contract.Absent && l.ListFirst != contract.Absent && l.BlockNext != contract.Absent &&
 		l.BlockSize != contract.Absent && l.BlockStart != contract.Absent
 }

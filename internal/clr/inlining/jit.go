@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 )
 
 // jitRecord is what the runtime remembers of the JIT's inlining: the methods that were inlined, by
@@ -112,6 +113,9 @@ func (r *Reader) Modules() ([]arch.Addr, error) {
 		return nil, err
 	}
 	list := domain + arch.Addr(r.l.Assemblies)
+	if r.l.Direct != contract.Absent {
+		list = domain + arch.Addr(r.l.Direct)
+	}
 	n, err := r.mem.Uint32(list + arch.Addr(r.l.ListCount))
 	if err != nil {
 		return nil, err
@@ -146,15 +150,17 @@ func (r *Reader) Modules() ([]arch.Addr, error) {
 	return nil, corrupt("the list of assemblies does not end")
 }
 
-// moduleOf follows the element of the list at an address: a DomainAssembly, whose first word is the
-// Assembly. 0: the element is empty.
+// moduleOf follows the element of the list at an address: an Assembly, or before .NET 11 a DomainAssembly, whose first
+// word is the Assembly. 0: the element is empty.
 func (r *Reader) moduleOf(element arch.Addr) (arch.Addr, error) {
 	at, err := r.mem.Pointer(element)
 	if err != nil || at == 0 {
 		return 0, err
 	}
-	if at, err = r.mem.Pointer(at); err != nil || at == 0 {
-		return 0, err
+	if r.l.Direct == contract.Absent {
+		if at, err = r.mem.Pointer(at); err != nil || at == 0 {
+			return 0, err
+		}
 	}
 	return r.mem.Pointer(at + arch.Addr(r.l.AsmModule))
 }

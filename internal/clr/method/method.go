@@ -38,8 +38,27 @@ type Method struct {
 	Module      arch.Addr   // that defines the type, and thereby the method; 0 for arrays
 	RID         uint32      // row in the MethodDef table; 0 without metadata
 	Args        []arch.Addr // type arguments of a generic method
+	Async       Async       // 0: it has nothing to do with async methods, or the runtime does not suspend any
 	flags3      uint16
 }
+
+// Async says what a method is that the runtime may suspend, or that returns a task (.NET 11). A method that returns a
+// task has two MethodDescs with the same token: the one that is called by code that wants the task, and the one that is
+// called by methods which the runtime suspends. The IL that was written is the code of one of them; the other is made
+// by the runtime, or is that IL compiled once more, if nothing in it suspends.
+//
+// Source (dotnet/runtime): src/coreclr/vm/method.hpp (AsyncMethodData, enum class AsyncMethodFlags).
+type Async uint32
+
+// Bits of Async.
+const (
+	asyncReturnsTask Async = 0x2  // it returns a task, and no Continuation
+	asyncThunk       Async = 0x10 // it is not the one that was written
+)
+
+// Thunk reports whether the runtime has made the method: one that returns the task of a method that the runtime
+// suspends. What is called without a task, of a method that was written to return one, has the IL that was written.
+func (a Async) Thunk() bool { return a&asyncThunk != 0 && a&asyncReturnsTask != 0 }
 
 // HasMetadata reports whether the method is described by metadata. Without are
 // DynamicMethods and the runtime's own IL stubs; DoStackSnapshot skips both, as
@@ -54,6 +73,7 @@ const (
 	classMask      = 0x7
 	tokenMask      = 0xfff  // of Flags3AndTokenRemainder and of FlagsAndTokenRange
 	flagTiered     = 0x8000 // enum_flag3_IsEligibleForTieredCompilation
+	flagAsyncData  = 0x40   // mdfHasAsyncMethodData, in Flags
 	instKindMask   = 0x7    // of InstantiatedMethodDesc.Flags2
 	instDefinition = 0      // GenericMethodDefinition
 
@@ -74,6 +94,8 @@ type layout struct {
 	InstArgs  uint32 `clr:"InstantiatedMethodDesc.PerInstInfo"`
 	InstFlags uint32 `clr:"InstantiatedMethodDesc.Flags2"`
 	InstCount uint32 `clr:"InstantiatedMethodDesc.NumGenericArgs"`
+
+	AsyncFlags uint32 `clr:"AsyncMethodData.Flags,optional"` // .NET 11
 
 	DynName  uint32 `clr:"DynamicMethodDesc.MethodName"`
 	DynSig   uint32 `clr:"StoredSigMethodDesc.Sig"`
@@ -98,6 +120,7 @@ type Reader struct {
 
 	data     dataLayout
 	table    tableLayout
+	async    asyncLayout                             // where there is AsyncFlags
 	versions func(desc arch.Addr) (arch.Addr, error) // a MethodDescVersioningState; 0: there is none
 
 	aggressive bool // methods that ask for aggressive optimization take part in tiering
@@ -112,6 +135,11 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System) (*Reader, 
 	r := &Reader{mem: target.NewReader(mem), types: ts}
 	if err := d.Bind(&r.l); err != nil {
 		return nil, err
+	}
+	if r.l.AsyncFlags != contract.Absent {
+		if err := d.Bind(&r.async); err != nil {
+			return nil, err
+		}
 	}
 	return r, r.bindVersions(d)
 }
@@ -142,6 +170,9 @@ func (r *Reader) Read(desc arch.Addr) (Method, error) {
 	}
 	if m.Class == Dynamic {
 		return m, nil
+	}
+	if m.Async, err = r.asyncOf(desc, flags); err != nil {
+		return m, err
 	}
 	high, err := r.mem.Uint16(chunk + arch.Addr(r.l.ChunkToken))
 	if err != nil {

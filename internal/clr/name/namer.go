@@ -89,13 +89,14 @@ const coreLib = "System.Private.CoreLib"
 const exceptionMachinery = "System.Runtime.EH"
 
 // Hidden reports whether DoStackSnapshot skips a method: it has no
-// metadata, or belongs to the runtime's exception machinery.
+// metadata, was made by the runtime for one that has, or belongs to the
+// runtime's exception machinery.
 func (n *Namer) Hidden(desc arch.Addr) (hidden, machinery bool, err error) {
 	m, err := n.methods.Read(desc)
 	if err != nil {
 		return false, false, err
 	}
-	if !m.HasMetadata() {
+	if !m.HasMetadata() || m.Async.Thunk() {
 		return true, false, nil
 	}
 	machinery, err = n.machinery(&m)
