@@ -8,7 +8,9 @@ type Tasks struct {
 	CapturedAt time.Time     // when the heap was begun to be read
 	Duration   time.Duration // of all
 
-	Chains []TaskChain // those with the highest count first
+	// Chains are first those with a method of the program's own, then those with one of a package, then those of .NET
+	// alone; of each those with the highest count first.
+	Chains []TaskChain
 	Pool   *Pool       // nil: not known
 	Timers []Timer     // those that are due first
 

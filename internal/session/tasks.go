@@ -262,12 +262,29 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		return len(key) + framesCost(c.Frames)
 	}) || out.Partial
 	list = joinTargets(list)
-	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int {
+		return cmp.Or(cmp.Compare(farFromProgram(a), farFromProgram(b)), cmp.Compare(b.Count, a.Count))
+	})
 	chains := make([]profile.TaskChain, len(list))
 	for i, c := range list {
 		chains[i] = *c
 	}
 	return chains
+}
+
+// farFromProgram is 0 for a chain that has a method of the program's own, 1 for one that has none but of a package that
+// the program uses, and 2 for those of .NET alone.
+func farFromProgram(c *profile.TaskChain) int {
+	far := 2
+	for i := range c.Frames {
+		switch c.Frames[i].Origin() {
+		case profile.OfUser:
+			return 0
+		case profile.OfPackage:
+			far = 1
+		}
+	}
+	return far
 }
 
 func framesCost(frames []profile.Frame) (cost int) {
