@@ -11,8 +11,8 @@ type Tasks struct {
 	// Chains are first those with a method of the program's own, then those with one of a package, then those of .NET
 	// alone; of each those with the highest count first.
 	Chains []TaskChain
-	Pool   *Pool       // nil: not known
-	Timers []Timer     // those that are due first
+	Pool   *Pool   // nil: not known
+	Timers []Timer // those that are due first
 
 	Methods         int     // async methods that have been suspended and have not ended
 	Unproven        int     // of these, those whose chain changed all the time while it was read: they are left out
