@@ -1,7 +1,7 @@
 // Package layer says which tests a run of "go test" is for. Each layer is a build tag:
 //
 //	check    what needs no .NET process, and one live test for each verb
-//	live     all that, and all live behaviour on the newest .NET
+//	live     all that, and all live behaviour on the two .NETs that are supported
 //	alone    live behaviour that is measured in time: nothing else may run beside it
 //	matrix   what depends on the runtime or on the shape of a program, on all the others
 //	proof    oracles, soaks and the like: short ones, with the tag full long ones
@@ -58,7 +58,7 @@ func Matrix(tb testing.TB) {
 	only(tb, "matrix")
 }
 
-// Each is for a test that depends on the runtime: live has the newest one, matrix the others
+// Each is for a test that depends on the runtime: live has those that are supported, matrix the others
 // (testenv.InLayer).
 func Each(tb testing.TB) {
 	tb.Helper()
