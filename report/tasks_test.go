@@ -54,6 +54,12 @@ func waitingMethods() *profile.Tasks {
 			{Count: 1, State: profile.TaskWaiting, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
 				Kind: profile.AwaitsYield,
 			}},
+			{Count: 1, State: profile.TaskReady, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsYield,
+			}},
+			{Count: 1, State: profile.TaskWaiting, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsMethod, Type: "RuntimeAsyncTask", Object: 0x7f30,
+			}},
 			{Count: 1, State: profile.TaskRunning, Frames: []profile.Frame{load, handle}},
 		},
 		Pool: &profile.Pool{

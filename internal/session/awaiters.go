@@ -8,8 +8,8 @@ import (
 )
 
 // What is awaited of which the method keeps nothing: an awaiter that is not .NET's has a delegate to the methods that
-// the runtime itself has suspended, and optimised code of these does not save the awaiter; and after Task.Yield a method
-// waits for nothing but a thread of the pool.
+// the runtime itself has suspended, and optimised code of these does not save the awaiter; and after Task.Yield a
+// method waits for nothing but a thread of the pool.
 
 // actionClass is the class of what a custom awaiter is asked to call.
 const actionClass = "System.Action"

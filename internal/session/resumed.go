@@ -87,8 +87,8 @@ func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.So
 	return out
 }
 
-// awaitILs returns the IL offsets of the awaits that p.method can be suspended at. inner is the name of the method whose
-// task it awaits; "": it is not known. Of code that stays they are found once.
+// awaitILs returns the IL offsets of the awaits that p.method can be suspended at. inner is the name of the method
+// whose task it awaits; "": it is not known. Of code that stays they are found once.
 func (p *Process) awaitILs(code *codemap.Code, m *async.Resumption, inner string) []uint32 {
 	key := resumedKey{m.IP, m.State, inner}
 	if il, ok := p.lines.resumed[key]; ok && !code.Collectible {

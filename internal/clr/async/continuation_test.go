@@ -90,6 +90,63 @@ func TestRuntimeAsync(t *testing.T) {
 	}
 }
 
+// TestAwaitedIn: what the innermost of the methods waits for that are suspended together.
+func TestAwaitedIn(t *testing.T) {
+	p := newProgram(t, clrtest.Net11)
+	of := p.Continuation(p.continuation)
+	delay, source := p.Object(p.whenAll), p.Object(p.action)
+	behind := func(leaf, task arch.Addr) {
+		p.Words[leaf+8] = p.Words[task+16]
+		p.Set(task, p.runtimeTask, headField, uint64(leaf))
+	}
+	ofTask, ofSource := p.resumed(of, 0x7f00_1000), p.resumed(of, 0x7f00_2000)
+	leaf := p.Object(p.ofTask)
+	p.Set(leaf, p.ofTask, "Task", uint64(delay))
+	p.Set(leaf, p.ofTask, "RuntimeAsyncTask", uint64(ofTask))
+	behind(leaf, ofTask)
+	p.continues(delay, leaf)
+	from := p.Object(p.ofSource)
+	p.Set(from, p.ofSource, "Source", uint64(source))
+	behind(from, ofSource)
+
+	// A method saves its awaiter, or what resumes it, among other things: with a delegate, or behind a wrapper.
+	custom, wrapped, nothing := p.resumed(of, 0x7f00_3000), p.resumed(of, 0x7f00_4000), p.resumed(of, 0x7f00_5000)
+	awaiter, other, waited := p.Object(p.awaiter), p.Object(p.awaiter), p.Object(p.task)
+	for task, saved := range map[arch.Addr]arch.Addr{custom: awaiter, wrapped: waited, nothing: other} {
+		action := p.Object(p.action)
+		p.Set(action, p.action, "_target", uint64(task))
+		p.Set(task, p.runtimeTask, "m_action", uint64(action))
+		head := arch.Addr(p.Words[task+16])
+		p.Words[head+32], p.Words[head+40] = 42, uint64(saved)
+		switch saved {
+		case awaiter:
+			p.Set(awaiter, p.awaiter, "_go", uint64(action))
+		case waited:
+			wrapper := p.Object(p.wrapper)
+			p.Set(wrapper, p.wrapper, "_continuation", uint64(action))
+			p.continues(waited, wrapper)
+		}
+	}
+	r := p.reader(t)
+	for task, want := range map[arch.Addr]arch.Addr{
+		ofTask: delay, ofSource: source, custom: awaiter, wrapped: waited, nothing: 0,
+	} {
+		a, err := r.AwaitedIn(task)
+		if err != nil || a.Object != want || want != 0 && a.Class == nil {
+			t.Errorf("%v: %+v, %v, want %v", task, a, err, want)
+		}
+		if steps, alive, err := r.Methods(task); err != nil || !alive || len(steps) != 1 || steps[0].Task() != task {
+			t.Errorf("%v: %v, %v, %v", task, steps, alive, err)
+		}
+	}
+	if c, err := r.Awaiting(delay); err != nil || !equal(ipsOf(c.Steps), 0x7f00_1000) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if a, err := r.AwaitedIn(delay); err != nil || a.Object != 0 {
+		t.Errorf("of another task: %+v, %v", a, err)
+	}
+}
+
 // TestRuntimeAsyncHostile: Continuations that lead to themselves, or nowhere, end a chain.
 func TestRuntimeAsyncHostile(t *testing.T) {
 	p := newProgram(t, clrtest.Net11)

@@ -19,6 +19,7 @@ type program struct {
 	object, task, whenAll, mres, continuing, list *clrtest.Class
 	delegate, action, actionOfObject, wrapper     *clrtest.Class
 	continuation, runtimeTask                     *clrtest.Class
+	ofTask, ofSource, awaiter                     *clrtest.Class
 
 	inner, middle, outer, pooled, items                *clrtest.Class // state machines
 	innerBox, middleBox, outerBox, pooledBox, itemsBox *clrtest.Class
@@ -66,8 +67,12 @@ func (p *program) core() {
 		inline("_valueTaskSource", 8), inline("StateMachine", 72))
 	p.continuation = class(continuationClass, p.object, 32, ref("Next", 8))
 	p.runtimeTask = class(runtimeTaskClass, p.task, 72)
+	p.ofTask = class(leafContinuation, p.continuation, 72, ref("Task", 32), ref("RuntimeAsyncTask", 40))
+	p.ofSource = class(services+"AsyncHelpers+ValueTaskSourceContinuation", p.continuation, 64, ref("Source", 32))
+	p.awaiter = class("Shop.Awaiter", p.object, 24, ref("_go", 16))
 	p.Assembly(coreLib, p.object, p.task, p.whenAll, p.mres, p.continuing, p.list, p.delegate, p.action,
-		p.actionOfObject, p.wrapper, p.taskBoxes, p.pooledBoxes, p.continuation, p.runtimeTask)
+		p.actionOfObject, p.wrapper, p.taskBoxes, p.pooledBoxes, p.continuation, p.runtimeTask, p.ofTask, p.ofSource,
+		p.awaiter)
 	p.objects = p.ArrayOf(p.object)
 }
 

@@ -154,8 +154,28 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %d bytes at %d", c.form, h, err, c.size, len(c.b)-8)
 		}
 	}
+	h, err := readHeader(numbers(0, 300, 7, 200, 50, 20, 9), forms[".NET 11"])
+	if err != nil || h.vars != 7 || h.async != 270 || h.asyncs != 9 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if h, err := readHeader(numbers(0, 300, 7, 0xffff_ffff, 50, 20, 9), forms[".NET 11"]); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("too much in between: %+v, %v", h, err)
+	}
 	if _, err := readHeader([]byte{0xff, 0xff}, form{}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a header that does not end: %v", err)
+	}
+}
+
+// TestAwait: only a point for suspensions at the very address says where a method waits.
+func TestAwait(t *testing.T) {
+	m := Map{
+		{Native: 5, IL: 7}, {Native: 9, IL: 12, Async: true}, {Native: 9, IL: 13},
+		{Native: 20, IL: NoMapping, Async: true}, {Native: 30, IL: 4},
+	}
+	for native, want := range map[uint32]int{5: -1, 9: 12, 10: -1, 20: -1, 30: -1} {
+		if il, ok := m.Await(native); ok != (want >= 0) || ok && int(il) != want {
+			t.Errorf("%d: %d, %v, want %d", native, il, ok, want)
+		}
 	}
 }
 

@@ -236,8 +236,8 @@ var passing = []string{
 }
 
 // sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown is how many lines are not known; a
-// wrong one is an error. The compiler of the tests writes no lines of lambdas and local functions then. Type arguments of
-// shared code are not known.
+// wrong one is an error. The compiler of the tests writes no lines of lambdas and local functions then. Type arguments
+// of shared code are not known.
 func sameResumed(frames []profile.Frame, want []string) (unknown int, err error) {
 	for i := range frames {
 		f := &frames[i]
