@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/web"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
@@ -29,6 +30,7 @@ type (
 type AsyncCode struct {
 	runner bool           // it is .NET's way to call a MoveNext
 	box    bool           // a method of a box
+	serves bool           // the server's method that serves requests, without a state machine
 	table  arch.Addr      // of a MoveNext: the type of the state machine
 	place  ilmap.Variable // where the first argument is
 	known  bool           // it is there
@@ -39,6 +41,7 @@ type AsyncSite struct {
 	Below    int       // index of the frame above which what awaits the method is shown
 	Argument arch.Addr // the first one of the frame: the state machine, or the box
 	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is the box
+	serves   bool      // or Argument is the object of the server
 }
 
 // AwaitingAt is what awaits an async method of a stack.
@@ -83,13 +86,14 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods))
 	c.runner = c.box || core && strings.HasPrefix(fr.Method, contextMethods)
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
-	if !c.runner && !moves {
+	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
+	if !c.runner && !moves && !c.serves {
 		return c, false
 	}
 	if moves {
 		c.table = p.method.MethodTable
 	}
-	if c.box || moves {
+	if c.box || moves || c.serves {
 		c.place, c.known = p.variableOf(f, ilmap.ThisVariable)
 	}
 	return c, true
@@ -150,7 +154,7 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
 		return s, false
 	}
-	s = AsyncSite{Below: index + 1, table: c.table}
+	s = AsyncSite{Below: index + 1, table: c.table, serves: c.serves}
 	if c.box {
 		s.Below = a.runner
 	}
@@ -188,7 +192,7 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 	}
 	for i := range p.asyncs.Sites {
 		site := &p.asyncs.Sites[i]
-		if site.Below >= len(frames) || p.room <= 0 {
+		if site.Below >= len(frames) || p.room <= 0 || site.serves {
 			continue
 		}
 		below := &frames[site.Below]

@@ -9,7 +9,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/web"
 	"clrsnap/profile"
 )
@@ -23,7 +22,6 @@ type sent struct {
 	chains  []*profile.TaskChain
 	request string
 	sender  arch.Addr // the method that sends it; 0: it is not known by that
-	place   arch.Addr // of its message, when that was last looked for
 }
 
 func (c *sent) sending() bool { return c.sender != 0 }
@@ -103,60 +101,82 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 	}
 }
 
-// findCalls reads the async methods that make calls. A method that has not ended has not got the head of the answer.
+// findCalls reads the async methods that send calls. A method that has not ended has not got the head of the answer.
 func (w *requestWalk) findCalls(nodes []node) {
 	for i := range nodes {
 		if i%1024 == 0 && w.stopped() {
 			return
 		}
-		b, err := w.r.Box(nodes[i].obj)
+		steps, _, err := w.r.Methods(nodes[i].obj)
 		if err != nil {
 			continue
 		}
-		switch w.role(b) {
-		case web.Sending:
+		if slices.ContainsFunc(steps, func(s async.Step) bool { return w.role(&s) == web.Sending }) {
 			w.sending(nodes[i].obj)
-		case web.Calling, web.Tracing:
-			w.begun(nodes[i].obj)
 		}
 	}
 }
 
-// sending reads a call by the method that sends it.
+// sending reads a call by the method that sends it, or by the RuntimeAsyncTask that the method is suspended in.
 func (w *requestWalk) sending(obj arch.Addr) {
-	var message, pool arch.Addr
-	var u *web.Use
-	alive := false
-	ok := w.patiently(func() (err error) {
-		at, err := w.current(obj)
-		if alive = at != 0; err != nil || !alive {
-			return err
-		}
-		obj = at
-		b, err := w.r.Box(obj)
-		if err != nil {
-			return err
-		}
-		message, pool, u = w.local(b, "request"), w.local(b, "this"), nil
-		if c := w.local(b, "connection"); c != 0 {
-			u, err = w.web.Connected(c)
-		}
-		return err
-	})
+	var s sender
+	ok := w.patiently(func() (err error) { s, err = w.senderAt(obj); return err })
 	if !ok {
 		w.unproven++
 	}
-	if !ok || !alive || message == 0 {
+	if !ok || s.message == 0 {
 		return
 	}
 	phase := profile.CallConnection
-	if u != nil {
+	if c := w.calls[s.message]; s.use != nil || c != nil && c.use != nil {
 		phase = profile.CallAnswer
 	}
-	w.addCall(message, pool, phase, u)
-	if c := w.calls[message]; c != nil {
-		c.sender = obj
+	w.addCall(s.message, s.pool, phase, s.use)
+	if c := w.calls[s.message]; c != nil {
+		c.sender = s.obj
 	}
+}
+
+// sender is a method that sends a call.
+type sender struct {
+	obj           arch.Addr // where it is now; 0: it has ended
+	message, pool arch.Addr
+	use           *web.Use // nil: it has no connection
+}
+
+// senderAt reads the method that sends a call.
+func (w *requestWalk) senderAt(obj arch.Addr) (out sender, err error) {
+	if out.obj, err = w.current(obj); err != nil || out.obj == 0 {
+		return out, err
+	}
+	steps, alive, err := w.r.Methods(out.obj)
+	if err != nil || !alive {
+		return sender{}, err
+	}
+	connection := arch.Addr(0)
+	for i := range steps {
+		switch s := &steps[i]; w.role(s) {
+		case web.Exchanging:
+			if connection, err = w.p.webLocal(s, web.ChannelVar); err != nil {
+				return out, err
+			}
+		case web.Sending:
+			if out.message, err = w.p.webLocal(s, web.MessageVar); err != nil {
+				return out, err
+			}
+			if out.pool, err = w.p.webLocal(s, web.PoolVar); err != nil {
+				return out, err
+			}
+			if connection == 0 {
+				if connection, err = w.p.webLocal(s, web.RemoteVar); err != nil || connection == 0 {
+					return out, err
+				}
+			}
+			out.use, err = w.web.Connected(connection)
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // callOf returns the message of the call that a chain makes, as it was when the call was read; 0: the chain makes none.
@@ -204,7 +224,7 @@ func (w *requestWalk) followSenders() {
 			delete(w.calls, key)
 			continue
 		}
-		c.sender, c.place = at, message
+		c.sender = at
 		if twin, ok := w.moved[message]; ok && message != 0 {
 			key = w.dropTwin(twin, key)
 		}
@@ -224,168 +244,19 @@ func (w *requestWalk) dropTwin(a, b arch.Addr) (kept arch.Addr) {
 	return b
 }
 
-// messageNow returns where a method is now that makes or sends a call, and the message that it has. at is 0 if the
-// method has ended. false: it changed all the time.
+// messageNow returns where a method is now that sends a call, and the message that it has. at is 0 if the method has
+// ended. false: it changed all the time.
 func (w *requestWalk) messageNow(method arch.Addr) (at, message arch.Addr, ok bool) {
-	ok = w.patiently(func() (err error) {
-		message = 0
-		if at, err = w.current(method); err != nil || at == 0 {
-			return err
-		}
-		b, err := w.r.Box(at)
-		if err == nil {
-			message = w.local(b, "request")
-		}
-		return err
-	})
-	return at, message, ok
-}
-
-// beginning is when a call began.
-type beginning struct {
-	method  arch.Addr // that makes the call
-	message arch.Addr
-	at      time.Time
-}
-
-// begun reads when a call began: HttpClient's timeout is measured from then on, and an activity begins with it.
-func (w *requestWalk) begun(obj arch.Addr) {
-	var b beginning
-	ok := w.patiently(func() error {
-		at, err := w.current(obj)
-		if b = (beginning{method: at}); err != nil || at == 0 {
-			return err
-		}
-		method, err := w.r.Box(at)
-		if err != nil {
-			return err
-		}
-		b.message = w.local(method, "request")
-		if w.role(method) == web.Tracing {
-			if activity := w.local(method, "activity"); activity != 0 {
-				b.at, err = w.web.Activity(activity)
-			}
-			return err
-		}
-		b.at, err = w.timed(method)
-		return err
-	})
-	if ok && b.message != 0 && !b.at.IsZero() && w.keep(int(unsafe.Sizeof(b))) {
-		w.begins = append(w.begins, b)
-	}
-}
-
-// findStarts finds out which calls began when. If the collector may have moved messages since calls were read, a call
-// is known by the message that the methods that make and send it have now. Calls of which that is not certain have no
-// age.
-func (w *requestWalk) findStarts() {
-	if w.still {
-		for _, b := range w.begins {
-			w.started(b.message, b.at)
-		}
-		return
-	}
-	left := w.begins
-	for round := 0; round < maxMoves && len(left) > 0 && !w.stopped(); round++ {
-		left = w.matchStarts(left)
-	}
-}
-
-// holding is a message that a method has, between two collections.
-type holding struct {
-	message arch.Addr
-	stamp   heap.Stamp
-}
-
-// matchStarts finds the calls of beginnings, and returns those whose calls it has not found. The methods that make and
-// send a call must have the same message between the same two collections. They are read in the order of where their
-// messages were last, so that those of a call are read one soon after the other.
-func (w *requestWalk) matchStarts(begins []beginning) (left []beginning) {
-	type method struct {
-		near  arch.Addr
-		call  arch.Addr // that it sends; 0: it begins one
-		begin int
-	}
-	var all []method
-	for key, c := range w.calls {
-		if c.sending() {
-			all = append(all, method{near: cmp.Or(c.place, key), call: key})
-		}
-	}
-	for i := range begins {
-		all = append(all, method{near: begins[i].message, begin: i})
-	}
-	slices.SortFunc(all, func(a, b method) int { return cmp.Compare(a.near, b.near) })
-	calls, made := map[holding]arch.Addr{}, make([]holding, len(begins))
-	for _, m := range all {
-		if m.call == 0 {
-			b := &begins[m.begin]
-			made[m.begin], _ = w.holds(&b.method, &b.message)
-		} else if c := w.calls[m.call]; c != nil {
-			h, ok := w.holds(&c.sender, &c.place)
-			if !c.sending() { // any more
-				delete(w.calls, m.call)
-			}
-			if twin, known := calls[h]; ok && known {
-				m.call = w.dropTwin(twin, m.call)
-			}
-			if ok {
-				calls[h] = m.call
-			}
-		}
-	}
-	for i, h := range made {
-		if key, ok := calls[h]; ok {
-			w.started(key, begins[i].at)
-		} else if begins[i].method != 0 {
-			left = append(left, begins[i])
-		}
-	}
-	return left
-}
-
-// holds reads the message of a method that makes or sends a call, and notes where both are: at 0 if the method has
-// ended. false: it has no message, or the collector may have moved something meanwhile.
-func (w *requestWalk) holds(method, place *arch.Addr) (holding, bool) {
-	before := w.p.stamp()
-	at, message, ok := w.messageNow(*method)
-	if !ok {
-		return holding{}, false
-	}
-	*method, *place = at, message
-	if at == 0 || message == 0 || !w.p.stillSince(before) {
-		return holding{}, false
-	}
-	return holding{message, before}, true
+	var s sender
+	ok = w.patiently(func() (err error) { s, err = w.senderAt(method); return err })
+	return s.obj, s.message, ok
 }
 
 // started notes when a call began: at the earliest time that any of its methods knows.
 func (w *requestWalk) started(message arch.Addr, at time.Time) {
-	if known, ok := w.starts[message]; !ok || at.Before(known) {
+	if known, ok := w.starts[message]; !at.IsZero() && (!ok || at.Before(known)) {
 		w.starts[message] = at
 	}
-}
-
-// timed returns when the timeout of a method of HttpClient began. Zero: it has none. One that CancelPendingRequests
-// shares with others is none of its own.
-func (w *requestWalk) timed(b *async.Box) (time.Time, error) {
-	source := w.local(b, "cts")
-	if source == 0 || source == w.local(b, "pendingRequestsCts") || w.now == 0 {
-		return time.Time{}, nil
-	}
-	timer, err := w.web.Timer(source)
-	if err != nil || timer == 0 {
-		return time.Time{}, err
-	}
-	class, err := w.p.Runtime.Objects.Class(timer)
-	if err != nil {
-		return time.Time{}, err
-	}
-	ticks, err := w.p.Runtime.Objects.Pointer(timer, class, "_startTicks")
-	if err != nil || ticks == 0 {
-		return time.Time{}, err
-	}
-	return time.Now().Add(-time.Duration(tickCount()-int64(ticks)) * time.Millisecond), nil
 }
 
 // server is the server that a call goes to: its pool's, or that of its URI.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/testenv"
 )
@@ -69,7 +70,7 @@ func TestRequestsMissed(t *testing.T) {
 	outer := walkOf(t, p, nil, func(w *requestWalk) {
 		w.objects[boxClass] = slices.DeleteFunc(w.objects[boxClass], func(obj arch.Addr) bool {
 			b, err := w.r.Box(obj)
-			return err != nil || w.role(b) != web.Serving
+			return err != nil || w.role(&async.Step{Box: b}) != web.Serving
 		})
 	})
 	delete(want, "/several/{id}") // what awaits several methods does not lead to them

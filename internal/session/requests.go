@@ -85,17 +85,16 @@ type requestWalk struct {
 	*taskWalk
 	web     *web.Reader
 	threads servingThreads
-	roles   map[arch.Addr]web.Role // of async methods, by the type of the state machine
+	roles   map[arch.Addr]web.Role // of async methods, by roleKey
 
 	requests map[string]*served  // by their id
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
-	room     int                     // bytes that may still be kept of them
-	rests    int                     // how often reading has waited for the collector
-	starts   map[arch.Addr]time.Time // of calls, by their message as it was when the call was read
-	begins   []beginning
+	room     int                          // bytes that may still be kept of them
+	rests    int                          // how often reading has waited for the collector
+	starts   map[arch.Addr]time.Time      // of calls, by their message as it was when the call was read
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
 	of       chainOf                      // of the chain that was read last
 
@@ -111,8 +110,9 @@ type requestWalk struct {
 // chainOf is what a chain is for.
 type chainOf struct {
 	server, message, sender arch.Addr
-	id                      string // of the request
-	frame                   int    // of the method that serves it
+	id                      string    // of the request
+	frame                   int       // of the method that serves it
+	begun                   time.Time // the call; zero: that is not known
 }
 
 // served is a request and the chains of its async methods.
@@ -155,7 +155,6 @@ func (w *requestWalk) read(since heap.Stamp) {
 	if w.still = w.p.stillSince(since); !w.still {
 		w.dropTwins()
 	}
-	w.findStarts()
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
@@ -259,45 +258,35 @@ func (w *requestWalk) patiently(read func() error) bool {
 	return false
 }
 
-// role says what an async method does for a request or a call.
-func (w *requestWalk) role(b *async.Box) web.Role {
-	if role, ok := w.roles[b.Machine.Table]; ok {
-		return role
-	}
-	role := web.RoleOf(w.r.MachineName(b.Machine))
-	if !b.Machine.Passing {
-		w.roles[b.Machine.Table] = role
-	}
-	return role
-}
-
-// local reads a local variable of a suspended method: the first one of the name that is not null. 0: there is none.
-func (w *requestWalk) local(b *async.Box, name string) arch.Addr {
-	values, err := w.r.Locals(b, name)
-	if err != nil {
-		return 0
-	}
-	for _, v := range values {
-		if v != 0 {
-			return v
-		}
-	}
-	return 0
-}
-
-// relate reads for which request and for which call a chain is.
+// relate reads for which request and for which call a chain is. Methods that make the call follow the one that sends it.
 func (w *requestWalk) relate() (err error) {
 	w.of = chainOf{}
-	for _, b := range w.boxes {
-		switch w.role(b.Box) {
+	begun := false
+	for _, m := range w.methods {
+		switch role := w.role(m.Step); role {
 		case web.Sending:
-			w.of.message, w.of.sender = w.local(b.Box, "request"), b.Object
-		case web.Serving:
-			if w.of.server = w.local(b.Box, "this"); w.of.server == 0 {
-				return nil
+			if w.of.sender == 0 {
+				w.of.sender = m.Task()
+				w.of.message, err = w.p.webLocal(m.Step, web.MessageVar)
 			}
-			w.of.frame = max(b.frame, 1)
+		case web.Calling, web.Tracing:
+			if w.of.sender == 0 || begun {
+				continue
+			}
+			var at time.Time
+			if at, err = w.began(m.Step, role); err == nil && (w.of.begun.IsZero() || at.Before(w.of.begun)) {
+				w.of.begun = at
+			}
+			begun = role == web.Calling // what follows may make another call, which this one is a part of
+		case web.Serving:
+			if w.of.server, err = w.p.webLocal(m.Step, web.ProtocolVar); err != nil || w.of.server == 0 {
+				return err
+			}
+			w.of.frame = max(m.frame, 1)
 			w.of.id, err = w.web.ID(w.of.server)
+			return err
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -322,6 +311,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	}
 	if call := w.calls[of.message]; call != nil {
 		w.makes[c] = call
+		w.started(of.message, of.begun)
 		call.chains, call.request = append(call.chains, c), cmp.Or(call.request, of.id)
 		cost = framesCost(c.Frames)
 	}
@@ -443,7 +433,10 @@ const httpAssembly = "System.Net.Http"
 func doingKey(d *profile.Doing) string {
 	if c := d.Call; c != nil { // how HttpClient goes about it makes no difference
 		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != httpAssembly })
-		key := chainKey(&profile.TaskChain{Frames: d.Frames[max(own, 0):], State: d.State}, false)
+		if own < 0 {
+			own = len(d.Frames)
+		}
+		key := chainKey(&profile.TaskChain{Frames: d.Frames[own:], State: d.State}, false)
 		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
 	if d.Wait != nil { // how .NET goes about it makes no difference

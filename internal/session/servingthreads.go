@@ -102,6 +102,9 @@ func (p *Process) servedAt(reader *web.Reader, site *AsyncSite, sp, ip arch.Addr
 
 // serverOf returns the object of Kestrel that a frame works for; 0: none.
 func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
+	if site.serves {
+		return site.Argument, nil
+	}
 	r := p.asyncReader()
 	if site.table != 0 {
 		m, err := r.MachineOf(site.table)
@@ -109,7 +112,7 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 			return 0, err
 		}
 		if web.RoleOf(r.MachineName(m)) == web.Serving {
-			return first(r.LocalsAt(site.Argument, site.table, "this"))
+			return first(r.LocalsAt(site.Argument, site.table, web.ProtocolVar.Name()))
 		}
 	}
 	var box *async.Box
@@ -126,21 +129,12 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, b := range append(boxesOf(chain), box) {
-		if web.RoleOf(r.MachineName(b.Machine)) == web.Serving {
-			return first(r.Locals(b, "this"))
+	for _, s := range append(chain.Steps, async.Step{Box: box}) {
+		if role, _ := p.webRole(&s); role == web.Serving {
+			return p.webLocal(&s, web.ProtocolVar)
 		}
 	}
 	return 0, nil
-}
-
-func boxesOf(c async.Chain) (out []*async.Box) {
-	for i := range c.Steps {
-		if b := c.Steps[i].Box; b != nil {
-			out = append(out, b)
-		}
-	}
-	return out
 }
 
 func first(list []arch.Addr, err error) (arch.Addr, error) {
@@ -171,8 +165,7 @@ func threadDoing(t *profile.Thread) profile.Doing {
 // beforeServing cuts off a thread's stack what is the same for all requests: from Kestrel's method on that serves them.
 func beforeServing(frames []profile.Frame) []profile.Frame {
 	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
-		machine, ok := strings.CutSuffix(f.Method, ".MoveNext")
-		return ok && web.RoleOf(f.Module, machine) == web.Serving
+		return web.RoleOf(f.Module, strings.TrimSuffix(f.Method, ".MoveNext")) == web.Serving
 	})
 	if i < 1 {
 		return frames

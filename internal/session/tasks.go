@@ -95,7 +95,7 @@ type taskWalk struct {
 	begin time.Time
 	now   int64                         // Environment.TickCount64 of the target, in ms; 0: not known
 	also  func(*object.Class) taskClass // of classes that are not in System.Private.CoreLib; nil: none is wanted
-	about func() error                  // reads what else is of interest of t.boxes, at the same moment; nil: nothing
+	about func() error                  // reads what else is of interest of t.methods, at the same moment; nil: nothing
 	prove func(read func() error) bool  // Process.steadily, or more patient
 
 	earlier []arch.Addr // methods that an earlier walk has found: this one may have missed some that were moved
@@ -111,8 +111,8 @@ type taskWalk struct {
 	resumers   map[arch.Addr]arch.Addr // custom awaiters by their delegates; nil: not looked for yet
 	slots      map[arch.Addr]arch.Addr // of the thread pool's queues, by what is in them; nil: not looked for yet
 	frames     map[awaitKey]profile.Frame
-	boxes      []chainBox // of the chain that was read last
-	first      arch.Addr  // likewise, its innermost method
+	methods    []chainMethod // of the chain that was read last
+	first      arch.Addr     // likewise, its innermost method
 	firsts     map[arch.Addr]bool
 	unproven   int
 	unread     int
@@ -208,9 +208,9 @@ func consistentShare(c *heap.Census) float64 {
 	return float64(c.Consistent) / float64(c.Size)
 }
 
-// chainBox is a box of a chain, and the index of its frame.
-type chainBox struct {
-	*async.Box
+// chainMethod is an async method of a chain, and the index of its frame.
+type chainMethod struct {
+	*async.Step
 	frame int
 }
 
@@ -294,7 +294,7 @@ func framesCost(frames []profile.Frame) (cost int) {
 	return cost
 }
 
-// eachChain reads each chain from its innermost method on. use returns how many bytes are kept of it; t.boxes are its
+// eachChain reads each chain from its innermost method on. use returns how many bytes are kept of it; t.methods are its
 // methods meanwhile. false: the time has ended, or too much is kept.
 func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
@@ -400,11 +400,11 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
 	first := steps[0]
 	steps = t.p.programSteps(steps)
-	t.first, t.boxes = obj, t.boxes[:0]
+	t.first, t.methods = obj, t.methods[:0]
 	for i := range steps {
 		out.Frames = append(out.Frames, t.frame(steps, i))
-		if b := steps[i].Box; b != nil {
-			t.boxes = append(t.boxes, chainBox{b, i})
+		if steps[i].Task() != 0 {
+			t.methods = append(t.methods, chainMethod{&steps[i], i})
 		}
 	}
 	if len(steps) == 0 {

@@ -141,27 +141,16 @@ func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, er
 	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {
 		return Awaited{}, err
 	}
-	size, err := r.objects.Size(class.Table)
-	if err != nil {
-		return Awaited{}, err
-	}
-	for off := r.continuation.Size; off+wordSize <= min(size, r.continuation.Size+maxSaved*wordSize); off += wordSize {
-		obj, err := r.objects.Word(head + arch.Addr(off))
-		if err != nil {
-			return Awaited{}, err
-		}
-		of, err := r.objects.Class(obj)
-		if err != nil {
-			continue // a number, or a struct's part
-		}
+	var out Awaited
+	err = r.saved(head, class, func(obj arch.Addr, of *object.Class) bool {
 		if r.Resumes(obj, of, action) {
-			return Awaited{obj, of}, nil
+			out = Awaited{obj, of}
+		} else if to, err := r.next(obj); err == nil && to.obj == task { // a task, by its own awaiter
+			out = Awaited{obj, of}
 		}
-		if to, err := r.next(obj); err == nil && to.obj == task { // a task, by its own awaiter
-			return Awaited{obj, of}, nil
-		}
-	}
-	return Awaited{}, nil
+		return out.Object == 0
+	})
+	return out, err
 }
 
 // Action returns the delegate that resumes the methods of a RuntimeAsyncTask: what is awaited calls it; 0: there is

@@ -70,3 +70,39 @@ func isLocal(f *object.Field, name string) bool {
 	}
 	return f.Name == name || strings.HasPrefix(f.Name, "<"+name+">5__")
 }
+
+// Saved calls found for each object that a method has saved, the variables that it needs when it goes on among them.
+// Which variable has which is not known. A number that happens to be the address of an object counts as well.
+func (r *Reader) Saved(m *Resumption, found func(obj arch.Addr, class *object.Class)) error {
+	class, err := r.objects.Class(m.Object)
+	if err != nil {
+		return err
+	}
+	return r.saved(m.Object, class, func(obj arch.Addr, c *object.Class) bool { found(obj, c); return true })
+}
+
+// saved is Saved of a Continuation, as long as more is wanted.
+func (r *Reader) saved(at arch.Addr, class *object.Class, more func(obj arch.Addr, class *object.Class) bool) error {
+	size, err := r.objects.Size(class.Table)
+	if err != nil || !r.continuation.known() {
+		return err
+	}
+	first := r.continuation.Size
+	for off := first; off+wordSize <= min(size, first+maxSaved*wordSize); off += wordSize {
+		obj, err := r.objects.Word(at + arch.Addr(off))
+		if err != nil {
+			return err
+		}
+		if obj == 0 || obj%wordSize != 0 {
+			continue
+		}
+		of, err := r.objects.Class(obj)
+		if err != nil {
+			continue // a number, or a struct's part
+		}
+		if !more(obj, of) {
+			return nil
+		}
+	}
+	return nil
+}

@@ -29,6 +29,7 @@ func Counts(objects *object.Reader, pool arch.Addr, class *object.Class) (s Stat
 	if err != nil {
 		return s, err
 	}
+	counts &^= requested
 	s.Working, s.Workers, s.Goal = int(int16(counts)), int(int16(counts>>16)), int(int16(counts>>32))
 	if s.Working < 0 || s.Working > s.Workers || s.Goal <= 0 || s.Minimum <= 0 || s.Maximum < s.Minimum ||
 		s.Blocked < 0 || counts>>48 != 0 {
@@ -36,6 +37,9 @@ func Counts(objects *object.Reader, pool arch.Addr, class *object.Class) (s Stat
 	}
 	return s, nil
 }
+
+// requested is set in the counts of .NET 11 while a thread is asked for that has not looked for work yet.
+const requested = 1 << 63
 
 // Part is work items that lie one after the other in an array that is used as a ring.
 type Part struct {

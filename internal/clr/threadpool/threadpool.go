@@ -5,7 +5,7 @@
 // worker, and the thread that adds workers, has references to them on its stack. So they are found there, and believed
 // by their classes; no static field has to be found.
 //
-// Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 10: Threading/
+// Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 11: Threading/
 // PortableThreadPool.cs (CacheLineSeparated), PortableThreadPool.ThreadCounts.cs, Threading/ThreadPoolWorkQueue.cs,
 // Collections/Concurrent/ConcurrentQueue.cs, ConcurrentQueueSegment.cs, Internal/Padding.cs.
 package threadpool

@@ -135,6 +135,10 @@ func TestRead(t *testing.T) {
 		if s, err := f.Read(); err != nil || s != want {
 			t.Errorf("%s: %+v, %v", d, s, err)
 		}
+		p.Words[pool+24+cacheLine] |= 1 << 63 // a thread is asked for
+		if s, err := f.Read(); err != nil || s != want {
+			t.Errorf("%s, with a thread asked for: %+v, %v", d, s, err)
+		}
 		p.Words[pool+24+cacheLine] = 9 | 7<<16 | 6<<32 // more at work than there are
 		if s, err := f.Read(); err == nil {
 			t.Errorf("%s: %+v", d, s)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"clrsnap/internal/arch"
@@ -148,7 +149,7 @@ func (r *Reader) queued(at arch.Addr) (q Queued, ok bool, err error) {
 		return q, false, err
 	}
 	c, err := r.objects.Class(q.Message)
-	if err != nil || !c.Is(http, "System.Net.Http.HttpRequestMessage") {
+	if err != nil || !c.Is(http, messageClass) {
 		return q, false, err
 	}
 	waits, err := r.waits(q.Waiter)
@@ -186,7 +187,7 @@ func (r *Reader) Message(obj arch.Addr) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if !c.Is(http, "System.Net.Http.HttpRequestMessage") {
+	if !c.Is(http, messageClass) {
 		return m, errOther
 	}
 	method, class, err := r.reference(obj, c, "_method")
@@ -281,13 +282,12 @@ func (r *Reader) Connected(obj arch.Addr) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	two := c.Is(http, "System.Net.Http.Http2Connection")
-	if !two && KindOf(c) != Connection {
+	if !isConnection(c) {
 		return nil, errOther
 	}
 	u, err := r.use(obj, c, 0)
 	if err == nil {
-		u.HTTP2 = two
+		u.HTTP2 = KindOf(c) != Connection
 	}
 	return u, err
 }
@@ -375,7 +375,7 @@ func (r *Reader) Timer(source arch.Addr) (arch.Addr, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !c.Is(coreLib, "System.Threading.CancellationTokenSource") {
+	if !isSource(c) {
 		return 0, errOther
 	}
 	timer, class, err := r.reference(source, c, "_timer")
@@ -383,4 +383,36 @@ func (r *Reader) Timer(source arch.Addr) (arch.Addr, error) {
 		return 0, err
 	}
 	return timer, nil
+}
+
+// regWords is the size of a CancellationTokenRegistration, in words.
+const regWords = 2
+
+// LinkedTo reports whether a CancellationTokenSource ends with one of some others (CancellationTokenSource.cs,
+// Linked1CancellationTokenSource, Linked2CancellationTokenSource).
+func (r *Reader) LinkedTo(source arch.Addr, others []arch.Addr) (bool, error) {
+	c, err := r.objects.Class(source)
+	if err != nil {
+		return false, err
+	}
+	for _, field := range []string{"_reg1", "_reg2"} {
+		words, err := r.words(source, c, field, regWords)
+		if err != nil {
+			return false, err
+		}
+		for _, node := range words {
+			class, err := r.objects.Class(node)
+			if err != nil || !class.Is(coreLib, sourceClass+"+CallbackNode") {
+				continue
+			}
+			of, _, err := r.follow(node, class, "Registrations", "Source")
+			if err != nil {
+				return false, err
+			}
+			if of != 0 && of != source && slices.Contains(others, of) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }

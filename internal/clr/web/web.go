@@ -27,6 +27,8 @@ const (
 	kestrel = "Microsoft.AspNetCore.Server.Kestrel.Core"
 	http    = "System.Net.Http"
 	coreLib = "System.Private.CoreLib"
+
+	diagnostics = "System.Diagnostics.DiagnosticSource"
 )
 
 // kinds are the classes, by their assemblies and names.
@@ -57,29 +59,113 @@ type Role uint8
 
 // The roles.
 const (
-	NoRole  Role = iota
-	Serving      // it serves the requests of a connection, or that of a stream: "this" is Kestrel's object
-	Sending      // it sends a call with a connection of a pool: "this" is the pool, "request" the message
-	Calling      // HttpClient's method: "cts" is what ends it when time is out, "request" the message
-	Tracing      // of DiagnosticsHandler: "activity" began with the call
+	NoRole     Role = iota
+	Serving         // it serves the requests of a connection, or that of a stream: "this" is Kestrel's object
+	Sending         // it sends a call with a connection of a pool: "this" is the pool, "request" the message
+	Exchanging      // of a connection, for a call that has it: "this" is the connection
+	Calling         // HttpClient's method: "cts" is what ends it when time is out
+	Tracing         // of DiagnosticsHandler: "activity" began with the call
 )
 
-// RoleOf says what an async method does, by the name of the type of its state machine.
-func RoleOf(assembly, machine string) Role {
-	switch {
-	case assembly == kestrel && strings.HasPrefix(machine, kestrel+".Internal.Http.HttpProtocol+<ProcessRequests>"):
-		return Serving
-	case assembly != http:
-		return NoRole
-	case strings.HasPrefix(machine, "System.Net.Http.HttpConnectionPool+<SendWithVersionDetectionAndRetryAsync>"):
-		return Sending
-	case strings.HasPrefix(machine, "System.Net.Http.HttpClient+<"):
-		return Calling
-	case strings.HasPrefix(machine, "System.Net.Http.DiagnosticsHandler+<"):
-		return Tracing
+// roles are the methods that have one, by their assemblies, types and names. "": any method of the type.
+var roles = []struct {
+	assembly, typ, method string
+	role                  Role
+}{
+	{kestrel, kestrel + ".Internal.Http.HttpProtocol", "ProcessRequests", Serving},
+	{http, "System.Net.Http.HttpConnectionPool", "SendWithVersionDetectionAndRetryAsync", Sending},
+	{http, "System.Net.Http.HttpConnection", "SendAsync", Exchanging},
+	{http, "System.Net.Http.Http2Connection", "SendAsync", Exchanging},
+	{http, "System.Net.Http.HttpClient", "", Calling},
+	{http, "System.Net.Http.DiagnosticsHandler", "", Tracing},
+}
+
+// RoleOf says what an async method does, by its metadata name, or by that of the type of its state machine:
+// Type.Method, or Type+<Method>d__3.
+func RoleOf(assembly, name string) Role {
+	for i := range roles {
+		r := &roles[i]
+		if r.assembly != assembly {
+			continue
+		}
+		rest, ok := strings.CutPrefix(name, r.typ)
+		if !ok {
+			continue
+		}
+		if rest, ok = cutOne(rest, "+<", "."); !ok {
+			continue
+		}
+		if r.method == "" {
+			return r.role
+		}
+		rest, ok = strings.CutPrefix(rest, r.method)
+		if ok && (rest == "" || strings.ContainsRune(endsName, rune(rest[0]))) {
+			return r.role
+		}
 	}
 	return NoRole
 }
+
+// endsName has what may follow the name of a method: of a state machine, or of type arguments.
+const endsName = "><["
+
+func cutOne(s string, prefixes ...string) (rest string, ok bool) {
+	for _, p := range prefixes {
+		if rest, ok = strings.CutPrefix(s, p); ok {
+			return rest, true
+		}
+	}
+	return s, false
+}
+
+// Local is a variable that a method with a role has.
+type Local uint8
+
+// The variables.
+const (
+	ProtocolVar Local = iota // "this" of a method that serves
+	PoolVar                  // likewise, that sends: the pool
+	ChannelVar               // likewise, that exchanges: the connection
+	MessageVar               // the message of a call
+	RemoteVar                // the connection that a method that sends has got
+	TimeoutVar               // what ends a call when time is out
+	SharedVar                // what ends all calls of a client
+	SpanVar                  // the activity of a call
+)
+
+// locals are their names in the source, which the fields of state machines have, and their classes, by which they are
+// known among what a method has saved that the runtime itself suspends.
+var locals = [...]struct {
+	name string
+	is   func(*object.Class) bool
+}{
+	ProtocolVar: {"this", func(c *object.Class) bool { return KindOf(c) == Server }},
+	PoolVar:     {"this", func(c *object.Class) bool { return KindOf(c) == Pool }},
+	ChannelVar:  {"this", isConnection},
+	MessageVar:  {"request", func(c *object.Class) bool { return c.Is(http, messageClass) }},
+	RemoteVar:   {"connection", isConnection},
+	TimeoutVar:  {"cts", isSource},
+	SharedVar:   {"pendingRequestsCts", isSource},
+	SpanVar:     {"activity", func(c *object.Class) bool { return c.Is(diagnostics, activityClass) }},
+}
+
+// Name is the name of a variable in the source.
+func (l Local) Name() string { return locals[l].name }
+
+// Is reports whether a variable may lead to an object of a class.
+func (l Local) Is(c *object.Class) bool { return locals[l].is(c) }
+
+func isConnection(c *object.Class) bool { return KindOf(c) == Connection || c.Is(http, http2Class) }
+
+func isSource(c *object.Class) bool { return c.Is(coreLib, sourceClass) }
+
+// Classes.
+const (
+	messageClass  = "System.Net.Http.HttpRequestMessage"
+	http2Class    = "System.Net.Http.Http2Connection"
+	sourceClass   = "System.Threading.CancellationTokenSource"
+	activityClass = "System.Diagnostics.Activity"
+)
 
 // Reader reads these objects. What it reads is what memory has at some moment, as with object.Reader. It is not safe
 // for concurrent use.
@@ -240,7 +326,7 @@ func (r *Reader) Activity(obj arch.Addr) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !c.Is("System.Diagnostics.DiagnosticSource", "System.Diagnostics.Activity") {
+	if !c.Is(diagnostics, activityClass) {
 		return time.Time{}, errOther
 	}
 	if _, err := r.objects.Offset(c, "<StartTimeUtc>k__BackingField"); err != nil {

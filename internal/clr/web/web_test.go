@@ -65,7 +65,20 @@ func TestRoleOf(t *testing.T) {
 		{http, "System.Net.Http.HttpClient+<<SendAsync>g__Core|83_0>d", Calling},
 		{http, "System.Net.Http.HttpClient+<GetStringAsyncCore>d__41", Calling},
 		{http, "System.Net.Http.DiagnosticsHandler+<SendAsyncCore>d__10", Tracing},
-		{http, "System.Net.Http.HttpConnection+<SendAsync>d__57", NoRole},
+		{http, "System.Net.Http.HttpConnection+<SendAsync>d__57", Exchanging},
+		{http, "System.Net.Http.HttpConnection+<SendAsyncCore>d__57", NoRole},
+		{http, "System.Net.Http.HttpConnection+ChunkedEncodingReadStream.ReadAsyncCore", NoRole},
+
+		// methods that the runtime itself suspends
+		{kestrel, kestrel + ".Internal.Http.HttpProtocol.ProcessRequests", Serving},
+		{kestrel, kestrel + ".Internal.Http.HttpProtocol.ProcessRequestsAsync", NoRole},
+		{http, "System.Net.Http.HttpConnectionPool.SendWithVersionDetectionAndRetryAsync", Sending},
+		{http, "System.Net.Http.HttpConnectionPool.SendAsync", NoRole},
+		{http, "System.Net.Http.HttpConnection.SendAsync", Exchanging},
+		{http, "System.Net.Http.Http2Connection.SendAsync", Exchanging},
+		{http, "System.Net.Http.HttpClient.<SendAsync>g__Core|83_0", Calling},
+		{http, "System.Net.Http.HttpClientHandler.SendAsync", NoRole},
+		{http, "System.Net.Http.DiagnosticsHandler.SendAsyncCore", Tracing},
 	} {
 		if got := RoleOf(test.assembly, test.machine); got != test.want {
 			t.Errorf("%s: %d, want %d", test.machine, got, test.want)

@@ -71,7 +71,7 @@ func TestCalls(t *testing.T) {
 
 // callRuntimes are the newest of each version: those that are installed beside the kit, or else the kit's.
 func callRuntimes(t *testing.T) (out []string) {
-	for _, version := range []string{"8.0.33", "9.0.22", "10.0.14"} {
+	for _, version := range []string{"8.0.33", "9.0.22", "10.0.14", "11.0.0"} {
 		runtime, err := testenv.Installed(version)
 		if err != nil {
 			t.Logf("NOTHING WAS TESTED ON %s: %v", version, err)

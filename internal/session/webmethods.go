@@ -1,0 +1,157 @@
+package session
+
+import (
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/web"
+)
+
+// The async methods of ASP.NET Core's server and of HttpClient, and their variables. Those with a state machine have
+// fields with the names of the variables. Of those that the runtime itself suspends, an object is the variable if it is
+// the only one of the variable's class that the method has saved.
+
+// webRole says what an async method does for a request or a call, and whether that may change: its code can be
+// unloaded.
+func (p *Process) webRole(s *async.Step) (role web.Role, passing bool) {
+	switch {
+	case s.Box != nil:
+		return web.RoleOf(p.asyncReader().MachineName(s.Box.Machine)), s.Box.Machine.Passing
+	case s.Resumption != nil:
+		m, passing, ok := p.resumedMethod(s.Resumption)
+		if !ok {
+			return web.NoRole, true
+		}
+		n, err := p.Runtime.Names.Method(&m, passing)
+		if err != nil {
+			return web.NoRole, true
+		}
+		return web.RoleOf(n.Assembly, n.Exact), passing
+	}
+	return web.NoRole, true
+}
+
+// webLocal reads a variable of a suspended method: the first one of the name that is not null. 0: there is none.
+func (p *Process) webLocal(s *async.Step, l web.Local) (out arch.Addr, err error) {
+	if s.Box != nil {
+		values, err := p.asyncReader().Locals(s.Box, l.Name())
+		if err != nil {
+			return 0, err
+		}
+		for _, v := range values {
+			if v != 0 {
+				return v, nil
+			}
+		}
+		return 0, nil
+	}
+	if s.Resumption == nil {
+		return 0, nil
+	}
+	several := false
+	err = p.asyncReader().Saved(s.Resumption, func(obj arch.Addr, c *object.Class) {
+		if obj == out || !l.Is(c) {
+			return
+		}
+		several = several || out != 0
+		out = obj
+	})
+	if several {
+		out = 0
+	}
+	return out, err
+}
+
+// webTimer returns the timer of what ends a call when time is out, by a method of HttpClient. 0: it has none. What ends
+// all calls of a client is none of this call's own.
+func (p *Process) webTimer(reader *web.Reader, s *async.Step) (arch.Addr, error) {
+	if s.Resumption != nil {
+		return p.savedTimer(reader, s.Resumption)
+	}
+	source, err := p.webLocal(s, web.TimeoutVar)
+	if err != nil || source == 0 {
+		return 0, err
+	}
+	if shared, err := p.webLocal(s, web.SharedVar); err != nil || source == shared {
+		return 0, err
+	}
+	return reader.Timer(source)
+}
+
+// savedTimer is webTimer of a method that the runtime itself has suspended. HttpClient links what ends a call to what
+// ends all calls of the client, which the method has saved as well; the program's own, it does not.
+func (p *Process) savedTimer(reader *web.Reader, m *async.Resumption) (arch.Addr, error) {
+	var sources []arch.Addr
+	err := p.asyncReader().Saved(m, func(obj arch.Addr, c *object.Class) {
+		if web.TimeoutVar.Is(c) {
+			sources = append(sources, obj)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range sources {
+		linked, err := reader.LinkedTo(s, sources)
+		if err != nil {
+			return 0, err
+		}
+		if linked {
+			return reader.Timer(s)
+		}
+	}
+	return 0, nil
+}
+
+// began returns when a call began, by one of the methods that make it: HttpClient's timeout is measured from then on,
+// and an activity begins with it. Zero: that method does not know.
+func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
+	if role == web.Tracing {
+		activity, err := w.p.webLocal(s, web.SpanVar)
+		if err != nil || activity == 0 {
+			return time.Time{}, err
+		}
+		return w.web.Activity(activity)
+	}
+	timer, err := w.p.webTimer(w.web, s)
+	if err != nil || timer == 0 || w.now == 0 {
+		return time.Time{}, err
+	}
+	class, err := w.p.Runtime.Objects.Class(timer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ticks, err := w.p.Runtime.Objects.Pointer(timer, class, "_startTicks")
+	if err != nil || ticks == 0 {
+		return time.Time{}, err
+	}
+	return time.Now().Add(-time.Duration(tickCount()-int64(ticks)) * time.Millisecond), nil
+}
+
+// role is webRole; that of code that stays is found once.
+func (w *requestWalk) role(s *async.Step) web.Role {
+	key := roleKey(s)
+	if role, ok := w.roles[key]; ok && key != 0 {
+		return role
+	}
+	role, passing := w.p.webRole(s)
+	if !passing && key != 0 && len(w.roles) < maxRoles {
+		w.roles[key] = role
+	}
+	return role
+}
+
+// maxRoles bounds the roles that are remembered.
+const maxRoles = 1 << 16
+
+// roleKey is the same for steps of the same method: the type of a state machine, or where the method goes on.
+func roleKey(s *async.Step) arch.Addr {
+	switch {
+	case s.Box != nil:
+		return s.Box.Machine.Table
+	case s.Resumption != nil:
+		return s.Resumption.IP
+	}
+	return 0
+}
