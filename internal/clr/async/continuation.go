@@ -1,6 +1,8 @@
 package async
 
 import (
+	"errors"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/contract"
@@ -163,6 +165,27 @@ func (r *Reader) Action(task arch.Addr) (arch.Addr, error) {
 	return r.objects.Pointer(task, class, "m_action")
 }
 
+// taskNow returns where a RuntimeAsyncTask is now: the target of its delegate, which is elsewhere if the collector has
+// moved the task, and what was read of it is what was left behind.
+func (r *Reader) taskNow(task arch.Addr) (arch.Addr, error) {
+	action, err := r.Action(task)
+	if err != nil || action == 0 {
+		return task, err
+	}
+	class, err := r.objects.Class(action)
+	if err != nil {
+		return 0, err
+	}
+	at, err := r.objects.Pointer(action, class, "_target")
+	if err != nil || at == task {
+		return at, err
+	}
+	if s, err := r.shapeOfObject(at); err != nil || s.kind != runtimeTask {
+		return task, err
+	}
+	return at, nil
+}
+
 // Resumes reports whether an object has the delegate that resumes methods.
 func (r *Reader) Resumes(obj arch.Addr, class *object.Class, action arch.Addr) bool {
 	field, err := r.objects.RefersTo(obj, class, action)
@@ -177,6 +200,9 @@ func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 		return nil, false, err
 	}
 	if s.kind == runtimeTask {
+		if at, err := r.taskNow(obj); err != nil || at != obj {
+			return nil, false, errors.Join(err, ErrMoved)
+		}
 		steps, err = r.resumptions(obj, s)
 		return steps, len(steps) > 0, err
 	}
@@ -196,6 +222,9 @@ func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 		return 0, err
 	}
 	if s.kind == runtimeTask {
+		if at, err := r.taskNow(obj); err != nil || at != obj {
+			return at, err
+		}
 		if steps, err := r.resumptions(obj, s); err != nil || len(steps) == 0 {
 			return 0, err
 		}
