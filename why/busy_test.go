@@ -144,8 +144,19 @@ func TestPool(t *testing.T) {
 		t.Error(list[0].Text)
 	}
 
-	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 0, 0)))  // consumers that wait for work of their own
-	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 0))) // a burst that is over
+	// Nothing is queued any more, but as soon as something is, it has to wait for workers.
+	for _, at := range []int{0, 90} {
+		verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, at, 0)), profile.CausePoolStarvation,
+			profile.Likely, "8 of the 8 workers", "sync over async", "8 of them are in Shop.Tenants.Invoke",
+			"0 work items are queued now", "minimum of workers is 2")
+	}
+	none(t, judgePool(same(2, blockedWorkers(7)...).pooled(2, 0, 0))) // a few services of the program
+	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(8, 0, 0))) // a worker more would be there at once
+	handlers := blockedWorkers(8)
+	for i := range handlers { // consumers that wait for work of their own
+		handlers[i].Wait = &profile.Wait{Kind: profile.CollectionTake, Certain: true}
+	}
+	none(t, judgePool(same(2, handlers...).pooled(2, 0, 0)))
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(20, 90, 90)))
 	none(t, judgePool(same(2, blockedWorkers(8)...))) // nothing is known of a queue, and the pool does not grow
 	none(t, judgePool(same(2, blockedWorkers(1)...).pooled(1, 90, 90)))
@@ -161,7 +172,7 @@ func TestPool(t *testing.T) {
 	for i := range e.looks {
 		e.looks[i].pool.Working, e.looks[i].pool.Goal = 8, 9
 	}
-	none(t, judgePool(e)) // one is about to go to work
+	verdict(t, judgePool(e), profile.CausePoolStarvation, profile.Likely, "8 of the 9 workers") // one is about to work
 	for i := range e.looks {
 		e.looks[i].pool.Goal = 8
 	}

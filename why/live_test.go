@@ -177,6 +177,30 @@ func TestStarvation(t *testing.T) {
 	}
 }
 
+// TestPoolWaits: workers that wait for tasks are told before anything is queued, and those that sleep are named.
+func TestPoolWaits(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		waits := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "syncover"}})
+		sleeps := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "retries"}})
+		r := look(t, waits, why.Options{For: time.Second, NoAgent: true})
+		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation ||
+			r.Verdicts[0].Certainty != profile.Likely {
+			t.Fatalf("%v, looked at %q", r.Verdicts, r.Looked)
+		}
+		for _, s := range []string{"Shop.Busy.Ask", "sync over async", "0 work items are queued now", "The pool says: "} {
+			if !strings.Contains(shows(&r.Verdicts[0]), s) {
+				t.Errorf("%q is not in %s", s, shows(&r.Verdicts[0]))
+			}
+		}
+		r = look(t, sleeps, why.Options{For: time.Second, NoAgent: true})
+		if len(r.Verdicts) > 0 || !slices.ContainsFunc(r.Waits, func(e profile.Evidence) bool {
+			return strings.HasPrefix(e.Text, "2 workers of the thread pool sleep in Shop.Busy.Retry")
+		}) {
+			t.Errorf("%v, %v", r.Verdicts, r.Waits)
+		}
+	})
+}
+
 // TestLeaks: what leaks is told, with what keeps it; a cache that is full, or has been filled, is not.
 func TestLeaks(t *testing.T) {
 	layer.Live(t)

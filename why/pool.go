@@ -14,6 +14,7 @@ const (
 	fewWorkers    = 2    // fewer blocked workers are nobody's trouble
 	blockedShare  = 0.75 // of the workers that are blocked
 	longQueue     = 5    // work items that wait, in each look
+	manyWaiting   = 8    // workers that wait for tasks, while nothing is queued
 	mostlyBlocked = 0.5  // of the blocked workers that wait in a task, for the word sync-over-async
 )
 
@@ -63,11 +64,19 @@ func kindOf(t *profile.Thread) string {
 	return string(t.Wait.Kind)
 }
 
-// judgePool looks for a thread pool all of whose workers are blocked while work is queued.
+// judgePool looks for a thread pool all of whose workers are blocked while work is queued, or whose workers wait for
+// tasks so that soon they may be.
 func judgePool(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 {
 		return nil
 	}
+	if v := judgeStarvation(e); v != nil {
+		return v
+	}
+	return judgeSyncOverAsync(e)
+}
+
+func judgeStarvation(e *evidence) []profile.Verdict {
 	var looks []workers
 	for i := range e.looks {
 		w := workersOf(&e.looks[i])
@@ -95,6 +104,56 @@ func judgePool(e *evidence) []profile.Verdict {
 		certainty = profile.Certain
 	}
 	return []profile.Verdict{starvation(e, first, last, queue, certainty)}
+}
+
+// judgeSyncOverAsync looks for a pool most of whose workers wait for tasks all the time, more than it adds at once. As
+// long as nothing is queued, that is trouble to come.
+func judgeSyncOverAsync(e *evidence) []profile.Verdict {
+	p := e.last().pool
+	if p == nil {
+		return nil
+	}
+	waiting := func(t *profile.Thread) bool { return t.Role == workerRole && kindOf(t) == string(profile.TaskWait) }
+	all := workersOf(e.last())
+	w := workers{all: all.all, in: tally{}}
+	threads := e.threads()
+	for i := range threads {
+		t := threads[i].last()
+		if !threads[i].unmoved || !threads[i].all(waiting) || blockedIn(t) == "" {
+			continue
+		}
+		w.blocked++
+		w.in[blockedIn(t)]++
+		w.list = append(w.list, t)
+	}
+	if w.blocked < manyWaiting || w.blocked <= p.Minimum ||
+		float64(w.blocked) < blockedShare*float64(all.all-all.idle) {
+		return nil
+	}
+	in, n := w.in.top()
+	example := w.example(in, string(profile.TaskWait))
+	v := profile.Verdict{
+		Cause: profile.CausePoolStarvation, Certainty: profile.Likely,
+		Text: fmt.Sprintf("%d of the %d workers of the thread pool wait for tasks with .Result, Wait() or "+
+			"GetAwaiter().GetResult(): sync over async. %d of them are in %s.", w.blocked, w.all, n,
+			method(ownFrame(example.Frames))),
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
+	}
+	if p.HasQueue {
+		v.Text += " " + counted(p.Queued, "work item is", "work items are") + " queued now."
+	}
+	v.Text += fmt.Sprintf(" The minimum of workers is %d: when more comes, the pool adds one or two workers a second, "+
+		"and what comes waits for them.", p.Minimum)
+	ev := profile.Evidence{
+		Text: fmt.Sprintf("They have waited in all looks, such as %s, which%s:", threadName(ref(example)),
+			waitPhrase(example)),
+		Frames: example.Frames,
+	}
+	for _, t := range w.list {
+		ev.Threads = append(ev.Threads, ref(t))
+	}
+	v.Evidence = []profile.Evidence{ev, {Text: poolText(p)}}
+	return []profile.Verdict{v}
 }
 
 // keepsBack reports whether the pool lets no more workers work than do, although work is queued. It lowers that number

@@ -88,7 +88,7 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		w := &threads[i]
 		t := w.last()
 		own := ownFrame(t.Frames)
-		if !w.unmoved || !w.waits() || own == nil || t.Wait == nil || !telling(t.Wait) {
+		if own == nil || t.Wait == nil || !w.retries() && (!w.unmoved || !w.waits() || !telling(t.Wait)) {
 			continue
 		}
 		key := string(t.Wait.Kind) + " " + own.Module + "!" + own.Method
@@ -106,12 +106,28 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		who, in := threadName(ref(g.first)), method(ownFrame(g.first.Frames))
 		does := doing(g.first) + named(g.first.Wait)
 		text := fmt.Sprintf("%s %s, in %s.", who, does, in)
-		if n := len(g.threads); n > 1 { // which need not wait for the same object
+		n := len(g.threads)
+		switch {
+		case g.first.Wait.Kind == profile.ThreadSleep:
+			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
+				counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
+		case n > 1: // which need not wait for the same object
 			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}
 		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
 	}
 	return out
+}
+
+// retries reports whether a thread of the pool has slept in the same call of own code in all looks: for long, or again
+// and again, as who waits for something that cannot be waited for.
+func (w *watched) retries() bool {
+	first := ownFrame(w.looks[0].Frames)
+	return first != nil && w.all(func(t *profile.Thread) bool {
+		own := ownFrame(t.Frames)
+		return t.Role == workerRole && t.Wait != nil && t.Wait.Kind == profile.ThreadSleep && own != nil &&
+			sameCall(own, first)
+	})
 }
 
 // telling reports whether a wait says anything: not that of a thread that sleeps, or runs the host until it ends.

@@ -15,10 +15,13 @@ func TestWaited(t *testing.T) {
 	mutex := profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Object: 0x50,
 		Detail: "named orders, held by thread 812 of process 811 (shop)"}
 	host := profile.Wait{Kind: profile.TaskWait, Method: "Microsoft.Extensions.Hosting.HostExtensions.RunAsync"}
-	e := same(3, waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"), waiting(2, adds, "Shop.Feed.Put"),
+	again := func(id int) profile.Thread { // as who tries again and again
+		return worker(waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Store.Retry"))
+	}
+	e := same(3, again(11), again(12), waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"), waiting(2, adds, "Shop.Feed.Put"),
 		waiting(3, mutex, "Shop.Store.Save"), waiting(4, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Clock.Tick"),
 		waiting(5, host, "Shop.Program.Main"), waiting(6, adds, "System.Threading.Monitor.Wait"),
-		running(7, "Shop.Cache.Find"), waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0)
+		running(7, "Shop.Cache.Find"), waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0).runs(11, 0.1, 0)
 	room := profile.Awaited{Kind: profile.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
 	timer := profile.Awaited{Kind: profile.AwaitsTimer}
@@ -33,6 +36,7 @@ func TestWaited(t *testing.T) {
 		{Method: "GET", Path: "/b", Since: e.began.Add(time.Second)}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
+		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",
 		"orders-3 (3) waits for Mutex 0x50 (named orders, held by thread 812 of process 811 (shop)), in " +
 			"Shop.Store.Save.",
 		"8 async methods wait for room in a channel, which is full, in Shop.Outbox.Send.",

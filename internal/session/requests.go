@@ -258,7 +258,8 @@ func (w *requestWalk) patiently(read func() error) bool {
 	return false
 }
 
-// relate reads for which request and for which call a chain is. Methods that make the call follow the one that sends it.
+// relate reads for which request and for which call a chain is. The methods that make a call follow the one that sends
+// it.
 func (w *requestWalk) relate() (err error) {
 	w.of = chainOf{}
 	begun := false

@@ -36,6 +36,33 @@ static class Busy
         return 1;
     }
 
+    /// <summary>Workers wait for a task that does not end, and nothing else is to be done.</summary>
+    public static void SyncOver()
+    {
+        var price = new TaskCompletionSource<int>();
+        for (int i = Math.Max(8, 2 * Environment.ProcessorCount); i > 0; i--)
+        {
+            ThreadPool.QueueUserWorkItem(_ => Ask(price.Task));
+        }
+        while (ThreadPool.PendingWorkItemCount > 0) Thread.Sleep(100);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Ask(Task<int> price) => price.GetAwaiter().GetResult();
+
+    /// <summary>Two workers try again and again, and sleep in between.</summary>
+    public static void Retries()
+    {
+        for (int i = 0; i < 2; i++) ThreadPool.QueueUserWorkItem(_ => Retry());
+        while (ThreadPool.PendingWorkItemCount > 0) Thread.Sleep(100);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Retry()
+    {
+        while (last?.Length != 1) Thread.Sleep(150);
+    }
+
     /// <summary>Eight threads write one after another, because each sleeps while it holds the lock.</summary>
     public static void Convoy()
     {

@@ -17,6 +17,8 @@ static class Program
         ["lost"] = Stuck.Lost,
         ["finalizer"] = Stuck.Finalizer,
         ["pool"] = Busy.Pool,
+        ["syncover"] = Busy.SyncOver,
+        ["retries"] = Busy.Retries,
         ["convoy"] = Busy.Convoy,
         ["loop"] = Busy.Loop,
         ["regex"] = Busy.Regex,
