@@ -25,7 +25,7 @@ func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 // none, or shorter than it should be: the object was moved, or is something else.
 func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	objects := h.p.Runtime.Objects
-	at, err := objects.Pointer(f.at, f.class.Class, handlerList)
+	at, err := objects.Pointer(f.at, f.class.Class, f.class.list)
 	if err != nil {
 		return "", false
 	}

@@ -53,10 +53,14 @@ const (
 // several has them in an array, of which the first so many count.
 const (
 	multicastClass = "System.MulticastDelegate"
-	handlerList    = "_invocationList"
-	handlerCount   = "_invocationCount"
 	handlerTarget  = "_target"
 )
+
+// handlerFields are the fields of a delegate of several: the array, and how many of it count. Those of .NET 11 have
+// something else in other delegates.
+var handlerFields = []struct{ list, count string }{
+	{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"},
+}
 
 // countable is how a class says how many there are: a number in a field, less one in another.
 type countable struct {
@@ -69,7 +73,7 @@ type countable struct {
 // countables are the classes that say so (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections).
 // A concurrent dictionary has many numbers, in its tables: see tables.
 var countables = map[string]countable{
-	multicastClass:   {Event, handlerCount, "", true},
+	multicastClass:   {Event, "", "", true}, // by handlerFields
 	concurrentTables: {Collection, "", "", false},
 
 	"System.Collections.Generic.Dictionary`2":    {Collection, "_count", "_freeCount", false},
@@ -134,6 +138,7 @@ type pileClass struct {
 	countable
 	count, free uint32 // offsets; free is 0 if there is none
 	element     string
+	list        string     // of Event: the field with the array
 	node        nodeFields // of Token
 }
 
@@ -187,6 +192,17 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 
 // bind finds the fields; nil: the class does not have them.
 func (c *pileClass) bind(objects *object.Reader) *pileClass {
+	if c.kind == Event {
+		for _, f := range handlerFields {
+			if _, err := objects.Offset(c.Class, f.list); err == nil {
+				c.list, c.countable.count = f.list, f.count
+				break
+			}
+		}
+		if c.list == "" {
+			return nil
+		}
+	}
 	for name, to := range c.fields() {
 		if name == "" {
 			continue
