@@ -11,7 +11,6 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/why"
 )
@@ -137,9 +136,12 @@ func interrupted(t *testing.T, a *testenv.App) {
 
 // TestWell: ordinary programs are accused of nothing.
 func TestWell(t *testing.T) {
-	layer.Live(t)
+	testenv.EachOf(t, testenv.Supported(), testWell)
+}
+
+func testWell(t *testing.T, runtime string) {
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "consumers,errors,permits"}})
+	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "consumers,errors,permits"}})
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
@@ -151,9 +153,12 @@ func TestWell(t *testing.T) {
 
 // TestStarvation: the pool's own numbers say that it is starved, and they agree with its threads.
 func TestStarvation(t *testing.T) {
-	layer.Live(t)
+	testenv.EachOf(t, testenv.Supported(), testStarvation)
+}
+
+func testStarvation(t *testing.T, runtime string) {
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "pool", "--settle", "1500"}})
+	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "pool", "--settle", "1500"}})
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation {
 		t.Fatalf("%v", r.Verdicts)
@@ -203,7 +208,10 @@ func TestPoolWaits(t *testing.T) {
 
 // TestLeaks: what leaks is told, with what keeps it; a cache that is full, or has been filled, is not.
 func TestLeaks(t *testing.T) {
-	layer.Live(t)
+	testenv.EachOf(t, testenv.Supported(), testLeaks)
+}
+
+func testLeaks(t *testing.T, runtime string) {
 	why.SetLeastAge(t, 3*time.Second)
 	leaks := map[string]string{
 		"event":      "kept by static field Shop.Leaks.Raised",
@@ -215,7 +223,7 @@ func TestLeaks(t *testing.T) {
 	}
 	apps := map[string]*testenv.App{}
 	for kind := range leaks {
-		apps[kind] = testenv.Start(t, "keepers", testenv.Options{Args: []string{"--leak", kind}})
+		apps[kind] = testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Args: []string{"--leak", kind}})
 	}
 	time.Sleep(4 * time.Second) // the last one is old enough, too
 	for kind, want := range leaks {
