@@ -2,6 +2,7 @@ package session
 
 import (
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/openfiles"
 	"clrsnap/internal/procfs"
@@ -15,16 +16,24 @@ func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
 	}
-	if r, ok := p.Runtime.Locks.BlockingRange(t.ID); ok {
+	if r, ok := p.blockingRange(t.ID); ok {
 		return []target.Range{r}
 	}
 	return nil
 }
 
+// blockingRange is where the thread with a Thread object at an address says what it is blocked on.
+func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
+	if locks, threads := p.Runtime.Locks, p.Runtime.Threads; locks.Managed() {
+		return locks.InfoRange(threads.LocalData(thread), threads.StringType())
+	}
+	return p.Runtime.Locks.BlockingRange(thread)
+}
+
 // Blocked is a monitor that a thread is blocked on.
 type Blocked struct {
 	profile.WaitingFor           // Monitor.Enter or Monitor.Wait; without a type if that is not certain
-	At, Lock           arch.Addr // where the thread's stack says so, and the lock's address that it has there
+	At, Lock           arch.Addr // where the thread's stack says so, and the address that it has there
 }
 
 // Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false:
@@ -34,17 +43,34 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
 		return b, false
 	}
-	blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
+	field, ok := p.blockingRange(s.Walk.Info.Address)
 	if !ok {
 		return b, false
 	}
-	field, _ := p.Runtime.Locks.BlockingRange(s.Walk.Info.Address)
-	at, _ := s.Walk.Stack.Uint64(field.Addr)
-	b.Kind, b.At, b.Lock = profile.MonitorEnter, arch.Addr(at), blocking.Lock
-	if blocking.Wait {
-		b.Kind = profile.MonitorWait
+	b.Kind = profile.MonitorEnter
+	var class *object.Class
+	if p.Runtime.Locks.Managed() {
+		info, ok := p.Runtime.Locks.Info(field.Addr, s.Walk.Stack)
+		if !ok {
+			return b, false
+		}
+		if class, ok = p.waitReader().MonitorClass(&info); !ok {
+			return b, false // a Lock that is no monitor
+		}
+		if b.At, b.Lock = info.Slot, info.Object; info.Condition {
+			b.Kind = profile.MonitorWait
+		}
+	} else {
+		blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
+		if !ok {
+			return b, false
+		}
+		at, _ := s.Walk.Stack.Uint64(field.Addr)
+		if b.At, b.Lock = arch.Addr(at), blocking.Lock; blocking.Wait {
+			b.Kind = profile.MonitorWait
+		}
+		class = p.waitReader().Class(blocking)
 	}
-	class := p.waitReader().Class(blocking)
 	if class != nil && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
 		b.Type = class.Display
 	}

@@ -20,3 +20,32 @@ func (r *Reader) Class(b lock.Blocking) *object.Class {
 	}
 	return class
 }
+
+// MonitorClass is Class of what a thread says of a Lock or a Condition. monitor: the Lock is somebody's monitor.
+func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) {
+	locks := r.Runtime.Locks
+	read := func() bool {
+		return r.steadily(func() error {
+			class, monitor = nil, false
+			at, err := locks.LockOf(i)
+			if err != nil {
+				return err
+			}
+			m, ok := locks.Entered(at)
+			if !ok {
+				return nil
+			}
+			monitor = true
+			class, err = r.Runtime.Objects.Class(m.Object)
+			return err
+		}, nil, primitive{})
+	}
+	steady := read()
+	if !monitor && locks.Look(false) {
+		steady = read()
+	}
+	if !steady {
+		return nil, monitor
+	}
+	return class, monitor
+}

@@ -64,9 +64,10 @@ func (s *Store) EventOf(lock arch.Addr) (uint64, error) {
 	return uint64(handle), err
 }
 
-// eventIndex leads from the events of Locks to the monitors that these are, by their entries of the sync table.
+// eventIndex leads from Locks and their events to the monitors that these are, by their entries of the sync table.
 type eventIndex struct {
 	entries map[uint64]int
+	locks   map[arch.Addr]int
 	all     bool // it has all monitors that were waited for then
 	made    time.Time
 	took    time.Duration
@@ -90,12 +91,33 @@ func (s *Store) OfEvent(id uint64) (m Monitor, ok, known bool) {
 		return m, true, true
 	}
 	_, moved := s.events.entries[id]
-	if since := time.Since(s.events.made); moved || s.events.entries == nil ||
-		since > max(eventsLast, eventsPart*s.events.took) {
-		s.indexEvents()
+	if s.Look(moved) {
 		m, ok = s.withEvent(s.events.entries[id], id)
 	}
 	return m, ok, ok || s.events.all && s.events.entries[id] == 0
+}
+
+// Look looks through the sync table for OfEvent and Entered, unless it has done so a moment ago and need not now. It
+// reports whether it has.
+func (s *Store) Look(now bool) bool {
+	if !s.Managed() || !now && s.events.entries != nil &&
+		time.Since(s.events.made) <= max(eventsLast, eventsPart*s.events.took) {
+		return false
+	}
+	s.indexEvents()
+	return true
+}
+
+// Entered returns the monitor that is a Lock; false: it is none that the last Look has found, or it was elsewhere then.
+func (s *Store) Entered(lock arch.Addr) (m Monitor, ok bool) {
+	block, obj, err := s.entry(s.events.locks[lock])
+	if err != nil {
+		return m, false
+	}
+	if at, err := s.lockIn(block); err != nil || at != lock {
+		return m, false
+	}
+	return Monitor{Object: obj, Block: block, Lock: lock}, true
 }
 
 // withEvent returns the monitor of an entry of the sync table, if its Lock has an event.
@@ -126,7 +148,7 @@ func (s *Store) lockIn(block arch.Addr) (arch.Addr, error) {
 // indexEvents looks through the sync table. What it finds is checked when it is used.
 func (s *Store) indexEvents() {
 	begin := time.Now()
-	index := eventIndex{entries: map[uint64]int{}, all: true}
+	index := eventIndex{entries: map[uint64]int{}, locks: map[arch.Addr]int{}, all: true}
 	l := tableLook{s: s, buf: make([]byte, window)}
 	whole, err := s.entries(func(list []entry) bool {
 		sortEntries(list)
@@ -149,6 +171,7 @@ func (s *Store) indexEvents() {
 			lock, err := s.mem.Pointer(handle)
 			var id uint64
 			if err == nil {
+				index.locks[lock] = e.index
 				id, err = s.EventOf(lock)
 			}
 			if err != nil {

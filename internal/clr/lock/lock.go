@@ -129,6 +129,7 @@ type Store struct {
 	lists   lister
 	index   monitorIndex
 	events  eventIndex
+	infoAt  uint32                    // in a ThreadLocalData, of ThreadBlockingInfo.t_first; 0: not known yet
 	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
 }
 

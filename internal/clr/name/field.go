@@ -1,6 +1,9 @@
 package name
 
-import "clrsnap/internal/arch"
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+)
 
 // FieldNames returns the names of the fields that a class declares, by their rows in the Field table of the
 // module that defines it.
@@ -22,6 +25,21 @@ func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 		out[f.RID] = f.Name
 	}
 	return out, nil
+}
+
+// TypeRow returns the row of the type of a name in the TypeDef table of a module, in its metadata form; 0: there is
+// none.
+func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return 0, err
+	}
+	for rid := uint32(1); rid <= a.md.Rows(ecma335.TableTypeDef); rid++ {
+		if of, err := a.md.TypeName(rid); err == nil && of == name {
+			return rid, nil
+		}
+	}
+	return 0, nil
 }
 
 // FieldsOfClass returns the names of the fields that a class declares with another class, by the other's name.

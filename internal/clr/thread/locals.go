@@ -16,17 +16,27 @@ type localsLayout struct {
 	Without uint64 `global:"NumberOfTlsOffsetsNotUsedInNoncollectibleArray,optional"`
 }
 
+// LocalData returns where the ThreadLocalData of a thread is; 0: it has none yet, or that is not known. It does not
+// move.
+func (s *Store) LocalData(thread arch.Addr) arch.Addr {
+	if s.locals.Data == contract.Absent {
+		return 0
+	}
+	data, err := s.mem.Pointer(thread + arch.Addr(s.locals.Data))
+	if err != nil {
+		return 0
+	}
+	return data
+}
+
 // Statics returns the array that leads to the static fields of a thread; false: it has none, or that is not known.
 // skipped is how many indices have no place in the array: that of an index is so much less.
 func (s *Store) Statics(thread arch.Addr) (array arch.Addr, skipped uint32, ok bool) {
 	l := &s.locals
-	if l.Data == contract.Absent || l.Array == contract.Absent {
+	data := s.LocalData(thread)
+	if data == 0 || l.Array == contract.Absent {
 		return 0, 0, false
 	}
-	data, err := s.mem.Pointer(thread + arch.Addr(l.Data))
-	if err != nil || data == 0 {
-		return 0, 0, false
-	}
-	array, err = s.mem.Pointer(data + arch.Addr(l.Array))
+	array, err := s.mem.Pointer(data + arch.Addr(l.Array))
 	return array, uint32(l.Without), err == nil && array != 0
 }

@@ -11,7 +11,8 @@ import (
 type Field struct {
 	RID uint32 // row in the Field table of the module that defines the class
 	// Offset is in bytes: of an instance field from the start of the object, its MethodTable's pointer included; of a
-	// static one from System.Statics, if it is a reference or Boxed.
+	// static one from System.Statics, if it is a reference or Boxed; of a Local one that is neither from
+	// System.DirectStatics, if these are there.
 	Offset uint32
 	Type   uint8 // CorElementType: Reference says whether it is a reference to an object
 	Static bool
@@ -114,7 +115,7 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0,
 		Local: one&fieldLocal != 0}
 	offset := two & fieldOffset
-	if f.Static && (f.Reference() || f.Boxed()) && offset <= fieldLast {
+	if f.Static && (f.Reference() || f.Boxed() || f.Local) && offset <= fieldLast {
 		f.Offset = offset
 	}
 	if f.Static || f.Type == 0 {

@@ -22,6 +22,7 @@ type staticsLayout struct {
 	GC    uint32 `clr:"DynamicStaticsInfo.GCStatics,optional"`
 	Local uint32 `clr:"ThreadStaticsInfo.!,optional"`
 	Index uint32 `clr:"ThreadStaticsInfo.GCTlsIndex,optional"`
+	Other uint32 `clr:"ThreadStaticsInfo.NonGCTlsIndex,optional"`
 	Old   uint32 `clr:"Module.ModuleID,optional"` // .NET 8
 	OldGC uint32 `clr:"DomainLocalModule.GCStatics,optional"`
 	Types uint32 `clr:"Module.AvailableTypeParams,optional"`
@@ -160,18 +161,31 @@ func (s *System) oldStatics(mt arch.Addr) (arch.Addr, bool) {
 	return base, err == nil && base != 0
 }
 
+// A TLSIndex: an index, and how it is to be used (vm/threadstatics.h, TLSIndexType).
 const (
-	localIndex = 1<<24 - 1 // of a TLSIndex; what is above says how the index is to be used (vm/threadstatics.h)
-	localKind  = 24
+	localIndex  = 1<<24 - 1
+	localKind   = 24
+	localArray  = 0 // of the array of what cannot be unloaded
+	localDirect = 2 // it is an offset in the ThreadLocalData itself
 )
 
 // ThreadStatics returns which number the array has that holds those static fields of a class that are references and of
 // which each thread has its own. A class that has none may have something else in this place, which looks like a
 // number. false: that is not known.
 func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
+	return s.threadStatics(mt, s.statics.Index, localArray)
+}
+
+// DirectStatics returns where in a ThreadLocalData (thread.Store.LocalData) the offsets begin of those static fields of
+// a class that are no references and of which each thread has its own. false: they are elsewhere, or that is not known.
+func (s *System) DirectStatics(mt arch.Addr) (offset uint32, ok bool) {
+	return s.threadStatics(mt, s.statics.Other, localDirect)
+}
+
+// threadStatics reads the index that is at an offset of the ThreadStaticsInfo of a class, if it is of a kind.
+func (s *System) threadStatics(mt arch.Addr, at, kind uint32) (index uint32, ok bool) {
 	l := &s.statics
-	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent ||
-		l.Index == contract.Absent {
+	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent || at == contract.Absent {
 		return 0, false
 	}
 	aux, err := s.mem.Pointer(mt + arch.Addr(l.Aux))
@@ -181,8 +195,8 @@ func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 	if owner, err := s.mem.Pointer(aux - arch.Addr(l.Size) + staticsOwner); err != nil || owner != mt {
 		return 0, false
 	}
-	raw, err := s.mem.Uint32(aux - arch.Addr(l.Local) + arch.Addr(l.Index))
-	return raw & localIndex, err == nil && raw>>localKind == 0
+	raw, err := s.mem.Uint32(aux - arch.Addr(l.Local) + arch.Addr(at))
+	return raw & localIndex, err == nil && raw>>localKind == kind
 }
 
 // Instantiations returns the MethodTables of the generic classes whose type arguments are given that a module has

@@ -1,0 +1,48 @@
+package object
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+)
+
+// Direct returns where a ThreadLocalData (thread.Store.LocalData) has a static field that is no reference and of which
+// each thread has its own, by the names of the class, which is not generic, and the field; in bytes. The class is one of
+// the module that defines the type of a MethodTable.
+func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
+	module, err := r.types.Module(in)
+	if err != nil {
+		return 0, err
+	}
+	rid, err := r.names.TypeRow(module, class)
+	if err != nil {
+		return 0, err
+	}
+	mt := arch.Addr(0)
+	if rid != 0 {
+		if mt, err = r.types.Definition(module, rid); err != nil {
+			return 0, err
+		}
+	}
+	if mt == 0 {
+		return 0, fmt.Errorf("%w: no class %s is loaded", errNoField, class)
+	}
+	base, ok := r.types.DirectStatics(mt)
+	if !ok {
+		return 0, fmt.Errorf("%w: %s has no such static fields", errNoField, class)
+	}
+	rows, err := r.names.FieldNames(mt)
+	if err != nil {
+		return 0, err
+	}
+	fields, err := r.types.Fields(mt, rows)
+	if err != nil {
+		return 0, err
+	}
+	for i := range fields {
+		if f := &fields[i]; f.Static && f.Local && !f.Reference() && !f.Boxed() && rows[f.RID] == field {
+			return base + f.Offset, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %s.%s", errNoField, class, field)
+}
