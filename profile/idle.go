@@ -299,6 +299,9 @@ var idleThreads = map[string]*idleThread{
 	"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents": {
 		IdleFiles, "System.IO.FileSystem.Watcher", nil, true, nil,
 	},
+	"System.IO.FileSystemWatcher+INotify.ProcessEvents": { // .NET 11
+		IdleFiles, "System.IO.FileSystem.Watcher", nil, true, nil,
+	},
 	"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop": {
 		IdleKestrel, "Microsoft.AspNetCore.Server.Kestrel.Core",
 		[]string{"System.Threading.ManualResetEventSlim."}, true, nil,
@@ -327,6 +330,7 @@ var waiting = []string{
 	"System.Threading.Thread.SpinWait", "System.Threading.Thread.UninterruptibleSleep0",
 	"System.Threading.Thread.Sleep", "System.Threading.Thread.Yield",
 	"System.Threading.ManualResetEventSlim.Wait", "System.Threading.Monitor.Wait",
+	"System.Threading.Condition.Wait", "System.Threading.Lock.Wait", "Interop+Sys.LowLevel",
 	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Threading.Tasks.Task.InternalWait",
 	"System.Threading.Tasks.Task.SpinThenBlockingWait",
 }
@@ -349,7 +353,8 @@ func (c *code) waits() bool {
 		return true
 	case "Interop+Sys.WaitForSocketEvents":
 		return c.module == "System.Net.Sockets"
-	case "Interop+Sys.Read", "System.IO.FileSystemWatcher+RunningInstance.TryReadEvent":
+	case "Interop+Sys.Read", "System.IO.FileSystemWatcher+RunningInstance.TryReadEvent",
+		"System.IO.FileSystemWatcher+INotify.TryReadEvent":
 		return c.module == "System.IO.FileSystem.Watcher"
 	}
 	return c.module == coreLib && hasPrefix(c.method, waiting)

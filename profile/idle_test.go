@@ -34,6 +34,10 @@ func TestIdle(t *testing.T) {
 	kestrel := of(futex, "System.Threading.Monitor.Wait", "System.Threading.ManualResetEventSlim.Wait",
 		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
 	kestrel.Frames[3].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
+	kestrel11 := of(futex, "Interop+Sys.LowLevelMonitor_TimedWait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
+		waitOne, "System.Threading.Condition.Wait", "System.Threading.ManualResetEventSlim.Wait",
+		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
+	kestrel11.Frames[6].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
 	const (
 		taskWait = "System.Threading.Tasks.Task.SpinThenBlockingWait"
 		getTask  = "System.Runtime.CompilerServices.TaskAwaiter.GetResult"
@@ -85,10 +89,14 @@ func TestIdle(t *testing.T) {
 		"file watcher": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
 			"System.IO.FileSystemWatcher+RunningInstance.TryReadEvent",
 			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), IdleFiles},
+		"file watcher of .NET 11": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
+			"System.IO.FileSystemWatcher+INotify.TryReadEvent",
+			"System.IO.FileSystemWatcher+INotify.ProcessEvents"), IdleFiles},
 		"file watcher that tells": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
 			"System.IO.FileSystemWatcher.OnChanged",
 			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), ""},
 		"Kestrel":                   {kestrel, IdleKestrel},
+		"Kestrel on .NET 11":        {kestrel11, IdleKestrel},
 		"host":                      {host, IdleHost},
 		"async Main":                {asyncly, IdleMain},
 		"async Main, a task of it":  {inlined, ""},

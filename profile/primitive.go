@@ -91,12 +91,16 @@ func (c *code) waitRule() *waitRule {
 // pinvokeStub is the code between a managed method and the native one that it calls.
 const pinvokeStub = "IL_STUB_PInvoke"
 
-// spinning is a part of several primitives, which sleep or yield meanwhile.
-const spinning = "System.Threading.SpinWait."
+// withinWaits are the beginnings of methods that are a part of what calls them: spinning, during which primitives sleep
+// or yield, and from .NET 11 on, whose wait subsystem is managed code, what it calls to block a thread.
+var withinWaits = []string{
+	"System.Threading.SpinWait.", "Interop+Sys.LowLevel", "System.Threading.LowLevelMonitor.",
+	"System.Threading.NamedMutexProcessData",
+}
 
 // betweenWaits reports whether a method is a part of what calls it.
 func (c *code) betweenWaits() bool {
-	return c.method == pinvokeStub || c.module == coreLib && strings.HasPrefix(c.method, spinning)
+	return c.method == pinvokeStub || c.module == coreLib && hasPrefix(c.method, withinWaits)
 }
 
 // PrimitiveOf finds the outermost primitive of a stack, leaf first: the last of the managed frames, counted from the

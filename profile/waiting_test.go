@@ -24,15 +24,17 @@ var waitFrames = map[string]Function{
 	"read":  {Kind: Managed, Module: coreLib, Method: "System.IO.RandomAccess.ReadAtOffset"},
 	"worker": {Kind: Managed, Module: coreLib,
 		Method: "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"},
-	"lifo":  {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
-	"clr":   {Kind: Native, Module: "libcoreclr.so"},
-	"join":  {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
-	"order": {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
-	"pulse": {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
-	"cond":  {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
-	"pread": {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
-	"own":   {Kind: Native, Module: "libshop.so", Method: "pread64"},
-	"futex": {Kind: Kernel, Module: "kernel", Method: "do_futex"},
+	"lifo":    {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
+	"monitor": {Kind: Managed, Module: coreLib, Method: "Interop+Sys.LowLevelMonitor_Wait"},
+	"lock":    {Kind: Managed, Module: coreLib, Method: "System.Threading.Lock.TryEnterSlow"},
+	"clr":     {Kind: Native, Module: "libcoreclr.so"},
+	"join":    {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
+	"order":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
+	"pulse":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
+	"cond":    {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
+	"pread":   {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
+	"own":     {Kind: Native, Module: "libshop.so", Method: "pread64"},
+	"futex":   {Kind: Kernel, Module: "kernel", Method: "do_futex"},
 }
 
 // waitingStack adds the stack of a waiting thread, base first, and returns its leaf.
@@ -68,6 +70,8 @@ func TestWaitingFor(t *testing.T) {
 		{Wall, "main>enter>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
 		{Wall, "main>work>clr>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
 		{Wall, "main>work>clr>order>work>clr", WaitingFor{Kind: WaitRuntime}},
+		{Wall, "main>lock>monitor>cond", WaitingFor{Kind: LockEnter}}, // .NET 11
+		{Wall, "main>enter>lock>monitor>cond>order>futex", WaitingFor{MonitorEnter, "Shop.Order", ""}},
 		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // it is not what the method has called
 		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: WaitIO}},
