@@ -1,11 +1,13 @@
 package lock
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/target"
 )
 
 // eventProgram is a program of .NET 11 whose Locks have events.
@@ -114,5 +116,78 @@ func TestOfEvent(t *testing.T) {
 	p.s.events.made = time.Time{}
 	if at, known := found(0x8888); at != 0 || known {
 		t.Errorf("with a Lock that cannot be followed: %v, known %v", at, known)
+	}
+}
+
+// TestEntered: the monitor of a Lock is found where the last look has found it, and not where another Lock is by now.
+func TestEntered(t *testing.T) {
+	p := newEventProgram(t)
+	lock := p.Object(p.lock)
+	p.monitor(lock)
+	if m, ok := p.s.Entered(lock); ok {
+		t.Errorf("before a look: %+v", m)
+	}
+	if !p.s.Look(false) || p.s.Look(false) {
+		t.Error("the first look is one, and the second is not needed")
+	}
+	if m, ok := p.s.Entered(lock); !ok || m.Object != p.obj {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	other := p.Object(p.lock)
+	p.monitor(other)
+	for _, at := range []arch.Addr{lock, other} {
+		if m, ok := p.s.Entered(at); ok {
+			t.Errorf("%v: %+v, of a look at something else", at, m)
+		}
+	}
+}
+
+// TestInfo: the newest record of a thread says which Lock or Condition it waits for; what makes no sense says nothing.
+func TestInfo(t *testing.T) {
+	const base, slot, at = arch.Addr(0x7000_0000), 64, 128
+	const first = arch.Addr(0x6500_0058) // in the ThreadLocalData
+	p := newEventProgram(t)
+	lock, condition := p.Object(p.lock), p.Object(p.condition)
+	p.Set(condition, p.condition, "_lock", uint64(lock))
+	stack := func(newest, holds, of, what uint64) *target.Stack {
+		s := &target.Stack{Region: target.Region{Base: base, Data: make([]byte, 256)}}
+		binary.LittleEndian.PutUint64(s.Data[slot:], of)
+		binary.LittleEndian.PutUint64(s.Data[at:], holds)
+		binary.LittleEndian.PutUint64(s.Data[at+8:], what)
+		s.Extra = []target.Region{{Base: first, Data: binary.LittleEndian.AppendUint64(nil, newest)}}
+		return s
+	}
+	const never = 0xffff_ffff << 32
+	here, its := uint64(base+at), uint64(base+slot)
+	for _, tt := range []struct {
+		name  string
+		stack *target.Stack
+		want  Info
+		ok    bool
+	}{
+		{"a Lock", stack(here, its, uint64(lock), ofLock|never), Info{lock, false, -1, base + at, base + slot}, true},
+		{
+			"a Condition, at most 1 s", stack(here, its, uint64(condition), ofCondition|1000<<32),
+			Info{condition, true, 1000, base + at, base + slot}, true,
+		},
+		{"nothing", stack(0, its, uint64(lock), ofLock), Info{}, false},
+		{"beyond the stack", stack(uint64(base+4096), its, uint64(lock), ofLock), Info{}, false},
+		{"unaligned", stack(here+4, its, uint64(lock), ofLock), Info{}, false},
+		{"the object beyond the stack", stack(here, uint64(base+4096), uint64(lock), ofLock), Info{}, false},
+		{"no object", stack(here, its, 0, ofLock), Info{}, false},
+		{"another kind", stack(here, its, uint64(lock), 1), Info{}, false},
+		{"a timeout that is none", stack(here, its, uint64(lock), ofLock|0x8000_0000<<32), Info{}, false},
+	} {
+		got, ok := p.s.Info(first, tt.stack)
+		if ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, ok, tt.want)
+			continue
+		}
+		if of, err := p.s.LockOf(&got); ok && (err != nil || of != lock) {
+			t.Errorf("%s: the Lock is %v, %v, want %v", tt.name, of, err, lock)
+		}
+	}
+	if of, err := p.s.LockOf(&Info{Object: lock, Condition: true}); err == nil {
+		t.Errorf("no Condition has the Lock %v", of)
 	}
 }
