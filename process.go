@@ -156,6 +156,25 @@ func (p *Process) Info() profile.Process { return p.s.Info() }
 // and their methods are native functions.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
+// Unknown is a contract of which the process's runtime follows a version that is not understood, and what cannot be
+// shown because of that. All else is shown.
+type Unknown struct {
+	Contract string // such as "DebugInfo"
+	Text     string // "without source lines and inlined methods: .NET 12.0.1 follows version c2 of …"
+}
+
+// Unknown lists the contracts of the process's runtime that are not understood. That of its garbage collector is
+// among them as soon as that has started.
+func (p *Process) Unknown() (out []Unknown) {
+	if p.s.Runtime == nil {
+		return nil
+	}
+	for _, u := range p.s.Runtime.Unknown() {
+		out = append(out, Unknown{Contract: u.Contract, Text: u.Error()})
+	}
+	return out
+}
+
 // MayBlock returns an ErrMayBlock that says why, if process pid can keep its reader waiting for
 // ever. It returns nil for other processes, and for one that cannot be opened. It reads nothing
 // that could block. pid can be this process.

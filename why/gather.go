@@ -71,6 +71,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		g.tell()
 		g.e.took = time.Since(g.start)
 	}()
+	g.e.missing = append(g.e.missing, unknown(g.p)...)
 	g.moment()
 	if g.e.held() {
 		return g.gatherHeld(ctx)
@@ -315,6 +316,17 @@ func (g *gatherer) miss(format string, args ...any) {
 	g.e.missing = append(g.e.missing, fmt.Sprintf(format, args...))
 }
 
+// unknown says what could not be seen because of contracts of the runtime that are not understood. That the heap was
+// not looked at is said where it is tried.
+func unknown(p *clrsnap.Process) (out []string) {
+	for _, u := range p.Unknown() {
+		if u.Contract != "GC" {
+			out = append(out, "It was looked at "+u.Text+".")
+		}
+	}
+	return out
+}
+
 // examineCore takes the one look at a core dump that there is.
 func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	s := bridge.Session(p)
@@ -331,6 +343,7 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	e.began = snap.CapturedAt
 	e.looks = []look{{snap: snap, pool: pool.state()}}
 	e.looked = []string{threadsOf(len(snap.Threads)) + " of a core dump"}
-	e.missing = []string{"A core dump is one moment: what changes over time cannot be told from it."}
+	e.missing = append([]string{"A core dump is one moment: what changes over time cannot be told from it."},
+		unknown(p)...)
 	return e, nil
 }

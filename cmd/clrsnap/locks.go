@@ -177,6 +177,11 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 		return fmt.Errorf("%s has no .NET runtime that can be read, and so no locks: clrsnap stack --native %s shows "+
 			"native stacks", of.name, of.again)
 	}
+	for _, u := range p.Unknown() {
+		if u.Contract == "SyncBlock" {
+			return fmt.Errorf("the locks of %s are not known: clrsnap stack %s shows what is", of.name, of.again)
+		}
+	}
 	for {
 		found, err := a.lookAtLocks(ctx, p, out, f)
 		if f.watch == 0 || err != nil {

@@ -346,6 +346,7 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 		return hintRecord(err, pid)
 	}
 	defer p.Close()
+	a.warnOfUnknown(p)
 	a.collecting()
 	info := p.Info()
 	out, err := f.file.open(a.stdout, info.Program(), time.Now())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"clrsnap"
@@ -349,9 +350,24 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 	if err != nil {
 		return nil, hint(err, of)
 	}
+	a.warnOfUnknown(p)
 	collectAbove(50) // what is kept is little: to look at it often takes a few ms
 	a.collects.Store(true)
 	return p, nil
+}
+
+// warnOfUnknown says what cannot be shown of a process because of contracts that are not understood. A verb that cannot
+// do without the heap says that itself.
+func (a *app) warnOfUnknown(p *clrsnap.Process) {
+	var all []string
+	for _, u := range p.Unknown() {
+		if u.Contract != "GC" {
+			all = append(all, u.Text)
+		}
+	}
+	if len(all) > 0 {
+		say(a.stderr, "warning: %s", strings.Join(all, "; "))
+	}
 }
 
 // hint adds to an error what the user can do with this command instead.

@@ -35,8 +35,11 @@ func (a *app) openWalked(
 		o.NonBlocking = a.worker == nil
 		p, err = clrsnap.Open(context.Background(), pid, o)
 	}
-	if errors.Is(err, clrsnap.ErrNotDotNet) {
+	switch {
+	case errors.Is(err, clrsnap.ErrNotDotNet):
 		return nil, fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
+	case err == nil:
+		a.warnOfUnknown(p)
 	}
 	return p, err
 }

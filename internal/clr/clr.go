@@ -4,6 +4,7 @@ package clr
 
 import (
 	"errors"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
@@ -39,6 +40,37 @@ var Needs = map[string][]contract.Version{
 	"Object":            {"1", "c1"},
 }
 
+// optional are the contracts without which a runtime can be walked all the same, and what is not shown then. The
+// packages that read what they are about know the versions.
+var optional = []struct {
+	name    string
+	without string
+	known   []contract.Version
+}{
+	{ilmap.Contract, "source lines and inlined methods", ilmap.Versions},
+	{generics.Contract, "type arguments of generic methods", generics.Versions},
+	{lock.Contract, "locks and what threads wait for", lock.Versions},
+}
+
+// Unknown is a contract of which a runtime follows a version that is not understood.
+type Unknown struct {
+	Contract string
+	Without  string // what is not shown because of that
+	Err      error  // which version it is
+}
+
+func (u *Unknown) Error() string { return "without " + u.Without + ": " + u.Err.Error() }
+
+// Unknown lists the contracts of the runtime that are not understood.
+func (r *Runtime) Unknown() []Unknown {
+	out := slices.Clone(r.unknown)
+	var version *contract.UnknownVersionError
+	if errors.As(r.Heap.Strange(), &version) {
+		out = append(out, Unknown{version.Contract, "the heap, tasks and requests", version})
+	}
+	return out
+}
+
 // Runtime is what can be read of one runtime. It is not safe for concurrent
 // use.
 type Runtime struct {
@@ -59,7 +91,8 @@ type Runtime struct {
 	Locks   *lock.Store // nil: the layout of the runtime's locks is not known
 	PAL     *pal.Reader
 
-	mem *target.Reader
+	mem     *target.Reader
+	unknown []Unknown
 }
 
 // New binds a runtime to its data descriptor. For a runtime that is not understood, the
@@ -69,6 +102,11 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	r := Runtime{mem: target.NewReader(mem)}
+	for _, c := range optional {
+		if err := d.Allow(c.name, c.known...); err != nil {
+			r.unknown = append(r.unknown, Unknown{c.name, c.without, err})
+		}
+	}
 	var err error
 	if r.Code, err = codemap.New(mem, d); err != nil {
 		return nil, err
@@ -117,7 +155,8 @@ func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 		return err
 	}
 	r.Locks, err = lock.New(r.Seen, mem, d, r.Objects)
-	if missing := (*contract.MissingError)(nil); errors.As(err, &missing) {
+	_, lacks := errors.AsType[*contract.MissingError](err)
+	if _, unknown := errors.AsType[*contract.UnknownVersionError](err); lacks || unknown {
 		r.Locks, err = nil, nil
 	}
 	return err

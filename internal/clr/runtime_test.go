@@ -145,6 +145,31 @@ func TestNewUnknown(t *testing.T) {
 	}
 }
 
+// A runtime is read without what depends on a contract that is not understood.
+func TestUnknown(t *testing.T) {
+	for _, name := range []string{"DebugInfo", "GCInfo", "SyncBlock"} {
+		d, err := descriptor(clrtest.Net11, func(s string) string {
+			return strings.Replace(s, `"`+name+`":"c1"`, `"`+name+`":"c9"`, 1)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(wrapped{0}, d, arch.AMD64)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		unknown := r.Unknown()
+		if len(unknown) != 1 || unknown[0].Contract != name ||
+			!strings.Contains(unknown[0].Error(), ".NET 1.2.3 follows version c9 of the contract "+name) {
+			t.Errorf("%s: %v", name, unknown)
+		}
+		if (r.Locks == nil) != (name == "SyncBlock") {
+			t.Errorf("%s: locks are %v", name, r.Locks)
+		}
+	}
+}
+
 // gone is the memory of a program that has ended.
 type gone struct{}
 

@@ -181,6 +181,15 @@ func (d *Descriptor) GlobalString(name string) (string, bool) {
 	return g.Text, ok && !g.Indirect
 }
 
+// Allow reports an *UnknownVersionError if the runtime follows a version of a contract that the caller does not
+// understand. Many runtimes do not name all contracts that they follow, which is no error.
+func (d *Descriptor) Allow(name string, understood ...Version) error {
+	if v, ok := d.Contracts[name]; ok && !slices.Contains(understood, v) {
+		return &UnknownVersionError{Contract: name, Found: v, Understood: understood, Runtime: d.Runtime}
+	}
+	return nil
+}
+
 // Require checks that the runtime has each of the contracts in one of the
 // versions that the caller understands. It reports the first problem in order
 // of name: *MissingError or *UnknownVersionError.

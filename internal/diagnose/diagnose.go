@@ -134,6 +134,9 @@ func (d *diagnosis) layouts() {
 		names = append(names, name+" "+string(d.p.Engine.Layout.Contracts[name])+by)
 	}
 	d.add("contracts", Fine, strings.Join(names, ", "), "")
+	for _, u := range d.p.Runtime.Unknown() {
+		d.add("contract "+u.Contract, Degraded, u.Error(), "")
+	}
 }
 
 // modules checks that the native modules can be read. Without its file a module has no names, and

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
 )
 
 // relabelled copies the 10.0.8 runtime, which does not describe itself, and changes the
@@ -201,4 +202,104 @@ func testOpenInStorm(t *testing.T, runtime string) {
 		p.Close()
 	}
 	livetest.EndsWell(t, a)
+}
+
+// TestSameContracts: a servicing build that nobody has tested, and a new version with the same contracts, are read like
+// the version whose contracts they have.
+func TestSameContracts(t *testing.T) {
+	for version, texts := range map[string]map[string]string{
+		"11.0.3": {"@(#)Version 11.0.26.53018 ": "@(#)Version 11.0.326.5301 "},
+		"12.0.0": {"@(#)Version 11.0.26.": "@(#)Version 12.0.26."},
+	} {
+		t.Run(version, func(t *testing.T) {
+			runtime := testenv.Altered(t, testenv.NewestRuntime, texts)
+			a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "lambda,eh-catch"}})
+			p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+			if got := p.Info().Runtime.Version; got != version || len(p.Unknown()) > 0 {
+				t.Errorf("it is %q, and not understood are %v", got, p.Unknown())
+			}
+			snap, err := p.SnapshotAll(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkScenarioStacks(t, a, snap, "")
+			lines := 0
+			eachFrame(snap, func(f *profile.Frame) {
+				if f.Line != nil {
+					lines++
+				}
+			})
+			if lines < 5 {
+				t.Errorf("%d lines", lines)
+			}
+			if h, err := p.Heap(t.Context(), clrsnap.HeapOptions{}); err != nil || h.ConsistentShare < 0.5 {
+				t.Errorf("%+v, %v", h, err)
+			}
+			livetest.EndsWell(t, a)
+		})
+	}
+}
+
+// TestUnknownContracts: where a runtime follows a version of a contract that is not understood, what does not depend on
+// it is shown, and what is left out because of it is said. Nothing is read by the layout of another version.
+func TestUnknownContracts(t *testing.T) {
+	for _, tt := range []struct {
+		contract, says string
+		check          func(t *testing.T, p *clrsnap.Process, snap *profile.Snapshot)
+	}{
+		{"DebugInfo", "without source lines", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {
+			eachFrame(snap, func(f *profile.Frame) {
+				if f.Kind == profile.Managed && (f.Line != nil || f.Inlined) {
+					t.Errorf("a line, or inlined: %+v", f)
+				}
+			})
+		}},
+		{"SyncBlock", "without locks", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {
+			for i := range snap.Threads {
+				if th := &snap.Threads[i]; len(th.Holds) > 0 {
+					t.Errorf("%q holds %+v", th.Name, th.Holds)
+				}
+			}
+		}},
+		{"GCInfo", "without type arguments", func(t *testing.T, _ *clrsnap.Process, snap *profile.Snapshot) {}},
+		{"GC", "without the heap", func(t *testing.T, p *clrsnap.Process, _ *profile.Snapshot) {
+			for what, err := range map[string]error{
+				"heap":     second(p.Heap(t.Context(), clrsnap.HeapOptions{})),
+				"tasks":    second(p.Tasks(t.Context(), clrsnap.TasksOptions{})),
+				"requests": second(p.Requests(t.Context(), clrsnap.RequestsOptions{})),
+			} {
+				if err == nil || !strings.Contains(err.Error(), "version c9 of the contract GC") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}},
+	} {
+		t.Run(tt.contract, func(t *testing.T) {
+			is := `"` + tt.contract + `":"c`
+			runtime := testenv.Altered(t, testenv.NewestRuntime, map[string]string{is + `1"`: is + `9"`})
+			a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime})
+			p := livetest.Open(t, a, clrsnap.Options{Lines: true, Inlined: true, ExactGenerics: true})
+			unknown := p.Unknown()
+			if len(unknown) != 1 || unknown[0].Contract != tt.contract || !strings.Contains(unknown[0].Text, tt.says) {
+				t.Errorf("%+v", unknown)
+			}
+			snap, err := p.SnapshotAll(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkScenarioStacks(t, a, snap, "")
+			tt.check(t, p, snap)
+			livetest.EndsWell(t, a)
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func eachFrame(s *profile.Snapshot, do func(*profile.Frame)) {
+	for i := range s.Threads {
+		for j := range s.Threads[i].Frames {
+			do(&s.Threads[i].Frames[j])
+		}
+	}
 }

@@ -42,6 +42,7 @@ type Reader struct {
 	methods *method.Reader
 	names   Names
 	version gcinfo.Version // of the JIT's GC info; 0: not known
+	unknown error          // the runtime follows a version of the contract that is not known
 	l       layout
 
 	places map[arch.Addr]Place // by the start of a method's code that stays
@@ -62,6 +63,7 @@ func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map, ts *types
 	if err := d.Bind(&r.l); err != nil {
 		return nil, err
 	}
+	r.unknown = d.Allow(Contract, Versions...)
 	if r.l.Version <= uint64(gcinfo.VersionNewest) {
 		r.version = gcinfo.Version(r.l.Version)
 	}
@@ -89,6 +91,11 @@ type Place struct {
 
 // ErrUnknown: the encoding of this runtime's GC info is not known.
 var ErrUnknown = errors.New("the encoding of this runtime's GC info is not known: update clrsnap")
+
+// Contract is that of what is read here, and Versions are those that are understood.
+const Contract = "GCInfo"
+
+var Versions = []contract.Version{"1", "c1"}
 
 const maxPlaces = 1 << 16
 
@@ -167,6 +174,9 @@ func (r *Reader) Untracked(c *codemap.Code) ([]gcinfo.Slot, uint8, error) {
 }
 
 func (r *Reader) versionOf(info *codemap.GCInfo) gcinfo.Version {
+	if r.unknown != nil {
+		return 0
+	}
 	if info.Major != 0 {
 		return gcinfo.OfImage(info.Major)
 	}

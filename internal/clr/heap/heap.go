@@ -109,6 +109,12 @@ func (r *Reader) Known() bool {
 	return ok
 }
 
+// Strange is why the heap cannot be read, ever; nil: it can, or the collector has not started.
+func (r *Reader) Strange() error {
+	_, _ = r.described()
+	return r.strange
+}
+
 // Moving is where the collector counts the reasons why objects may not be where references say, in 4 bytes; false:
 // that is not known. The count is not 0 from before objects get new addresses until all references to them have been
 // updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).

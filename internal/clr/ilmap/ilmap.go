@@ -141,6 +141,11 @@ const (
 	version11      = "c1" // .NET 11
 )
 
+// Contract is that of what is read here, and Versions are those that are understood.
+const Contract = "DebugInfo"
+
+var Versions = []contract.Version{versionNibbles, versionPacked, versionFat, version11}
+
 // ErrUnknown: the runtime keeps its maps in a form that is not known.
 var ErrUnknown = errors.New("the form of this runtime's debug info is not known: update clrsnap")
 
@@ -153,7 +158,7 @@ func corrupt(format string, args ...any) error {
 
 // New binds a reader to the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map) (*Reader, error) {
-	r := &Reader{mem: target.NewReader(mem), code: code, version: d.Contracts["DebugInfo"]}
+	r := &Reader{mem: target.NewReader(mem), code: code, version: d.Contracts[Contract]}
 	if err := d.Bind(&r.l); err != nil {
 		return nil, err
 	}
@@ -239,8 +244,9 @@ func (r *Reader) formOf(info *codemap.DebugInfo) (form, error) {
 		return form{}, nil
 	case info.Major != 0 && info.Major < majorAsync:
 		return form{packed: 2}, nil
-	case info.Major != 0:
+	case info.Major != 0 && (r.version == versionFat || r.version == version11):
 		return form{packed: 3, fat: true}, nil
+	case info.Major != 0: // the runtime reads images that have the form of its own code only
 	case r.version == versionNibbles:
 		return form{extra: true}, nil
 	case r.version == versionPacked:

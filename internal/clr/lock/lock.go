@@ -135,6 +135,11 @@ type Store struct {
 
 const maxQueues = 1 << 10
 
+// Contract is that of what is read here, and Versions are those that are understood.
+const Contract = "SyncBlock"
+
+var Versions = []contract.Version{"1", "c1"}
+
 // New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked
 // through to find some.
 func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
@@ -143,6 +148,9 @@ func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reade
 	var ok bool
 	if s.lists, ok = mem.(lister); !ok {
 		s.lists = target.NewEvidence(mem)
+	}
+	if err := d.Allow(Contract, Versions...); err != nil {
+		return nil, err
 	}
 	if err := d.Bind(&s.l.tableLayout); err != nil {
 		return nil, err
