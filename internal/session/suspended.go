@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ type likely struct {
 	t   *taskWalk
 
 	all       map[awaitKey]*suspendedCode
-	suspended []suspended // that have duties
+	takes     map[permits.MethodID]bool // methods that the runtime itself suspends: whether they take permits
+	suspended []suspended               // that have duties
 
 	holders map[arch.Addr][]profile.Party // by semaphore, or task
 	known   map[arch.Addr][]duty          // likewise
@@ -64,6 +66,9 @@ func (l *likely) scan() {
 			return
 		}
 		b, err := l.t.r.Box(obj)
+		if errors.Is(err, async.ErrNoBox) {
+			l.blind = l.blind || l.mayHold(obj)
+		}
 		if err != nil || !b.HasState {
 			continue
 		}
@@ -82,6 +87,35 @@ func (l *likely) isHidden(b *async.Box) bool {
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
 	code, err := l.p.permitReader().Code(of.Module, of.RID)
 	return err != nil || holdsSome(code) && !l.p.duties.met[of]
+}
+
+// mayHold reports whether methods that the runtime itself has suspended may have a permit of a semaphore: what they keep
+// is not looked at.
+func (l *likely) mayHold(obj arch.Addr) bool {
+	steps, _, err := l.t.r.Methods(obj)
+	if err != nil {
+		return true
+	}
+	for _, s := range steps {
+		if s.Resumption == nil {
+			continue
+		}
+		m, _, ok := l.p.resumedMethod(s.Resumption)
+		if !ok {
+			return true
+		}
+		id := permits.MethodID{Module: m.Module, RID: m.RID}
+		takes, known := l.takes[id]
+		if !known {
+			takes, err = l.p.Runtime.Names.Calls(m.Module, m.RID, permits.Semaphore, "Wait", "WaitAsync")
+			takes = takes || err != nil
+			l.takes[id] = takes
+		}
+		if takes {
+			return true
+		}
+	}
+	return false
 }
 
 // codeOf returns what a method has where it is suspended; nil: that is not known.
@@ -186,22 +220,38 @@ func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
 	return out, there
 }
 
-// await returns the index of the async method that a box is of; false: it is none that is suspended.
-func (l *likely) await(box arch.Addr) (int, bool) {
-	if at, ok := l.awaits[box]; ok {
+// await returns the index of the async method that a box is of, or of those that are suspended in a RuntimeAsyncTask;
+// false: it is none that is suspended.
+func (l *likely) await(obj arch.Addr) (int, bool) {
+	if at, ok := l.awaits[obj]; ok {
 		return at, at >= 0
 	}
-	b, err := l.t.r.Box(box)
-	if err != nil || !b.HasState || b.State < 0 || len(l.out.Awaits) >= maxAwaits {
+	steps, err := l.suspendedIn(obj)
+	if err != nil || len(steps) == 0 || len(l.out.Awaits) >= maxAwaits {
 		return 0, false
 	}
 	at := len(l.out.Awaits)
-	l.awaits[box] = at
-	l.out.Awaits = append(l.out.Awaits, profile.Await{
-		Object: uint64(box), Frames: []profile.Frame{l.t.frame([]async.Step{{Box: b}}, 0)},
-	})
+	l.awaits[obj] = at
+	a := profile.Await{Object: uint64(obj)}
+	steps = l.p.programSteps(steps)
+	for i := range steps {
+		a.Frames = append(a.Frames, l.t.frame(steps, i))
+	}
+	l.out.Awaits = append(l.out.Awaits, a)
 	l.pending = append(l.pending, at)
 	return at, true
+}
+
+// suspendedIn returns the methods that are suspended in an object, the innermost first; none: they have gone on.
+func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
+	steps, _, err := l.t.r.Methods(obj)
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if b := steps[0].Box; b != nil && (!b.HasState || b.State < 0) {
+		return nil, nil
+	}
+	return steps, nil
 }
 
 // needsOf finds what a thread needs.
@@ -236,11 +286,15 @@ func (l *likely) awaited(at int) {
 	box := arch.Addr(a.Object)
 	var object arch.Addr
 	ok := l.p.steadily(func() error {
-		b, err := l.t.r.Box(box)
+		steps, err := l.suspendedIn(box)
 		if err != nil {
 			return err
 		}
-		aw, err := l.t.r.Awaited(b)
+		if len(steps) == 0 {
+			object = 0
+			return nil
+		}
+		aw, err := l.t.awaitedBy(&steps[0])
 		if err != nil {
 			return err
 		}
@@ -251,7 +305,7 @@ func (l *likely) awaited(at int) {
 			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
 			return nil
 		}
-		a.WaitsFor, _, err = l.t.awaited(&async.Step{Box: b})
+		a.WaitsFor, _, err = l.t.awaited(&steps[0])
 		return err
 	}, nil)
 	if !ok || object == 0 {

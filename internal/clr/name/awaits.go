@@ -1,6 +1,7 @@
 package name
 
 import (
+	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -72,4 +73,33 @@ func (n *Namer) MethodName(module arch.Addr, rid uint32) (string, error) {
 		return "", err
 	}
 	return a.md.MethodName(ecma335.MakeToken(ecma335.TableMethodDef, rid))
+}
+
+// Calls reports whether the IL of a method, by its row in the MethodDef table, calls one of some methods of a class.
+func (n *Namer) Calls(module arch.Addr, rid uint32, class string, methods ...string) (bool, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return false, err
+	}
+	il, err := n.body(a, rid)
+	if err != nil {
+		return false, err
+	}
+	sites, err := ecma335.Sites(il)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range sites {
+		if s.Token == 0 {
+			continue
+		}
+		m, err := a.md.Member(s.Token)
+		if err != nil {
+			return false, err
+		}
+		if m.Owner == class && slices.Contains(methods, m.Name) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
