@@ -81,6 +81,9 @@ const (
 	CallAnswer CallPhase = "answer"
 	CallBody   CallPhase = "body" // the head of the answer has come: its body has not been read
 	CallOpen   CallPhase = "open" // it has a connection: whether the head of the answer has come is not known
+
+	CallWebSocket CallPhase = "websocket" // it has been accepted: the connection is a WebSocket, until it is closed
+	CallUpgraded  CallPhase = "upgraded"  // likewise, the connection is used for something else
 )
 
 // ClientCall is a call of HttpClient that is under way.

@@ -191,6 +191,7 @@ func (p *requestsPrinter) doing(d *profile.Doing) {
 var phases = map[profile.CallPhase]string{
 	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
 	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
+	profile.CallWebSocket: "a WebSocket, which is open", profile.CallUpgraded: "the connection is used for something else",
 }
 
 // calls prints a group of calls.
@@ -250,9 +251,20 @@ func (p *requestsPrinter) pools() {
 	}
 	p.paint(bold, "Connections to other servers")
 	p.end()
+	var lines []string
+	equal := map[string]int{}
 	for i := range p.r.Pools {
 		c := &p.r.Pools[i]
-		p.text("    " + display.Clean(c.Authority) + poolText(c))
+		line := display.Clean(c.Authority) + poolText(c)
+		if equal[line]++; equal[line] == 1 {
+			lines = append(lines, line)
+		}
+	}
+	for _, line := range lines {
+		if n := equal[line]; n > 1 {
+			line = display.Number(n) + " × " + line
+		}
+		p.text("    " + line)
 		p.end()
 	}
 	p.end()

@@ -95,6 +95,12 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 		}
 		w.calls[message] = c
 	}
+	switch answered := phase == profile.CallBody || phase == profile.CallOpen; {
+	case answered && c.WebSocket && u != nil && (u.Detached || u.HTTP2 && phase == profile.CallBody):
+		phase = profile.CallWebSocket
+	case answered && u != nil && u.Detached:
+		phase = profile.CallUpgraded
+	}
 	c.pool, c.phase = pool, phase
 	if u != nil {
 		c.use = u
@@ -276,7 +282,7 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
 		g.Doing.Call = &profile.CallTo{Authority: g.Authority, Phase: g.Phase}
-		if p := w.pools[c.pool]; p != nil && c.use != nil {
+		if p := w.pools[c.pool]; p != nil && c.use != nil && !c.use.Detached {
 			p.active++
 		}
 		key := strings.Join([]string{g.Method, g.Authority, string(g.Phase), doingKey(&g.Doing)}, "\x00")

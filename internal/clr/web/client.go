@@ -179,6 +179,7 @@ type Message struct {
 	Authority string // host and port, without the user's name and password
 	Path      string
 	Query     string // from "?" on
+	WebSocket bool   // it asks for one
 }
 
 // Message reads an HttpRequestMessage.
@@ -224,6 +225,7 @@ func (m *Message) split(uri string) {
 	if u.RawQuery != "" {
 		m.Query = "?" + u.RawQuery
 	}
+	m.WebSocket = u.Scheme == "ws" || u.Scheme == "wss"
 	port := u.Port()
 	if port == "" {
 		port = defaultPorts[u.Scheme]
@@ -241,6 +243,8 @@ type Use struct {
 	Handle  arch.Addr      // the SafeSocketHandle; 0: not known
 	Remote  netip.AddrPort // invalid: not known
 	HTTP2   bool
+	// Detached: it is used for another protocol, by its user, and no more one of the pool's.
+	Detached bool
 }
 
 // Connection reads a connection of HTTP/1, or of HTTP/2 by one of its streams; nil: it has ended.
@@ -272,6 +276,11 @@ func (r *Reader) use(obj arch.Addr, c *object.Class, message arch.Addr) (u *Use,
 	if u.Pool, _, err = r.reference(obj, c, "_pool"); err != nil {
 		return nil, err
 	}
+	detached, _, err := r.flag(obj, c, "_detachedFromPool")
+	if err != nil {
+		return nil, err
+	}
+	u.Detached = detached != 0
 	u.Handle, u.Remote, err = r.socket(obj, c)
 	return u, err
 }
@@ -364,9 +373,42 @@ func (r *Reader) socket(obj arch.Addr, c *object.Class) (handle arch.Addr, remot
 			}
 			return handle, remote, nil
 		}
-		stream, class, err = r.reference(stream, class, "_innerStream")
+		stream, class, err = r.inner(stream, class)
 	}
 	return 0, remote, err
+}
+
+// inner returns the stream that a stream is around: that of TLS, or of whoever made the connection, has one in one of
+// its fields. 0: it has none, or several.
+func (r *Reader) inner(stream arch.Addr, c *object.Class) (out arch.Addr, class *object.Class, err error) {
+	if out, class, err = r.reference(stream, c, "_innerStream"); err != nil || out != 0 {
+		return out, class, err
+	}
+	fields, err := r.objects.FieldsOf(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range fields {
+		if !fields[i].Reference {
+			continue
+		}
+		at, err := r.objects.Word(stream + arch.Addr(fields[i].Offset))
+		if err != nil {
+			return 0, nil, err
+		}
+		if at == 0 || at == stream || at == out {
+			continue
+		}
+		of, err := r.objects.Class(at)
+		if err != nil || !of.Is(coreLib, "System.IO.Stream") {
+			continue
+		}
+		if out != 0 {
+			return 0, nil, nil
+		}
+		out, class = at, of
+	}
+	return out, class, nil
 }
 
 // Timer returns the TimerQueueTimer that is to cancel a CancellationTokenSource; 0: none is.

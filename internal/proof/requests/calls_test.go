@@ -1,7 +1,10 @@
 package requests
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -48,10 +51,33 @@ func (s *silent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte("the beginning"))
 		w.(http.Flusher).Flush()
 	}
+	ended := r.Context().Done()
+	if strings.HasPrefix(r.URL.Path, "/socket/") {
+		ended = accept(w, r)
+	}
 	s.mu.Lock()
 	s.seen[r.URL.Path] = true
 	s.mu.Unlock()
-	<-r.Context().Done()
+	<-ended
+}
+
+// accept accepts a WebSocket (RFC 6455, 4.2.2), and says nothing. The channel is closed with the connection.
+func accept(w http.ResponseWriter, r *http.Request) <-chan struct{} {
+	ended := make(chan struct{})
+	c, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		close(ended)
+		return ended
+	}
+	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, c)
+		c.Close()
+	}()
+	return ended
 }
 
 func (s *silent) has(path string) bool {
@@ -91,7 +117,7 @@ func testCalls(t *testing.T, runtime string) {
 	})
 	n := layer.Size(9, 200)
 	c := &callCheck{t: t, a: a, s: s, ended: map[string]bool{}}
-	for _, kind := range []string{"get", "stream", "two"} {
+	for _, kind := range []string{"get", "stream", "two", "socket"} {
 		a.Ask(fmt.Sprintf("%s %d", kind, n))
 		c.settle()
 		c.check(false)
@@ -178,7 +204,7 @@ func (c *callCheck) settle() {
 				if strings.HasPrefix(path, "/get/") || strings.HasPrefix(path, "/send/") {
 					one++
 				}
-			case strings.HasPrefix(path, "/stream/") || strings.HasPrefix(path, "/two/"):
+			case !strings.HasPrefix(path, "/get/") && !strings.HasPrefix(path, "/send/"):
 				waiting = 1 << 20
 			default:
 				waiting++
@@ -264,6 +290,9 @@ func (c *callCheck) check(blocking bool) {
 	}
 	waiting := 0
 	for i := range r.Pools {
+		if p := &r.Pools[i]; p.Active > p.HTTP1.All+p.HTTP2.All && p.HTTP2.All == 0 {
+			c.t.Errorf("more calls than connections: %+v", p)
+		}
 		if p := &r.Pools[i]; p.HTTP1.Maximum == connections {
 			waiting += p.Queued
 			if p.HTTP1.All > connections || p.Active > connections || queued > 0 && p.Active != connections {
@@ -286,6 +315,8 @@ func (c *callCheck) phase(path string, blocking bool) profile.CallPhase {
 		return profile.CallOpen
 	case strings.HasPrefix(path, "/stream/"):
 		return profile.CallBody
+	case strings.HasPrefix(path, "/socket/"):
+		return profile.CallWebSocket
 	}
 	return profile.CallAnswer
 }

@@ -10,7 +10,8 @@
 //   get N      async calls
 //   send N     calls that block a thread each
 //   stream N   async calls, of which the body is read as it comes, with connections of their own
-//   two N      async calls by HTTP/2
+//   two N      async calls by HTTP/2, on a connection that the program makes, with a stream of its own around the socket's
+//   socket N   WebSockets, of which nothing comes
 //   end ID     ends a call
 //   begun      the path of each call that has not ended, and CLOCK_MONOTONIC in ns at its beginning
 //   collect    a garbage collection
@@ -24,6 +25,8 @@ using System.IO;
 using System.Linq;
 using System.Net;
 using System.Net.Http;
+using System.Net.Sockets;
+using System.Net.WebSockets;
 using System.Threading;
 using System.Threading.Tasks;
 using Common;
@@ -88,7 +91,8 @@ static class Program
         {
             await make();
         }
-        catch (Exception e) when (e is OperationCanceledException or IOException or HttpRequestException) { }
+        catch (Exception e) when (e is OperationCanceledException or IOException or HttpRequestException
+            or WebSocketException) { }
         calls.TryRemove(id, out _);
     }
 }
@@ -96,21 +100,39 @@ static class Program
 /// <summary>One call.</summary>
 sealed class Call(string kind, int id)
 {
-    static readonly HttpClient few = Client(App.Int("connections", 4)), many = Client(int.MaxValue);
+    static readonly HttpClient few = Client(App.Int("connections", 4)), many = Client(int.MaxValue), own = Client(int.MaxValue, Connect);
 
     public readonly CancellationTokenSource Cancel = new();
     public readonly long Begun = Stopwatch.GetTimestamp();
     public readonly string Path = $"/{kind}/{id}";
 
-    static HttpClient Client(int connections) =>
-        new(new SocketsHttpHandler { MaxConnectionsPerServer = connections, UseProxy = false })
+    static HttpClient Client(int connections,
+        Func<SocketsHttpConnectionContext, CancellationToken, ValueTask<Stream>> connect = null) =>
+        new(new SocketsHttpHandler
+        {
+            MaxConnectionsPerServer = connections, UseProxy = false, ConnectCallback = connect,
+        })
         {
             BaseAddress = new Uri($"http://{App.Text("server", "127.0.0.1:9")}/"), Timeout = TimeSpan.FromMinutes(20),
         };
 
+    static async ValueTask<Stream> Connect(SocketsHttpConnectionContext context, CancellationToken token)
+    {
+        var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        await socket.ConnectAsync(context.DnsEndPoint, token);
+        return new Counted(new NetworkStream(socket, true));
+    }
+
     HttpRequestMessage Message() => new(HttpMethod.Get, Path + "?key=secret");
 
-    public Task Make() => kind switch { "get" => Get(), "stream" => Stream(), _ => Two() };
+    public Task Make() => kind switch { "get" => Get(), "stream" => Stream(), "socket" => WebSocket(), _ => Two() };
+
+    async Task WebSocket()
+    {
+        using var socket = new ClientWebSocket();
+        await socket.ConnectAsync(new Uri($"ws://{App.Text("server", "127.0.0.1:9")}{Path}?key=secret"), Cancel.Token);
+        await socket.ReceiveAsync(new byte[16], Cancel.Token);
+    }
 
     async Task Get()
     {
@@ -135,6 +157,40 @@ sealed class Call(string kind, int id)
         HttpRequestMessage message = Message();
         message.Version = HttpVersion.Version20;
         message.VersionPolicy = HttpVersionPolicy.RequestVersionExact;
-        using HttpResponseMessage answer = await many.SendAsync(message, Cancel.Token);
+        using HttpResponseMessage answer = await own.SendAsync(message, Cancel.Token);
+    }
+}
+
+/// <summary>A stream around another one, as who makes connections may have.</summary>
+sealed class Counted(Stream stream) : Stream
+{
+    long read;
+
+    public override bool CanRead => true;
+    public override bool CanSeek => false;
+    public override bool CanWrite => true;
+    public override long Length => read;
+    public override long Position { get => read; set => throw new NotSupportedException(); }
+    public override void Flush() => stream.Flush();
+    public override Task FlushAsync(CancellationToken token) => stream.FlushAsync(token);
+    public override int Read(byte[] to, int at, int count) => stream.Read(to, at, count);
+    public override void Write(byte[] from, int at, int count) => stream.Write(from, at, count);
+    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
+    public override void SetLength(long length) => throw new NotSupportedException();
+
+    public override async ValueTask<int> ReadAsync(Memory<byte> to, CancellationToken token = default)
+    {
+        int n = await stream.ReadAsync(to, token);
+        read += n;
+        return n;
+    }
+
+    public override ValueTask WriteAsync(ReadOnlyMemory<byte> from, CancellationToken token = default) =>
+        stream.WriteAsync(from, token);
+
+    protected override void Dispose(bool disposing)
+    {
+        if (disposing) stream.Dispose();
+        base.Dispose(disposing);
     }
 }
