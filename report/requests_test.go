@@ -78,12 +78,15 @@ func inFlight() *profile.Requests {
 				Calls: []profile.ClientCall{{Path: "/news", Protocol: "HTTP/2"}}},
 			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen,
 				Calls: []profile.ClientCall{{Path: "/"}}},
+			{Method: "GET", Authority: "feed:443", Path: "/live", Phase: profile.CallWebSocket,
+				Calls: []profile.ClientCall{{Path: "/live", Protocol: "HTTP/1.1"}}},
 		},
 		Pools: []profile.CallPool{
 			{Authority: "supplier:6352", Active: 4, Queued: 121, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},
 			{Authority: "feed:443", Secure: true, Active: 1,
 				HTTP1: profile.PoolConnections{All: 1, Pending: 1, Maximum: 2}, HTTP2: profile.PoolConnections{All: 1}},
 			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: profile.PoolConnections{All: 1}},
+			{Authority: "old:80", Proxied: true, Active: 1, HTTP1: profile.PoolConnections{All: 1}}, // another client
 		},
 	}
 }
