@@ -9,7 +9,7 @@ import (
 type Primitive struct {
 	Kind  WaitKind // "": the frames show no wait
 	Guess bool     // Kind is the likelier one of two
-	Outer int      // the frame of the outermost primitive, counted from the leaf
+	Outer int      // the frame of the outermost primitive, or of what is a part of any; counted from the leaf
 }
 
 // The assemblies that have primitives.
@@ -61,7 +61,7 @@ var waitRules = []waitRule{
 	{coreLib, "System.Threading.WaitHandle.WaitAny", HandleAny, false},
 	{coreLib, "System.Threading.WaitHandle.WaitMultiple", HandleAny, true},
 	{coreLib, "System.Threading.WaitHandle.", HandleOne, false},
-	{coreLib, "System.Threading.WaitSubsystem", HandleOne, true},
+	{coreLib, "System.Threading.NamedMutex", HandleOne, false},
 	{threading, "System.Threading.Barrier.", BarrierWait, false},
 	{threading, "System.Threading.CountdownEvent.Wait", CountdownWait, false},
 	{coreLib, "System.Threading.CountdownEvent.Wait", CountdownWait, false},
@@ -92,10 +92,11 @@ func (c *code) waitRule() *waitRule {
 const pinvokeStub = "IL_STUB_PInvoke"
 
 // withinWaits are the beginnings of methods that are a part of what calls them: spinning, during which primitives sleep
-// or yield, and from .NET 11 on, whose wait subsystem is managed code, what it calls to block a thread.
+// or yield, and from .NET 11 on the wait subsystem, which all primitives wait in. Whatever is inlined, that does not say
+// what is waited for.
 var withinWaits = []string{
 	"System.Threading.SpinWait.", "Interop+Sys.LowLevel", "System.Threading.LowLevelMonitor.",
-	"System.Threading.NamedMutexProcessData",
+	"System.Threading.LowLevelLock.", "System.Threading.WaitSubsystem.", "System.Threading.WaitSubsystem+",
 }
 
 // betweenWaits reports whether a method is a part of what calls it.
@@ -126,6 +127,9 @@ func primitiveOf(frames iter.Seq2[int, code]) (p Primitive) {
 		}
 		managed = true
 		if c.betweenWaits() {
+			if p.Kind == "" {
+				p.Outer = i
+			}
 			continue
 		}
 		r := c.waitRule()
