@@ -83,6 +83,10 @@ func newNet11(t *testing.T) *net11 {
 	for i := range arch.Addr(7) {
 		p.Words[entries+16*i+8] = 1 // free; the last one was never used
 	}
+	variable, _ := p.d.Global("SyncBlockCache")
+	cache := p.Room(256)
+	p.Words[arch.Addr(variable)] = uint64(cache)
+	p.Uint32(cache+p.offset("SyncBlockCache", "FreeSyncTableIndex"), 7)
 	return p
 }
 

@@ -75,6 +75,8 @@ type tableLayout struct {
 	Entry  uint32    `clr:"SyncTableEntry.!"`
 	Block  uint32    `clr:"SyncTableEntry.SyncBlock"`
 	Object uint32    `clr:"SyncTableEntry.Object"`
+	Cache  arch.Addr `global:"SyncBlockCache,optional"` // the address of the SyncBlockCache's
+	Free   uint32    `clr:"SyncBlockCache.FreeSyncTableIndex,optional"`
 }
 
 // blockLayout is the layout of sync blocks (.NET 8 to 10).

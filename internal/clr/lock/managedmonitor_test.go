@@ -36,6 +36,10 @@ func newManagedProgram(t testing.TB) *managedProgram {
 	p.Words[l.Table] = uint64(entriesAt)
 	p.Zero(entriesAt, 16*(index+2))
 	p.Zero(p.handle, 8)
+	cache := p.Room(256)
+	p.Zero(l.Cache, 8)
+	p.Words[l.Cache] = uint64(cache)
+	p.Uint32(cache+arch.Addr(l.Free), index+1)
 	for i := range arch.Addr(index) {
 		p.Words[entriesAt+16*i+arch.Addr(l.Object)] = 1 // free
 	}
@@ -108,6 +112,26 @@ func TestManagedMonitor(t *testing.T) {
 	}
 	if _, ok := p.s.BlockingRange(threadAt); ok || !p.s.Managed() {
 		t.Error("threads of .NET 11 do not say what they are blocked on")
+	}
+}
+
+// TestManagedTableEnd: entries of blocks that were freed may be empty; the table ends where the runtime says so, and what
+// lies behind is not read.
+func TestManagedTableEnd(t *testing.T) {
+	p := newManagedProgram(t)
+	p.inflate(7, lockLocked, 0)
+	p.Words[entriesAt+16+arch.Addr(p.s.l.Object)] = 0 // an entry that looks like one never used
+	if held, all, err := p.s.Held(); err != nil || !all || len(held) != 1 {
+		t.Errorf("an empty entry: %d held, %v, %v", len(held), all, err)
+	}
+	cache := arch.Addr(p.Words[p.s.l.Cache])
+	p.Uint32(cache+arch.Addr(p.s.l.Free), index)
+	if held, all, err := p.s.Held(); err != nil || !all || len(held) != 0 {
+		t.Errorf("beyond the end: %d held, %v, %v", len(held), all, err)
+	}
+	p.Uint32(cache+arch.Addr(p.s.l.Free), 1<<20) // more than can be read
+	if _, all, _ := p.s.Held(); all {
+		t.Error("a table that could not be read to its end")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 )
 
 // Bounds of a look through the sync table.
@@ -130,6 +131,23 @@ func plausible(block arch.Addr) bool {
 	return block >= lowestBlock && block < highestBlock && block%8 == 0
 }
 
+// end returns the index of the first entry that has never been used; 0: that is not known. It is a field of the
+// SyncBlockCache from .NET 11 on (src/coreclr/vm/syncblk.h, m_FreeSyncTableIndex).
+func (s *Store) end() (int, error) {
+	if s.l.Cache == 0 || s.l.Free == contract.Absent {
+		return 0, nil
+	}
+	cache, err := s.table.Pointer(s.l.Cache)
+	if err != nil {
+		return 0, err
+	}
+	free, err := s.table.Uint32(cache + arch.Addr(s.l.Free))
+	if err != nil || free == 0 || free > largestSyncIndex {
+		return 0, err
+	}
+	return int(free), nil
+}
+
 // entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at
 // a time, until take is false. all: it came to that entry.
 func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
@@ -137,11 +155,21 @@ func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	end, err := s.end()
+	if err != nil {
+		return false, err
+	}
 	size := int(s.l.Entry)
 	buf := make([]byte, chunk*size)
 	list := make([]entry, 0, chunk)
 	for index := 1; index < maxEntries; {
+		if index == end {
+			return take(list), nil
+		}
 		b := buf
+		if end != 0 {
+			b = buf[:min(len(buf), (end-index)*size)]
+		}
 		at := table + arch.Addr(index*size)
 		if s.table.ReadMemory(b, at) != nil {
 			b = buf[:size] // near the end of its memory
@@ -155,7 +183,7 @@ func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 				block:  arch.Addr(binary.LittleEndian.Uint64(b[s.l.Block:])),
 				object: arch.Addr(binary.LittleEndian.Uint64(b[s.l.Object:])), index: index,
 			}
-			if index++; e.block == 0 && e.object == 0 {
+			if index++; end == 0 && e.block == 0 && e.object == 0 {
 				return take(list), nil
 			}
 			if e.block != 0 && e.object&entryFree == 0 && e.object != 0 {
