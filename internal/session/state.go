@@ -21,10 +21,22 @@ func state(c *target.Capture) string {
 	if !ok {
 		name = fmt.Sprintf("system call %d", c.SyscallNr)
 	}
-	if verb, ok := waiting[name]; ok {
+	if verb, ok := waiting[name]; ok && !wakes(c) {
 		return verb + " (" + name + ")"
 	}
 	return "in " + name
+}
+
+// wakes reports whether a thread is in futex(2) to wake others, or to do something else that does not wait.
+func wakes(c *target.Capture) bool {
+	if c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
+		return false // that, or what for, is not known
+	}
+	switch c.SyscallArgs[1] &^ futexFlags {
+	case futexWait, futexWaitBitset, futexLock, futexWaitRequeue, futexLock2:
+		return false
+	}
+	return true
 }
 
 // waiting has the system calls in which threads wait, and what to call each wait.

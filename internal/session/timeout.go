@@ -15,8 +15,12 @@ const (
 	futexWait       = 0
 	futexWaitBitset = 9 // its timeout is a time of a clock
 	futexPrivate    = 128
-	futexRealtime   = 256 // of the clock CLOCK_REALTIME; otherwise CLOCK_MONOTONIC
-	futexFlags      = futexPrivate | futexRealtime
+	futexLock       = 6 // and the other operations that wait, for locks that give their owner priority
+	futexLock2      = 13
+
+	futexWaitRequeue = 11
+	futexRealtime    = 256 // of the clock CLOCK_REALTIME; otherwise CLOCK_MONOTONIC
+	futexFlags       = futexPrivate | futexRealtime
 )
 
 // endless are the kinds of wait that last for ever if the system call does.
