@@ -38,6 +38,10 @@ func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 
 // native returns what the thread is blocked on in the runtime's native code; false: that is not known.
 func (e *explanation) native() (w pal.Wait, ok bool, err error) {
+	if e.r.Runtime.Locks.Managed() {
+		s, err := e.r.subsystem(&e.s.Thread)
+		return s.Wait, len(s.Objects) > 0, err
+	}
 	b, ok := e.r.inNative(e.s, e.p)
 	if !ok {
 		return w, false, nil
@@ -55,6 +59,11 @@ func (e *explanation) join() error {
 	if ok && len(w.Objects) == 1 && w.Objects[0].Kind == pal.Thread && w.Objects[0].Ends != 0 {
 		return e.ends(w.Objects[0].Ends)
 	}
+	if ok && len(w.Objects) == 1 && e.r.Runtime.Locks.Managed() {
+		if obj, err := e.r.joined(&w.Objects[0]); err != nil || obj != 0 {
+			return e.joins(obj, err)
+		}
+	}
 	own := e.r.Runtime.Threads.Object(&e.s.Thread)
 	f, only := e.r.only(e.inFrames(false), func(f *found) bool {
 		return f.obj != own && f.class.Is(coreLib, threadClass)
@@ -64,6 +73,21 @@ func (e *explanation) join() error {
 	}
 	e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
 	e.w.Owner, err = e.r.threadOf(f.obj, f.class)
+	return err
+}
+
+// joins says that the thread waits for the end of that of a managed Thread object.
+func (e *explanation) joins(obj arch.Addr, err error) error {
+	if err == nil {
+		err = e.is(obj)
+	}
+	if err != nil {
+		return err
+	}
+	class, err := e.r.Runtime.Objects.Class(obj)
+	if err == nil {
+		e.w.Owner, err = e.r.threadOf(obj, class)
+	}
 	return err
 }
 
@@ -145,6 +169,9 @@ func (r *Reader) handleState(f *found) (o pal.Object, ok bool, err error) {
 	handle, err := r.handleOf(f)
 	if err != nil || handle == 0 {
 		return o, false, err
+	}
+	if r.Runtime.Locks.Managed() {
+		return r.byHandle(handle)
 	}
 	return r.Runtime.PAL.ByHandle(handle)
 }

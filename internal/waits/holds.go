@@ -21,8 +21,8 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 		return nil
 	}
 	list := r.mayHold(s)
-	thread, waits := r.inNative(s, classify(s.Frames))
-	if len(list) == 0 && !waits {
+	mutexes := r.mutexesOf(s)
+	if len(list) == 0 && mutexes == nil {
 		return nil
 	}
 	var out []profile.Wait
@@ -45,11 +45,11 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 				out = append(out, *h)
 			}
 		}
-		if !waits {
+		if mutexes == nil {
 			return nil
 		}
-		var err error
-		out, err = r.withMutexes(out, &thread)
+		owned, err := mutexes()
+		out = withMutexes(out, owned)
 		return err
 	}, blocked, primitive{outer: len(s.Frames)})
 	named := make([]*profile.Wait, len(out))
@@ -81,9 +81,19 @@ func (r *Reader) mayHold(s *Subject) (out []found) {
 	return out
 }
 
+// mutexesOf returns what reads the mutexes that a thread owns; nil: that is not known.
+func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
+	if r.Runtime.Locks.Managed() {
+		return func() ([]pal.Object, error) { return r.owned(&s.Thread) }
+	}
+	if b, ok := r.inNative(s, classify(s.Frames)); ok {
+		return func() ([]pal.Object, error) { return r.Runtime.PAL.Owned(&b) }
+	}
+	return nil
+}
+
 // withMutexes adds the mutexes that a thread owns and to which its stack does not refer.
-func (r *Reader) withMutexes(list []profile.Wait, thread *pal.Blocked) ([]profile.Wait, error) {
-	owned, err := r.Runtime.PAL.Owned(thread)
+func withMutexes(list []profile.Wait, owned []pal.Object) []profile.Wait {
 	for i := range owned {
 		o := &owned[i]
 		if len(list) < maxHolds &&
@@ -91,7 +101,7 @@ func (r *Reader) withMutexes(list []profile.Wait, thread *pal.Blocked) ([]profil
 			list = append(list, heldMutex(profile.Wait{Type: mutexClass}, o))
 		}
 	}
-	return list, err
+	return list
 }
 
 func heldMutex(w profile.Wait, o *pal.Object) profile.Wait {

@@ -32,11 +32,16 @@ func (e *explanation) lock() error {
 	} else {
 		e.w.Timeout = timeout
 	}
+	return e.lockAt(obj)
+}
+
+// lockAt explains a wait for the System.Threading.Lock at an address.
+func (e *explanation) lockAt(obj arch.Addr) error {
 	m, err := e.r.Runtime.Locks.Lock(obj)
 	if err != nil {
 		return err
 	}
-	if m.Waiters == 0 && (!e.r.Runtime.Locks.Managed() || m.Owner == 0) { // of managed monitors they are not known
+	if m.Waiters == 0 {
 		return lock.ErrChanging // it is not waited for
 	}
 	if err := e.is(obj); err != nil {

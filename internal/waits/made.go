@@ -39,6 +39,9 @@ var hasOwnMonitor = map[profile.WaitKind]bool{
 func (e *explanation) made(m lock.Monitor) error {
 	inner := m.Object
 	if inner == 0 {
+		inner = m.Lock // of a Lock that is no monitor: ManualResetEventSlim has one from .NET 11 on
+	}
+	if inner == 0 {
 		return nil // it cannot be told of what it is a part
 	}
 	var class *object.Class

@@ -109,7 +109,7 @@ func (p *net11) held(owner, often uint64) arch.Addr {
 	at := p.Object(p.lock)
 	p.Set(at, p.lock, "_owningThreadId", owner)
 	if owner != 0 {
-		p.Set(at, p.lock, "_state", 1|3<<7) // how many wait is not believed
+		p.Set(at, p.lock, "_state", 1|3<<7) // three wait
 		p.Set(at, p.lock, "_recursionCount", often-1)
 	}
 	return at
@@ -162,7 +162,7 @@ func TestManagedMonitorEnter(t *testing.T) {
 		"WaitHandle.WaitOneNoCheck", "Lock.TryEnterSlow", "Lock.Enter", "Monitor.Enter")
 	if w == nil || w.Kind != profile.MonitorEnter || w.Object != uint64(obj) || w.Type != "object" || !w.Certain ||
 		w.Owner == nil || w.Owner.OSThreadID != 4242 || w.Owner.ManagedThreadID != 7 || w.Recursion != 2 ||
-		w.Waiters != 0 || w.Timeout != profile.Forever || w.Lock == 0 {
+		w.Waiters != 3 || w.Timeout != profile.Forever || w.Lock == 0 {
 		t.Errorf("%+v", w)
 	}
 	held, all := (&Reader{Runtime: p.runtime, People: p, Live: p}).Monitors()
@@ -194,7 +194,7 @@ func TestManagedLock(t *testing.T) {
 	lock := p.held(7, 1)
 	w := p.waits([][3]uint64{{ofLock, uint64(lock), forever}}, "Lock.TryEnterSlow", "Lock.Enter")
 	if w == nil || w.Kind != profile.LockEnter || w.Object != uint64(lock) || !w.Certain || w.Owner == nil ||
-		w.Owner.OSThreadID != 4242 || w.Waiters != 0 {
+		w.Owner.OSThreadID != 4242 || w.Waiters != 3 {
 		t.Errorf("%+v", w)
 	}
 	w = p.waits([][3]uint64{{ofLock, uint64(lock), forever}}, "Lock.TryEnterSlow", "Lock.Enter", "Tasks.Task.Wait")

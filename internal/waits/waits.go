@@ -53,6 +53,7 @@ type Reader struct {
 	Renew func()
 
 	queue    arch.Addr // see Queue
+	slot     arch.Addr // where the stack has what the thread waits for; 0: nothing says so
 	localAt  int       // where a Thread refers to its statics: see readers.go; 0: not known yet
 	searches int       // for that since the latest LockNumber
 	looked   int       // references, since the latest readCounts
@@ -70,10 +71,10 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
 		return nil
 	}
-	r.queue = 0
+	r.queue, r.slot = 0, 0
 	p := classify(s.Frames)
 	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
-	if p.kind == "" && !blocked {
+	if p.kind == "" && !blocked && !r.Runtime.Locks.Managed() {
 		if _, ok := r.inNative(s, p); !ok {
 			return nil
 		}
@@ -186,6 +187,9 @@ func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
 		return 0, 0, false
 	}
 	end, sp := r.end(s, p), arch.Addr(s.Frames[0].SP) // below it lies nothing
+	if r.slot != 0 {
+		end = max(end, r.slot+8) // in the caller, if all else has been inlined there
+	}
 	if sp < s.Stack.Base || end < s.Stack.Base {
 		return 0, 0, false
 	}
@@ -256,6 +260,9 @@ func (e *explanation) run() error {
 			read: func() (lock.Monitor, error) { return e.r.Runtime.Locks.At(e.blocking.Lock) },
 		})
 	case e.r.Runtime.Locks.Managed():
+		if done, err := e.byObjects(); done || err != nil {
+			return err
+		}
 		if w, err := e.managedMonitor(); w != nil || err != nil {
 			if err == nil {
 				err = e.monitor(w)

@@ -37,10 +37,7 @@ func (s *Store) lockOf(obj arch.Addr, c *object.Class) (m Monitor, err error) {
 			return Monitor{}, fmt.Errorf("%s: %w", c.Display, err)
 		}
 	}
-	m = Monitor{Object: obj, Owner: int(owner), ByManagedID: s.Managed()}
-	if !s.Managed() {
-		m.Waiters = int(state >> lockWaiterShift)
-	}
+	m = Monitor{Object: obj, Owner: int(owner), ByManagedID: s.Managed(), Waiters: int(state >> lockWaiterShift)}
 	held := state&lockLocked != 0
 	if held != (owner != 0) || !held && often != 0 || owner>>31 != 0 || often > maxRecursion {
 		return Monitor{}, ErrChanging

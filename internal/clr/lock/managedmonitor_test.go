@@ -84,13 +84,13 @@ func TestManagedThinLock(t *testing.T) {
 	}
 }
 
-// TestManagedMonitor: a monitor that somebody has waited for is a Lock. Its bits beyond the first are not believed to
-// count anybody.
+// TestManagedMonitor: a monitor that somebody has waited for is a Lock, which counts who wants to enter.
 func TestManagedMonitor(t *testing.T) {
 	p := newManagedProgram(t)
 	p.Uint32(p.block+arch.Addr(p.s.m.Thin), 3) // out of date: the Lock counts
 	lock := p.inflate(7, 5<<7|lockLocked, 1)
-	want := Monitor{Object: p.obj, Block: p.block, Lock: lock, ByManagedID: true, Owner: 7, Recursion: 2}
+	want := Monitor{Object: p.obj, Block: p.block, Lock: lock, ByManagedID: true, Owner: 7, Recursion: 2,
+		Waiters: 5}
 	if m, err := p.s.Of(p.obj); err != nil || m != want {
 		t.Errorf("%+v, %v, want %+v", m, err, want)
 	}
@@ -103,7 +103,7 @@ func TestManagedMonitor(t *testing.T) {
 	if m, ok, err := p.s.OfLock(p.Object(p.lock)); err != nil || ok {
 		t.Errorf("no monitor's Lock: %+v, %v", m, err)
 	}
-	if m, err := p.s.Lock(lock); err != nil || m.Owner != 7 || !m.ByManagedID || m.Waiters != 0 {
+	if m, err := p.s.Lock(lock); err != nil || m.Owner != 7 || !m.ByManagedID || m.Waiters != 5 {
 		t.Errorf("as a Lock: %+v, %v", m, err)
 	}
 	p.inflate(0, 5<<7, 0)

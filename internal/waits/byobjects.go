@@ -1,0 +1,165 @@
+package waits
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/profile"
+)
+
+// byObjects explains a wait by what the thread's own managed objects say of it: what it waits for, and so which
+// primitive it is where the frames do not show it, or only the part of it that was not inlined. false: they say nothing
+// that the frames do not.
+func (e *explanation) byObjects() (done bool, err error) {
+	if info, ok := e.info(); ok {
+		return e.byInfo(&info)
+	}
+	if !unseen[e.p.kind] {
+		return false, nil
+	}
+	s, err := e.r.subsystem(&e.s.Thread)
+	if err != nil || !s.known {
+		return false, err
+	}
+	switch {
+	case !s.waits:
+		return e.p.kind == "", nil
+	case len(s.Objects) == 0:
+		if e.p.kind == "" {
+			e.w.Kind = profile.ThreadSleep
+		}
+		return e.p.kind == "", nil
+	case len(s.Objects) > 1:
+		e.p.kind = profile.HandleAny // or all: see handles
+		return false, nil
+	}
+	e.p.guess = false
+	obj, err := e.r.joined(&s.Objects[0])
+	if err != nil {
+		return false, err
+	}
+	if e.p.kind = profile.HandleOne; obj != 0 {
+		e.p.kind = profile.ThreadJoin
+	} else if kind := e.ofReaderWriter(&s); kind != "" {
+		e.p.kind = kind
+	}
+	e.w.Kind = e.p.kind
+	return false, nil
+}
+
+// unseen are the kinds of which the frames show less than there may be, if callers were inlined.
+var unseen = map[profile.WaitKind]bool{
+	"": true, profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.MonitorWait: true,
+	profile.MonitorEnter: true, profile.LockEnter: true,
+}
+
+// info returns what the thread says of the Lock or Condition that it waits for.
+func (e *explanation) info() (i lock.Info, ok bool) {
+	rt := e.r.Runtime
+	at, ok := rt.Locks.InfoRange(rt.Threads.LocalData(e.s.Thread.Address), rt.Threads.StringType())
+	if !ok || e.s.Stack == nil {
+		return i, false
+	}
+	if i, ok = rt.Locks.Info(at.Addr, e.s.Stack); ok {
+		e.r.slot = max(i.Slot, i.At+8)
+	}
+	return i, ok
+}
+
+// byInfo explains a wait for a Lock or a Condition.
+func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
+	e.p.guess = false
+	w := &monitorWait{enters: !i.Condition, timeout: timeout(i.Timeout)}
+	w.read = func() (lock.Monitor, error) { return e.r.managedMonitor(i.Object, w.enters) }
+	if i.Condition {
+		m, err := w.read()
+		if err != nil {
+			return false, err
+		}
+		e.made11(&m)
+		return true, e.monitor(w)
+	}
+	_, monitor, err := e.r.Runtime.Locks.OfLock(i.Object)
+	switch {
+	case err != nil:
+		return false, err
+	case monitor || e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait:
+		return true, e.monitor(w)
+	case !unseen[e.p.kind]:
+		return true, nil // the Lock is a part of what the frames show
+	}
+	e.p.kind, e.w.Kind, e.w.Timeout = profile.LockEnter, profile.LockEnter, w.timeout
+	return true, e.lockAt(i.Object)
+}
+
+// made11 finds out which primitive is made of a Condition, and of which other one that is a part, where the frames do
+// not show it.
+func (e *explanation) made11(m *lock.Monitor) {
+	inner := m.Object
+	if inner == 0 {
+		inner = m.Lock
+	}
+	list := e.inFrames(true)
+	of := func(p part, inner arch.Addr) (found, bool) {
+		return e.r.only(list, func(f *found) bool {
+			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
+		})
+	}
+	kind := e.p.kind
+	if unseen[kind] || kind == profile.EventWait {
+		if f, ok := of(eventSlim, inner); ok {
+			kind = profile.EventWait
+			for _, k := range []profile.WaitKind{profile.CountdownWait, profile.BarrierWait, profile.TaskWait} {
+				if _, ok := of(madeOf[k][1], f.obj); ok {
+					kind = k
+				}
+			}
+		}
+	}
+	if m.Object != 0 && (unseen[kind] || kind == profile.SemaphoreWait) {
+		if f, ok := of(semaphoreSlim, inner); ok {
+			kind = profile.SemaphoreWait
+			if c, ok := of(madeOf[profile.CollectionTake][1], f.obj); ok {
+				kind = profile.CollectionTake
+				if name, err := e.r.Runtime.Objects.RefersTo(c.obj, c.class, f.obj); err == nil && name == "_freeNodes" {
+					kind = profile.CollectionAdd
+				}
+			}
+		}
+	}
+	if unseen[kind] {
+		kind = profile.MonitorWait
+		if m.Object == 0 {
+			kind, e.p.guess = profile.EventWait, true // Conditions of Locks that are no monitors
+		}
+	}
+	e.p.kind, e.w.Kind = kind, kind
+}
+
+// ofReaderWriter returns which lock of a ReaderWriterLockSlim an event stands for; "": for none.
+func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
+	event, ok, err := e.waitHandle(&s.Objects[0])
+	if err != nil || !ok {
+		return ""
+	}
+	name := ""
+	_, ok = e.r.only(e.inFrames(true), func(f *found) bool {
+		if !f.class.Is(coreLib, readerWriterClass) {
+			return false
+		}
+		of, err := e.r.Runtime.Objects.RefersTo(f.obj, f.class, event.obj)
+		if err == nil && of != "" {
+			name = of
+		}
+		return err == nil && of != ""
+	})
+	if !ok {
+		return ""
+	}
+	return readerWriterEvents[name]
+}
+
+// readerWriterEvents are the fields of a ReaderWriterLockSlim that have the events for which threads wait.
+var readerWriterEvents = map[string]profile.WaitKind{
+	"_readEvent": profile.ReadLock, "_writeEvent": profile.WriteLock, "_waitUpgradeEvent": profile.WriteLock,
+	"_upgradeEvent": profile.UpgradeableLock,
+}

@@ -1,0 +1,258 @@
+package waits
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/pal"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+)
+
+// From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed code. A managed Thread
+// has a record of what it waits for, and a list of the mutexes that it owns; a handle is the address of a GC handle of
+// what it stands for. So all that is known of a wait comes from these objects, whatever is on the stack. They move:
+// what leads to them is a part of what a statement rests on.
+//
+// Sources (dotnet/runtime): System.Private.CoreLib, src/System/Threading: WaitSubsystem.ThreadWaitInfo.Unix.cs,
+// WaitSubsystem.WaitableObject.Unix.cs, WaitSubsystem.HandleManager.Unix.cs, Thread.CoreCLR.cs.
+const (
+	recordClass   = "System.Threading.WaitSubsystem+ThreadWaitInfo"
+	waitableClass = "System.Threading.WaitSubsystem+WaitableObject"
+
+	notWaiting = 2 // ThreadWaitInfo.WaitSignalState: the first one of a thread that does not wait
+	maxWaiters = 1 << 12
+	maxOwned   = 64
+	maxOften   = 1 << 30
+	oneByte    = 0xff // of four
+)
+
+// waitables are the kinds of WaitableObject (WaitableObjectType).
+var waitables = [...]pal.Kind{pal.ManualResetEvent, pal.AutoResetEvent, pal.Semaphore, pal.Mutex}
+
+// subsystem is what a thread says of its wait in the wait subsystem.
+type subsystem struct {
+	pal.Wait
+	known bool // the thread says something
+	waits bool // for these objects; for none: it sleeps
+}
+
+// fieldsOf reads fields of an object, until one cannot be read.
+type fieldsOf struct {
+	r     *Reader
+	obj   arch.Addr
+	class *object.Class
+	err   error
+}
+
+// fields begins to read the fields of an object, which must be of a class of CoreLib; "": of any.
+func (r *Reader) fields(obj arch.Addr, class string) *fieldsOf {
+	f := &fieldsOf{r: r, obj: obj}
+	if f.class, f.err = r.Runtime.Objects.Class(obj); f.err == nil && class != "" && !f.class.Is(coreLib, class) {
+		f.err = lock.ErrChanging
+	}
+	return f
+}
+
+func (f *fieldsOf) pointer(name string) (p arch.Addr) {
+	if f.err == nil {
+		p, f.err = f.r.Runtime.Objects.Pointer(f.obj, f.class, name)
+	}
+	return p
+}
+
+func (f *fieldsOf) number(name string) (n uint32) {
+	if f.err == nil {
+		n, f.err = f.r.Runtime.Objects.Uint32(f.obj, f.class, name)
+	}
+	return n
+}
+
+// managedThread returns the managed Thread object of a thread; 0: it has none.
+func (r *Reader) managedThread(t *thread.Thread) (arch.Addr, error) {
+	if t.Exposed == 0 {
+		return 0, nil
+	}
+	return target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
+}
+
+// record returns a thread's record of what it waits for; nil: it has none, or the runtime has no such records.
+func (r *Reader) record(t *thread.Thread) (*fieldsOf, error) {
+	if !r.Runtime.Locks.Managed() {
+		return nil, nil
+	}
+	obj, err := r.managedThread(t)
+	if err != nil || obj == 0 {
+		return nil, err
+	}
+	f := r.fields(obj, threadClass)
+	if native, at := f.pointer("_DONT_USE_InternalThread"), f.pointer("_waitInfo"); f.err != nil || at == 0 {
+		return nil, f.err
+	} else if native != t.Address {
+		return nil, lock.ErrChanging
+	} else {
+		f = r.fields(at, recordClass)
+	}
+	if f.pointer("_thread") != obj && f.err == nil {
+		f.err = lock.ErrChanging
+	}
+	return f, f.err
+}
+
+// subsystem returns what a thread says of its wait in the wait subsystem.
+func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
+	f, err := r.record(t)
+	if f == nil || err != nil {
+		return w, err
+	}
+	state, count := f.number("_waitSignalState")&oneByte, int(int32(f.number("_waitedCount")))
+	w.All = f.number("_isWaitForAll")&oneByte != 0
+	list := f.pointer("_waitedObjects")
+	if f.err != nil || count < 0 || count > maxHandles {
+		return subsystem{}, orChanging(f.err)
+	}
+	w.known = true
+	if w.waits = state < notWaiting; !w.waits || count == 0 {
+		return w, nil
+	}
+	refs, err := r.Runtime.Objects.References(list, count)
+	if err != nil || len(refs) != count {
+		return subsystem{}, orChanging(err)
+	}
+	for _, at := range refs {
+		o, err := r.waitable(at)
+		if err == nil && o.Waiters == 0 {
+			err = lock.ErrChanging
+		}
+		if err != nil {
+			return subsystem{}, err
+		}
+		w.Objects = append(w.Objects, o)
+	}
+	return w, nil
+}
+
+func orChanging(err error) error {
+	if err == nil {
+		err = lock.ErrChanging
+	}
+	return err
+}
+
+// waitable reads the state of what can be waited for.
+func (r *Reader) waitable(at arch.Addr) (o pal.Object, err error) {
+	f := r.fields(at, waitableClass)
+	kind, owned, head := f.number("_type")&oneByte, f.pointer("_ownershipInfo"), f.pointer("_waitersHead")
+	if f.err != nil || int(kind) >= len(waitables) {
+		return o, orChanging(f.err)
+	}
+	o = pal.Object{At: at, Kind: waitables[kind]}
+	for node := head; node != 0; o.Waiters++ {
+		if o.Waiters == maxWaiters {
+			return o, lock.ErrChanging
+		}
+		f := r.fields(node, "")
+		if node = f.pointer("_next"); f.err != nil || node == head {
+			return o, orChanging(f.err)
+		}
+	}
+	if o.Kind != pal.Mutex || owned == 0 {
+		return o, nil
+	}
+	f = r.fields(owned, "")
+	thread, often := f.pointer("_thread"), f.number("_reacquireCount")
+	if f.err != nil || thread == 0 {
+		return o, f.err
+	}
+	if o.Owner, err = r.idOf(thread); err == nil && often > maxOften {
+		err = lock.ErrChanging
+	}
+	o.Recursion = int(often) + 1
+	return o, err
+}
+
+// idOf returns the id of the operating system of the thread of a managed Thread object.
+func (r *Reader) idOf(obj arch.Addr) (int, error) {
+	f := r.fields(obj, threadClass)
+	native, id := f.pointer("_DONT_USE_InternalThread"), int(f.number("_managedThreadId"))
+	if f.err != nil {
+		return 0, f.err
+	}
+	t := r.find(func() *thread.Thread { return r.People.At(native) },
+		func(t *thread.Thread) bool { return t.ManagedID == id })
+	if t == nil {
+		return 0, lock.ErrChanging // it ends: then the mutex is nobody's
+	}
+	return t.OSID, nil
+}
+
+// byHandle returns what a handle stands for; false: it is none of the wait subsystem's.
+func (r *Reader) byHandle(handle arch.Addr) (o pal.Object, ok bool, err error) {
+	at, err := target.NewReader(r.Runtime.Seen).Pointer(handle)
+	if err != nil || at == 0 {
+		return o, false, err
+	}
+	if c, err := r.Runtime.Objects.Class(at); err != nil || !c.Is(coreLib, waitableClass) {
+		return o, false, nil // of a named mutex, for example
+	}
+	o, err = r.waitable(at)
+	return o, err == nil, err
+}
+
+// owned returns the mutexes that a thread owns.
+func (r *Reader) owned(t *thread.Thread) (out []pal.Object, err error) {
+	f, err := r.record(t)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	next := f.pointer("_lockedMutexesHead")
+	for err = f.err; err == nil && next != 0; {
+		o, err := r.waitable(next)
+		if err == nil && (o.Owner != t.OSID || len(out) == maxOwned) {
+			err = lock.ErrChanging
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+		f := r.fields(r.fields(next, "").pointer("_ownershipInfo"), "")
+		if next = f.pointer("_next"); f.err != nil {
+			return nil, f.err
+		}
+	}
+	return out, err
+}
+
+// joined returns the managed Thread object of the thread whose end an event stands for; 0: none that is there.
+func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
+	if o.Kind != pal.ManualResetEvent {
+		return 0, nil
+	}
+	list, err := r.Runtime.Threads.List()
+	if err != nil {
+		return 0, err
+	}
+	for i := range list {
+		obj, err := r.managedThread(&list[i])
+		if err != nil || obj == 0 {
+			continue // it has just ended
+		}
+		f := r.fields(obj, threadClass)
+		event := f.pointer("_joinEvent")
+		if f.err != nil || event == 0 {
+			continue
+		}
+		f = r.fields(event, waitHandleClass)
+		if f.err != nil {
+			continue
+		}
+		handle, err := r.handleOf(&found{event, f.class})
+		if err != nil || handle == 0 {
+			continue
+		}
+		if at, err := target.NewReader(r.Runtime.Seen).Pointer(handle); err == nil && at == o.At {
+			return obj, nil
+		}
+	}
+	return 0, nil
+}
