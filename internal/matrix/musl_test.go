@@ -27,6 +27,14 @@ func TestMusl(t *testing.T) {
 	checkFates(t, p, livetest.Command(t), muslRow, "single-file")
 }
 
+// TestMuslNewest is TestMusl for the newest .NET.
+func TestMuslNewest(t *testing.T) {
+	layer.Matrix(t)
+	p, row := testenv.PublishMuslNewest(t, "scenarios"), supportRow{"11.0.0", muslRow.shape}
+	dumpEach(t, p, row)
+	checkFates(t, p, livetest.Command(t), row, "single-file")
+}
+
 // TestMuslNative walks a C program that blocks in musl: through musl's functions, out of
 // signal handlers, and to the base of the stack.
 func TestMuslNative(t *testing.T) {

@@ -34,7 +34,7 @@ func versionOf(runtime string, s testenv.Shape) string {
 		return "9.0.9"
 	}
 	return map[string]string{
-		"net10": "10.0.12", "net10:dotnet-10.0.8": "10.0.8", "net9": "9.0.5", "net8": "8.0.30",
+		"net11": "11.0.0", "net10": "10.0.12", "net10:dotnet-10.0.8": "10.0.8", "net9": "9.0.5", "net8": "8.0.30",
 	}[runtime]
 }
 

@@ -31,11 +31,14 @@ const (
 // Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
 // the kit. Some runtimes exist in the kit only as single-file hosts, without the
 // libcoreclr.so that the first three shapes need; for those FrameworkDependent means that
-// host with the framework beside it. One that is installed beside the kit, or copied
-// into it, has no parts to make another shape of.
+// host with the framework beside it. One that is installed beside the kit has no parts to
+// make another shape of; those of the newest one may lie beside the kit.
 func Shapes(runtime string) []Shape {
-	if _, ok := installed(runtime); ok || runtime == NewestRuntime {
+	if _, ok := installed(runtime); ok {
 		return []Shape{FrameworkDependent}
+	}
+	if runtime == NewestRuntime {
+		return newestShapes()
 	}
 	if runtime == "net9" {
 		return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
@@ -108,6 +111,16 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 		return err
 	}
 	p.Exe = filepath.Join(p.Dir, p.app)
+	if p.runtime == NewestRuntime {
+		switch shape {
+		case SelfContained:
+			return errors.Join(k.pack(nil, "folder", p.Dir, dll), ownFiles(p.Dir))
+		case SingleFile:
+			return k.pack(nil, "plain", p.Exe, dll, p.more...)
+		case Compressed:
+			return k.pack(nil, "compressed", p.Exe, dll, p.more...)
+		}
+	}
 	switch shape {
 	case FrameworkDependent, AppHost:
 		return k.publishWithFramework(p, dll, shape)
@@ -138,6 +151,9 @@ func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error 
 	if shape == AppHost {
 		p.Exe = strings.TrimSuffix(dll, ".dll")
 		p.Env = []string{"DOTNET_ROOT=" + root}
+		if p.runtime == NewestRuntime {
+			return k.pack(nil, "apphost", p.Exe, dll)
+		}
 		return k.command("apphost", p.runtime, dll)
 	}
 	p.Exe = filepath.Join(root, filepath.Base(k.Host(p.runtime)))
