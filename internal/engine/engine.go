@@ -160,7 +160,7 @@ type Captured struct {
 	Object  arch.Addr // of the runtime's Thread object; 0 for a native thread
 	OSID    int       // of the thread, in the target's own PID namespace
 	Context arch.Context
-	Head    []byte // of the Thread object: thread.HeadLen bytes
+	Head    []byte // of the Thread object: as much as thread.Store.HeadLen says
 	Stack   *target.Stack
 }
 
@@ -174,7 +174,7 @@ var ErrUncaptured = errors.New(
 func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 	t := walk.Thread{Context: c.Context, Stack: c.Stack, Head: c.Head}
 	var exception thread.Exception
-	if c.Object == 0 || e.Runtime == nil || len(c.Head) != thread.HeadLen {
+	if c.Object == 0 || e.Runtime == nil || len(c.Head) < e.Runtime.Threads.HeadLen() {
 		return t, exception
 	}
 	info := e.Runtime.Threads.Parse(c.Head, c.Object)

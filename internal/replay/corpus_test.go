@@ -95,7 +95,7 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*replay.Thread) {
 		if !k.Alive() {
 			continue
 		}
-		th, err := replay.CaptureThread(p, k.OSID, k.Address)
+		th, err := replay.CaptureThread(p, k.OSID, k.Address, e.Runtime.Threads.HeadLen())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"io"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
@@ -175,11 +174,11 @@ func (t *Thread) stack() *target.Stack {
 }
 
 // CaptureThread copies a thread of a live process: the one with the thread id tid
-// whose Thread object is at object (0 for a native thread).
-func CaptureThread(p *live.Process, tid int, object arch.Addr) (*Thread, error) {
+// whose Thread object is at object (0 for a native thread), with so many bytes of that.
+func CaptureThread(p *live.Process, tid int, object arch.Addr, head int) (*Thread, error) {
 	req := target.Request{TID: tid, StackLimit: stackLimit}
 	if object != 0 {
-		req.Head, req.HeadLen = object, thread.HeadLen
+		req.Head, req.HeadLen = object, head
 	}
 	var c target.Capture
 	if err := p.Capture(&req, &c); err != nil {

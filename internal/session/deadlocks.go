@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -168,7 +167,7 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 // by stopping it, and so would run: but all that its wait rests on is in its Thread object.
 func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) target.Proof {
 	count := p.Live.RunCount(t.OSThreadID)
-	head := make([]byte, thread.HeadLen)
+	head := make([]byte, p.Runtime.Threads.HeadLen())
 	t.Wait = nil
 	if p.from.ReadMemory(head, id) == nil {
 		t.Wait = p.waitReader().Constructor(head, id)

@@ -167,7 +167,7 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 func (p *Process) request(t *Thread, extra []target.Range, exception bool) target.Request {
 	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
 	if t.ID != 0 {
-		r.Head, r.HeadLen = t.ID, thread.HeadLen
+		r.Head, r.HeadLen = t.ID, p.Runtime.Threads.HeadLen()
 		if !exception {
 			return r
 		}

@@ -21,10 +21,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// HeadLen is how much of a Thread object a capture copies, in bytes: enough for
-// every field that is read from it, and for the two fields of a hijack that the
-// data descriptor does not name.
-const HeadLen = 1024
+// maxHead bounds HeadLen.
+const maxHead = 1024
 
 // maxThreads bounds the thread store's list.
 const maxThreads = 1 << 17
@@ -98,6 +96,7 @@ type Store struct {
 	ex     exLayout
 	direct bool // an ExInfo holds the exception object itself, not a handle of it
 	linked bool // a link of the thread list is the address of a Thread, not that of its own link
+	head   int  // see HeadLen
 
 	locals localsLayout
 
@@ -129,10 +128,14 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
 	s.linked = d.Contracts["Thread"] == "c1"
 	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed} {
-		if off > HeadLen-8 {
+		if off > maxHead-8 {
 			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied",
-				off, HeadLen)
+				off, maxHead)
 		}
+	}
+	s.head = s.Needed()
+	for _, f := range d.Types["Thread"].Fields {
+		s.head = max(s.head, min(int(f.Offset)+8, maxHead))
 	}
 	return s, nil
 }
@@ -153,7 +156,7 @@ func (s *Store) List() ([]Thread, error) {
 	}
 	before := s.before(link)
 	var out []Thread
-	head := make([]byte, HeadLen)
+	head := make([]byte, s.head)
 	seen, next := arch.Addr(0), 1 // a link before, and how many there are when it is replaced
 	for link != 0 {
 		switch {
@@ -221,7 +224,7 @@ func (s *Store) withID(id int) arch.Addr {
 
 // Read decodes the Thread object at an address.
 func (s *Store) Read(at arch.Addr) (Thread, error) {
-	head := make([]byte, HeadLen)
+	head := make([]byte, s.head)
 	if err := s.readHead(head, at); err != nil {
 		return Thread{}, err
 	}
@@ -242,6 +245,11 @@ func (s *Store) readHead(head []byte, at arch.Addr) error {
 // LinkOffset is where a Thread object refers to the next one.
 func (s *Store) LinkOffset() int { return int(s.l.Link) }
 
+// HeadLen is how much of a Thread object a capture copies, in bytes: up to the last field that is known to be there,
+// because memory may end behind it (musl puts it at the end of a mapping). Fields that no descriptor names, those of a
+// hijack, lie before that.
+func (s *Store) HeadLen() int { return s.head }
+
 // Needed is the number of bytes of a Thread object that Parse looks at.
 func (s *Store) Needed() int {
 	l := &s.l
@@ -261,7 +269,7 @@ func (s *Store) Same(mem target.Memory, t *Thread) bool {
 	return now.Alive() && now.OSID == t.OSID && now.ManagedID == t.ManagedID
 }
 
-// Parse decodes the head of a Thread object, HeadLen bytes that were read at
+// Parse decodes the head of a Thread object, HeadLen bytes or more that were read at
 // address at.
 func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(head[off:]) }

@@ -168,8 +168,8 @@ func linkedThreads(s *Store, mem clrtest.Words, threads int, into arch.Addr) (at
 	mem[s.l.Store&^7] = uint64(storeAt)
 	from := storeAt + arch.Addr(s.l.First)
 	for i := range threads {
-		at = append(at, first+arch.Addr(i)*2*HeadLen)
-		mem.Zero(at[i], HeadLen)
+		at = append(at, first+arch.Addr(i)*2*maxHead)
+		mem.Zero(at[i], maxHead)
 		mem[from] = uint64(at[i] + into)
 		from = at[i] + arch.Addr(s.l.Link)
 	}
@@ -225,6 +225,21 @@ func testListInACircle(t *testing.T, d *contract.Descriptor) {
 		mem[at[threads-1]+arch.Addr(s.l.Link)] = uint64(at[to] + into)
 		if list, err := s.List(); err == nil || len(list) > 3*threads {
 			t.Errorf("back to thread %d: %d threads, %v", to, len(list), err)
+		}
+	}
+}
+
+// No more of a Thread object is copied than is known to be there: it can end with readable memory. The two words of a
+// hijack, which no descriptor names, are copied.
+func TestHeadLen(t *testing.T) {
+	for name, want := range map[string]int{clrtest.Net8: maxHead, clrtest.Net10: 680, clrtest.Net11: 616} {
+		s, err := NewStore(clrtest.Words{}, clrtest.Descriptor(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const hijack = 168 // .NET 10 and 11
+		if n := s.HeadLen(); n != want || n < s.Needed() || n < hijack {
+			t.Errorf("%s: %d bytes, not %d", name, n, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ type Miss struct {
 }
 
 func newRunner(p *live.Process, e *engine.Engine, tr *tracer, rep *Report, name string) *runner {
-	r := &runner{p: p, eng: e, rep: rep, tr: tr, view: newView(p), name: name}
+	r := &runner{p: p, eng: e, rep: rep, tr: tr, view: newView(p, e.Runtime.Threads.HeadLen()), name: name}
 	r.collect = func(f *walk.Frame) bool {
 		r.got = append(r.got, see(f, e.Arch.SP))
 		return true

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 
@@ -38,8 +37,8 @@ const (
 	redZone  = 128     // bytes below the stack pointer that are in use, or just were
 )
 
-func newView(p *live.Process) *view {
-	return &view{p: p, arch: p.Arch(), head: make([]byte, thread.HeadLen), buf: make([]byte, maxStack),
+func newView(p *live.Process, head int) *view {
+	return &view{p: p, arch: p.Arch(), head: make([]byte, head), buf: make([]byte, maxStack),
 		extra: make([]byte, maxStack), current: -1}
 }
 
