@@ -141,13 +141,19 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 			continue
 		}
 		at := awaitsAt{below: site.Below, locations: make([]int32, len(chain.Steps))}
-		inner := (*session.AsyncStep)(nil)
+		inner := site.Inner(func() string { return f.methodAt(site.Below - 1) })
 		for k := range chain.Steps {
 			at.locations[k] = f.step(&chain.Steps[k], inner)
 			inner = &chain.Steps[k]
 		}
 		a.at = append(a.at, at)
 	}
+}
+
+// methodAt is the name of the method of a frame of the last stack.
+func (f *frameTable) methodAt(at int) string {
+	_, of := f.b.At(f.stack[at])
+	return of.Method
 }
 
 // fleeting decides whether to look at async methods that ran a moment ago.
@@ -274,7 +280,7 @@ func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr
 	stack := &s.Capture.Stack
 	for i := range a.sites.Sites {
 		site := &a.sites.Sites[i]
-		if site.Below >= len(sps) {
+		if site.Below >= len(sps) || site.Argument == 0 {
 			continue
 		}
 		for at, n := sp, 0; at+8 <= sps[site.Below] && n < maxHoldsOfBox; at += 8 {

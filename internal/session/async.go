@@ -31,6 +31,7 @@ type AsyncCode struct {
 	runner bool           // it is .NET's way to call a MoveNext
 	box    bool           // a method of a box
 	serves bool           // the server's method that serves requests, without a state machine
+	resume bool           // it resumes methods that the runtime has suspended
 	table  arch.Addr      // of a MoveNext: the type of the state machine
 	place  ilmap.Variable // where the first argument is
 	known  bool           // it is there
@@ -39,9 +40,10 @@ type AsyncCode struct {
 // AsyncSite is a frame that runs an async method.
 type AsyncSite struct {
 	Below    int       // index of the frame above which what awaits the method is shown
-	Argument arch.Addr // the first one of the frame: the state machine, or the box
-	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is the box
-	serves   bool      // or Argument is the object of the server
+	Argument arch.Addr // the first one of the frame: the state machine, or the box, or the task; 0: it is not known
+	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is something else
+	serves   bool      // Argument is the object of the server
+	resumes  *resumingFrame
 }
 
 // AwaitingAt is what awaits an async method of a stack.
@@ -76,6 +78,7 @@ func (a *Asyncs) Begin() { a.Sites, a.runner = a.Sites[:0], -1 }
 const (
 	boxMethods     = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1."
 	pooledMethods  = "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1."
+	listenedBoxes  = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncProfilerAsyncStateMachineBox`1."
 	contextMethods = "System.Threading.ExecutionContext.Run"
 )
 
@@ -83,8 +86,12 @@ const (
 // async methods.
 func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok bool) {
 	core := fr.Module == coreLib
-	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods))
-	c.runner = c.box || core && strings.HasPrefix(fr.Method, contextMethods)
+	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
+		strings.HasPrefix(fr.Method, listenedBoxes))
+	c.resume = core && strings.HasPrefix(fr.Method, resumingMethods) && strings.HasSuffix(fr.Method, resumingMethod) &&
+		p.canResume()
+	c.runner = c.box || c.resume || core && (strings.HasPrefix(fr.Method, contextMethods) ||
+		strings.HasPrefix(fr.Method, listenedMethods)) || fr.Method == resumeStub
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
 	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
 	if !c.runner && !moves && !c.serves {
@@ -93,7 +100,7 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 	if moves {
 		c.table = p.method.MethodTable
 	}
-	if c.box || moves || c.serves {
+	if c.box || moves || c.serves || c.resume {
 		c.place, c.known = p.variableOf(f, ilmap.ThisVariable)
 	}
 	return c, true
@@ -123,7 +130,14 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	if !ok {
 		return
 	}
-	if site.Argument, ok = valueAt(f, &c.place); ok {
+	if site.Argument, ok = valueAt(f, &c.place); !c.known {
+		site.Argument = 0
+	}
+	if c.resume {
+		site.resumes = resumingFrameOf(f)
+		ok = site.resumes != nil
+	}
+	if ok {
 		a.Sites = append(a.Sites, site)
 	}
 }
@@ -133,8 +147,8 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 // but what a register was not restored to.
 func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	site, ok := a.site(c, index)
-	if !ok || argument == 0 {
-		return ok
+	if !ok || argument == 0 || c.resume {
+		return ok && !c.resume
 	}
 	site.Argument = argument
 	again := func(s AsyncSite) bool { return s.table != 0 && s.Argument == argument }
@@ -151,11 +165,11 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	} else if a.runner < 0 {
 		a.runner = index
 	}
-	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
+	if c == nil || !c.known && !c.resume || len(a.Sites) == maxAsyncSites {
 		return s, false
 	}
 	s = AsyncSite{Below: index + 1, table: c.table, serves: c.serves}
-	if c.box {
+	if c.box || c.resume {
 		s.Below = a.runner
 	}
 	return s, true
@@ -207,8 +221,10 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 		if chain.End == async.Thread {
 			at.task = uint64(chain.Last)
 		}
+		inner := site.Inner(func() string { return frames[site.Below-1].Method })
 		for k := range chain.Steps {
-			at.Frames = append(at.Frames, p.asyncStep(chain.Steps, k))
+			at.Frames = append(at.Frames, p.asyncStep(&chain.Steps[k], inner))
+			inner = &chain.Steps[k]
 			p.room -= asyncCost(&at.Frames[k])
 		}
 		p.awaited = append(p.awaited, at)
@@ -244,12 +260,10 @@ func (s *Suspension) Rests() bool {
 func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool) (c async.Chain, err error) {
 	never, reused := false, false
 	read := func() (err error) {
-		var box *async.Box
-		box, c, err = site.awaiting(p.asyncReader())
+		c, reused, err = p.awaitingSite(site)
 		if never = errors.Is(err, ErrNeverSuspended); never {
 			return nil
 		}
-		reused = box != nil && box.Reused()
 		return err
 	}
 	called := func() bool { return p.StillCalled(sp, ip) }
@@ -270,6 +284,15 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 func (p *Process) StillCalled(sp, ip arch.Addr) bool {
 	at, err := target.NewReader(p.from).Uint64(sp - callSlot)
 	return err == nil && arch.Addr(at) == ip
+}
+
+// awaitingSite reads what awaits the async method of a site, once. reused: what is read may serve another call by now.
+func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err error) {
+	if site.resumes != nil {
+		return p.awaitingResumed(site)
+	}
+	box, c, err := site.awaiting(p.asyncReader())
+	return c, box != nil && box.Reused(), err
 }
 
 // awaiting reads the box of the async method of a site, and what awaits it, once.
@@ -326,12 +349,9 @@ func (p *Process) asyncReader() *async.Reader {
 	return p.async
 }
 
-// asyncStep describes a step of a chain, with the line of its await.
-func (p *Process) asyncStep(steps []async.Step, i int) profile.Frame {
-	s, inner := &steps[i], (*async.Step)(nil)
-	if i > 0 {
-		inner = &steps[i-1]
-	}
+// asyncStep describes a step of a chain, with the line of its await. inner is the step that it awaits; nil: it is not
+// known.
+func (p *Process) asyncStep(s, inner *async.Step) profile.Frame {
 	if s.Resumption != nil {
 		return p.resumptionFrame(s.Resumption, inner)
 	}

@@ -76,7 +76,7 @@ type AsyncArgument struct {
 // they have nearer to the leaf. A state machine leads to its box and the box back to it, so another one's is noticed;
 // a box alone proves nothing.
 func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
-	if !code.known || code.box && !code.place.OnStack {
+	if !code.known || code.resume || code.box && !code.place.OnStack {
 		return a, false
 	}
 	a = AsyncArgument{Place: code.place, Object: code.box}

@@ -496,14 +496,17 @@ func (t *taskWalk) awaitedBy(s *async.Step) (async.Awaited, error) {
 
 // frame describes a step. Equal steps with a state machine are described once.
 func (t *taskWalk) frame(steps []async.Step, i int) profile.Frame {
-	s := &steps[i]
+	s, inner := &steps[i], (*async.Step)(nil)
+	if i > 0 {
+		inner = &steps[i-1]
+	}
 	if s.Box == nil || s.Box.Machine.Passing {
-		return t.p.asyncStep(steps, i)
+		return t.p.asyncStep(s, inner)
 	}
 	key := awaitKey{s.Box.Machine.Table, 0, s.Box.State}
 	f, ok := t.frames[key]
 	if !ok {
-		f = t.p.asyncStep(steps, i)
+		f = t.p.asyncStep(s, inner)
 		t.frames[key] = f
 	}
 	return f

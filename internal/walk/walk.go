@@ -135,6 +135,25 @@ func (f *Frame) CallerSP() (arch.Addr, bool) {
 	return arch.Addr(c.Regs[f.walk.w.arch.SP]), true
 }
 
+// Thread returns the runtime's thread that a walk has found the frame on; 0: none.
+func (f *Frame) Thread() arch.Addr {
+	if f.walk == nil {
+		return 0
+	}
+	return f.walk.t.Info.Address
+}
+
+// Extent returns the part of the stack that is the frame's: from its stack pointer to its caller's. false: that is not
+// known, as for CallerSP.
+func (f *Frame) Extent() (low, high arch.Addr, ok bool) {
+	if f.walk == nil {
+		return 0, 0, false
+	}
+	sp, known := f.Context.Reg(f.walk.w.arch.SP)
+	high, ok = f.CallerSP()
+	return arch.Addr(sp), high, ok && known
+}
+
 // Word reads 8 bytes of the stack that is walked; false: they are not known, as for CallerSP.
 func (f *Frame) Word(at arch.Addr) (uint64, bool) {
 	if f.walk == nil {

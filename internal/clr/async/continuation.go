@@ -15,7 +15,8 @@ import (
 // a Continuation of the runtime's own that has the task, or the source of a ValueTask, that is awaited; that of a task
 // is also what the task notes as what goes on then. A custom awaiter has a delegate to the RuntimeAsyncTask.
 //
-// While the methods run, the Continuations are not in the task, but on the thread's stack: they are not read.
+// While the innermost one runs, the task has none of them: the call of the runtime's that resumes one after the other
+// keeps on its stack the Continuation of the next one. See dispatch.go.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/datadescriptor/datadescriptor.inc (ContinuationObject, AsyncResumeInfo),
 // src/coreclr/vm/asynccontinuations.cpp, src/coreclr/inc/corinfo.h (CORINFO_AsyncResumeInfo),
@@ -59,11 +60,18 @@ type Resumption struct {
 // resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: it runs, or has
 // ended. Continuations without an address are the runtime's own.
 func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error) {
-	if s.next == 0 || !r.continuation.known() {
+	if s.next == 0 {
+		return nil, nil
+	}
+	return r.continuations(task+arch.Addr(s.next), task)
+}
+
+// continuations returns the methods that are suspended in a task, from the Continuation on that is at an address.
+func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
+	if !r.continuation.known() {
 		return nil, nil
 	}
 	seen := map[arch.Addr]bool{}
-	next := task + arch.Addr(s.next)
 	for len(seen) < maxSteps {
 		at, err := r.objects.Word(next)
 		if err != nil || at == 0 || seen[at] {

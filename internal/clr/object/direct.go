@@ -10,22 +10,9 @@ import (
 // each thread has its own, by the names of the class, which is not generic, and the field; in bytes. The class is one of
 // the module that defines the type of a MethodTable.
 func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
-	module, err := r.types.Module(in)
+	mt, err := r.tableNamed(in, class)
 	if err != nil {
 		return 0, err
-	}
-	rid, err := r.names.TypeRow(module, class)
-	if err != nil {
-		return 0, err
-	}
-	mt := arch.Addr(0)
-	if rid != 0 {
-		if mt, err = r.types.Definition(module, rid); err != nil {
-			return 0, err
-		}
-	}
-	if mt == 0 {
-		return 0, fmt.Errorf("%w: no class %s is loaded", errNoField, class)
 	}
 	base, ok := r.types.DirectStatics(mt)
 	if !ok {
@@ -45,4 +32,35 @@ func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 		}
 	}
 	return 0, fmt.Errorf("%w: %s.%s", errNoField, class, field)
+}
+
+// Named returns a class by its name, which is not generic. It is one of the module that defines the type of a
+// MethodTable.
+func (r *Reader) Named(in arch.Addr, class string) (*Class, error) {
+	mt, err := r.tableNamed(in, class)
+	if err != nil {
+		return nil, err
+	}
+	return r.Table(mt)
+}
+
+func (r *Reader) tableNamed(in arch.Addr, class string) (arch.Addr, error) {
+	module, err := r.types.Module(in)
+	if err != nil {
+		return 0, err
+	}
+	rid, err := r.names.TypeRow(module, class)
+	if err != nil {
+		return 0, err
+	}
+	mt := arch.Addr(0)
+	if rid != 0 {
+		if mt, err = r.types.Definition(module, rid); err != nil {
+			return 0, err
+		}
+	}
+	if mt == 0 {
+		return 0, fmt.Errorf("%w: no class %s is loaded", errNoField, class)
+	}
+	return mt, nil
 }

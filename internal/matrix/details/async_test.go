@@ -188,17 +188,7 @@ var runtimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"
 
 // TestTasksRuntimeAsync: the same of methods that the runtime itself suspends, in each way that they are compiled.
 func TestTasksRuntimeAsync(t *testing.T) {
-	for _, tt := range []struct {
-		name       string
-		env        []string
-		readyToRun bool
-		unknown    int // lines of 100, at most
-	}{
-		{"tiered", nil, false, 0},
-		{"jitted", []string{"DOTNET_ReadyToRun=0"}, false, 0},
-		{"optimised", []string{"DOTNET_TieredCompilation=0"}, false, 5},
-		{"compiled before", nil, true, 5},
-	} {
+	for _, tt := range resumedWays {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
@@ -226,6 +216,79 @@ func TestTasksRuntimeAsync(t *testing.T) {
 				livetest.EndsWell(t, a)
 			})
 		})
+	}
+}
+
+// resumedWays are the ways to run a program whose methods the runtime itself suspends.
+var resumedWays = []struct {
+	name       string
+	env        []string
+	readyToRun bool
+	unknown    int // lines of 100, at most
+}{
+	{"tiered", nil, false, 0},
+	{"jitted", []string{"DOTNET_ReadyToRun=0"}, false, 0},
+	{"optimised", []string{"DOTNET_TieredCompilation=0"}, false, 5},
+	{"compiled before", nil, true, 5},
+}
+
+// TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed are those that it has suspended and that await
+// it, as the program itself notes them, in a running program and in a dump.
+func TestAsyncStacksRuntimeAsync(t *testing.T) {
+	for _, tt := range resumedWays {
+		t.Run(tt.name, func(t *testing.T) {
+			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+				a := testenv.Start(t, "tasks", testenv.Options{
+					Runtime: runtime, Args: []string{"--running"}, Env: append(tt.env, testenv.SmallCore),
+					Compile: runtimeAsync, ReadyToRun: tt.readyToRun,
+				})
+				o := clrsnap.Options{Async: true, Lines: true}
+				p := livetest.Open(t, a, o)
+				snap, err := p.SnapshotAll(context.Background(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkResumedStacks(t, a, snap, tt.unknown)
+				if snap, err = p.SnapshotAtOnce(context.Background(), nil); err != nil {
+					t.Fatal(err)
+				}
+				checkResumedStacks(t, a, snap, tt.unknown)
+				checkResumedStacks(t, a, livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{Options: o}),
+					tt.unknown)
+				livetest.EndsWell(t, a)
+			})
+		})
+	}
+}
+
+// checkResumedStacks compares what awaits the methods of threads with what a program says. most is how many lines of 100
+// may not be known.
+func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
+	t.Helper()
+	threads := threadsOf(snap)
+	unknown, all := 0, 0
+	for _, truth := range a.Ask("truths") {
+		words := strings.Split(truth, "\t")
+		if !strings.HasPrefix(truth, "chain-") {
+			continue // it is suspended
+		}
+		th := threads[words[0]]
+		if th == nil {
+			t.Errorf("no thread %s", words[0])
+			continue
+		}
+		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks looks at who waits
+			words = words[:last]
+		}
+		awaiting := slices.DeleteFunc(withoutWaiter(th.Frames), func(f profile.Frame) bool { return f.Kind != profile.Async })
+		n, err := sameResumed(awaiting, words[1:])
+		if err != nil {
+			t.Errorf("%s: %v\nwant %q\n%s", words[0], err, words[1:], asyncText(th.Frames))
+		}
+		unknown, all = unknown+n, all+len(words)-1
+	}
+	if t.Logf("%d of %d lines are not known", unknown, all); all < 40 || unknown*100 > all*most {
+		t.Errorf("%d of %d lines are not known", unknown, all)
 	}
 }
 

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/walk"
+)
+
+// A method that the runtime itself has suspended is resumed by RuntimeAsyncTask.DispatchContinuations. Those that await
+// it are in the structure of that frame, to which a static field of the thread leads (package async).
+
+// What lies between a method that has been resumed and the frame that has resumed it: a stub of the runtime, and, while
+// a profiler of async methods listens, what it sees the method by. The same methods have two names.
+const (
+	resumingMethods = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask`1."
+	resumingMethod  = "DispatchContinuations" // and InstrumentedDispatchContinuations
+	listenedMethods = "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper."
+	resumeStub      = "IL_STUB_AsyncResume"
+)
+
+// resumingFrame is a frame that resumes methods.
+type resumingFrame struct {
+	thread    arch.Addr // the runtime's Thread
+	low, high arch.Addr // the part of the stack that is the frame's
+}
+
+func resumingFrameOf(f *walk.Frame) *resumingFrame {
+	low, high, ok := f.Extent()
+	if thread := f.Thread(); ok && thread != 0 {
+		return &resumingFrame{thread, low, high}
+	}
+	return nil
+}
+
+// dispatcher is where threads have what they resume.
+type dispatcher struct {
+	field  uint32 // of the address of the newest structure, from where the static fields of a thread are
+	layout async.DispatcherLayout
+}
+
+// canResume finds out where threads have what they resume, once. The method at hand is one of System.Private.CoreLib.
+func (p *Process) canResume() bool {
+	if p.dispatcher == nil {
+		d, err := p.findDispatcher(p.method.MethodTable)
+		if err != nil {
+			return false
+		}
+		p.dispatcher = &d
+	}
+	return true
+}
+
+// findDispatcher reads the layout of the structure, and where the static field with its address is, by a class of
+// System.Private.CoreLib.
+func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
+	objects := p.Runtime.Objects
+	if d.field, err = objects.Direct(core, async.DispatcherClass, "t_current"); err != nil {
+		return d, err
+	}
+	class, err := objects.Named(core, async.DispatcherClass)
+	if err != nil {
+		return d, err
+	}
+	for _, f := range []struct {
+		to   *uint32
+		name string
+	}{
+		{&d.layout.Next, "Next"}, {&d.layout.Continuation, "NextContinuation"}, {&d.layout.Task, "CurrentTask"},
+	} {
+		if *f.to, err = objects.Offset(class, f.name); err != nil {
+			return d, err
+		}
+		*f.to -= objectHeader
+	}
+	return d, nil
+}
+
+// objectHeader is what the fields of a struct are counted behind, in bytes, as if it were an object.
+const objectHeader = 8
+
+// awaitingResumed is awaitingSite of a frame that resumes methods. Without the task in its argument, or with another
+// one, the frame may be that of another call by now: but the collector may have moved the task as well.
+func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, err error) {
+	f, r := site.resumes, p.asyncReader()
+	data := p.Runtime.Threads.LocalData(f.thread)
+	if data == 0 {
+		return c, false, ErrNeverSuspended
+	}
+	d, err := r.Dispatching(data+arch.Addr(p.dispatcher.field), p.dispatcher.layout, f.low, f.high)
+	if errors.Is(err, async.ErrNotDispatching) {
+		return c, false, ErrNeverSuspended
+	}
+	if err != nil {
+		return c, false, err
+	}
+	c, err = r.Resuming(d)
+	return c, d.Task != site.Argument, err
+}
+
+// Inner is the step that the first one of a site's chain awaits, if that is known: the method that has been resumed is
+// the frame above. Others know where they wait by themselves.
+func (s *AsyncSite) Inner(method func() string) *async.Step {
+	if s.resumes == nil || s.Below == 0 {
+		return nil
+	}
+	return &async.Step{Label: method()}
+}
