@@ -19,7 +19,13 @@ import (
 // TestAwaits records a program whose async methods block threads, or use a CPU for a few milliseconds at a time: the
 // methods that await them are those that the program says, with the lines of their awaits.
 func TestAwaits(t *testing.T) {
-	a := testenv.Start(t, "tasks", testenv.Options{Args: []string{"--running", "--busy", "5000", "--loops", "1"}})
+	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, checkAwaits)
+}
+
+func checkAwaits(t *testing.T, runtime string) {
+	a := testenv.Start(t, "tasks", testenv.Options{
+		Runtime: runtime, Args: []string{"--running", "--busy", "5000", "--loops", "1"},
+	})
 	p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
 	r := livetest.Recorded(t, p, record.Options{
 		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 199, Duration: 2 * time.Second,
