@@ -15,10 +15,13 @@ import (
 // steps are the names of a chain's steps.
 func steps(c *Chain) (out []string) {
 	for _, s := range c.Steps {
-		if s.Box == nil {
-			out = append(out, s.Label)
-		} else {
+		switch {
+		case s.Box != nil:
 			out = append(out, s.Box.Machine.Display)
+		case s.Resumption != nil:
+			out = append(out, s.Resumption.IP.String())
+		default:
+			out = append(out, s.Label)
 		}
 	}
 	return out

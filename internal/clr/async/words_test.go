@@ -68,9 +68,13 @@ func TestWords(t *testing.T) {
 			for name, box := range map[string]*clrtest.Class{"pooled box": p.pooledBox, "async iterator": p.itemsBox} {
 				all[name] = way{from: awaitedByOuter(p, box)}
 			}
+			if d == clrtest.Net11 {
+				all["runtime async"] = way{from: awaitedByResumed(p)}
+			}
 			for name, tt := range all {
 				c := &copier{from: target.NewReader(p), told: map[arch.Addr]Words{}}
 				r := readerOf(t, c, p, p.Descriptor())
+				r.ResumeInfoFrom(p.reader(t).objects)
 				for known := -1; len(c.told) > known; {
 					known = len(c.told)
 					c.words, c.met = map[arch.Addr]uint64{}, map[arch.Addr]bool{}
@@ -112,6 +116,19 @@ func awaitedByOuter(p *program, class *clrtest.Class) arch.Addr {
 	p.Words[box+core] = uint64(p.Object(p.actionOfObject))
 	p.Words[box+core+8] = uint64(outer)
 	return box
+}
+
+// awaitedByResumed makes a task that methods await which the runtime itself has suspended, and these a method with a
+// state machine.
+func awaitedByResumed(p *program) arch.Addr {
+	delay, outer, leaf := p.Object(p.task), p.suspended(p.outerBox, 0), p.Object(p.ofTask)
+	task := p.resumed(p.Continuation(p.continuation), 0x7f00_1000, 0x7f00_2000)
+	p.Words[leaf+8] = p.Words[task+16]
+	p.Set(leaf, p.ofTask, "RuntimeAsyncTask", uint64(task))
+	p.Set(task, p.runtimeTask, headField, uint64(leaf))
+	p.continues(delay, leaf)
+	p.continues(task, outer)
+	return delay
 }
 
 // Where the continuation is of a pooled box, and of the state machine of an async iterator.
