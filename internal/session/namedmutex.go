@@ -17,7 +17,8 @@ import (
 // (src/coreclr/pal/src/include/pal/mutex.hpp, NamedMutexSharedData; sharedmemory.h). A thread that waits for it is in
 // the system call futex, whose address is in the mutex: at its begin in glibc, behind four bytes in musl. The word
 // there has the owner's thread id; behind the mutex are the owner's process id and, once more, its thread id, as the
-// owner's PID namespace has them.
+// owner's PID namespace has them. From .NET 11 on the latter is the managed thread id (System.Private.CoreLib:
+// NamedMutex.Unix.cs), which only the owner's own process confirms.
 const (
 	sharedFolder  = "/.dotnet/shm/"
 	muslWord      = 4
@@ -28,8 +29,12 @@ const (
 )
 
 // namedMutex completes a wait for a named Mutex: its name, and who owns it.
-func (s *Suspension) namedMutex(w *profile.Wait) {
-	c := s.Capture
+func (s *Suspension) namedMutex(st *profile.Thread) {
+	c, w := s.Capture, st.Wait
+	if w == nil && s.Process.Runtime.Locks != nil && s.Process.Runtime.Locks.Managed() && !wakes(c) {
+		// Where all that waits has been inlined, the system call says it.
+		w = &profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Certain: true}
+	}
 	if w == nil || w.Kind != profile.HandleOne || w.Lock != 0 || c.SyscallNr != futexCall || c.SyscallArgs[0] == 0 {
 		return
 	}
@@ -38,7 +43,7 @@ func (s *Suspension) namedMutex(w *profile.Wait) {
 	if name == "" {
 		return
 	}
-	w.Lock = uint64(word)
+	st.Wait, w.Lock = w, uint64(word)
 	for _, at := range []arch.Addr{word, word - muslWord} {
 		if s.ownedNamed(w, word, at, name) {
 			return
@@ -70,8 +75,8 @@ func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name str
 		return false
 	}
 	owner := binary.LittleEndian.Uint32(b[word-mutex:]) & futexTIDs
-	pid := binary.LittleEndian.Uint32(b[namedPID:])
-	if owner == 0 || uint64(owner) != binary.LittleEndian.Uint64(b[namedThreadID:]) || pid == 0 || pid>>30 != 0 {
+	pid, said := binary.LittleEndian.Uint32(b[namedPID:]), binary.LittleEndian.Uint64(b[namedThreadID:])
+	if owner == 0 || pid == 0 || pid>>30 != 0 || !p.saysOwner(int(pid), int(owner), said) {
 		return false
 	}
 	ref, holder := s.namedOwner(int(pid), int(owner))
@@ -85,6 +90,18 @@ func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name str
 	w.Detail, w.Owner = "named "+name+holder, ref
 	s.restsOn = []target.Region{{Base: mutex, Data: b}}
 	return true
+}
+
+// saysOwner reports whether the id that a named Mutex has besides its word is that of the same owner.
+func (p *Process) saysOwner(pid, tid int, said uint64) bool {
+	if !p.Runtime.Locks.Managed() {
+		return said == uint64(tid)
+	}
+	if own, err := p.from.NSTid(p.from.PID()); err != nil || own != pid {
+		return said != 0 && said>>31 == 0
+	}
+	t := (people{p}).OS(tid)
+	return t != nil && uint64(t.ManagedID) == said
 }
 
 // namedOwner names the owner of a Mutex: a thread of this process, or one of another process, in words.

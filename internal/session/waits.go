@@ -99,7 +99,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 				p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
-			s.namedMutex(st.Wait)
+			s.namedMutex(st)
 		}
 		delete(p.stamps, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)

@@ -75,7 +75,7 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		e.made11(&m)
+		e.seePrimitive(&m)
 		return true, e.monitor(w)
 	}
 	_, monitor, err := e.r.Runtime.Locks.OfLock(i.Object)
@@ -91,9 +91,12 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 	return true, e.lockAt(i.Object)
 }
 
-// made11 finds out which primitive is made of a Condition, and of which other one that is a part, where the frames do
+// semaphoreMonitor is the class of the object whose monitor a SemaphoreSlim has (m_lockObjAndDisposed).
+const semaphoreMonitor = "System.Runtime.CompilerServices.StrongBox<bool>"
+
+// seePrimitive finds out which primitive is made of a Condition, and of which other one that is a part, where the frames do
 // not show it.
-func (e *explanation) made11(m *lock.Monitor) {
+func (e *explanation) seePrimitive(m *lock.Monitor) {
 	inner := m.Object
 	if inner == 0 {
 		inner = m.Lock
@@ -128,8 +131,10 @@ func (e *explanation) made11(m *lock.Monitor) {
 	}
 	if unseen[kind] {
 		kind = profile.MonitorWait
-		if m.Object == 0 {
+		if c, err := e.r.Runtime.Objects.Class(m.Object); m.Object == 0 {
 			kind, e.p.guess = profile.EventWait, true // Conditions of Locks that are no monitors
+		} else if err == nil && c.Assembly == coreLib && c.Display == semaphoreMonitor {
+			kind = profile.SemaphoreWait
 		}
 	}
 	e.p.kind, e.w.Kind = kind, kind

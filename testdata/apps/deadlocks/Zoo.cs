@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
+using System.IO;
 using System.Linq;
 using System.Threading;
 using Common;
@@ -73,7 +74,7 @@ static class Zoo
             Thread[] list;
             lock (threads) list = threads.ToArray();
             if (list.All(t => !t.IsAlive || (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) != 0
-                || InRuntime(t))) continue;
+                || InRuntime(t) || InKernel(t))) continue;
             if (limit.ElapsedMilliseconds > 30_000)
                 App.Fail("not waiting: " + string.Join(" ", list.Where(t => t.IsAlive && !InRuntime(t) &&
                     (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) == 0).Select(t => t.Name)));
@@ -86,6 +87,18 @@ static class Zoo
 
     /// <summary>Who waits for a static constructor does not say that it waits.</summary>
     static bool InRuntime(Thread t) => t.Name.StartsWith("static-") || t.Name.StartsWith("settings-");
+
+    /// <summary>Whether a thread is blocked in the kernel: who waits for a named Mutex has no ThreadState of that in
+    /// .NET 11.</summary>
+    static bool InKernel(Thread t) => t.Name.StartsWith("named") && Directory.GetDirectories("/proc/self/task").Any(task =>
+    {
+        try
+        {
+            return File.ReadAllText(task + "/comm").Trim() == t.Name
+                && File.ReadAllText(task + "/stat").Contains(t.Name + ") S");
+        }
+        catch (IOException) { return false; } // it has ended
+    });
 
     /// <summary>Allocates objects between those of others, and collects.</summary>
     public static void Collect() => App.Background("collects", () =>
