@@ -257,11 +257,12 @@ func (p *graphPrinter) where(t *profile.Thread, indent int) {
 }
 
 // ownFrames returns the frames nearest to the leaf that are of the program's own code. Without such it is the
-// first frame of a package, or the first managed one.
+// first frame of a package, or the first managed one that is no part of what the thread waits in.
 func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
-	var other, any *profile.Frame
+	var other, any, waits *profile.Frame
 	var buf []profile.Frame
 	frames := t.Stack(&buf)
+	primitive := profile.PrimitiveOf(frames).Outer
 	for i := range frames {
 		f := &frames[i]
 		if f.Kind != profile.Managed {
@@ -275,10 +276,12 @@ func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
 		case profile.OfPackage:
 			other = first(other, f)
 		}
-		any = first(any, f)
+		if waits = first(waits, f); i > primitive {
+			any = first(any, f)
+		}
 	}
 	if len(out) == 0 {
-		if f := first(other, any); f != nil {
+		if f := first(first(other, any), waits); f != nil {
 			out = append(out, f)
 		}
 	}
