@@ -80,7 +80,7 @@ func held(s *profile.Snapshot) []profile.Thread {
 // spins reports whether a thread does not wait for the end of the program yet: it spins before it does.
 func spins(th profile.Thread) bool {
 	return !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
-		return f.Method == "System.Threading.Monitor.Wait"
+		return f.Method == "System.Threading.Monitor.Wait" || f.Method == "System.Threading.Condition.Wait" // .NET 11
 	})
 }
 
@@ -99,7 +99,7 @@ func checkHeld(t *testing.T, th *profile.Thread) {
 		want = "[pool → tasks: "
 	}
 	at := strings.Index(text, want)
-	if own := strings.Index(text, holds+"("); own < 0 || at < own || !strings.Contains(text[:own], "Monitor.Wait") {
+	if own := strings.Index(text, holds+"("); own < 0 || at < own || !strings.Contains(text[:own], "ManualResetEventSlim.Wait") {
 		t.Errorf("no %q after %s and its wait:\n%s", want, holds, text)
 	}
 	for _, none := range []string{"ThreadPoolWorkQueue", "Microsoft.AspNetCore.", "AsyncMethodBuilder"} {
