@@ -34,13 +34,10 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 		n.Function, n.Object, n.Rethrown = clrsnap.FunctionID(v[0]), v[1], v[2] != 0
 	case LockContended:
 		n.Lock, n.Owner, n.Waited = v[0], int(v[1]), time.Duration(v[2])
-		class, monitor := agent.LockedClass(v[3])
-		if class, ok := p.LockedClass(n.Lock, class, monitor); ok {
-			n.Class = clrsnap.ClassID(class)
-		}
+		n.Class = lockedClass(p, r, n.Lock, v[3], n.Waited)
 	case ThreadWaited:
 		n.Waited = time.Duration(v[0])
-		n.Class, n.WaitedFor = waitedFor(p, agent.WaitSource(v[1]), v[2], v[3])
+		n.Class, n.WaitedFor = waitedFor(p, r, n.Waited)
 	case ThreadStarting, ThreadCreated, ThreadDestroyed:
 		n.Other = clrsnap.ThreadID(v[0])
 	case GarbageCollectionTriggered:
@@ -59,22 +56,40 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 const noMessage = "NULL"
 
 // waitedFor returns the type of the object that was waited for, and which object that is.
-func waitedFor(p *session.Process, source agent.WaitSource, said, lock uint64) (clrsnap.ClassID, WaitedFor) {
-	class, monitor := agent.LockedClass(said)
-	switch source {
+func waitedFor(p *session.Process, r *agent.Record, lasted time.Duration) (clrsnap.ClassID, WaitedFor) {
+	said, lock := r.Values[2], r.Values[3]
+	switch agent.WaitSource(r.Values[1]) {
 	case agent.WaitMonitor:
+		class, monitor := agent.LockedClass(said)
 		// Whoever waits for a pulse has a place in the sync table, so without one it is another object.
 		if _, err := p.Class(arch.Addr(class)); monitor && err == nil {
 			return clrsnap.ClassID(class), WaitedForPulse
 		}
 		return 0, WaitedForPulse
 	case agent.WaitLock:
-		if class, ok := p.LockedClass(lock, class, monitor); ok {
-			return clrsnap.ClassID(class), WaitedForLock
-		}
-		return 0, WaitedForLock
+		return lockedClass(p, r, lock, said, lasted), WaitedForLock
 	}
 	return 0, WaitedForOther
+}
+
+// lockedClass returns the type of the object that was locked; 0: it is not known.
+func lockedClass(p *session.Process, r *agent.Record, lock, said uint64, lasted time.Duration) clrsnap.ClassID {
+	class, monitor := agent.LockedClass(said)
+	at := time.Duration(r.Time)
+	is, ok := p.LockedClass(&session.LockEvent{
+		ID: lock, Class: arch.Addr(class), Monitor: monitor, Begin: at - lasted, End: at,
+		Methods: func(yield func(arch.Addr) bool) {
+			for i := range r.Frames {
+				if f := r.Frames[i].Function; f != 0 && !yield(arch.Addr(f)) {
+					return
+				}
+			}
+		},
+	})
+	if !ok {
+		return 0
+	}
+	return clrsnap.ClassID(is)
 }
 
 // allocated returns how many bytes and objects a reported object stands for. That is its size, or

@@ -69,6 +69,7 @@ func (np *notifiedProcess) lookAtHolders() {
 	if h := &np.holds; np.e.has(profile.Contention) {
 		h.waits = np.link.Waits(h.waits[:0])
 		slices.SortFunc(h.waits, func(a, b agent.Wait) int { return cmp.Compare(a.Since, b.Since) })
+		np.lookAtLocks()
 		for i := range h.waits {
 			now := live.Monotonic()
 			if h.budget = max(h.budget, now-looksSaved*lookEvery); now < h.budget+lookEvery {
@@ -76,6 +77,17 @@ func (np *notifiedProcess) lookAtHolders() {
 			}
 			np.lookAtHolder(&h.waits[i], now)
 		}
+	}
+}
+
+// lookAtLocks finds out whose monitors the Locks are that are waited for, as long as their objects live.
+func (np *notifiedProcess) lookAtLocks() {
+	p := np.rp.p
+	if p.Runtime == nil || p.Runtime.Locks == nil || !p.Runtime.Locks.Managed() {
+		return
+	}
+	for i := range np.holds.waits {
+		p.LookAtLock(np.holds.waits[i].Lock, time.Duration(np.holds.waits[i].Since))
 	}
 }
 
@@ -102,7 +114,7 @@ func (np *notifiedProcess) lookAtHolder(w *agent.Wait, now time.Duration) {
 		return
 	}
 	t, begin, r, ok := np.captureHolder(w)
-	if !ok {
+	if !ok || t == waiter { // its wait is over, which the agent is about to say
 		return
 	}
 	look := holderLook{
@@ -165,18 +177,18 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 
 // lockAt returns where the lock is that a thread waits for, and whether it is an object of System.Threading.Lock.
 func (rp *recordedProcess) lockAt(w *agent.Wait) (at arch.Addr, object, ok bool) {
-	said, monitor := agent.LockedClass(w.Class)
-	if !rp.p.IsLock(arch.Addr(said)) {
-		_, ok = rp.p.LockedClass(w.Lock, said, monitor)
-		return arch.Addr(w.Lock), false, ok
-	}
 	if rp.p.Runtime.Locks == nil {
-		return 0, true, false
+		return 0, false, false
 	}
-	if m, found, _ := rp.p.MonitorOf(w.Lock); found {
+	if m, found := rp.p.MonitorOf(w.Lock); found {
 		return m.Lock, true, true // whose SyncBlock has a handle of it
 	}
-	return arch.Addr(w.Object), true, true
+	said, monitor := agent.LockedClass(w.Class)
+	if rp.p.IsLock(arch.Addr(said)) {
+		return arch.Addr(w.Object), true, true
+	}
+	_, err := rp.p.Class(arch.Addr(said))
+	return arch.Addr(w.Lock), false, monitor && err == nil && !rp.p.Runtime.Locks.Managed()
 }
 
 // ownerOf returns the thread that a lock says has it; nil: there is none.

@@ -40,6 +40,9 @@ func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool)
 			}
 		}
 		known = w.Kind == profile.MonitorEnter || w.Kind == profile.LockEnter
+		if isLock := np.rp.p.IsLock(class); w.Kind == profile.LockEnter && class != 0 && !isLock {
+			w.Kind = profile.MonitorEnter // whose method was inlined: monitors are Locks
+		}
 	}
 	if c, err := np.rp.p.Class(class); known && class != 0 && err == nil {
 		w.Type, w.Module = c.Display, c.Assembly

@@ -128,6 +128,7 @@ type Process struct {
 	stamps     map[int]heap.Stamp  // by thread: as of when objects have the addresses that were read of it
 	mapped     time.Time           // when mappings were read for owners and lines
 	maps       target.Mappings     // those
+	locked     lockLooks           // what is known of Locks that the events name
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to

@@ -41,7 +41,8 @@ func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) 
 		}, nil, primitive{})
 	}
 	steady := read()
-	if !monitor && locks.Look(false) {
+	if !monitor && locks.Due(false) {
+		locks.Look()
 		steady = read()
 	}
 	if !steady {

@@ -68,43 +68,53 @@ func (s *Store) EventOf(lock arch.Addr) (uint64, error) {
 type eventIndex struct {
 	entries map[uint64]int
 	locks   map[arch.Addr]int
-	all     bool // it has all monitors that were waited for then
+	handles map[arch.Addr]arch.Addr // of the Locks
+	all     bool                    // it has all monitors that were waited for then
 	made    time.Time
 	took    time.Duration
 }
 
-// How long an index is believed about Locks that it does not have: the handle of a Lock that is gone can be another
-// one's by now.
+// How often the sync table is looked through.
 const (
-	eventsLast    = 100 * time.Millisecond
-	eventsPart    = 10 // so many times as long as it took to make
+	lookEvery     = 100 * time.Millisecond
+	lookSoon      = time.Millisecond // where a Lock may not live any longer
+	lookPart      = 10               // no more often than after so many times as long as it takes
 	maxLockEvents = 1 << 15
 )
 
-// OfEvent returns the monitor whose Lock has an event; its Lock is where it is now. ok is false if there is none, known
-// if that is certain: then the Lock is no monitor.
-func (s *Store) OfEvent(id uint64) (m Monitor, ok, known bool) {
+// OfEvent returns the monitor whose Lock has an event; its Lock is where it is now. false: there is none that the last
+// Look has found.
+func (s *Store) OfEvent(id uint64) (m Monitor, ok bool) {
 	if !s.Managed() || id == 0 {
-		return m, false, !s.Managed()
+		return m, false
 	}
-	if m, ok = s.withEvent(s.events.entries[id], id); ok {
-		return m, true, true
-	}
-	_, moved := s.events.entries[id]
-	if s.Look(moved) {
-		m, ok = s.withEvent(s.events.entries[id], id)
-	}
-	return m, ok, ok || s.events.all && s.events.entries[id] == 0
+	return s.withEvent(s.events.entries[id], id)
 }
 
-// Look looks through the sync table for OfEvent and Entered, unless it has done so a moment ago and need not now. It
-// reports whether it has.
-func (s *Store) Look(now bool) bool {
-	if !s.Managed() || !now && s.events.entries != nil &&
-		time.Since(s.events.made) <= max(eventsLast, eventsPart*s.events.took) {
-		return false
+// Due reports whether it is time to look through the sync table again. soon: it is wanted for a Lock that may not live
+// any longer.
+func (s *Store) Due(soon bool) bool {
+	least := lookEvery
+	if soon {
+		least = lookSoon
 	}
+	return s.Managed() && (s.events.entries == nil || time.Since(s.events.made) > max(least, lookPart*s.events.took))
+}
+
+// Look looks through the sync table for OfEvent and Entered. all: it has found all monitors that there were, if then
+// Unmoved says so, too.
+func (s *Store) Look() (all bool) {
 	s.indexEvents()
+	return s.events.all
+}
+
+// Unmoved reports whether all Locks are where the last Look has found them: what it has read of them was theirs.
+func (s *Store) Unmoved() bool {
+	for handle, lock := range s.events.handles {
+		if at, err := s.mem.Pointer(handle); err != nil || at != lock {
+			return false
+		}
+	}
 	return true
 }
 
@@ -114,10 +124,16 @@ func (s *Store) Entered(lock arch.Addr) (m Monitor, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	if at, err := s.lockIn(block); err != nil || at != lock {
+	if at, err := s.lockIn(block); err != nil || at != lock || !s.isAt(obj, s.events.locks[lock]) {
 		return m, false
 	}
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
+}
+
+// isAt reports whether there is an object at an address whose word has the number of an entry of the sync table.
+func (s *Store) isAt(obj arch.Addr, index int) bool {
+	word, err := s.objects.Header(obj)
+	return err == nil && word&(wordHashOrIndex|wordHash) == wordHashOrIndex && int(word&indexMask) == index
 }
 
 // withEvent returns the monitor of an entry of the sync table, if its Lock has an event.
@@ -130,7 +146,7 @@ func (s *Store) withEvent(index int, id uint64) (m Monitor, ok bool) {
 	if err != nil || lock == 0 {
 		return m, false
 	}
-	if of, err := s.EventOf(lock); err != nil || of != id {
+	if of, err := s.EventOf(lock); err != nil || of != id || !s.isAt(obj, index) {
 		return m, false
 	}
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
@@ -148,7 +164,8 @@ func (s *Store) lockIn(block arch.Addr) (arch.Addr, error) {
 // indexEvents looks through the sync table. What it finds is checked when it is used.
 func (s *Store) indexEvents() {
 	begin := time.Now()
-	index := eventIndex{entries: map[uint64]int{}, locks: map[arch.Addr]int{}, all: true}
+	index := eventIndex{entries: map[uint64]int{}, locks: map[arch.Addr]int{},
+		handles: map[arch.Addr]arch.Addr{}, all: true}
 	l := tableLook{s: s, buf: make([]byte, window)}
 	whole, err := s.entries(func(list []entry) bool {
 		sortEntries(list)
@@ -171,7 +188,7 @@ func (s *Store) indexEvents() {
 			lock, err := s.mem.Pointer(handle)
 			var id uint64
 			if err == nil {
-				index.locks[lock] = e.index
+				index.locks[lock], index.handles[handle] = e.index, lock
 				id, err = s.EventOf(lock)
 			}
 			if err != nil {

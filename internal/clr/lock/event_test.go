@@ -3,7 +3,6 @@ package lock
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
@@ -80,42 +79,46 @@ func TestEventOf(t *testing.T) {
 }
 
 // TestOfEvent: the monitor of an event is found, also when its Lock has moved; no other is taken for it, and what
-// cannot be followed makes it uncertain that there is none.
+// cannot be followed makes it uncertain that a look has found all.
 func TestOfEvent(t *testing.T) {
 	p := newEventProgram(t)
 	lock := p.withHandle(0x7777, false)
 	p.monitor(lock)
-	found := func(id uint64) (arch.Addr, bool) {
+	found := func(id uint64) arch.Addr {
 		t.Helper()
-		m, ok, known := p.s.OfEvent(id)
+		m, ok := p.s.OfEvent(id)
 		if ok && m.Object != p.obj {
 			t.Errorf("%#x is the monitor of %v, not of %v", id, m.Object, p.obj)
 		}
-		return m.Lock, known
+		return m.Lock
 	}
-	if at, known := found(0x7777); at != lock || !known {
-		t.Errorf("%v, known %v, want %v", at, known, lock)
+	if at := found(0x7777); at != 0 || !p.s.Due(false) {
+		t.Errorf("before a look: %v", at)
 	}
-	if at, known := found(0x8888); at != 0 || !known {
-		t.Errorf("no monitor's event: %v, known %v", at, known)
+	if !p.s.Look() || p.s.Due(false) {
+		t.Error("a look has not found all, or another is due at once")
+	}
+	if at := found(0x7777); at != lock {
+		t.Errorf("%v, want %v", at, lock)
+	}
+	if at := found(0x8888); at != 0 {
+		t.Errorf("no monitor's event: %v", at)
 	}
 	moved := p.withHandle(0x7777, true)
 	p.monitor(moved)
-	if at, known := found(0x7777); at != moved || !known {
-		t.Errorf("moved: %v, known %v, want %v", at, known, moved)
+	if at := found(0x7777); at != moved {
+		t.Errorf("moved: %v, want %v", at, moved)
 	}
 	p.monitor(p.withHandle(0x9999, false))
-	if at, _ := found(0x7777); at != 0 {
+	if at := found(0x7777); at != 0 {
 		t.Errorf("another Lock: %v", at)
 	}
-	p.s.events.made = time.Time{}
-	if at, known := found(0x9999); at == 0 || !known {
-		t.Errorf("the other Lock's event: %v, known %v", at, known)
+	if !p.s.Look() || found(0x9999) == 0 {
+		t.Error("the other Lock's event is not found")
 	}
 	p.monitor(p.obj) // which is no Lock
-	p.s.events.made = time.Time{}
-	if at, known := found(0x8888); at != 0 || known {
-		t.Errorf("with a Lock that cannot be followed: %v, known %v", at, known)
+	if p.s.Look() || found(0x8888) != 0 {
+		t.Error("a Lock that cannot be followed is followed")
 	}
 }
 
@@ -127,9 +130,7 @@ func TestEntered(t *testing.T) {
 	if m, ok := p.s.Entered(lock); ok {
 		t.Errorf("before a look: %+v", m)
 	}
-	if !p.s.Look(false) || p.s.Look(false) {
-		t.Error("the first look is one, and the second is not needed")
-	}
+	p.s.Look()
 	if m, ok := p.s.Entered(lock); !ok || m.Object != p.obj {
 		t.Errorf("%+v, %v", m, ok)
 	}
