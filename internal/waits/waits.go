@@ -7,6 +7,9 @@
 // be that primitive by what it is made of: a SemaphoreSlim refers to the object whose monitor the thread waits
 // for, a BlockingCollection to the SemaphoreSlim, a Task to the event that it will set.
 //
+// From .NET 11 on all waits are managed code, and the thread's own managed objects say what it waits for (byobjects.go,
+// subsystem.go). Frames only name the primitive that is made of that, and the object of the program.
+//
 // For what is not made of monitors (Lock, ReaderWriterLockSlim, Thread.Join, handles) the object is the only
 // one of its class in the frames of the primitive, and in a state in which threads wait for it. If there are
 // several, the wait has no object. Frames also have references to what an object was before the collector

@@ -40,6 +40,23 @@ func testWaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
+// TestWaitsJitted: the same where all methods of the framework are compiled at run time, so that stacks have other frames
+// of a wait than with the code of .NET 11's own images.
+func TestWaitsJitted(t *testing.T) {
+	testenv.EachOf(t, []string{"net11"}, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		checkWaits(t, a, runtime, func() *profile.Snapshot {
+			snap, err := p.SnapshotAll(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return snap
+		})
+		livetest.EndsWell(t, a)
+	})
+}
+
 // TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
 func TestWaitsCollecting(t *testing.T) { testenv.EachVersion(t, testWaitsCollecting) }
 
