@@ -36,6 +36,8 @@ var plumbing = []PlumbingPart{
 		"System.Runtime.CompilerServices.AsyncVoidMethodBuilder",
 		"System.Runtime.CompilerServices.AsyncIteratorMethodBuilder",
 		"System.Runtime.CompilerServices.AsyncMethodBuilderCore",
+		"System.Runtime.CompilerServices.AsyncHelpers", "System.Runtime.CompilerServices.AsyncProfiler",
+		"System.Runtime.CompilerServices.AsyncStateMachineDispatcher", resumeStub,
 		"System.Runtime.CompilerServices.TaskAwaiter+", "System.Runtime.CompilerServices.YieldAwaitable+",
 		"System.Threading.Tasks.AwaitTaskContinuation", "System.Threading.Tasks.ContinuationTaskFrom",
 		"System.Threading.Tasks.ContinueWithTaskContinuation", "System.Threading.Tasks.ContinuationResultTaskFrom",
@@ -71,6 +73,9 @@ const (
 	partKestrel, partASPNET, partHost          = "Kestrel", "ASP.NET", "host"
 )
 
+// resumeStub is the runtime's own code that resumes a method which it has suspended (.NET 11).
+const resumeStub = "IL_STUB_AsyncResume"
+
 // What implies parts that are everywhere.
 var started, served = []string{partPool, partTimer}, []string{partKestrel, partASPNET, partHost}
 
@@ -98,7 +103,7 @@ func plumbingOf(kind Kind, method string, origin Origin) string {
 	if kind != Managed && kind != Async || origin != OfFramework {
 		return ""
 	}
-	if !strings.HasPrefix(method, "System.") && !strings.HasPrefix(method, "Microsoft.") {
+	if !strings.HasPrefix(method, "System.") && !strings.HasPrefix(method, "Microsoft.") && method != resumeStub {
 		return ""
 	}
 	for i := range plumbing {

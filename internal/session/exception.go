@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/source"
@@ -189,7 +190,7 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 		p.above = ""
 		for i := range t.trace.Frames {
 			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
-			if p.above = source.LastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
+			if p.above = source.LastName(e.Frames[i].Method); t.trace.Frames[i].EndsTrace {
 				p.above = "" // the next one has not called it
 			}
 		}
@@ -210,7 +211,7 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
 	out.Display = fmt.Sprintf("[method %v]", f.Method)
 	out.Short = out.Display
-	if f.IP == 0 || f.Resumed {
+	if f.IP == 0 {
 		if m, err := p.Runtime.Methods.Read(f.Method); err == nil {
 			p.method = m
 			_, _ = p.nameMethod(&out.Frame, true) // else the placeholder stays
@@ -224,10 +225,20 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	// An address within an instruction is as good for its line as where execution goes on.
 	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
+		if suspends, err := p.Runtime.Names.Suspends(&p.method); err == nil && suspends {
+			out.EndsTrace = false // as .NET prints it: it throws again what it awaits
+		}
+		if f.Resumed {
+			out.Line = p.resumptionLine(&code, &async.Resumption{IP: f.IP, State: noState}, out.Module, p.above)
+			return out
+		}
 		p.confirmLine(&out.Frame, &code)
 	}
 	return out
 }
+
+// noState is the number of a suspension point that is not known.
+const noState = -1
 
 // confirmLine makes an approximate line of a trace's frame certain if the call that it is in has the same. The
 // line stays that of the address alone, as .NET prints it, also if the call's is another.

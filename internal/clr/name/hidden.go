@@ -8,7 +8,8 @@ import (
 
 const (
 	hiddenAttribute    = "System.Diagnostics.StackTraceHiddenAttribute"
-	aggressiveInlining = 0x100 // MethodImplAttributes (II.23.1.11)
+	aggressiveInlining = 0x100  // MethodImplAttributes (II.23.1.11)
+	runtimeAsync       = 0x2000 // MethodImplAttributes.Async
 )
 
 // HiddenInTraces reports whether .NET's own text of a stack trace leaves a method out: it or its class
@@ -35,4 +36,13 @@ func (n *Namer) HiddenInTraces(m *method.Method) (bool, error) {
 		return false, err
 	}
 	return a.md.HasAttribute(ecma335.MakeToken(ecma335.TableTypeDef, t.RID), hiddenAttribute)
+}
+
+// Suspends reports whether the runtime itself suspends a method where that awaits something.
+func (n *Namer) Suspends(m *method.Method) (bool, error) {
+	if !m.HasMetadata() {
+		return false, nil
+	}
+	flags, err := n.Attributes(m)
+	return flags&runtimeAsync != 0, err
 }

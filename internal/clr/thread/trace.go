@@ -19,7 +19,8 @@ type TraceFrame struct {
 	// EndsTrace: the frames up to this one are of an earlier throw. From here on the exception
 	// was thrown again, as await and ExceptionDispatchInfo.Throw do.
 	EndsTrace bool
-	// Resumed: the method is one that awaited the others (.NET 11). IP is no address in its code.
+	// Resumed: the method is one that awaited the others (.NET 11). IP is that of its suspension point: where it would
+	// have been resumed.
 	Resumed bool
 }
 

@@ -25,11 +25,21 @@ var heldWays = []string{
 
 // TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with
 // what .NET itself says of them: methods, source lines, inner exceptions, messages.
-func TestHeldExceptions(t *testing.T) { testenv.EachVersion(t, testHeldExceptions) }
+func TestHeldExceptions(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) { testHeldExceptions(t, runtime, nil) })
+}
 
-func testHeldExceptions(t *testing.T, runtime string) {
+// TestHeldExceptionsRuntimeAsync: the same of a program whose async methods the runtime itself suspends. An exception
+// that reaches one of those that await the others has it in its trace, although it is not on the stack.
+func TestHeldExceptionsRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		testHeldExceptions(t, runtime, runtimeAsync)
+	})
+}
+
+func testHeldExceptions(t *testing.T, runtime string, compile []string) {
 	a := testenv.Start(t, "failing", testenv.Options{
-		Runtime: runtime, Args: []string{"--hold", strings.Join(heldWays, ",")},
+		Runtime: runtime, Args: []string{"--hold", strings.Join(heldWays, ",")}, Compile: compile,
 	})
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 	snap, err := p.SnapshotAll(context.Background(), nil)
