@@ -92,7 +92,7 @@ func healthy() []program {
 			all = append(all, program{app: "workloads", kind: kind, threads: 1 + i, env: env})
 		}
 	}
-	for _, runtime := range []string{"net8", "net9"} {
+	for _, runtime := range []string{"net8", "net9", testenv.NewestRuntime} {
 		for _, kind := range []string{"batch", "json", "lock", "queue", "delays", "host", "echo", "files"} {
 			all = append(all, program{app: "workloads", kind: kind, threads: 3, runtime: runtime})
 		}
@@ -104,8 +104,9 @@ func healthy() []program {
 			p.pause = time.Duration(visitors) * 5 * time.Millisecond
 		}
 		all = append(all, p)
-		p.runtime = "net9"
-		all = append(all, p)
+		for _, p.runtime = range []string{"net9", testenv.NewestRuntime} {
+			all = append(all, p)
+		}
 	}
 	// What is a disease when there is much of it: a lock, exceptions, large arrays, calls to another service.
 	return append(all,

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
 
@@ -35,9 +36,11 @@ func TestWhy(t *testing.T) {
 	if c == "" {
 		c = command(livetest.Command(t))
 	}
-	for _, d := range diseases {
-		if d.short || layer.Size(false, true) {
-			side(t, "sick/"+d.name, func(t *testing.T) { d.try(t, c) })
+	for _, runtime := range testenv.Supported() {
+		for _, d := range diseases {
+			if d.short || layer.Size(false, true) {
+				side(t, "sick/"+d.name+"-"+testenv.Name(runtime), func(t *testing.T) { d.try(t, c, runtime) })
+			}
 		}
 	}
 	for _, p := range layer.Size(shortHealthy, healthy()) {

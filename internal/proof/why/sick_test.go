@@ -71,8 +71,8 @@ var diseases = []*disease{
 }
 
 // try has the disease break out, and looks at the program in all ways.
-func (d *disease) try(t *testing.T, c command) {
-	a := d.start(t)
+func (d *disease) try(t *testing.T, c command, runtime string) {
+	a := d.start(t, runtime)
 	l := startLoad(t, a)
 	if d.harm != nil {
 		d.harm(t, a)
@@ -108,7 +108,7 @@ func (d *disease) breakOut(t *testing.T, a *testenv.App) {
 	}
 }
 
-func (d *disease) start(t *testing.T) *testenv.App {
+func (d *disease) start(t *testing.T, runtime string) *testenv.App {
 	t.Helper()
 	var o testenv.Options
 	if d.options != nil {
@@ -118,7 +118,7 @@ func (d *disease) start(t *testing.T) *testenv.App {
 	if sick == "" {
 		sick = d.name
 	}
-	o.Args = append(o.Args, "--sick", sick)
+	o.Runtime, o.Args = runtime, append(o.Args, "--sick", sick)
 	return testenv.Start(t, "shop", o)
 }
 
