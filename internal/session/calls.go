@@ -56,6 +56,51 @@ func (w *requestWalk) findPools() {
 	}
 }
 
+// carrier is a connection, or one of its streams, wherever the collector moves it.
+type carrier struct {
+	socket int32
+	stream uint32
+}
+
+func carrierOf(u *web.Use) carrier { return carrier{u.Socket, u.Stream} }
+
+// answerPhase is how far a call has come that has a connection, and that no method is known to send.
+func (w *requestWalk) answerPhase() profile.CallPhase {
+	if w.threads.blocking {
+		return profile.CallOpen
+	}
+	return profile.CallBody
+}
+
+// carried reads from what a method reads the answer to a call; nil: there is none.
+func (w *requestWalk) carried(s *async.Step) (*web.Use, error) {
+	obj, err := w.p.webLocal(s, web.CarrierVar)
+	if err != nil || obj == 0 {
+		return nil, err
+	}
+	u, err := w.web.Carrier(obj)
+	if err != nil || u == nil || u.Message == 0 {
+		return nil, err
+	}
+	return u, nil
+}
+
+// readCall returns the message of the call whose answer a chain reads, as it was when the call was read.
+func (w *requestWalk) readCall(u *web.Use) arch.Addr {
+	if w.calls[u.Message] != nil {
+		return u.Message
+	}
+	if message := w.carries[carrierOf(u)]; w.calls[message] != nil && u.Socket >= 0 {
+		return message
+	}
+	w.addCall(u.Message, u.Pool, w.answerPhase(), u)
+	if w.calls[u.Message] != nil && w.dropped > 0 {
+		w.dropped--
+		w.unproven--
+	}
+	return u.Message
+}
+
 // findConnections reads which calls have a connection.
 func (w *requestWalk) findConnections() {
 	for _, obj := range w.objects[connectionClass] {
@@ -70,11 +115,7 @@ func (w *requestWalk) findConnections() {
 		if u == nil || u.Message == 0 {
 			continue
 		}
-		phase := profile.CallBody
-		if w.threads.blocking {
-			phase = profile.CallOpen
-		}
-		w.addCall(u.Message, u.Pool, phase, u)
+		w.addCall(u.Message, u.Pool, w.answerPhase(), u)
 	}
 }
 
@@ -104,6 +145,7 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 	c.pool, c.phase = pool, phase
 	if u != nil {
 		c.use = u
+		w.carries[carrierOf(u)] = message
 	}
 }
 
@@ -186,7 +228,10 @@ func (w *requestWalk) senderAt(obj arch.Addr) (out sender, err error) {
 }
 
 // callOf returns the message of the call that a chain makes, as it was when the call was read; 0: the chain makes none.
-func (w *requestWalk) callOf(of chainOf) arch.Addr {
+func (w *requestWalk) callOf(of *chainOf) arch.Addr {
+	if of.use != nil {
+		return w.readCall(of.use)
+	}
 	if c := w.calls[of.message]; of.message == 0 || c != nil && c.sender == of.sender {
 		return of.message
 	}
@@ -345,14 +390,9 @@ func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall 
 
 // remote is the other end of a connection: as the kernel has it, or as the program had it when it connected.
 func (w *requestWalk) remote(u *web.Use) string {
-	if u.Handle != 0 && w.p.Live != nil {
-		class, err := w.p.Runtime.Objects.Class(u.Handle)
-		if err == nil {
-			if fd, err := w.p.Runtime.Objects.Uint32(u.Handle, class, "handle"); err == nil {
-				if to := w.p.remoteOf(int32(fd)); to != "" {
-					return to
-				}
-			}
+	if w.p.Live != nil {
+		if to := w.p.remoteOf(u.Socket); to != "" {
+			return to
 		}
 	}
 	return addressText(u.Remote)

@@ -96,6 +96,8 @@ type requestWalk struct {
 	rests    int                          // how often reading has waited for the collector
 	starts   map[arch.Addr]time.Time      // of calls, by their message as it was when the call was read
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
+	carries  map[carrier]arch.Addr        // the message of the call that a connection, or a stream, has
+	dropped  int                          // calls, for they may have been read where they were no more
 	of       chainOf                      // of the chain that was read last
 
 	moved    map[arch.Addr]arch.Addr // by where a message is now, where it was when its call was read
@@ -113,6 +115,7 @@ type chainOf struct {
 	id                      string    // of the request
 	frame                   int       // of the method that serves it
 	begun                   time.Time // the call; zero: that is not known
+	use                     *web.Use  // from which the answer to the call is read; nil: it is not
 }
 
 // served is a request and the chains of its async methods.
@@ -126,7 +129,7 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
-		makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{}, room: maxRequestBytes,
+		makes: map[*profile.TaskChain]*sent{}, carries: map[carrier]arch.Addr{}, servers: map[arch.Addr]bool{}, room: maxRequestBytes,
 	}
 	w.about, w.prove = w.relate, w.patiently
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
@@ -146,7 +149,8 @@ func (w *requestWalk) read(since heap.Stamp) {
 	if !w.p.stillSince(since) {
 		all := len(w.calls)
 		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending() })
-		w.unproven += all - len(w.calls)
+		w.dropped = all - len(w.calls)
+		w.unproven += w.dropped
 	}
 	w.findSemaphores()
 	if !w.eachChain(nodes, w.use) {
@@ -265,9 +269,13 @@ func (w *requestWalk) relate() (err error) {
 	begun := false
 	for _, m := range w.methods {
 		switch role := w.role(m.Step); role {
+		case web.Reading:
+			if w.of.sender == 0 && w.of.use == nil {
+				w.of.use, err = w.carried(m.Step)
+			}
 		case web.Sending:
 			if w.of.sender == 0 {
-				w.of.sender = m.Task()
+				w.of.sender, w.of.use = m.Task(), nil
 				w.of.message, err = w.p.webLocal(m.Step, web.MessageVar)
 			}
 		case web.Calling, web.Tracing:
@@ -303,7 +311,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	if w.requests[of.id] == nil && of.server != 0 && !w.servers[of.server] {
 		w.lateRequest(of)
 	}
-	of.message = w.callOf(of)
+	of.message = w.callOf(&of)
 	if s := w.requests[of.id]; s != nil {
 		s.chains = append(s.chains, c)
 		cost = framesCost(c.Frames)

@@ -240,9 +240,10 @@ type Use struct {
 	Object  arch.Addr // the connection
 	Pool    arch.Addr
 	Message arch.Addr      // 0: it is idle
-	Handle  arch.Addr      // the SafeSocketHandle; 0: not known
+	Socket  int32          // its descriptor; -1: not known
 	Remote  netip.AddrPort // invalid: not known
 	HTTP2   bool
+	Stream  uint32 // of HTTP/2: the stream's number; 0: not known
 	// Detached: it is used for another protocol, by its user, and no more one of the pool's.
 	Detached bool
 }
@@ -281,7 +282,7 @@ func (r *Reader) use(obj arch.Addr, c *object.Class, message arch.Addr) (u *Use,
 		return nil, err
 	}
 	u.Detached = detached != 0
-	u.Handle, u.Remote, err = r.socket(obj, c)
+	u.Socket, u.Remote, err = r.socket(obj, c)
 	return u, err
 }
 
@@ -320,10 +321,26 @@ func (r *Reader) stream(obj arch.Addr, c *object.Class) (*Use, error) {
 		return nil, err
 	}
 	u, err := r.use(connection, class, message)
-	if err == nil {
-		u.HTTP2 = true
+	if err != nil {
+		return nil, err
 	}
+	u.HTTP2 = true
+	u.Stream, _, err = r.number(obj, c, "<StreamId>k__BackingField")
 	return u, err
+}
+
+// Carrier reads what an async method reads from: a connection or a stream, or the body of an answer; nil: it has ended.
+func (r *Reader) Carrier(obj arch.Addr) (*Use, error) {
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	if c.Is(http, contentClass) {
+		if obj, _, err = r.reference(obj, c, "_connection"); err != nil || obj == 0 {
+			return nil, err
+		}
+	}
+	return r.Connection(obj)
 }
 
 // maxEntries bounds the words of a dictionary's entries that are looked at.
@@ -353,29 +370,42 @@ func (r *Reader) has(connection arch.Addr, c *object.Class, stream arch.Addr) (b
 const maxStreams = 8
 
 // socket finds the socket of a connection.
-func (r *Reader) socket(obj arch.Addr, c *object.Class) (handle arch.Addr, remote netip.AddrPort, err error) {
+func (r *Reader) socket(obj arch.Addr, c *object.Class) (fd int32, remote netip.AddrPort, err error) {
 	stream, class, err := r.reference(obj, c, "_stream")
 	for range maxStreams {
 		if err != nil || stream == 0 {
-			return 0, remote, err
+			return -1, remote, err
 		}
 		var socket arch.Addr
 		var sc *object.Class
 		if socket, sc, err = r.reference(stream, class, "_streamSocket"); err != nil {
-			return 0, remote, err
+			return -1, remote, err
 		}
 		if socket != 0 {
-			if handle, _, err = r.reference(socket, sc, "_handle"); err != nil {
-				return 0, remote, err
+			if fd, err = r.descriptor(socket, sc); err != nil {
+				return -1, remote, err
 			}
 			if end, ec, err := r.reference(socket, sc, "_remoteEndPoint"); err == nil && end != 0 {
 				remote, _ = r.endPoint(end, ec)
 			}
-			return handle, remote, nil
+			return fd, remote, nil
 		}
 		stream, class, err = r.inner(stream, class)
 	}
-	return 0, remote, err
+	return -1, remote, err
+}
+
+// descriptor returns the descriptor of a Socket; -1: it is not known.
+func (r *Reader) descriptor(socket arch.Addr, c *object.Class) (int32, error) {
+	handle, class, err := r.reference(socket, c, "_handle")
+	if err != nil || handle == 0 {
+		return -1, err
+	}
+	fd, ok, err := r.number(handle, class, "handle")
+	if err != nil || !ok {
+		return -1, err
+	}
+	return int32(fd), nil
 }
 
 // inner returns the stream that a stream is around: that of TLS, or of whoever made the connection, has one in one of

@@ -63,11 +63,13 @@ const (
 	Serving         // it serves the requests of a connection, or that of a stream: "this" is Kestrel's object
 	Sending         // it sends a call with a connection of a pool: "this" is the pool, "request" the message
 	Exchanging      // of a connection, for a call that has it: "this" is the connection
+	Reading         // of a connection or a stream, or of the body that is read from it: "this" leads to the call
 	Calling         // HttpClient's method: "cts" is what ends it when time is out
 	Tracing         // of DiagnosticsHandler: "activity" began with the call
 )
 
-// roles are the methods that have one, by their assemblies, types and names. "": any method of the type.
+// roles are the methods that have one, by their assemblies, types and names. "": any method of the type; anyNested: or of
+// a type in it.
 var roles = []struct {
 	assembly, typ, method string
 	role                  Role
@@ -76,6 +78,8 @@ var roles = []struct {
 	{http, "System.Net.Http.HttpConnectionPool", "SendWithVersionDetectionAndRetryAsync", Sending},
 	{http, "System.Net.Http.HttpConnection", "SendAsync", Exchanging},
 	{http, "System.Net.Http.Http2Connection", "SendAsync", Exchanging},
+	{http, "System.Net.Http.HttpConnection", anyNested, Reading},
+	{http, "System.Net.Http.Http2Connection+Http2Stream", anyNested, Reading},
 	{http, "System.Net.Http.HttpClient", "", Calling},
 	{http, "System.Net.Http.DiagnosticsHandler", "", Tracing},
 }
@@ -92,6 +96,9 @@ func RoleOf(assembly, name string) Role {
 		if !ok {
 			continue
 		}
+		if r.method == anyNested && rest != "" && (rest[0] == '.' || rest[0] == '+') {
+			return r.role
+		}
 		if rest, ok = cutOne(rest, "+<", "."); !ok {
 			continue
 		}
@@ -105,6 +112,8 @@ func RoleOf(assembly, name string) Role {
 	}
 	return NoRole
 }
+
+const anyNested = "*"
 
 // endsName has what may follow the name of a method: of a state machine, or of type arguments.
 const endsName = "><["
@@ -126,6 +135,7 @@ const (
 	ProtocolVar Local = iota // "this" of a method that serves
 	PoolVar                  // likewise, that sends: the pool
 	ChannelVar               // likewise, that exchanges: the connection
+	CarrierVar               // likewise, that reads: what Carrier takes
 	MessageVar               // the message of a call
 	RemoteVar                // the connection that a method that sends has got
 	TimeoutVar               // what ends a call when time is out
@@ -142,6 +152,7 @@ var locals = [...]struct {
 	ProtocolVar: {"this", func(c *object.Class) bool { return KindOf(c) == Server }},
 	PoolVar:     {"this", func(c *object.Class) bool { return KindOf(c) == Pool }},
 	ChannelVar:  {"this", isConnection},
+	CarrierVar:  {"this", isCarrier},
 	MessageVar:  {"request", func(c *object.Class) bool { return c.Is(http, messageClass) }},
 	RemoteVar:   {"connection", isConnection},
 	TimeoutVar:  {"cts", isSource},
@@ -157,11 +168,17 @@ func (l Local) Is(c *object.Class) bool { return locals[l].is(c) }
 
 func isConnection(c *object.Class) bool { return KindOf(c) == Connection || c.Is(http, http2Class) }
 
+func isCarrier(c *object.Class) bool {
+	k := KindOf(c)
+	return k == Connection || k == Stream || c.Is(http, contentClass)
+}
+
 func isSource(c *object.Class) bool { return c.Is(coreLib, sourceClass) }
 
 // Classes.
 const (
 	messageClass  = "System.Net.Http.HttpRequestMessage"
+	contentClass  = "System.Net.Http.HttpContentStream"
 	http2Class    = "System.Net.Http.Http2Connection"
 	sourceClass   = "System.Threading.CancellationTokenSource"
 	activityClass = "System.Diagnostics.Activity"

@@ -66,8 +66,10 @@ func TestRoleOf(t *testing.T) {
 		{http, "System.Net.Http.HttpClient+<GetStringAsyncCore>d__41", Calling},
 		{http, "System.Net.Http.DiagnosticsHandler+<SendAsyncCore>d__10", Tracing},
 		{http, "System.Net.Http.HttpConnection+<SendAsync>d__57", Exchanging},
-		{http, "System.Net.Http.HttpConnection+<SendAsyncCore>d__57", NoRole},
-		{http, "System.Net.Http.HttpConnection+ChunkedEncodingReadStream.ReadAsyncCore", NoRole},
+		{http, "System.Net.Http.HttpConnection+<FillAsync>d__57", Reading},
+		{http, "System.Net.Http.HttpConnection+ChunkedEncodingReadStream+<ReadAsyncCore>d__3", Reading},
+		{http, "System.Net.Http.HttpConnectionPool+<AddHttp11ConnectionAsync>d__7", NoRole},
+		{http, "System.Net.Http.Http2Connection+<ProcessIncomingFramesAsync>d__7", NoRole},
 
 		// methods that the runtime itself suspends
 		{kestrel, kestrel + ".Internal.Http.HttpProtocol.ProcessRequests", Serving},
@@ -78,6 +80,9 @@ func TestRoleOf(t *testing.T) {
 		{http, "System.Net.Http.Http2Connection.SendAsync", Exchanging},
 		{http, "System.Net.Http.HttpClient.<SendAsync>g__Core|83_0", Calling},
 		{http, "System.Net.Http.HttpClientHandler.SendAsync", NoRole},
+		{http, "System.Net.Http.HttpConnection.FillAsync", Reading},
+		{http, "System.Net.Http.HttpConnection+ChunkedEncodingReadStream.CopyToAsyncCore", Reading},
+		{http, "System.Net.Http.Http2Connection+Http2Stream.ReadDataAsync", Reading},
 		{http, "System.Net.Http.DiagnosticsHandler.SendAsyncCore", Tracing},
 	} {
 		if got := RoleOf(test.assembly, test.machine); got != test.want {
