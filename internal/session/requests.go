@@ -485,13 +485,20 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 		Since: w.since(s.Start), Aborted: s.Aborted,
 	}
 	d := w.doing(s.chains)
-	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning) {
+	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning || awaitsRunning(&d)) {
 		branches := d.Branches
 		d = threadDoing(t)
 		d.Branches = branches
 		r.Thread = &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 	}
 	return r, d
+}
+
+// awaitsRunning reports whether what is known of a request waits for a method of which nothing is known: as of one that
+// the runtime has suspended before, and that runs.
+func awaitsRunning(d *profile.Doing) bool {
+	w := d.WaitsFor
+	return d.State == profile.TaskWaiting && w != nil && w.Kind == profile.AwaitsMethod && w.Target == ""
 }
 
 func addressText(a netip.AddrPort) string {

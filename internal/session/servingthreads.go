@@ -105,6 +105,13 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	if site.serves {
 		return site.Argument, nil
 	}
+	if site.resumes != nil {
+		chain, _, err := p.awaitingSite(site)
+		if err != nil {
+			return 0, err
+		}
+		return p.serving(chain.Steps)
+	}
 	r := p.asyncReader()
 	if site.table != 0 {
 		m, err := r.MachineOf(site.table)
@@ -129,9 +136,14 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, s := range append(chain.Steps, async.Step{Box: box}) {
-		if role, _ := p.webRole(&s); role == web.Serving {
-			return p.webLocal(&s, web.ProtocolVar)
+	return p.serving(append(chain.Steps, async.Step{Box: box}))
+}
+
+// serving returns the object of Kestrel that one of the methods has that serves requests; 0: none does.
+func (p *Process) serving(steps []async.Step) (arch.Addr, error) {
+	for i := range steps {
+		if role, _ := p.webRole(&steps[i]); role == web.Serving {
+			return p.webLocal(&steps[i], web.ProtocolVar)
 		}
 	}
 	return 0, nil
