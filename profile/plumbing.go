@@ -61,6 +61,11 @@ var plumbing = []PlumbingPart{
 		"System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs.OnCompleted",
 		"System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs.InvokeContinuation",
 	}},
+	{Name: partWait, methods: []string{ // from .NET 11 on, between a primitive and the native code that blocks
+		"System.Threading.WaitSubsystem", "System.Threading.LowLevelMonitor.", "System.Threading.Condition.Wait",
+		"System.Threading.WaitHandle.WaitOneNoCheck", "System.Threading.WaitHandle.WaitOneCore",
+		"System.Threading.Lock.TryEnterSlow",
+	}},
 	{Name: partPipelines, Implied: served, methods: []string{"System.IO.Pipelines."}},
 	{Name: partKestrel, methods: []string{"Microsoft.AspNetCore.Server.Kestrel.", "Microsoft.AspNetCore.Connections."}},
 	{Name: partASPNET, methods: []string{"Microsoft.AspNetCore."}},
@@ -69,7 +74,7 @@ var plumbing = []PlumbingPart{
 
 const (
 	partThread, partPool, partTimer, partTasks = "thread", "pool", "timer", "tasks"
-	partSockets, partPipelines                 = "sockets", "pipelines"
+	partSockets, partPipelines, partWait       = "sockets", "pipelines", "wait"
 	partKestrel, partASPNET, partHost          = "Kestrel", "ASP.NET", "host"
 )
 

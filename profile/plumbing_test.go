@@ -133,3 +133,17 @@ func TestFoldPlumbing(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldsWait: what a primitive of .NET 11 waits in is folded; the frame nearest to the leaf, and what has called the
+// primitive, are not. Up to .NET 10 a Lock has no such run.
+func TestFoldsWait(t *testing.T) {
+	lock := []string{"n:pthread_cond_wait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
+		"System.Threading.WaitSubsystem.Wait", "System.Threading.WaitHandle.WaitOneNoCheck",
+		"System.Threading.Lock.TryEnterSlow", "System.Threading.Lock.Enter", "own:Web.Orders.Hold"}
+	if got := Folds(framesOf(lock)); !slices.Equal(got, []Fold{{2, 3, "wait"}}) {
+		t.Errorf("%+v", got)
+	}
+	if got := Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {
+		t.Errorf("before .NET 11: %+v", got)
+	}
+}
