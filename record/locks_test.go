@@ -71,6 +71,36 @@ func testLockHolders(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
+// TestLocksThatDie: a wait for a lock says of which class its object was, although that is gone when the wait is
+// reported, or else that this is not known. It never names another class.
+func TestLocksThatDie(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "locks", testenv.Options{Runtime: runtime, Args: []string{"--parcels"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		r := livetest.Recorded(t, p, record.Options{
+			Duration: 2 * time.Second, Events: events.Options{Monitor: events.MonitorContention},
+		})
+		waits, unknown := 0, 0
+		for _, s := range r.Samples {
+			stack := names(r, s.Node)
+			if !slices.Contains(stack, "Shop.Program.Receive") {
+				continue
+			}
+			waits++
+			switch lock, _, _ := strings.Cut(stack[1], " #"); {
+			case lock == "lock of an unknown type":
+				unknown++
+			case lock != "lock Shop.Parcel" && lock != "lock Shop.Parcel (others)":
+				t.Errorf("a wait for %q", stack[1])
+			}
+		}
+		if t.Logf("%d waits, %d for locks of an unknown type", waits, unknown); waits < 10 || waits-unknown < 5 {
+			t.Error("too few waits, or too few with a class")
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // checkHolds requires that each look is at a thread inside the lock.
 func checkHolds(t *testing.T, r *profile.Recording) {
 	t.Helper()

@@ -57,7 +57,7 @@ func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 }
 
 const (
-	lockLasts    = 100 * time.Millisecond
+	lockLasts    = time.Second
 	maxLockLooks = 1 << 12
 )
 

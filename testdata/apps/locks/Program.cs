@@ -8,6 +8,11 @@ using Common;
 
 namespace Shop;
 
+sealed class Parcel
+{
+    public int Sum;
+}
+
 sealed class Order
 {
     public int Sum;
@@ -22,6 +27,15 @@ static class Program
     static void Main(string[] args)
     {
         App.Start(args);
+        if (Array.IndexOf(args, "--parcels") >= 0)
+        {
+            Loop("packs", HoldParcel);
+            Loop("receives", Receive);
+            App.Line("READY");
+            App.WaitForEnd();
+            App.Line("RESULT OK");
+            App.Exit(0);
+        }
         Loop("saves", HoldSave);
         Loop("loads", Load);
         Loop("audits", HoldAudit);
@@ -100,5 +114,33 @@ static class Program
     {
         lock (crowded) Thread.Sleep(3);
         Thread.Sleep(0);
+    }
+
+    static readonly SemaphoreSlim packed = new(0), received = new(0);
+    static Parcel sent;
+
+    /// <summary>Each lock is waited for once. Then its object is gone.</summary>
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void HoldParcel()
+    {
+        var parcel = new Parcel();
+        lock (parcel)
+        {
+            sent = parcel;
+            packed.Release();
+            Thread.Sleep(30);
+        }
+        received.Wait();
+        parcel = null;
+        GC.Collect();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Receive()
+    {
+        packed.Wait();
+        Parcel parcel = Interlocked.Exchange(ref sent, null);
+        lock (parcel) parcel.Sum++;
+        received.Release();
     }
 }
