@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -188,10 +189,25 @@ func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 		return b.Machine.Display, b.Machine.Display
 	}
 	steps, _, err := t.r.Methods(obj)
-	if steps = t.p.programSteps(steps); err != nil || len(steps) == 0 {
+	if err != nil || len(steps) == 0 {
 		return "", ""
 	}
-	return t.p.AsyncFrame(&steps[0]).Display, t.p.AsyncFrame(&steps[len(steps)-1]).Display
+	key := [2]arch.Addr{steps[0].Resumption.IP, steps[len(steps)-1].Resumption.IP}
+	if n, ok := t.names[key]; ok {
+		return n[0], n[1]
+	}
+	stays := !slices.ContainsFunc(steps, func(s async.Step) bool {
+		_, passing, ok := t.p.resumedMethod(s.Resumption)
+		return passing || !ok
+	})
+	if steps = t.p.programSteps(steps); len(steps) == 0 {
+		return "", ""
+	}
+	inner, outer = t.p.AsyncFrame(&steps[0]).Display, t.p.AsyncFrame(&steps[len(steps)-1]).Display
+	if stays {
+		t.names[key] = [2]string{inner, outer}
+	}
+	return inner, outer
 }
 
 // detail adds what is particular to a kind. What a version of .NET does not have is left out.

@@ -537,36 +537,61 @@ func TestTasksPermits(t *testing.T) {
 	})
 }
 
-// TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues.
+// TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues, and the methods among
+// it are ready to go on.
 func TestTasksQueued(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		const items = 150 // more than a part of a queue has
-		a := testenv.Start(t, "tasks",
-			testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
-		p := livetest.Open(t, a, clrsnap.Options{})
-		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool := tasks.Pool
-		if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 ||
-			!pool.HasWork {
-			t.Fatalf("%+v", pool)
-		}
-		var methods, calls, runs int
-		for _, w := range pool.Work {
-			switch {
-			case w.What == "Tasks.Queued.Yields{async}":
-				methods += w.Count
-			case strings.HasPrefix(w.What, "System.Threading.QueueUserWorkItemCallback"):
-				calls += w.Count
-			case strings.HasPrefix(w.What, "System.Threading.Tasks.Task"):
-				runs += w.Count
-			}
-		}
-		if pool.Queued != 3*items || methods != items || calls != items || runs != items {
-			t.Errorf("%d queued: %d methods, %d calls, %d runs: %+v", pool.Queued, methods, calls, runs, pool.Work)
-		}
-		livetest.EndsWell(t, a)
+		// more than a part of a queue has
+		checkQueued(t, testenv.Options{Runtime: runtime}, "Tasks.Queued.Yields{async}", 150)
 	})
+}
+
+// TestTasksQueuedRuntimeAsync: the same of methods that the runtime itself suspends.
+func TestTasksQueuedRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		checkQueued(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync}, "Tasks.Queued.Yields", 60)
+	})
+}
+
+func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
+	t.Helper()
+	o.Args = []string{"--queued", strconv.Itoa(items)}
+	a := testenv.Start(t, "tasks", o)
+	p := livetest.Open(t, a, clrsnap.Options{})
+	tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := tasks.Pool
+	if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 || !pool.HasWork {
+		t.Fatalf("%+v", pool)
+	}
+	var methods, calls, runs int
+	for _, w := range pool.Work {
+		switch {
+		case w.What == method:
+			methods += w.Count
+		case strings.HasPrefix(w.What, "System.Threading.QueueUserWorkItemCallback"):
+			calls += w.Count
+		case strings.HasPrefix(w.What, "System.Threading.Tasks.Task"):
+			runs += w.Count
+		}
+	}
+	if pool.Queued != 3*items || methods != items || calls != items || runs != items {
+		t.Errorf("%d queued: %d methods, %d calls, %d runs: %+v", pool.Queued, methods, calls, runs, pool.Work)
+	}
+	ready := 0
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		if c.Frames[0].Display != method {
+			continue
+		}
+		if ready += c.Count; c.State != profile.TaskReady || c.WaitsFor.Kind != profile.AwaitsYield {
+			t.Errorf("%d chains are %s: %+v", c.Count, c.State, c.WaitsFor)
+		}
+	}
+	if ready != items {
+		t.Errorf("%d methods are ready", ready)
+	}
+	livetest.EndsWell(t, a)
 }
