@@ -58,7 +58,10 @@ func (t *taskWalk) addWork(out *profile.Pool) {
 	}
 	q := queued{t: t, stopped: t.stopped, what: map[string]int{}}
 	if !t.p.steadily(q.read, nil) {
-		return
+		q.nameless = true // more would be read than is kept to prove it
+		if !t.p.steadily(q.read, nil) {
+			return
+		}
 	}
 	out.Queued, out.HasWork = q.count, true
 	for what, n := range q.what {
@@ -77,6 +80,8 @@ type queued struct {
 	count   int
 	named   int
 	what    map[string]int
+
+	nameless bool // items are only counted
 }
 
 // read counts the items of all queues.
@@ -123,7 +128,7 @@ func (q *queued) item(slot arch.Addr) error {
 	if err != nil || obj == 0 {
 		return err
 	}
-	if q.count++; q.named >= maxWorkItems {
+	if q.count++; q.nameless || q.named >= maxWorkItems {
 		return nil
 	}
 	q.named++

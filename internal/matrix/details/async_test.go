@@ -553,6 +553,22 @@ func TestTasksQueuedRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestTasksQueuedMany: work is counted also if it is too much to be named at one moment.
+func TestTasksQueuedMany(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", "1100"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pool := tasks.Pool; pool == nil || !pool.HasWork || pool.Queued != 3*1100 {
+			t.Errorf("%+v", pool)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
 	t.Helper()
 	o.Args = []string{"--queued", strconv.Itoa(items)}
