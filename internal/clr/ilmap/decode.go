@@ -40,6 +40,7 @@ type header struct {
 	vars     uint32 // size of the variables behind them; 0: there are none, or it is not known where
 	async    uint32 // distance of the suspension points from the variables' end
 	asyncs   uint32 // their size; 0: there are none
+	rich     uint32 // size of the inlined methods in front of the suspension points; 0: there are none
 }
 
 // hasInstrumented, in place of the size of the points, says that there are two lists: of the code
@@ -54,7 +55,9 @@ func readHeader(b []byte, f form) (h header, err error) {
 	switch {
 	case f.fat && h.size == 0:
 		h.size, h.vars = r.number(), r.number()
-		between := uint64(r.number()) + uint64(r.number()) + uint64(r.number())
+		between := uint64(r.number()) + uint64(r.number())
+		h.rich = r.number()
+		between += uint64(h.rich)
 		if h.asyncs = r.number(); between > maxBetween {
 			return h, corrupt("%d bytes between variables and suspension points", between)
 		}

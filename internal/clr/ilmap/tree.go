@@ -49,18 +49,37 @@ func (r *Reader) Tree(c *codemap.Code) (*Tree, error) {
 		return nil, err
 	}
 	form, err := r.formOf(&info)
-	if err != nil || !form.extra {
+	if err != nil {
 		return nil, err
 	}
-	e, err := r.extra(info.At)
-	if err != nil || e.richSize == 0 {
+	at, size, err := r.richAt(info.At, form)
+	if err != nil || size == 0 {
 		return nil, err
 	}
-	b, err := r.mem.Bytes(e.rich, int(e.richSize))
+	b, err := r.mem.Bytes(at, int(size))
 	if err != nil {
 		return nil, err
 	}
 	return decodeTree(b)
+}
+
+// richAt returns where the inlined methods are, and how long that is: before the header, or behind a fat one.
+func (r *Reader) richAt(at arch.Addr, f form) (arch.Addr, uint32, error) {
+	switch {
+	case f.extra:
+		e, err := r.extra(at)
+		return e.rich, e.richSize, err
+	case !f.fat:
+		return 0, 0, nil
+	}
+	h, err := r.header(at, f)
+	if err != nil || h.rich == 0 {
+		return 0, 0, err
+	}
+	if h.size > maxBounds || h.vars > maxVariables || h.rich > maxRich {
+		return 0, 0, corrupt("%d bytes of rich debug info at %v", h.rich, at)
+	}
+	return at + arch.Addr(h.at) + arch.Addr(h.size) + arch.Addr(h.vars) + arch.Addr(h.async-h.rich), h.rich, nil
 }
 
 // maxTree bounds the nodes, and the points, of one method.

@@ -3,8 +3,12 @@ package ilmap
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
 )
 
@@ -105,4 +109,36 @@ func FuzzDecodeTree(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestTreeBehindFatHeader: .NET 11 has the tree among what follows the header.
+func TestTreeBehindFatHeader(t *testing.T) {
+	want, links := someTree()
+	tree := encodeTree(want, links)
+	w := &writer{}
+	for _, size := range []int{40, 16, 8, 24, len(tree), 8} {
+		if len(w.b) == 0 {
+			w.number(0)
+		}
+		w.number(uint32(size))
+	}
+	const at = arch.Addr(0x10000)
+	all := slices.Concat(w.b, make([]byte, 40+16+8+24), tree, make([]byte, 64))
+	mem := clrtest.Words{}
+	for i, b := range all {
+		p := at + arch.Addr(i)
+		mem[p&^7] |= uint64(b) << (8 * (p & 7))
+	}
+	r := &Reader{mem: target.NewReader(mem)}
+	found, size, err := r.richAt(at, forms[".NET 11"])
+	if err != nil || int(size) != len(tree) {
+		t.Fatalf("%d bytes, %v", size, err)
+	}
+	b, err := r.mem.Bytes(found, int(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeTree(b); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
