@@ -20,6 +20,7 @@ func (e *explanation) byObjects() (done bool, err error) {
 	if err != nil || !s.known {
 		return false, err
 	}
+	e.later = e.p.kind == ""
 	switch {
 	case !s.waits:
 		return e.p.kind == "", nil

@@ -83,15 +83,15 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 		}
 	}
 	var w *profile.Wait
-	guess := p.guess
+	guess, later := p.guess, false
 	stands := r.steadily(func() error {
 		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
 		w = &e.w
 		err := e.run()
-		guess = e.p.guess
+		guess, later = e.p.guess, e.later
 		return err
 	}, s, p)
-	if w.Kind == "" {
+	if w.Kind == "" || later && !stands {
 		return nil
 	}
 	if w.Certain = stands && !guess && !r.unknown; !stands {
@@ -252,6 +252,7 @@ type explanation struct {
 	blocking lock.Blocking
 	blocked  bool
 	w        profile.Wait
+	later    bool // only objects that were read after the stack say that the thread waits
 }
 
 func (e *explanation) run() error {
