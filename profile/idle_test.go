@@ -34,7 +34,8 @@ func TestIdle(t *testing.T) {
 	kestrel := of(futex, "System.Threading.Monitor.Wait", "System.Threading.ManualResetEventSlim.Wait",
 		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
 	kestrel.Frames[3].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
-	kestrel11 := of(futex, "Interop+Sys.LowLevelMonitor_TimedWait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
+	kestrel11 := of(futex, "Interop+Sys.LowLevelMonitor_TimedWait",
+		"System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
 		waitOne, "System.Threading.Condition.Wait", "System.Threading.ManualResetEventSlim.Wait",
 		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
 	kestrel11.Frames[6].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"

@@ -92,8 +92,8 @@ func (c *code) waitRule() *waitRule {
 const pinvokeStub = "IL_STUB_PInvoke"
 
 // withinWaits are the beginnings of methods that are a part of what calls them: spinning, during which primitives sleep
-// or yield, and from .NET 11 on the wait subsystem, which all primitives wait in. Whatever is inlined, that does not say
-// what is waited for.
+// or yield, and from .NET 11 on the wait subsystem, which all primitives wait in. Whatever is inlined, that does not
+// say what is waited for.
 var withinWaits = []string{
 	"System.Threading.SpinWait.", "Interop+Sys.LowLevel", "System.Threading.LowLevelMonitor.",
 	"System.Threading.LowLevelLock.", "System.Threading.WaitSubsystem.", "System.Threading.WaitSubsystem+",

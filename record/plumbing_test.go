@@ -99,7 +99,8 @@ func checkHeld(t *testing.T, th *profile.Thread) {
 		want = "[pool → tasks: "
 	}
 	at := strings.Index(text, want)
-	if own := strings.Index(text, holds+"("); own < 0 || at < own || !strings.Contains(text[:own], "ManualResetEventSlim.Wait") {
+	if own := strings.Index(text, holds+"("); own < 0 || at < own ||
+		!strings.Contains(text[:own], "ManualResetEventSlim.Wait") {
 		t.Errorf("no %q after %s and its wait:\n%s", want, holds, text)
 	}
 	for _, none := range []string{"ThreadPoolWorkQueue", "Microsoft.AspNetCore.", "AsyncMethodBuilder"} {

@@ -191,7 +191,8 @@ func (p *requestsPrinter) doing(d *profile.Doing) {
 var phases = map[profile.CallPhase]string{
 	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
 	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
-	profile.CallWebSocket: "a WebSocket, which is open", profile.CallUpgraded: "the connection is used for something else",
+	profile.CallWebSocket: "a WebSocket, which is open",
+	profile.CallUpgraded:  "the connection is used for something else",
 }
 
 // calls prints a group of calls.

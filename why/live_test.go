@@ -141,7 +141,8 @@ func TestWell(t *testing.T) {
 
 func testWell(t *testing.T, runtime string) {
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "consumers,errors,permits"}})
+	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime,
+		Args: []string{"--of", "consumers,errors,permits"}})
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
@@ -158,7 +159,8 @@ func TestStarvation(t *testing.T) {
 
 func testStarvation(t *testing.T, runtime string) {
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "pool", "--settle", "1500"}})
+	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime,
+		Args: []string{"--of", "pool", "--settle", "1500"}})
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation {
 		t.Fatalf("%v", r.Verdicts)
@@ -192,7 +194,8 @@ func TestPoolWaits(t *testing.T) {
 			r.Verdicts[0].Certainty != profile.Likely {
 			t.Fatalf("%v, looked at %q", r.Verdicts, r.Looked)
 		}
-		for _, s := range []string{"Shop.Busy.Ask", "sync over async", "0 work items are queued now", "The pool says: "} {
+		for _, s := range []string{"Shop.Busy.Ask", "sync over async", "0 work items are queued now",
+			"The pool says: "} {
 			if !strings.Contains(shows(&r.Verdicts[0]), s) {
 				t.Errorf("%q is not in %s", s, shows(&r.Verdicts[0]))
 			}

@@ -18,7 +18,8 @@ func TestWaited(t *testing.T) {
 	again := func(id int) profile.Thread { // as who tries again and again
 		return worker(waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Store.Retry"))
 	}
-	e := same(3, again(11), again(12), waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"), waiting(2, adds, "Shop.Feed.Put"),
+	e := same(3, again(11), again(12), waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"),
+		waiting(2, adds, "Shop.Feed.Put"),
 		waiting(3, mutex, "Shop.Store.Save"), waiting(4, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Clock.Tick"),
 		waiting(5, host, "Shop.Program.Main"), waiting(6, adds, "System.Threading.Monitor.Wait"),
 		running(7, "Shop.Cache.Find"), waiting(8, adds, "Shop.Feed.Other")).runs(8, 0.5, 0).runs(11, 0.1, 0)

@@ -71,7 +71,8 @@ func TestNativeAOTNewest(t *testing.T) {
 		if len(words) < 5 || words[0] != "thread" {
 			continue
 		}
-		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return strconv.Itoa(th.OSThreadID) == words[2] })
+		i := slices.IndexFunc(s.Threads,
+			func(th profile.Thread) bool { return strconv.Itoa(th.OSThreadID) == words[2] })
 		if i < 0 {
 			t.Errorf("%s is not among %d threads", line, len(s.Threads))
 			continue
@@ -98,7 +99,8 @@ func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 		if i := strings.LastIndexByte(method, '.'); i >= 0 {
 			method = method[i+1:]
 		}
-		for at < len(frames) && !(frames[at].Kind == profile.Native && strings.HasSuffix(frames[at].Method, "__"+method)) {
+		for at < len(frames) && !(frames[at].Kind == profile.Native &&
+			strings.HasSuffix(frames[at].Method, "__"+method)) {
 			at++
 		}
 	}

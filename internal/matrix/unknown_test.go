@@ -213,7 +213,9 @@ func TestSameContracts(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			runtime := testenv.Altered(t, testenv.NewestRuntime, texts)
-			a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "lambda,eh-catch"}})
+			a := testenv.Start(t, "scenarios", testenv.Options{
+				Runtime: runtime, Args: []string{"--only", "lambda,eh-catch"},
+			})
 			p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 			if got := p.Info().Runtime.Version; got != version || len(p.Unknown()) > 0 {
 				t.Errorf("it is %q, and not understood are %v", got, p.Unknown())

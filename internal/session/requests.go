@@ -129,7 +129,8 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
-		makes: map[*profile.TaskChain]*sent{}, carries: map[carrier]arch.Addr{}, servers: map[arch.Addr]bool{}, room: maxRequestBytes,
+		makes: map[*profile.TaskChain]*sent{}, carries: map[carrier]arch.Addr{}, servers: map[arch.Addr]bool{},
+		room: maxRequestBytes,
 	}
 	w.about, w.prove = w.relate, w.patiently
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }

@@ -182,7 +182,9 @@ func (s *resumedAt) candidates(inner string) (out []int) {
 	if len(out) < 2 || inner == "" {
 		return out
 	}
-	calls := slices.DeleteFunc(slices.Clone(out), func(k int) bool { return !slices.Contains(s.awaits[k].Calls, inner) })
+	calls := slices.DeleteFunc(slices.Clone(out), func(k int) bool {
+		return !slices.Contains(s.awaits[k].Calls, inner)
+	})
 	if len(calls) > 0 {
 		return calls
 	}

@@ -89,8 +89,8 @@ func (l *likely) isHidden(b *async.Box) bool {
 	return err != nil || holdsSome(code) && !l.p.duties.met[of]
 }
 
-// mayHold reports whether methods that the runtime itself has suspended may have a permit of a semaphore: what they keep
-// is not looked at.
+// mayHold reports whether methods that the runtime itself has suspended may have a permit of a semaphore: what they
+// keep is not looked at.
 func (l *likely) mayHold(obj arch.Addr) bool {
 	steps, _, err := l.t.r.Methods(obj)
 	if err != nil {

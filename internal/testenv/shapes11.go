@@ -10,8 +10,8 @@ import (
 )
 
 // packer is the script that makes the shapes of the newest runtime, with hosts that npm has no package of: it lies
-// beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to. It aligns assemblies in a bundle to 64 bytes, as the SDK's own
-// bundler does; the kit's aligns them to pages. It needs node.
+// beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to. It aligns assemblies in a bundle to 64 bytes, as the SDK's
+// own bundler does; the kit's aligns them to pages. It needs node.
 const packer = "single-11/single11"
 
 // muslPacker is the same for Alpine Linux.

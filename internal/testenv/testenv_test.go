@@ -234,7 +234,8 @@ func TestInstalledRuntimes(t *testing.T) {
 	t.Setenv("CLRSNAP_DOTNET", t.TempDir())
 	writeHost(t, InKit(NewestRuntime), "11.0.1")
 	kits := AllRuntimes()
-	if len(InstalledRuntimes()) != 0 || !slices.Equal(kits, []string{"net10", "net11", "net10:dotnet-10.0.8", "net9", "net8"}) {
+	if len(InstalledRuntimes()) != 0 || !slices.Equal(kits,
+		[]string{"net10", "net11", "net10:dotnet-10.0.8", "net9", "net8"}) {
 		t.Fatalf("with nothing installed: %q", kits)
 	}
 

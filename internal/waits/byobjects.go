@@ -95,8 +95,8 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 // semaphoreMonitor is the class of the object whose monitor a SemaphoreSlim has (m_lockObjAndDisposed).
 const semaphoreMonitor = "System.Runtime.CompilerServices.StrongBox<bool>"
 
-// seePrimitive finds out which primitive is made of a Condition, and of which other one that is a part, where the frames do
-// not show it.
+// seePrimitive finds out which primitive is made of a Condition, and of which other one that is a part, where the
+// frames do not show it.
 func (e *explanation) seePrimitive(m *lock.Monitor) {
 	inner := m.Object
 	if inner == 0 {
@@ -124,7 +124,8 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 			kind = profile.SemaphoreWait
 			if c, ok := of(madeOf[profile.CollectionTake][1], f.obj); ok {
 				kind = profile.CollectionTake
-				if name, err := e.r.Runtime.Objects.RefersTo(c.obj, c.class, f.obj); err == nil && name == "_freeNodes" {
+				if name, err := e.r.Runtime.Objects.RefersTo(c.obj, c.class, f.obj); err == nil &&
+					name == "_freeNodes" {
 					kind = profile.CollectionAdd
 				}
 			}

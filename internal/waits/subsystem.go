@@ -9,10 +9,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed code. A managed Thread
-// has a record of what it waits for, and a list of the mutexes that it owns; a handle is the address of a GC handle of
-// what it stands for. So all that is known of a wait comes from these objects, whatever is on the stack. They move:
-// what leads to them is a part of what a statement rests on.
+// From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed code. A managed
+// Thread has a record of what it waits for, and a list of the mutexes that it owns; a handle is the address of a GC
+// handle of what it stands for. So all that is known of a wait comes from these objects, whatever is on the stack. They
+// move: what leads to them is a part of what a statement rests on.
 //
 // Sources (dotnet/runtime): System.Private.CoreLib, src/System/Threading: WaitSubsystem.ThreadWaitInfo.Unix.cs,
 // WaitSubsystem.WaitableObject.Unix.cs, WaitSubsystem.HandleManager.Unix.cs, Thread.CoreCLR.cs.

@@ -7,9 +7,9 @@ import (
 )
 
 // The runtime resumes methods that it has suspended in RuntimeAsyncTask.DispatchContinuations. What that is about is in
-// a structure in its frame, an AsyncDispatcherInfo: the task, and the Continuation that is resumed next, when the method
-// that runs has ended. A static field of each thread has the address of the newest of these, which leads to the one
-// before: a method that runs can resume others.
+// a structure in its frame, an AsyncDispatcherInfo: the task, and the Continuation that is resumed next, when the
+// method that runs has ended. A static field of each thread has the address of the newest of these, which leads to the
+// one before: a method that runs can resume others.
 //
 // Source (dotnet/runtime): System.Private.CoreLib/src/System/Runtime/CompilerServices/AsyncHelpers.CoreCLR.cs
 // (AsyncDispatcherInfo).

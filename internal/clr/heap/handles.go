@@ -13,9 +13,9 @@ import (
 // to its segments. A segment has blocks of 64 handles of one kind, and in front of them what it says of each block.
 //
 // Sources (dotnet/runtime): the way to the tables is part of the collector's description of itself
-// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). What is in them is so since .NET 11
-// only, and not all of it (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So a segment is
-// believed only if it leads back to its table.
+// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). What is in them is so since .NET
+// 11 only, and not all of it (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So a segment
+// is believed only if it leads back to its table.
 const (
 	mapNext  = 8 // dac_handle_table_map: buckets, the next map, how many there are
 	mapCount = 16
@@ -32,7 +32,7 @@ const (
 // handlePlaces is where handles are.
 type handlePlaces struct {
 	first      arch.Addr // map of tables
-	processors arch.Addr // of their number: a bucket has as many tables where there are several heaps; 0: it is not said
+	processors arch.Addr // of their number: of several heaps a bucket has as many tables; 0: it is not said
 	layouts    []handleLayout
 }
 
@@ -61,7 +61,8 @@ func describedHandles(d *contract.Descriptor) (handleLayout, error) {
 	if err := d.Bind(&l); err != nil {
 		return handleLayout{}, err
 	}
-	if l.Data != blockData || l.Tail != segmentTail || l.Values != segmentHead || l.MapNext != mapNext || l.Buckets != 0 ||
+	if l.Data != blockData || l.Tail != segmentTail || l.Values != segmentHead || l.MapNext != mapNext ||
+		l.Buckets != 0 ||
 		l.Table != 0 || l.Size != segmentSize || l.Blocks != blocksOfSegment || l.PerBlock != handlesOfBlock ||
 		l.Next > segmentHead-32 {
 		return handleLayout{}, errors.New("its tables of handles are others")

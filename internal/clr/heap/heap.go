@@ -161,7 +161,8 @@ func (r *Reader) find(at arch.Addr) int {
 	}
 	s := &r.segments[i]
 	s.seen = r.looks
-	if end, err := r.mem.Pointer(s.at + arch.Addr(r.places.node.Allocated)); err == nil && end > s.End && end <= s.limit {
+	if end, err := r.mem.Pointer(s.at + arch.Addr(r.places.node.Allocated)); err == nil && end > s.End &&
+		end <= s.limit {
 		s.End = end
 	}
 	return find(r.segments, at)

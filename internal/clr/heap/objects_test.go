@@ -191,7 +191,8 @@ func TestWalkLargeYoung(t *testing.T) {
 	r := spread(t, mem.Words)
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	mem.Words[context], mem.Words[context+contextLimit] = 0, 0
-	mem.Words[segsAt+arch.Addr(tableNode.Mem)], mem.Words[segsAt+arch.Addr(tableNode.Reserved)] = uint64(from), uint64(to)
+	mem.Words[segsAt+arch.Addr(tableNode.Mem)] = uint64(from)
+	mem.Words[segsAt+arch.Addr(tableNode.Reserved)] = uint64(to)
 	mem.Words[listAt+varAllocAllocated] = uint64(to)
 	for _, isStill := range []bool{true, false} {
 		o := still(mem)

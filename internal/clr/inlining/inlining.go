@@ -86,7 +86,8 @@ func (l *layout) hasJIT() bool {
 
 // hasAssemblies reports whether the list of assemblies can be read.
 func (l *layout) hasAssemblies() bool {
-	return l.AppDomain != 0 && (l.Assemblies != contract.Absent || l.Direct != contract.Absent) && l.AsmModule != contract.Absent &&
+	return l.AppDomain != 0 && (l.Assemblies != contract.Absent || l.Direct != contract.Absent) &&
+		l.AsmModule != contract.Absent &&
 		l.ListCount != contract.Absent && l.ListFirst != contract.Absent && l.BlockNext != contract.Absent &&
 		l.BlockSize != contract.Absent && l.BlockStart != contract.Absent
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // From .NET 11 on the monitor is managed code: a SyncBlock has either the bits of a thin lock, or a handle of a
-// System.Threading.Lock that is entered in place of the object. Owners are managed thread ids. Those in Monitor.Wait are
-// not counted here: the Lock's Condition has them (Condition.cs).
+// System.Threading.Lock that is entered in place of the object. Owners are managed thread ids. Those in Monitor.Wait
+// are not counted here: the Lock's Condition has them (Condition.cs).
 //
 // Sources (dotnet/runtime, development branch of .NET 11): docs/design/datacontracts/SyncBlock.md, version c1;
 // src/coreclr/vm/syncblk.cpp (SyncBlock::GetOrCreateLock, TryGetLockInfo); System.Private.CoreLib: Monitor.cs, Lock.cs.

@@ -115,8 +115,8 @@ func TestManagedMonitor(t *testing.T) {
 	}
 }
 
-// TestManagedTableEnd: entries of blocks that were freed may be empty; the table ends where the runtime says so, and what
-// lies behind is not read.
+// TestManagedTableEnd: entries of blocks that were freed may be empty; the table ends where the runtime says so, and
+// what lies behind is not read.
 func TestManagedTableEnd(t *testing.T) {
 	p := newManagedProgram(t)
 	p.inflate(7, lockLocked, 0)

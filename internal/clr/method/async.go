@@ -31,7 +31,8 @@ func (r *Reader) asyncOf(desc arch.Addr, flags uint16) (Async, error) {
 	}
 	l := &r.async
 	size, ok := map[Class]uint32{
-		IL: l.IL, FCall: l.FCall, PInvoke: l.PInvoke, EEImpl: l.EEImpl, ArrayMethod: l.Array, Instantiated: l.Instantiated,
+		IL: l.IL, FCall: l.FCall, PInvoke: l.PInvoke, EEImpl: l.EEImpl, ArrayMethod: l.Array,
+		Instantiated: l.Instantiated,
 	}[Class(flags&classMask)]
 	if !ok {
 		return 0, nil

@@ -7,8 +7,8 @@ import (
 )
 
 // Direct returns where a ThreadLocalData (thread.Store.LocalData) has a static field that is no reference and of which
-// each thread has its own, by the names of the class, which is not generic, and the field; in bytes. The class is one of
-// the module that defines the type of a MethodTable.
+// each thread has its own, by the names of the class, which is not generic, and the field; in bytes. The class is one
+// of the module that defines the type of a MethodTable.
 func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 	mt, err := r.tableNamed(in, class)
 	if err != nil {

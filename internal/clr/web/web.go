@@ -68,8 +68,8 @@ const (
 	Tracing         // of DiagnosticsHandler: "activity" began with the call
 )
 
-// roles are the methods that have one, by their assemblies, types and names. "": any method of the type; anyNested: or of
-// a type in it.
+// roles are the methods that have one, by their assemblies, types and names. "": any method of the type; anyNested: or
+// of a type in it.
 var roles = []struct {
 	assembly, typ, method string
 	role                  Role

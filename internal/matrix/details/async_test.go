@@ -232,8 +232,8 @@ var resumedWays = []struct {
 	{"compiled before", nil, true, 5},
 }
 
-// TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed are those that it has suspended and that await
-// it, as the program itself notes them, in a running program and in a dump.
+// TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed are those that it has suspended and that
+// await it, as the program itself notes them, in a running program and in a dump.
 func TestAsyncStacksRuntimeAsync(t *testing.T) {
 	for _, tt := range resumedWays {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,7 +253,8 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 					t.Fatal(err)
 				}
 				checkResumedStacks(t, a, snap, tt.unknown)
-				checkResumedStacks(t, a, livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{Options: o}),
+				checkResumedStacks(t, a, livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID),
+					clrsnap.CoreOptions{Options: o}),
 					tt.unknown)
 				livetest.EndsWell(t, a)
 			})
@@ -261,8 +262,8 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 	}
 }
 
-// checkResumedStacks compares what awaits the methods of threads with what a program says. most is how many lines of 100
-// may not be known.
+// checkResumedStacks compares what awaits the methods of threads with what a program says. most is how many lines of
+// 100 may not be known.
 func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
 	t.Helper()
 	threads := threadsOf(snap)
@@ -280,7 +281,8 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks looks at who waits
 			words = words[:last]
 		}
-		awaiting := slices.DeleteFunc(withoutWaiter(th.Frames), func(f profile.Frame) bool { return f.Kind != profile.Async })
+		awaiting := slices.DeleteFunc(withoutWaiter(th.Frames),
+			func(f profile.Frame) bool { return f.Kind != profile.Async })
 		n, err := sameResumed(awaiting, words[1:])
 		if err != nil {
 			t.Errorf("%s: %v\nwant %q\n%s", words[0], err, words[1:], asyncText(th.Frames))

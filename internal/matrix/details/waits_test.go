@@ -40,8 +40,8 @@ func testWaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestWaitsJitted: the same where all methods of the framework are compiled at run time, so that stacks have other frames
-// of a wait than with the code of .NET 11's own images.
+// TestWaitsJitted: the same where all methods of the framework are compiled at run time, so that stacks have other
+// frames of a wait than with the code of .NET 11's own images.
 func TestWaitsJitted(t *testing.T) {
 	testenv.EachOf(t, []string{"net11"}, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}})

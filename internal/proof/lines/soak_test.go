@@ -27,7 +27,8 @@ var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute),
 // line must be one of its frame's method, as System.Reflection.Metadata reads the PDB.
 func TestSoak(t *testing.T) {
 	layer.Proof(t)
-	testenv.EachOf(t, layer.Size([]string{testenv.DefaultRuntime, testenv.NewestRuntime}, testenv.AllRuntimes()), testSoak)
+	testenv.EachOf(t, layer.Size([]string{testenv.DefaultRuntime, testenv.NewestRuntime}, testenv.AllRuntimes()),
+		testSoak)
 }
 
 func testSoak(t *testing.T, runtime string) {

@@ -79,7 +79,8 @@ func TestEventSharesFromStart(t *testing.T) {
 				kit := testenv.Kit(t)
 				args := []string{kit.Host(runtime), testenv.BuildFor(t, "events", runtime), "--seconds", "8"}
 				c := livetest.RecordCommand(t, args, clrsnap.Options{}, record.Options{
-					Events: events.Options{Monitor: events.MonitorAll, EveryObject: way.everyObject, RingBytes: 4 << 20},
+					Events: events.Options{Monitor: events.MonitorAll, EveryObject: way.everyObject,
+						RingBytes: 4 << 20},
 				})
 				compareEvents(t, c.Good(t), testenv.Truths(t, c.Out.String()), true)
 			})
