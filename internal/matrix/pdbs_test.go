@@ -83,6 +83,9 @@ func testPDBInMemory(t *testing.T, runtime string) {
 func TestPDBOfSingleFile(t *testing.T) { testenv.EachVersion(t, testPDBOfSingleFile) }
 
 func testPDBOfSingleFile(t *testing.T, runtime string) {
+	if runtime == testenv.NewestRuntime {
+		t.Skip("what packs its single files puts the PDB beside them itself")
+	}
 	needRoot(t)
 	dll := testenv.BuildFor(t, "inmemory", runtime)
 	for _, shape := range []testenv.Shape{testenv.SingleFile, testenv.Compressed} {
