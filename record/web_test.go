@@ -123,7 +123,9 @@ func checkWeb(t *testing.T, r *profile.Recording, stolen time.Duration) {
 
 // managedStack are the names of a sample's managed frames, leaf first, all of which
 // must have one or be unknown code, and whether a frame is Kestrel's.
-func managedStack(t *testing.T, r *profile.Recording, x *profile.Sample, unnamed *time.Duration) (names []string, kestrel bool) {
+func managedStack(
+	t *testing.T, r *profile.Recording, x *profile.Sample, unnamed *time.Duration,
+) (names []string, kestrel bool) {
 	t.Helper()
 	for l := range r.Stack(x.Node) {
 		f := &r.Functions[l.Function]

@@ -8,15 +8,7 @@ import (
 // FieldNames returns the names of the fields that a class declares, by their rows in the Field table of the
 // module that defines it.
 func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
-	t, err := n.types.Read(mt)
-	if err != nil {
-		return nil, err
-	}
-	a, err := n.assembly(t.Module)
-	if err != nil {
-		return nil, err
-	}
-	fields, err := a.md.Fields(t.RID)
+	_, fields, err := n.fieldsOf(mt)
 	if err != nil {
 		return nil, err
 	}
@@ -44,15 +36,7 @@ func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
 
 // FieldsOfClass returns the names of the fields that a class declares with another class, by the other's name.
 func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err error) {
-	t, err := n.types.Read(mt)
-	if err != nil {
-		return nil, err
-	}
-	a, err := n.assembly(t.Module)
-	if err != nil {
-		return nil, err
-	}
-	fields, err := a.md.Fields(t.RID)
+	a, fields, err := n.fieldsOf(mt)
 	if err != nil {
 		return nil, err
 	}
@@ -66,4 +50,18 @@ func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err err
 		}
 	}
 	return out, nil
+}
+
+// fieldsOf returns the fields that a class declares, and the assembly that has their names.
+func (n *Namer) fieldsOf(mt arch.Addr) (*assembly, []ecma335.Field, error) {
+	t, err := n.types.Read(mt)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields, err := a.md.Fields(t.RID)
+	return a, fields, err
 }
