@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
@@ -26,7 +27,7 @@ import (
 // looseName is what was found for a frame in code that can be unloaded.
 type looseName struct {
 	location      int32
-	start, method arch.Addr // of the method's code, and its MethodDesc
+	start, method arch.Addr // of the method's code, and its MethodDesc; of a stub: where it was met, and 0
 	name          nameSum   // 0: the name could not be read
 	read          time.Duration
 	proved        bool
@@ -68,7 +69,18 @@ func sumOf(n *profile.Frame, id [20]byte) nameSum {
 		h.WriteString(s)
 		h.WriteByte(0)
 	}
-	return max(1, nameSum(h.Sum64()))
+	return max(stubSum+1, nameSum(h.Sum64()))
+}
+
+// stubSum stands for a stub, which has no name: what is proved is that there was one.
+const stubSum nameSum = 1
+
+// startOf is what looseName.start says of code that was met at ip.
+func startOf(c *codemap.Code, ip arch.Addr) arch.Addr {
+	if c.Kind == codemap.Stub {
+		return ip
+	}
+	return c.MethodStart
 }
 
 // trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
@@ -85,13 +97,17 @@ const maxSights = 1 << 15
 // another reading.
 func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
 	n, ok := f.loose[key]
-	if !ok || n.start != fr.Code.MethodStart || n.method != fr.Code.MethodDesc || f.taken > n.read {
+	start := startOf(fr.Code, key.ip)
+	if !ok || n.start != start || n.method != fr.Code.MethodDesc || f.taken > n.read {
 		l, sum, err := f.resolve(fr)
-		if err != nil {
+		switch {
+		case err != nil:
 			sum = 0
+		case fr.Kind == walk.Stub:
+			sum = stubSum
 		}
 		n = looseName{
-			location: l, start: fr.Code.MethodStart, method: fr.Code.MethodDesc, name: sum, read: live.Monotonic(),
+			location: l, start: start, method: fr.Code.MethodDesc, name: sum, read: live.Monotonic(),
 		}
 		f.loose[key] = n
 	}
@@ -115,7 +131,7 @@ func (f *frameTable) prove() {
 		n := f.loose[c.key]
 		code, err := f.p.Engine.Code(c.key.ip, n.method)
 		switch {
-		case err == nil && (code.MethodStart != n.start || code.MethodDesc != n.method):
+		case err == nil && (startOf(&code, c.key.ip) != n.start || code.MethodDesc != n.method):
 			f.stack[c.frame] = f.unnamed(profile.UnloadedCode)
 			delete(f.loose, c.key)
 		case err == nil && n.name != 0 && f.proved(&n, now):
