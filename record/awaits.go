@@ -129,9 +129,13 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 			continue
 		}
 		chain, err := read(site)
-		switch {
+		switch next := i + 1; {
 		case errors.Is(err, session.ErrNeverSuspended):
 			continue
+		case err != nil && next < len(a.sites.Sites) && a.sites.Sites[next].Below == site.Below:
+			continue // the box of the same method may tell
+		case errors.Is(err, session.ErrOver) && len(a.at) > 0:
+			continue // what awaited it runs in it, and is in the stack
 		case errors.Is(err, session.ErrReused):
 			a.reused++
 			continue
@@ -186,8 +190,6 @@ func (f *fleeting) seen(l looks) {
 	}
 }
 
-var errOver = errors.New("the method has ended")
-
 // allOver reports whether all async methods of the stack that has just been walked have ended, which is so most often.
 // If the outermost has, all have.
 func (f *frameTable) allOver() bool {
@@ -207,7 +209,7 @@ func (f *frameTable) awaitRunning() {
 	}
 	before := a.sampled
 	if f.allOver() {
-		f.awaitWalked(func(*session.AsyncSite) (session.AsyncChain, error) { return session.AsyncChain{}, errOver })
+		f.awaitWalked(func(*session.AsyncSite) (session.AsyncChain, error) { return session.AsyncChain{}, session.ErrOver })
 	} else {
 		f.await(nil)
 	}

@@ -63,11 +63,7 @@ func checkAwaits(t *testing.T, runtime string) {
 		}
 	}
 	t.Logf("%d blocked chains; %d of %d samples of LoadStock have what awaits it", len(seen), awaited, running)
-	least := running / 2
-	if testenv.Framework(runtime) == testenv.NewestRuntime {
-		least = running / 20 // the runtime's code that resumes methods often does not keep which one: docs/limits.md
-	}
-	if len(seen) < len(blocked) || running < 20 || awaited < least {
+	if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
 		t.Errorf("%d of %d chains; %d of %d samples", len(seen), len(blocked), awaited, running)
 	}
 	livetest.EndsWell(t, a)

@@ -43,6 +43,7 @@ type AsyncSite struct {
 	Argument arch.Addr // the first one of the frame: the state machine, or the box, or the task; 0: it is not known
 	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is something else
 	serves   bool      // Argument is the object of the server
+	resumed  bool      // what calls the method is .NET's way to go on with one that was suspended
 	resumes  *resumingFrame
 }
 
@@ -164,6 +165,9 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 		a.runner = -1
 	} else if a.runner < 0 {
 		a.runner = index
+		if n := len(a.Sites); n > 0 && a.Sites[n-1].Below == index {
+			a.Sites[n-1].resumed = true
+		}
 	}
 	if c == nil || !c.known && !c.resume || len(a.Sites) == maxAsyncSites {
 		return s, false
@@ -243,6 +247,8 @@ const maxChainTries = 4
 var (
 	// ErrNeverSuspended: nothing awaits it but the method that has called it.
 	ErrNeverSuspended = errors.New("the method has not been suspended yet")
+	// ErrOver: it has ended, and nothing awaits it any more.
+	ErrOver = errors.New("the method has ended")
 	// ErrReused: its box may serve another call by now.
 	ErrReused   = errors.New("the box of the method is used again for others")
 	errChanging = errors.New("what awaits the method changed all the time")
@@ -258,10 +264,12 @@ func (s *Suspension) Rests() bool {
 // only if it was all there at one moment, at which the call had not returned yet. A call from the same place can be
 // another one, for which a box is used again: then the thread must not have run, as rests says; nil: it may have.
 func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool) (c async.Chain, err error) {
-	never, reused := false, false
+	reused := false
+	var nobody error
 	read := func() (err error) {
 		c, reused, err = p.awaitingSite(site)
-		if never = errors.Is(err, ErrNeverSuspended); never {
+		if nobody = nil; errors.Is(err, ErrNeverSuspended) || errors.Is(err, ErrOver) {
+			nobody = err
 			return nil
 		}
 		return err
@@ -270,8 +278,8 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	switch {
 	case !p.steadily(read, called):
 		return async.Chain{}, errChanging
-	case never:
-		return async.Chain{}, ErrNeverSuspended
+	case nobody != nil:
+		return async.Chain{}, nobody
 	case reused && p.from.changes() && (rests == nil || !rests()):
 		return async.Chain{}, ErrReused
 	}
@@ -300,12 +308,17 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 	if site.table == 0 {
 		box, err = r.Box(site.Argument)
 	} else if box, err = r.Of(site.Argument, site.table); errors.Is(err, async.ErrNoBox) {
+		if site.resumed {
+			return nil, c, ErrOver // its state machine is cleared then
+		}
 		return nil, c, ErrNeverSuspended
 	}
 	if err != nil {
 		return nil, c, err
 	}
-	c, err = r.Awaiting(box.Object)
+	if c, err = r.Awaiting(box.Object); err == nil && c.End == async.Done && len(c.Steps) == 0 {
+		err = ErrOver
+	}
 	return box, c, err
 }
 
