@@ -321,12 +321,15 @@ func splitFrames(text string) []string {
 // functions are methods that are functions of the runtime in .NET 8: their frames are native ones.
 var functions = []string{"System.Environment.FailFast", "System.RuntimeMethodHandle.InvokeMethod"}
 
+// hiddenCaller calls Main in .NET 11, which leaves such a frame out where it prints a stack (StackTraceHidden).
+const hiddenCaller = "System.Environment.CallEntryPoint"
+
 // stack compares the methods on a thread's own stack.
 func (c *comparison) stack(th *profile.Thread, lines []string) {
 	c.t.Helper()
 	var got []string
 	for _, f := range livetest.OfKind(th.Frames, profile.Managed) {
-		if f.Tier != "IL stub" {
+		if f.Tier != "IL stub" && f.Method != hiddenCaller {
 			got = append(got, strings.ReplaceAll(f.Method, "+", "."))
 		}
 	}
