@@ -1,6 +1,6 @@
 // Threads that wait again and again, each in one way and in a method of its own. The program counts the waits of each
 // method, and their time; it says so when it is asked. With --pairs N there are pairs of threads as well that wake
-// each other as fast as they can.
+// each other as fast as they can. With --ms N a wait lasts N milliseconds instead of 20.
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
@@ -39,7 +39,7 @@ static class Truth
 
 static class Program
 {
-    const int Ms = 20; // of a wait that ends by its timeout
+    static int ms; // of a wait that ends by its timeout
 
     /// <summary>Nothing is inlined into the methods that wait, so that the primitives are on the stacks.</summary>
     const MethodImplOptions own = MethodImplOptions.NoInlining | MethodImplOptions.NoOptimization;
@@ -62,6 +62,7 @@ static class Program
     {
         App.Start(args);
         int pairs = App.Int("pairs", 0);
+        ms = App.Int("ms", 20);
         if (!App.Flag("pairs-only"))
         {
             Hold();
@@ -110,12 +111,12 @@ static class Program
     /// <summary>Holds the locks for a while, lets those in that wait, and begins again.</summary>
     static void Hold()
     {
-        App.Background("holds-stock", () => { while (true) { lock (stock) Thread.Sleep(Ms); Thread.Sleep(1); } });
+        App.Background("holds-stock", () => { while (true) { lock (stock) Thread.Sleep(ms); Thread.Sleep(1); } });
         App.Background("holds-ledger", () =>
         {
             while (true)
             {
-                lock (ledger) Thread.Sleep(Ms);
+                lock (ledger) Thread.Sleep(ms);
                 Thread.Sleep(1);
             }
         });
@@ -124,7 +125,7 @@ static class Program
     }
 
     [MethodImpl(own)]
-    static void OnPulse() { lock (order) Monitor.Wait(order, Ms); }
+    static void OnPulse() { lock (order) Monitor.Wait(order, ms); }
 
     [MethodImpl(own)]
     static void OnMonitor() { lock (stock) { } Thread.Sleep(1); }
@@ -133,43 +134,43 @@ static class Program
     static void OnLock() { lock (ledger) { } Thread.Sleep(1); }
 
     [MethodImpl(own)]
-    static void OnSemaphore() => semaphore.Wait(Ms);
+    static void OnSemaphore() => semaphore.Wait(ms);
 
     [MethodImpl(own)]
-    static void OnEventSlim() => eventSlim.Wait(Ms);
+    static void OnEventSlim() => eventSlim.Wait(ms);
 
     [MethodImpl(own)]
-    static void OnCountdown() => countdown.Wait(Ms);
+    static void OnCountdown() => countdown.Wait(ms);
 
     [MethodImpl(own)]
-    static void OnBarrier() => barrier.SignalAndWait(Ms);
+    static void OnBarrier() => barrier.SignalAndWait(ms);
 
     [MethodImpl(own)]
-    static void OnTake() => collection.TryTake(out _, Ms);
+    static void OnTake() => collection.TryTake(out _, ms);
 
     [MethodImpl(own)]
-    static void OnTask() => never.Wait(Ms);
+    static void OnTask() => never.Wait(ms);
 
     [MethodImpl(own)]
-    static void OnJoin() => sleeper.Join(Ms);
+    static void OnJoin() => sleeper.Join(ms);
 
     [MethodImpl(own)]
-    static void OnHandle() => handle.WaitOne(Ms);
+    static void OnHandle() => handle.WaitOne(ms);
 
     [MethodImpl(own)]
-    static void OnAny() => WaitHandle.WaitAny([handle, other], Ms);
+    static void OnAny() => WaitHandle.WaitAny([handle, other], ms);
 
     [MethodImpl(own)]
-    static void OnAll() => WaitHandle.WaitAll([handle, other], Ms);
+    static void OnAll() => WaitHandle.WaitAll([handle, other], ms);
 
     [MethodImpl(own)]
-    static void OnReader() => shared.TryEnterReadLock(Ms);
+    static void OnReader() => shared.TryEnterReadLock(ms);
 
     [MethodImpl(own)]
-    static void OnWriter() => shared.TryEnterWriteLock(Ms);
+    static void OnWriter() => shared.TryEnterWriteLock(ms);
 
     [MethodImpl(own)]
-    static void OnSleep() => Thread.Sleep(Ms);
+    static void OnSleep() => Thread.Sleep(ms);
 
     /// <summary>Two threads, of which one waits while the other runs.</summary>
     static void Pair(int i)
