@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
@@ -75,12 +74,12 @@ func sumOf(n *profile.Frame, id [20]byte) nameSum {
 // stubSum stands for a stub, which has no name: what is proved is that there was one.
 const stubSum nameSum = 1
 
-// startOf is what looseName.start says of code that was met at ip.
-func startOf(c *codemap.Code, ip arch.Addr) arch.Addr {
-	if c.Kind == codemap.Stub {
+// startOf is what looseName.start says of code of a method, or of none, that was met at ip.
+func startOf(method, start, ip arch.Addr) arch.Addr {
+	if method == 0 {
 		return ip
 	}
-	return c.MethodStart
+	return start
 }
 
 // trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
@@ -97,7 +96,7 @@ const maxSights = 1 << 15
 // another reading.
 func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
 	n, ok := f.loose[key]
-	start := startOf(fr.Code, key.ip)
+	start := startOf(fr.Code.MethodDesc, fr.Code.MethodStart, key.ip)
 	if !ok || n.start != start || n.method != fr.Code.MethodDesc || f.taken > n.read {
 		l, sum, err := f.resolve(fr)
 		switch {
@@ -131,7 +130,7 @@ func (f *frameTable) prove() {
 		n := f.loose[c.key]
 		code, err := f.p.Engine.Code(c.key.ip, n.method)
 		switch {
-		case err == nil && (startOf(&code, c.key.ip) != n.start || code.MethodDesc != n.method):
+		case err == nil && (startOf(code.MethodDesc, code.MethodStart, c.key.ip) != n.start || code.MethodDesc != n.method):
 			f.stack[c.frame] = f.unnamed(profile.UnloadedCode)
 			delete(f.loose, c.key)
 		case err == nil && n.name != 0 && f.proved(&n, now):
