@@ -1,7 +1,6 @@
 package locate
 
 import (
-	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,23 +70,8 @@ func TestRuntimeFlavor(t *testing.T) {
 func runDescribed(t *testing.T, exe string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(exe)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Wait()
-	})
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(err)
+	if said := testenv.StartFed(t, cmd); said == "" {
+		t.Fatalf("%s said nothing", exe)
 	}
 	return cmd.Process.Pid
 }

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"bufio"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -114,24 +113,8 @@ func ownFunctions(frames []profile.Frame) string {
 // id. After the test its standard input is closed, which ends it.
 func startUntilReady(t *testing.T, cmd *exec.Cmd) (pid int) {
 	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stdin.Close()
-		_ = cmd.Wait()
-	})
-	said := bufio.NewScanner(stdout)
-	if !said.Scan() || said.Text() != "READY" {
-		t.Fatalf("%s said %q", cmd.Path, said.Text())
+	if said := testenv.StartFed(t, cmd); said != "READY" {
+		t.Fatalf("%s said %q", cmd.Path, said)
 	}
 	return cmd.Process.Pid
 }

@@ -349,25 +349,9 @@ func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 		tb.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(host, append([]string{library}, args...)...)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		stdin.Close()
-		_ = cmd.Wait()
-	})
-	said := bufio.NewScanner(stdout)
-	if !said.Scan() || said.Text() != "READY" {
-		tb.Fatalf("%s said %q", host, said.Text())
+	if said := StartFed(tb, cmd); said != "READY" {
+		tb.Fatalf("%s said %q", host, said)
 	}
 	waitForThread(tb, cmd.Process.Pid, ".NET Finalizer")
 	return cmd.Process.Pid
