@@ -27,6 +27,9 @@ type TaskChain struct {
 	Frames   []Frame // of kind Async, the innermost first, each with the line of its await
 	WaitsFor *Awaited
 	State    TaskState
+	// Threads run the innermost methods, as far as that is known: of methods that the runtime itself suspends. Other
+	// chains have none.
+	Threads []ThreadRef
 }
 
 // TaskState is what a chain of async methods does.

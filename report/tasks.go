@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap/internal/display"
@@ -61,6 +62,8 @@ func (p *printer) chain(c *profile.TaskChain) {
 // chainText says what a chain does.
 func chainText(c *profile.TaskChain) string {
 	switch {
+	case c.State == profile.TaskRunning && len(c.Threads) > 0:
+		return "running on " + threadsText(c.Threads)
 	case c.State == profile.TaskRunning:
 		return "running"
 	case c.WaitsFor == nil:
@@ -71,6 +74,19 @@ func chainText(c *profile.TaskChain) string {
 		return "ready to go on: queued on the thread pool"
 	}
 	return "ready to go on: " + awaitedText(c.WaitsFor) + taskEnds[c.State]
+}
+
+// threadsText names threads, but not all of many.
+func threadsText(threads []profile.ThreadRef) string {
+	const most = 4
+	var names []string
+	for i := range threads[:min(len(threads), most)] {
+		names = append(names, threadText(&threads[i]))
+	}
+	if more := len(threads) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // taskEnds say how what was waited for has ended.

@@ -61,6 +61,10 @@ func waitingMethods() *profile.Tasks {
 				Kind: profile.AwaitsMethod, Type: "RuntimeAsyncTask", Object: 0x7f30,
 			}},
 			{Count: 1, State: profile.TaskRunning, Frames: []profile.Frame{load, handle}},
+			{Count: 5, State: profile.TaskRunning, Frames: []profile.Frame{handle}, Threads: []profile.ThreadRef{
+				{OSThreadID: 4251, ManagedThreadID: 6, Name: "worker\x1b"}, {OSThreadID: 4252}, {OSThreadID: 4253},
+				{OSThreadID: 4254}, {OSThreadID: 4255},
+			}},
 		},
 		Pool: &profile.Pool{
 			Workers: 14, Idle: 2, Minimum: 8, Maximum: 32767, Target: 12, Queued: 1204, HasWork: true,

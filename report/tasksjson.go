@@ -55,6 +55,7 @@ type jsonChain struct {
 	Count    int               `json:"count"`
 	State    profile.TaskState `json:"state"`
 	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
+	Threads  []jsonOwner       `json:"threads,omitempty"`
 	Frames   []*jsonFrame      `json:"frames"`
 }
 
@@ -93,7 +94,7 @@ func jsonChainOf(c *profile.TaskChain) jsonChain {
 	for i := range c.Frames {
 		out.Frames = append(out.Frames, jsonFrameOf(&c.Frames[i]))
 	}
-	out.WaitsFor = jsonAwaitedOf(c.WaitsFor)
+	out.Threads, out.WaitsFor = jsonOwnersOf(c.Threads), jsonAwaitedOf(c.WaitsFor)
 	return out
 }
 

@@ -90,7 +90,7 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
 		strings.HasPrefix(fr.Method, listenedBoxes))
 	c.resume = core && strings.HasPrefix(fr.Method, resumingMethods) && strings.HasSuffix(fr.Method, resumingMethod) &&
-		p.canResume()
+		p.canResume(p.method.MethodTable)
 	c.runner = c.box || c.resume || core && (strings.HasPrefix(fr.Method, contextMethods) ||
 		strings.HasPrefix(fr.Method, listenedMethods)) || fr.Method == resumeStub
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")

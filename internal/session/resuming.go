@@ -40,10 +40,10 @@ type dispatcher struct {
 	layout async.DispatcherLayout
 }
 
-// canResume finds out where threads have what they resume, once. The method at hand is one of System.Private.CoreLib.
-func (p *Process) canResume() bool {
+// canResume finds out where threads have what they resume, once, by a class of System.Private.CoreLib.
+func (p *Process) canResume(core arch.Addr) bool {
 	if p.dispatcher == nil {
-		d, err := p.findDispatcher(p.method.MethodTable)
+		d, err := p.findDispatcher(core)
 		if err != nil {
 			return false
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,7 @@ type taskWalk struct {
 	full    bool
 	ended   bool // the time has ended before all was looked at
 
+	running    map[arch.Addr]*runningTask // by the RuntimeAsyncTask
 	semaphores map[arch.Addr]arch.Addr    // by the first of those that wait
 	resumers   map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
 	names      map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one
@@ -186,6 +188,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	}
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
+	t.findRunning()
 	out.Chains = t.chains(out)
 	out.Unproven, out.Unread = t.unproven, t.unread
 	out.Pool = t.pool()
@@ -325,7 +328,7 @@ func (t *taskWalk) nodes() []node {
 	nodes := make([]node, 0, len(found))
 	index := map[arch.Addr]int{}
 	var next []arch.Addr
-	for i, obj := range slices.Concat(found, t.earlier) {
+	for i, obj := range slices.Concat(found, t.earlier, slices.Sorted(maps.Keys(t.running))) {
 		if i%1024 == 0 && t.stopped() {
 			break
 		}
@@ -353,7 +356,10 @@ func (t *taskWalk) nodes() []node {
 func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
 	for range maxMoves {
 		at, err := t.r.Place(obj)
-		if err != nil || at == obj || at == 0 {
+		if err == nil && at == 0 {
+			return t.runs(obj)
+		}
+		if err != nil || at == obj {
 			return at, err
 		}
 		obj = at
@@ -400,9 +406,18 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
 	first := steps[0]
+	run := t.running[obj]
+	if first.Task() != 0 {
+		run = nil // it is suspended again
+	}
 	steps = t.p.programSteps(steps)
 	t.first, t.methods = obj, t.methods[:0]
 	for i := range steps {
+		if i == 0 && run != nil {
+			out.Frames = append(out.Frames, run.frame())
+			out.Threads = []profile.ThreadRef{run.thread}
+			continue
+		}
 		out.Frames = append(out.Frames, t.frame(steps, i))
 		if steps[i].Task() != 0 {
 			t.methods = append(t.methods, chainMethod{&steps[i], i})
@@ -428,8 +443,11 @@ func isSuspended(s *async.Step) bool {
 // steps returns the methods that an object stands for, and what awaits them.
 func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
 	steps, alive, err = t.r.Methods(obj)
-	if err != nil || !alive {
+	if err != nil {
 		return nil, alive, err
+	}
+	if !alive {
+		return t.runningSteps(obj)
 	}
 	chain, err := t.r.Awaiting(obj)
 	return append(steps, chain.Steps...), true, err
@@ -594,6 +612,7 @@ func chainKey(c *profile.TaskChain, targets bool) string {
 // merge adds an equal chain.
 func merge(to, c *profile.TaskChain) {
 	to.Count += c.Count
+	to.Threads = append(to.Threads, c.Threads...)
 	a, b := to.WaitsFor, c.WaitsFor
 	if a == nil || b == nil {
 		return

@@ -22,6 +22,7 @@ type DispatcherLayout struct{ Next, Continuation, Task uint32 }
 
 // Dispatching is a call that resumes methods.
 type Dispatching struct {
+	At   arch.Addr // the structure, in the call's frame
 	Task arch.Addr // the RuntimeAsyncTask
 	next arch.Addr // where the structure has the Continuation that is resumed next
 }
@@ -35,34 +36,58 @@ const maxDispatching = 64
 // Dispatching reads what the call is about that has some part of the stack as its frame. newest is where the address of
 // the newest structure of the thread is.
 func (r *Reader) Dispatching(newest arch.Addr, l DispatcherLayout, low, high arch.Addr) (d Dispatching, err error) {
+	err = r.structures(newest, l, func(at arch.Addr) (more bool, err error) {
+		if at < low || at >= high {
+			return at < low, nil
+		}
+		d, err = r.dispatching(at, l)
+		return false, err
+	})
+	if err == nil && d.At == 0 {
+		err = ErrNotDispatching
+	}
+	return d, err
+}
+
+// AllDispatching reads the calls of a thread that resume methods, the newest first.
+func (r *Reader) AllDispatching(newest arch.Addr, l DispatcherLayout) (out []Dispatching, err error) {
+	err = r.structures(newest, l, func(at arch.Addr) (bool, error) {
+		d, err := r.dispatching(at, l)
+		out = append(out, d)
+		return err == nil, err
+	})
+	return out, err
+}
+
+// structures calls use for the structures of a thread, the newest first, as long as it wants more.
+func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at arch.Addr) (bool, error)) error {
 	at, err := r.objects.Word(newest)
-	for n := 0; err == nil && at != 0 && at < high && n < maxDispatching; n++ {
-		if at < low {
-			before := at
-			// The stack grows down: what was there before is further up.
-			if at, err = r.objects.Word(at + arch.Addr(l.Next)); at <= before {
-				break
-			}
-			continue
+	for n := 0; err == nil && at != 0 && n < maxDispatching; n++ {
+		if more, err := use(at); err != nil || !more {
+			return err
 		}
-		d.next = at + arch.Addr(l.Continuation)
-		d.Task, err = r.objects.Word(at + arch.Addr(l.Task))
-		if err != nil {
-			return Dispatching{}, err
+		before := at
+		// The stack grows down: what was there before is further up.
+		if at, err = r.objects.Word(at + arch.Addr(l.Next)); at <= before {
+			break
 		}
-		s, err := r.shapeOfObject(d.Task)
-		if err != nil {
-			return Dispatching{}, err
-		}
-		if s.kind != runtimeTask {
-			return Dispatching{}, ErrNotDispatching
-		}
-		return d, nil
 	}
+	return err
+}
+
+func (r *Reader) dispatching(at arch.Addr, l DispatcherLayout) (d Dispatching, err error) {
+	task, err := r.objects.Word(at + arch.Addr(l.Task))
 	if err != nil {
-		return Dispatching{}, err
+		return d, err
 	}
-	return Dispatching{}, ErrNotDispatching
+	s, err := r.shapeOfObject(task)
+	if err != nil {
+		return d, err
+	}
+	if s.kind != runtimeTask {
+		return d, ErrNotDispatching
+	}
+	return Dispatching{At: at, Task: task, next: at + arch.Addr(l.Continuation)}, nil
 }
 
 // Resuming returns what awaits the method that a call has resumed: those that are suspended in the same task, and what

@@ -262,6 +262,121 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 	}
 }
 
+// TestTasksRunningRuntimeAsync: methods that the runtime itself has resumed, and those that await them, are among the
+// tasks with the thread that runs them, as the program itself notes them, in a running program and in a dump.
+func TestTasksRunningRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--running", "--suspended", "1"}, Env: []string{testenv.SmallCore},
+			Compile: runtimeAsync,
+		})
+		o := clrsnap.Options{Lines: true}
+		check := func(p *clrsnap.Process) {
+			t.Helper()
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkRunningTasks(t, tasks, a.Ask("truths"), "Running.Leaf")
+		}
+		check(livetest.Open(t, a, o))
+		core, err := clrsnap.OpenCore(context.Background(), testenv.GCoreDump(t, a.PID),
+			clrsnap.CoreOptions{Options: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer core.Close()
+		check(core)
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestTasksComputingRuntimeAsync: of a thread that computes it is known who awaits what it runs. The method itself is
+// not: it is only on the stack.
+func TestTasksComputingRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		const minute = "60000000" // in µs
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--busy", minute, "--loops", "1"}, Compile: runtimeAsync,
+		})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		for begin := time.Now(); ; { // it awaits a timer first
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for i := range tasks.Chains {
+				if c := &tasks.Chains[i]; c.State == profile.TaskRunning && len(c.Threads) == 1 {
+					names = append(names, shortNames(c.Frames))
+				}
+			}
+			const want = "[a method that runs] Busy.HandleOrder Busy.Serve"
+			if slices.Equal(names, []string{want}) {
+				break
+			}
+			if time.Since(begin) > 30*time.Second {
+				t.Fatalf("%q run, want %q", names, want)
+			}
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
+func shortNames(frames []profile.Frame) string {
+	var names []string
+	for i := range frames {
+		names = append(names, frames[i].Short)
+	}
+	return strings.Join(names, " ")
+}
+
+// checkRunningTasks compares the tasks that run with what a program says: of each thread who awaits what it runs.
+func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inner string) {
+	t.Helper()
+	chains, rest := map[string][]profile.Frame{}, 0
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		if c.State != profile.TaskRunning {
+			continue
+		}
+		if len(c.Threads) != c.Count {
+			t.Errorf("%d chains run on %v", c.Count, c.Threads)
+		}
+		for _, th := range c.Threads {
+			if chains[th.Name] != nil {
+				t.Errorf("%s runs several chains", th.Name)
+			}
+			chains[th.Name] = c.Frames
+		}
+	}
+	for _, truth := range truths {
+		words := strings.Split(truth, "\t")
+		if !strings.HasPrefix(truth, "chain-") {
+			rest++
+			continue // it is suspended
+		}
+		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks looks at who waits
+			words = words[:last]
+		}
+		frames := chains[words[0]]
+		if len(frames) == 0 || asyncName(&frames[0]) != inner {
+			t.Errorf("%s does not run %s:\n%s", words[0], inner, asyncText(frames))
+			continue
+		}
+		if _, err := sameResumed(frames[1:], words[1:]); err != nil {
+			t.Errorf("%s: %v\nwant %q\n%s", words[0], err, words[1:], asyncText(frames))
+		}
+		delete(chains, words[0])
+	}
+	for name, frames := range chains {
+		t.Errorf("%s runs something else:\n%s", name, asyncText(frames))
+	}
+	if len(truths)-rest < 40 || rest < 40 {
+		t.Errorf("only %d truths, %d of methods that do not run", len(truths), rest)
+	}
+}
+
 // checkResumedStacks compares what awaits the methods of threads with what a program says. most is how many lines of
 // 100 may not be known.
 func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
