@@ -59,37 +59,40 @@ if [ -t 1 ]; then
     [ -n "${NO_COLOR:-}" ] || color=(--no-color=false)
 fi
 events=$(mktemp)
-again=$(mktemp)
-trap 'rm -f "$events" "$again"' EXIT
+unjudged=$(mktemp)
+trap 'rm -f "$events" "$unjudged"' EXIT
 status=0
-# In CI, whose machine others use as well, up to three live tests that fail are run once more. That is said below.
-# A proof is not: one failure is what it looks for.
-rerun=()
-case $layer in
-    live | alone | matrix)
-        if [ -n "${CI:-}" ] && [ $# -eq 0 ]; then
-            rerun=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test
-                --rerun-fails-report "$again" --packages "${packages[*]}")
-            packages=()
-        fi
-        ;;
-esac
 # Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
 # has go vet.
 "$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
-    ${color[@]+"${color[@]}"} ${rerun[@]+"${rerun[@]}"} --hide-summary skipped --jsonfile "$events" \
+    ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
     -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
-    ${packages[@]+"${packages[@]}"} ${flags[@]+"${flags[@]}"} "$@" |
+    "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
     grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
 
+# told prints the tests that said something, with what they said.
+told() { sed -n 's/.*"Test":"\([^"]*\)","Output":" *\([^"]*: *'"$1"'.*\)\\n".*/\1: \2/p' "$events"; }
+# ended prints the tests that passed or failed, without their parts: seconds, package and name.
+ended() {
+    local named='"Package":"\([^"]*\)","Test":"\([^"/]*\)","Elapsed":\([^}]*\)'
+    sed -n "s/.*\"Action\":\"\(pass\|fail\)\",$named.*/\4 \2 \3/p" "$events"
+}
+# count counts what is the same until a slash or a colon as one.
+count() { sed 's,[/:].*,,' | sort -u | wc -l; }
+
 # What was skipped although it belongs to the layer: this machine lacks something.
-said='[^"]*: *\(SKIPPED\|NOT JUDGED\)[^"]*'
-lacking=$(sed -n 's/.*"Test":"\([^"]*\)","Output":" *\('"$said"'\)\\n".*/    \1: \2/p' "$events")
+lacking=$(told SKIPPED)
 if [ -n "$lacking" ]; then
-    printf '\nNot tested:\n%s\n' "$lacking"
+    printf '\nNot tested:\n'
+    sed 's/^/    /' <<<"$lacking"
 fi
-if [ -s "$again" ]; then
-    printf '\nUnsteady, and run once more (each with its runs and failures):\n'
-    sed 's/^/    /' "$again"
+# What was tried, but shows nothing: this machine was too busy, or is another one.
+told 'NOT JUDGED' >"$unjudged"
+if [ -s "$unjudged" ] || [[ $layer =~ ^(proof|quiet)$ ]]; then
+    printf '\nNOT JUDGED: %d of %d tests\n' "$(count <"$unjudged")" \
+        "$({ ended | cut -d' ' -f3; cat "$unjudged"; } | count)"
+    sed 's/^/    /' "$unjudged"
 fi
+printf '\nThe slowest, in seconds:\n'
+ended | sort -rn | sed -n '1,10s/^/    /p'
 exit "$status"
