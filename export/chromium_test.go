@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,43 +21,73 @@ import (
 var pictures = flag.String("pictures", "",
 	"a `directory` for the pages and pictures that the tests look at (an absolute path)")
 
-// browser is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON
+// chromium is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON
 // objects that end with a zero byte.
-type browser struct {
-	tb      testing.TB
+type chromium struct {
 	in      *os.File
 	mu      sync.Mutex
 	waiting map[int]chan reply
 	next    int
-	session string
+	pages   map[string]*browser // by session
 	gone    chan struct{}
+	end     func()
+}
+
+// browser is a page of the tests' Chromium that has nothing in common with the others.
+type browser struct {
+	*chromium
+	tb      testing.TB
+	session string
 
 	problems []string // errors on the console, exceptions, requests to anywhere
 }
 
 type reply struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct{ Message string }
+	ID        int             `json:"id"`
+	Method    string          `json:"method"`
+	SessionID string          `json:"sessionId"`
+	Params    json.RawMessage `json:"params"`
+	Result    json.RawMessage `json:"result"`
+	Error     *struct{ Message string }
 }
 
 // replyLimit is how long Chromium may take for a reply.
 const replyLimit = 2 * time.Minute
 
-// startBrowser starts Chromium.
+// theChromium is that of all tests.
+var theChromium *chromium
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if theChromium != nil {
+		theChromium.end()
+	}
+	os.Exit(status)
+}
+
+// startBrowser opens a page, in the Chromium that the first test has started.
 func startBrowser(tb testing.TB) *browser {
 	tb.Helper()
-	file, err := exec.LookPath("chromium")
-	if err != nil {
-		layer.Lacking(tb, "the flame graph is not tested: "+err.Error()+": install Debian's chromium")
+	if theChromium == nil {
+		file, err := exec.LookPath("chromium")
+		if err != nil {
+			layer.Lacking(tb, "the flame graph is not tested: "+err.Error()+": install Debian's chromium")
+		}
+		if theChromium, err = startChromium(file); err != nil {
+			tb.Fatal(err)
+		}
 	}
+	b := &browser{chromium: theChromium, tb: tb}
+	b.open()
+	return b
+}
+
+func startChromium(file string) (*chromium, error) {
 	theirIn, in, err1 := os.Pipe()
 	out, theirOut, err2 := os.Pipe()
-	home, err3 := os.MkdirTemp("", "clrsnap-chromium-") // Chromium may still write while it is removed: no TempDir
-	if err1 != nil || err2 != nil || err3 != nil {
-		tb.Fatal(err1, err2, err3)
+	home, err3 := os.MkdirTemp("", "clrsnap-chromium-")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
 	}
 	cmd := exec.Command(file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run",
@@ -65,39 +96,52 @@ func startBrowser(tb testing.TB) *browser {
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	theirIn.Close()
 	theirOut.Close()
-	b := &browser{tb: tb, in: in, waiting: map[int]chan reply{}, gone: make(chan struct{})}
-	go b.read(out)
-	tb.Cleanup(func() {
+	c := &chromium{in: in, waiting: map[int]chan reply{}, pages: map[string]*browser{}, gone: make(chan struct{})}
+	go c.read(out)
+	c.end = func() {
 		in.Close() // Chromium ends when its pipe does
 		late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 		cmd.Wait()
 		late.Stop()
 		out.Close()
 		os.RemoveAll(home)
-	})
-	b.open()
-	return b
+	}
+	return c, nil
 }
 
 func (b *browser) open() {
 	b.tb.Helper()
+	var context struct{ BrowserContextID string }
+	b.call("Target.createBrowserContext", nil, &context)
 	var target struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.call("Target.createTarget",
+		map[string]any{"url": "about:blank", "browserContextId": context.BrowserContextID}, &target)
 	var attached struct{ SessionID string }
 	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.mu.Lock()
 	b.session = attached.SessionID
+	b.pages[b.session] = b
+	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		b.call(domain+".enable", nil, nil)
 	}
-	b.call("Browser.setDownloadBehavior", map[string]any{"behavior": "deny"}, nil)
+	b.call("Browser.setDownloadBehavior",
+		map[string]any{"behavior": "deny", "browserContextId": context.BrowserContextID}, nil)
+	b.tb.Cleanup(func() {
+		b.mu.Lock()
+		delete(b.pages, b.session)
+		b.session = ""
+		b.mu.Unlock()
+		b.call("Target.disposeBrowserContext", map[string]any{"browserContextId": context.BrowserContextID}, nil)
+	})
 }
 
-func (b *browser) read(out *os.File) {
-	defer close(b.gone)
+func (c *chromium) read(out *os.File) {
+	defer close(c.gone)
 	for rd := bufio.NewReaderSize(out, 1<<20); ; {
 		text, err := rd.ReadBytes(0)
 		if err != nil {
@@ -107,14 +151,14 @@ func (b *browser) read(out *os.File) {
 		if json.Unmarshal(text[:len(text)-1], &r) != nil {
 			continue
 		}
-		b.mu.Lock()
-		if c := b.waiting[r.ID]; c != nil {
-			delete(b.waiting, r.ID)
-			c <- r
-		} else {
+		c.mu.Lock()
+		if answer := c.waiting[r.ID]; answer != nil {
+			delete(c.waiting, r.ID)
+			answer <- r
+		} else if b := c.pages[r.SessionID]; b != nil {
 			b.event(&r)
 		}
-		b.mu.Unlock()
+		c.mu.Unlock()
 	}
 }
 
