@@ -133,6 +133,7 @@ func (u *unsymbolled) hasSymbols(t *testing.T, r result) bool {
 
 // TestSymbolServer: symbols are fetched if, and only if, the user says from where; and then kept.
 func TestSymbolServer(t *testing.T) {
+	t.Parallel()
 	u := startUnsymbolled(t)
 	pid := fmt.Sprint(u.PID)
 	core := testenv.Dump(t, u.App, testenv.DumpGCore)

@@ -53,6 +53,7 @@ func (u *unsymbolled) hasRecorded(t *testing.T, r *profile.Recording) bool {
 // TestSymbolsOfRecordings: recordings get what is on no machine from servers, when they are made or viewed, and from
 // folders; the native code as well as the managed. Nobody is asked unless the user says so.
 func TestSymbolsOfRecordings(t *testing.T) {
+	t.Parallel()
 	u := startUnsymbolled(t)
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "symbols")

@@ -149,6 +149,7 @@ func TestSlowFiles(t *testing.T) {
 // TestSlowFolder: a program that runs from a file system in user space, as in a container
 // without root. It is read like any other as long as the file system answers.
 func TestSlowFolder(t *testing.T) {
+	t.Parallel()
 	p := testenv.Publish(t, "idle", "net9", testenv.SelfContained, "")
 	place, order := slowFolder(t, p.Dir)
 	p.Exe = filepath.Join(place, filepath.Base(p.Exe))

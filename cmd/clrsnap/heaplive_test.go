@@ -17,6 +17,7 @@ import (
 
 func TestHeap(t *testing.T) {
 	layer.Check(t)
+	t.Parallel()
 	testenv.EachOf(t, testenv.Supported(), testHeap)
 }
 

@@ -17,6 +17,7 @@ import (
 // TestLocks: clrsnap locks tells a deadlock by its exit status, in words, as JSON and as a picture, of a running
 // program and of a dump.
 func TestLocks(t *testing.T) {
+	t.Parallel()
 	testenv.EachOf(t, testenv.Supported(), testLocks)
 }
 

@@ -30,6 +30,7 @@ func TestParseBytes(t *testing.T) {
 // TestRecordEvents records events of a running program into a file of each format,
 // which clrsnap view shows, mode by mode.
 func TestRecordEvents(t *testing.T) {
+	t.Parallel()
 	app := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	shown := map[string]string{
@@ -137,6 +138,7 @@ func awaitAgent(t *testing.T, pid int) {
 
 // TestRecordEventsRefused: the reason why the agent cannot be loaded is said in one sentence.
 func TestRecordEventsRefused(t *testing.T) {
+	t.Parallel()
 	kit := testenv.Kit(t)
 	dotnet, dll := kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events")
 	out := filepath.Join(t.TempDir(), "a.html")

@@ -47,6 +47,7 @@ func heavyLine(t *testing.T, a *testenv.App) string {
 // TestPprofList: go tool pprof lists C# source with the time of each line.
 func TestPprofList(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "hot.pb.gz")
 	apps, a := recordedLines(t, livetest.Command(t), file)
 	heavy := heavyLine(t, a)
@@ -88,6 +89,7 @@ func TestPprofList(t *testing.T) {
 // TestViewSymbols: a recording of a program whose PDB was away gets its lines on another machine, from a folder.
 func TestViewSymbols(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	exe, dir := livetest.Command(t), t.TempDir()
 	file := filepath.Join(dir, "hot.clrsnap")
 	apps, a := recordedLines(t, exe, file)

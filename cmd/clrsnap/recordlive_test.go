@@ -149,6 +149,7 @@ func testRecordAndView(t *testing.T, runtime string) {
 // TestRecordFormats records into a file of each format, which clrsnap view shows,
 // or refuses.
 func TestRecordFormats(t *testing.T) {
+	t.Parallel()
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	for file, shown := range map[string]string{
@@ -436,6 +437,7 @@ func TestRecordFullDisk(t *testing.T) {
 // capabilities that cheaper samples need.
 func TestRecordNobody(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED: this needs root")
 	}

@@ -15,6 +15,7 @@ import (
 
 // TestRequestsVerb: what requests prints of a server whose requests hang, live and in a core dump.
 func TestRequestsVerb(t *testing.T) {
+	t.Parallel()
 	testenv.EachOf(t, testenv.Supported(), testRequestsVerb)
 }
 

@@ -12,6 +12,7 @@ import (
 // TestUnknownContractCommand: what each verb says where the runtime follows a version of a contract that is not
 // understood.
 func TestUnknownContractCommand(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		contract, without string
 		fails             []string // the verbs that cannot do without it

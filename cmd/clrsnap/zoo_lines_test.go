@@ -24,6 +24,7 @@ import (
 // them may give a frame a line, take long, or need much memory.
 func TestHostilePDBs(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	p := testenv.Publish(t, "idle", testenv.DefaultRuntime, testenv.FrameworkDependent, "")
 	dll := filepath.Join(p.Dir, "app", "idle.dll")
 	good := contentOf(t, withSuffix(dll, ".pdb"))
@@ -44,6 +45,7 @@ func TestHostilePDBs(t *testing.T) {
 // id may give frames wrong lines, but takes no more time and memory.
 func TestHostilePDBsUnchecked(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	p := testenv.Publish(t, "idle", testenv.DefaultRuntime, testenv.FrameworkDependent, "")
 	dll := filepath.Join(p.Dir, "app", "idle.dll")
 	good := contentOf(t, withSuffix(dll, ".pdb"))

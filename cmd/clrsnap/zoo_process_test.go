@@ -392,6 +392,7 @@ const (
 // TestHostileProcesses reads them in every way.
 func TestHostileProcesses(t *testing.T) {
 	layer.Live(t)
+	t.Parallel()
 	lookAtHostile(t, func(long bool) bool { return !long })
 }
 
