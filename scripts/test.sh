@@ -39,7 +39,7 @@ while [ $# -gt 0 ] && [ "$1" != -args ]; do
     shift
 done
 # Those that take the longest come first, so that nothing waits for one of them at the end.
-longest=(./internal/matrix ./cmd/clrsnap ./record ./internal/matrix/details ./internal/proof/requests .)
+longest=(./cmd/clrsnap ./internal/matrix/details ./record ./internal/matrix ./why ./export ./internal/proof/requests .)
 if [ ${#packages[@]} -eq 0 ]; then
     packages=("${longest[@]}" ./...)
     if [ -n "$saying" ]; then
