@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 )
 
 func startCommand(t *testing.T, attr *syscall.SysProcAttr, name string, args ...string) *exec.Cmd {
@@ -86,22 +87,17 @@ func TestOpenOtherUser(t *testing.T) {
 		return
 	}
 	a := testenv.Start(t, "idle", testenv.Options{})
-	exe, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp("", "clrsnap")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o755)
-	if err := os.WriteFile(dir+"/test", exe, 0o755); err != nil {
+	cmd := opener.Command(a.PID)
+	cmd.Path, cmd.Dir = dir+"/test", "/"
+	if err := role.Copy(cmd.Path); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(dir + "/test")
-	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=open", "CLRSNAP_TEST_PID="+strconv.Itoa(a.PID))
-	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -112,12 +108,10 @@ func TestOpenOtherUser(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-func init() {
-	roles["open"] = func(pid int) error {
-		_, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
-		return err
-	}
-}
+var opener = role.New("opener", func(a role.Args) error {
+	_, err := clrsnap.Open(context.Background(), a.Int(0), clrsnap.Options{})
+	return err
+})
 
 // TestExitWhileRead kills the target in the middle of a snapshot.
 func TestExitWhileRead(t *testing.T) {

@@ -3,13 +3,10 @@ package clrsnap_test
 import (
 	"testing"
 
-	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv/role"
 )
 
-// roles are what a copy of this test program can be started to do.
-var roles = map[string]livetest.Role{}
-
-func TestMain(m *testing.M) { livetest.Main(m, roles) }
+func TestMain(m *testing.M) { role.Main(m) }
 
 // shortLived are arguments for the program scenarios, whose threads then live for
 // milliseconds.

@@ -95,7 +95,7 @@ var mayImport = map[string]string{
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
-	"internal/proof/observer":   "export profile internal/livetest",
+	"internal/proof/observer":   "export profile internal/livetest internal/testenv/role",
 	"internal/proof/oracle":     ". internal/agent internal/livetest internal/target/live",
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
@@ -117,6 +117,7 @@ var mayImport = map[string]string{
 
 	"internal/testenv":        "internal/testenv/layer",
 	"internal/testenv/layer":  "",
+	"internal/testenv/role":   "",
 	"internal/matrix":         "",
 	"internal/matrix/details": "",
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +

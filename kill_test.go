@@ -15,14 +15,12 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 )
 
-func init() { roles["snapshot"] = snapshotForever }
-
-// snapshotForever takes snapshots of all threads, in every way there is, until
-// it is killed.
-func snapshotForever(pid int) error {
-	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{AlwaysStop: true})
+// snapshots takes snapshots of all threads, in every way there is, until it is killed.
+var snapshots = role.New("snapshots", func(a role.Args) error {
+	p, err := clrsnap.Open(context.Background(), a.Int(0), clrsnap.Options{AlwaysStop: true})
 	if err != nil {
 		return err
 	}
@@ -35,7 +33,7 @@ func snapshotForever(pid int) error {
 			return err
 		}
 	}
-}
+})
 
 // tracedArgs has the program block in a few ways, and work.
 var tracedArgs = []string{
@@ -98,7 +96,7 @@ func killOnce(t *testing.T, pid int) {
 // startSnapshots starts a process that takes snapshots until it is killed.
 func startSnapshots(t *testing.T, pid int) *exec.Cmd {
 	t.Helper()
-	cmd := livetest.InRole("snapshot", pid)
+	cmd := snapshots.Command(pid)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

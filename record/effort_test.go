@@ -3,7 +3,6 @@ package record
 import (
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +31,7 @@ func TestForger(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours.Close()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=forge", "CLRSNAP_TEST_PID=1")
+	cmd := forger.Command()
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{theirs}, os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

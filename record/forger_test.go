@@ -3,36 +3,25 @@ package record
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestMain has the test binary be the forger if it is started as such.
-func TestMain(m *testing.M) {
-	if os.Getenv("CLRSNAP_TEST_ROLE") != "forge" {
-		os.Exit(m.Run())
-	}
-	pid, err := strconv.Atoi(os.Getenv("CLRSNAP_TEST_PID"))
-	if err == nil {
-		err = forge(pid)
-	}
-	fmt.Println(err)
-	os.Exit(1)
-}
+func TestMain(m *testing.M) { role.Main(m) }
 
-// forge is an agent that reports, as fast as it can, exceptions of threads that there are not.
+// forger is an agent that reports, as fast as it can, exceptions of threads that there are not.
 // Descriptor 3 is its connection. What it writes is in agent/protocol.h.
-func forge(pid int) error {
+var forger = role.New("forger", func(role.Args) error {
 	const (
+		pid                 = 1
 		hello, begun, begin = 1, 5, 0x100
 		control, units      = 4096 + 4096*64, 256 // before the records; of a name
 		recordSize          = 64 + 2*units
@@ -46,7 +35,7 @@ func forge(pid int) error {
 		}
 		return b
 	}
-	if _, err := unix.Write(3, words(hello, 16, agent.Version, uint32(pid), 1, 1000)); err != nil {
+	if _, err := unix.Write(3, words(hello, 16, agent.Version, pid, 1, 1000)); err != nil {
 		return err
 	}
 	message, rights := make([]byte, 4096), make([]byte, 4096)
@@ -98,4 +87,4 @@ func forge(pid int) error {
 		at += size
 		atomic.StoreUint64(word(head), at)
 	}
-}
+})

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv/role"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 var update = flag.Bool("update", false, "update the expectations in testdata/script")
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(zooName); name != "" {
-		beHostile(name)
-	}
+	role.Play()
 	testscript.Main(m, map[string]func(){"clrsnap": main, "slowfs": slowFS, "victim": victim})
 }
 
@@ -113,20 +113,11 @@ func cmdNobody(ts *testscript.TestScript, _ bool, args []string) {
 // nobodysCommand copies the program to a folder that everybody may read. The caller removes
 // the folder.
 func nobodysCommand(args ...string) (dir string, c *exec.Cmd, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", nil, err
-	}
 	if dir, err = os.MkdirTemp("", "clrsnap"); err != nil {
 		return "", nil, err
 	}
 	if err = os.Chmod(dir, 0o755); err == nil {
-		// Another process writes it. If this one did, a fork for another test could inherit the
-		// open file, and a file that is open for writing cannot be executed.
-		err = exec.Command("cp", self, dir+"/clrsnap").Run()
-	}
-	if err == nil {
-		err = os.Chmod(dir+"/clrsnap", 0o755)
+		err = role.Copy(dir + "/clrsnap")
 	}
 	return dir, asNobody(dir+"/clrsnap", args...), err
 }

@@ -20,6 +20,7 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,27 +57,17 @@ var hostileProcesses = []struct {
 	{name: "many-threads", long: true, begin: func(h *hostile) { h.recurse(10_000, 4<<10) }},
 }
 
-// The environment variables that make this test a hostile process.
-const (
-	zooName   = "CLRSNAP_TEST_HOSTILE"
-	zooFolder = "CLRSNAP_TEST_HOSTILE_FOLDER"
-)
-
 // startHostile starts a hostile process and waits until it is ready.
 func startHostile(t *testing.T, name string) (pid int) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// ps reads only one process of an executable that it knows to have no runtime.
 	folder := t.TempDir()
-	exe := filepath.Join(folder, "hostile")
-	if err := exec.Command("cp", self, exe).Run(); err != nil {
+	c := beHostile.Command(name, folder)
+	c.Path = filepath.Join(folder, "hostile")
+	if err := role.Copy(c.Path); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(exe)
-	c.Env = append(os.Environ(), zooName+"="+name, zooFolder+"="+folder, "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	c.Env = append(c.Env, "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe() // its end is the end of the process
 	if err != nil {
@@ -100,20 +91,19 @@ func startHostile(t *testing.T, name string) (pid int) {
 	return c.Process.Pid
 }
 
-// beHostile runs in the process that startHostile starts.
-func beHostile(name string) {
-	h := &hostile{folder: os.Getenv(zooFolder), next: 0x2000_0000_0000}
+// beHostile runs in the process that startHostile starts. It is told the name and a folder.
+var beHostile = role.New("hostile", func(a role.Args) error {
+	h := &hostile{folder: a[1], next: 0x2000_0000_0000}
 	for _, p := range hostileProcesses {
-		if p.name == name {
+		if p.name == a[0] {
 			p.begin(h)
 			fmt.Println("ready")
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(0)
+			_, err := io.Copy(io.Discard, os.Stdin)
+			return err
 		}
 	}
-	fmt.Println("there is no hostile process", name)
-	os.Exit(1)
-}
+	return fmt.Errorf("there is no hostile process %s", a[0])
+})
 
 // hostile is a hostile process, seen from inside.
 type hostile struct {

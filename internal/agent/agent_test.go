@@ -15,35 +15,21 @@ import (
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
-)
-
-// The test binary starts itself as the reader that gets killed.
-const (
-	victimRole    = "CLRSNAP_TEST_VICTIM"
-	victimPID     = "CLRSNAP_TEST_VICTIM_PID"
-	victimLibrary = "CLRSNAP_TEST_VICTIM_LIBRARY"
-	victimDir     = "CLRSNAP_TEST_VICTIM_DIR"
-
-	victimSuspender  = "suspend"
-	victimSubscriber = "subscribe"
+	"clrsnap/internal/testenv/role"
 )
 
 func TestMain(m *testing.M) {
-	pid, err := strconv.Atoi(os.Getenv(victimPID))
-	if err != nil {
-		status := m.Run()
-		os.RemoveAll(built.dir)
-		os.Exit(status)
-	}
-	role := suspendForGood
-	if os.Getenv(victimRole) == victimSubscriber {
-		role = subscribeForGood
-	}
-	if err := role(pid, os.Getenv(victimLibrary), os.Getenv(victimDir)); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	role.Play()
+	status := m.Run()
+	os.RemoveAll(built.dir)
+	os.Exit(status)
 }
+
+// The readers that get killed are told a process, the library and a folder.
+var (
+	willSuspend   = role.New("suspender", func(a role.Args) error { return suspendForGood(a.Int(0), a[1], a[2]) })
+	willSubscribe = role.New("subscriber", func(a role.Args) error { return subscribeForGood(a.Int(0), a[1], a[2]) })
+)
 
 // suspendForGood attaches, suspends the runtime and waits to be killed.
 func suspendForGood(pid int, lib, dir string) error {
@@ -279,7 +265,7 @@ func TestReaderKilled(t *testing.T) {
 
 func killReader(t *testing.T, a *testenv.App, lib string) {
 	t.Helper()
-	cmd := startReader(t, a, lib, victimSuspender)
+	cmd := startReader(t, a, lib, willSuspend)
 	cmd.Process.Kill()
 	cmd.Wait()
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 )
 
 // TestSampling: of everything that happens, the agent publishes the share that was
@@ -312,7 +312,7 @@ func TestSubscriberKilled(t *testing.T) {
 	lib := library(t)
 	a := testenv.Start(t, "notify", testenv.Options{})
 	for range 3 {
-		cmd := startReader(t, a, lib, victimSubscriber)
+		cmd := startReader(t, a, lib, willSubscribe)
 		asked := make(chan struct{})
 		go func() {
 			defer close(asked)
@@ -432,24 +432,11 @@ func TestFromTheStart(t *testing.T) {
 }
 
 // startReader starts this program as a reader that can be killed.
-func startReader(t *testing.T, a *testenv.App, lib, role string) *exec.Cmd {
+func startReader(t *testing.T, a *testenv.App, lib string, what *role.Role) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimPID+"="+strconv.Itoa(a.PID), victimLibrary+"="+lib, victimDir+"="+t.TempDir(),
-		victimRole+"="+role)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 200)
-	n, _ := out.Read(buf)
-	if s := string(buf[:n]); s != "ready\n" {
-		cmd.Process.Kill()
-		cmd.Wait()
-		t.Fatalf("the reader says %q", s)
+	cmd := what.Command(a.PID, lib, t.TempDir())
+	if said := testenv.StartSaying(t, cmd); said != "ready" {
+		t.Fatalf("the reader says %q", said)
 	}
 	return cmd
 }

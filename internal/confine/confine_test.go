@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"clrsnap/internal/testenv/role"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,16 +30,7 @@ type task struct {
 	Network bool  // keeps the network, and a folder
 }
 
-// taskVar is the environment variable that makes this program such a child.
-const taskVar = "CLRSNAP_CONFINE_TASK"
-
-func TestMain(m *testing.M) {
-	if text := os.Getenv(taskVar); text != "" {
-		child(text)
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { role.Main(m) }
 
 // outcome is the result of an attempt: "done", or the name of an error.
 func outcome(err error) string {
@@ -187,7 +178,7 @@ func open(k *task) (*opened, error) {
 
 // child confines itself and writes the outcomes of all attempts, one line for each thread.
 // Some of its threads are started before, some after.
-func child(text string) {
+var child = role.New("child", func(a role.Args) error {
 	var k task
 	die := func(err error) {
 		if err != nil {
@@ -195,7 +186,7 @@ func child(text string) {
 			os.Exit(1)
 		}
 	}
-	die(json.Unmarshal([]byte(text), &k))
+	die(json.Unmarshal([]byte(a[0]), &k))
 	o, err := open(&k)
 	die(err)
 	if k.Old {
@@ -236,7 +227,8 @@ func child(text string) {
 		die(enc.Encode(<-results))
 	}
 	io.Copy(io.Discard, os.Stdin) // until the parent has looked
-}
+	return nil
+})
 
 // withoutLandlock has the kernel answer as if it had none.
 func withoutLandlock() error {
@@ -264,8 +256,7 @@ func play(t *testing.T, k task) result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("/proc/self/exe")
-	c.Env = []string{taskVar + "=" + string(text)}
+	c := child.Command(string(text))
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {

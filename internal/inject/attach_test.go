@@ -22,6 +22,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
@@ -346,8 +347,8 @@ func TestHangs(t *testing.T) {
 // process does not look stopped. The debugger is another process: its end lets them go.
 func holdThreads(t *testing.T, pid int) (release func()) {
 	t.Helper()
-	cmd, said := startRole(t, "hold", pid)
-	if said != "held" {
+	cmd := holder.Command(pid)
+	if said := testenv.StartSaying(t, cmd); said != "held" {
 		t.Fatalf("the debugger says %q", said)
 	}
 	return func() {
@@ -356,24 +357,23 @@ func holdThreads(t *testing.T, pid int) (release func()) {
 	}
 }
 
-func init() {
-	roles["hold"] = func(pid int, _ []byte) error {
-		runtime.LockOSThread()
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		for _, task := range tasks {
-			tid, e := strconv.Atoi(task.Name())
-			if err = errors.Join(err, e); tid != pid {
-				err = errors.Join(err, unix.PtraceSeize(tid), unix.PtraceInterrupt(tid))
-			}
+var holder = role.New("holder", func(a role.Args) error {
+	runtime.LockOSThread()
+	pid := a.Int(0)
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		tid, e := strconv.Atoi(task.Name())
+		if err = errors.Join(err, e); tid != pid {
+			err = errors.Join(err, unix.PtraceSeize(tid), unix.PtraceInterrupt(tid))
 		}
-		if err != nil {
-			return err
-		}
-		fmt.Println("held")
-		time.Sleep(time.Hour)
-		return nil
 	}
-}
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	time.Sleep(time.Hour)
+	return nil
+})
 
 // TestForeignConnection: a process that connects to the socket, and is not the target, is
 // hung up on.
@@ -447,7 +447,7 @@ func TestNobody(t *testing.T) {
 	needRoot(t)
 	tmp := nobodysDir(t)
 	s := startSpecial(t, nobodysProgram(t, tmp))
-	if out, err := asNobody(t, inRole(t, "attach", s.pid)).CombinedOutput(); err != nil {
+	if out, err := asNobody(t, public(t, attacher, s.pid)).CombinedOutput(); err != nil {
 		t.Errorf("its own program: %v: %s", err, out)
 	}
 	left(t, tmp)
@@ -456,7 +456,7 @@ func TestNobody(t *testing.T) {
 	s.endsWell(t)
 
 	app, tmp := startIn(t, testenv.Options{})
-	out, err := asNobody(t, inRole(t, "attach", app.PID)).CombinedOutput()
+	out, err := asNobody(t, public(t, attacher, app.PID)).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		t.Errorf("root's program: %v", err)

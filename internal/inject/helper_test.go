@@ -20,87 +20,68 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 )
 
 const nobody = 65534
 
-// roles are what the test binary does as another process, with PID as argument.
-var roles = map[string]func(pid int, library []byte) error{
-	// attaches and hangs up.
-	"attach": func(pid int, library []byte) error {
-		a, err := attachPID(context.Background(), pid, library)
-		if err != nil {
-			return err
-		}
-		c, err := tell(a)
-		if err != nil {
-			return err
-		}
-		return c.Detach()
-	},
-	// unpacks and waits to be killed.
-	"unpack": func(pid int, library []byte) error {
-		dir, err := procfs.Open(pid)
-		if err != nil {
-			return err
-		}
-		f, err := unpack(dir, library)
-		if err != nil {
-			return err
-		}
-		fmt.Println(f.path)
-		time.Sleep(time.Hour)
-		return nil
-	},
-}
+// attacher attaches to a process and hangs up.
+var attacher = role.New("attacher", func(args role.Args) error {
+	library, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	a, err := attachPID(context.Background(), args.Int(0), library)
+	if err != nil {
+		return err
+	}
+	c, err := tell(a)
+	if err != nil {
+		return err
+	}
+	return c.Detach()
+})
 
-const roleVar, pidVar, libraryVar = "CLRSNAP_TEST_ROLE", "CLRSNAP_TEST_PID", "CLRSNAP_TEST_LIBRARY"
+// unpacker unpacks a library for a process, and waits to be killed.
+var unpacker = role.New("unpacker", func(args role.Args) error {
+	library, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	dir, err := procfs.Open(args.Int(0))
+	if err != nil {
+		return err
+	}
+	f, err := unpack(dir, library)
+	if err != nil {
+		return err
+	}
+	fmt.Println(f.path)
+	time.Sleep(time.Hour)
+	return nil
+})
 
 func TestMain(m *testing.M) {
-	role, ok := roles[os.Getenv(roleVar)]
-	if !ok {
-		status := m.Run()
-		os.RemoveAll(built.dir)
-		os.Exit(status)
-	}
-	pid, err := strconv.Atoi(os.Getenv(pidVar))
-	var library []byte
-	if err == nil {
-		library, err = os.ReadFile(os.Getenv(libraryVar))
-	}
-	if err == nil {
-		err = role(pid, library)
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	role.Play()
+	status := m.Run()
+	os.RemoveAll(built.dir)
+	os.Exit(status)
 }
 
-// inRole is this test binary in another role, at work on a process.
-func inRole(t *testing.T, role string, pid int) *exec.Cmd {
+// public is a role that anybody can have, at work on a process, with the agent's library.
+func public(t *testing.T, what *role.Role, pid int) *exec.Cmd {
 	t.Helper()
 	dir := publicDir(t)
-	self, err := os.Executable()
-	if err != nil {
+	library := dir + "/agent.so"
+	if out, err := exec.Command("cp", libraryFile(t), library).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := what.Command(pid, library)
+	cmd.Path, cmd.Dir = dir+"/test", "/"
+	if err := role.Copy(cmd.Path); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{self, dir + "/test"}, {libraryFile(t), dir + "/agent.so"}} {
-		if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	cmd := exec.Command(dir + "/test")
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), roleVar+"="+role, pidVar+"="+strconv.Itoa(pid), libraryVar+"="+dir+"/agent.so")
 	return cmd
-}
-
-// startRole starts the test binary in a role that says one line, and waits for it.
-func startRole(t *testing.T, role string, pid int) (cmd *exec.Cmd, said string) {
-	t.Helper()
-	cmd = inRole(t, role, pid)
-	return cmd, testenv.StartSaying(t, cmd)
 }
 
 // asNobody has a command run as a user without rights.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
 )
@@ -312,7 +313,8 @@ func TestPlantedFolder(t *testing.T) {
 func TestStale(t *testing.T) {
 	tmp := publicDir(t)
 	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp)
-	cmd, other := startRole(t, "unpack", pid)
+	cmd := public(t, unpacker, pid)
+	other := testenv.StartSaying(t, cmd)
 	if filepath.Dir(other) != tmp {
 		t.Fatalf("the other one says %q", other)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,34 +21,6 @@ import (
 
 // Hang is how long nothing at all may take.
 const Hang = 30 * time.Second
-
-// A Role is what a test binary does when it starts itself.
-type Role func(pid int) error
-
-// Main is for a TestMain. CLRSNAP_TEST_ROLE names the role that the process has, if any;
-// CLRSNAP_TEST_PID is its target.
-func Main(m *testing.M, roles map[string]Role) {
-	role := os.Getenv("CLRSNAP_TEST_ROLE")
-	if role == "" {
-		os.Exit(m.Run())
-	}
-	pid, err := strconv.Atoi(os.Getenv("CLRSNAP_TEST_PID"))
-	if err == nil {
-		err = roles[role](pid)
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// InRole is a command that runs this test binary in a role.
-func InRole(role string, pid int) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE="+role, "CLRSNAP_TEST_PID="+strconv.Itoa(pid))
-	return cmd
-}
 
 // Open opens a program until the test ends.
 func Open(tb testing.TB, a *testenv.App, o clrsnap.Options) *clrsnap.Process {

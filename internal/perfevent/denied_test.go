@@ -16,19 +16,14 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
 
 const nobody = 65534
 
-// A role is what the test binary does when it starts itself as another user.
-const (
-	roleVar = "PERFEVENT_TEST_ROLE" // "sample", "open", "few files", "scope", or that and system calls that are denied
-	argVar  = "PERFEVENT_TEST_ARG"  // the target's program, or a PID
-)
-
-// report is what a role says.
+// report is what a sampler says.
 type report struct {
 	Error          string
 	Unavailable    bool
@@ -46,22 +41,24 @@ type report struct {
 	Refusals       []string
 }
 
-func playRole(role string) {
+// sampler is another user. It is told what to do: "sample", "open", "few files", "scope", or that and a system call
+// that is denied; and to whom: the target's program, or a PID.
+var sampler = role.New("sampler", func(a role.Args) error {
 	var r report
-	arg := os.Getenv(argVar)
+	arg := a[1]
 	pid, _ := strconv.Atoi(arg)
-	role, denied, _ := strings.Cut(role, " without ")
+	do, denied, _ := strings.Cut(a[0], " without ")
 	if denied != "" {
 		if err := denySyscall(denied); err != nil {
 			r.fail(err)
-			role = ""
+			do = ""
 		}
 	}
-	switch role {
+	switch do {
 	case "scope":
 		r.scope(pid)
 	case "inside", "inside nested":
-		if err := r.inside(arg, role == "inside nested"); err != nil {
+		if err := r.inside(arg, do == "inside nested"); err != nil {
 			r.fail(err)
 		}
 	case "sample":
@@ -73,8 +70,8 @@ func playRole(role string) {
 	case "open":
 		r.open(Options{PID: pid})
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(r)
-}
+	return json.NewEncoder(os.Stdout).Encode(r)
+})
 
 func (r *report) open(o Options) {
 	e, err := Open(o)
@@ -207,14 +204,13 @@ func denySyscall(name string) error {
 	return nil
 }
 
-// play runs a role in a process of its own, of a user.
-func play(t *testing.T, uid uint32, role, arg string, caps ...uintptr) report {
+// play has a sampler do something in a process of its own, of a user.
+func play(t *testing.T, uid uint32, do, arg string, caps ...uintptr) report {
 	t.Helper()
-	cmd := exec.Command(testBinary(t))
-	cmd.Dir = "/"
-	cmd.Env = []string{roleVar + "=" + role, argVar + "=" + arg}
+	cmd := sampler.Command(do, arg)
+	cmd.Path, cmd.Dir = testBinary(t), "/"
 	cmd.Stderr = os.Stderr
-	if strings.HasPrefix(role, "inside") {
+	if strings.HasPrefix(do, "inside") {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	}
 	if uid != uint32(os.Getuid()) {
@@ -242,11 +238,7 @@ func testBinary(t *testing.T) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, self, 0o755); err != nil {
+	if err := role.Copy(path); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -3,14 +3,12 @@ package perfevent
 import (
 	"os"
 	"testing"
+
+	"clrsnap/internal/testenv/role"
 )
 
-// The test binary starts itself as another user.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		playRole(role)
-		return
-	}
+	role.Play()
 	code := m.Run()
 	if dir, err := targetDir(); err == nil {
 		os.RemoveAll(dir)

@@ -12,23 +12,22 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
 
-const roleVar = "CLRSNAP_TEST_ROLE"
+func TestMain(m *testing.M) { role.Main(m) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVar) == "" {
-		os.Exit(m.Run())
-	}
+// pretender is a process with a long command line.
+var pretender = role.New("pretender", func(role.Args) error {
 	if err := pretend(); err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	fmt.Println("ready")
 	time.Sleep(time.Hour)
-}
+	return nil
+})
 
 // pretended is how long a command line the process claims to have.
 const pretended = 1 << 30
@@ -69,8 +68,7 @@ func pretend() error {
 // TestLong: what a process claims to be its command line and its environment is read up to
 // a bound.
 func TestLong(t *testing.T) {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{roleVar + "=pretend"}
+	cmd := pretender.Command()
 	if said := testenv.StartSaying(t, cmd); said != "ready" {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: this kernel lets no process tell where its command line is: %s", said)
 	}

@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/proof/observer"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 )
 
 // BenchmarkEventsMemory measures how much more memory a process has with the agent
@@ -196,16 +197,14 @@ func (s *stops) measure(b *testing.B, p *clrsnap.Process) {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// subscribeVariable has the events.Options of the role listen, as JSON.
-const subscribeVariable = "CLRSNAP_TEST_SUBSCRIBE"
-
-// listen is a role that takes notifications and drops them: what no reader can do without.
-func listen(pid int) error {
+// notified takes notifications of a process and drops them: what no reader can do without. The second argument has the
+// events.Options, as JSON.
+var notified = role.New("listener", func(a role.Args) error {
 	var o events.Options
-	if err := json.Unmarshal([]byte(os.Getenv(subscribeVariable)), &o); err != nil {
+	if err := json.Unmarshal([]byte(a[1]), &o); err != nil {
 		return err
 	}
-	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
+	p, err := clrsnap.Open(context.Background(), a.Int(0), clrsnap.Options{})
 	if err != nil {
 		return err
 	}
@@ -231,7 +230,7 @@ func listen(pid int) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(q)
-}
+})
 
 // BenchmarkEventsReader measures the CPU time that clrsnap record itself uses, by
 // itself and for every 1,000 notifications. The floor takes them and drops them.
@@ -272,7 +271,7 @@ func BenchmarkEventsReader(b *testing.B) {
 			}
 			readers := []*reader{
 				{name: "floor", start: func() *observer.Observer {
-					return observer.Observe(b, "listen", a.PID, subscribeVariable+"="+string(wanted))
+					return observer.Observe(b, notified, a.PID, string(wanted))
 				}},
 				{name: "record", start: func() *observer.Observer {
 					return observer.Recorder(b, exe, a.PID, c.flags...)

@@ -5,43 +5,37 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/proof/observer"
 	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv/role"
 )
 
 // takenWay has the kernel take the same samples as clrsnap does, and drops them: what no recorder of stacks can do
 // without.
-func takenWay(rate int) *way { return roleWay("taken", rate, "samples at %d Hz that nobody walks") }
+func takenWay(rate int) *way { return roleWay(taker, rate, "samples at %d Hz that nobody walks") }
 
 // busyWay uses as many per cent of a CPU, and observes nothing: what any recorder takes that uses as much.
 func busyWay(percent int) *way {
-	return roleWay("busy", percent, "%d %% of a CPU that is used for nothing")
+	return roleWay(user, percent, "%d %% of a CPU that is used for nothing")
 }
 
-// roleWay is a floor: a role that is told a number.
-func roleWay(role string, n int, name string) *way {
+// roleWay is a floor: a role that is told a process and a number.
+func roleWay(what *role.Role, n int, name string) *way {
 	return &way{
-		key: fmt.Sprintf("%s-%d", role, n), floor: true, name: fmt.Sprintf(name, n),
+		key: fmt.Sprintf("%s-%d", what, n), floor: true, name: fmt.Sprintf(name, n),
 		start: func(b *testing.B, pid int) *observer.Observer {
-			return observer.Observe(b, role, pid, numberVariable+"="+strconv.Itoa(n))
+			return observer.Observe(b, what, pid, n)
 		},
 	}
 }
 
-// numberVariable has the number that a role is told.
-const numberVariable = "CLRSNAP_TEST_NUMBER"
-
-// take is a role that reads samples of a process and drops them.
-func take(pid int) error {
-	rate, err := strconv.Atoi(os.Getenv(numberVariable))
-	if err != nil {
-		return err
-	}
+// taker reads samples of a process, at a rate, and drops them.
+var taker = role.New("taken", func(a role.Args) error {
+	pid, rate := a.Int(0), a.Int(1)
 	e, err := perfevent.Open(perfevent.Options{
 		PID: pid, Period: time.Second / time.Duration(rate), StackBytes: 16 << 10, Kernel: true,
 	})
@@ -75,15 +69,12 @@ func take(pid int) error {
 	}
 	q.Memory = live.PeakMemory()
 	return json.NewEncoder(os.Stdout).Encode(q)
-}
+})
 
-// use is a role that uses a CPU five times a second, and is sampled never: an event that does not come is one that
-// can be disabled.
-func use(pid int) error {
-	percent, err := strconv.Atoi(os.Getenv(numberVariable))
-	if err != nil {
-		return err
-	}
+// user uses some percent of a CPU, five times a second, and samples a process never: an event that does not come is
+// one that can be disabled.
+var user = role.New("busy", func(a role.Args) error {
+	pid, percent := a.Int(0), a.Int(1)
 	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: time.Hour, StackBytes: 16 << 10})
 	if err != nil {
 		return err
@@ -97,4 +88,4 @@ func use(pid int) error {
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(&observer.Quality{Memory: live.PeakMemory()})
-}
+})

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv/role"
 )
 
 var (
@@ -12,6 +12,4 @@ var (
 	quietFlag = flag.Float64("quiet", 0.04, "how many CPUs other processes may use in a pair of windows that counts")
 )
 
-func TestMain(m *testing.M) {
-	livetest.Main(m, map[string]livetest.Role{"listen": listen, "taken": take, "busy": use})
-}
+func TestMain(m *testing.M) { role.Main(m) }

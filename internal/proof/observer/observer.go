@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv/role"
 )
 
 // An Observer is a process that looks at a target.
@@ -45,10 +46,9 @@ func UntilStdinEnds() context.Context {
 
 // Observe has a process of its own take a role, and waits until it has begun. Once its stdin
 // ends, the role writes its Quality as JSON. env is added to its environment.
-func Observe(tb testing.TB, role string, pid int, env ...string) *Observer {
+func Observe(tb testing.TB, what *role.Role, args ...any) *Observer {
 	tb.Helper()
-	cmd := livetest.InRole(role, pid)
-	cmd.Env = append(cmd.Env, env...)
+	cmd := what.Command(args...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -64,7 +64,7 @@ func Observe(tb testing.TB, role string, pid int, env ...string) *Observer {
 	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
 	out := bufio.NewReader(stdout)
 	if line, err := out.ReadString('\n'); line != began {
-		tb.Fatalf("%s says %q, %v", role, line, err)
+		tb.Fatalf("%s says %q, %v", what, line, err)
 	}
 	return &Observer{Cmd: cmd, End: func() (*Quality, error) {
 		stdin.Close()

@@ -18,49 +18,50 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 )
 
 // all is what readers ask for: everything, and more than their ring has room for.
 var all = events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, MaxFrames: 100, RingBytes: 64 << 10}
 
 // The readers say "now" when the moment has come to kill them.
-var roles = map[string]livetest.Role{
-	"ordeal-attaching": func(pid int) error {
+var (
+	attaching = role.New("attaching", func(a role.Args) error {
 		fmt.Println("now")
-		return ordealRead(pid, all, nil)
-	},
-	"ordeal-reading": func(pid int) error {
+		return ordealRead(a.Int(0), all, nil)
+	})
+	reading = role.New("reading", func(a role.Args) error {
 		said := false
-		return ordealRead(pid, all, func(*events.Subscription, *events.Notification) error {
+		return ordealRead(a.Int(0), all, func(*events.Subscription, *events.Notification) error {
 			if !said {
 				said = true
 				fmt.Println("now")
 			}
 			return nil
 		})
-	},
-	"ordeal-holding": func(pid int) error {
+	})
+	holding = role.New("holding", func(a role.Args) error {
 		held := all
 		held.Hold = 10 * time.Second
-		return ordealRead(pid, held, func(_ *events.Subscription, n *events.Notification) error {
+		return ordealRead(a.Int(0), held, func(_ *events.Subscription, n *events.Notification) error {
 			if n.Held { // and it is not released
 				fmt.Println("now")
 			}
 			return nil
 		})
-	},
-	"ordeal-detaching": func(pid int) error {
-		return ordealRead(pid, all, func(s *events.Subscription, _ *events.Notification) error {
+	})
+	detaching = role.New("detaching", func(a role.Args) error {
+		return ordealRead(a.Int(0), all, func(s *events.Subscription, _ *events.Notification) error {
 			fmt.Println("now")
 			if err := s.Close(); err != nil {
 				return err
 			}
 			select {} // until it is killed
 		})
-	},
-	"ordeal-counting": func(pid int) error {
+	})
+	counting = role.New("counting", func(a role.Args) error {
 		taken := 0
-		return ordealRead(pid, all, func(s *events.Subscription, n *events.Notification) error {
+		return ordealRead(a.Int(0), all, func(s *events.Subscription, n *events.Notification) error {
 			if n.Event != events.ExceptionThrown {
 				return nil
 			}
@@ -69,10 +70,10 @@ var roles = map[string]livetest.Role{
 			_, err := fmt.Println(taken, stats.Seen, stats.Published, stats.Dropped)
 			return err
 		})
-	},
-}
+	})
+)
 
-func TestMain(m *testing.M) { livetest.Main(m, roles) }
+func TestMain(m *testing.M) { role.Main(m) }
 
 // ordealRead subscribes to a process and takes its notifications for good.
 func ordealRead(pid int, o events.Options, use func(*events.Subscription, *events.Notification) error) error {
@@ -104,9 +105,9 @@ type eventReader struct {
 	lines *bufio.Scanner
 }
 
-func startEventReader(t *testing.T, role string, pid int) *eventReader {
+func startEventReader(t *testing.T, what *role.Role, pid int) *eventReader {
 	t.Helper()
-	r := &eventReader{Cmd: livetest.InRole(role, pid)}
+	r := &eventReader{Cmd: what.Command(pid)}
 	out, err := r.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -151,13 +152,13 @@ func (r *eventReader) kill() string {
 func TestOrdealReaderKilled(t *testing.T) {
 	layer.Quiet(t)
 	phases := []struct {
-		role   string
+		role   *role.Role
 		within time.Duration // of "now"
 	}{
-		{"ordeal-attaching", 250 * time.Millisecond},
-		{"ordeal-reading", 50 * time.Millisecond},
-		{"ordeal-holding", 50 * time.Millisecond},
-		{"ordeal-detaching", 500 * time.Millisecond},
+		{attaching, 250 * time.Millisecond},
+		{reading, 50 * time.Millisecond},
+		{holding, 50 * time.Millisecond},
+		{detaching, 500 * time.Millisecond},
 	}
 	dir := t.TempDir()
 	a := testenv.Start(t, "ordeal", testenv.Options{
@@ -282,7 +283,7 @@ func resourcesOf(t *testing.T, pid int) (r resources) {
 func TestOrdealReaderStopped(t *testing.T) {
 	layer.Quiet(t)
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "exception", "--max-seconds", "600"}})
-	r := startEventReader(t, "ordeal-counting", a.PID)
+	r := startEventReader(t, counting, a.PID)
 	for range layer.Size(2, 20) {
 		before := r.counts(t)
 		signal(t, r, syscall.SIGSTOP)

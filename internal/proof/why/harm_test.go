@@ -16,12 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 )
-
-var roles = map[string]livetest.Role{"debugger": attach}
 
 // fewDescriptors leaves room for the 400 files that a program keeps open, and for 20 more.
 func fewDescriptors(t *testing.T, a *testenv.App) {
@@ -48,15 +46,14 @@ func stop(t *testing.T, a *testenv.App) {
 // debug has another process stop all threads of a program with ptrace, as debuggers do.
 func debug(t *testing.T, a *testenv.App) {
 	t.Helper()
-	if said := testenv.StartSaying(t, livetest.InRole("debugger", a.PID)); said != "attached" {
+	if said := testenv.StartSaying(t, debugger.Command(a.PID)); said != "attached" {
 		t.Fatalf("the debugger says %q", said)
 	}
 }
 
-// attach is the debugger.
-func attach(pid int) error {
+var debugger = role.New("debugger", func(a role.Args) error {
 	runtime.LockOSThread()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", a.Int(0)))
 	if err != nil || len(tasks) == 0 {
 		return fmt.Errorf("no threads: %w", err)
 	}
@@ -77,7 +74,7 @@ func attach(pid int) error {
 	fmt.Println("attached")
 	time.Sleep(time.Hour) // until it is killed, which detaches it
 	return nil
-}
+})
 
 // throttle puts a program into a control group that may use a tenth of a CPU.
 func throttle(t *testing.T, a *testenv.App) {

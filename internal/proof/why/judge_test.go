@@ -17,6 +17,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "2"); err != nil {
 		panic(err)
 	}
-	livetest.Main(m, roles)
+	role.Main(m)
 }
 
 var commandFlag = flag.String("clrsnap", "", "the `file` of the command to try, instead of the one of these sources")

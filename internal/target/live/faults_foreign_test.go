@@ -8,21 +8,19 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
 
 // runForeign has another process capture, which kills or stops itself.
 func (x *injection) runForeign() (r result) {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "LIVE_TEST_ROLE=disturbed", "LIVE_TEST_ARG="+strconv.Itoa(x.pid),
-		fmt.Sprintf("LIVE_TEST_FAULT=%d %d %s", x.tid, x.step, x.f.name))
+	cmd := disturbed.Command(x.pid, x.tid, x.step, strings.TrimPrefix(x.f.name, "our process "))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return result{err: err}
@@ -114,18 +112,11 @@ func said(line string) error {
 }
 
 // disturbed is the other process.
-func disturbed(pid int) {
-	var tid int
-	var step uint32
-	var how string
-	if _, err := fmt.Sscanf(os.Getenv("LIVE_TEST_FAULT"), "%d %d our process %s", &tid, &step, &how); err != nil {
-		fmt.Println(err)
-		return
-	}
-	p, err := Open(pid)
+var disturbed = role.New("disturbed", func(a role.Args) error {
+	tid, step, how := a.Int(1), uint32(a.Int(2)), a[3]
+	p, err := Open(a.Int(0))
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	p.Watchdog = 20 * time.Second
 	var sh *shared
@@ -153,4 +144,5 @@ func disturbed(pid int) {
 	err = p.Capture(&target.Request{TID: tid}, &c)
 	fmt.Println("captured", err)
 	p.Close()
-}
+	return nil
+})

@@ -19,62 +19,52 @@ import (
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
 )
 
-// The test binary starts itself in other roles.
 func TestMain(m *testing.M) {
-	role, arg := os.Getenv("LIVE_TEST_ROLE"), os.Getenv("LIVE_TEST_ARG")
-	pid, _ := strconv.Atoi(arg)
-	switch role {
-	case "":
-		code := m.Run()
-		if binaryDir != "" {
-			os.RemoveAll(binaryDir)
-		}
-		os.Exit(code)
-	case "open":
-		_, err := Open(pid)
-		fmt.Println(err)
-		for _, f := range CheckAccess(pid) {
-			fmt.Printf("%v %s: %s | %s\n", f.OK, f.Check, f.Detail, f.Remedy)
-		}
-	case "stall":
-		stallAtSignal(pid)
-	case "tracer":
-		captureForever(pid)
-	case "hold":
-		holdLong(pid)
-	case "mappings":
-		mapMuch()
-	case "disturbed":
-		disturbed(pid)
+	role.Play()
+	code := m.Run()
+	if binaryDir != "" {
+		os.RemoveAll(binaryDir)
 	}
+	os.Exit(code)
 }
 
-// stallAtSignal looks at a signal-delivery-stop as poll does, and then waits to
+// opener says whether it may look at a process.
+var opener = role.New("opener", func(a role.Args) error {
+	_, err := Open(a.Int(0))
+	fmt.Println(err)
+	for _, f := range CheckAccess(a.Int(0)) {
+		fmt.Printf("%v %s: %s | %s\n", f.OK, f.Check, f.Detail, f.Remedy)
+	}
+	return nil
+})
+
+// staller looks at a signal-delivery-stop as poll does, and then waits to
 // be killed at the worst moment: before it gives the signal back.
-func stallAtSignal(tid int) {
+var staller = role.New("staller", func(a role.Args) error {
 	runtime.LockOSThread()
-	te := tracee{tid: uintptr(tid)}
+	te := tracee{tid: uintptr(a.Int(0))}
 	if te.seize(&shared{}); te.errno != 0 {
-		fmt.Println(te.errno)
-		return
+		return te.errno
 	}
 	for te.info.signo == 0 {
 		te.look()
 	}
 	fmt.Println("signal", te.info.status)
 	time.Sleep(time.Minute)
-}
+	return nil
+})
 
-func captureForever(pid int) {
-	p, err := Open(pid)
+// tracer captures threads until it is killed.
+var tracer = role.New("tracer", func(a role.Args) error {
+	p, err := Open(a.Int(0))
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return err
 	}
 	fmt.Println("tracing")
-	_ = p.Trace(func(t *Tracer) error {
+	return p.Trace(func(t *Tracer) error {
 		var c target.Capture
 		for {
 			tids, _ := p.Threads()
@@ -85,7 +75,7 @@ func captureForever(pid int) {
 			}
 		}
 	})
-}
+})
 
 var (
 	binaryOnce sync.Once

@@ -3,14 +3,14 @@ package live
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
@@ -153,21 +153,9 @@ func TestHolderDies(t *testing.T) {
 		t.Run(unix.SignalName(signal), func(t *testing.T) {
 			pr := start(t, nil, "spin")
 			p := open(t, pr)
-			cmd := exec.Command("/proc/self/exe")
-			cmd.Env = append(os.Environ(), "LIVE_TEST_ROLE=hold", fmt.Sprintf("LIVE_TEST_ARG=%d", pr.pid))
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = cmd.Wait() }()         // says that it was killed
-			defer func() { _ = cmd.Process.Kill() }() // or it has ended
-			line := make([]byte, 100)
-			n, _ := out.Read(line)
-			if string(line[:n]) != "held\n" {
-				t.Fatalf("%q", line[:n])
+			cmd := holder.Command(pr.pid)
+			if said := testenv.StartSaying(t, cmd); said != "held" {
+				t.Fatalf("%q", said)
 			}
 			before := counter(t, p, pr, 0)
 			time.Sleep(20 * time.Millisecond)
@@ -192,16 +180,15 @@ func TestHolderDies(t *testing.T) {
 
 const stoppedHold = 3 * time.Second
 
-// holdLong is the process that holds threads and dies.
-func holdLong(pid int) {
-	p, err := Open(pid)
+// holder is the process that holds threads and dies.
+var holder = role.New("holder", func(a role.Args) error {
+	p, err := Open(a.Int(0))
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	_, err = p.Hold(stoppedHold, func(func() bool) {
 		fmt.Println("held")
 		time.Sleep(time.Minute)
 	})
-	fmt.Println(err)
-}
+	return err
+})

@@ -4,24 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
 
-// mapMuch maps a file with a long name many times, each mapping apart.
-func mapMuch() {
+// mapper maps a file with a long name many times, each mapping apart.
+var mapper = role.New("mapper", func(role.Args) error {
 	name := strings.Repeat("x", 250)
 	for range 15 {
 		if err := errors.Join(unix.Mkdir(name, 0o700), unix.Chdir(name)); err != nil {
-			fmt.Println(err)
-			return
+			return err
 		}
 	}
 	f, err := os.Create("file")
@@ -29,18 +28,17 @@ func mapMuch() {
 		_, err = unix.MmapPtr(int(f.Fd()), int64(i%2)<<20, nil, 4096, unix.PROT_READ, unix.MAP_SHARED)
 	}
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	fmt.Println("ready")
 	time.Sleep(time.Hour)
-}
+	return nil
+})
 
 // TestLongMaps: a process whose list of mappings has 75 MB is refused, and the list not kept.
 func TestLongMaps(t *testing.T) {
-	cmd := exec.Command("/proc/self/exe")
+	cmd := mapper.Command()
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"LIVE_TEST_ROLE=mappings"}
 	if said := testenv.StartSaying(t, cmd); said != "ready" {
 		t.Fatal(said)
 	}

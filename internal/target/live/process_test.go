@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,24 +17,17 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/role"
 
 	"golang.org/x/sys/unix"
 )
-
-// role starts this test binary as something else.
-func role(name string, arg int, attr *syscall.SysProcAttr) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "LIVE_TEST_ROLE="+name, "LIVE_TEST_ARG="+strconv.Itoa(arg))
-	cmd.SysProcAttr = attr
-	return cmd
-}
 
 func TestTracerKilledAnyTime(t *testing.T) {
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
 	const n = 50
 	for range n {
-		cmd := role("tracer", pr.pid, nil)
+		cmd := tracer.Command(pr.pid)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +50,7 @@ func TestTracerKilledBeforeItGivesASignalBack(t *testing.T) {
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
 	for range 5 {
-		cmd := role("stall", pr.arg, nil)
+		cmd := staller.Command(pr.arg)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -140,16 +132,12 @@ func asNobody(t *testing.T, pid int) string {
 			break
 		}
 	}
-	exe := filepath.Join(dir, "test")
-	in, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
+	cmd := opener.Command(pid)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Path, cmd.Dir = filepath.Join(dir, "test"), "/"
+	if err := role.Copy(cmd.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(exe, in, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := role("open", pid, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
-	cmd.Path, cmd.Dir = exe, "/"
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
