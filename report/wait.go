@@ -117,11 +117,18 @@ func holdText(w *profile.Wait) string {
 	if w.Recursion > 1 {
 		text += fmt.Sprintf(" %d times", w.Recursion)
 	}
+	var notes []string
 	switch {
 	case w.Waiters == 1:
-		text += " (1 waiter)"
+		notes = append(notes, "1 waiter")
 	case w.Waiters > 1:
-		text += fmt.Sprintf(" (%d waiters)", w.Waiters)
+		notes = append(notes, fmt.Sprintf("%d waiters", w.Waiters))
+	}
+	if !w.Certain {
+		notes = append(notes, "uncertain")
+	}
+	if len(notes) > 0 {
+		text += " (" + strings.Join(notes, ", ") + ")"
 	}
 	return text
 }

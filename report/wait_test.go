@@ -63,17 +63,19 @@ func TestWaitText(t *testing.T) {
 func TestHoldText(t *testing.T) {
 	for want, w := range map[string]profile.Wait{
 		"holds Monitor of Shop.Order 0x7f10 3 times (5 waiters)": {
-			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5,
+			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5, Certain: true,
 		},
 		"holds Lock 0x7f10 (Ledger._gate) (1 waiter)": {
 			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Field: "Shop.Ledger._gate",
-			Waiters: 1,
+			Waiters: 1, Certain: true,
 		},
 		"holds Lock 0x7f10 (1 waiter)": {Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
-			Waiters: 1},
+			Waiters: 1, Certain: true},
 		"holds ReaderWriterLockSlim 0x7f10, to write": {
-			Kind: profile.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10,
+			Kind: profile.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10, Certain: true,
 		},
+		"holds Lock 0x7f10 (1 waiter, uncertain)": {Kind: profile.LockEnter, Type: "System.Threading.Lock",
+			Object: 0x7f10, Waiters: 1},
 	} {
 		if got := holdText(&w); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -436,6 +436,14 @@ func stateWait(l *profile.LockState) *profile.Wait {
 }
 
 func ownerText(l *profile.LockState) string {
+	text := certainOwnerText(l)
+	if !l.Certain {
+		text += " (uncertain)"
+	}
+	return text
+}
+
+func certainOwnerText(l *profile.LockState) string {
 	switch {
 	case l.Ended():
 		return "held by a thread that has ended"

@@ -166,7 +166,7 @@ func waitPhrase(t *profile.Thread) string {
 	var holds []string
 	for i := range t.Holds {
 		h := &t.Holds[i]
-		holds = append(holds, objectOf(h, "a lock"))
+		holds = append(holds, objectOf(h, "a lock")+unsure(h))
 	}
 	text := doing(t)
 	if len(holds) > 0 {
@@ -201,7 +201,15 @@ func doing(t *profile.Thread) string {
 	if w.Owner != nil && w.Kind == profile.HandleAll {
 		text += ", among them " + thing
 	}
-	return text + hasIt(w)
+	return text + hasIt(w) + unsure(w)
+}
+
+// unsure marks what is not certain of a wait or of what is held.
+func unsure(w *profile.Wait) string {
+	if w.Certain {
+		return ""
+	}
+	return " (uncertain)"
 }
 
 // hasIt says who has what is waited for, or comes first, if that is known.

@@ -66,3 +66,18 @@ func TestLost(t *testing.T) {
 	verdict(t, judgeLost(e), profile.CauseLockContention, profile.Likely,
 		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }
+
+// TestWaitPhraseUncertain: what is not certain is marked.
+func TestWaitPhraseUncertain(t *testing.T) {
+	lock := profile.Wait{Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10}
+	th := profile.Thread{Wait: &lock, Holds: []profile.Wait{lock}}
+	th.Holds[0].Object = 0x7f20
+	const both = " holds Lock 0x7f20 (uncertain) and waits to enter Lock 0x7f10 (uncertain)"
+	if got := waitPhrase(&th); got != both {
+		t.Errorf("%q, want %q", got, both)
+	}
+	lock.Certain, th.Holds[0].Certain = true, true
+	if got, want := waitPhrase(&th), " holds Lock 0x7f20 and waits to enter Lock 0x7f10"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
