@@ -45,6 +45,18 @@ var taskEnds = []struct {
 	{0x0020_0000, profile.TaskFaulted}, {0x0040_0000, profile.TaskCanceled}, {0x0100_0000, profile.TaskReady},
 }
 
+// isComplete reports whether something is a task that is complete.
+func (p *Process) isComplete(obj arch.Addr, class *object.Class) (complete, known bool) {
+	if !class.Is(coreLib, taskName) {
+		return false, true
+	}
+	flags, err := p.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	for _, e := range taskEnds {
+		complete = complete || flags&e.bit != 0
+	}
+	return complete, err == nil
+}
+
 // awaited describes what a suspended method waits for.
 func (t *taskWalk) awaited(s *async.Step) (*profile.Awaited, profile.TaskState, error) {
 	a, err := t.awaitedBy(s)

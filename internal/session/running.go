@@ -22,30 +22,34 @@ type runningTask struct {
 	still  bool          // it has not, when the task was last looked at
 }
 
-// findRunning finds the tasks that threads run methods of.
+// maxRunningLooks bounds how often all threads are looked at for tasks that they run methods of.
+const maxRunningLooks = 1 << 8
+
+// findRunning finds the tasks that threads run methods of, and these methods.
 func (t *taskWalk) findRunning() {
-	t.running = map[arch.Addr]*runningTask{}
+	t.running, t.looks = map[arch.Addr]*runningTask{}, 0
 	if !t.r.Resumptions() || !t.canResume() {
 		return
 	}
-	threads, err := t.p.list()
-	if err != nil {
+	var err error
+	if t.threads, err = t.p.list(); err != nil {
 		return
 	}
+	t.lookForRunning()
 	t.p.room = maxStacks
-	twice := map[arch.Addr]bool{}
-	for i := range threads {
+	for i := range t.threads {
 		if t.stopped() {
 			return
 		}
-		for task, run := range t.runningOn(&threads[i]) {
-			twice[task] = twice[task] || t.running[task] != nil
-			t.running[task] = run
+		id := t.threads[i].OSThreadID
+		var of []*runningTask
+		for _, run := range t.running {
+			if run.thread.OSThreadID == id {
+				of = append(of, run)
+			}
 		}
-	}
-	for task, is := range twice {
-		if is { // one thread has just suspended it, and another has resumed it
-			delete(t.running, task)
+		if len(of) > 0 {
+			t.readResumed(&t.threads[i], of)
 		}
 	}
 }
@@ -60,33 +64,37 @@ func (t *taskWalk) canResume() bool {
 	return false
 }
 
-// runningOn returns the tasks that a thread runs methods of.
-func (t *taskWalk) runningOn(thread *Thread) map[arch.Addr]*runningTask {
-	if thread.ID == 0 {
-		return nil
-	}
-	data := t.p.Runtime.Threads.LocalData(thread.ID)
-	if data == 0 {
-		return nil
-	}
-	newest := data + arch.Addr(t.p.dispatcher.field)
-	list, err := t.r.AllDispatching(newest, t.p.dispatcher.layout)
-	if err != nil || len(list) == 0 {
-		return nil
-	}
-	out := map[arch.Addr]*runningTask{}
-	for _, d := range list {
-		ref := profile.ThreadRef{
-			OSThreadID: thread.OSThreadID, ManagedThreadID: thread.ManagedID, Name: thread.Name,
+// lookForRunning looks at all threads for tasks that they run methods of. Those that are known already are kept.
+func (t *taskWalk) lookForRunning() {
+	t.looks++
+	by := map[arch.Addr]int{}
+	for i := range t.threads {
+		thread := &t.threads[i]
+		if thread.ID == 0 {
+			continue
 		}
-		out[d.Task] = &runningTask{thread: ref, newest: newest, at: d.At}
+		data := t.p.Runtime.Threads.LocalData(thread.ID)
+		if data == 0 {
+			continue
+		}
+		newest := data + arch.Addr(t.p.dispatcher.field)
+		list, _ := t.r.AllDispatching(newest, t.p.dispatcher.layout) // what cannot be read is not known to run
+		for _, d := range list {
+			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended it, and another has resumed it
+				delete(t.running, d.Task)
+				continue
+			}
+			if run := t.running[d.Task]; run == nil || run.newest != newest || run.at != d.At {
+				t.running[d.Task] = &runningTask{thread: profile.ThreadRef{
+					OSThreadID: thread.OSThreadID, ManagedThreadID: thread.ManagedID, Name: thread.Name,
+				}, newest: newest, at: d.At}
+			}
+		}
 	}
-	t.readResumed(thread, out)
-	return out
 }
 
 // readResumed reads which methods a thread runs, if it is blocked.
-func (t *taskWalk) readResumed(thread *Thread, tasks map[arch.Addr]*runningTask) {
+func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
 	p := t.p
 	wanted := p.Options.Async
 	p.Options.Async = true
@@ -110,21 +118,41 @@ func (t *taskWalk) readResumed(thread *Thread, tasks map[arch.Addr]*runningTask)
 	}
 }
 
-// runs returns where the task is now that a thread runs a method of; 0: it does not any more.
+// runs returns where the task is now that a thread runs a method of; 0: none does.
 func (t *taskWalk) runs(obj arch.Addr) (arch.Addr, error) {
-	run := t.running[obj]
-	if run == nil {
-		return 0, nil
+	run, d, err := t.runningTask(obj)
+	if err != nil || run == nil {
+		return 0, err
 	}
-	d, err := t.dispatching(run)
-	if err != nil || d.Task == 0 || d.Task == obj {
-		return d.Task, err
-	}
-	if t.running[d.Task] != nil {
-		return 0, nil // the thread runs another one by now, which is known
-	}
-	t.running[d.Task] = run // it was moved
+	t.running[d.Task] = run
 	return d.Task, nil
+}
+
+// runningTask returns what is known of a task that a thread runs a method of, and where the task is now; nil: none
+// does. If it has not ended, a thread may have resumed it only now.
+func (t *taskWalk) runningTask(obj arch.Addr) (run *runningTask, d async.Dispatching, err error) {
+	if run = t.running[obj]; run != nil {
+		d, err = t.dispatching(run)
+		if err != nil || d.Task != 0 && (d.Task == obj || t.running[d.Task] == nil) {
+			return run, d, err
+		}
+	}
+	if t.running == nil || t.looks >= maxRunningLooks {
+		return nil, d, nil
+	}
+	class, err := t.p.Runtime.Objects.Class(obj)
+	if err != nil {
+		return nil, d, err
+	}
+	if complete, known := t.p.isComplete(obj, class); complete || !known {
+		return nil, d, nil
+	}
+	t.lookForRunning()
+	if run = t.running[obj]; run == nil {
+		return nil, d, nil
+	}
+	d, err = t.dispatching(run)
+	return run, d, err
 }
 
 // dispatching reads what a thread has of a task that it runs a method of. Task 0: it does not any more.
@@ -144,13 +172,9 @@ func (t *taskWalk) dispatching(run *runningTask) (async.Dispatching, error) {
 // runningSteps returns the methods of a task that a thread runs one of: that one, of which a step has the name at most,
 // and those that await it. alive: a thread does.
 func (t *taskWalk) runningSteps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
-	run := t.running[obj]
-	if run == nil {
-		return nil, false, nil
-	}
-	d, err := t.dispatching(run)
-	if err != nil || d.Task != obj {
-		return nil, false, err
+	run, d, err := t.runningTask(obj)
+	if err != nil || run == nil || d.Task != obj {
+		return nil, err != nil, err
 	}
 	chain, err := t.r.Resuming(d)
 	if err != nil {

@@ -312,7 +312,7 @@ func (l *likely) awaited(at int) {
 		return
 	}
 	if class, err := l.p.Runtime.Objects.Class(object); err == nil {
-		if complete, known := l.complete(object, class); complete && known {
+		if complete, known := l.p.isComplete(object, class); complete && known {
 			l.resumes(at)
 			return
 		}
@@ -409,20 +409,8 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 
 // ended reports whether a task is complete, so that who waits for it goes on soon, or may be.
 func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
-	complete, known := l.complete(obj, class)
+	complete, known := l.p.isComplete(obj, class)
 	return complete || !known
-}
-
-// complete reports whether something is a task that is complete.
-func (l *likely) complete(obj arch.Addr, class *object.Class) (complete, known bool) {
-	if !class.Is(coreLib, taskName) {
-		return false, true
-	}
-	flags, err := l.p.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
-	for _, e := range taskEnds {
-		complete = complete || flags&e.bit != 0
-	}
-	return complete, err == nil
 }
 
 // limited adds what Task.WaitAsync waits for, if that has no time limit.

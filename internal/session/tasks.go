@@ -108,7 +108,9 @@ type taskWalk struct {
 	full    bool
 	ended   bool // the time has ended before all was looked at
 
-	running    map[arch.Addr]*runningTask // by the RuntimeAsyncTask
+	running    map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
+	threads    []Thread                   // where that was looked for
+	looks      int                        // how often
 	semaphores map[arch.Addr]arch.Addr    // by the first of those that wait
 	resumers   map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
 	names      map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one

@@ -323,6 +323,46 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestTasksBusyRuntimeAsync: methods that wait and compute by turns are there in either state.
+func TestTasksBusyRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--busy", "3000", "--loops", "1"}, Compile: runtimeAsync,
+		})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		const looks = 40
+		found := map[profile.TaskState]int{}
+		for range looks {
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range tasks.Chains {
+				c := &tasks.Chains[i]
+				names := shortNames(c.Frames)
+				switch {
+				case names == "[a method that runs]": // Serve, until it awaits again
+					found[c.State] += c.Count
+				case !strings.Contains(names, "Busy."):
+				case !strings.HasSuffix(names, " Busy.HandleOrder Busy.Serve"):
+					t.Errorf("%s: %s", c.State, names)
+				default:
+					found[c.State] += c.Count
+				}
+			}
+		}
+		t.Log(found)
+		running, all := found[profile.TaskRunning], 0
+		for _, n := range found {
+			all += n
+		}
+		if running == 0 || running == all || all > looks || all < looks*3/4 {
+			t.Errorf("in %d looks: %v", looks, found)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 func shortNames(frames []profile.Frame) string {
 	var names []string
 	for i := range frames {
