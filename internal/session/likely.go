@@ -59,7 +59,7 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 // findLikely adds to a snapshot what is likely to be waited for.
 func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found) {
 	for try := range likelyTries {
-		l := likely{p: p, out: out, f: f, all: map[awaitKey]*suspendedCode{}, takes: map[permits.MethodID]bool{}}
+		l := likely{p: p, out: out, f: f, all: map[awaitKey]*suspendedCode{}, resumed: map[resumedKey]*suspendedCode{}}
 		if !l.walk(ctx) {
 			return
 		}

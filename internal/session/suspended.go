@@ -21,8 +21,8 @@ type likely struct {
 	t   *taskWalk
 
 	all       map[awaitKey]*suspendedCode
-	takes     map[permits.MethodID]bool // methods that the runtime itself suspends: whether they take permits
-	suspended []suspended               // that have duties
+	resumed   map[resumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
+	suspended []suspended                   // that have duties
 
 	holders map[arch.Addr][]profile.Party // by semaphore, or task
 	known   map[arch.Addr][]duty          // likewise
@@ -42,14 +42,15 @@ type likely struct {
 
 // suspendedCode is what a method has at one of its awaits.
 type suspendedCode struct {
+	of       permits.MethodID
 	held     []permits.Section
 	promised []permits.Promise
 }
 
-// suspended is an async method that is suspended, and has duties.
+// suspended is an async method that is suspended, and has duties, or the methods of a RuntimeAsyncTask.
 type suspended struct {
 	box  arch.Addr
-	code *suspendedCode
+	code *suspendedCode // nil: of a RuntimeAsyncTask
 }
 
 const (
@@ -66,8 +67,8 @@ func (l *likely) scan() {
 			return
 		}
 		b, err := l.t.r.Box(obj)
-		if errors.Is(err, async.ErrNoBox) {
-			l.blind = l.blind || l.mayHold(obj)
+		if errors.Is(err, async.ErrNoBox) && l.resumedHave(obj) {
+			l.suspended = append(l.suspended, suspended{box: obj})
 		}
 		if err != nil || !b.HasState {
 			continue
@@ -89,35 +90,6 @@ func (l *likely) isHidden(b *async.Box) bool {
 	return err != nil || holdsSome(code) && !l.p.duties.met[of]
 }
 
-// mayHold reports whether methods that the runtime itself has suspended may have a permit of a semaphore: what they
-// keep is not looked at.
-func (l *likely) mayHold(obj arch.Addr) bool {
-	steps, _, err := l.t.r.Methods(obj)
-	if err != nil {
-		return true
-	}
-	for _, s := range steps {
-		if s.Resumption == nil {
-			continue
-		}
-		m, _, ok := l.p.resumedMethod(s.Resumption)
-		if !ok {
-			return true
-		}
-		id := permits.MethodID{Module: m.Module, RID: m.RID}
-		takes, known := l.takes[id]
-		if !known {
-			takes, err = l.p.Runtime.Names.Calls(m.Module, m.RID, permits.Semaphore, "Wait", "WaitAsync")
-			takes = takes || err != nil
-			l.takes[id] = takes
-		}
-		if takes {
-			return true
-		}
-	}
-	return false
-}
-
 // codeOf returns what a method has where it is suspended; nil: that is not known.
 func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	key := awaitKey{b.Machine.Module, b.Machine.RID, b.State}
@@ -135,7 +107,7 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 		l.blind = l.blind || holdsSome(code)
 		return nil
 	}
-	c := &suspendedCode{}
+	c := &suspendedCode{of: permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}}
 	c.held, c.promised = code.At(at, at+1)
 	l.all[key] = c
 	return c
@@ -170,9 +142,10 @@ func (l *likely) build() {
 		}
 		l.addDuties(profile.ThreadParty(i), l.p.duties.by[tid])
 	}
+	l.addRunning()
 	for _, s := range l.suspended {
-		list, there := l.dutiesOf(s)
-		l.unsure = l.unsure || there && missesPermit(s.code.held, list)
+		list, unsure := l.dutiesOf(s)
+		l.unsure = l.unsure || unsure
 		if len(list) > 0 {
 			if at, ok := l.await(s.box); ok {
 				l.addDuties(profile.AwaitParty(at), list)
@@ -199,10 +172,16 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 	}
 }
 
-// dutiesOf finds the objects of the duties of a suspended method; false: it has gone on, or nobody can reach it.
-func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
-	stands := l.p.steadily(func() error {
-		out, there = nil, false
+// dutiesOf finds the objects of the duties of a suspended method. unsure: it may have a permit of another semaphore.
+func (l *likely) dutiesOf(s suspended) (out []duty, unsure bool) {
+	stands := l.p.steadily(func() (err error) {
+		if out, unsure = nil, false; s.code == nil {
+			steps, _, err := l.t.r.Methods(s.box)
+			if err == nil {
+				out, unsure = l.dutiesOfResumed(steps)
+			}
+			return err
+		}
 		b, err := l.t.r.Box(s.box)
 		if err != nil {
 			return err
@@ -210,14 +189,14 @@ func (l *likely) dutiesOf(s suspended) (out []duty, there bool) {
 		if alive, err := l.t.r.Alive(b); err != nil || !alive || l.codeOf(b) != s.code {
 			return err // it has gone on
 		}
-		there = true
 		out = l.dutiesIn(b, s.code.held, s.code.promised)
+		unsure = missesPermit(s.code.held, out)
 		return nil
 	}, nil)
 	if !stands {
 		return nil, true // it changes all the time
 	}
-	return out, there
+	return out, unsure
 }
 
 // await returns the index of the async method that a box is of, or of those that are suspended in a RuntimeAsyncTask;
@@ -236,6 +215,9 @@ func (l *likely) await(obj arch.Addr) (int, bool) {
 	steps = l.p.programSteps(steps)
 	for i := range steps {
 		a.Frames = append(a.Frames, l.t.frame(steps, i))
+	}
+	if own := slices.IndexFunc(a.Frames, func(f profile.Frame) bool { return f.Module != coreLib }); own > 0 {
+		a.Frames = a.Frames[own:] // those that the runtime suspends with their callers: what these wait for says more
 	}
 	l.out.Awaits = append(l.out.Awaits, a)
 	l.pending = append(l.pending, at)
@@ -285,7 +267,9 @@ func (l *likely) awaited(at int) {
 	a := &l.out.Awaits[at]
 	box := arch.Addr(a.Object)
 	var object arch.Addr
+	posted := false
 	ok := l.p.steadily(func() error {
+		posted = false
 		steps, err := l.suspendedIn(box)
 		if err != nil {
 			return err
@@ -303,12 +287,17 @@ func (l *likely) awaited(at int) {
 		}
 		if object = aw.Object; object == 0 {
 			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
-			return nil
+			posted, err = l.t.r.Posted(&steps[0])
+			return err
 		}
 		a.WaitsFor, _, err = l.t.awaited(&steps[0])
 		return err
 	}, nil)
-	if !ok || object == 0 {
+	switch {
+	case ok && posted:
+		l.resumes(at)
+		return
+	case !ok || object == 0:
 		return
 	}
 	if class, err := l.p.Runtime.Objects.Class(object); err == nil {

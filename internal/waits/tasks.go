@@ -26,6 +26,16 @@ var runners = []struct {
 	{"System.Threading.Tasks.Task.ExecuteWithThreadLocal", false},
 	{"+AsyncStateMachineBox`1.MoveNext", true},
 	{"+AsyncStateMachineBox`1.ExecuteFromThreadPool", true},
+	{runtimeTask + "`1.DispatchContinuations", true},
+	{runtimeTask + "`1.InstrumentedDispatchContinuations", true},
+}
+
+// runtimeTask is the task of methods that the runtime itself suspends, from .NET 11 on. Those that are suspended are in
+// its m_stateObject: it has none while one of them runs (AsyncHelpers.CoreCLR.cs).
+const runtimeTask = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask"
+
+func isRuntimeTask(class *object.Class) bool {
+	return class.Assembly == coreLib && class.Plain() == runtimeTask
 }
 
 // runner reports whether a frame is of a method that runs a task.
@@ -110,6 +120,10 @@ func (r *Reader) running(obj arch.Addr, class *object.Class, async bool) bool {
 	if !async {
 		return flags&taskInvoked != 0 && flags&taskChildren == 0
 	}
+	if isRuntimeTask(class) {
+		suspended, err := r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
+		return err == nil && suspended == 0
+	}
 	return strings.Contains(class.Display, asyncBox) && r.stateOf(obj, class) == stateRuns
 }
 
@@ -191,6 +205,7 @@ var links = []struct{ class, field string }{
 	{"System.Threading.Tasks.ContinueWithTaskContinuation", "m_task"},
 	{"System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper", "_continuation"},
 	{"System.Delegate", "_target"},
+	{"System.Runtime.CompilerServices.RuntimeAsyncTaskContinuation", "RuntimeAsyncTask"},
 }
 
 // add adds what a continuation leads to. What is not known leads nowhere.
@@ -237,6 +252,10 @@ func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
 	}
 	if strings.Contains(class.Display, asyncBox) {
 		return w.r.stateOf(obj, class) >= 0
+	}
+	if isRuntimeTask(class) {
+		suspended, err := w.r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
+		return err == nil && suspended != 0
 	}
 	if slices.ContainsFunc(promises, func(p string) bool { return strings.HasPrefix(class.Plain(), p) }) {
 		return true

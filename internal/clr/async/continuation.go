@@ -140,6 +140,24 @@ func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 	return Awaited{obj, class}, err
 }
 
+// inContext is the bit of Continuation.Flags that says that a method goes on in the SynchronizationContext that it was
+// suspended in (ContinuationFlags.ContinueOnCapturedSynchronizationContext of .NET 11.0.0).
+const inContext = 2
+
+// Posted reports whether a method that waits for nothing goes on in its SynchronizationContext, which has got the rest of
+// it then.
+func (r *Reader) Posted(s *Step) (bool, error) {
+	if s.Resumption == nil {
+		return false, nil
+	}
+	class, err := r.objects.Class(s.Resumption.Object)
+	if err != nil {
+		return false, err
+	}
+	flags, err := r.objects.Uint32(s.Resumption.Object, class, "Flags")
+	return flags&inContext != 0, err
+}
+
 // maxSaved bounds the words of a Continuation that are looked at.
 const maxSaved = 512
 

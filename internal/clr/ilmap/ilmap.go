@@ -194,37 +194,6 @@ func (r *Reader) headerAt(at arch.Addr, f form) (arch.Addr, error) {
 	return e.header, err
 }
 
-// Suspensions returns how many points the method that c is code of can be suspended at; 0: at none, or that is not
-// known, as of ReadyToRun code.
-func (r *Reader) Suspensions(c *codemap.Code) (int, error) {
-	info, err := r.code.DebugInfo(c)
-	if err != nil || info.At == 0 {
-		return 0, err
-	}
-	form, err := r.formOf(&info)
-	if err != nil || !form.fat {
-		return 0, err
-	}
-	h, err := r.header(info.At, form)
-	if err != nil || h.asyncs == 0 {
-		return 0, err
-	}
-	if h.size > maxBounds || h.vars > maxVariables {
-		return 0, corrupt("%d bytes of variables at %v", h.vars, info.At)
-	}
-	at := info.At + arch.Addr(h.at) + arch.Addr(h.size) + arch.Addr(h.vars) + arch.Addr(h.async)
-	b, err := r.mem.Bytes(at, int(min(h.asyncs, (maxEncoded+1)/2)))
-	if err != nil {
-		return 0, err
-	}
-	count := nibbles{b: b}
-	n := count.number()
-	if count.bad || n > maxPoints {
-		return 0, corrupt("%d suspension points at %v", n, at)
-	}
-	return int(n), nil
-}
-
 // form is how the debug info of a method is encoded.
 type form struct {
 	extra  bool // a byte of flags comes first, and what it names

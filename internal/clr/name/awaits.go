@@ -17,7 +17,8 @@ type Await struct {
 
 const asyncHelpers = "System.Runtime.CompilerServices.AsyncHelpers"
 
-func isAwait(m *ecma335.Member) bool {
+// IsAwait reports whether a method is one of these helpers.
+func IsAwait(m *ecma335.Member) bool {
 	return m.Owner == asyncHelpers && (m.Name == "Await" || m.Name == "AwaitAwaiter" || m.Name == "UnsafeAwaitAwaiter")
 }
 
@@ -45,7 +46,7 @@ func (n *Namer) Awaits(module arch.Addr, rid uint32) ([]Await, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !isAwait(m) {
+		if !IsAwait(m) {
 			calls = append(calls, m.Name[strings.LastIndexByte(m.Name, '.')+1:])
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/name"
 	"clrsnap/internal/ecma335"
 )
 
@@ -16,7 +17,7 @@ type builder struct {
 	module arch.Addr
 	depth  int
 
-	states []ecma335.StateStore
+	awaits []uint32 // where the method is suspended: it stores a state then, or asks the runtime for it
 	events []event
 	code   Code
 }
@@ -63,12 +64,23 @@ func (b *builder) build(rid uint32) (*Code, error) {
 
 // look finds out what IL does.
 func (b *builder) look(il []byte) (err error) {
-	if b.states, err = ecma335.StateStores(il); err != nil {
+	states, err := ecma335.StateStores(il)
+	if err != nil {
 		return err
+	}
+	for _, s := range states {
+		if s.State >= 0 {
+			b.awaits = append(b.awaits, s.At)
+		}
 	}
 	actions, err := b.m.Metadata.Evaluate(il)
 	if err != nil {
 		return err
+	}
+	for i := range actions {
+		if a := &actions[i]; a.Kind == ecma335.Calling && name.IsAwait(a.Member) {
+			b.awaits, b.code.async = append(b.awaits, a.At), true
+		}
 	}
 	for i := range actions {
 		b.action(&actions[i])
@@ -146,11 +158,8 @@ func (b *builder) call(a *ecma335.Action) {
 func (b *builder) take(at uint32, object *ecma335.Value, task bool) {
 	e := event{at: at, from: at, kind: takes, object: object}
 	if task {
-		for _, s := range b.states {
-			if s.At > at && s.State >= 0 {
-				e.from = s.At
-				break
-			}
+		if i := slices.IndexFunc(b.awaits, func(await uint32) bool { return await > at }); i >= 0 {
+			e.from = b.awaits[i]
 		}
 	}
 	b.events = append(b.events, e)

@@ -308,12 +308,12 @@ func isSemaphore(c *object.Class) bool { return c != nil && c.Is(coreLib, Semaph
 // disposal finds the method that disposes of what a section has.
 func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Addr, rid uint32, this Place, err error) {
 	const dispose = "Dispose"
-	if this, err = r.Find(module, s.Object, roots); err == nil {
+	if this, err = r.Find(module, s.Object, roots); err == nil && !r.inVariable(module, s) {
 		in, rid, err = r.method(this.Class, dispose)
 		return in, rid, this, err
 	}
 	if s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
-		return 0, 0, this, err
+		return 0, 0, this, errors.Join(err, ErrUnknown)
 	}
 	a, err := r.names.Assembly(module)
 	if err != nil {
@@ -323,8 +323,30 @@ func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Ad
 	if err != nil || !ok {
 		return 0, 0, this, errors.Join(err, ErrUnknown)
 	}
-	this, err = r.structure(module, s.Object, roots)
+	if err = nil; r.inVariable(module, s) {
+		this = Place{only: this.At}
+	} else {
+		this, err = r.structure(module, s.Object, roots)
+	}
 	return module, def.RID, this, err
+}
+
+// inVariable reports whether what is disposed of is a struct in a variable that is one reference: who reads the variable
+// takes it for an object.
+func (r *Reader) inVariable(module arch.Addr, s *Section) bool {
+	if s.Object.Kind != ecma335.Local || s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
+		return false
+	}
+	mt, err := r.types.Definition(module, s.Type.RID())
+	if err != nil || mt == 0 {
+		return false
+	}
+	class, err := r.objects.Table(mt)
+	if err != nil {
+		return false
+	}
+	fields, err := r.objects.FieldsOf(class)
+	return err == nil && len(fields) == 1 && fields[0].Reference
 }
 
 // maxStruct bounds a struct that is looked through, in bytes.

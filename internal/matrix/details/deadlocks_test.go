@@ -20,6 +20,17 @@ import (
 // clrsnap finds, in the process and in a dump of it, is what the program says.
 func TestDeadlocks(t *testing.T) { testenv.EachVersion(t, testDeadlocks) }
 
+// TestDeadlocksRuntimeAsync: the same of methods that the runtime itself suspends.
+func TestDeadlocksRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+		want := askDeadlocks(t, a)
+		p := livetest.Open(t, a, clrsnap.Options{})
+		compareDeadlocks(t, "live", snapshotWaits(t, p), want)
+		livetest.EndsWell(t, a)
+	})
+}
+
 func testDeadlocks(t *testing.T, runtime string) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Env: []string{testenv.SmallCore}})
 	want := askDeadlocks(t, a)
@@ -69,10 +80,20 @@ func testDeadlocksCollecting(t *testing.T, runtime string) {
 }
 
 // TestHealthy: threads that contend for locks at full speed are never in a deadlock.
-func TestHealthy(t *testing.T) { testenv.EachVersion(t, testHealthy) }
+func TestHealthy(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) { testHealthy(t, testenv.Options{Runtime: runtime}) })
+}
 
-func testHealthy(t *testing.T, runtime string) {
-	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--healthy"}})
+// TestHealthyRuntimeAsync: the same of methods that the runtime itself suspends.
+func TestHealthyRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		testHealthy(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+	})
+}
+
+func testHealthy(t *testing.T, o testenv.Options) {
+	o.Args = []string{"--healthy"}
+	a := testenv.Start(t, "deadlocks", o)
 	p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways})
 	looks, edges, suspected, needs := 0, 0, 0, 0
 	for began := time.Now(); time.Since(began) < layer.Size(2*time.Second, time.Minute); looks++ {

@@ -1,0 +1,235 @@
+package session
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/profile"
+)
+
+// What methods have that the runtime itself has suspended: their code says what it holds at which await, as that of
+// state machines does, and their Continuations have the variables by which the objects are found.
+
+// resumedHave reports whether methods that are suspended in a RuntimeAsyncTask have duties.
+func (l *likely) resumedHave(obj arch.Addr) bool {
+	steps, _, err := l.t.r.Methods(obj)
+	if err != nil {
+		l.blind = true
+		return false
+	}
+	for i := range steps {
+		if c := l.codeOfResumed(steps, i); c != nil && len(c.held)+len(c.promised) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// codeOfResumed returns what one of several methods has that the runtime has suspended; nil: nothing, or that is not
+// known.
+func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
+	at := steps[i].Resumption
+	if at == nil {
+		return nil
+	}
+	m, _, ok := l.p.resumedMethod(at)
+	if !ok {
+		l.blind = true
+		return nil
+	}
+	code, err := l.p.permitReader().Code(m.Module, m.RID)
+	if err != nil || code.Empty() {
+		l.blind = l.blind || err != nil
+		return nil
+	}
+	inner := ""
+	if i > 0 {
+		inner = l.p.stepName(&steps[i-1])
+	}
+	key := resumedKey{at.IP, at.State, inner}
+	if c, ok := l.resumed[key]; ok {
+		return c
+	}
+	l.resumed[key] = nil
+	c := &suspendedCode{of: permits.MethodID{Module: m.Module, RID: m.RID}}
+	if !l.atAwait(c, code, at, inner) {
+		l.blind = l.blind || holdsSome(code)
+		return nil
+	}
+	l.resumed[key] = c
+	return c
+}
+
+// atAwait finds out what code has where a method is suspended; false: it can be at several awaits, and has something
+// else at each.
+func (l *likely) atAwait(c *suspendedCode, code *permits.Code, at *async.Resumption, inner string) bool {
+	_, native := l.p.resumedFrame(at)
+	if native == nil {
+		return false
+	}
+	awaits, err := l.p.findAwaitILs(native, at, inner)
+	if err != nil || len(awaits) == 0 {
+		return false
+	}
+	for i, il := range awaits {
+		held, promised := code.At(il, il+1)
+		if i == 0 {
+			c.held, c.promised = held, promised
+		} else if !slices.Equal(held, c.held) || !slices.Equal(promised, c.promised) {
+			return false
+		}
+	}
+	return true
+}
+
+// dutiesOfResumed finds the objects of the duties of methods that the runtime has suspended. unsure: one of them may
+// have a permit of another semaphore.
+func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
+	for i := range steps {
+		c := l.codeOfResumed(steps, i)
+		if c == nil || len(c.held)+len(c.promised) == 0 {
+			continue
+		}
+		list := l.p.dutiesAt(c.of, c.held, c.promised, l.p.savedRoots(steps[i].Resumption))
+		unsure = unsure || missesPermit(c.held, list)
+		out = append(out, list...)
+	}
+	return out, unsure
+}
+
+// savedRoots are the arguments and the variables that a method has saved: those that its code's debug info tells. Others
+// are found by their class, if the method has saved only one object of that class: its own object, and semaphores.
+func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
+	none := func(permits.Variable) (permits.Place, bool) { return permits.Place{}, false }
+	code, err := p.Runtime.Code.Lookup(at.IP)
+	if err != nil {
+		return none
+	}
+	m, _, ok := p.resumedMethod(at)
+	if !ok {
+		return none
+	}
+	saved := p.savedVariables(at, &code)
+	arguments, err := p.Runtime.Names.Arguments(m.Module, m.RID)
+	return func(v permits.Variable) (out permits.Place, ok bool) {
+		number := uint32(v.Number)
+		if v.Local {
+			number += uint32(arguments)
+		}
+		offset, known := saved[number]
+		switch {
+		case v.Local && err != nil:
+			return out, false
+		case known:
+			out, ok = p.placeAt(at.Object + arch.Addr(offset))
+		}
+		switch {
+		case ok:
+			return out, true
+		case v == permits.This:
+			return p.savedThis(at, &m)
+		}
+		return p.savedOnly(at, func(c *object.Class) bool { return c.Is(coreLib, permits.Semaphore) })
+	}
+}
+
+// placeAt returns the object that a word refers to.
+func (p *Process) placeAt(word arch.Addr) (out permits.Place, ok bool) {
+	obj, err := p.Runtime.Objects.Word(word)
+	if err != nil || obj == 0 {
+		return out, false
+	}
+	class, err := p.Runtime.Objects.Class(obj)
+	return permits.Place{At: obj, Class: class}, err == nil
+}
+
+// savedVariables returns where a Continuation has the variables of its method, by their numbers.
+func (p *Process) savedVariables(at *async.Resumption, code *codemap.Code) map[uint32]uint32 {
+	list, err := p.Runtime.IL.Saved(code, at.State, uint32(at.IP-code.MethodStart))
+	if err != nil {
+		return nil
+	}
+	out := make(map[uint32]uint32, len(list))
+	for _, v := range list {
+		out[v.Number] = v.Offset
+	}
+	return out
+}
+
+// savedThis returns the object of a method that is suspended, by its class.
+func (p *Process) savedThis(at *async.Resumption, m *method.Method) (out permits.Place, ok bool) {
+	if static, err := p.Runtime.Names.IsStatic(m); err != nil || static {
+		return out, false
+	}
+	of, err := p.Runtime.Types.Canonical(m.MethodTable)
+	if err != nil {
+		return out, false
+	}
+	return p.savedOnly(at, func(class *object.Class) bool {
+		for c := range class.Bases {
+			if is, err := p.Runtime.Types.Canonical(c.Table); err == nil && is == of {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// savedOnly returns the object of some class that a method has saved, if there is only one.
+func (p *Process) savedOnly(at *async.Resumption, is func(*object.Class) bool) (out permits.Place, ok bool) {
+	several := false
+	err := p.asyncReader().Saved(at, func(obj arch.Addr, class *object.Class) {
+		if obj != out.At && is(class) {
+			several = several || out.At != 0
+			out = permits.Place{At: obj, Class: class}
+		}
+	})
+	return out, err == nil && !several && out.At != 0
+}
+
+// addRunning adds to threads what those methods have that await the ones that a thread has resumed: nothing else has
+// them while it runs.
+func (l *likely) addRunning() {
+	t := l.t
+	t.running, t.looks, t.threads = map[arch.Addr]*runningTask{}, 0, nil
+	if !t.r.Resumptions() || !t.canResume() {
+		return
+	}
+	byThread := map[int]int{}
+	for i := range l.out.Threads {
+		th := &l.out.Threads[i]
+		byThread[th.OSThreadID] = i
+		t.threads = append(t.threads, Thread{ID: arch.Addr(th.ThreadID), OSThreadID: th.OSThreadID})
+	}
+	t.lookForRunning()
+	for task, run := range t.running {
+		i := byThread[run.thread.OSThreadID]
+		var list []duty
+		unsure, runs := false, false
+		stands := l.p.steadily(func() error {
+			list, unsure, runs = nil, false, false
+			d, err := t.dispatching(run)
+			if err != nil || d.Task != task {
+				return err
+			}
+			chain, err := t.r.Resuming(d)
+			if err == nil {
+				runs = true
+				list, unsure = l.dutiesOfResumed(chain.Steps)
+			}
+			return err
+		}, nil)
+		l.unsure = l.unsure || unsure || !stands
+		if stands && runs {
+			if !slices.Contains(l.runs[task], i) {
+				l.runs[task] = append(l.runs[task], i)
+			}
+			l.addDuties(profile.ThreadParty(i), list)
+		}
+	}
+}
