@@ -19,8 +19,8 @@ static class Ended
         var end = new ManualResetEventSlim();
         Thread owner = Zoo.Start("gone", "owner", () => { Monitor.Enter(stock); taken.Set(); end.Wait(); });
         taken.Wait();
-        Zoo.Start("gone", "1", () => { lock (stock) { } });
-        Thread.Sleep(200);
+        Thread waiter = Zoo.Start("gone", "1", () => { lock (stock) { } });
+        while (!Zoo.Waits(waiter)) Thread.Sleep(1);
         end.Set();
         owner.Join();
         Zoo.Says("gone", Truth.Deadlock, ["1"], note: "ended");

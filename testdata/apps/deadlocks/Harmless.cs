@@ -19,7 +19,7 @@ static class Harmless
         // Waits for a pulse: anybody may pulse.
         Order one = new(), two = new();
         Zoo.Start("pulse", "1", () => { lock (one) lock (two) Monitor.Wait(two); });
-        Zoo.Start("pulse", "2", () => { Thread.Sleep(300); lock (two) lock (one) { } });
+        Zoo.Start("pulse", "2", () => { Zoo.Turn(300); lock (two) lock (one) { } });
         Zoo.Says("pulse", Truth.None, ["1", "2"]);
 
         // A semaphore has no owner: another thread may release it.
@@ -31,7 +31,7 @@ static class Harmless
         var done = new TaskCompletionSource();
         Order three = new();
         Zoo.Start("promise", "1", () => { lock (three) done.Task.Wait(); });
-        Zoo.Start("promise", "2", () => { Thread.Sleep(300); lock (three) { } });
+        Zoo.Start("promise", "2", () => { Zoo.Turn(300); lock (three) { } });
         Zoo.Says("promise", Truth.None, ["1", "2"]);
 
         // A task that runs, and whose thread waits for nothing of ours.
@@ -40,7 +40,7 @@ static class Harmless
         {
             lock (four) Task.Run(() => { Zoo.Name("running", "2"); Thread.Sleep(Timeout.Infinite); }).Wait();
         });
-        Zoo.Start("running", "3", () => { Thread.Sleep(300); lock (four) { } });
+        Zoo.Start("running", "3", () => { Zoo.Turn(300); lock (four) { } });
         Zoo.Says("running", Truth.None, ["1", "2", "3"]);
 
         // WhenAny ends with the first of its tasks.
@@ -57,7 +57,7 @@ static class Harmless
         var read = Zoo.Meeting(2);
         Order six = new();
         Zoo.Start("readers", "1", () => { table.EnterReadLock(); read(); lock (six) Thread.Sleep(Timeout.Infinite); });
-        Zoo.Start("readers", "2", () => { table.EnterReadLock(); read(); Thread.Sleep(300); lock (six) { } });
+        Zoo.Start("readers", "2", () => { table.EnterReadLock(); read(); Zoo.Turn(300); lock (six) { } });
         Zoo.Says("readers", Truth.None, ["1", "2"]);
     }
 }

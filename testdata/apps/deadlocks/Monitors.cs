@@ -23,7 +23,7 @@ static class Monitors
         var meet = Zoo.Meeting(2);
         Zoo.Start("two", "1", () => { lock (order) { meet(); lock (stock) stock.Left--; } });
         Zoo.Start("two", "2", () => { lock (stock) { meet(); lock (order) order.Sum++; } });
-        Zoo.Start("two", "v", () => { Thread.Sleep(300); lock (order) order.Sum++; });
+        Zoo.Start("two", "v", () => { Zoo.Turn(300); lock (order) order.Sum++; });
         Zoo.Says("two", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 
@@ -36,7 +36,7 @@ static class Monitors
             int n = i;
             Zoo.Start("three", $"{n}", () => { lock (locks[n]) { meet(); lock (locks[(n + 1) % 3]) { } } });
         }
-        Zoo.Start("three", "v", () => { Thread.Sleep(300); lock (locks[1]) { } });
+        Zoo.Start("three", "v", () => { Zoo.Turn(300); lock (locks[1]) { } });
         Zoo.Says("three", Truth.Deadlock, ["0", "1", "2"], ["v"]);
     }
 
@@ -48,7 +48,7 @@ static class Monitors
         var meet = Zoo.Meeting(2);
         Zoo.Start("mixed", "1", () => { lock (order) { meet(); lock (gate) { } } });
         Zoo.Start("mixed", "2", () => { lock (gate) { meet(); lock (order) { } } });
-        Zoo.Start("mixed", "v", () => { Thread.Sleep(300); lock (gate) { } });
+        Zoo.Start("mixed", "v", () => { Zoo.Turn(300); lock (gate) { } });
         Zoo.Says("mixed", Truth.Deadlock, ["1", "2"], ["v"]);
 #endif
     }
@@ -64,7 +64,7 @@ static class Monitors
         var meet = Zoo.Meeting(2);
         Zoo.Start("writer", "1", () => { lock (gate) { meet(); table.EnterReadLock(); } });
         Zoo.Start("writer", "2", () => { table.EnterWriteLock(); meet(); lock (gate) { } });
-        Zoo.Start("writer", "v", () => { Thread.Sleep(300); table.EnterUpgradeableReadLock(); });
+        Zoo.Start("writer", "v", () => { Zoo.Turn(300); table.EnterUpgradeableReadLock(); });
         Zoo.Says("writer", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 

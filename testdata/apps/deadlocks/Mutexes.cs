@@ -25,7 +25,7 @@ static class Mutexes
         var meet = Zoo.Meeting(2);
         Zoo.Start("mutexes", "1", () => { a.WaitOne(); meet(); b.WaitOne(); });
         Zoo.Start("mutexes", "2", () => { b.WaitOne(); meet(); a.WaitOne(); });
-        Zoo.Start("mutexes", "v", () => { Thread.Sleep(300); a.WaitOne(); });
+        Zoo.Start("mutexes", "v", () => { Zoo.Turn(300); a.WaitOne(); });
         Zoo.Says("mutexes", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 

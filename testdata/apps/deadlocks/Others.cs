@@ -27,7 +27,7 @@ static class Others
                 other.Join();
             }
         });
-        Zoo.Start("join", "v", () => { Thread.Sleep(300); lock (order) { } });
+        Zoo.Start("join", "v", () => { Zoo.Turn(300); lock (order) { } });
         Zoo.Says("join", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 
@@ -46,7 +46,7 @@ static class Others
         var meet = Zoo.Meeting(3);
         Zoo.Start("upgrade", "1", () =>
         {
-            lock (order) { table.EnterUpgradeableReadLock(); meet(); Thread.Sleep(100); table.EnterWriteLock(); }
+            lock (order) { table.EnterUpgradeableReadLock(); meet(); Zoo.Turn(100); table.EnterWriteLock(); }
         });
         Zoo.Start("upgrade", "2", () => { table.EnterReadLock(); meet(); lock (order) { } });
         Zoo.Start("upgrade", "r", () => { table.EnterReadLock(); meet(); Thread.Sleep(Timeout.Infinite); });
@@ -61,10 +61,10 @@ static class Others
     {
         var table = new ReaderWriterLockSlim();
         var meet = Zoo.Meeting(3);
-        Thread inner = Zoo.Start("behind", "3", () => { meet(); Thread.Sleep(300); table.EnterReadLock(); });
+        Thread inner = Zoo.Start("behind", "3", () => { meet(); Zoo.Turn(300); table.EnterReadLock(); });
         Zoo.Start("behind", "1", () => { table.EnterReadLock(); meet(); inner.Join(); });
-        Zoo.Start("behind", "2", () => { meet(); Thread.Sleep(100); table.EnterWriteLock(); });
-        Zoo.Start("behind", "v", () => { Thread.Sleep(500); table.EnterUpgradeableReadLock(); });
+        Zoo.Start("behind", "2", () => { meet(); Zoo.Turn(100); table.EnterWriteLock(); });
+        Zoo.Start("behind", "v", () => { Zoo.Turn(500); table.EnterUpgradeableReadLock(); });
         Zoo.Says("behind", Truth.Deadlock, ["1", "2", "3"], ["v"]);
     }
 
@@ -72,7 +72,7 @@ static class Others
     static void Constructor()
     {
         Zoo.Start("static", "1", () => Config.Touch());
-        Zoo.Start("static", "v", () => { Thread.Sleep(500); Config.Touch(); });
+        Zoo.Start("static", "v", () => { Zoo.Turn(500); Config.Touch(); });
         Zoo.Says("static", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 
@@ -98,7 +98,7 @@ static class Others
             lock (Settings.Gate)
             {
                 Zoo.Start("settings", "2", () => Settings.Inner.Touch());
-                Thread.Sleep(300);
+                Zoo.Turn(300);
                 Settings.Inner.Touch();
             }
         });

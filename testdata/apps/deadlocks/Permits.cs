@@ -53,7 +53,7 @@ static class Permits
         {
             var h = new Held();
             Zoo.Start("held", "1", () => { lock (h.order) { Keep(h.Holder()); h.taken.Wait(); h.permits.Wait(); } });
-            Zoo.Start("held", "v", () => { Thread.Sleep(300); lock (h.order) { } });
+            Zoo.Start("held", "v", () => { Zoo.Turn(300); lock (h.order) { } });
             Zoo.Says("held", Truth.Likely, ["1", "2", "Holder"], ["v"]);
         }
 
@@ -87,7 +87,7 @@ static class Permits
         {
             Context one = new(), two = new();
             Zoo.Start("context", "1", () => { SetSynchronizationContext(one); Price().Wait(); });
-            Zoo.Start("context", "v", () => { Thread.Sleep(300); Keep(one); two.Wait(); });
+            Zoo.Start("context", "v", () => { Zoo.Turn(300); Keep(one); two.Wait(); });
             Zoo.Says("context", Truth.Likely, ["1", "Price"]);
         }
 

@@ -31,7 +31,7 @@ static class Permitted
         var permits = new SemaphoreSlim(1);
         var order = new Order();
         Zoo.Start("later", "1", () => { lock (order) { kept.Add(Holder()); permits.Wait(); } });
-        Zoo.Start("later", "2", () => { Thread.Sleep(300); lock (order) { } });
+        Zoo.Start("later", "2", () => { Zoo.Turn(300); lock (order) { } });
         Zoo.Says("later", Truth.None, ["1", "2"]);
 
         async Task Holder()
@@ -163,7 +163,7 @@ static class Permitted
         var order = new Order();
         Zoo.Start("signal", "1", () => { lock (order) work.Wait(); });
         kept.Add(Consumes());
-        Zoo.Start("signal", "2", () => { Thread.Sleep(300); lock (order) { } work.Release(); });
+        Zoo.Start("signal", "2", () => { Zoo.Turn(300); lock (order) { } work.Release(); });
         Zoo.Says("signal", Truth.None, ["1", "2"]);
 
         async Task Consumes() { while (true) await work.WaitAsync(); }

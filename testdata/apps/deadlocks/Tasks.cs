@@ -26,7 +26,7 @@ static class Tasks
             lock (order)
                 Task.Run(() => { Zoo.Name("task", "2"); lock (order) order.Sum++; }).Wait();
         });
-        Zoo.Start("task", "v", () => { Thread.Sleep(300); lock (order) { } });
+        Zoo.Start("task", "v", () => { Zoo.Turn(300); lock (order) { } });
         Zoo.Says("task", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 
@@ -62,7 +62,7 @@ static class Tasks
     {
         var order = new Order();
         Zoo.Start("resumed", "1", () => { lock (order) _ = After(order).Result; });
-        Zoo.Start("resumed", "v", () => { Thread.Sleep(500); lock (order) { } });
+        Zoo.Start("resumed", "v", () => { Zoo.Turn(500); lock (order) { } });
         Zoo.Says("resumed", Truth.Deadlock, ["1", "2"], ["v"]);
     }
 
@@ -102,7 +102,7 @@ static class Tasks
         {
             lock (order)
             {
-                var first = Task.Run(() => { Zoo.Name("then", "2"); Thread.Sleep(200); lock (order) { } });
+                var first = Task.Run(() => { Zoo.Name("then", "2"); Zoo.Turn(200); lock (order) { } });
                 first.ContinueWith(_ => order.Sum).Wait();
             }
         });

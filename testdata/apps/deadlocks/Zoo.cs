@@ -61,36 +61,81 @@ static class Zoo
     public static Action Meeting(int threads)
     {
         var all = new CountdownEvent(threads);
-        return () => { all.Signal(); all.Wait(); };
+        return () =>
+        {
+            Interlocked.Increment(ref underway);
+            all.Signal();
+            all.Wait();
+            Interlocked.Decrement(ref underway);
+        };
     }
 
-    /// <summary>Waits until all threads wait.</summary>
+    sealed class Queue
+    {
+        public readonly ManualResetEventSlim Begins = new();
+        public int Threads;
+    }
+
+    static readonly SortedDictionary<int, Queue> turns = new();
+    static int underway; // threads that look as if they waited, and are about to go on
+
+    /// <summary>Lets a thread go on when all those that have no turn wait for good, and those with an earlier turn.</summary>
+    public static void Turn(int number)
+    {
+        Queue turn;
+        lock (turns)
+        {
+            if (!turns.TryGetValue(number, out turn)) turns[number] = turn = new();
+            turn.Threads++;
+        }
+        turn.Begins.Wait();
+        Interlocked.Decrement(ref underway);
+    }
+
+    static bool NextTurn()
+    {
+        lock (turns)
+        {
+            if (turns.Count == 0) return false;
+            var (number, turn) = turns.First();
+            turns.Remove(number);
+            Interlocked.Add(ref underway, turn.Threads);
+            turn.Begins.Set();
+            return true;
+        }
+    }
+
+    /// <summary>Waits until all threads wait for good, each after its turn.</summary>
     public static void Settle()
     {
-        Thread.Sleep(800);
+        Thread.Sleep(800); // for timers that async methods wait for
         var limit = Stopwatch.StartNew();
-        for (int n = 0; n < 5; n++)
+        do
         {
-            Thread[] list;
-            lock (threads) list = threads.ToArray();
-            if (list.All(t => !t.IsAlive || (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) != 0
-                || InRuntime(t) || InKernel(t))) continue;
-            if (limit.ElapsedMilliseconds > 30_000)
-                App.Fail("not waiting: " + string.Join(" ", list.Where(t => t.IsAlive && !InRuntime(t) &&
-                    (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) == 0).Select(t => t.Name)));
-            n = -1;
-            Thread.Sleep(50);
-        }
+            for (int n = 0; n < 5; n++)
+            {
+                Thread[] list;
+                lock (threads) list = threads.ToArray();
+                if (!list.All(Waits) || Volatile.Read(ref underway) > 0) n = -1;
+                if (limit.ElapsedMilliseconds > 60_000)
+                    App.Fail("not waiting: " + string.Join(" ", list.Where(t => !Waits(t)).Select(t => t.Name)));
+                Thread.Sleep(20);
+            }
+        } while (NextTurn());
         GC.Collect();
         Thread.Sleep(200);
     }
 
-    /// <summary>Who waits for a static constructor does not say that it waits.</summary>
-    static bool InRuntime(Thread t) => t.Name.StartsWith("static-") || t.Name.StartsWith("settings-");
+    /// <summary>Whether a thread waits, or has ended.</summary>
+    public static bool Waits(Thread t) =>
+        !t.IsAlive || (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) != 0 || InKernel(t);
 
-    /// <summary>Whether a thread is blocked in the kernel: who waits for a named Mutex has no ThreadState of that in
-    /// .NET 11.</summary>
-    static bool InKernel(Thread t) => t.Name.StartsWith("named") && Directory.GetDirectories("/proc/self/task").Any(task =>
+    /// <summary>
+    /// Whether a thread is blocked in the kernel: who waits for a static constructor does not say that it waits, and in
+    /// .NET 11 neither who waits for a named Mutex.
+    /// </summary>
+    static bool InKernel(Thread t) => (t.Name.StartsWith("named") || t.Name.StartsWith("static-") ||
+        t.Name.StartsWith("settings-")) && Directory.GetDirectories("/proc/self/task").Any(task =>
     {
         try
         {
