@@ -368,7 +368,7 @@ var crashStates = map[string]string{"SIGABRT": "aborted (SIGABRT)", "SIGSEGV": "
 // TestCrashes: the dump of a program that has crashed says why, and where.
 func TestCrashes(t *testing.T) {
 	layer.Matrix(t)
-	for _, runtime := range testenv.AllRuntimes() {
+	for _, runtime := range layer.Size(testenv.Versions(), testenv.AllRuntimes()) {
 		for _, c := range crashes {
 			t.Run(testenv.Name(runtime)+"/"+c.mode, func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)

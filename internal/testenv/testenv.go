@@ -93,10 +93,14 @@ func InLayer(runtime string) bool {
 	return supported
 }
 
-// EachRuntime runs a test on those of AllRuntimes that this layer is for.
+// EachRuntime runs a test on those of AllRuntimes that this layer is for. Of versions that are not supported any more
+// it takes one build, but in the full form.
 func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
-	EachOf(t, AllRuntimes(), test)
+	old := func(runtime string) bool {
+		return strings.Contains(runtime, ":") && !slices.Contains(Supported(), Framework(runtime))
+	}
+	EachOf(t, layer.Size(slices.DeleteFunc(AllRuntimes(), old), AllRuntimes()), test)
 }
 
 // EachOfKit is EachRuntime without installed runtimes, but in the full form.
