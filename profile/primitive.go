@@ -41,6 +41,7 @@ var waitRules = []waitRule{
 	{coreLib, "System.Threading.Tasks.Task.Wait", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task.InternalWait", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task.SpinThenBlockingWait", TaskWait, false},
+	{coreLib, "System.Threading.Tasks.Task.SpinWait", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task`1.GetResultCore", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task`1.get_Result", TaskWait, false},
 	{coreLib, "System.Runtime.CompilerServices.TaskAwaiter", TaskWait, false},

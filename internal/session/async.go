@@ -256,7 +256,7 @@ var (
 
 // Rests reports whether the thread has certainly not run since its stack was copied.
 func (s *Suspension) Rests() bool {
-	return s.Capture != nil && !s.Capture.Stopped && s.Process.Live != nil &&
+	return s.Capture != nil && !s.Capture.Stopped && !s.ran && s.Process.Live != nil &&
 		s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 }
 

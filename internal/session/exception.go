@@ -329,7 +329,7 @@ func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain s
 
 // unmoved reports whether the thread has certainly not run since it was captured.
 func (s *Suspension) unmoved() bool {
-	return s.Process.Live != nil && s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+	return !s.ran && s.Process.Live != nil && s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 }
 
 // Where the exceptions of a task that nobody has looked at are reported, and what the handlers are given

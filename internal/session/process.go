@@ -81,6 +81,7 @@ type Process struct {
 	RuntimeErr error           // why what was found cannot be read, or why nothing was
 
 	Capture  target.Capture     // the latest
+	second   target.Capture     // see Suspension.again
 	Stops    *[]time.Duration   // where to note how long stops last; nil: nowhere
 	Walking  bool               // a callback runs: no thread may be captured
 	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil

@@ -35,6 +35,7 @@ type Suspension struct {
 	moment uint64         // Process.moment of the capture; 0: there is none
 	pause  time.Duration  // the longest stop
 	cost   int            // of the frames of the last walk that named them, in bytes
+	ran    bool           // since it was walked: see again
 
 	restsOn  []target.Region // what the owner of the lock that it waits for was read from; nil: there is none
 	generics []generic       // frames of the last walk whose instantiation depends on an object

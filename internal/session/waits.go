@@ -89,6 +89,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		}
 		if s.Capture.Proof != "" && p.Live != nil {
 			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
+			subject.Again = func() *target.Stack { return s.again(st.Frames) }
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			subject.Frames = p.withPrimitive(st.Frames)

@@ -19,6 +19,8 @@ const (
 // thisField is where closures and state machines of C# keep the object that they belong to.
 const thisField = "<>4__this"
 
+const delegateClass = "System.Delegate"
+
 // nameFields names the fields that hold what a thread waits for, or holds: fields of the objects that the frames from
 // one on, and those that they have called, refer to, and static ones of the classes whose methods these are. It is
 // called when all else has been read. A field is named only if no collection has moved objects since that was begun: so
@@ -53,6 +55,7 @@ type naming struct {
 	wanted []arch.Addr
 	found  map[arch.Addr]place
 	caller string // the assembly of the code that has called the primitive; "": of none
+	parts  *parts // nil: only the fields of what is wanted are looked for
 }
 
 // place is a field that holds an object.
@@ -87,6 +90,9 @@ func (n *naming) walk(first int) {
 
 // done reports whether there is nothing more to look for.
 func (n *naming) done() bool {
+	if n.parts != nil {
+		return n.parts.full()
+	}
 	for _, obj := range n.wanted {
 		if p, ok := n.found[obj]; !ok || p.captured {
 			return false
@@ -105,10 +111,19 @@ func (n *naming) objects(from, to arch.Addr) {
 	}
 }
 
-// this returns the object whose method a closure or a state machine belongs to.
+// this returns the object whose method a closure or a state machine belongs to, or a delegate is of: optimised code
+// that is called by one need not keep it.
 func (n *naming) this(f found) (found, bool) {
 	objects := n.r.Runtime.Objects
 	at, class := f.obj, f.class
+	if class.Is(coreLib, delegateClass) {
+		obj, err := objects.Pointer(at, class, "_target")
+		if err != nil || obj == 0 || obj == f.obj {
+			return found{}, false
+		}
+		c, err := objects.Class(obj)
+		return found{obj, c}, err == nil
+	}
 	if strings.Contains(class.Display, asyncBox) {
 		var err error
 		if at, class, err = objects.Generic(f.obj, class, "StateMachine"); err != nil ||
@@ -136,6 +151,9 @@ func (n *naming) names(c *object.Class) bool {
 func (n *naming) object(f found) {
 	if !n.names(f.class) {
 		return
+	}
+	if n.parts != nil {
+		n.parts.of(f)
 	}
 	for _, obj := range n.wanted {
 		if p, ok := n.found[obj]; ok && !p.captured || obj == f.obj {
@@ -221,6 +239,9 @@ func (n *naming) static(mt arch.Addr) {
 		}
 		at := base + arch.Addr(f.Offset)
 		v, err := target.NewReader(rt.Seen).Pointer(at)
+		if n.parts != nil && err == nil {
+			n.parts.add(v, 0)
+		}
 		for _, obj := range n.wanted {
 			if err == nil && v == obj && n.is(at, obj) {
 				n.add(obj, mt, rows[f.RID])

@@ -54,13 +54,22 @@ func (r *Reader) look(stack *target.Stack, from, to arch.Addr) []found {
 	return c.list
 }
 
-// inFrames are the objects in the frames of the primitive, and in that of its caller if wide.
+// inFrames are the objects in the frames of the primitive; if wide, also those in that of its caller, and in fields.
 func (e *explanation) inFrames(wide bool) []found {
 	outer := e.p.outer + 1
 	if wide {
 		outer++
 	}
-	return e.r.look(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, outer))
+	list := e.r.look(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, outer))
+	if !wide {
+		return list
+	}
+	for _, f := range e.fields {
+		if !e.r.found.seen[f.obj] {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // only returns the one object of some that is wanted; false: there is none, or there are several, or that is not

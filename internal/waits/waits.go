@@ -17,7 +17,7 @@
 //
 // The program runs on while all this is read. Everything that a statement rests on, the waiting thread's stack
 // included, is kept (target.Evidence) and read again. If it has changed, or if the collector moved objects meanwhile,
-// all is read anew, a few times.
+// all is read anew, a few times. A thread that has run meanwhile is captured again, if it waits in the same calls.
 package waits
 
 import (
@@ -42,6 +42,9 @@ type Subject struct {
 	Blocked bool
 	// Still reports whether the thread has certainly not run since. nil, or false: that is not known.
 	Still func() bool
+	// Again copies the stack of the thread once more, which has run since. nil: that does not work, or the thread is
+	// not blocked in the very same calls.
+	Again func() *target.Stack
 }
 
 // Reader explains the waits of one runtime's threads. It is not safe for concurrent use.
@@ -76,25 +79,31 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	}
 	r.queue, r.slot = 0, 0
 	p := classify(s.Frames)
-	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
+	_, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
 	if p.kind == "" && !blocked && !r.Runtime.Locks.Managed() {
 		if _, ok := r.inNative(s, p); !ok {
 			return nil
 		}
 	}
-	var w *profile.Wait
-	guess, later := p.guess, false
-	stands := r.steadily(func() error {
-		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
-		w = &e.w
-		err := e.run()
-		guess, later = e.p.guess, e.later
-		return err
-	}, s, p)
-	if w.Kind == "" || later && !stands {
+	var e explanation
+	explain := func(fields []found) bool {
+		return r.steadily(func() error {
+			e = explanation{r: r, s: s, p: p, fields: fields}
+			e.blocking, e.blocked = r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
+			return e.run()
+		}, s, p)
+	}
+	stands := explain(nil)
+	if e.w.Object == 0 && hasParts[e.w.Kind] {
+		if fields := r.inFields(s, r.caller(s, p)); len(fields) > 0 {
+			stands = explain(fields)
+		}
+	}
+	w := &e.w
+	if w.Kind == "" || e.later && !stands {
 		return nil
 	}
-	if w.Certain = stands && !guess && !r.unknown; !stands {
+	if w.Certain = stands && !e.p.guess && !r.unknown; !stands {
 		Doubt(w)
 	}
 	r.nameFields(s, r.caller(s, p), w)
@@ -146,11 +155,20 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	}
 }
 
-// copyAgain copies the stack of a thread that has not run since: the collector has put other references there if it
-// has moved objects.
+// copyAgain copies the stack of a thread once more. If it has not run since, the collector has put other references
+// there if it has moved objects. If it has, it may wait in the same calls again.
 func (r *Reader) copyAgain(s *Subject, p primitive) {
 	from, to, ok := r.compared(s, p)
-	if !ok || s.Still == nil || !s.Still() {
+	if !ok || s.Still == nil {
+		return
+	}
+	if !s.Still() {
+		if s.Again == nil {
+			return
+		}
+		if again := s.Again(); again != nil {
+			s.Stack = again
+		}
 		return
 	}
 	stack := *s.Stack
@@ -251,6 +269,7 @@ type explanation struct {
 	p        primitive
 	blocking lock.Blocking
 	blocked  bool
+	fields   []found // objects in fields of the callers: see inFields
 	w        profile.Wait
 	later    bool // only objects that were read after the stack say that the thread waits
 }

@@ -140,6 +140,15 @@ type waitTruth map[string]string
 
 func askWaits(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
 	t.Helper()
+	waits, holds = askTruths(t, a)
+	if len(waits) < 40 {
+		t.Fatalf("only %d waits", len(waits))
+	}
+	return waits, holds
+}
+
+func askTruths(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
+	t.Helper()
 	for _, line := range a.Ask("truths") {
 		words := strings.Split(line, "\t")
 		truth := waitTruth{}
@@ -155,9 +164,6 @@ func askWaits(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
 		default:
 			t.Fatalf("%q", line)
 		}
-	}
-	if len(waits) < 40 {
-		t.Fatalf("only %d waits", len(waits))
 	}
 	return waits, holds
 }

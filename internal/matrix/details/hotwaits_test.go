@@ -1,0 +1,130 @@
+package details
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// hotWaits are the ways to have the code that waits optimised: frames of what it calls are inlined then, and what it
+// waits for need not be on the stack.
+var hotWaits = map[string][]string{
+	"tiered up":             nil,
+	"optimised":             {"DOTNET_TieredCompilation=0"},
+	"optimised, all jitted": {"DOTNET_TieredCompilation=0", "DOTNET_ReadyToRun=0"},
+}
+
+// TestHotWaits: what threads wait for in code that is optimised is what the program itself says, and all of it is
+// certain.
+func TestHotWaits(t *testing.T) {
+	eachHotWaits(t, nil, func(t *testing.T, a *testenv.App, runtime string) {
+		p := livetest.Open(t, a, clrsnap.Options{})
+		waits, _ := askTruths(t, a)
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		threads, optimised := threadsOf(snap), 0
+		for _, truth := range waits {
+			th := threads[truth["thread"]]
+			if th == nil {
+				t.Errorf("no thread %s", truth["thread"])
+				continue
+			}
+			if err := truth.check(th.Wait, threads, runtime, false); err != nil {
+				t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), th.Wait)
+			}
+			if hasOptimised(th) {
+				optimised++
+			}
+		}
+		t.Logf("%d of %d methods that wait are optimised", optimised, len(waits))
+	})
+}
+
+// hasOptimised reports whether the program's method that waits is optimised.
+func hasOptimised(th *profile.Thread) bool {
+	for i := range th.Frames {
+		if f := &th.Frames[i]; f.Module == "hotwaits" {
+			return f.Tier == "tier-1" || f.Tier == "optimized"
+		}
+	}
+	return false
+}
+
+// maxHotLooks bounds the looks until each wait was certain once.
+const maxHotLooks = 60
+
+// TestHotWaitsBrief: what is certain of threads that wait for a thousandth of a second, again and again, is right. Each
+// of them is certain once: who has woken meanwhile is looked at again.
+func TestHotWaitsBrief(t *testing.T) {
+	eachHotWaits(t, []string{"--short"}, func(t *testing.T, a *testenv.App, runtime string) {
+		p := livetest.Open(t, a, clrsnap.Options{})
+		waits, _ := askTruths(t, a)
+		never := map[string]bool{}
+		for _, truth := range waits {
+			never[truth["thread"]] = true
+		}
+		looks, certain, uncertain := 0, 0, 0
+		for ; looks < maxHotLooks && len(never) > 0; looks++ {
+			snap, err := p.SnapshotAll(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			threads := threadsOf(snap)
+			for _, truth := range waits {
+				th := threads[truth["thread"]]
+				switch w := th.Wait; {
+				case w == nil || !w.Certain:
+					uncertain++
+				case checkBrief(t, truth, th, threads, runtime):
+					certain++
+					delete(never, th.Name)
+				}
+			}
+		}
+		t.Logf("%d looks: %d waits are certain, %d uncertain", looks, certain, uncertain)
+		for name := range never {
+			t.Errorf("%s was never certain", name)
+		}
+	})
+}
+
+// checkBrief requires that what is said of a wait is right. It reports whether all is said of it: a thread that still
+// spins before it waits keeps less.
+func checkBrief(
+	t *testing.T, truth waitTruth, th *profile.Thread, threads map[string]*profile.Thread, runtime string,
+) bool {
+	t.Helper()
+	w, said := th.Wait, maps.Clone(truth)
+	if w.Object == 0 && said["type"] != "" {
+		delete(said, "type")
+	}
+	if w.Field == "" {
+		delete(said, "field")
+	}
+	if w.Owner == nil {
+		delete(said, "owner")
+	}
+	if err := said.check(w, threads, runtime, false); err != nil {
+		t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), w)
+	}
+	return len(said) == len(truth)
+}
+
+func eachHotWaits(t *testing.T, args []string, test func(t *testing.T, a *testenv.App, runtime string)) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		for name, env := range hotWaits {
+			t.Run(name, func(t *testing.T) {
+				a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: args, Env: env})
+				test(t, a, runtime)
+				livetest.EndsWell(t, a)
+			})
+		}
+	})
+}
