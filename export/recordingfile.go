@@ -144,7 +144,8 @@ func writeWaits(c *columnWriter, r *profile.Recording) {
 	waits := map[string][]int32{}
 	for what, samples := range r.WaitSamples() {
 		if what.Kind != profile.WaitIdle {
-			name := what.String() // types of two assemblies can have one name
+			// Types of two assemblies can have one name. A target chooses it, and the same twice would not be JSON.
+			name := strings.ToValidUTF8(what.String(), "\uFFFD")
 			waits[name] = append(waits[name], samples...)
 		}
 	}
@@ -253,7 +254,9 @@ type columnWriter struct {
 
 // table begins an object of columns.
 func (c *columnWriter) table(name string) {
-	c.Text(",\n\"" + name + "\":{")
+	c.Text(",\n")
+	c.Key(name)
+	c.Text("{")
 	c.first = true
 }
 
@@ -264,7 +267,7 @@ func (c *columnWriter) key(name string) {
 		c.Text(",\n ")
 	}
 	c.first = false
-	c.Text(`"` + name + `":`)
+	c.Key(name)
 }
 
 func (c *columnWriter) column(name string, n int, at func(int) int64) {

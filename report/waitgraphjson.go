@@ -96,7 +96,8 @@ func (j *graphJSON) locks(c *jsonwriter.Writer, name string, g *profile.WaitGrap
 			list = append(list, &g.Locks[i])
 		}
 	}
-	c.Text(`,"` + name + `":`)
+	c.Text(",")
+	c.Key(name)
 	c.List(len(list), func(i int) { c.Value(j.lock(list[i])) })
 }
 
@@ -147,7 +148,8 @@ func (j *graphJSON) member(i int) jsonMember {
 }
 
 func (j *graphJSON) deadlocks(c *jsonwriter.Writer, name string, list []profile.Deadlock) {
-	c.Text(`,"` + name + `":`)
+	c.Text(",")
+	c.Key(name)
 	c.List(len(list), func(i int) {
 		d := &list[i]
 		out := jsonDeadlock{

@@ -50,8 +50,15 @@ func (w *Writer) Bytes(b []byte) {
 
 // Field writes a field of an object that is not the first, on a line of its own.
 func (w *Writer) Field(name string, v any) {
-	w.Text(",\n\"" + name + "\":")
+	w.Text(",\n")
+	w.Key(name)
 	w.Value(v)
+}
+
+// Key writes the name of a field, and the colon behind it.
+func (w *Writer) Key(name string) {
+	w.Value(name)
+	w.Text(":")
 }
 
 // Value writes any small value.
