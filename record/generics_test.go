@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,6 @@ import (
 func TestGenerics(t *testing.T) {
 	a := testenv.Start(t, "generics", testenv.Options{Args: []string{"--storm", "3"}})
 	p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
-	r := livetest.Recorded(t, p, record.Options{
-		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 500, Duration: 4 * time.Second,
-	})
 	types := map[string]string{
 		"Generics.Storm.AsOrder": "Generics.Order",
 		"Generics.Storm.AsBill":  "Generics.Bill",
@@ -26,25 +24,31 @@ func TestGenerics(t *testing.T) {
 		"Generics.Storm.AsList":  "System.Collections.Generic.List<Generics.Order>",
 	}
 	told, objects := 0, 0
-	function := func(node int32) *profile.Function { return &r.Functions[r.Locations[r.Nodes[node].Location].Function] }
-	for i := 1; i < len(r.Nodes); i++ {
-		f := function(int32(i))
-		if f.Method == "Generics.Deep`1.Go" && strings.Contains(f.Display, "__Canon") {
-			objects++
+	testenv.UntilSeen(t, func() string {
+		r := livetest.Recorded(t, p, record.Options{
+			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 500, Duration: 2 * time.Second,
+		})
+		function := func(node int32) *profile.Function { return &r.Functions[r.Locations[r.Nodes[node].Location].Function] }
+		for i := 1; i < len(r.Nodes); i++ {
+			f := function(int32(i))
+			if f.Method == "Generics.Deep`1.Go" && strings.Contains(f.Display, "__Canon") {
+				objects++
+			}
+			if f.Method != "Generics.Storm.Method" || r.Nodes[i].Parent <= 0 {
+				continue
+			}
+			caller := function(r.Nodes[i].Parent)
+			if want := "Generics.Storm.Method<" + types[caller.Display] + ">"; f.Display != want {
+				t.Errorf("%s called by %s", f.Display, caller.Display)
+				continue
+			}
+			told++
 		}
-		if f.Method != "Generics.Storm.Method" || r.Nodes[i].Parent <= 0 {
-			continue
+		if told < 100 || objects < 100 {
+			return fmt.Sprintf("100 nodes that are told, but %d; 100 that depend on objects, but %d", told, objects)
 		}
-		caller := function(r.Nodes[i].Parent)
-		if want := "Generics.Storm.Method<" + types[caller.Display] + ">"; f.Display != want {
-			t.Errorf("%s called by %s", f.Display, caller.Display)
-			continue
-		}
-		told++
-	}
+		return ""
+	})
 	t.Logf("%d nodes are told; %d depend on objects", told, objects)
-	if told < 100 || objects < 100 {
-		t.Errorf("%d nodes are told, %d depend on objects", told, objects)
-	}
 	livetest.EndsWell(t, a)
 }

@@ -37,15 +37,17 @@ func testLiving(t *testing.T, on, living string) {
 		},
 	} {
 		o.Duration = 3 * time.Second
-		r := livetest.Recorded(t, p, o)
-		for _, m := range r.Modes {
-			t.Log(livetest.StatsLine(t, r, m.Mode))
-		}
-		m := livetest.CheckMarks(t, r)
-		t.Logf("%d frames of %d methods", m.Live, len(m.Methods))
-		if m.Live == 0 {
-			t.Errorf("no method that lives was seen\n%s", livetest.Top(t, r))
-		}
+		testenv.UntilSeen(t, func() string {
+			r := livetest.Recorded(t, p, o)
+			for _, m := range r.Modes {
+				t.Log(livetest.StatsLine(t, r, m.Mode))
+			}
+			m := livetest.CheckMarks(t, r)
+			if t.Logf("%d frames of %d methods", m.Live, len(m.Methods)); m.Live == 0 {
+				return "a method that lives: " + livetest.Top(t, r)
+			}
+			return ""
+		})
 	}
 	livetest.EndsWell(t, a)
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"clrsnap"
 	"clrsnap/internal/target/live"
@@ -20,7 +19,7 @@ import (
 )
 
 // Hang is how long nothing at all may take.
-const Hang = 30 * time.Second
+const Hang = testenv.Hang
 
 // Open opens a program until the test ends.
 func Open(tb testing.TB, a *testenv.App, o clrsnap.Options) *clrsnap.Process {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -108,22 +109,24 @@ func TestInlinedWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		snap, err := p.SnapshotAll(context.Background(), func(t *Thread) bool { return t.Name == "hot" })
-		if err != nil || len(snap.Threads) != 1 {
-			t.Fatalf("%+v, %v", snap, err)
-		}
-		th := &snap.Threads[0]
-		for i := range th.Frames {
-			f := &th.Frames[i]
-			hasFrame = hasFrame &&
-				!(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
-		}
-		if w := th.Wait; w == nil || w.Kind != profile.EventWait || w.Object == 0 || !w.Certain {
-			t.Errorf("inlined methods wanted: %v: it waits for %+v", inlined, w)
-			for i := range th.Frames {
-				t.Logf("  %s inlined: %v", th.Frames[i].Method, th.Frames[i].Inlined)
+		// It spins first, and may sleep meanwhile.
+		testenv.UntilSeen(t, func() string {
+			snap, err := p.SnapshotAll(context.Background(), func(t *Thread) bool { return t.Name == "hot" })
+			if err != nil || len(snap.Threads) != 1 {
+				t.Fatalf("%+v, %v", snap, err)
 			}
-		}
+			th := &snap.Threads[0]
+			for i := range th.Frames {
+				f := &th.Frames[i]
+				hasFrame = hasFrame &&
+					!(f.Inlined && strings.HasPrefix(f.Method, "System.Threading.ManualResetEventSlim.Wait"))
+			}
+			if w := th.Wait; w == nil || w.Kind != profile.EventWait || w.Object == 0 || !w.Certain {
+				return fmt.Sprintf("a wait for an event (inlined methods wanted: %v), but %+v of %+v", inlined, w,
+					th.Frames)
+			}
+			return ""
+		})
 	}
 	t.Logf("the primitive has a frame: %v", hasFrame)
 }

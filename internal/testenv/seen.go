@@ -1,0 +1,25 @@
+package testenv
+
+import (
+	"testing"
+	"time"
+)
+
+// Hang is how long nothing at all may take.
+const Hang = 30 * time.Second
+
+// UntilSeen looks again and again, until all that must be seen has been seen. look says what is missing. Beside other
+// programs that takes longer, but never as long as what hangs.
+func UntilSeen(tb testing.TB, look func() (missing string)) {
+	tb.Helper()
+	for end := time.Now().Add(Hang); ; {
+		missing := look()
+		if missing == "" {
+			return
+		}
+		if tb.Failed() || time.Now().After(end) {
+			tb.Errorf("not seen: %s", missing)
+			return
+		}
+	}
+}
