@@ -10,7 +10,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
 )
@@ -19,24 +18,21 @@ import (
 // Kestrel, and no worker that spins, nor a thread of the runtime's that waits. What the runtime does on its
 // own behalf has a name.
 func TestIdleIsNotWork(t *testing.T) {
-	layer.Live(t)
-	for _, b := range testenv.AspNetRuntimes(t) {
-		t.Run(b.Version, func(t *testing.T) {
-			a := testenv.Start(t, "web", testenv.Options{
-				Runtime: b.Runtime, Env: []string{"DOTNET_gcServer=1", "DOTNET_GCgen0size=100000"},
-			})
-			p := livetest.Open(t, a, clrsnap.Options{})
-			defer visit(t, a.Ask("url")[0]+"/orders/17")()
-			seen := idleSeen{idle: map[profile.Mode]time.Duration{}}
-			testenv.UntilSeen(t, func() string {
-				r := livetest.Recorded(t, p, record.Options{Modes: both, Rate: 199, Duration: 2 * time.Second})
-				seen.idleSamples(t, r)
-				seen.work(t, r)
-				return seen.missing()
-			})
-			t.Logf("%+v", seen)
+	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "web", testenv.Options{
+			Runtime: runtime, Env: []string{"DOTNET_gcServer=1", "DOTNET_GCgen0size=100000"},
 		})
-	}
+		p := livetest.Open(t, a, clrsnap.Options{})
+		defer visit(t, a.Ask("url")[0]+"/orders/17")()
+		seen := idleSeen{idle: map[profile.Mode]time.Duration{}}
+		testenv.UntilSeen(t, func() string {
+			r := livetest.Recorded(t, p, record.Options{Modes: both, Rate: 199, Duration: 2 * time.Second})
+			seen.idleSamples(t, r)
+			seen.work(t, r)
+			return seen.missing()
+		})
+		t.Logf("%+v", seen)
+	})
 }
 
 // idleSeen counts what recordings have had: samples of the async Main; of workers that spin, of those with all of it

@@ -11,7 +11,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
 	"clrsnap/report"
@@ -21,30 +20,27 @@ import (
 // of Kestrel and ASP.NET Core, which are one line, and one frame of a folded recording. After an await
 // there is none of them. Recordings and JSON have all.
 func TestPlumbingOfWeb(t *testing.T) {
-	layer.Live(t)
-	for _, b := range testenv.AspNetRuntimes(t) {
-		t.Run(b.Version, func(t *testing.T) {
-			a := testenv.Start(t, "web", testenv.Options{Runtime: b.Runtime})
-			p := livetest.Open(t, a, clrsnap.Options{})
-			url := a.Ask("url")[0]
-			holdRequests(t, url+"/held", url+"/held/17")
-			var snap *profile.Snapshot
-			livetest.Await(t, "requests that are held", func() bool {
-				var err error
-				if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
-					t.Fatal(err)
-				}
-				return len(held(snap)) == 2 && !slices.ContainsFunc(held(snap), spins)
-			})
-			for _, th := range held(snap) {
-				checkHeld(t, &th)
+	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "web", testenv.Options{Runtime: runtime})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		url := a.Ask("url")[0]
+		holdRequests(t, url+"/held", url+"/held/17")
+		var snap *profile.Snapshot
+		livetest.Await(t, "requests that are held", func() bool {
+			var err error
+			if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
+				t.Fatal(err)
 			}
-			r := livetest.Recorded(t, p, record.Options{
-				Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second,
-			})
-			checkFolded(t, r)
+			return len(held(snap)) == 2 && !slices.ContainsFunc(held(snap), spins)
 		})
-	}
+		for _, th := range held(snap) {
+			checkHeld(t, &th)
+		}
+		r := livetest.Recorded(t, p, record.Options{
+			Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second,
+		})
+		checkFolded(t, r)
+	})
 }
 
 // holdRequests asks for what is answered at the end of the program.

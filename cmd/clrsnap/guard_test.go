@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -149,14 +150,18 @@ func TestSlowFiles(t *testing.T) {
 // TestSlowFolder: a program that runs from a file system in user space, as in a container
 // without root. It is read like any other as long as the file system answers.
 func TestSlowFolder(t *testing.T) {
+	runtime := testenv.OrdinaryRuntime(t)
 	t.Parallel()
-	p := testenv.Publish(t, "idle", "net9", testenv.SelfContained, "")
+	if !slices.Contains(testenv.Shapes(runtime), testenv.SelfContained) {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED ON %s: it cannot be made self-contained here", runtime)
+	}
+	p := testenv.Publish(t, "idle", runtime, testenv.SelfContained, "")
 	place, order := slowFolder(t, p.Dir)
 	p.Exe = filepath.Join(place, filepath.Base(p.Exe))
 	app := p.Start(t, testenv.Options{Args: []string{"--threads", "3"}})
 	pid := strconv.Itoa(app.PID)
 	look := func() {
-		good(t, "ps").want(t, `^ *`+pid+` .* 9\.0\.\d+ .*self-contained`)
+		good(t, "ps").want(t, `^ *`+pid+` .* \d+\.0\.\d+ .*self-contained`)
 		good(t, "stack", "--group=never", pid).want(t, `Idle\.Program\.Block`)
 		good(t, "doctor", pid).want(t, `^ok .*runtime`)
 		html := filepath.Join(t.TempDir(), "x.html")

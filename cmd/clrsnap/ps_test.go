@@ -39,7 +39,7 @@ func listedByPS(t *testing.T, pid int) listedProcess {
 
 // TestProgram: ps shows what runs, however it was started.
 func TestProgram(t *testing.T) {
-	layer.Live(t)
+	runtime := testenv.OrdinaryRuntime(t)
 	t.Parallel()
 	argv := func(change func(args []string) []string) func(*exec.Cmd) {
 		return func(c *exec.Cmd) { c.Args = change(c.Args) }
@@ -63,7 +63,7 @@ func TestProgram(t *testing.T) {
 		})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			app := testenv.Start(t, "idle", testenv.Options{Runtime: "net9", Prepare: c.prepare})
+			app := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, Prepare: c.prepare})
 			checkListed(t, app, "idle.dll")
 		})
 	}
@@ -71,8 +71,11 @@ func TestProgram(t *testing.T) {
 		checkListed(t, testenv.Start(t, "idle", testenv.Options{}), "idle.dll")
 	})
 	for _, shape := range []testenv.Shape{testenv.AppHost, testenv.SelfContained, testenv.SingleFile} {
+		if !slices.Contains(testenv.Shapes(runtime), shape) {
+			continue
+		}
 		t.Run(string(shape), func(t *testing.T) {
-			checkListed(t, testenv.Publish(t, "idle", "net9", shape, "").Start(t, testenv.Options{}), "idle")
+			checkListed(t, testenv.Publish(t, "idle", runtime, shape, "").Start(t, testenv.Options{}), "idle")
 		})
 	}
 }

@@ -19,6 +19,9 @@ import (
 )
 
 // openIdle returns an engine on a program that runs on a runtime.
+// undescribed is a runtime that does not describe itself.
+const undescribed = "net10:dotnet-10.0.8"
+
 func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
 	t.Helper()
 	testenv.Kit(t).Need(t, runtime)
@@ -67,7 +70,7 @@ var checked = map[string][]string{
 // TestWrongLayouts: a description of a runtime that is wrong in one field is
 // refused, whatever the field.
 func TestWrongLayouts(t *testing.T) {
-	layer.Live(t)
+	layer.Matrix(t)
 	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8"} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
@@ -118,7 +121,7 @@ var alike = []string{
 // another way is refused, be there a class too many in its list, a class too few, or
 // two in the wrong order.
 func TestWrongKinds(t *testing.T) {
-	layer.Live(t)
+	layer.Matrix(t)
 	for _, runtime := range []string{"net8", "net8:dotnet-8.0.4", "net9", "net9:dotnet-9.0.9"} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
@@ -189,7 +192,7 @@ func (w *without) Lacks(addr arch.Addr, n int) bool {
 // TestUncheckable: a description that cannot be checked is accepted only if the memory
 // for the check was left out of a dump, and only for a build that was tested.
 func TestUncheckable(t *testing.T) {
-	whole, r := openIdle(t, "net8")
+	whole, r := openIdle(t, undescribed)
 	store, _ := whole.Layout.Global("ThreadStore")
 	at, err := target.NewReader(whole.Cache).Pointer(arch.Addr(store))
 	if err != nil {
@@ -225,7 +228,7 @@ func TestUncheckable(t *testing.T) {
 // TestMissingField: a runtime with an unknown field is not mistaken for one that is
 // only starting.
 func TestMissingField(t *testing.T) {
-	e, r := openIdle(t, "net8")
+	e, r := openIdle(t, undescribed)
 	less := *e.Layout
 	less.Types = maps.Clone(less.Types)
 	delete(less.Types, "RangeSection")

@@ -114,7 +114,7 @@ func TestFind(t *testing.T) {
 		descriptor       bool
 	}{
 		{"net10", "", true},
-		{"net9", "", true},
+		{testenv.NewestRuntime, "", true},
 		{"net10:dotnet-10.0.8", "10.0.8", false},
 	} {
 		t.Run(tt.runtime, func(t *testing.T) {

@@ -12,13 +12,14 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
 // TestCoreRefused: a dump whose runtime cannot be read is refused with the reason: its
 // file is missing, or the dump is cut off. Its native stacks can be had all the same.
 func TestCoreRefused(t *testing.T) {
-	path := kernelDump(t, "net9")
+	path := kernelDump(t, testenv.OrdinaryRuntime(t))
 	library := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
@@ -40,7 +41,7 @@ func TestCoreRefused(t *testing.T) {
 
 // TestCoreOfHostRefused: the file of a single-file host can be given by itself.
 func TestCoreOfHostRefused(t *testing.T) {
-	path := kernelDump(t, "net8")
+	path := kernelDump(t, testenv.DefaultRuntime)
 	host := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
@@ -84,8 +85,8 @@ func refused(t *testing.T, path string, o clrsnap.CoreOptions, parts ...string) 
 // TestNoMessage: a small dump lacks the message of the exception that has ended the
 // program, and a larger one has it.
 func TestNoMessage(t *testing.T) {
-	const runtime = "net9"
-	testenv.Kit(t).Need(t, runtime)
+	layer.Matrix(t)
+	const runtime = "net9" // whose small dumps lack pages
 	o := testenv.Options{Runtime: runtime, Args: []string{"--mode", "unhandled"}}
 	o = testenv.DumpOptions(t, testenv.DumpCrash, o)
 	const triage = "3"

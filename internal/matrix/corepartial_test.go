@@ -161,8 +161,9 @@ func withoutPage(progs []elf.ProgHeader, page uint64) (out []elf.ProgHeader) {
 // TestCoreOfNonsense: a dump whose runtime makes no sense is refused for that reason; it
 // is not taken for one of a program that is still starting. Its native stacks can be had.
 func TestCoreOfNonsense(t *testing.T) {
-	testenv.Kit(t).Need(t, "net8")
-	path := idleDump(t, testenv.Options{Runtime: "net8"})
+	const runtime = "net10:dotnet-10.0.8" // which does not describe itself
+	testenv.Kit(t).Need(t, runtime)
+	path := idleDump(t, testenv.Options{Runtime: runtime})
 	whole := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 	for _, th := range whole.Threads {
 		if th.ThreadID != 0 {
@@ -170,7 +171,7 @@ func TestCoreOfNonsense(t *testing.T) {
 		}
 	}
 	_, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
-	livetest.WantSentence(t, err, "8.0.30", "its list of threads", "--native")
+	livetest.WantSentence(t, err, "10.0.8", "its list of threads", "--native")
 	if !errors.Is(err, clrsnap.ErrUnsupported) || strings.Contains(err.Error(), "starting") {
 		t.Errorf("%v", err)
 	}

@@ -130,7 +130,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 // TestDiagnoseOtherRuntimes: the doctor says which contracts are the runtime's own, and
 // which clrsnap adds.
 func TestDiagnoseOtherRuntimes(t *testing.T) {
-	layer.Live(t)
+	layer.Matrix(t)
 	for _, tt := range []struct {
 		runtime string
 		words   []string

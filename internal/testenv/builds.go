@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 // A RuntimeBuild is a servicing build of .NET that the kit can have.
@@ -69,6 +71,17 @@ func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 		return all
 	}
 	return append(all, RuntimeBuild{runtime, version, false})
+}
+
+// EachAspNet runs a test on those of AspNetRuntimes that this layer is for.
+func EachAspNet(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	layer.Each(t)
+	for _, b := range AspNetRuntimes(t) {
+		if InLayer(b.Runtime) {
+			t.Run(b.Version, func(t *testing.T) { test(t, b.Runtime) })
+		}
+	}
 }
 
 // copied is the version of the newest runtime in the kit, which is a copy of one that was installed; empty: the kit

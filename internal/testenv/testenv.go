@@ -93,6 +93,19 @@ func InLayer(runtime string) bool {
 	return supported
 }
 
+// OrdinaryRuntime is a runtime that is a library of its own, beside other files, for a test that needs one: the newest
+// one, and in matrix .NET 9, which the kit always has.
+func OrdinaryRuntime(tb testing.TB) string {
+	tb.Helper()
+	layer.Each(tb)
+	runtime := NewestRuntime
+	if layer.Now() == "matrix" {
+		runtime = "net9"
+	}
+	Kit(tb).Need(tb, runtime)
+	return runtime
+}
+
 // EachRuntime runs a test on those of AllRuntimes that this layer is for. Of versions that are not supported any more
 // it takes one build, but in the full form.
 func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
@@ -231,6 +244,9 @@ func buildFor(tb testing.TB, kit DotNet, app, runtime string, args ...string) st
 		kit.lacks(tb, runtime, err)
 	}
 	framework := Framework(runtime)
+	if now := layer.Now(); (now == "check" || now == "live") && !slices.Contains(Supported(), framework) {
+		tb.Fatalf("a test on %s is of the layer matrix, not %s", framework, now)
+	}
 	dll, err := kit.build(app, framework, args...)
 	if err != nil {
 		tb.Fatalf("building %s for %s: %v", app, framework, err)

@@ -172,14 +172,7 @@ func checkUnits(t *testing.T, a *App) {
 }
 
 // TestWeb has a web server answer on every runtime that has ASP.NET Core.
-func TestWeb(t *testing.T) {
-	layer.Each(t)
-	for _, b := range AspNetRuntimes(t) {
-		if InLayer(b.Runtime) {
-			t.Run(b.Version, func(t *testing.T) { testWeb(t, b.Runtime) })
-		}
-	}
-}
+func TestWeb(t *testing.T) { EachAspNet(t, testWeb) }
 
 func testWeb(t *testing.T, runtime string) {
 	a := Start(t, "web", Options{Runtime: runtime})

@@ -70,15 +70,14 @@ func TestAssemblies(t *testing.T) {
 
 var dumps = map[testenv.DumpKind]string{}
 
-// dumpOnce returns a dump of "idle" on net9, the same for the whole of a test.
+// dumpOnce returns a dump of "idle", the same for the whole of a test.
 func dumpOnce(t *testing.T, kind testenv.DumpKind) string {
 	t.Helper()
 	if dumps[kind] != "" {
 		return dumps[kind]
 	}
-	testenv.Kit(t).Need(t, "net9")
-	app := testenv.Start(t, "idle",
-		testenv.DumpOptions(t, kind, testenv.Options{Runtime: "net9", Args: []string{"--threads", "1", "--pool", "1"}}))
+	app := testenv.Start(t, "idle", testenv.DumpOptions(t, kind,
+		testenv.Options{Runtime: testenv.OrdinaryRuntime(t), Args: []string{"--threads", "1", "--pool", "1"}}))
 	from := testenv.Dump(t, app, kind)
 	dir, err := os.MkdirTemp("", "clrsnap-core")
 	if err != nil {
