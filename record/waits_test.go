@@ -3,6 +3,7 @@ package record_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,8 +66,9 @@ func wantedWait(x *testenv.Truth) profile.WaitingFor {
 	return want
 }
 
-// longWaits are so long that threads block in them on a busy machine, too: first they spin, and some yield.
-var longWaits = []string{"--ms", "100"}
+// longWaits are so long that threads block in them for most of the time on a busy machine, too: first they spin and
+// yield, which beside four busy programs on two CPUs took 350 ms.
+var longWaits = []string{"--ms", "1000"}
 
 // TestWaitEvents: every wait of the program is recorded, with its primitive, the class of its object where the runtime
 // knows it, and its duration.
@@ -75,9 +77,7 @@ func TestWaitEvents(t *testing.T) { testenv.EachVersion(t, testWaitEvents) }
 func testWaitEvents(t *testing.T, runtime string) {
 	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime, Args: longWaits})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	o := record.Options{Duration: 2 * time.Second, Events: events.Options{
-		Monitor: events.MonitorWaits, WaitMin: time.Millisecond,
-	}}
+	o := record.Options{Events: events.Options{Monitor: events.MonitorWaits, WaitMin: time.Millisecond}}
 	if testenv.Framework(runtime) == "net8" {
 		if _, err := record.Record(context.Background(), p, o); !errors.Is(err, events.ErrNoWaits) {
 			t.Errorf("waits of %s: %v", runtime, err)
@@ -85,11 +85,9 @@ func testWaitEvents(t *testing.T, runtime string) {
 		livetest.EndsWell(t, a)
 		return
 	}
-	from, before := a.AskTruths()
-	r := livetest.Recorded(t, p, o)
-	to, after := a.AskTruths()
+	r, inside, around := recordWaits(t, a, p, o)
 	got := blockedWaits(r, profile.Waits)
-	for i, x := range after {
+	for i, x := range inside {
 		want := wantedWait(&x)
 		if want.Kind == profile.ThreadSleep {
 			if len(got[x.Method]) > 0 {
@@ -114,55 +112,131 @@ func testWaitEvents(t *testing.T, runtime string) {
 			t.Errorf("%s: %v, want %v alone", x.Method, got[x.Method], want)
 			continue
 		}
-		share := float64(r.Duration) / float64(to-from)
-		count, ns := share*float64(x.Count-before[i].Count), share*float64(x.Amount-before[i].Amount)
 		least := 0.1 // the program also counts locks that are free, and how long others spin before they block
 		switch want.Kind {
 		case profile.HandleOne, profile.HandleAny, profile.HandleAll, profile.MonitorWait, profile.ThreadJoin:
 			least = 0.8
 		}
-		if sum := float64(one.Weight); sum > 1.1*ns || sum < least*ns || float64(one.Events) < least*count {
-			t.Errorf("%s: %v, %.0f waits of %.1f s are true", x.Method, one, count, ns/1e9)
+		most, whole := 1.1*float64(around[i].Amount)+float64(around[i].Amount/around[i].Count), float64(x.Amount)
+		if sum := float64(one.Weight); sum > most || sum < least*whole || float64(one.Events) < least*float64(x.Count) {
+			t.Errorf("%s: %v; meanwhile it had %d waits of %v, and with those before and after %d of %v", x.Method, one,
+				x.Count, time.Duration(x.Amount), around[i].Count, time.Duration(around[i].Amount))
 		}
 	}
 	t.Log(got)
 	livetest.EndsWell(t, a)
 }
 
+// recordWaits records the program until each of its methods has waited twice from beginning to end. inside is what the
+// program counted during these, and around what it counted from before the recording until after it.
+func recordWaits(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) (r *profile.Recording,
+	inside, around []testenv.Truth) {
+	t.Helper()
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	o.Progress = func(record.Progress) {
+		if begun != nil {
+			close(begun)
+			begun = nil
+		}
+	}
+	_, before := a.AskTruths()
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Hang)
+	defer cancel()
+	started := begun
+	go func() {
+		var err error
+		r, err = record.Record(ctx, p, o)
+		ended <- err
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	// await waits until each method has waited so many times.
+	await := func(times int64) (waited []testenv.Truth) {
+		_, from := a.AskTruths()
+		testenv.UntilSeen(t, func() string {
+			_, now := a.AskTruths()
+			waited = since(now, from)
+			if i := slices.IndexFunc(waited, func(x testenv.Truth) bool { return x.Count < times }); i >= 0 {
+				return fmt.Sprintf("%d waits: %+v", times, waited[i])
+			}
+			return ""
+		})
+		return waited
+	}
+	await(1) // it may have begun before the recording
+	inside = await(2)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	_, around = a.AskTruths()
+	return r, inside, since(around, before)
+}
+
+// since is what was counted since then.
+func since(now, then []testenv.Truth) []testenv.Truth {
+	out := slices.Clone(now)
+	for i := range out {
+		out[i].Count -= then[i].Count
+		out[i].Amount -= then[i].Amount
+	}
+	return out
+}
+
 // TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say
 // of which class the object is.
 func TestWaitWall(t *testing.T) { testenv.EachVersion(t, testWaitWall) }
 
-func testWaitWall(t *testing.T, runtime string) {
-	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime, Args: longWaits})
-	p := livetest.Open(t, a, clrsnap.Options{})
-	r := livetest.Recorded(t, p, record.Options{Duration: 2 * time.Second, Modes: []profile.Mode{profile.Wall}})
-	_, truths := a.AskTruths()
-	got, net := blockedWaits(r, profile.Wall), testenv.Framework(runtime)
-	for i := range truths {
-		x := &truths[i]
-		want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
-		switch want.Kind {
-		case profile.MonitorEnter, profile.MonitorWait:
-			want.Type = x.Type
-		case profile.LockEnter:
-			if net == "net8" { // it has no such lock, and the program its own one
-				want = profile.WaitingFor{Kind: profile.MonitorEnter, Type: "Common.MonitorLock"}
-			}
-		case profile.ThreadJoin:
-			if net == "net8" || net == "net9" {
-				want.Kind = profile.WaitRuntime // no method, but a function of the runtime
-			}
+// wallWait is what samples say that a method waits for.
+func wallWait(x *testenv.Truth, net string) profile.WaitingFor {
+	want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
+	switch want.Kind {
+	case profile.MonitorEnter, profile.MonitorWait:
+		want.Type = x.Type
+	case profile.LockEnter:
+		if net == "net8" { // it has no such lock, and the program its own one
+			want = profile.WaitingFor{Kind: profile.MonitorEnter, Type: "Common.MonitorLock"}
 		}
-		all := int64(0)
-		for _, sum := range got[x.Method] {
-			all += sum.Weight
-		}
-		// The rest is what the program does before and after the wait. How long it spins first is up to the machine.
-		if sum := got[x.Method][want].Weight; sum < all*8/10 || sum == 0 {
-			t.Errorf("%s: %v, want %v", x.Method, got[x.Method], want)
+	case profile.ThreadJoin:
+		if net == "net8" || net == "net9" {
+			want.Kind = profile.WaitRuntime // no method, but a function of the runtime
 		}
 	}
+	return want
+}
+
+func testWaitWall(t *testing.T, runtime string) {
+	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime, Args: []string{"--ms", "5000"}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	_, truths := a.AskTruths()
+	got, net := map[string]map[profile.WaitingFor]profile.Amount{}, testenv.Framework(runtime)
+	testenv.UntilSeen(t, func() string {
+		r := livetest.Recorded(t, p, record.Options{Duration: 2 * time.Second, Modes: []profile.Mode{profile.Wall}})
+		for method, sums := range blockedWaits(r, profile.Wall) {
+			if got[method] == nil {
+				got[method] = map[profile.WaitingFor]profile.Amount{}
+			}
+			for what, sum := range sums {
+				sum.Add(got[method][what])
+				got[method][what] = sum
+			}
+		}
+		for i := range truths {
+			x := &truths[i]
+			want, all := wallWait(x, net), int64(0)
+			for _, sum := range got[x.Method] {
+				all += sum.Weight
+			}
+			// The rest is what the program does before and after the wait. How long it spins first is up to the machine.
+			if sum := got[x.Method][want].Weight; sum < all*8/10 || sum == 0 {
+				return fmt.Sprintf("%s: %v, want %v", x.Method, got[x.Method], want)
+			}
+		}
+		return ""
+	})
 	for what := range got["Blocked.Program.OnHandle"] {
 		if what.Kind == profile.WaitIdle {
 			t.Errorf("a thread of the program is idle: %v", got)

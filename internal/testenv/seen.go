@@ -12,7 +12,7 @@ const Hang = 30 * time.Second
 // programs that takes longer, but never as long as what hangs.
 func UntilSeen(tb testing.TB, look func() (missing string)) {
 	tb.Helper()
-	for end := time.Now().Add(Hang); ; {
+	for end := time.Now().Add(Hang); ; time.Sleep(10 * time.Millisecond) {
 		missing := look()
 		if missing == "" {
 			return
