@@ -297,13 +297,15 @@ func first(a, b *profile.Frame) *profile.Frame {
 
 // states prints what threads wait for: locks first.
 func (p *graphPrinter) states() {
-	var locks, others, held []*profile.LockState
+	var locks, others, ends, held []*profile.LockState
 	for i := range p.g.Locks {
 		switch l := &p.g.Locks[i]; {
 		case len(l.Waiters) == 0:
 			held = append(held, l)
 		case l.IsLock():
 			locks = append(locks, l)
+		case isEnd(p.s, l):
+			ends = append(ends, l)
 		default:
 			others = append(others, l)
 		}
@@ -311,8 +313,15 @@ func (p *graphPrinter) states() {
 	p.section("Locks that threads wait for:", locks)
 	p.section("What else threads wait for:", others)
 	if p.all {
+		p.section("The main thread waits for the end of Main:", ends)
 		p.section("Locks that nobody waits for:", held)
 	}
+}
+
+// isEnd reports whether only the idle main thread of a program whose Main is asynchronous waits for something: it waits
+// as long as the program runs.
+func isEnd(s *profile.Snapshot, l *profile.LockState) bool {
+	return len(l.Waiters) == 1 && l.Blocked <= 1 && s.Threads[l.Waiters[0].Thread].Idle() == profile.IdleMain
 }
 
 func (p *graphPrinter) section(title string, list []*profile.LockState) {
@@ -491,6 +500,7 @@ func graphSummary(s *profile.Snapshot, g *profile.WaitGraph) string {
 			held++
 		case l.IsLock():
 			locks++
+		case isEnd(s, l):
 		default:
 			waited++
 		}

@@ -63,7 +63,7 @@ if the stack of a thread is missing and no deadlock is found.
 Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.
 
   --watch       look again every two seconds, until Ctrl-C; --watch=500ms for another time
-  --all         every waiter, and the locks that nobody waits for
+  --all         every waiter, the wait of an asynchronous Main, and the locks that nobody waits for
   --svg, --html a picture of who waits for whom, in one file, besides the text
   --dot         the graph for Graphviz
 `,
@@ -93,7 +93,7 @@ Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is 
 func (f *locksFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&f.all, "all", false, "every waiter, and the locks that nobody waits for")
+	fs.BoolVar(&f.all, "all", false, "every waiter, the wait of an asynchronous Main, and the locks that nobody waits for")
 	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
 	fs.StringVar(&f.awaits, "awaits", "auto",

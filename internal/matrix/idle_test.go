@@ -3,12 +3,14 @@ package matrix
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/report"
 )
 
 // TestIdleThreads: threads of the runtime that wait for work are told from those that wait in code of
@@ -51,4 +53,29 @@ func testIdleThreads(t *testing.T, runtime string) {
 	}
 	t.Logf("%v", count)
 	livetest.EndsWell(t, a)
+}
+
+// TestAsyncMain: the main thread of a program whose Main is asynchronous is idle, and is not listed beside threads that
+// wait for something.
+func TestAsyncMain(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, testAsyncMain)
+}
+
+func testAsyncMain(t *testing.T, runtime string) {
+	a := testenv.Start(t, "shop", testenv.Options{Runtime: runtime})
+	snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotWaits(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph := snap.WaitGraph()
+	const main, other = "async Shop.Program.Main ", "Common.App.WaitForEnd" // whose thread waits for an event
+	for _, all := range []bool{false, true} {
+		var text strings.Builder
+		if err := report.WaitGraph(&text, snap, graph, report.WaitGraphOptions{All: all}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), other) || strings.Contains(text.String(), main) != all {
+			t.Errorf("all: %v\n%s", all, text.String())
+		}
+	}
 }
