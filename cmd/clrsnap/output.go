@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"clrsnap/export"
@@ -178,12 +177,6 @@ func (p *pendingFile) close() error {
 		p.place = nil
 	}
 	return err
-}
-
-func umask() os.FileMode {
-	m := syscall.Umask(0)
-	syscall.Umask(m)
-	return os.FileMode(m)
 }
 
 // rescue saves a recording somewhere else, because its file could not be written. It returns

@@ -263,7 +263,7 @@ func (t *temporary) discard() error {
 
 // become writes the file and gives it the place's name. If that fails, it discards the file.
 func (t *temporary) become(encode func(io.Writer) error) error {
-	mode := 0o666 &^ umask()
+	mode := fs.FileMode(0o600) // it has the secrets of a process: names, messages, paths
 	if st := t.at.st; st != nil && !isStrangers(st) {
 		mode = fs.FileMode(st.Mode & 0o777)
 	}

@@ -249,3 +249,22 @@ func nothingLeft(t *testing.T, dir string) {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
+
+// TestOutputMode: a new file is its owner's alone. One that is replaced keeps what its owner allows.
+func TestOutputMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	mode := func() os.FileMode {
+		info, err := os.Stat(file)
+		must(t, err)
+		return info.Mode().Perm()
+	}
+	must(t, output(file, "text"))
+	if m := mode(); m != 0o600 {
+		t.Errorf("a new file has mode %o", m)
+	}
+	must(t, os.Chmod(file, 0o640))
+	must(t, output(file, "more"))
+	if m := mode(); m != 0o640 {
+		t.Errorf("a file that had mode 640 has %o", m)
+	}
+}
