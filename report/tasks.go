@@ -193,7 +193,10 @@ func (p *printer) tasksSummary(t *profile.Tasks) {
 	if t.ConsistentShare < 1 && t.ConsistentShare > 0 {
 		s += "; " + strconv.FormatFloat(100*t.ConsistentShare, 'f', 0, 64) + " % of the heap consistent"
 	}
-	if t.Unproven > 0 {
+	switch {
+	case t.Unproven > 0 && t.Process.Core != nil:
+		s += "; " + counted(t.Unproven, "chain", "chains") + " could not be read"
+	case t.Unproven > 0:
 		s += "; " + counted(t.Unproven, "chain", "chains") + " changed while read, and left out"
 	}
 	if t.Unread > 0 {
@@ -204,4 +207,5 @@ func (p *printer) tasksSummary(t *profile.Tasks) {
 	}
 	p.paint(dim, s)
 	p.end()
+	p.missing(t.Process.Core)
 }

@@ -90,6 +90,17 @@ func TestTasksText(t *testing.T) {
 	}
 }
 
+// TestTasksTextCore: nothing changes while a dump is read. What it lacks is said.
+func TestTasksTextCore(t *testing.T) {
+	tasks := waitingMethods()
+	tasks.Process.Core = &profile.Core{Writer: "createdump", Missing: []string{"a page\x1b was needed"}}
+	var b bytes.Buffer
+	if err := TasksText(&b, tasks, TasksOptions{Rows: 1}); err != nil {
+		t.Fatal(err)
+	}
+	profiletest.Golden(t, "tasks-core.txt", b.Bytes())
+}
+
 func TestTasksJSON(t *testing.T) {
 	var b, indented bytes.Buffer
 	if err := TasksJSON(&b, waitingMethods(), TasksOptions{}); err != nil {

@@ -194,10 +194,15 @@ func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
 func (p *printer) summary(s *profile.Snapshot) {
 	p.paint(dim, Summary(s))
 	p.end()
-	if s.Process.Core == nil {
+	p.missing(s.Process.Core)
+}
+
+// missing prints what a core dump lacks; nil: it is none.
+func (p *printer) missing(c *profile.Core) {
+	if c == nil {
 		return
 	}
-	for _, m := range s.Process.Core.Missing {
+	for _, m := range c.Missing {
 		p.paint(yellow, "missing: "+display.Clean(m))
 		p.end()
 	}

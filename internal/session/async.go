@@ -358,8 +358,21 @@ func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
 		// Nothing that it binds is needed: there is no error.
 		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
+		p.async.ResumeInfoBy(p.resumeWord)
 	}
 	return p.async
+}
+
+// resumeWord reads a word of what methods are resumed by, which nobody changes. That of code that was compiled ahead of
+// time is in its image, of which some dumps lack this part.
+func (p *Process) resumeWord(at arch.Addr) (arch.Addr, error) {
+	word, err := p.Runtime.Objects.Word(at)
+	if err != nil {
+		if relocated, ok := p.from.relocated(at); ok {
+			return relocated, nil
+		}
+	}
+	return word, err
 }
 
 // asyncStep describes a step of a chain, with the line of its await. inner is the step that it awaits; nil: it is not

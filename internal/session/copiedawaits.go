@@ -30,7 +30,7 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 		return nil, err
 	}
 	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
-		c.reader.ResumeInfoFrom(p.Runtime.Objects) // it lies with the code
+		c.reader.ResumeInfoBy(p.Runtime.Objects.Word) // it lies with the code
 	}
 	return c, err
 }

@@ -135,6 +135,18 @@ func (d *dump) note(p *Process, out *profile.Snapshot) (end func()) {
 	}
 }
 
+// noteTasks implements origin.
+func (d *dump) noteTasks(out *profile.Tasks) {
+	if out.Unproven+out.Unread == 0 {
+		return
+	}
+	c := *out.Process.Core
+	if c.Missing = d.Missing("the async methods that could not be read need them"); d.Writer() == "createdump" {
+		c.Missing = append(c.Missing, "createdump with type 4 (full) leaves nothing out that async methods need")
+	}
+	out.Process.Core = &c
+}
+
 // furtherStack implements origin. Another copy costs next to nothing, and a damaged stack can
 // lead anywhere: pieces grow.
 func (d *dump) furtherStack(pieces, left int) int { return min(left, FirstStack<<(2*(pieces+1))) }
@@ -144,6 +156,9 @@ func (d *dump) starting() bool { return false }
 
 // misses implements origin.
 func (d *dump) misses() int { return d.Misses() }
+
+// relocated implements origin.
+func (d *dump) relocated(at arch.Addr) (arch.Addr, bool) { return d.Relocated(at) }
 
 // leftOut implements origin.
 func (d *dump) leftOut(err error) bool {

@@ -87,7 +87,19 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.began = time.Time{}
 	}
 	h.noteStamp() // as of now, and not as of before a stop: objects may have been moved since
-	return h.p.Runtime.Heap.Walk(h.options())
+	return h.p.walkHeap(h.options())
+}
+
+// errLeftOut: most dumps have no heap.
+var errLeftOut = errors.New("the dump has left it out: createdump writes it with type 2 (with heap) or 4 (full)")
+
+// walkHeap walks all objects.
+func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
+	census, err := p.Runtime.Heap.Walk(o)
+	if err == nil && !p.from.changes() && census.Walked == 0 {
+		return nil, errLeftOut
+	}
+	return census, err
 }
 
 func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
@@ -38,6 +39,8 @@ type origin interface {
 	capturedAt() time.Time
 	// note records what taking the stacks of out costs or lacks, until end is called.
 	note(p *Process, out *profile.Snapshot) (end func())
+	// noteTasks records what the tasks of out lack.
+	noteTasks(out *profile.Tasks)
 	// furtherStack bounds a further piece of a stack, in bytes, of which pieces were copied
 	// before, and left bytes may still be.
 	furtherStack(pieces, left int) int
@@ -45,6 +48,8 @@ type origin interface {
 	starting() bool
 	// misses is how many reads have failed so far because the origin lacks memory that the process had.
 	misses() int
+	// relocated returns the word at an address in an image that the origin lacks, by the image's file (core.Relocated).
+	relocated(at arch.Addr) (arch.Addr, bool)
 	// leftOut reports whether err is about memory that the process had, and that the origin lacks.
 	leftOut(err error) bool
 	// spoilt says why the runtime could not be opened, if the reason lies in the origin's files;
@@ -55,14 +60,16 @@ type origin interface {
 // running is a running process as the origin of a Process.
 type running struct{ *live.Process }
 
-func (running) runs() error                         { return nil }
-func (running) changes() bool                       { return true }
-func (running) Crashed() int                        { return 0 }
-func (running) capturedAt() time.Time               { return time.Now() }
-func (running) furtherStack(_, left int) int        { return left }
-func (running) misses() int                         { return 0 }
-func (running) leftOut(error) bool                  { return false }
-func (running) spoilt(*locate.Runtime, error) error { return nil }
+func (running) runs() error                           { return nil }
+func (running) changes() bool                         { return true }
+func (running) Crashed() int                          { return 0 }
+func (running) capturedAt() time.Time                 { return time.Now() }
+func (running) furtherStack(_, left int) int          { return left }
+func (running) misses() int                           { return 0 }
+func (running) noteTasks(*profile.Tasks)              {}
+func (running) relocated(arch.Addr) (arch.Addr, bool) { return 0, false }
+func (running) leftOut(error) bool                    { return false }
+func (running) spoilt(*locate.Runtime, error) error   { return nil }
 
 // note implements origin: it records how long each stop lasts.
 func (r running) note(p *Process, out *profile.Snapshot) (end func()) {

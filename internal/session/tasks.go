@@ -135,7 +135,7 @@ func (t *taskWalk) walk() (*heap.Census, error) {
 		return c != notWanted
 	}
 	o.Visit = t.visit
-	return t.p.Runtime.Heap.Walk(o)
+	return t.p.walkHeap(o)
 }
 
 func (t *taskWalk) classOf(mt arch.Addr) taskClass {
@@ -193,6 +193,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.findRunning()
 	out.Chains = t.chains(out)
 	out.Unproven, out.Unread = t.unproven, t.unread
+	t.p.from.noteTasks(out)
 	out.Pool = t.pool()
 	out.Timers = t.timers()
 	out.Partial = out.Partial || t.ended

@@ -58,8 +58,8 @@ func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Re
 	return r, d.Bind(&r.continuation)
 }
 
-// ResumeInfoFrom says where to read what is no object, if not where objects are read.
-func (r *Reader) ResumeInfoFrom(objects *object.Reader) { r.resume = objects.Word }
+// ResumeInfoBy says how to read a word of what is no object, if not as those of objects.
+func (r *Reader) ResumeInfoBy(word func(arch.Addr) (arch.Addr, error)) { r.resume = word }
 
 // Machine is the type of a state machine.
 type Machine struct {

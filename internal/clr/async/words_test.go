@@ -74,7 +74,7 @@ func TestWords(t *testing.T) {
 			for name, tt := range all {
 				c := &copier{from: target.NewReader(p), told: map[arch.Addr]Words{}}
 				r := readerOf(t, c, p, p.Descriptor())
-				r.ResumeInfoFrom(p.reader(t).objects)
+				r.ResumeInfoBy(p.reader(t).objects.Word)
 				for known := -1; len(c.told) > known; {
 					known = len(c.told)
 					c.words, c.met = map[arch.Addr]uint64{}, map[arch.Addr]bool{}

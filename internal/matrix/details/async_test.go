@@ -546,6 +546,39 @@ func TestTasksOfCore(t *testing.T) {
 	})
 }
 
+// TestTasksOfSmallDumps: a dump without the heap says so. One with the heap has all methods that the runtime itself has
+// suspended, although createdump leaves out what code that was compiled ahead of time has of them: the file has it.
+func TestTasksOfSmallDumps(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--suspended", "3"}, Compile: runtimeAsync, ReadyToRun: true,
+		})
+		open := func(kind testenv.DumpKind) (*profile.Tasks, error) {
+			p, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, kind), clrsnap.CoreOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			return p.Tasks(t.Context(), clrsnap.TasksOptions{})
+		}
+		if _, err := open(testenv.DumpNormal); err == nil || !strings.Contains(err.Error(), "the dump has left it out") {
+			t.Errorf("without the heap: %v", err)
+		}
+		tasks, err := open(testenv.DumpWithHeap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkChains(t, tasks, countTruths(t, a), func(frames []profile.Frame, want []string) error {
+			_, err := sameResumed(frames, want)
+			return err
+		})
+		if tasks.Unread > 0 {
+			t.Errorf("%d objects could not be read", tasks.Unread)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // countTruths counts what a program says of its chains: the kind, and the methods with their lines.
 func countTruths(t *testing.T, a *testenv.App) map[string]int {
 	t.Helper()

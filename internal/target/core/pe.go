@@ -3,6 +3,8 @@ package core
 import (
 	"encoding/binary"
 	"io"
+	"slices"
+	"sync"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
@@ -18,6 +20,9 @@ type peImage struct {
 	relocs   uint64 // rva of the base relocations; 0: none
 	relocLen uint64
 	sections []peSection
+
+	relocsOnce  sync.Once
+	isRelocated map[uint32]bool // by the rva of the word
 }
 
 type peSection struct {
@@ -121,38 +126,91 @@ const maxRelocPages = 64
 // calls; those that have been used lead elsewhere and do not count. In another build, where
 // code has moved, hardly one is alike.
 func (p *peImage) relocated(dump target.Memory, base, end arch.Addr) (words, alike int) {
-	blocks := p.read(p.relocs, p.relocLen)
-	le := binary.LittleEndian
-	for n := 0; len(blocks) >= 8 && n < maxRelocPages; n++ {
-		rva, size := uint64(le.Uint32(blocks)), uint64(le.Uint32(blocks[4:]))
-		if size < 8 || size > uint64(len(blocks)) {
-			break
+	n := 0
+	p.eachRelocs(func(rva uint64, offsets []int) bool {
+		if n++; n > maxRelocPages {
+			return false
 		}
-		entries := blocks[8:size]
-		blocks = blocks[size:]
 		was := p.read(rva, pageSize)
 		is := make([]byte, len(was))
 		if len(was) == 0 || dump.ReadMemory(is, base+arch.Addr(rva)) != nil {
-			continue
+			return true
 		}
-		for ; len(entries) >= 2; entries = entries[2:] {
-			const dir64 = 10 // IMAGE_REL_BASED_DIR64
-			e := le.Uint16(entries)
-			at := int(e & (pageSize - 1))
-			if e>>12 != dir64 || at+8 > len(was) {
+		for _, at := range offsets {
+			if at+8 > len(was) {
 				continue
 			}
-			word := le.Uint64(is[at:])
+			word := binary.LittleEndian.Uint64(is[at:])
 			if !arch.Addr(word).In(base, end) {
 				continue
 			}
 			words++
-			if word == le.Uint64(was[at:])+uint64(base)-p.base {
+			if word == binary.LittleEndian.Uint64(was[at:])+uint64(base)-p.base {
 				alike++
 			}
 		}
-	}
+		return true
+	})
 	return words, alike
+}
+
+// eachRelocs calls use for each page with words that a loader relocates, with their offsets in the page, as long as it
+// wants more.
+func (p *peImage) eachRelocs(use func(rva uint64, offsets []int) (more bool)) {
+	blocks := p.read(p.relocs, p.relocLen)
+	le := binary.LittleEndian
+	for len(blocks) >= 8 {
+		rva, size := uint64(le.Uint32(blocks)), uint64(le.Uint32(blocks[4:]))
+		if size < 8 || size > uint64(len(blocks)) {
+			return
+		}
+		var offsets []int
+		for entries := blocks[8:size]; len(entries) >= 2; entries = entries[2:] {
+			const dir64 = 10 // IMAGE_REL_BASED_DIR64
+			if e := le.Uint16(entries); e>>12 == dir64 {
+				offsets = append(offsets, int(e&(pageSize-1)))
+			}
+		}
+		if blocks = blocks[size:]; !use(rva, offsets) {
+			return
+		}
+	}
+}
+
+// Relocated returns the word at an address that the loader has made of what the file of a PE image has there: the
+// address of something else in the image. It is for words that programs do not change, in memory that they could have
+// changed, and that the dump has left out. false: there is no such word, or no such file.
+func (c *Core) Relocated(addr arch.Addr) (arch.Addr, bool) {
+	m := c.mapping(addr)
+	if m == nil || m.image == nil || m.image.load() != nil || m.image.pe == nil {
+		return 0, false
+	}
+	for _, run := range m.image.runs() {
+		if base := run[0].Start; run[0].Offset == 0 && slices.Contains(run, m) {
+			m.image.used.Store(true)
+			return m.image.pe.word(addr-base, base, run[len(run)-1].End)
+		}
+	}
+	return 0, false
+}
+
+// word is Relocated of an image that was mapped by sections from base to end.
+func (p *peImage) word(rva, base, end arch.Addr) (arch.Addr, bool) {
+	p.relocsOnce.Do(func() {
+		p.isRelocated = map[uint32]bool{}
+		p.eachRelocs(func(page uint64, offsets []int) bool {
+			for _, at := range offsets {
+				p.isRelocated[uint32(page)+uint32(at)] = true
+			}
+			return true
+		})
+	})
+	b := p.read(uint64(rva), 8)
+	if len(b) < 8 || !p.isRelocated[uint32(rva)] {
+		return 0, false
+	}
+	word := arch.Addr(binary.LittleEndian.Uint64(b) + uint64(base) - p.base)
+	return word, word.In(base, end)
 }
 
 // read returns up to size bytes of the file at a relative address, as far as its section
