@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
+	"clrsnap/internal/waits"
 	"clrsnap/profile"
 )
 
@@ -46,10 +47,20 @@ func (s *Suspension) namedMutex(st *profile.Thread) {
 	st.Wait, w.Lock = w, uint64(word)
 	for _, at := range []arch.Addr{word, word - muslWord} {
 		if s.ownedNamed(w, word, at, name) {
+			w.Lock = uint64(at)
 			return
 		}
 	}
 	w.Detail = "named " + name
+}
+
+// nameHeld completes what a thread holds of named mutexes: their names.
+func (s *Suspension) nameHeld(holds []profile.Wait) {
+	for i := range holds {
+		if h := &holds[i]; h.Detail == waits.Named {
+			h.Detail = strings.TrimSpace(waits.Named + " " + s.sharedName(arch.Addr(h.Lock)))
+		}
+	}
 }
 
 // sharedName is the name of the object of several processes that an address is in; "": it is in none.

@@ -105,6 +105,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		delete(p.stamps, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
 		st.Holds = p.waitReader().Holds(&subject)
+		s.nameHeld(st.Holds)
 		p.noteHeap(st.OSThreadID, len(st.Holds) > 0)
 		s.noteRuns(&subject)
 		p.noteHeap(st.OSThreadID, len(p.runs[st.OSThreadID]) > 0)

@@ -50,6 +50,9 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 		}
 		owned, err := mutexes()
 		out = withMutexes(out, owned)
+		if err == nil {
+			out, err = r.withNamed(out, &s.Thread)
+		}
 		return err
 	}, blocked, primitive{outer: len(s.Frames)})
 	named := make([]*profile.Wait, len(out))
@@ -96,12 +99,15 @@ func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
 func withMutexes(list []profile.Wait, owned []pal.Object) []profile.Wait {
 	for i := range owned {
 		o := &owned[i]
-		if len(list) < maxHolds &&
-			!slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(o.At) }) {
+		if len(list) < maxHolds && !hasLock(list, o.At) {
 			list = append(list, heldMutex(profile.Wait{Type: mutexClass}, o))
 		}
 	}
 	return list
+}
+
+func hasLock(list []profile.Wait, at arch.Addr) bool {
+	return slices.ContainsFunc(list, func(w profile.Wait) bool { return w.Lock == uint64(at) })
 }
 
 func heldMutex(w profile.Wait, o *pal.Object) profile.Wait {
@@ -136,6 +142,9 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		if o, ok, err := r.handleState(&f); err != nil || ok && o.Owner != 0 && o.Owner == s.Thread.OSID {
 			w = heldMutex(w, &o)
 			return kept(w), err
+		} else if n, ok := r.namedOf(&f); !ok {
+		} else if n, err := r.named(n, &s.Thread); err == nil && n.often > 0 {
+			return kept(heldNamed(w, &n)), nil
 		}
 	}
 	m, err := r.Runtime.Locks.Of(f.obj)

@@ -1,6 +1,7 @@
 package waits
 
 import (
+	"cmp"
 	"testing"
 
 	"clrsnap/internal/arch"
@@ -16,6 +17,7 @@ import (
 type subsystemProgram struct {
 	*net11
 	thread, record, waitable, node, ownership *clrtest.Class
+	chain, named                              *clrtest.Class
 	self                                      thread.Thread // who waits
 	its                                       arch.Addr     // its record
 }
@@ -44,13 +46,17 @@ func newSubsystem(t *testing.T) *subsystemProgram {
 	p.thread = class(threadClass, ref("_waitInfo", 40), ref("_joinEvent", 48), ref("_DONT_USE_InternalThread", 56),
 		number("_managedThreadId", 68))
 	p.record = class(recordClass, ref("_thread", 8), ref("_waitedObjects", 16), ref("_lockedMutexesHead", 32),
-		number("_waitedCount", 52), number("_waitSignalState", 56), number("_isWaitForAll", 57))
+		ref("_namedMutexOwnershipChain", 40), number("_waitedCount", 52),
+		number("_waitSignalState", 56), number("_isWaitForAll", 57))
 	p.waitable = class(waitableClass, ref("_ownershipInfo", 16), ref("_waitersHead", 24), number("_signalCount", 40),
 		number("_type", 52))
 	p.node = class("System.Threading.WaitSubsystem+WaitedListNode", ref("_next", 24))
 	p.ownership = class(waitableClass+"+OwnershipInfo", ref("_thread", 8), ref("_next", 24),
 		number("_reacquireCount", 32))
-	p.Assembly(coreLib, p.thread, p.record, p.waitable, p.node, p.ownership)
+	p.chain = class("System.Threading.NamedMutexOwnershipChain", ref("_head", 16))
+	p.named = class(namedClass, ref("_lockOwnerThread", 16), ref(nextNamed, 24), ref("_lockCount", 32),
+		ref("_sharedData", 40))
+	p.Assembly(coreLib, p.thread, p.record, p.waitable, p.node, p.ownership, p.chain, p.named)
 	at := p.Room(1024)
 	p.Uint32(at+p.offset("Thread", "Id"), 9)
 	p.Words[at+p.offset("Thread", "OSId")] = 4250
@@ -206,5 +212,40 @@ func TestSubsystemOwned(t *testing.T) {
 	p.Set(arch.Addr(p.Words[first+16]), p.ownership, "_next", uint64(first))
 	if owned, err := r.owned(&p.self); err == nil {
 		t.Errorf("a list without an end: %d", len(owned))
+	}
+}
+
+// TestNamedOwned: a thread has a list of the named mutexes that it owns.
+func TestNamedOwned(t *testing.T) {
+	p := newSubsystem(t)
+	own, other := arch.Addr(p.Words[p.self.Exposed]), p.Object(p.thread)
+	r := &Reader{Runtime: p.runtime, People: p, Live: p}
+	if list, err := r.withNamed(nil, &p.self); err != nil || list != nil {
+		t.Errorf("none: %+v, %v", list, err)
+	}
+	chain := p.Object(p.chain)
+	p.Set(p.its, p.record, "_namedMutexOwnershipChain", uint64(chain))
+	var last arch.Addr
+	for i := range uint64(2) {
+		at := p.Object(p.named)
+		p.Set(at, p.named, "_lockOwnerThread", uint64(own))
+		p.Set(at, p.named, "_lockCount", i+1)
+		p.Set(at, p.named, "_sharedData", 0x7000+i)
+		p.Set(at, p.named, nextNamed, p.Words[chain+16])
+		p.Set(chain, p.chain, "_head", uint64(at))
+		last = cmp.Or(last, at)
+	}
+	list, err := r.withNamed([]profile.Wait{{Lock: 0x7000}}, &p.self) // which is on the stack
+	if err != nil || len(list) != 2 || list[1].Lock != 0x7001 || list[1].Recursion != 2 || list[1].Detail != Named {
+		t.Errorf("%+v, %v", list, err)
+	}
+	p.Set(last, p.named, "_lockOwnerThread", uint64(other))
+	if list, err := r.withNamed(nil, &p.self); err == nil {
+		t.Errorf("one of another thread: %+v", list)
+	}
+	p.Set(last, p.named, "_lockOwnerThread", uint64(own))
+	p.Set(last, p.named, nextNamed, uint64(last))
+	if list, err := r.withNamed(nil, &p.self); err == nil {
+		t.Errorf("a list without an end: %d", len(list))
 	}
 }

@@ -16,7 +16,7 @@ func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 	}
 	base, ok := r.types.DirectStatics(mt)
 	if !ok {
-		return 0, fmt.Errorf("%w: %s has no such static fields", errNoField, class)
+		return 0, fmt.Errorf("%w: %s has no such static fields", ErrNoField, class)
 	}
 	rows, err := r.names.FieldNames(mt)
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 			return base + f.Offset, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %s.%s", errNoField, class, field)
+	return 0, fmt.Errorf("%w: %s.%s", ErrNoField, class, field)
 }
 
 // Named returns a class by its name, which is not generic. It is one of the module that defines the type of a
@@ -60,7 +60,7 @@ func (r *Reader) tableNamed(in arch.Addr, class string) (arch.Addr, error) {
 		}
 	}
 	if mt == 0 {
-		return 0, fmt.Errorf("%w: no class %s is loaded", errNoField, class)
+		return 0, fmt.Errorf("%w: no class %s is loaded", ErrNoField, class)
 	}
 	return mt, nil
 }

@@ -26,8 +26,8 @@ var ErrNoObject = errors.New("not an object")
 // ErrLimit: so many objects make no sense that no more are looked at in this snapshot.
 var ErrLimit = errors.New("too much in the heap makes no sense")
 
-// errNoField: a class has no field of a name.
-var errNoField = errors.New("no such field")
+// ErrNoField: a class has no field of a name.
+var ErrNoField = errors.New("no such field")
 
 const (
 	maxBases   = 32
@@ -245,7 +245,7 @@ func (r *Reader) named(c *Class, name string) (*field, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: %s.%s", errNoField, c.Display, name)
+	return nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
 }
 
 // Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
@@ -282,7 +282,7 @@ func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error
 func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, inner *Class, err error) {
 	t, err := r.types.Read(c.Table)
 	if err != nil || len(t.Args) == 0 {
-		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", errNoField, c.Display, err)
+		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", ErrNoField, c.Display, err)
 	}
 	if inner, err = r.Table(t.Args[len(t.Args)-1]); err != nil {
 		return 0, nil, err

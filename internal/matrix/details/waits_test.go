@@ -217,12 +217,12 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	for _, h := range holds {
 		if h["thread"] == th.Name {
 			want = append(want, strings.Join([]string{
-				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"],
+				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"], h["detail"],
 			}, " "))
 		}
 	}
 	for _, h := range th.Holds {
-		got = append(got, fmt.Sprintf("%s %s %#x %d %d", h.Kind, h.Type, h.Object, h.Recursion, h.Waiters))
+		got = append(got, fmt.Sprintf("%s %s %#x %d %d %s", h.Kind, h.Type, h.Object, h.Recursion, h.Waiters, h.Detail))
 		if !h.Certain {
 			return fmt.Errorf("not certain: %+v", h)
 		}

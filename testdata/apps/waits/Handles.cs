@@ -70,6 +70,9 @@ static class Handles
         var named = new Mutex(false, name);
         var taken = new ManualResetEventSlim();
         Zoo.Start("named-held", () => { named.WaitOne(); taken.Set(); Zoo.Rest(); });
+        if (Environment.Version.Major >= 11) // up to .NET 10 the thread does not know
+            Zoo.Also(new Hold { Thread = "named-held", Kind = "WaitHandle.WaitOne", Type = mutexType, Object = named,
+                Recursion = 1, Waiters = 0, Detail = "named " + name });
         taken.Wait();
         Zoo.Waits(new() { Thread = "named", Kind = "WaitHandle.WaitOne", Type = mutexType, Object = named,
             Owner = "named-held", Timeout = -1, Detail = "named " + name }, () => named.WaitOne());

@@ -21,7 +21,7 @@ sealed class Wait
 /// <summary>What a thread holds.</summary>
 sealed class Hold
 {
-    public string Thread, Kind, Type, Field;
+    public string Thread, Kind, Type, Field, Detail;
     public object Object;
     public int? Recursion, Waiters;
 }
@@ -122,7 +122,7 @@ static class Zoo
                 ("detail", w.Detail));
         foreach (Hold h in holds)
             yield return Line("hold", h.Thread, h.Kind, h.Type, h.Object, h.Recursion, h.Waiters,
-                ("field", h.Field));
+                ("field", h.Field), ("detail", h.Detail));
     }
 
     static unsafe string Line(string what, string thread, string kind, string type, object o, int? recursion,

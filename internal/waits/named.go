@@ -1,0 +1,101 @@
+package waits
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// A named Mutex is none of the wait subsystem's. From .NET 11 on the record of a thread leads to a list of the named
+// ones that it owns: an object for each, with the thread, how often that owns it, and the address of the pthread mutex
+// that all processes share.
+//
+// Source (dotnet/runtime): System.Private.CoreLib, src/System/Threading/NamedMutex.Unix.cs.
+const (
+	namedHandleClass = "System.Threading.WaitSubsystem+NamedMutex"
+	namedClass       = "System.Threading.NamedMutexProcessDataBase"
+	nextNamed        = "<NextOwnedNamedMutex>k__BackingField"
+)
+
+// Named is the detail of a hold of a named Mutex. Its name is that of the file in which Wait.Lock is.
+const Named = "named"
+
+// namedMutex is a named Mutex that a thread owns.
+type namedMutex struct {
+	at    arch.Addr // of the pthread mutex
+	often int       // how often the thread owns it; 0: it does not
+	next  arch.Addr // the next one that it owns
+}
+
+// named reads a named Mutex, by the object that this process has for it.
+func (r *Reader) named(obj arch.Addr, t *thread.Thread) (n namedMutex, err error) {
+	own, err := r.managedThread(t)
+	if err != nil {
+		return n, err
+	}
+	f := r.fields(obj, namedClass)
+	owner, often := f.pointer("_lockOwnerThread"), f.pointer("_lockCount")
+	if n.at, n.next = f.pointer("_sharedData"), f.pointer(nextNamed); f.err != nil || own == 0 || owner != own {
+		return n, f.err
+	}
+	if often == 0 || often > maxOften {
+		return n, lock.ErrChanging
+	}
+	n.often = int(often)
+	return n, nil
+}
+
+// namedOf returns the object that this process has for the named Mutex of a Mutex; false: it has no name.
+func (r *Reader) namedOf(f *found) (arch.Addr, bool) {
+	if !r.Runtime.Locks.Managed() {
+		return 0, false
+	}
+	handle, err := r.handleOf(f)
+	if err != nil || handle == 0 {
+		return 0, false
+	}
+	at, err := target.NewReader(r.Runtime.Seen).Pointer(handle)
+	if err != nil || at == 0 {
+		return 0, false
+	}
+	of := r.fields(r.fields(at, namedHandleClass).pointer("_processDataHeader"), "")
+	data := of.pointer("_processData")
+	return data, of.err == nil && data != 0
+}
+
+// withNamed adds the named mutexes that a thread owns and to which its stack does not refer.
+func (r *Reader) withNamed(list []profile.Wait, t *thread.Thread) ([]profile.Wait, error) {
+	f, err := r.record(t)
+	if f == nil || err != nil {
+		return list, err
+	}
+	chain := f.pointer("_namedMutexOwnershipChain")
+	if errors.Is(f.err, object.ErrNoField) || f.err == nil && chain == 0 {
+		return list, nil
+	}
+	f = r.fields(chain, "")
+	next := f.pointer("_head")
+	for count := 0; f.err == nil && next != 0; count++ {
+		n, err := r.named(next, t)
+		if err == nil && (n.often == 0 || count == maxOwned) {
+			err = lock.ErrChanging
+		}
+		if err != nil {
+			return nil, err
+		}
+		if next = n.next; len(list) < maxHolds && !hasLock(list, n.at) {
+			list = append(list, heldNamed(profile.Wait{Type: mutexClass}, &n))
+		}
+	}
+	return list, f.err
+}
+
+func heldNamed(w profile.Wait, n *namedMutex) profile.Wait {
+	w.Kind, w.Lock, w.Recursion, w.Detail = profile.HandleOne, uint64(n.at), n.often, Named
+	return w
+}
