@@ -40,13 +40,23 @@ func testWitness(t *testing.T, runtime string, m mode) {
 	// method of Func<int, int>, finds none, and ends in a segmentation fault; in some processes each time.
 	m.o.Args = append([]string{"--without", "multicast"}, m.o.Args...)
 	a := testenv.Start(t, "lines", m.o)
+	c := newComparison(t, a, runtime, m)
 	theirs := clrmd(t, a)
+	for range 3 {
+		if c.agrees(theirs) {
+			break
+		}
+		theirs = clrmd(t, a)
+	}
+	if !c.agrees(theirs) {
+		t.Skip("NOT JUDGED: ClrMD contradicts what the program says of the lines of the method that all stacks have")
+	}
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &witnessed{c: newComparison(t, a, runtime, m), theirs: theirs}
+	w := &witnessed{c: c, theirs: theirs}
 	for i := range snap.Threads {
 		w.thread(&snap.Threads[i])
 	}
@@ -55,6 +65,26 @@ func testWitness(t *testing.T, runtime string, m mode) {
 		t.Errorf("only %d frames, %d with the same line", w.frames, w.same)
 	}
 	livetest.EndsWell(t, a)
+}
+
+// agrees reports whether ClrMD has the lines that StackTrace has for the method that calls every place. On a busy
+// machine it was seen to have other lines for a third of the frames of a process, and the right ones the next time.
+func (c *comparison) agrees(theirs map[frameIP]clrmdFrame) bool {
+	const enter = "Lines.Here.Enter"
+	lines := map[int]bool{}
+	for _, want := range c.stacks {
+		for i := range want.Frames {
+			if f := &want.Frames[i]; f.Exact() == enter {
+				lines[f.Line] = true
+			}
+		}
+	}
+	for _, f := range theirs {
+		if f.Method == enter && !lines[f.Line] {
+			return false
+		}
+	}
+	return true
 }
 
 // A frameIP is a frame: of which thread, and where.
