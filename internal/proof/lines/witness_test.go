@@ -42,13 +42,14 @@ func testWitness(t *testing.T, runtime string, m mode) {
 	a := testenv.Start(t, "lines", m.o)
 	c := newComparison(t, a, runtime, m)
 	theirs := clrmd(t, a)
+	agrees := func() bool { return m.name == "replaced" || c.agrees(theirs) } // witnessRules have what it is wrong in
 	for range 3 {
-		if c.agrees(theirs) {
+		if agrees() {
 			break
 		}
 		theirs = clrmd(t, a)
 	}
-	if !c.agrees(theirs) {
+	if !agrees() {
 		t.Skip("NOT JUDGED: ClrMD contradicts what the program says of the lines of the method that all stacks have")
 	}
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
