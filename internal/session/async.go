@@ -359,6 +359,7 @@ func (p *Process) asyncReader() *async.Reader {
 		// Nothing that it binds is needed: there is no error.
 		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
 		p.async.ResumeInfoBy(p.resumeWord)
+		p.async.ContextsBy(p.savedContext)
 	}
 	return p.async
 }

@@ -210,7 +210,7 @@ func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 	}
 	stays := !slices.ContainsFunc(steps, func(s async.Step) bool {
 		_, passing, ok := t.p.resumedMethod(s.Resumption)
-		return passing || !ok
+		return passing || !ok || s.Resumption.Context != 0 // other instantiations have other names
 	})
 	if steps = t.p.programSteps(steps); len(steps) == 0 {
 		return "", ""

@@ -6,6 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/gcinfo"
 	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/walk"
 )
 
@@ -18,7 +19,7 @@ func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
 	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
 		return c, false
 	}
-	number, kind, ok := p.contextArgument()
+	number, kind, ok := p.contextArgument(&p.method)
 	if !ok {
 		return c, false
 	}
@@ -53,9 +54,8 @@ func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
 	return c, c.value != 0
 }
 
-// contextArgument is the argument of p.method, whose code is shared, that tells its instantiation.
-func (p *Process) contextArgument() (number uint32, kind gcinfo.Context, ok bool) {
-	m := &p.method
+// contextArgument is the argument of a method, whose code is shared, that tells its instantiation.
+func (p *Process) contextArgument(m *method.Method) (number uint32, kind gcinfo.Context, ok bool) {
 	if len(m.Args) > 0 {
 		return ilmap.ContextVariable, gcinfo.MethodDesc, true
 	}

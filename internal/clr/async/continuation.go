@@ -55,6 +55,39 @@ type Resumption struct {
 	Task   arch.Addr // the RuntimeAsyncTask that it is suspended in
 	IP     arch.Addr // where it goes on, in its code
 	State  int32     // the number of the await
+	// Context tells the instantiation of shared generic code: a MethodDesc, or a MethodTable, which can be that of the
+	// method's object. 0: it is not known, or the code is not shared.
+	Context arch.Addr
+}
+
+// Saving is where a method has what tells its instantiation, while it is suspended.
+type Saving struct {
+	Offset uint32 // from the start of its Continuation, in bytes; 0: nothing does, or it is not known
+	Object bool   // it has an object there
+}
+
+// ContextsBy says how to find out where methods have what tells their instantiations, by where they go on and the number
+// of the await.
+func (r *Reader) ContextsBy(saving func(ip arch.Addr, state int32) Saving) { r.saving = saving }
+
+// context reads what tells the instantiation of a method; 0: it is not known.
+func (r *Reader) context(m *Resumption) arch.Addr {
+	if r.saving == nil {
+		return 0
+	}
+	s := r.saving(m.IP, m.State)
+	if s.Offset == 0 {
+		return 0
+	}
+	at, err := r.objects.Word(m.Object + arch.Addr(s.Offset))
+	if err != nil || !s.Object {
+		return at
+	}
+	class, err := r.objects.Class(at)
+	if err != nil {
+		return 0
+	}
+	return class.Table
 }
 
 // resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: it runs, or has
@@ -97,6 +130,7 @@ func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 			return nil, err
 		}
 		if one.IP != 0 {
+			one.Context = r.context(&one)
 			steps = append(steps, Step{Resumption: &one})
 		}
 	}

@@ -202,6 +202,7 @@ func TestTasksRuntimeAsync(t *testing.T) {
 					t.Fatal(err)
 				}
 				unknown, all := 0, 0
+				wantExact(t, tasks, "Levels.Generic<string>", !tt.readyToRun)
 				checkChains(t, tasks, truths, func(frames []profile.Frame, want []string) error {
 					n, err := sameResumed(frames, want)
 					if err == nil {
@@ -216,6 +217,27 @@ func TestTasksRuntimeAsync(t *testing.T) {
 				livetest.EndsWell(t, a)
 			})
 		})
+	}
+}
+
+// wantExact requires that a method has its type arguments wherever it is suspended, which it needs later. If they are
+// not known, they are not said.
+func wantExact(t *testing.T, tasks *profile.Tasks, name string, known bool) {
+	t.Helper()
+	found := 0
+	for i := range tasks.Chains {
+		for k := range tasks.Chains[i].Frames {
+			f := &tasks.Chains[i].Frames[k]
+			if sharedName(f.Short) != sharedName(name) || f.Generics == "" {
+				continue
+			}
+			if found++; (f.Short == name && f.Generics == profile.ExactGenerics) != known {
+				t.Errorf("%s, %s", f.Short, f.Generics)
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("no %s", name)
 	}
 }
 
@@ -457,7 +479,7 @@ var passing = []string{
 
 // sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown is how many lines are not known; a
 // wrong one is an error. The compiler of the tests writes no lines of lambdas and local functions then. Type arguments
-// of shared code are not known.
+// of shared code are not known if the method does not need them after its await.
 func sameResumed(frames []profile.Frame, want []string) (unknown int, err error) {
 	for i := range frames {
 		f := &frames[i]

@@ -104,7 +104,11 @@ static class Levels
     {
         Mark($"Levels.Generic<{(typeof(T) == typeof(int) ? "int" : "string")}>"); await p.Next();
         GC.KeepAlive(value);
+        Uses<T>(); // it needs its type argument again
     }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Uses<T>() => GC.KeepAlive(typeof(T));
 
     static Task Lambda(Plan p)
     {
