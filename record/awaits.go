@@ -92,13 +92,15 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 	}
 }
 
-// frame notes a frame of a walk.
-func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote) {
+// frame notes a frame of a walk. What code that can be unloaded means is known by the name of its method.
+func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func() string) {
 	var code *session.AsyncCode
 	switch {
+	case fr.Kind == walk.Managed && fr.Code.Collectible:
+		code = session.StubCode(method())
 	case note.known():
 		code = note.async
-	case fr.Kind == walk.Managed && !fr.Code.Collectible:
+	case fr.Kind == walk.Managed:
 		code = a.codes[fr.IP()]
 	}
 	a.sites.Frame(fr, code, index)

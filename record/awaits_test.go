@@ -69,6 +69,76 @@ func checkAwaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
+// TestAwaitsRuntimeAsync records a program whose methods the runtime itself suspends: below a method that has been
+// resumed, on a thread that it blocks or on one that it keeps busy, are those that await it.
+func TestAwaitsRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--running", "--busy", "5000", "--loops", "1"},
+			Compile: []string{"-langversion:preview", "-features:runtime-async=on"},
+		})
+		p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
+		r := livetest.Recorded(t, p, record.Options{
+			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 199, Duration: 2 * time.Second,
+		})
+		blocked := map[string]bool{}
+		for _, truth := range a.Ask("truths") {
+			name, _, _ := strings.Cut(truth, "\t")
+			blocked[name] = false
+		}
+		running, awaited, stubs := 0, 0, 0
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			methods := awaiting(r, s.Node)
+			name := r.Threads[s.Thread].Name
+			if _, ok := blocked[name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting && len(methods) > 0 {
+				if blocked[name] = true; !strings.HasPrefix(methods[len(methods)-1], "Running.Root:") {
+					t.Errorf("%s: %q", name, methods)
+				}
+			}
+			if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock", profile.Managed) {
+				continue
+			}
+			running++
+			if len(methods) == 0 {
+				continue
+			}
+			awaited++
+			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
+				!strings.HasPrefix(methods[1], "Busy.Serve:") {
+				t.Errorf("LoadStock is awaited by %q", methods)
+			}
+			if stub, before := resumedBy(r, s.Node); stub {
+				if stubs++; !before {
+					t.Error("what awaits LoadStock is shown behind the stub that has resumed it")
+				}
+			}
+		}
+		t.Logf("%d of %d samples of LoadStock have what awaits it, %d a stub", awaited, running, stubs)
+		for name, is := range blocked {
+			if !is {
+				t.Errorf("%s has nothing that awaits it", name)
+			}
+		}
+		if len(blocked) < 40 || running < 20 || awaited < running/2 || stubs == 0 {
+			t.Errorf("%d of %d samples, %d with a stub, %d chains", awaited, running, stubs, len(blocked))
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
+// resumedBy reports whether a stack has the stub of the runtime that resumes methods, and whether methods that await
+// others come before that, from the leaf on.
+func resumedBy(r *profile.Recording, node int32) (stub, before bool) {
+	for l := range r.Stack(node) {
+		f := &r.Functions[l.Function]
+		if before = before || f.Kind == profile.Async; f.Method == "IL_STUB_AsyncResume" {
+			return true, before
+		}
+	}
+	return false, before
+}
+
 // TestAwaitsOfEvents records the events of async methods that have been suspended: those that await them are those that
 // the program says, with the lines of their awaits.
 func TestAwaitsOfEvents(t *testing.T) {

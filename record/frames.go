@@ -92,6 +92,7 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
 	f.taken, f.sps = taken, f.sps[:0]
 	f.awaits.begin()
+	f.awaits.sites.Of = s.Thread.ID
 	f.at = s.Walk.Context
 	sp := &f.at.Regs[f.p.Arch.SP]
 	first := *sp
@@ -112,7 +113,7 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 		if fr.Kind == walk.Managed {
 			s.Managed, above = true, fr.Code.MethodDesc
 		}
-		f.awaits.frame(fr, len(f.stack), note)
+		f.awaits.frame(fr, len(f.stack), note, func() string { _, of := f.b.At(l); return of.Method })
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
 		f.sps = append(f.sps, arch.Addr(fr.Context.Regs[f.p.Arch.SP]))
 		if !fr.Exact {

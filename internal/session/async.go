@@ -69,6 +69,7 @@ const maxAsyncSites = 32
 // Asyncs finds the async methods in a walk.
 type Asyncs struct {
 	Sites  []AsyncSite
+	Of     arch.Addr // the runtime's Thread that is walked, if the walk does not know it; 0: none
 	runner int // index of the first of the latest frames that are all of .NET's way to call a MoveNext; -1: none is
 }
 
@@ -135,7 +136,7 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 		site.Argument = 0
 	}
 	if c.resume {
-		site.resumes = resumingFrameOf(f)
+		site.resumes = resumingFrameOf(f, a.Of)
 		ok = site.resumes != nil
 	}
 	if ok {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 
 	"clrsnap/internal/arch"
@@ -20,15 +21,25 @@ const (
 	resumeStub      = "IL_STUB_AsyncResume"
 )
 
+// StubCode returns what code is for async methods that can be unloaded, by its method; nil: nothing that is known by its
+// name alone.
+func StubCode(method string) *AsyncCode {
+	if method == resumeStub {
+		return &AsyncCode{runner: true}
+	}
+	return nil
+}
+
 // resumingFrame is a frame that resumes methods.
 type resumingFrame struct {
 	thread    arch.Addr // the runtime's Thread
 	low, high arch.Addr // the part of the stack that is the frame's
 }
 
-func resumingFrameOf(f *walk.Frame) *resumingFrame {
+// resumingFrameOf returns a frame that resumes methods, of a thread if the walk does not know that; nil: there is none.
+func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 	low, high, ok := f.Extent()
-	if thread := f.Thread(); ok && thread != 0 {
+	if thread := cmp.Or(f.Thread(), of); ok && thread != 0 {
 		return &resumingFrame{thread, low, high}
 	}
 	return nil
