@@ -187,9 +187,9 @@ func (w *waiter) entry(node int32) WaitingFor {
 
 func (w *waiter) kind(node int32) WaitKind {
 	method := w.managed[node]
-	switch {
-	case w.kinds[method] != "":
-		return w.kinds[method]
+	switch kind := w.kinds[method]; {
+	case kind != "" && !(kind == HandleOne && w.saysMore(node)):
+		return kind
 	case w.entry(node).Kind != "":
 		return w.entry(node).Kind
 	case w.io[node]:
@@ -198,6 +198,13 @@ func (w *waiter) kind(node int32) WaitKind {
 		return WaitRuntime
 	}
 	return ""
+}
+
+// saysMore reports whether the runtime itself says that a thread waits for a monitor, or for what is made of one: where
+// code is optimised from .NET 11 on, the frames may only show the handle by which all threads wait.
+func (w *waiter) saysMore(node int32) bool {
+	f := w.entries[node]
+	return f >= 0 && frameOf(&w.r.Functions[f]).Kind != ""
 }
 
 // event returns what a sample of an event waits for. It depends on nothing else than its node.
@@ -264,12 +271,20 @@ func (w WaitingFor) Frame(module string) Function {
 
 // frameOf returns what a function says that Frame returned; the zero value: it says nothing.
 func frameOf(f *Function) WaitingFor {
-	name, ok := strings.CutPrefix(f.Display, "[Monitor.")
-	if !ok || f.Method != "" || !strings.HasSuffix(name, "]") {
+	name := strings.TrimSuffix(strings.TrimPrefix(f.Display, "["), "]")
+	if len(name)+len("[]") != len(f.Display) || f.Method != "" || f.Kind != Native {
 		return WaitingFor{}
 	}
-	w, _ := WaitEventOf(strings.TrimSuffix("Monitor."+name, "]"))
-	return w
+	w, _ := WaitEventOf(name)
+	switch w.Kind {
+	case MonitorEnter, MonitorWait:
+		return w
+	case SemaphoreWait, HandleOne, HandleAny, HandleAll, ThreadJoin, ThreadSleep:
+		if w.Type == "" {
+			return w
+		}
+	}
+	return WaitingFor{}
 }
 
 // WaitedIn returns what a thread has waited for whose stack is given, leaf first, in mode Waits: in a wait of the

@@ -217,8 +217,9 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 		var got []string
 		for l := range r.Stack(x.Node) {
 			f := &r.Functions[l.Function]
-			if strings.HasPrefix(f.Display, "[Monitor.") {
-				continue // only recordings have such frames: the monitor that a thread is blocked on
+			if slices.ContainsFunc([]string{"[Monitor.", "[SemaphoreSlim.", "[WaitHandle.", "[Thread."},
+				func(s string) bool { return strings.HasPrefix(f.Display, s) }) {
+				continue // only recordings have such frames: what a thread is blocked on
 			}
 			got = append(got, f.Display+lineText(r.SourceLine(l)))
 		}

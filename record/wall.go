@@ -601,18 +601,26 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		_, f := w.r.b.At(l)
 		return f.Kind == profile.Managed
 	})
+	if !ok && leaf >= 1 && w.r.waitedIn(w.stack, true) == profile.WaitRuntime {
+		if b.Kind = s.Waits(); b.Kind != "" { // all that waits was inlined
+			l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
+			w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
+		}
+	}
 	if !ok || leaf < 1 {
 		return at, false
 	}
-	if b.Kind == profile.MonitorWait {
-		if kind := w.r.waitedIn(w.stack, true); kind != profile.MonitorWait && kind != profile.WaitRuntime {
+	if b.Kind != profile.MonitorEnter {
+		switch w.r.waitedIn(w.stack, true) {
+		case profile.MonitorWait, profile.WaitRuntime, profile.HandleOne:
+		default:
 			return at, false // a primitive that is made of monitors
 		}
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
 	// what was inlined depends on what the method has called
 	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
-	return returnSlot{b.At, b.Lock}, b.Type == ""
+	return returnSlot{b.At, b.Lock}, b.Type == "" && b.Kind != profile.SemaphoreWait
 }
 
 // mostUntold is how often in a row a thread is looked at again to learn of which class the lock is that it waits for.

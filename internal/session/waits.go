@@ -32,7 +32,7 @@ func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 
 // Blocked is a monitor that a thread is blocked on.
 type Blocked struct {
-	profile.WaitingFor           // Monitor.Enter or Monitor.Wait; without a type if that is not certain
+	profile.WaitingFor           // Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if it is not certain
 	At, Lock           arch.Addr // where the thread's stack says so, and the address that it has there
 }
 
@@ -60,6 +60,9 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		if b.At, b.Lock = info.Slot, info.Object; info.Condition {
 			b.Kind = profile.MonitorWait
 		}
+		if class != nil && info.Condition && waits.OfSemaphore(class) {
+			b.Kind = profile.SemaphoreWait
+		}
 	} else {
 		blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
 		if !ok {
@@ -71,10 +74,24 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		}
 		class = p.waitReader().Class(blocking)
 	}
-	if class != nil && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+	if class != nil && b.Kind != profile.SemaphoreWait && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
 		b.Type = class.Display
 	}
 	return b, true
+}
+
+// Waits returns what kind of thing a thread waits for that has just been walked, by its own managed objects; "": it does
+// not wait, or that is not certain.
+func (s *Suspension) Waits() profile.WaitKind {
+	p := s.Process
+	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Stopped {
+		return ""
+	}
+	kind := p.waitReader().Kind(&s.Walk.Info)
+	if !p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+		return ""
+	}
+	return kind
 }
 
 // explain says what a thread that has just been walked waits for, and what it holds.

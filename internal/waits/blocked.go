@@ -21,6 +21,9 @@ func (r *Reader) Class(b lock.Blocking) *object.Class {
 	return class
 }
 
+// OfSemaphore reports whether a class is that of the objects whose monitors SemaphoreSlims have.
+func OfSemaphore(c *object.Class) bool { return c.Assembly == coreLib && c.Display == semaphoreMonitor }
+
 // MonitorClass is Class of what a thread says of a Lock or a Condition. monitor: the Lock is somebody's monitor.
 func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) {
 	locks := r.Runtime.Locks

@@ -135,7 +135,7 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 		kind = profile.MonitorWait
 		if c, err := e.r.Runtime.Objects.Class(m.Object); m.Object == 0 {
 			kind, e.p.guess = profile.EventWait, true // Conditions of Locks that are no monitors
-		} else if err == nil && c.Assembly == coreLib && c.Display == semaphoreMonitor {
+		} else if err == nil && OfSemaphore(c) {
 			kind = profile.SemaphoreWait
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
+	"clrsnap/profile"
 )
 
 // From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed code. A managed
@@ -130,6 +131,28 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 		w.Objects = append(w.Objects, o)
 	}
 	return w, nil
+}
+
+// Kind returns what kind of thing a thread waits for in the wait subsystem; "": for none, or that is not known. It is
+// so only if the thread has not run meanwhile.
+func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
+	s, err := r.subsystem(t)
+	switch n := len(s.Objects); {
+	case err != nil || !s.waits:
+		return ""
+	case n == 0:
+		return profile.ThreadSleep
+	case n > 1 && s.All:
+		return profile.HandleAll
+	case n > 1:
+		return profile.HandleAny
+	}
+	if obj, err := r.joined(&s.Objects[0]); err != nil {
+		return ""
+	} else if obj != 0 {
+		return profile.ThreadJoin
+	}
+	return profile.HandleOne
 }
 
 func orChanging(err error) error {

@@ -1,0 +1,54 @@
+package record_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestRecordHotWaits: of which kind the waits are of code that is optimised, and what is waited for in it: where frames
+// only show a part of what was inlined, the thread's own objects say it.
+func TestRecordHotWaits(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		r := livetest.Recorded(t, p, record.Options{
+			Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 2 * time.Second,
+		})
+		seen := map[string]map[profile.WaitingFor]int{}
+		for what, samples := range r.WaitSamples() {
+			for _, i := range samples {
+				name := r.Threads[r.Samples[i].Thread].Name
+				if seen[name] == nil {
+					seen[name] = map[profile.WaitingFor]int{}
+				}
+				seen[name][what]++
+			}
+		}
+		for name, want := range map[string]profile.WaitingFor{
+			"permit":  {Kind: profile.SemaphoreWait},
+			"permits": {Kind: profile.SemaphoreWait},
+			"monitor": {Kind: profile.MonitorWait, Type: "object", Module: ""},
+			"own":     {Kind: profile.MonitorWait, Type: "HotWaits.Shop", Module: ""},
+			"auto":    {Kind: profile.HandleOne},
+			"sleeps":  {Kind: profile.ThreadSleep},
+		} {
+			all := 0
+			for _, n := range seen[name] {
+				all += n
+			}
+			if got := seen[name][want]; all == 0 || got <= all/2 {
+				t.Errorf("%s: %d of %d samples wait for %v: %v", name, got, all, &want, seen[name])
+			}
+		}
+		t.Log(slices.Sorted(maps.Keys(seen)))
+		livetest.EndsWell(t, a)
+	})
+}
