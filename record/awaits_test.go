@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -27,9 +28,6 @@ func checkAwaits(t *testing.T, runtime string) {
 		Runtime: runtime, Args: []string{"--running", "--busy", "5000", "--loops", "1"},
 	})
 	p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
-	r := livetest.Recorded(t, p, record.Options{
-		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 199, Duration: 2 * time.Second,
-	})
 	blocked := map[string]string{}
 	for _, truth := range a.Ask("truths") {
 		name, methods, _ := strings.Cut(truth, "\t")
@@ -38,34 +36,40 @@ func checkAwaits(t *testing.T, runtime string) {
 	}
 	seen := map[string]bool{}
 	running, awaited := 0, 0
-	for i := range r.Samples {
-		s := &r.Samples[i]
-		methods := awaiting(r, s.Node)
-		if want, ok := blocked[r.Threads[s.Thread].Name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting {
-			if name := r.Threads[s.Thread].Name; !seen[name] {
-				seen[name] = true
-				if !sameMethods(methods, strings.Split(want, "\t")) {
-					t.Errorf("%s: %q, want %q", name, methods, want)
+	testenv.UntilSeen(t, func() string {
+		r := livetest.Recorded(t, p, record.Options{
+			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 199, Duration: 2 * time.Second,
+		})
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			methods := awaiting(r, s.Node)
+			if want, ok := blocked[r.Threads[s.Thread].Name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting {
+				if name := r.Threads[s.Thread].Name; !seen[name] {
+					seen[name] = true
+					if !sameMethods(methods, strings.Split(want, "\t")) {
+						t.Errorf("%s: %q, want %q", name, methods, want)
+					}
 				}
 			}
+			if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
+				continue
+			}
+			running++
+			if len(methods) == 0 {
+				continue
+			}
+			awaited++
+			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
+				!strings.HasPrefix(methods[1], "Busy.Serve:") {
+				t.Errorf("LoadStock is awaited by %q", methods)
+			}
 		}
-		if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
-			continue
+		if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
+			return fmt.Sprintf("%d of %d chains; %d of %d samples", len(seen), len(blocked), awaited, running)
 		}
-		running++
-		if len(methods) == 0 {
-			continue
-		}
-		awaited++
-		if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
-			!strings.HasPrefix(methods[1], "Busy.Serve:") {
-			t.Errorf("LoadStock is awaited by %q", methods)
-		}
-	}
+		return ""
+	})
 	t.Logf("%d blocked chains; %d of %d samples of LoadStock have what awaits it", len(seen), awaited, running)
-	if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
-		t.Errorf("%d of %d chains; %d of %d samples", len(seen), len(blocked), awaited, running)
-	}
 	livetest.EndsWell(t, a)
 }
 
@@ -175,16 +179,45 @@ func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int) {
 	if testenv.Framework(o.Runtime) != "net8" {
 		monitor |= events.MonitorWaits
 	}
-	r := livetest.Recorded(t, p, record.Options{
-		Duration: 3 * time.Second, Events: events.Options{Monitor: monitor, AllocationBytes: 100 << 10},
-	})
 	truths := map[string][]string{}
 	for _, truth := range a.Ask("truths") {
 		words := strings.Split(truth, "\t")
 		truths[words[0]] = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, ">") })
 	}
-	type count struct{ all, shown int }
-	counts, chains := map[profile.Mode]count{}, map[string]bool{}
+	var e awaitsOfEvents
+	lasts := 3 * time.Second // beside other programs there are fewer events in it, but no fewer that are learned from
+	testenv.UntilSeen(t, func() string {
+		e = awaitsOfEvents{map[profile.Mode]looks{}, map[string]bool{}}
+		e.compare(t, livetest.Recorded(t, p, record.Options{
+			Duration: lasts, Events: events.Options{Monitor: monitor, AllocationBytes: 100 << 10},
+		}), truths)
+		lasts *= 2
+		for mode, c := range e.counts {
+			if (c.all-c.shown)*most > c.all {
+				return fmt.Sprintf("%v: %d of %d have what awaits them", mode, c.shown, c.all)
+			}
+		}
+		if want := bits.OnesCount(uint(monitor)); len(e.counts) != want || len(e.chains) != len(truths) {
+			return fmt.Sprintf("%d of %d modes, %d of %d chains", len(e.counts), want, len(e.chains), len(truths))
+		}
+		return ""
+	})
+	t.Logf("samples, and those that have what awaits them: %v", e.counts)
+	livetest.EndsWell(t, a)
+}
+
+// awaitsOfEvents is what a recording has shown: by mode how many samples there were, and how many had what awaits them;
+// and which chains.
+type awaitsOfEvents struct {
+	counts map[profile.Mode]looks
+	chains map[string]bool
+}
+
+type looks struct{ all, shown int }
+
+// compare compares the samples of a recording with what the program says.
+func (e *awaitsOfEvents) compare(t *testing.T, r *profile.Recording, truths map[string][]string) {
+	t.Helper()
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		name := r.Threads[s.Thread].Name
@@ -192,27 +225,17 @@ func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int) {
 		if !ok || !calls(r, s.Node, "Tasks.Running.Leaf{async}", profile.Managed) {
 			continue
 		}
-		c := counts[s.Mode]
+		c := e.counts[s.Mode]
 		c.all++
 		if got := awaiting(r, s.Node); len(got) > 0 {
 			c.shown++
-			chains[name] = true
+			e.chains[name] = true
 			if !sameMethods(got, want) {
 				t.Errorf("%s, %v: %q, want %q", name, s.Mode, got, want)
 			}
 		}
-		counts[s.Mode] = c
+		e.counts[s.Mode] = c
 	}
-	for mode, c := range counts {
-		t.Logf("%v: %d of %d samples have what awaits them", mode, c.shown, c.all)
-		if (c.all-c.shown)*most > c.all {
-			t.Errorf("%v: %d of %d", mode, c.shown, c.all)
-		}
-	}
-	if want := bits.OnesCount(uint(monitor)); len(counts) != want || len(chains) != len(truths) {
-		t.Errorf("%d of %d modes, %d of %d chains", len(counts), want, len(chains), len(truths))
-	}
-	livetest.EndsWell(t, a)
 }
 
 // awaiting returns the frames of a stack that are not on the stack, with their lines, as the program notes them.

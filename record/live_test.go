@@ -280,12 +280,14 @@ func TestRecordRenamed(t *testing.T) {
 	p := livetest.Open(t, a, clrsnap.Options{})
 	tid := livetest.ThreadNamed(t, p, "early").OSThreadID
 	ctx, end := context.WithTimeout(context.Background(), livetest.Hang)
+	defer end()
+	begun := make(chan bool, 1)
 	go func() {
-		defer end()
-		time.Sleep(300 * time.Millisecond)
+		<-begun
 		a.Ask("rename")
+		end()
 	}()
-	r, err := record.Record(ctx, p, record.Options{Modes: both})
+	r, err := record.Record(ctx, p, record.Options{Modes: both, Progress: once(begun)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,30 +303,49 @@ func TestRecordRenamed(t *testing.T) {
 func TestRecordRenamedChosen(t *testing.T) {
 	a := testenv.Start(t, "begin", testenv.Options{Args: []string{"--late", "late-name"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	const before = 300 * time.Millisecond
-	renamed := make(chan bool)
+	begun, renamed := make(chan bool, 1), make(chan time.Time, 1)
+	ctx, end := context.WithTimeout(context.Background(), livetest.Hang)
+	defer end()
+	progress := once(begun)
 	go func() {
-		defer close(renamed)
-		time.Sleep(before)
+		<-begun
+		renamed <- time.Now()
 		a.Ask("rename")
 	}()
-	r := livetest.Recorded(t, p, record.Options{
-		Modes: both, Duration: 3500 * time.Millisecond,
-		Threads: func(th *clrsnap.Thread) bool { return th.Name == "late-name" },
+	// The name is noticed within two seconds; then it is sampled until it has been, in both modes.
+	r, err := record.Record(ctx, p, record.Options{
+		Modes: both, Threads: func(th *clrsnap.Thread) bool { return th.Name == "late-name" },
+		Progress: func(pr record.Progress) {
+			if progress(pr); pr.Samples >= 100 {
+				end()
+			}
+		},
 	})
-
-	<-renamed
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := <-renamed
 	if len(r.Threads) != 1 || r.Threads[0].Name != "late-name" {
 		t.Fatalf("%+v", r.Threads)
 	}
 	for _, m := range both {
-		// The name is noticed within two seconds. Another test may want the processors.
-		if got := time.Duration(r.Weight(m)); got < 200*time.Millisecond ||
-			got > r.Duration-before+50*time.Millisecond {
-			t.Errorf("%v: it has its name for %v at most, sampled %v", m, r.Duration-before, got)
+		if got, most := time.Duration(r.Weight(m)), r.Start.Add(r.Duration).Sub(at)+50*time.Millisecond; got == 0 ||
+			got > most {
+			t.Errorf("%v: it has its name for %v at most, sampled %v", m, most, got)
 		}
 	}
 	livetest.EndsWell(t, a)
+}
+
+// once tells that a recording has begun, by its first report.
+func once(begun chan<- bool) func(record.Progress) {
+	told := false
+	return func(record.Progress) {
+		if !told {
+			begun <- true
+		}
+		told = true
+	}
 }
 
 // TestRecordDeep: of a stack that is deeper than what the kernel copies, the rest
