@@ -54,7 +54,6 @@ check: agent dotnet ## what a developer runs all day: offline tests, and one liv
 
 test: tools agent dotnets speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (eight minutes)
 	@GO='$(GO)' scripts/test.sh live $(TESTFLAGS)
-	@GO='$(GO)' scripts/test.sh alone $(TESTFLAGS)
 
 matrix: tools agent dotnets ## every other runtime, every shape, every kind of dump (FORM=full: installed runtimes too)
 	@GO='$(GO)' scripts/test.sh matrix $(FORM) $(TESTFLAGS)

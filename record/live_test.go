@@ -147,7 +147,7 @@ func checkProgress(t *testing.T, told []record.Progress, r *profile.Recording) {
 // TestRecordBlocked: the samples of blocked threads have the stacks of a snapshot, with the same
 // lines, say that they wait, and stand for all of the time.
 func TestRecordBlocked(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	a := testenv.Start(t, "scenarios", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 	blocked := map[int]string{}
@@ -236,7 +236,7 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 // TestRecordBudget: with little of a processor to spend, threads are sampled less
 // often, which is said, and their samples stand for all of the time still.
 func TestRecordBudget(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "300", "--workers", "fib,strings"}})
 	p := livetest.Open(t, a, clrsnap.Options{AlwaysStop: true})
 	const share = 0.01

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/record"
 )
@@ -21,19 +21,27 @@ import (
 // Kestrel's are there, named, with stacks that reach the base of their threads, and
 // stand for the CPU time that it has used.
 func TestRecordWeb(t *testing.T) {
-	layer.Alone(t)
-	for _, b := range testenv.AspNetRuntimes(t) {
-		t.Run(b.Version, func(t *testing.T) {
-			a := testenv.Start(t, "web", testenv.Options{Runtime: b.Runtime})
-			p := livetest.Open(t, a, clrsnap.Options{})
-			defer visit(t, a.Ask("url")[0]+"/orders/17")()
-			for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
-				before := livetest.StolenCPU(t)
-				r := livetest.Recorded(t, p, record.Options{Modes: modes, Rate: 199, Duration: 2500 * time.Millisecond})
-				checkWeb(t, r, livetest.StolenCPU(t)-before)
+	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "web", testenv.Options{Runtime: runtime})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		defer visit(t, a.Ask("url")[0]+"/orders/17")()
+		for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
+			ctx, end := context.WithTimeout(t.Context(), livetest.Hang)
+			defer end()
+			before, used := livetest.StolenCPU(t), livetest.CPU(t, a.PID)
+			r, err := record.Record(ctx, p, record.Options{
+				Modes: modes, Rate: 199, Progress: func(record.Progress) {
+					if livetest.CPU(t, a.PID)-used > 1500*time.Millisecond {
+						end() // there are samples enough
+					}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+			checkWeb(t, r, livetest.StolenCPU(t)-before)
+		}
+	})
 }
 
 // visit asks a server on some connections until the function that it returns is called.

@@ -11,7 +11,7 @@ import (
 // TestChurn: in the scope PerThread, 200 threads start and end while sampling begins and
 // changes, again and again. None is missed, and none is sampled twice for the same time.
 func TestChurn(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	const period = 200 * time.Microsecond
 	p := start(t, strings.Repeat("c", 200))
 	p.scan("READY")
@@ -48,7 +48,7 @@ func TestChurn(t *testing.T) {
 // is sampled once, and so are the threads that it starts. That one with inherited
 // events is recognised, which Open relies on, is seen on the way.
 func TestTwice(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	const period = 200 * time.Microsecond
 	p := start(t, "")
 	p.scan("READY")

@@ -87,7 +87,7 @@ func testStack(t *testing.T, scope Scope) {
 // TestKernel: a thread in the kernel has the registers of its own code and the
 // kernel's call chain, whose functions have names.
 func TestKernel(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	p := start(t, "k2")
 	tid := p.number("kernel")
 	other, _ := p.burner()

@@ -16,7 +16,7 @@ import (
 // TestDotNet: the threads of a .NET program are sampled in proportion to their CPU time,
 // with their stacks.
 func TestDotNet(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	const period, frames = time.Millisecond, 60
 	need(t)
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "3", "--depth", strconv.Itoa(frames)}})

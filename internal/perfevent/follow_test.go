@@ -10,7 +10,7 @@ import (
 // TestChildren: processes that the target starts are followed if they are to be,
 // and not otherwise.
 func TestChildren(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	eachScope(t, testChildren)
 }
 

@@ -13,7 +13,7 @@ import (
 // TestShares: samples are spread over threads as their CPU time is, and over
 // functions as the work is.
 func TestShares(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	eachScope(t, testShares)
 }
 
@@ -119,7 +119,7 @@ func TestThreads(t *testing.T) {
 
 // TestWait: it waits as long as there is not much to read, and no longer.
 func TestWait(t *testing.T) {
-	layer.Alone(t)
+	layer.Live(t)
 	eachScope(t, testWait)
 }
 

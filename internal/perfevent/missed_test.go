@@ -5,13 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
 
 // TestMissed: samples whose timers did not come in time are counted, and together with those that were taken they stand
 // for the whole CPU time. A copy of 64 KB takes longer than the shortest period, so timers miss some of their turns.
 func TestMissed(t *testing.T) {
-	layer.Alone(t)
+	layer.Quiet(t)
+	testenv.NeedQuiet(t)
 	p := start(t, "22")
 	tids := []int{0, 0}
 	for i := range tids {

@@ -15,7 +15,7 @@ import (
 
 // TestCPUs: a CPU that is switched off and on again is sampled again. Nothing else may need it.
 func TestCPUs(t *testing.T) {
-	layer.Alone(t)
+	layer.Quiet(t)
 	needRoot(t)
 	online, err := onlineCPUs()
 	if err != nil {

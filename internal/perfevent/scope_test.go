@@ -71,7 +71,7 @@ func TestScopes(t *testing.T) {
 // TestParanoid: where everybody may watch whole CPUs, no capability is needed. Nothing else may
 // depend on the setting meanwhile.
 func TestParanoid(t *testing.T) {
-	layer.Alone(t)
+	layer.Quiet(t)
 	need(t)
 	needRoot(t)
 	const file = "/proc/sys/kernel/perf_event_paranoid"

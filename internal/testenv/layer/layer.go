@@ -2,7 +2,6 @@
 //
 //	check    what needs no .NET process, and one live test for each verb
 //	live     all that, and all live behaviour on the two .NETs that are supported
-//	alone    live behaviour that is measured in time: nothing else may run beside it
 //	matrix   what depends on the runtime or on the shape of a program, on all the others
 //	proof    oracles, soaks and the like: short ones, with the tag full long ones
 //
@@ -44,12 +43,6 @@ func Check(tb testing.TB) {
 func Live(tb testing.TB) {
 	tb.Helper()
 	only(tb, "live")
-}
-
-// Alone is for a test that measures time.
-func Alone(tb testing.TB) {
-	tb.Helper()
-	only(tb, "alone")
 }
 
 // Matrix is for a test of all runtimes, shapes of programs or dumps.

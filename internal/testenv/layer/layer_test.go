@@ -23,12 +23,11 @@ func TestLayers(t *testing.T) {
 		say    []func(testing.TB)
 		layers map[string]bool
 	}{
-		{"nothing", nil, map[string]bool{"check": true, "live": true, "alone": true, "matrix": true, "proof": true}},
+		{"nothing", nil, map[string]bool{"check": true, "live": true, "matrix": true, "proof": true}},
 		{"check", []func(testing.TB){Check}, map[string]bool{"check": true, "live": true}},
 		{"smoke", []func(testing.TB){Check, Kit}, map[string]bool{"check": true, "live": true}},
 		{"kit", []func(testing.TB){Kit}, map[string]bool{"live": true}},
 		{"each", []func(testing.TB){Each, Kit}, map[string]bool{"live": true, "matrix": true}},
-		{"alone", []func(testing.TB){Alone, Kit}, map[string]bool{"alone": true}},
 		{"proof", []func(testing.TB){Proof, Each, Kit}, map[string]bool{"proof": true}},
 	} {
 		if got := said(t, "Test"+tt.name, tt.say...); got != tt.layers[Now()] {

@@ -1,4 +1,4 @@
-//go:build !check && !live && !alone && !matrix && !proof
+//go:build !check && !live && !matrix && !proof
 
 package layer
 

@@ -1,5 +1,0 @@
-//go:build alone
-
-package layer
-
-const tag = "alone"
