@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of a layer: check, live, alone, matrix or proof. internal/testenv/layer says what
+# Runs the tests of a layer: check, live, matrix or proof. internal/testenv/layer says what
 # belongs to which. quiet is the part of proof beside which nothing else may run.
 #
 #   scripts/test.sh LAYER [short|full] [go test's flags and packages] [-args the tests' own flags]
@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 GO=${GO:-go}
 
-layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof|quiet [short|full] [go test's flags and packages]"}
+layer=${1:?"usage: scripts/test.sh check|live|matrix|proof|quiet [short|full] [go test's flags and packages]"}
 shift
 tags=$layer
 timeout=20m
@@ -17,11 +17,10 @@ but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
     live) at_once=3 ;;
-    alone) saying='layer\.Alone(' ;;
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=3 ;;
     proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=3 ;;
     quiet) tags=proof saying='layer\.Quiet(' ;;
-    *) echo "$0: there is no layer $layer: give check, live, alone, matrix, proof or quiet" >&2; exit 2 ;;
+    *) echo "$0: there is no layer $layer: give check, live, matrix, proof or quiet" >&2; exit 2 ;;
 esac
 case ${1:-} in
     short) shift ;;

@@ -78,8 +78,8 @@ func Framework(runtime string) string {
 	return framework
 }
 
-// InLayer reports whether this layer is for tests on a runtime: alone is for the default one, check and live are for
-// that and the newest, matrix is for the others, proof for these two, and in its full form for all.
+// InLayer reports whether this layer is for tests on a runtime: check and live are for the default one and the newest,
+// matrix is for the others, proof for these two, and in its full form for all.
 func InLayer(runtime string) bool {
 	supported := slices.Contains(Supported(), runtime)
 	switch layer.Now() {
@@ -87,8 +87,6 @@ func InLayer(runtime string) bool {
 		return !supported
 	case "proof":
 		return layer.Size(supported, true)
-	case "alone":
-		return runtime == DefaultRuntime
 	}
 	return supported
 }
