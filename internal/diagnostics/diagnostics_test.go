@@ -101,6 +101,52 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
+// TestRequest: what a runtime is asked: how long it may take, in milliseconds, and what it is to load.
+func TestRequest(t *testing.T) {
+	self := dirOf(t, os.Getpid())
+	prefix, err := SocketPrefix(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", prefix+"1-socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	asked := make(chan []byte, 1)
+	go func() {
+		b := make([]byte, 1<<10)
+		n := 0
+		if c, err := l.Accept(); err == nil {
+			n, _ = c.Read(b)
+			c.Close()
+		}
+		asked <- b[:n]
+	}()
+	const patience = time.Hour
+	p := Profiler{CLSID: GUID{A: 0x04030201, D: [8]byte{7: 9}}, Library: "/agent.so", Data: []byte("data")}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Attach(ctx, self, p); err == nil {
+		t.Error("no answer is a success")
+	}
+	b := <-asked
+	const least = headerSize + 4 + 16 + 4 + 2*len("/agent.so.") + 4 + len("data")
+	if len(b) != least {
+		t.Fatalf("the request has %d bytes, want %d", len(b), least)
+	}
+	b = b[headerSize:]
+	took := time.Duration(binary.LittleEndian.Uint32(b)) * time.Millisecond
+	if took > attachTimeout || took < time.Second {
+		t.Errorf("the runtime is given %v of %v", took, attachTimeout)
+	}
+	if id, length := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[20:]); id != p.CLSID.A ||
+		b[19] != p.CLSID.D[7] || length != 10 || b[24] != '/' || b[26] != 'a' ||
+		!bytes.HasSuffix(b, []byte("\x04\x00\x00\x00data")) {
+		t.Errorf("% x", b)
+	}
+}
+
 // TestPlantedSockets: the socket of another process is not taken for the runtime's,
 // whatever its name and age.
 func TestPlantedSockets(t *testing.T) {

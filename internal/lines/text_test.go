@@ -54,7 +54,7 @@ func TestWanted(t *testing.T) {
 		})
 	}
 	b.Function(profile.Function{})
-	for _, l := range []int32{place(10, 12, 11), place(1000, 2000, 1500)} {
+	for _, l := range []int32{place(10, 12, 11), place(1000, 2000, 1500), place(4000, 4020, 4010)} {
 		b.Add(profile.Sample{Node: b.Child(0, l)})
 	}
 	b.Child(0, place(5000, 5010, 5005))
@@ -64,6 +64,9 @@ func TestWanted(t *testing.T) {
 			yield(n)
 		}
 		for n := int32(1494); n <= 1506; n++ {
+			yield(n)
+		}
+		for n := int32(3998); n <= 4021; n++ { // all of the method, what is before it, and its end
 			yield(n)
 		}
 	})

@@ -1,6 +1,8 @@
 package pace
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,4 +24,23 @@ func TestAllowance(t *testing.T) {
 			t.Errorf("after a year %d are left, want 100", got)
 		}
 	})
+}
+
+// TestAllowanceShared: several that take at the same time get no more together.
+func TestAllowanceShared(t *testing.T) {
+	const most, takers = 100_000, 8
+	a := NewAllowance(most, 0)
+	var taken atomic.Int64
+	var all sync.WaitGroup
+	for range takers {
+		all.Go(func() {
+			for a.Take(1) {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() != most {
+		t.Errorf("%d were given of %d", taken.Load(), most)
+	}
 }

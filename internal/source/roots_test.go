@@ -65,3 +65,15 @@ func TestRoots(t *testing.T) {
 		t.Error("a checksum of an unknown kind")
 	}
 }
+
+// TestFileName: an assembly that was built on Windows names its PDB by a path of Windows.
+func TestFileName(t *testing.T) {
+	for path, want := range map[string]string{
+		"/src/obj/Shop.pdb": "Shop.pdb", `C:\src\obj\Shop.pdb`: "Shop.pdb", "Shop.pdb": "Shop.pdb",
+		`C:\src/obj\a b.pdb`: "a b.pdb",
+	} {
+		if got := fileName(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package target
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
 
 	"clrsnap/internal/arch"
@@ -76,5 +78,53 @@ func TestEvidenceBound(t *testing.T) {
 	}
 	if _, err := r.Uint64(0x1000); err != nil || e.Stands(mem) {
 		t.Error("not all of it is kept", err)
+	}
+}
+
+// atOnce is memory of which several pieces can be read at once.
+type atOnce struct{ *bytesAt }
+
+func (m atOnce) ReadMany(pieces []Region) error { return ReadMany(m.bytesAt, pieces) }
+
+// TestLinks: a list is followed, also if it is no longer what it was, and one without an end is none.
+func TestLinks(t *testing.T) {
+	mem := &bytesAt{0x1000, make([]byte, 64)}
+	link := func(from, to arch.Addr) { binary.LittleEndian.PutUint64(mem.data[from-mem.at:], uint64(to)) }
+	link(0x1000, 0x1010)
+	link(0x1010, 0x1020)
+	e := NewEvidence(atOnce{mem})
+	e.Begin()
+	want := func(list []arch.Addr, most int, want ...arch.Addr) {
+		t.Helper()
+		if got, err := e.Links(0x1000, list, most); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	}
+	list := []arch.Addr{0x1000, 0x1010, 0x1020}
+	want(nil, 3, list...)
+	want(list, 3, list...)
+	link(0x1020, 0x1030)
+	want(list, 4, 0x1000, 0x1010, 0x1020, 0x1030)
+	link(0x1010, 0)
+	want(list, 3, 0x1000, 0x1010)
+	link(0x1010, 0x1000)
+	want(list, 10)
+}
+
+// TestCString: a string is read up to its end, which may be the end of what there is.
+func TestCString(t *testing.T) {
+	mem := &bytesAt{0x1000, make([]byte, 128)}
+	copy(mem.data[50:], "a name that reaches beyond the first piece")
+	copy(mem.data[120:], "the end")
+	r := NewReader(mem)
+	for at, want := range map[arch.Addr]string{
+		0x1032: "a name that reaches beyond the first piece", 0x1078: "the end", 0x1000: "",
+	} {
+		if s, err := r.CString(at, 100); err != nil || s != want {
+			t.Errorf("%q, %v, want %q", s, err, want)
+		}
+	}
+	if s, err := r.CString(0x1032, 10); err == nil {
+		t.Errorf("%q is more than was asked for", s)
 	}
 }

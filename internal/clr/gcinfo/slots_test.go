@@ -81,6 +81,8 @@ func TestUntracked(t *testing.T) {
 	s := sketch{v: 4, length: 300, flags: flagBaseRegister, register: arch.RBP}
 	old := sketch{v: 2, length: 300, context: This, prolog: 9, slot: -40,
 		flags: flagReversePInvoke | flagEditAndContinue}
+	even := s // offsets of safe points have the bits of the last one: one fewer than the length
+	even.length = 256
 	for _, tt := range []struct {
 		name string
 		b    []byte
@@ -90,6 +92,7 @@ func TestUntracked(t *testing.T) {
 		{"one", s.withSlots(0, 0, 0, nil, []encodedSlot{this}), 4, []Slot{this.Slot}},
 		{"behind tracked ones", s.withSlots(3, 2, 2, []encodedSlot{interior, this}, []encodedSlot{near}), 4,
 			[]Slot{near.Slot}},
+		{"length of a power of two", even.withSlots(3, 0, 0, nil, []encodedSlot{this}), 4, []Slot{this.Slot}},
 		{"interior pointers left out", s.withSlots(1, 0, 1, nil, []encodedSlot{interior, this, far}), 4,
 			[]Slot{this.Slot, far.Slot}},
 		{"of .NET 8", old.withSlots(5, 0, 0, []encodedSlot{far}, []encodedSlot{far}), 2, []Slot{far.Slot}},

@@ -219,6 +219,11 @@ func TestDecodeInlining(t *testing.T) {
 			t.Errorf("%d bytes of it: %+v", n, rec)
 		}
 	}
+	for _, indices := range [][]byte{{1, 4, 0, 8, 0}, {2, 8, 0, 0, 0, 12, 0, 0, 0}} { // of two bytes, and of four
+		if got := decodeInlining(append(indices, b[3:]...)); !reflect.DeepEqual(got, rec) {
+			t.Errorf("indices of %d bytes: %+v", len(indices)/2, got)
+		}
+	}
 }
 
 func TestNumbers(t *testing.T) {

@@ -97,7 +97,8 @@ func TestFriendlyName(t *testing.T) {
 
 func TestFriendlyNameUnchanged(t *testing.T) {
 	for _, tt := range [][2]string{
-		{"", ""}, {"", "<"}, {"<", ">"}, {"A+", "<>"}, {"A+<", "MoveNext"}, {"A+<Foo", "MoveNext"},
+		{"", ""}, {"", "<"}, {"<", ">"}, {"A+", "<>"}, {"A+<>d__1", "MoveNext"}, {"A", "<>b__0_0"},
+		{"A+<", "MoveNext"}, {"A+<Foo", "MoveNext"},
 		{"A>+<>c", "<X>b__0"}, {"A+<>c", ".ctor"}, {"A+<>c", "<Main>b__x"}, {"A+<>c", "<Main>z__0"}, {"A+<>cx", "F"},
 		{"A+<>c__", "<X>b__0y"}, {"A+<X>dd", "MoveNext"}, {"A+<X>d__", "MoveNext"}, {"A+<X>e__FixedBuffer", "F"},
 		{"A", "<>n__0"}, {"A", "<X>g__|0_0"}, {"A", "<X>g__L"}, {"A", "<X>g__L|"}, {"A", "<<X>b__0"},

@@ -67,6 +67,18 @@ func TestClass(t *testing.T) {
 	}
 }
 
+// TestUntagged: the collector marks objects in the low bits of their first word.
+func TestUntagged(t *testing.T) {
+	for _, d := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
+		r := newReader(t, clrtest.Words{}, d)
+		for _, mark := range []uint64{0, 1, 2, 3} {
+			if at := r.Untagged(uint64(tableAt) | mark); at != tableAt {
+				t.Errorf("marked with %d: %v", mark, at)
+			}
+		}
+	}
+}
+
 func TestHeader(t *testing.T) {
 	mem := clrtest.Words{}
 	mem.Zero(objectAt-8, 16)
