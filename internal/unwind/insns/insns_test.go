@@ -353,6 +353,7 @@ func TestSteps(t *testing.T) {
 		"leave; ret":                             {"c9 c3", []string{"rbp+16 rbp-16"}},
 		"lea rsp,[rbp-8]; pop rbx; pop rbp; ret": {"48 8d 65 f8 5b 5d c3", []string{"rbp+16 rbx-24 rbp-16"}},
 		"mov rbx,[rsp+8]; add rsp,10h; ret":      {"48 8b 5c 24 08 48 83 c4 10 c3", []string{"rsp+24 rbx-16"}},
+		"mov r12,[rsp+8]; add rsp,10h; ret":      {"4c 8b 64 24 08 48 83 c4 10 c3", []string{"rsp+24 r12-16"}},
 		"jmp over; int3; ret":                    {"eb 01 cc c3", []string{"rsp+8"}},
 		"jump either way, both alike":            {"74 01 c3 c3", []string{"rsp+8"}},
 		"jump either way, not alike":             {"74 01 c3 5b c3", []string{"rsp+8", "rsp+16 rbx-16"}},
