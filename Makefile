@@ -89,6 +89,12 @@ bench-server: dotnets agent ## what recording costs a web server and other progr
 fuzz: ## every fuzz target for FUZZTIME
 	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME)
 
+# Outside CI: half an hour. FAULTS is a regular expression for files.
+.PHONY: mutate
+FAULTS ?=
+mutate: tools agent dotnets ## do the tests find faults? single ones, one at a time, in copies of the code
+	@$(GO) run ./scripts/mutate $(if $(FAULTS),'$(FAULTS)')
+
 .PHONY: table
 table: tools agent dotnets ## write docs/runtimes.md's table of what works from what the tests find
 	@GO='$(GO)' scripts/test.sh matrix full -run '^(TestShapes|TestMusl|TestCores|TestSupport)$$' \

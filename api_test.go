@@ -136,3 +136,15 @@ func TestContextEnds(t *testing.T) {
 		t.Errorf("diagnose: %+v", checks)
 	}
 }
+
+// TestContext: a register that was set is known, and no other one.
+func TestContext(t *testing.T) {
+	var c clrsnap.Context
+	c.Machine = clrsnap.AMD64
+	c.Set(3, 42)
+	for r := range uint8(16) {
+		if v, known := c.Reg(r); known != (r == 3) || known && v != 42 {
+			t.Errorf("register %d: %d, %v", r, v, known)
+		}
+	}
+}

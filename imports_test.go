@@ -118,6 +118,7 @@ var mayImport = map[string]string{
 	"internal/testenv":        "internal/testenv/layer",
 	"internal/testenv/layer":  "",
 	"internal/testenv/role":   "",
+	"scripts/mutate":          "",
 	"internal/matrix":         "",
 	"internal/matrix/details": "",
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +

@@ -67,3 +67,16 @@ func TestEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestShow: the places come by how much they allocate, in MiB.
+func TestShow(t *testing.T) {
+	var b strings.Builder
+	show(&b, map[site]*use{
+		{class: 1}: {name: "A in F()", bytes: 1 << 20, objects: 5},
+		{class: 2}: {name: "B in G()", bytes: 3 << 19, objects: 7},
+	})
+	const want = "     1.5 MiB            7 objects  B in G()\n     1.0 MiB            5 objects  A in F()\n"
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
