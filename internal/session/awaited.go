@@ -19,7 +19,7 @@ import (
 var awaitedClasses = map[string]profile.AwaitedKind{
 	"System.Threading.Tasks.Task+DelayPromise":                     profile.AwaitsTimer,
 	"System.Threading.PeriodicTimer+State":                         profile.AwaitsTimer,
-	"System.Threading.SemaphoreSlim+TaskNode":                      profile.AwaitsSemaphore,
+	placeInQueue:                                                   profile.AwaitsSemaphore,
 	"System.Threading.Tasks.Task+WhenAllPromise":                   profile.AwaitsSeveral,
 	"System.Threading.Tasks.Task+WhenAllPromise`1":                 profile.AwaitsSeveral,
 	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1":          profile.AwaitsOne,
@@ -335,6 +335,27 @@ func (t *taskWalk) findSemaphores() {
 			}
 		}
 	}
+}
+
+// placeInQueue is the class of the place of an async method in the queue of a SemaphoreSlim. The place does not lead to
+// the semaphore.
+const placeInQueue = "System.Threading.SemaphoreSlim+TaskNode"
+
+// maxSemaphoreLooks bounds how often the queues of all semaphores are read again.
+const maxSemaphoreLooks = 4
+
+// lateSemaphore finds the semaphore that a method has begun to wait for since the queues were read.
+func (t *taskWalk) lateSemaphore(w *profile.Awaited) {
+	if w == nil || w.Type != placeInQueue {
+		return
+	}
+	at := arch.Addr(w.Object)
+	if t.semaphores[at] == 0 && t.semaphoreLooks < maxSemaphoreLooks && t.p.from.changes() {
+		t.semaphoreLooks++
+		t.p.Engine.Cache.Invalidate()
+		t.findSemaphores()
+	}
+	w.Object, w.Type = uint64(t.semaphores[at]), "System.Threading.SemaphoreSlim" // 0: it has just left the queue
 }
 
 // socketVerbs are what is done with a socket, by SocketAsyncOperation (System.Net.Sockets).

@@ -108,19 +108,20 @@ type taskWalk struct {
 	full    bool
 	ended   bool // the time has ended before all was looked at
 
-	running    map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
-	threads    []Thread                   // where that was looked for
-	looks      int                        // how often
-	semaphores map[arch.Addr]arch.Addr    // by the first of those that wait
-	resumers   map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
-	names      map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one
-	slots      map[arch.Addr]arch.Addr    // of the thread pool's queues, by what is in them; nil: not looked for yet
-	frames     map[awaitKey]profile.Frame
-	methods    []chainMethod // of the chain that was read last
-	first      arch.Addr     // likewise, its innermost method
-	firsts     map[arch.Addr]bool
-	unproven   int
-	unread     int
+	running        map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
+	threads        []Thread                   // where that was looked for
+	looks          int                        // how often
+	semaphores     map[arch.Addr]arch.Addr    // by the first of those that wait
+	semaphoreLooks int                        // how often these were found again
+	resumers       map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
+	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one
+	slots          map[arch.Addr]arch.Addr    // of the thread pool's queues, by what is in them; nil: not looked for yet
+	frames         map[awaitKey]profile.Frame
+	methods        []chainMethod // of the chain that was read last
+	first          arch.Addr     // likewise, its innermost method
+	firsts         map[arch.Addr]bool
+	unproven       int
+	unread         int
 }
 
 // walk finds the objects.
@@ -395,6 +396,7 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 		return nil, false
 	}
 	t.firsts[t.first] = true
+	t.lateSemaphore(out.WaitsFor)
 	return out, false
 }
 

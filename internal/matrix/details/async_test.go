@@ -313,6 +313,38 @@ func TestTasksRunningRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestTasksQueue: methods queue for one semaphore, and change places all the time. That semaphore is named, and nothing
+// else is taken for one.
+func TestTasksQueue(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queue"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		seen := 0
+		for range 20 {
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := map[uint64]int{}
+			for i := range tasks.Chains {
+				c := &tasks.Chains[i]
+				if w := c.WaitsFor; w != nil && w.Kind == profile.AwaitsSemaphore {
+					named[w.Object] += c.Count
+				}
+			}
+			delete(named, 0) // those that left the queue while it was read
+			if len(named) > 1 {
+				t.Errorf("semaphores %v, want one", named)
+			}
+			seen += len(named)
+		}
+		if seen < 10 {
+			t.Errorf("the semaphore was named in %d looks", seen)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // TestTasksComputingRuntimeAsync: of a thread that computes it is known who awaits what it runs. The method itself is
 // not: it is only on the stack.
 func TestTasksComputingRuntimeAsync(t *testing.T) {

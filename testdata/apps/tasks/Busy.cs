@@ -1,5 +1,7 @@
 // Async methods that use a CPU after an await, for a while at a time.
+using System;
 using System.Diagnostics;
+using System.Threading;
 using System.Threading.Tasks;
 using Common;
 
@@ -11,6 +13,25 @@ static class Busy
     public static void Fill(int loops, int microseconds)
     {
         for (int i = 0; i < loops; i++) _ = Serve(microseconds);
+    }
+
+    static readonly SemaphoreSlim permit = new(1);
+
+    /// <summary>Starts some loops, which wait for one permit all the time, and have it for a moment.</summary>
+    public static void Queue(int loops)
+    {
+        for (int i = 0; i < 3; i++) GC.Collect(); // no later collection moves the semaphore
+        for (int i = 0; i < loops; i++) _ = Take();
+    }
+
+    static async Task Take()
+    {
+        while (!App.Ending)
+        {
+            await permit.WaitAsync();
+            await Task.Yield();
+            permit.Release();
+        }
     }
 
     static async Task Serve(int microseconds)

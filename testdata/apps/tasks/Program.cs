@@ -29,6 +29,7 @@ static class Program
         ThreadPool.SetMinThreads(128, 128);
         if (App.Flag("running")) Running.Fill(Chains(), _ => Thread.Sleep(Timeout.Infinite));
         if (App.Flag("raising")) Running.Fill(Chains(), Raising.Events);
+        if (App.Flag("queue")) Busy.Queue(20);
         if (App.Flag("busy")) Busy.Fill(App.Int("loops", 2), App.Int("busy", 1000));
         if (App.Flag("collect")) Running.Collect(App.Int("pause", 0));
         if (App.Flag("suspended")) Suspended.Fill(Chains(), App.Int("suspended", 1));
