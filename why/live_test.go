@@ -62,15 +62,18 @@ func shows(v *profile.Verdict) string {
 	return b.String()
 }
 
+func ailmentNames() string {
+	names := make([]string, len(ailments))
+	for i, a := range ailments {
+		names[i] = a.of
+	}
+	return strings.Join(names, ",")
+}
+
 // TestLook: a program that has several ailments is told all of them, and nothing else.
 func TestLook(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		names := make([]string, len(ailments))
-		for i, a := range ailments {
-			names[i] = a.of
-		}
-		a := testenv.Start(t, "ailing",
-			testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", ailmentNames()}})
 		if runtime == "net9" {
 			check(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
 		}
@@ -139,10 +142,34 @@ func TestWell(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), testWell)
 }
 
+// TestLookRuntimeAsync: TestLook of a program whose methods the runtime itself suspends.
+func TestLookRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		check(t, testenv.Start(t, "ailing", testenv.Options{
+			Runtime: runtime, Args: []string{"--of", ailmentNames()}, Compile: runtimeAsync,
+		}), why.Options{For: 2 * time.Second})
+	})
+}
+
+// TestWellRuntimeAsync: nor are those whose methods the runtime itself suspends.
+func TestWellRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		t.Parallel()
+		checkWell(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+	})
+}
+
+// runtimeAsync has the compiler leave it to the runtime to suspend methods.
+var runtimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"}
+
 func testWell(t *testing.T, runtime string) {
 	t.Parallel()
-	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime,
-		Args: []string{"--of", "consumers,errors,permits"}})
+	checkWell(t, testenv.Options{Runtime: runtime})
+}
+
+func checkWell(t *testing.T, o testenv.Options) {
+	o.Args = []string{"--of", "consumers,errors,permits"}
+	a := testenv.Start(t, "ailing", o)
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))

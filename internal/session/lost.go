@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -89,32 +90,34 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	if box == 0 || l.yields[sem] {
 		return out, false
 	}
-	var chain async.Chain
+	var steps []async.Step
 	stands := l.p.steadily(func() error {
 		ok = false
-		b, err := l.t.r.Box(box)
-		if err != nil {
-			return err
-		}
 		class, err := l.p.Runtime.Objects.Class(sem)
 		if err != nil {
 			return err
 		}
 		out = profile.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
-		if out.Field, ok = l.releases(b, sem); !ok {
-			return nil
+		b, err := l.t.r.Box(box)
+		if errors.Is(err, async.ErrNoBox) {
+			if steps, _, err = l.t.r.Methods(box); err == nil {
+				out.Field, ok = l.resumedReleases(steps, sem)
+			}
+		} else if err == nil {
+			steps = []async.Step{{Box: b}}
+			out.Field, ok = l.releases(b, sem)
 		}
-		chain, err = l.t.r.Awaiting(box)
+		if err != nil || !ok {
+			return err
+		}
+		chain, err := l.t.r.Awaiting(box)
+		steps = append(steps, chain.Steps...)
 		return err
 	}, nil)
 	if !stands || !ok {
 		return out, false
 	}
-	b, err := l.t.r.Box(box)
-	if err != nil {
-		return out, false
-	}
-	steps := l.p.programSteps(append([]async.Step{{Box: b}}, chain.Steps...))
+	steps = l.p.programSteps(steps)
 	for i := range steps {
 		out.Frames = append(out.Frames, l.t.frame(steps, i))
 	}
@@ -135,6 +138,11 @@ func (l *likely) findWaiting() {
 			return
 		}
 		b, err := l.t.r.Box(obj)
+		if errors.Is(err, async.ErrNoBox) {
+			if a, err := l.t.r.AwaitedIn(obj); err == nil && l.t.semaphores[a.Object] != 0 {
+				l.waiting[a.Object] = obj
+			}
+		}
 		if err != nil || !b.HasState {
 			continue
 		}
@@ -204,21 +212,54 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	if !ok {
 		return "", false
 	}
+	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+	return l.releasesAt(of, at, rootsIn(b), sem)
+}
+
+// releasesAt is releases of a method that is suspended at an await, with some arguments and variables.
+func (l *likely) releasesAt(of permits.MethodID, await uint32, roots permits.Roots, sem arch.Addr) (
+	field string, ok bool,
+) {
 	reader := l.p.permitReader()
-	code, err := reader.Code(b.Machine.Module, b.Machine.RID)
+	code, err := reader.Code(of.Module, of.RID)
 	if err != nil || code.Empty() {
 		return "", false
 	}
-	for _, s := range code.From(at) {
-		use, err := reader.Use(b.Machine.Module, s.Object, rootsIn(b))
+	for _, s := range code.From(await) {
+		use, err := reader.Use(of.Module, s.Object, roots)
 		if err != nil || !use.Own || use.Uneven {
 			continue
 		}
-		for _, d := range l.dutiesIn(b, []permits.Section{s}, nil) {
+		for _, d := range l.p.dutiesAt(of, []permits.Section{s}, nil, roots) {
 			if d.object == sem {
 				return d.field, true
 			}
 		}
+	}
+	return "", false
+}
+
+// resumedReleases is releases of methods that the runtime has suspended together. Those of .NET in front of the first
+// other one are what that has called.
+func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field string, ok bool) {
+	for i := range steps {
+		at := steps[i].Resumption
+		if at == nil {
+			return "", false
+		}
+		f, native := l.p.resumedFrame(at)
+		if native == nil {
+			return "", false
+		}
+		if f.Module == coreLib {
+			continue
+		}
+		of := permits.MethodID{Module: l.p.method.Module, RID: l.p.method.RID}
+		awaits, err := l.p.findAwaitILs(native, at, "")
+		if err != nil || len(awaits) != 1 {
+			return "", false
+		}
+		return l.releasesAt(of, awaits[0], l.p.savedRoots(at), sem)
 	}
 	return "", false
 }
