@@ -77,3 +77,18 @@ func TestHasteOfWaits(t *testing.T) {
 		t.Error("not raised after a wait that ended 100 ms too late")
 	}
 }
+
+// TestHasteAsksSeldom: how long threads were ready is read from many files, so it is not read at each turn.
+func TestHasteAsksSeldom(t *testing.T) {
+	asked := 0
+	h := haste{raise: func(bool) {}, ready: func() time.Duration { asked++; return time.Second }}
+	h.begin(time.Second, time.Second)
+	asked = 0
+	const takes = time.Minute
+	for now := time.Second; now < time.Second+takes; now += 10 * time.Millisecond {
+		h.woken(now, now)
+	}
+	if most := int(takes/readyEvery) + 1; asked < 1 || asked > most {
+		t.Errorf("asked %d times in %v, want %d at most", asked, takes, most)
+	}
+}

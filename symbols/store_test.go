@@ -453,3 +453,16 @@ func TestKeys(t *testing.T) {
 		t.Error("any number of servers is accepted")
 	}
 }
+
+// TestBuildIDs: a build id, whose usual size is 20 bytes, is in a path as it is, and a shorter one is padded to that.
+func TestBuildIDs(t *testing.T) {
+	id := []byte("0123456789abcdefghij")
+	for n, want := range map[int]string{
+		20: "303132333435363738396162636465666768696a", 16: "30313233343536373839616263646566" + "00000000",
+	} {
+		k := Key{Kind: Debug, Name: "libshop.so", ID: id[:n]}
+		if got := k.ssqp()[1]; got != "elf-buildid-sym-"+want {
+			t.Errorf("%d bytes: %s", n, got)
+		}
+	}
+}
