@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 )
 
@@ -38,15 +38,21 @@ func testRequestsVerb(t *testing.T, runtime string) {
 			go get(url + path + "?key=secret")
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(app.Ask("begun")) < 6; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q have begun", app.Ask("begun"))
-		}
-	}
-	time.Sleep(200 * time.Millisecond) // until they wait, as they say
+	livetest.Await(t, "six requests have begun", func() bool { return len(app.Ask("begun")) >= 6 })
 	pid := fmt.Sprint(app.PID)
 
-	r := good(t, "requests", pid)
+	var r result
+	testenv.UntilSeen(t, func() string { // they spin first, and calls begin later
+		r = good(t, "requests", pid)
+		for _, what := range []string{
+			"waiting for ManualResetEventSlim", "waiting for a connection", ", 3 calls going out",
+		} {
+			if !strings.Contains(r.stdout, what) {
+				return what
+			}
+		}
+		return ""
+	})
 	r.want(t,
 		`^2 × GET /source/\{id\} for \d+ (ms|s)( to .*)? · waiting for a TaskCompletionSource`,
 		`^  /source/[12]  HTTP/1\.1  from 127\.0\.0\.1:\d+  for .*  \w+:00000001$`,
