@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
@@ -57,9 +58,6 @@ func hasOptimised(th *profile.Thread) bool {
 	return false
 }
 
-// maxHotLooks bounds the looks until each wait was certain once.
-const maxHotLooks = 60
-
 // TestHotWaitsBrief: what is certain of threads that wait for a thousandth of a second, again and again, is right. Each
 // of them is certain once: who has woken meanwhile is looked at again.
 func TestHotWaitsBrief(t *testing.T) {
@@ -71,7 +69,7 @@ func TestHotWaitsBrief(t *testing.T) {
 			never[truth["thread"]] = true
 		}
 		looks, certain, uncertain := 0, 0, 0
-		for ; looks < maxHotLooks && len(never) > 0; looks++ {
+		for on := livetest.GoOn(0, time.Minute, func() bool { return len(never) > 0 }); on(); looks++ {
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
