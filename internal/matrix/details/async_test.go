@@ -384,9 +384,9 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 			Runtime: runtime, Args: []string{"--busy", "3000", "--loops", "1"}, Compile: runtimeAsync,
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		const looks = 40
-		found := map[profile.TaskState]int{}
-		for range looks {
+		looks, found := 0, map[profile.TaskState]int{}
+		for began := time.Now(); looks < 40 || found[profile.TaskRunning] == 0 && time.Since(began) < 30*time.Second; {
+			looks++
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -395,8 +395,8 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 				c := &tasks.Chains[i]
 				names := shortNames(c.Frames)
 				switch {
-				case names == "[a method that runs]": // Serve, until it awaits again
-					found[c.State] += c.Count
+				case names == "[a method that runs]", names == "[a method that runs] Busy.Serve":
+					found[c.State] += c.Count // Serve, until it awaits again, or HandleOrder, whose await has ended
 				case !strings.Contains(names, "Busy."):
 				case !strings.HasSuffix(names, " Busy.HandleOrder Busy.Serve"):
 					t.Errorf("%s: %s", c.State, names)
@@ -410,7 +410,7 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 		for _, n := range found {
 			all += n
 		}
-		if running == 0 || running == all || all > looks || all < looks*3/4 {
+		if running == 0 || all > looks || all < looks*3/4 {
 			t.Errorf("in %d looks: %v", looks, found)
 		}
 		livetest.EndsWell(t, a)
