@@ -21,8 +21,8 @@ const (
 	resumeStub      = "IL_STUB_AsyncResume"
 )
 
-// StubCode returns what code is for async methods that can be unloaded, by its method; nil: nothing that is known by its
-// name alone.
+// StubCode returns what code that can be unloaded is for async methods, by its method; nil: nothing that is known by
+// its name alone.
 func StubCode(method string) *AsyncCode {
 	if method == resumeStub {
 		return &AsyncCode{runner: true}

@@ -102,8 +102,9 @@ func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
 	return out, unsure
 }
 
-// savedRoots are the arguments and the variables that a method has saved: those that its code's debug info tells. Others
-// are found by their class, if the method has saved only one object of that class: its own object, and semaphores.
+// savedRoots are the arguments and the variables that a method has saved: those that its code's debug info tells.
+// Others are found by their class, if the method has saved only one object of that class: its own object, and
+// semaphores.
 func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	none := func(permits.Variable) (permits.Place, bool) { return permits.Place{}, false }
 	code, err := p.Runtime.Code.Lookup(at.IP)

@@ -66,8 +66,8 @@ type Saving struct {
 	Object bool   // it has an object there
 }
 
-// ContextsBy says how to find out where methods have what tells their instantiations, by where they go on and the number
-// of the await.
+// ContextsBy says how to find out where methods have what tells their instantiations, by where they go on and the
+// number of the await.
 func (r *Reader) ContextsBy(saving func(ip arch.Addr, state int32) Saving) { r.saving = saving }
 
 // context reads what tells the instantiation of a method; 0: it is not known.
@@ -178,8 +178,8 @@ func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 // suspended in (ContinuationFlags.ContinueOnCapturedSynchronizationContext of .NET 11.0.0).
 const inContext = 2
 
-// Posted reports whether a method that waits for nothing goes on in its SynchronizationContext, which has got the rest of
-// it then.
+// Posted reports whether a method that waits for nothing goes on in its SynchronizationContext, which has got the rest
+// of it then.
 func (r *Reader) Posted(s *Step) (bool, error) {
 	if s.Resumption == nil {
 		return false, nil
