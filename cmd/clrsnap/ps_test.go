@@ -100,7 +100,7 @@ func TestUsage(t *testing.T) {
 	before := time.Now()
 	app := testenv.Start(t, "spin", testenv.Options{})
 	began := time.Now()
-	for livetest.CPU(t, app.PID) < time.Second {
+	for livetest.CPU(t, app.PID) < time.Second || time.Since(began) < 1500*time.Millisecond { // shares take a second
 		time.Sleep(20 * time.Millisecond)
 	}
 	cpu, least := livetest.CPU(t, app.PID), time.Since(began)

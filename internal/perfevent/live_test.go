@@ -57,8 +57,9 @@ func testShares(t *testing.T, scope Scope) {
 		t.Fatal(err)
 	}
 	used.note(t)
-	// A virtual CPU may be taken away while the kernel writes a record.
-	if disorder > 6 {
+	// A virtual CPU may be taken away while the kernel writes a record. Rings that are not merged have every other one
+	// in disorder.
+	if disorder*50 > e.Stats().Samples {
 		t.Errorf("%d of %d records are older than one before them", disorder, e.Stats().Samples)
 	}
 	if e.Stats().Lost != 0 {

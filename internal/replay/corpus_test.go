@@ -16,7 +16,6 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 )
 
 var update = flag.Bool("update", false, "write the corpora of TestRecord anew, from live processes")
@@ -110,16 +109,13 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*replay.Thread) {
 // TestRecord records a live process, and walks the corpus: as it is, as a file,
 // and reduced to what the walks need.
 func TestRecord(t *testing.T) {
-	layer.Live(t)
-	for _, tt := range []struct{ runtime, name string }{
-		{"net10", "scenarios.rec"},
-		{"net9", "scenarios-net9.rec"}, // other Frames, told apart by addresses in a table
-	} {
-		t.Run(tt.runtime, func(t *testing.T) {
-			testenv.Kit(t).Need(t, tt.runtime)
-			testRecord(t, tt.runtime, filepath.Join("testdata", tt.name))
-		})
+	kept := map[string]string{
+		"net10": "scenarios.rec",
+		"net9":  "scenarios-net9.rec", // other Frames, told apart by addresses in a table
 	}
+	testenv.EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
+		testRecord(t, runtime, filepath.Join("testdata", kept[runtime]))
+	})
 }
 
 func testRecord(t *testing.T, runtime, kept string) {
