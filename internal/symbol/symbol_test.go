@@ -105,6 +105,9 @@ func TestLookup(t *testing.T) {
 			t.Errorf("+%v: %s+%d, want %s+%d", c.at, f.Name, off, c.want, c.off)
 		}
 	}
+	if f, _, _ := tab.Lookup(base + 32); f == nil || f.Size != 16 {
+		t.Errorf("what has no size is %+v", f)
+	}
 	if f, _, _ := tab.Lookup(base + 48); f == nil || f.Short != "foo" || f.Size != 32 || f.Start != base+48 {
 		t.Errorf("%+v", f)
 	}

@@ -93,6 +93,7 @@ func TestLinks(t *testing.T) {
 	link(0x1000, 0x1010)
 	link(0x1010, 0x1020)
 	e := NewEvidence(atOnce{mem})
+	e.Directly(atOnce{mem})
 	e.Begin()
 	want := func(list []arch.Addr, most int, want ...arch.Addr) {
 		t.Helper()
