@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"clrsnap/internal/target"
 )
 
 // TestNotRunSince: if a thread is said not to have run, it has changed nothing meanwhile.
@@ -46,5 +48,38 @@ func TestNotRunSinceBusy(t *testing.T) {
 	p.Close()
 	if p.NotRunSince(pr.arg, "1 1 1") {
 		t.Error("after the end")
+	}
+}
+
+// TestStillBlocked: a thread that is still blocked has changed nothing since it was captured. One that is not has run,
+// and it is said for how long.
+func TestStillBlocked(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	if still, ran := p.StillBlocked(pr.pid); still || ran != 0 {
+		t.Errorf("before a capture: %v, %v", still, ran)
+	}
+	rested, ran := 0, 0
+	for i := 0; rested < 20 || ran < 20; i++ {
+		if i == 100_000 {
+			t.Fatalf("it rested %d times and ran %d times", rested, ran)
+		}
+		var c target.Capture
+		if err := p.TryBlocked(&target.Request{TID: pr.pid}, &c); err != nil {
+			continue // it runs
+		}
+		before := counter(t, p, pr, 0)
+		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond))))
+		after := counter(t, p, pr, 0)
+		switch still, has := p.StillBlocked(pr.pid); {
+		case still && before != after:
+			t.Fatalf("it is still blocked, but its counter has grown from %d to %d", before, after)
+		case still && has != 0:
+			t.Fatalf("it is still blocked, and has run for %v", has)
+		case still:
+			rested++
+		case has > 0:
+			ran++
+		}
 	}
 }
