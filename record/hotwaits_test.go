@@ -16,7 +16,7 @@ import (
 // TestRecordHotWaits: of which kind the waits are of code that is optimised, and what is waited for in it: where frames
 // only show a part of what was inlined, the thread's own objects say it.
 func TestRecordHotWaits(t *testing.T) {
-	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		r := livetest.Recorded(t, p, record.Options{

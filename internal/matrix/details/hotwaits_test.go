@@ -116,7 +116,7 @@ func checkBrief(
 }
 
 func eachHotWaits(t *testing.T, args []string, test func(t *testing.T, a *testenv.App, runtime string)) {
-	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for name, env := range hotWaits {
 			t.Run(name, func(t *testing.T) {
 				a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: args, Env: env})
