@@ -11,12 +11,22 @@ import (
 // much of the CPUs at its beginning. Nothing of the test itself may run yet.
 func NeedQuiet(tb testing.TB) {
 	tb.Helper()
+	if busy := Busy(tb); busy != "" {
+		tb.Skip("NOT JUDGED: " + busy)
+	}
+}
+
+// Busy says for a second how much of the CPUs other programs and other machines use, if that is too much for measuring;
+// "": it is not. Nothing of the test itself may run meanwhile.
+func Busy(tb testing.TB) string {
+	tb.Helper()
 	const looks, most = time.Second, 0.4 // CPUs
 	before := busyTime(tb)
 	time.Sleep(looks)
 	if used := (busyTime(tb) - before).Seconds() / looks.Seconds(); used > most {
-		tb.Skipf("NOT JUDGED: others use %.1f CPUs, and %.1f at most may be used", used, most)
+		return fmt.Sprintf("others use %.1f CPUs, and %.1f at most may be used", used, most)
 	}
+	return ""
 }
 
 // busyTime is the time that all CPUs have not been idle, with what other machines took away.
