@@ -42,6 +42,7 @@ type AsyncSite struct {
 	Below    int       // index of the frame above which what awaits the method is shown
 	Argument arch.Addr // the first one of the frame: the state machine, or the box, or the task; 0: it is not known
 	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is something else
+	of       arch.Addr // of a box: the type of the state machine whose MoveNext it has called; 0: that is not known
 	serves   bool      // Argument is the object of the server
 	resumed  bool      // what calls the method is .NET's way to go on with one that was suspended
 	resumes  *resumingFrame
@@ -71,10 +72,13 @@ type Asyncs struct {
 	Sites  []AsyncSite
 	Of     arch.Addr // the runtime's Thread that is walked, if the walk does not know it; 0: none
 	runner int       // index of the first of the latest frames that are all of .NET's way to call a MoveNext; -1: none is
+
+	moves int       // index of the latest frame of a MoveNext
+	table arch.Addr // of that; 0: there was none
 }
 
 // Begin begins another walk.
-func (a *Asyncs) Begin() { a.Sites, a.runner = a.Sites[:0], -1 }
+func (a *Asyncs) Begin() { a.Sites, a.runner, a.table = a.Sites[:0], -1, 0 }
 
 // The beginnings of the methods of .NET that call a MoveNext.
 const (
@@ -170,12 +174,18 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 			a.Sites[n-1].resumed = true
 		}
 	}
+	if c != nil && c.table != 0 {
+		a.moves, a.table = index, c.table
+	}
 	if c == nil || !c.known && !c.resume || len(a.Sites) == maxAsyncSites {
 		return s, false
 	}
 	s = AsyncSite{Below: index + 1, table: c.table, serves: c.serves}
 	if c.box || c.resume {
 		s.Below = a.runner
+		if a.moves+1 == a.runner {
+			s.of = a.table
+		}
 	}
 	return s, true
 }
@@ -316,6 +326,15 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 	}
 	if err != nil {
 		return nil, c, err
+	}
+	if site.of != 0 {
+		is, err := r.Runs(box, site.of)
+		if err != nil {
+			return nil, c, err
+		}
+		if !is {
+			return nil, c, ErrOver // the collector has put another one there
+		}
 	}
 	if c, err = r.Awaiting(box.Object); err == nil && c.End == async.Done && len(c.Steps) == 0 {
 		err = ErrOver

@@ -82,6 +82,18 @@ const (
 	promiseField                 = "<>v__promiseOfValueOrEnd"
 )
 
+// is reports whether two types are of the same method, as instantiations of the same code are.
+func (m *Machine) is(o *Machine) bool { return m.Module == o.Module && m.RID == o.RID }
+
+// Runs reports whether a box is one of the method whose MoveNext a type has.
+func (r *Reader) Runs(b *Box, mt arch.Addr) (bool, error) {
+	m, err := r.machine(mt)
+	if err != nil {
+		return false, err
+	}
+	return b.Machine.is(m), nil
+}
+
 // machine describes the type of a state machine.
 func (r *Reader) machine(mt arch.Addr) (*Machine, error) {
 	if m := r.machines[mt]; m != nil {
@@ -201,7 +213,8 @@ const builderWords = 2
 // Of returns the box of the state machine that a MoveNext runs on, by its first argument: the address of a
 // struct, or an object. mt is the type that has the MoveNext. A method that has not been suspended yet has no box.
 //
-// The builder in the state machine leads to the box, and the box must be the one that has this state machine.
+// The builder in the state machine leads to the box, and the box must be the one that has this state machine, of that
+// type: when the method has ended, the collector may have put the box of another one there.
 func (r *Reader) Of(this, mt arch.Addr) (*Box, error) {
 	m, err := r.machine(mt)
 	if err != nil {
@@ -229,7 +242,7 @@ func (r *Reader) Of(this, mt arch.Addr) (*Box, error) {
 			return nil, err
 		}
 		b, err := r.Box(obj)
-		if err == nil && b.at == at {
+		if err == nil && b.at == at && b.Machine.is(m) {
 			return b, nil
 		}
 		if err != nil && !errors.Is(err, object.ErrNoObject) && !errors.Is(err, ErrNoBox) {

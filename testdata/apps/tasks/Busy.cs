@@ -47,7 +47,8 @@ static class Busy
 
     static async ValueTask<int> LoadStock(int microseconds)
     {
-        await Task.Delay(1);
+        await Task.Delay(1); // may be over at once on a busy machine
+        await Task.Yield();
         return Spin(microseconds);
     }
 
