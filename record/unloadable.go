@@ -26,7 +26,7 @@ import (
 // looseName is what was found for a frame in code that can be unloaded.
 type looseName struct {
 	location      int32
-	start, method arch.Addr // of the method's code, and its MethodDesc; of a stub: where it was met, and 0
+	start, method arch.Addr // of the method's code, and its MethodDesc; of a stub: the page where it was met, and 0
 	name          nameSum   // 0: the name could not be read
 	read          time.Duration
 	proved        bool
@@ -74,10 +74,11 @@ func sumOf(n *profile.Frame, id [20]byte) nameSum {
 // stubSum stands for a stub, which has no name: what is proved is that there was one.
 const stubSum nameSum = 1
 
-// startOf is what looseName.start says of code of a method, or of none, that was met at ip.
+// startOf is what looseName.start says of code of a method, or of none, that was met at ip: a page has stubs only.
 func startOf(method, start, ip arch.Addr) arch.Addr {
+	const page = 4096
 	if method == 0 {
-		return ip
+		return ip &^ (page - 1)
 	}
 	return start
 }

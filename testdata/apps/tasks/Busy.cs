@@ -47,8 +47,7 @@ static class Busy
 
     static async ValueTask<int> LoadStock(int microseconds)
     {
-        await Task.Delay(1); // may be over at once on a busy machine
-        await Task.Yield();
+        await Task.Delay(1);
         return Spin(microseconds);
     }
 
