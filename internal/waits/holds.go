@@ -41,7 +41,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 			if err != nil {
 				return err
 			}
-			if h != nil && r.isObject(f.obj) {
+			if h != nil && r.isObject(f.obj) && (h.Lock == 0 || !hasLock(out, arch.Addr(h.Lock))) {
 				out = append(out, *h)
 			}
 		}
@@ -120,13 +120,25 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
 	switch {
 	case f.class.Is(coreLib, lockClass):
-		if m, err := r.Runtime.Locks.Lock(f.obj); err != nil || holds(&m, &s.Thread) {
-			w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
-			if err == nil {
-				w.Lock, err = r.Runtime.Locks.EventOf(f.obj)
-			}
-			return kept(w), err
+		m, err := r.Runtime.Locks.Lock(f.obj)
+		if err != nil || !holds(&m, &s.Thread) {
+			return nil, err
 		}
+		of, ok, err := r.Runtime.Locks.OfLock(f.obj)
+		if err != nil {
+			return nil, err
+		}
+		if ok { // from .NET 11 on: the monitor is what is held
+			class, err := r.Runtime.Objects.Class(of.Object)
+			if err != nil {
+				return nil, err
+			}
+			w.Object, w.Type = uint64(of.Object), class.Display
+			return heldMonitor(kept(w), &of), nil
+		}
+		w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
+		w.Lock, err = r.Runtime.Locks.EventOf(f.obj)
+		return kept(w), err
 	case f.class.Is(coreLib, readerWriterClass):
 		rw, err := r.readerWriter(f)
 		if own := s.Thread.ManagedID; err != nil || rw.writer == own {
