@@ -52,7 +52,7 @@ FORM ?= short
 check: agent dotnet ## what a developer runs all day: offline tests, and one live test of each verb (two minutes)
 	@GO='$(GO)' scripts/test.sh check $(TESTFLAGS)
 
-test: tools agent dotnets speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (eight minutes)
+test: tools agent dotnets speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (ten minutes)
 	@GO='$(GO)' scripts/test.sh live $(TESTFLAGS)
 
 matrix: tools agent dotnets ## every other runtime, every shape, every kind of dump (FORM=full: installed runtimes too)

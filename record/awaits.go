@@ -211,7 +211,7 @@ func (f *frameTable) awaitRunning() {
 	}
 	before := a.sampled
 	if f.allOver() {
-		f.awaitWalked(func(*session.AsyncSite) (session.AsyncChain, error) { return session.AsyncChain{}, session.ErrOver })
+		f.awaitWalked(func(*session.AsyncSite) (c session.AsyncChain, err error) { return c, session.ErrOver })
 	} else {
 		f.await(nil)
 	}

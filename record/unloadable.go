@@ -131,7 +131,8 @@ func (f *frameTable) prove() {
 		n := f.loose[c.key]
 		code, err := f.p.Engine.Code(c.key.ip, n.method)
 		switch {
-		case err == nil && (startOf(code.MethodDesc, code.MethodStart, c.key.ip) != n.start || code.MethodDesc != n.method):
+		case err == nil &&
+			(startOf(code.MethodDesc, code.MethodStart, c.key.ip) != n.start || code.MethodDesc != n.method):
 			f.stack[c.frame] = f.unnamed(profile.UnloadedCode)
 			delete(f.loose, c.key)
 		case err == nil && n.name != 0 && f.proved(&n, now):

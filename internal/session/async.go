@@ -71,7 +71,7 @@ const maxAsyncSites = 32
 type Asyncs struct {
 	Sites  []AsyncSite
 	Of     arch.Addr // the runtime's Thread that is walked, if the walk does not know it; 0: none
-	runner int       // index of the first of the latest frames that are all of .NET's way to call a MoveNext; -1: none is
+	runner int       // index of the first of the latest frames that are all .NET's way to call a MoveNext; -1: none is
 
 	moves int       // index of the latest frame of a MoveNext
 	table arch.Addr // of that; 0: there was none

@@ -60,7 +60,8 @@ func TestReported(t *testing.T) {
 		}
 	}
 	want := []AsyncSite{
-		{Below: 2, Argument: 0x20, table: 0x100, resumed: true}, {Below: 2, Argument: 0x18, of: 0x100}, {Below: 2, Argument: 0x18, of: 0x100},
+		{Below: 2, Argument: 0x20, table: 0x100, resumed: true}, {Below: 2, Argument: 0x18, of: 0x100},
+		{Below: 2, Argument: 0x18, of: 0x100},
 		{Below: 7, Argument: 0x30, table: 0x100},
 	}
 	if !slices.Equal(a.Sites, want) {

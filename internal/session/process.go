@@ -102,7 +102,7 @@ type Process struct {
 	method     method.Method              // the latest that was named
 	methods    methodsOfCode              // of code that stays
 	image      arch.Addr                  // of its assembly
-	above      string                     // the name of the latest frame's method, without its type; empty: it was not managed
+	above      string                     // the name of the latest frame's method, without its type; "": none
 	later      *generic                   // what the name of the latest frame waits for; nil: nothing
 	passing    bool                       // the name of the latest frame is not kept: it has types that can be unloaded
 	moment     uint64                     // counts captures: each overwrites the one before

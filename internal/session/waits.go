@@ -74,21 +74,21 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		}
 		class = p.waitReader().Class(blocking)
 	}
-	if class != nil && b.Kind != profile.SemaphoreWait && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+	if class != nil && b.Kind != profile.SemaphoreWait && s.Rests() {
 		b.Type = class.Display
 	}
 	return b, true
 }
 
-// Waits returns what kind of thing a thread waits for that has just been walked, by its own managed objects; "": it does
-// not wait, or that is not certain.
+// Waits returns what kind of thing a thread waits for that has just been walked, by its own managed objects; "": it
+// does not wait, or that is not certain.
 func (s *Suspension) Waits() profile.WaitKind {
 	p := s.Process
 	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Stopped {
 		return ""
 	}
 	kind := p.waitReader().Kind(&s.Walk.Info)
-	if !p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+	if !s.Rests() {
 		return ""
 	}
 	return kind

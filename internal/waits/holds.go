@@ -154,9 +154,11 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		if o, ok, err := r.handleState(&f); err != nil || ok && o.Owner != 0 && o.Owner == s.Thread.OSID {
 			w = heldMutex(w, &o)
 			return kept(w), err
-		} else if n, ok := r.namedOf(&f); !ok {
-		} else if n, err := r.named(n, &s.Thread); err == nil && n.often > 0 {
-			return kept(heldNamed(w, &n)), nil
+		}
+		if data, ok := r.namedOf(&f); ok {
+			if n, err := r.named(data, &s.Thread); err == nil && n.often > 0 {
+				return kept(heldNamed(w, &n)), nil
+			}
 		}
 	}
 	m, err := r.Runtime.Locks.Of(f.obj)

@@ -38,6 +38,12 @@ func isRuntimeTask(class *object.Class) bool {
 	return class.Assembly == coreLib && class.Plain() == runtimeTask
 }
 
+// suspendedIn reports whether methods are suspended in a runtimeTask.
+func (r *Reader) suspendedIn(obj arch.Addr, class *object.Class) (suspended, known bool) {
+	at, err := r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
+	return at != 0, err == nil
+}
+
 // runner reports whether a frame is of a method that runs a task.
 func runner(f *profile.Frame) (async, ok bool) {
 	if f.Kind != profile.Managed || f.Module != coreLib {
@@ -121,8 +127,8 @@ func (r *Reader) running(obj arch.Addr, class *object.Class, async bool) bool {
 		return flags&taskInvoked != 0 && flags&taskChildren == 0
 	}
 	if isRuntimeTask(class) {
-		suspended, err := r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
-		return err == nil && suspended == 0
+		suspended, known := r.suspendedIn(obj, class)
+		return known && !suspended
 	}
 	return strings.Contains(class.Display, asyncBox) && r.stateOf(obj, class) == stateRuns
 }
@@ -254,8 +260,8 @@ func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
 		return w.r.stateOf(obj, class) >= 0
 	}
 	if isRuntimeTask(class) {
-		suspended, err := w.r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
-		return err == nil && suspended != 0
+		suspended, known := w.r.suspendedIn(obj, class)
+		return known && suspended
 	}
 	if slices.ContainsFunc(promises, func(p string) bool { return strings.HasPrefix(class.Plain(), p) }) {
 		return true

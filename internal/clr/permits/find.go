@@ -331,8 +331,8 @@ func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Ad
 	return module, def.RID, this, err
 }
 
-// inVariable reports whether what is disposed of is a struct in a variable that is one reference: who reads the variable
-// takes it for an object.
+// inVariable reports whether what is disposed of is a struct in a variable that is one reference: who reads the
+// variable takes it for an object.
 func (r *Reader) inVariable(module arch.Addr, s *Section) bool {
 	if s.Object.Kind != ecma335.Local || s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
 		return false

@@ -45,7 +45,7 @@ func UntilStdinEnds() context.Context {
 }
 
 // Observe has a process of its own take a role, and waits until it has begun. Once its stdin
-// ends, the role writes its Quality as JSON. env is added to its environment.
+// ends, the role writes its Quality as JSON.
 func Observe(tb testing.TB, what *role.Role, args ...any) *Observer {
 	tb.Helper()
 	cmd := what.Command(args...)

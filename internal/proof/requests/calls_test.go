@@ -199,7 +199,8 @@ func testCallsMoved(t *testing.T, runtime string) {
 	}
 	switch few := listed < all*9/10 || known < aged*9/10; {
 	case few && busy != "" && listed > all/2: // what is said is right, but a look takes longer, and more moves meanwhile
-		t.Logf("NOT JUDGED: %d of %d calls are listed, of %d of %d their age is known: %s", listed, all, known, aged, busy)
+		t.Logf("NOT JUDGED: %d of %d calls are listed, of %d of %d their age is known: %s",
+			listed, all, known, aged, busy)
 	case few:
 		t.Errorf("of %d calls %d are listed, of %d of %d their age is known", all, listed, known, aged)
 	}

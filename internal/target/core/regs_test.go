@@ -21,8 +21,10 @@ func TestRegisters(t *testing.T) {
 		t.Fatal(err)
 	}
 	// struct user_regs_struct (Linux, arch/x86/include/asm/user_64.h)
-	order := []string{"r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
-		"orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base"}
+	order := []string{
+		"r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
+		"orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base",
+	}
 	has := map[string]uint64{}
 	for i, name := range order {
 		has[name] = uint64(first + i)
