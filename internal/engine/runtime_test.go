@@ -71,7 +71,7 @@ var checked = map[string][]string{
 // refused, whatever the field.
 func TestWrongLayouts(t *testing.T) {
 	layer.Matrix(t)
-	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8"} {
+	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8", testenv.NewestRuntime} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
 			right := e.Layout
@@ -81,6 +81,9 @@ func TestWrongLayouts(t *testing.T) {
 					wrong := withOffset(right, typ, field, 8)
 					err := e.bindChecked(r, wrong, true)
 					noticed := slices.Contains(checked[typ], field)
+					if field == "DynamicMetadata" && runtime == testenv.NewestRuntime {
+						noticed = false // null in this program, and so is the word behind it
+					}
 					if fields++; err != nil {
 						refused++
 					}
@@ -96,8 +99,8 @@ func TestWrongLayouts(t *testing.T) {
 			if err := e.bindChecked(r, right, false); err != nil {
 				t.Errorf("the right one: %v", err)
 			}
-			if strings.HasPrefix(runtime, "net10") {
-				return // the kinds of Frame of .NET 10 are numbers, not entries of a table
+			if runtime != "net8" && runtime != "net9" {
+				return // from .NET 10 on, kinds of Frame are numbers, not entries of a table
 			}
 			if err := e.bindChecked(r, withFramesMoved(right), true); err == nil {
 				t.Error("a runtime whose kinds of Frame are confused with one another is not refused")
