@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -12,12 +13,47 @@ import (
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/profile"
 )
 
 // inLibrary starts a program that blocks in a library.
 func inLibrary(t *testing.T, library string, prepare func(*exec.Cmd)) *testenv.App {
 	t.Helper()
 	return testenv.Start(t, "inmemory", testenv.Options{Args: []string{"--library", library}, Prepare: prepare})
+}
+
+// TestNativeDumps: in every kind of dump the stack of a thread in a native library is that of the live process.
+// createdump writes a small library in one piece, as data.
+func TestNativeDumps(t *testing.T) { testenv.EachVersion(t, testNativeDumps) }
+
+func testNativeDumps(t *testing.T, runtime string) {
+	library := livetest.Compile(t, t.TempDir())
+	for _, k := range testenv.DumpKinds {
+		if !k.Runs(runtime) || k.Kills() {
+			continue
+		}
+		a := testenv.Start(t, "inmemory", testenv.DumpOptions(t, k, testenv.Options{
+			Runtime: runtime, Args: []string{"--library", library},
+		}))
+		livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})) // it is there now
+		snap := livetest.SnapshotCore(t, testenv.Dump(t, a, k), clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+		var frames []profile.Frame
+		for _, th := range snap.Threads {
+			of := slices.DeleteFunc(slices.Clone(th.Frames), func(f profile.Frame) bool {
+				return f.Module != filepath.Base(library)
+			})
+			if len(of) > 0 && !th.Complete {
+				t.Errorf("%s: incomplete: %s\n%s", k, th.Error, livetest.Text(th.Frames))
+			}
+			frames = append(frames, of...)
+		}
+		if len(frames) != len(livetest.NativeFunctions) {
+			t.Errorf("%s: %d frames in the library, want %d", k, len(frames), len(livetest.NativeFunctions))
+			continue
+		}
+		livetest.CheckNative(t, frames, true)
+		livetest.EndsWell(t, a)
+	}
 }
 
 // onlyExported requires the names that the library itself has, and no line.

@@ -118,7 +118,7 @@ func (im *image) place(run []*mapping, m *mapping) (clean []span, known bool) {
 	switch {
 	case im.elf != nil:
 		return im.placeELF(run[0], m)
-	case im.isWhole(m) && !(m.known && m.Perm&target.PermWrite != 0):
+	case im.isWhole(m) && m.Perm&target.PermWrite == 0:
 		return []span{{m.Start, m.End}}, true
 	case im.pe != nil && run[0].Offset == 0:
 		return im.pe.place(run[0].Start, m)

@@ -24,7 +24,7 @@ func ceil[T ~uint64](a T) T {
 // A mapping is a mapping of the process, as far as the dump describes it.
 type mapping struct {
 	target.Mapping
-	known bool   // the permissions are those that the dump has
+	known bool   // the permissions are those that the dump has, and no fewer than the process had
 	image *image // the file; nil: there is none that could be looked for
 
 	// clean are the parts that can be read from the file. Valid after image.load.
@@ -47,7 +47,7 @@ func (c *Core) makeMappings() {
 		m := &files[i]
 		for k := c.segmentFrom(m.Start); k < len(c.segments) && c.segments[k].start < m.End; k++ {
 			m.Perm |= c.segments[k].perm
-			m.known = true
+			m.known = c.notes.writer != writerCreatedump
 		}
 		c.mappings = append(c.mappings, *m)
 	}
@@ -162,14 +162,14 @@ func (c *Core) mapping(addr arch.Addr) *mapping {
 }
 
 // Mappings returns the mappings that the dump knows of: those of files, and memory that
-// was dumped or left out. Mappings that gcore and createdump have not dumped have the
-// permissions that the file asks for; readable, if it does not say. The result is the same
-// each time, and must not be changed.
+// was dumped or left out. Mappings of files that gcore has not dumped, and all those of createdump, have the permissions
+// that the file asks for, too; readable, if the file does not say. createdump writes a library in one readable piece,
+// code and all. The result is the same each time, and must not be changed.
 func (c *Core) Mappings() (target.Mappings, error) {
 	c.shownOnce.Do(func() {
 		for i := range c.mappings {
 			if m := &c.mappings[i]; !m.known {
-				m.Perm = target.PermRead
+				m.Perm |= target.PermRead
 			}
 		}
 		for _, im := range c.images {
