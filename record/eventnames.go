@@ -108,7 +108,7 @@ func (f *frameTable) exception(n *notification) profile.Function {
 func (np *notifiedProcess) starting(n *notification) profile.Function {
 	threads := np.rp.p.Runtime.Threads
 	if t, err := threads.Read(arch.Addr(n.Other)); err == nil {
-		if name, ok := threads.Name(&t); ok {
+		if name, _ := threads.Name(&t); name != "" {
 			return eventFunction("thread " + withoutNumbers(name))
 		}
 	}

@@ -208,7 +208,7 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	if t == nil {
 		// It has ended. What is left of it is its name.
 		t = &recordedThread{of: rp, index: -1, ended: true}
-		t.info = session.Thread{OSThreadID: tid, Name: name, Role: session.Role(false, false, false, name)}
+		t.info = session.Thread{OSThreadID: tid, Name: name, Role: session.RoleOfEnded(name)}
 		t.chosen = rp.r.o.wants(&t.info)
 		if len(rp.threads) < maxThreadIDs { // a hostile program can report any number
 			rp.threads[tid] = t

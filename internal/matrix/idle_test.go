@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,6 +53,51 @@ func testIdleThreads(t *testing.T, runtime string) {
 		}
 	}
 	t.Logf("%v", count)
+	livetest.EndsWell(t, a)
+}
+
+// TestInheritedNames: a thread without a name, which has the kernel's name of the thread that started it, has neither
+// that thread's name nor its role, in live processes and dumps.
+func TestInheritedNames(t *testing.T) { testenv.EachVersion(t, testInheritedNames) }
+
+func testInheritedNames(t *testing.T, runtime string) {
+	const kind = testenv.DumpGCore
+	a := testenv.Start(t, "idle", testenv.DumpOptions(t, kind, testenv.Options{
+		Runtime: runtime, Args: []string{"--threads", "1", "--pool", "3", "--heirs"},
+	}))
+	heirs := a.Ask("heirs")
+	check := func(t *testing.T, snap *profile.Snapshot) {
+		count, native := map[string]int{}, 0
+		for i := range snap.Threads {
+			th := &snap.Threads[i]
+			isHeir := slices.Contains(heirs, strconv.Itoa(th.OSThreadID))
+			if th.ThreadID == 0 && slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == "pause" }) {
+				native++
+				isHeir = true
+			}
+			if !isHeir {
+				count[th.Role]++
+			} else if th.Role != "" || strings.HasPrefix(th.Name, ".NET") || th.Idle() != "" {
+				t.Errorf("thread %d: role %q, name %q, idle %q", th.OSThreadID, th.Role, th.Name, th.Idle())
+			}
+		}
+		if len(heirs) != 3 || native != 1 {
+			t.Errorf("%d heirs, of which %d native", len(heirs), native)
+		}
+		if count["Finalizer"] != 1 || count["ThreadPool worker"] < 3 {
+			t.Errorf("roles: %v", count)
+		}
+	}
+	snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, snap)
+	if kind.Runs(runtime) {
+		t.Run("dump", func(t *testing.T) {
+			check(t, livetest.SnapshotCore(t, testenv.Dump(t, a, kind), clrsnap.CoreOptions{}))
+		})
+	}
 	livetest.EndsWell(t, a)
 }
 

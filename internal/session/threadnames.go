@@ -38,7 +38,7 @@ func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
 		before = p.stampNow()
 		p.Engine.Cache.Invalidate()
 		p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
-			if name, ok := p.Runtime.Threads.Name(k); ok {
+			if name, _ := p.Runtime.Threads.Name(k); name != "" {
 				t.Name = name
 			}
 		})

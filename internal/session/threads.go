@@ -68,22 +68,22 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
 	}
+	f := roleFacts{main: tid == p.from.PID(), comm: info.Name}
 	k, managed := p.known[t.NSThreadID]
 	if managed {
 		t.ID, t.ManagedID, t.Cooperative = k.Address, k.ManagedID, k.Cooperative
-		if name, ok := p.Runtime.Threads.Name(&k); ok {
-			t.Name = name
+		f.thread = &k
+		f.name, f.nameKnown = p.Runtime.Threads.Name(&k)
+		if f.name != "" {
+			t.Name = f.name
 		}
 	}
-	if info.Name == "" && len(t.Name) > 0 {
-		info.Name = t.Name[:min(len(t.Name), commLen)] // a core dump lacks the kernel's names
+	if info.Name == "" {
+		f.comm = cut(t.Name) // a core dump lacks the kernel's names
 	}
-	finalizer := false
-	if managed {
-		at, err := p.Runtime.Threads.Finalizer()
-		finalizer = err == nil && k.Address == at
+	if t.Role = p.role(f); t.Role == "" && inherited[f.comm] {
+		t.Name = f.name
 	}
-	t.Role = Role(tid == p.from.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
 	return t, true
 }
 
@@ -122,50 +122,6 @@ func (p *Process) take(list []thread.Thread) {
 			p.known[t.OSID] = t
 		}
 	}
-}
-
-// commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).
-const commLen = 15
-
-// roles are the names that the runtime gives to its own threads.
-var roles = map[string]string{
-	".NET Finalizer":  finalizer,
-	".NET TP Worker":  "ThreadPool worker",
-	".NET TP Gate":    "ThreadPool gate",
-	".NET TP Wait":    "ThreadPool waiter",
-	".NET Timer":      "Timer",
-	".NET Tiered Com": "Tiered compilation",
-	".NET Tiered JIT": "Tiered compilation", // its name from .NET 11 on
-	".NET Sockets":    "Socket events",
-	".NET SigHandler": "Signal handler",
-	".NET SynchManag": "Synchronisation manager",
-	".NET EventPipe":  "EventPipe",
-	".NET DebugPipe":  "Debugger transport",
-	".NET Debugger":   "Debugger",
-	".NET Server GC":  "GC",
-	".NET BGC":        "Background GC",
-	".NET SIGTERM":    "Signal handler",
-	".NET Long Runni": "Long-running task",
-}
-
-// finalizer is the role of the thread that runs finalizers.
-const finalizer = "Finalizer"
-
-// Role is what the runtime uses a thread for, by its name and state; "" if they do not tell.
-func Role(isMain, isFinalizer, isPool bool, comm string) string {
-	switch {
-	case isMain:
-		return "Main"
-	case isFinalizer:
-		return finalizer
-	}
-	if r, ok := roles[comm]; ok {
-		return r
-	}
-	if isPool {
-		return "ThreadPool worker"
-	}
-	return ""
 }
 
 // Find returns the thread whose Thread object has that address.

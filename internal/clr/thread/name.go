@@ -21,26 +21,25 @@ const (
 	maxName = 256 // UTF-16 units
 )
 
-// Name returns the managed name of a thread, and false where it has none. Objects
+// Name returns the managed name of a thread, "" where it has none, and whether that could be read. Objects
 // on the managed heap can move while they are read, so the Thread object is checked:
 // it must point back at the Thread and repeat its id.
-func (s *Store) Name(t *Thread) (string, bool) {
+func (s *Store) Name(t *Thread) (name string, known bool) {
 	if t.Exposed == 0 {
-		return "", false
+		return "", true
 	}
 	obj, err := s.mem.Pointer(t.Exposed)
 	if err != nil || obj == 0 {
-		return "", false
+		return "", err == nil
 	}
 	if !s.exposes(obj, t) {
 		return "", false
 	}
 	str, err := s.mem.Pointer(obj + managedName)
 	if err != nil || str == 0 {
-		return "", false
+		return "", err == nil
 	}
-	name, ok := s.str(str, maxName)
-	return name, ok && name != ""
+	return s.str(str, maxName)
 }
 
 // Object returns the address of the managed Thread object of t; 0: it has none, or it cannot be read.

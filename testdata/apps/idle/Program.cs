@@ -3,6 +3,7 @@
 //   --threads N   default 16; their depths go from 20 to 60 frames
 //   --pool N      blocked thread-pool workers, default 4
 //   --resting     idle threads of the runtime's own: see Resting.cs
+//   --heirs       threads without a name of their own: see Heirs.cs
 //   --heap N      megabytes of objects that stay alive, default 0
 //   --stdin, --max-seconds: see App.cs
 using System;
@@ -38,6 +39,7 @@ static class Program
         for (int i = 0; i < pool; i++) ThreadPool.UnsafeQueueUserWorkItem(static _ => Descend(10, 1), null);
         while (Volatile.Read(ref blocked) < threads + pool) Thread.Sleep(1);
         if (App.Flag("resting")) Resting.Start();
+        if (App.Flag("heirs")) Heirs.Start();
         Thread.Sleep(50);
         App.Line("READY");
         App.WaitForEnd();

@@ -1,0 +1,116 @@
+package session
+
+import (
+	"cmp"
+
+	"clrsnap/internal/clr/thread"
+)
+
+// commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).
+const commLen = 15
+
+// cut returns the kernel's form of a name.
+func cut(name string) string { return name[:min(len(name), commLen)] }
+
+// Roles that are told by more than a name.
+const (
+	finalizer = "Finalizer"
+	worker    = "ThreadPool worker"
+)
+
+// namedRoles are the roles of threads that the framework's managed code starts, by the managed name that it gives
+// them, as the kernel keeps it (System.Private.CoreLib: PortableThreadPool.*, TimerQueue.Portable.cs,
+// ThreadPoolTaskScheduler.cs; System.Net.Sockets: SocketAsyncEngine.Unix.cs).
+var namedRoles = map[string]string{
+	".NET TP Worker":  worker,
+	".NET TP Gate":    "ThreadPool gate",
+	".NET TP Wait":    "ThreadPool waiter",
+	".NET Timer":      "Timer",
+	".NET Sockets":    "Socket events",
+	".NET Long Runni": "Long-running task",
+	".NET Long Task":  "Long-running task", // its name from .NET 11 on
+}
+
+// nativeRoles are the roles of threads that native code of the runtime starts, by the kernel's name.
+var nativeRoles = map[string]string{
+	".NET Tiered Com": "Tiered compilation",
+	".NET Tiered JIT": "Tiered compilation", // its name from .NET 11 on
+	".NET SigHandler": "Signal handler",
+	".NET SIGTERM":    "Signal handler",
+	".NET SynchManag": "Synchronisation manager",
+	".NET EventPipe":  "EventPipe",
+	".NET DebugPipe":  "Debugger transport",
+	".NET Debugger":   "Debugger",
+	".NET Server GC":  "GC",
+	".NET BGC":        "Background GC",
+}
+
+// finalizerComm is the kernel's name of the finalizer.
+const finalizerComm = ".NET Finalizer"
+
+// inherited are the kernel's names that a thread of the program can have: Linux gives a new thread the name of the
+// thread that starts it, and .NET changes that only for a thread with a managed name.
+var inherited = func() map[string]bool {
+	out := map[string]bool{finalizerComm: true, ".NET SIGTERM": true, ".NET SigHandler": true, ".NET SynchManag": true}
+	for name := range namedRoles {
+		out[name] = true
+	}
+	return out
+}()
+
+// RoleOfEnded is the role of a thread that has ended before the runtime was asked, by the kernel's name: a name that a
+// thread of the program can have decides nothing.
+func RoleOfEnded(comm string) string {
+	if inherited[comm] {
+		return ""
+	}
+	return nativeRoles[comm]
+}
+
+// roleFacts are what a thread's role is told by.
+type roleFacts struct {
+	main      bool
+	comm      string         // the kernel's name
+	thread    *thread.Thread // nil: the runtime does not know the thread
+	name      string         // the managed name; "": the thread has none
+	nameKnown bool           // the managed name could be read
+}
+
+// role is what the runtime uses a thread for; "" for a thread of the program. The kernel's name decides only what the
+// runtime cannot tell.
+func (p *Process) role(f roleFacts) string {
+	switch {
+	case f.main:
+		return "Main"
+	case f.thread == nil && (p.Runtime == nil || p.unlisted != nil):
+		return roleOfComm(f.comm)
+	case f.thread == nil:
+		return nativeRoles[f.comm]
+	}
+	at, err := p.Runtime.Threads.Finalizer()
+	if err == nil && f.thread.Address == at || err != nil && f.comm == finalizerComm {
+		return finalizer
+	}
+	name := f.comm
+	if f.nameKnown {
+		name = cut(f.name)
+	}
+	role := namedRoles[name]
+	switch state := f.thread.State; {
+	case state&thread.StateThreadPool != 0:
+		return cmp.Or(role, worker)
+	case role != "" && role != worker:
+		return role
+	case f.name == "" && (state&thread.StateStarted == 0 || !inherited[f.comm]):
+		return nativeRoles[f.comm]
+	}
+	return ""
+}
+
+// roleOfComm is the role of a thread of which only the kernel's name is known.
+func roleOfComm(comm string) string {
+	if comm == finalizerComm {
+		return finalizer
+	}
+	return cmp.Or(namedRoles[comm], nativeRoles[comm])
+}
