@@ -39,7 +39,9 @@ var mayImport = map[string]string{
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
-	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target",
+	"internal/target/iter": "",
+	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target " +
+		"internal/target/iter",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
@@ -174,6 +176,7 @@ var mayImport = map[string]string{
 
 // outside are the third-party modules that a package may import.
 var outside = map[string]string{
+	"internal/target/iter": "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/target/live": "golang.org/x/sys",
 	"internal/session":     "golang.org/x/sys",
 	"internal/target/core": "golang.org/x/sys",
