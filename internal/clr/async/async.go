@@ -140,6 +140,7 @@ func (r *Reader) machine(mt arch.Addr) (*Machine, error) {
 const (
 	Running  = -1 // or not started yet
 	Finished = -2
+	notBegun = -3 // an async iterator of which nobody has asked for an element; below: it is at a yield
 )
 
 // Box is an async method that has been suspended at least once.
@@ -152,6 +153,10 @@ type Box struct {
 	kind kind
 	at   arch.Addr // where the state machine is, as if a struct had a MethodTable in front of it
 }
+
+// Rests reports whether the box is of an async iterator that nobody waits for: whoever enumerates it has an element, or
+// has asked for none. It neither runs nor waits.
+func (b *Box) Rests() bool { return b.HasState && b.State <= notBegun && b.Machine.promise != 0 }
 
 // Reused reports whether the box serves other calls of the method when this one has ended.
 func (b *Box) Reused() bool { return b.kind == pooledBox }

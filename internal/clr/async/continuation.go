@@ -275,7 +275,7 @@ func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 }
 
 // Place returns where an object that IsBox has recognised is now, if the collector has moved it. 0: its methods have
-// ended.
+// ended, or rest.
 func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 	s, err := r.shapeOfObject(obj)
 	if err != nil {
@@ -291,7 +291,7 @@ func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 		return obj, nil
 	}
 	b, err := r.Box(obj)
-	if err != nil {
+	if err != nil || b.Rests() {
 		return 0, err
 	}
 	return r.Current(b)

@@ -42,6 +42,7 @@ static class Levels
         ["pooled-result"] = p => new(OfPooled(p)),
         ["configured"] = p => new(Configured(p)),
         ["iterator"] = p => new(Each(p)),
+        ["at-yield"] = p => new(AtYield(p)),
         ["generic"] = p => new(Generic(p, "text")),
         ["generic-value"] = p => new(Generic(p, 42)),
         ["nested"] = p => new(Outer<List<string>>.Inner<int>.Go(p, new Dictionary<string, int>())),
@@ -98,6 +99,18 @@ static class Levels
         await Task.Yield();
         Mark("Levels.Items"); await p.Next();
         yield return 2;
+    }
+
+    // The iterator rests at its yield meanwhile: it is in no chain.
+    static async Task AtYield(Plan p)
+    {
+        await foreach (int _ in Yields()) { Mark("Levels.AtYield"); await p.Next(); }
+    }
+
+    static async IAsyncEnumerable<int> Yields()
+    {
+        await Task.Yield();
+        yield return 1;
     }
 
     static async Task Generic<T>(Plan p, T value)
