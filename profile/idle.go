@@ -317,8 +317,14 @@ var asyncMain = &idleThread{IdleMain, "", awaited, true, nil}
 
 const asyncMainMethod = ".<Main>"
 
-// awaited are the beginnings of what waits for a task.
-var awaited = []string{"System.Runtime.CompilerServices.TaskAwaiter.", "System.Threading.Tasks.Task."}
+// awaited are the beginnings of what waits for a task: also for one with a result, and what the entry point of an
+// asynchronous Main calls from .NET 11 on (AsyncHelpers.HandleAsyncEntryPoint).
+var awaited = []string{
+	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Runtime.CompilerServices.TaskAwaiter`1.",
+	"System.Threading.Tasks.Task.", "System.Threading.Tasks.Task`1.", entryPoint,
+}
+
+const entryPoint = "System.Runtime.CompilerServices.AsyncHelpers.HandleAsyncEntryPoint"
 
 // waiting are the beginnings of the methods that those threads wait in. None of them calls code of
 // the program, other than Task.InternalWait: that is a frame of its own.
@@ -331,8 +337,9 @@ var waiting = []string{
 	"System.Threading.Thread.Sleep", "System.Threading.Thread.Yield",
 	"System.Threading.ManualResetEventSlim.Wait", "System.Threading.Monitor.Wait",
 	"System.Threading.Condition.Wait", "System.Threading.Lock.Wait", "Interop+Sys.LowLevel",
-	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Threading.Tasks.Task.InternalWait",
-	"System.Threading.Tasks.Task.SpinThenBlockingWait",
+	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Runtime.CompilerServices.TaskAwaiter`1.",
+	"System.Threading.Tasks.Task.InternalWait", "System.Threading.Tasks.Task.SpinThenBlockingWait",
+	"System.Threading.Tasks.Task`1.GetResultCore", entryPoint,
 }
 
 // thread is the kind of thread that is started for a method; nil: none is.

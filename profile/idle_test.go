@@ -50,6 +50,9 @@ func TestIdle(t *testing.T) {
 	host.Frames[7].Module = "Microsoft.Extensions.Hosting.Abstractions"
 	asyncly := of(futex, "System.Threading.ManualResetEventSlim.Wait", taskWait, getTask, "Shop.Program.<Main>")
 	asyncly.Frames[4].Module = "Shop"
+	withResult := of(futex, "System.Threading.ManualResetEventSlim.Wait", taskWait,
+		"System.Runtime.CompilerServices.TaskAwaiter`1.GetResult", "Shop.Program.<Main>")
+	withResult.Frames[4].Module = "Shop"
 	inlined := of(futex, waitOne, "Shop.Program+<Main>d__0.MoveNext", "System.Threading.Tasks.Task.InternalWait",
 		getTask, "Shop.Program.<Main>")
 	inlined.Frames[2].Module, inlined.Frames[5].Module = "Shop", "Shop"
@@ -100,6 +103,7 @@ func TestIdle(t *testing.T) {
 		"Kestrel on .NET 11":        {kestrel11, IdleKestrel},
 		"host":                      {host, IdleHost},
 		"async Main":                {asyncly, IdleMain},
+		"async Main with a result":  {withResult, IdleMain},
 		"async Main, a task of it":  {inlined, ""},
 		"Main that waits for tasks": {of(futex, taskWait, getTask, "Shop.Program.Main"), ""},
 		"finalizer":                 {seen("", "Finalizer", futex), "finalizer"},

@@ -29,7 +29,7 @@ namespace Shop;
 
 static class Program
 {
-    static async Task Main(string[] args)
+    static async Task<int> Main(string[] args)
     {
         App.Start(args);
         Sickness sickness = Sickness.Named(App.Text("sick", "none"));
@@ -51,6 +51,7 @@ static class Program
         await Task.Factory.StartNew(() => App.WaitForEnd(), TaskCreationOptions.LongRunning);
         App.Line("RESULT OK");
         App.Exit(0); // requests may hang, and are not waited for
+        return 0;
     }
 
     static WebApplication Build(Sickness sickness)
