@@ -60,12 +60,14 @@ struct stack {
     bool cut; /* the stack has more frames than fit */
     bool chain; /* the words of a chain were added */
     const struct chain_rule *rules;
+    id thread; /* whose stack it is; 0: it is not known to the runtime */
     uint32_t roots;
     struct chain_root {
         uint64_t ip;
         uint64_t slot; /* the argument's address; 0: it is in a register */
         uint64_t argument;
         uint32_t frame;
+        bool within; /* the argument must be in the frame, whose end is not known yet */
     } root[MOST_ROOTS];
 };
 
@@ -90,6 +92,7 @@ struct ring;
 
 bool chain_possible(const struct ring *r);
 void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size);
+void chain_roots_end(struct stack *s);
 void chain_add(struct stack *s, const struct ring *r);
 
 /* handles.c: weak handles of sampled objects. */

@@ -23,6 +23,7 @@ enum {
     MOST_PENDING = 32, /* objects that are still to be followed */
     LONGEST_STACK_OFFSET = 1 << 20,
     NEAR = 12, /* words: what is read at once of an object */
+    MOST_RESUMED = 64, /* calls of a thread that resume methods */
 };
 
 /* Bits of an object's first word that are not the MethodTable's address. */
@@ -73,14 +74,48 @@ static uint64_t register_of(const struct frame_record *f, uint8_t which) {
     return 0;
 }
 
+/* Finds the nearest structure above the stack pointer of a frame that resumes methods: the newest one is the lowest. */
+static bool resumed(const struct chain_rule *rule, id thread, uint64_t sp, uint64_t *structure) {
+    uint64_t at, before = 0;
+    if (!thread || !rule->count || !peek(thread + (uint64_t)(int64_t)rule->offset, &at) || !at) return false;
+    if (!peek(at + rule->field, &at)) return false;
+    for (int i = 0; i < MOST_RESUMED && at > before; i++) {
+        if (at >= sp) {
+            *structure = at;
+            return true;
+        }
+        before = at;
+        if (!peek(at + (uint64_t)(int64_t)rule->words[0], &at)) return false;
+    }
+    return false;
+}
+
+/* Notes where a frame of the walk begins: that is where the frame before ends. */
+static void frame_begins(struct stack *s, uint64_t sp) {
+    struct chain_root *last = s->roots ? &s->root[s->roots - 1] : 0;
+    if (!last || !last->within) return;
+    last->within = false;
+    if (last->argument >= sp) s->roots--; /* it is another frame's */
+}
+
+/* Takes away what the frames of a walk that is over may not have. */
+void chain_roots_end(struct stack *s) {
+    frame_begins(s, 0);
+}
+
 /* Notes the argument of a frame that a rule is for: the next frame of the walk. */
 void chain_root(struct stack *s, uint64_t ip, const uint8_t *context, uint32_t context_size) {
     struct chain_rule rule;
-    if (s->roots == MOST_ROOTS || !rule_for(s->rules, ip, &rule)) return;
     struct frame_record f = {0};
     copy_registers(&f, context, context_size);
+    frame_begins(s, f.sp);
+    if (s->roots == MOST_ROOTS || !rule_for(s->rules, ip, &rule)) return;
     struct chain_root root = {.ip = ip, .argument = register_of(&f, rule.base), .frame = s->count};
     if (!root.argument) return;
+    if (rule.flags & CHAIN_RESUMES) {
+        root.within = true;
+        if (!resumed(&rule, s->thread, f.sp, &root.argument)) return;
+    }
     if (rule.flags & CHAIN_ON_STACK) {
         if (rule.offset < -LONGEST_STACK_OFFSET || rule.offset > LONGEST_STACK_OFFSET) return;
         root.slot = root.argument + (uint64_t)(int64_t)rule.offset;

@@ -167,8 +167,9 @@ static bool publish_and_hold(struct record *r, struct stack *s) {
  * Walks this thread's stack, and follows what awaits its async methods. A thread that can be in
  * preemptive mode may lose its objects between the two: then it is walked once more.
  */
-static void walk(struct stack *s, bool preemptive) {
+static void walk(struct stack *s, id thread, bool preemptive) {
     struct ring *r = &events.ring;
+    s->thread = thread;
     stack_walk(s, events.info, chain_possible(r) ? r->rules : 0);
     if (s->roots) chain_add(s, r);
     if (s->chain && preemptive && !stack_unmoved(s, events.info)) stack_frames_only(s);
@@ -186,7 +187,7 @@ void events_stack(enum event_type type, struct values values) {
     struct stack s;
     if (!claim(type, &s)) return;
     struct record r = new_record(type, values);
-    walk(&s, true);
+    walk(&s, r.thread, true);
     publish_and_hold(&r, &s);
 }
 
@@ -195,7 +196,7 @@ static void publish_alloc(struct values values, id object) {
     struct stack s;
     if (!claim(EVENT_ALLOC, &s)) return;
     struct record r = new_record(EVENT_ALLOC, values);
-    walk(&s, false);
+    walk(&s, r.thread, false);
     struct handle_record handle = {0};
     if (handles_wanted()) {
         handle_make(object, &handle);
@@ -359,7 +360,7 @@ static bool publish_exception(enum event_type type, const struct exception *e, c
     }
     uint64_t lengths = name | message << 16 | whole << 32;
     struct record r = new_record(type, VALUES(e->class, e->object, t->flags, lengths));
-    walk(&s, false);
+    walk(&s, r.thread, false);
     if (type == EVENT_RETHROWN) stack_add(&s, &e->first, sizeof e->first);
     stack_add(&s, t->name.at, name * sizeof(uint16_t));
     stack_add(&s, t->message.at, message * sizeof(uint16_t));

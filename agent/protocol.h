@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 7u
+#define PROTOCOL_VERSION 8u
 
 enum message {
     /* from the agent */
@@ -247,6 +247,12 @@ enum chain_flags {
     CHAIN_OBJECT = 1u << 0, /* of a frame: its argument is an object, which is followed */
     CHAIN_ON_STACK = 1u << 1, /* of a frame: the argument is in memory, at the register and `offset` */
     CHAIN_BASE = 1u << 2, /* of a class: also for classes that derive from it and have no rule */
+    /*
+     * Of a frame that resumes methods which the runtime itself has suspended: its argument is a structure in the frame.
+     * `offset` is where in a thread (ThreadID) the address of its static fields is, and `field` where among these the
+     * address of the thread's newest structure is. words[0] is the address of the structure before.
+     */
+    CHAIN_RESUMES = 1u << 3,
 };
 
 /* In a frame_record, the registers from `sp` on. */
@@ -258,7 +264,7 @@ struct chain_rule {
     uint16_t follow; /* bit i: words[i] is a reference, and its object is followed */
     uint8_t count; /* of words */
     uint8_t base; /* of a frame: enum chain_register */
-    uint16_t reserved;
+    uint16_t field; /* see CHAIN_RESUMES */
     int32_t offset; /* of a frame */
     int32_t words[CHAIN_RULE_WORDS]; /* offsets in bytes, from the argument or in the object */
 };
@@ -276,7 +282,7 @@ struct chain_word {
     uint64_t value;
 };
 
-#define MOST_CHAIN_WORDS 256u
+#define MOST_CHAIN_WORDS 640u
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */

@@ -9,7 +9,7 @@
 
 #include "agent.h"
 
-enum { POOL_SIZE = 384 << 10, MOST_BUFFERS = 64 };
+enum { POOL_SIZE = 512 << 10, MOST_BUFFERS = 64 };
 
 static struct {
     uint8_t *memory;
@@ -78,14 +78,16 @@ void stack_walk(struct stack *s, struct object *info, const struct chain_rule *r
     uint32_t flags = registers ? COR_PRF_SNAPSHOT_REGISTER_CONTEXT : 0;
     s->rules = rules;
     s->result = do_stack_snapshot(info, 0, on_frame, flags, s);
+    chain_roots_end(s);
     if (s->cut) s->result = S_OK;
     s->size = s->count * pool.frame_size;
 }
 
 /* Walks the stack once more, and compares the arguments of the frames: the garbage collector updates them. */
 bool stack_unmoved(const struct stack *s, struct object *info) {
-    struct stack again = {.rules = s->rules};
+    struct stack again = {.rules = s->rules, .thread = s->thread};
     do_stack_snapshot(info, 0, on_frame, COR_PRF_SNAPSHOT_REGISTER_CONTEXT, &again);
+    chain_roots_end(&again);
     bool same = again.roots == s->roots;
     for (uint32_t i = 0; i < s->roots && same; i++) same = again.root[i].argument == s->root[i].argument;
     return same;

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/why"
@@ -146,7 +147,7 @@ func TestWell(t *testing.T) {
 func TestLookRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		check(t, testenv.Start(t, "ailing", testenv.Options{
-			Runtime: runtime, Args: []string{"--of", ailmentNames()}, Compile: runtimeAsync,
+			Runtime: runtime, Args: []string{"--of", ailmentNames()}, Compile: livetest.RuntimeAsync,
 		}), why.Options{For: 2 * time.Second})
 	})
 }
@@ -155,12 +156,9 @@ func TestLookRuntimeAsync(t *testing.T) {
 func TestWellRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		t.Parallel()
-		checkWell(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+		checkWell(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
 	})
 }
-
-// runtimeAsync has the compiler leave it to the runtime to suspend methods.
-var runtimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"}
 
 func testWell(t *testing.T, runtime string) {
 	t.Parallel()

@@ -23,10 +23,11 @@ const (
 	ruleFollow = 10
 	ruleCount  = 12
 	ruleBase   = 13
+	ruleField  = 14
 	ruleOffset = 16
 	ruleWords  = 20
 
-	maxChain      = 256 // MOST_CHAIN_WORDS
+	maxChain      = 640 // MOST_CHAIN_WORDS
 	chainHeadSize = 8   // the number of words of a record's chain
 	chainWordSize = 16  // struct chain_word
 )
@@ -36,6 +37,7 @@ const (
 	chainObject = 1 << iota
 	chainOnStack
 	chainBase
+	chainResumes
 )
 
 // ChainRegister is a register of a frame (enum chain_register).
@@ -63,6 +65,11 @@ type ChainRule struct {
 	OnStack  bool  // in memory, Offset bytes from what Register has; else in Register
 	Offset   int32 // in bytes
 	Object   bool  // the argument is an object, which is followed
+	// Resumes: the frame resumes methods, and its argument is a structure in it. Offset is where in a thread the
+	// address of its static fields is, and Field where among these that of the newest structure is. Words[0] is the
+	// address of the structure before.
+	Resumes bool
+	Field   uint16
 
 	Words  []int32 // offsets in bytes of the words that are copied, from the argument or in the object
 	Follow uint16  // bit i: Words[i] is a reference, and its object is followed
@@ -133,9 +140,13 @@ func (c *ChainRule) encode(b []byte) {
 	if c.Derived {
 		flags |= chainBase
 	}
+	if c.Resumes {
+		flags |= chainResumes
+	}
 	le.PutUint16(b[ruleFlags:], flags)
 	le.PutUint16(b[ruleFollow:], c.Follow)
 	b[ruleCount], b[ruleBase] = uint8(len(c.Words)), uint8(c.Register)
+	le.PutUint16(b[ruleField:], c.Field)
 	le.PutUint32(b[ruleOffset:], uint32(c.Offset))
 	for i, w := range c.Words {
 		le.PutUint32(b[ruleWords+4*i:], uint32(w))

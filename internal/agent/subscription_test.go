@@ -127,7 +127,7 @@ func TestWalking(t *testing.T) {
 func TestFull(t *testing.T) {
 	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
-		agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 14, MaxFrames: 100})
+		agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 15, MaxFrames: 100})
 	sub.drain(t)
 	for range 200 {
 		sub.Ask("throw")

@@ -37,13 +37,12 @@ func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
 	if !ok {
 		return
 	}
-	register, ok := registers[a.Place.Register]
-	if !ok {
-		return
-	}
 	rule := agent.ChainRule{
-		Key: uint64(ip), Register: register, OnStack: a.Place.OnStack, Offset: a.Place.Offset, Object: a.Object,
-		Words: a.Words.Offsets, Follow: a.Words.Follow,
+		Key: uint64(ip), OnStack: a.Place.OnStack, Offset: a.Place.Offset, Object: a.Object, Resumes: a.Resumes,
+		Field: a.Field, Words: a.Words.Offsets, Follow: a.Words.Follow,
+	}
+	if rule.Register, ok = registers[a.Place.Register]; !ok {
+		return
 	}
 	if c.told[ip] = c.conn.AddChainRule(&rule); c.told[ip] && !c.following {
 		if moving, base, ok := c.Layout(); ok {

@@ -150,13 +150,15 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 
 // Reported notes a frame, like Frame, of which somebody else has read the argument; 0: nobody has. It reports whether
 // the frame runs an async method. A state machine is on a stack once: what another frame has as well is not its own,
-// but what a register was not restored to.
+// but what a register was not restored to. The argument of a frame that resumes methods is its structure.
 func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	site, ok := a.site(c, index)
-	if !ok || argument == 0 || c.resume {
-		return ok && !c.resume
+	if !ok || argument == 0 {
+		return ok
 	}
-	site.Argument = argument
+	if site.Argument = argument; c.resume {
+		site.resumes = &resumingFrame{}
+	}
 	again := func(s AsyncSite) bool { return s.table != 0 && s.Argument == argument }
 	if site.table == 0 || !slices.ContainsFunc(a.Sites, again) {
 		a.Sites = append(a.Sites, site)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"math"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
@@ -46,12 +47,25 @@ func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
 
 // Awaiting reads what awaits the async method of a site.
 func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
-	_, chain, err := site.awaiting(c.reader)
+	chain, err := c.awaiting(site)
 	if err != nil {
 		return AsyncChain{}, err
 	}
 	chain.Steps = c.p.programSteps(chain.Steps)
 	return chain, nil
+}
+
+// awaiting reads what awaits the method of a site, with its helpers.
+func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
+	if site.resumes == nil {
+		_, chain, err = site.awaiting(c.reader)
+		return chain, err
+	}
+	d, err := c.reader.DispatchingAt(site.Argument, c.p.dispatcher.layout)
+	if err != nil {
+		return chain, err
+	}
+	return c.reader.Resuming(d)
 }
 
 // Table is the MethodTable that the first word of an object leads to.
@@ -68,6 +82,11 @@ type AsyncArgument struct {
 	Place  ilmap.Variable
 	Object bool // it is an object, of which Words says the words
 	Words  async.Words
+	// Resumes: the frame resumes methods, and its argument is a structure in it. Place.Offset is where in a thread its
+	// static data is, and Field where in that the address of the newest structure is. The first word of Words is the
+	// address of the structure before.
+	Resumes bool
+	Field   uint16
 }
 
 // Argument says what is to be copied where a frame has some code. False: nothing leads from there.
@@ -76,7 +95,10 @@ type AsyncArgument struct {
 // they have nearer to the leaf. A state machine leads to its box and the box back to it, so another one's is noticed;
 // a box alone proves nothing.
 func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
-	if !code.known || code.resume || code.box && !code.place.OnStack {
+	if code.resume {
+		return c.resuming()
+	}
+	if !code.known || code.box && !code.place.OnStack {
 		return a, false
 	}
 	a = AsyncArgument{Place: code.place, Object: code.box}
@@ -84,6 +106,23 @@ func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
 		a.Words, a.Object, ok = c.reader.ArgumentWords(code.table)
 		return a, ok
 	}
+	return a, true
+}
+
+// stackPointer is the number of a register in debug info (AMD64).
+const stackPointer = 4
+
+// resuming is Argument of a frame that resumes methods.
+func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
+	data, ok := c.p.Runtime.Threads.LocalDataAt()
+	d := c.p.dispatcher
+	if !ok || d == nil || d.field > math.MaxUint16 || data > math.MaxInt32 {
+		return a, false
+	}
+	a = AsyncArgument{
+		Place: ilmap.Variable{Register: stackPointer, Offset: int32(data)}, Resumes: true, Field: uint16(d.field),
+	}
+	a.Words = d.layout.Words()
 	return a, true
 }
 

@@ -75,6 +75,19 @@ func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at ar
 	return err
 }
 
+// Words are the words of a structure that it is read from. The first one leads to the structure before.
+func (l *DispatcherLayout) Words() (w Words) {
+	w.word(l.Next, false)
+	w.word(l.Continuation, true)
+	w.word(l.Task, true)
+	return w
+}
+
+// DispatchingAt reads what a call is about, by its structure.
+func (r *Reader) DispatchingAt(at arch.Addr, l DispatcherLayout) (Dispatching, error) {
+	return r.dispatching(at, l)
+}
+
 func (r *Reader) dispatching(at arch.Addr, l DispatcherLayout) (d Dispatching, err error) {
 	task, err := r.objects.Word(at + arch.Addr(l.Task))
 	if err != nil {

@@ -16,6 +16,9 @@ type localsLayout struct {
 	Without uint64 `global:"NumberOfTlsOffsetsNotUsedInNoncollectibleArray,optional"`
 }
 
+// LocalDataAt returns where in a thread the address of its ThreadLocalData is, in bytes; false: that is not known.
+func (s *Store) LocalDataAt() (uint32, bool) { return s.locals.Data, s.locals.Data != contract.Absent }
+
 // LocalData returns where the ThreadLocalData of a thread is; 0: it has none yet, or that is not known. It does not
 // move.
 func (s *Store) LocalData(thread arch.Addr) arch.Addr {

@@ -183,16 +183,13 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// runtimeAsync has the compiler leave it to the runtime to suspend methods.
-var runtimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"}
-
 // TestTasksRuntimeAsync: the same of methods that the runtime itself suspends, in each way that they are compiled.
 func TestTasksRuntimeAsync(t *testing.T) {
 	for _, tt := range resumedWays {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
-					Runtime: runtime, Args: []string{"--suspended", "3"}, Env: tt.env, Compile: runtimeAsync,
+					Runtime: runtime, Args: []string{"--suspended", "3"}, Env: tt.env, Compile: livetest.RuntimeAsync,
 					ReadyToRun: tt.readyToRun,
 				})
 				truths := countTruths(t, a)
@@ -228,7 +225,7 @@ func wantExact(t *testing.T, tasks *profile.Tasks, name string, known bool) {
 	for i := range tasks.Chains {
 		for k := range tasks.Chains[i].Frames {
 			f := &tasks.Chains[i].Frames[k]
-			if sharedName(f.Short) != sharedName(name) || f.Generics == "" {
+			if livetest.SharedName(f.Short) != livetest.SharedName(name) || f.Generics == "" {
 				continue
 			}
 			if found++; (f.Short == name && f.Generics == profile.ExactGenerics) != known {
@@ -262,7 +259,7 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
 					Runtime: runtime, Args: []string{"--running"}, Env: append(tt.env, testenv.SmallCore),
-					Compile: runtimeAsync, ReadyToRun: tt.readyToRun,
+					Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
 				})
 				o := clrsnap.Options{Async: true, Lines: true}
 				p := livetest.Open(t, a, o)
@@ -290,7 +287,7 @@ func TestTasksRunningRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
 			Runtime: runtime, Args: []string{"--running", "--suspended", "1"}, Env: []string{testenv.SmallCore},
-			Compile: runtimeAsync,
+			Compile: livetest.RuntimeAsync,
 		})
 		o := clrsnap.Options{Lines: true}
 		check := func(p *clrsnap.Process) {
@@ -351,7 +348,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		const minute = "60000000" // in µs
 		a := testenv.Start(t, "tasks", testenv.Options{
-			Runtime: runtime, Args: []string{"--busy", minute, "--loops", "1"}, Compile: runtimeAsync,
+			Runtime: runtime, Args: []string{"--busy", minute, "--loops", "1"}, Compile: livetest.RuntimeAsync,
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		for begin := time.Now(); ; { // it awaits a timer first
@@ -381,7 +378,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 func TestTasksBusyRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
-			Runtime: runtime, Args: []string{"--busy", "3000", "--loops", "1"}, Compile: runtimeAsync,
+			Runtime: runtime, Args: []string{"--busy", "3000", "--loops", "1"}, Compile: livetest.RuntimeAsync,
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		looks, found := 0, map[profile.TaskState]int{}
@@ -503,12 +500,6 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 	}
 }
 
-// passing are methods that are not async, and return the task of another one: each is a frame of its
-// own if the runtime suspends it with its caller.
-var passing = []string{
-	"Plan.Next", "Plan.NextTask", "Levels..cctor{lambda}", "SemaphoreSlim.WaitAsync", "Socket.ReceiveAsync",
-}
-
 // sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown is how many lines are not known; a
 // wrong one is an error. The compiler of the tests writes no lines of lambdas and local functions then. Type arguments
 // of shared code are not known if the method does not need them after its await.
@@ -521,10 +512,10 @@ func sameResumed(frames []profile.Frame, want []string) (unknown int, err error)
 			wanted, line, _ = strings.Cut(want[0], ":")
 		}
 		if f.Generics == profile.SharedGenerics {
-			name, wanted = sharedName(name), sharedName(wanted)
+			name, wanted = livetest.SharedName(name), livetest.SharedName(wanted)
 		}
 		switch {
-		case name != wanted && slices.Contains(passing, name):
+		case name != wanted && slices.Contains(livetest.PassOn, name):
 			continue
 		case name != wanted:
 			return 0, fmt.Errorf("%s instead of %q", name, wanted)
@@ -541,25 +532,6 @@ func sameResumed(frames []profile.Frame, want []string) (unknown int, err error)
 		return 0, fmt.Errorf("%s and what is below are missing", want[0])
 	}
 	return unknown, nil
-}
-
-// sharedName is a name without type arguments, at any depth.
-func sharedName(name string) string {
-	var b strings.Builder
-	depth := 0
-	for _, r := range name {
-		switch {
-		case r == '<':
-			depth++
-		case r == '>':
-			depth--
-		case r == '+':
-			b.WriteByte('.')
-		case depth == 0:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // TestTasksOfCore: a dump has the same, and the same stacks.
@@ -605,7 +577,7 @@ func TestTasksOfCore(t *testing.T) {
 func TestTasksOfSmallDumps(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
-			Runtime: runtime, Args: []string{"--suspended", "3"}, Compile: runtimeAsync, ReadyToRun: true,
+			Runtime: runtime, Args: []string{"--suspended", "3"}, Compile: livetest.RuntimeAsync, ReadyToRun: true,
 		})
 		open := func(kind testenv.DumpKind) (*profile.Tasks, error) {
 			p, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, kind), clrsnap.CoreOptions{})
@@ -793,7 +765,7 @@ func TestTasksQueued(t *testing.T) {
 // TestTasksQueuedRuntimeAsync: the same of methods that the runtime itself suspends.
 func TestTasksQueuedRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
-		checkQueued(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync}, "Tasks.Queued.Yields", 60)
+		checkQueued(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync}, "Tasks.Queued.Yields", 60)
 	})
 }
 

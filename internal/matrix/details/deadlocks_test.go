@@ -23,7 +23,7 @@ func TestDeadlocks(t *testing.T) { testenv.EachVersion(t, testDeadlocks) }
 // TestDeadlocksRuntimeAsync: the same of methods that the runtime itself suspends.
 func TestDeadlocksRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
-		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
 		want := askDeadlocks(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{})
 		compareDeadlocks(t, "live", snapshotWaits(t, p), want)
@@ -87,7 +87,7 @@ func TestHealthy(t *testing.T) {
 // TestHealthyRuntimeAsync: the same of methods that the runtime itself suspends.
 func TestHealthyRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
-		testHealthy(t, testenv.Options{Runtime: runtime, Compile: runtimeAsync})
+		testHealthy(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
 	})
 }
 

@@ -33,7 +33,7 @@ func TestHeldExceptions(t *testing.T) {
 // that reaches one of those that await the others has it in its trace, although it is not on the stack.
 func TestHeldExceptionsRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
-		testHeldExceptions(t, runtime, runtimeAsync)
+		testHeldExceptions(t, runtime, livetest.RuntimeAsync)
 	})
 }
 

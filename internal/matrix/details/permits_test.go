@@ -42,7 +42,7 @@ func TestLikelyRuntimeAsync(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "deadlocks", testenv.Options{
-					Runtime: runtime, Env: tt.env, Compile: runtimeAsync, ReadyToRun: tt.readyToRun,
+					Runtime: runtime, Env: tt.env, Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
 				})
 				p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
 				want, missing := askLikely(t, a), 0

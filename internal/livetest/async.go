@@ -1,0 +1,31 @@
+package livetest
+
+import "strings"
+
+// RuntimeAsync has the compiler leave it to the runtime to suspend methods.
+var RuntimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"}
+
+// PassOn are methods of the program "tasks", and of .NET, that are not async, and return the task of another one: each
+// is a frame of its own if the runtime suspends it with its caller.
+var PassOn = []string{
+	"Plan.Next", "Plan.NextTask", "Levels..cctor{lambda}", "SemaphoreSlim.WaitAsync", "Socket.ReceiveAsync",
+}
+
+// SharedName is a name without type arguments, at any depth.
+func SharedName(name string) string {
+	var b strings.Builder
+	depth := 0
+	for _, r := range name {
+		switch {
+		case r == '<':
+			depth++
+		case r == '>':
+			depth--
+		case r == '+':
+			b.WriteByte('.')
+		case depth == 0:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
