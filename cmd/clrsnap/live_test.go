@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 
@@ -236,6 +238,32 @@ func TestStackMissing(t *testing.T) {
 	if result, code := app.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the program ended with %q, %d", result, code)
 	}
+}
+
+// The main thread has ended, and the process goes on: /proc/PID has no memory, files and namespaces any more.
+func TestLeaderless(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		app := testenv.Start(t, "idle", testenv.Options{
+			Runtime: runtime, Args: []string{"--threads", "4", "--leaderless"},
+		})
+		pid := fmt.Sprint(app.PID)
+		good(t, "stack", pid).want(t, `^Thread \d+ "idle-3" \(managed \d+\) · waits for ManualResetEvent`,
+			`^    Idle\.Program\.Step\(int, string\)  idle/Program\.cs:\d+  idle$`)
+		good(t, "stack", pid, "--stop-all").want(t, `^Thread \d+ "idle-3" \(managed \d+\) · waits`)
+		good(t, "ps").want(t, `^ *`+pid+`  \S+ +1[01]\.0\.\d+ .* [1-9][\d.]* MiB +\d+  idle\.dll --stdin`)
+		good(t, "locks", pid).want(t, `ManualResetEvent`)
+		good(t, "tasks", pid)
+		good(t, "heap", pid).want(t, `  string  System\.Private`)
+		file := filepath.Join(t.TempDir(), "r.clrsnap")
+		good(t, "record", pid, "--duration", "1s", "-o", file)
+		good(t, "record", pid, "--event", "alloc", "--duration", "1s", "-o", file)
+		good(t, "view", file)
+		r := good(t, "doctor", pid)
+		if strings.Contains(r.stdout, "NOT OK") {
+			t.Error(r.stdout)
+		}
+		livetest.EndsWell(t, app)
+	})
 }
 
 // The target ends in the middle of a snapshot: there is one sentence, and what was collected

@@ -111,6 +111,37 @@ func SocketPrefix(of procfs.Dir) (string, error) {
 	return path.Join(TemporaryDir(of), "dotnet-diagnostic-"+nspid+"-"), nil
 }
 
+// NoPlace says why a process can have no diagnostics socket where the runtime would make it; "": nothing stands in the
+// way. The runtime cuts off a path that is too long for the address of a socket, and so has the socket elsewhere, or
+// none at all.
+func NoPlace(of procfs.Dir) string {
+	prefix, err := SocketPrefix(of)
+	if err != nil {
+		return ""
+	}
+	where := path.Dir(prefix)
+	if len(prefix) > maxSocketPath {
+		return "its TMPDIR " + where + " is too long for the path of a socket"
+	}
+	root, err := of.Root()
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	dir, err := foreign.OpenDirBelow(int(root.Fd()), where)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return "its TMPDIR " + where + " does not exist"
+		}
+		return ""
+	}
+	dir.Close()
+	return ""
+}
+
+// maxSocketPath is how long the path of a socket can be (sun_path, unix(7), with its 0).
+const maxSocketPath = 107
+
 // sockets opens the directory with the diagnostics socket of a process and
 // returns the names that it can have there, newest first: an earlier process with the
 // same PID may have left one behind. There is one at least.

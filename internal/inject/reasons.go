@@ -76,6 +76,9 @@ func noSocket(p *live.Process, err error) *Error {
 		e.Remedy = "start it again, and keep what cleans that directory away from dotnet-diagnostic-*"
 	default:
 		e.Err, e.Detail, e.Remedy = ErrNoConnection, err.Error(), "if it has only just started, try again"
+		if why := diagnostics.NoPlace(p.Dir()); why != "" {
+			e.Detail, e.Remedy = why, "start it again with a TMPDIR that exists and has a short path"
+		}
 	}
 	return e
 }

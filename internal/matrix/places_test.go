@@ -365,3 +365,39 @@ func TestOtherUser(t *testing.T) {
 		}
 	})
 }
+
+// TestForeignProc: where /proc hides processes, or shows another PID namespace, every verb says so.
+func TestForeignProc(t *testing.T) {
+	needRoot(t)
+	a := testenv.Start(t, "idle", testenv.Options{})
+	public := filepath.Join(publicDir(t), "clrsnap")
+	if err := os.Link(livetest.Command(t), public); err != nil {
+		t.Fatal(err)
+	}
+	const asNobody = "setpriv --reuid 65534 --regid 65534 --clear-groups "
+	for _, c := range []struct {
+		name, prepare, as, pid, want string
+		space                        uintptr
+	}{
+		{"hidden", "mount -t proc -o hidepid=2 proc /proc", asNobody, strconv.Itoa(a.PID),
+			"it exists, but /proc does not show it", 0},
+		{"of another namespace", ":", "", "1", "/proc shows another PID namespace", syscall.CLONE_NEWPID},
+		{"missing", "mount -t tmpfs proc /proc", "", strconv.Itoa(a.PID), "/proc is not mounted", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, verb := range []string{"stack " + c.pid, "doctor " + c.pid, "locks " + c.pid, "heap " + c.pid, "ps"} {
+				if c.space == 0 && c.as != "" && verb == "ps" {
+					continue // a process that is hidden is not listed
+				}
+				cmd := exec.Command("sh", "-c", "mount --make-rprivate / && "+c.prepare+" && "+c.as+public+" "+verb)
+				cmd.Dir = "/"
+				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | c.space}
+				out, err := cmd.CombinedOutput()
+				if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+					t.Errorf("%s: %v\n%s", verb, err, out)
+				}
+			}
+		})
+	}
+	livetest.EndsWell(t, a)
+}

@@ -87,10 +87,31 @@ func (d Dir) open(name string, flags int) (*os.File, error) {
 			continue
 		}
 		if err != nil {
+			if other, ok := d.living(name); ok {
+				return d.open(other, flags)
+			}
 			return nil, d.explain("open", name, err)
 		}
 		return os.NewFile(uintptr(fd), d.path(name)), nil
 	}
+}
+
+// living is where a file lies that the folder of a process lacks because the first thread of the process has ended and
+// others live on: in the folder of one of those. What belongs to memory, open files and namespaces goes with a thread.
+func (d Dir) living(name string) (string, bool) {
+	if name == "stat" || strings.HasPrefix(name, "task") {
+		return "", false
+	}
+	if st, err := d.Stat(); err != nil || st.State != 'Z' || st.Threads <= 1 {
+		return "", false
+	}
+	tids, _ := d.Tasks() // none: it has ended
+	for _, tid := range tids {
+		if st, err := d.TaskStat(tid); err == nil && st.State != 'Z' && st.State != 'X' {
+			return TaskFile(tid, name), true
+		}
+	}
+	return "", false
 }
 
 // maxFile bounds what is read of a file: a process chooses for itself what the kernel takes
@@ -112,12 +133,28 @@ func (d Dir) ReadMost(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, d.explain("read", name, cause(err))
 	}
+	if len(b) == 0 {
+		if other, ok := d.living(name); ok {
+			return d.ReadMost(other, most)
+		}
+	}
 	return b, nil
 }
 
 // ReadInto reads a whole file into buf, or into more memory if it is longer. It is for who reads
 // again and again: the error is the system call's as it is, or ErrTooLong.
 func (d Dir) ReadInto(name string, buf []byte) ([]byte, error) {
+	b, err := d.readInto(name, buf)
+	if err == nil && len(b) > 0 || err == ErrTooLong {
+		return b, err
+	}
+	if other, ok := d.living(name); ok {
+		return d.readInto(other, buf)
+	}
+	return b, err
+}
+
+func (d Dir) readInto(name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -164,6 +201,9 @@ func (d Dir) Readlink(name string) (string, error) {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(d.fd, name, buf)
 	if err != nil {
+		if other, ok := d.living(name); ok {
+			return d.Readlink(other)
+		}
 		return "", d.explain("readlink", name, err)
 	}
 	return string(buf[:n]), nil
@@ -171,10 +211,13 @@ func (d Dir) Readlink(name string) (string, error) {
 
 // StatFile describes what a name leads to.
 func (d Dir) StatFile(name string) (st unix.Stat_t, err error) {
-	if err = unix.Fstatat(d.fd, name, &st, 0); err != nil {
-		err = d.explain("stat", name, err)
+	if err = unix.Fstatat(d.fd, name, &st, 0); err == nil {
+		return st, nil
 	}
-	return st, err
+	if other, ok := d.living(name); ok {
+		return d.StatFile(other)
+	}
+	return st, d.explain("stat", name, err)
 }
 
 func (d Dir) path(name string) string { return fmt.Sprintf("/proc/%d/%s", d.pid, name) }

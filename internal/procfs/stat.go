@@ -27,14 +27,19 @@ func (s *Stat) KernelThread() bool {
 }
 
 // Stat reads the stat of the process.
-func (d Dir) Stat() (Stat, error) {
-	b, err := d.ReadFile("stat")
+func (d Dir) Stat() (Stat, error) { return d.stat("stat") }
+
+// TaskStat reads the stat of a thread.
+func (d Dir) TaskStat(tid int) (Stat, error) { return d.stat(TaskFile(tid, "stat")) }
+
+func (d Dir) stat(name string) (Stat, error) {
+	b, err := d.ReadFile(name)
 	if err != nil {
 		return Stat{}, err
 	}
 	s, err := ParseStat(b)
 	if err != nil {
-		return Stat{}, fmt.Errorf("%s: %w", d.path("stat"), err)
+		return Stat{}, fmt.Errorf("%s: %w", d.path(name), err)
 	}
 	return s, nil
 }

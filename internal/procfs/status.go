@@ -45,7 +45,18 @@ func (s *Status) InnermostPID() (int, bool) {
 }
 
 // Status reads the status of the process. With an error its user and group ids are -1.
-func (d Dir) Status() (Status, error) { return d.status("status") }
+func (d Dir) Status() (Status, error) {
+	s, err := d.status("status")
+	if err != nil || s.RSS != 0 {
+		return s, err
+	}
+	if other, ok := d.living("status"); ok {
+		if of, err := d.status(other); err == nil {
+			s.RSS = of.RSS
+		}
+	}
+	return s, nil
+}
 
 // TaskStatus reads the status of a thread.
 func (d Dir) TaskStatus(tid int) (Status, error) { return d.status(TaskFile(tid, "status")) }

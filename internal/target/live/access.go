@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"clrsnap/internal/procfs"
@@ -14,7 +16,7 @@ import (
 
 // missingError distinguishes a process that does not exist from one that /proc hides.
 func missingError(pid int) error {
-	if pid > 0 && (unix.Kill(pid, 0) == unix.EPERM || unix.Kill(pid, 0) == nil) {
+	if exists(pid) {
 		return &AttachError{PID: pid, Err: ErrPermission, Detail: "it exists, but /proc does not show it",
 			Remedy: "run as root, or mount /proc without hidepid"}
 	}
@@ -22,8 +24,37 @@ func missingError(pid int) error {
 		Remedy: "look for the process id with ps; in another PID namespace (a container) it has another number"}
 }
 
+// justExited explains why what was in /proc is not there now. With hidepid=2 the directory of a process can be opened,
+// and nothing in it can.
 func justExited(pid int) error {
+	if exists(pid) && unix.Access(fmt.Sprintf("/proc/%d/stat", pid), unix.R_OK) != nil { // no other process has its id
+		return missingError(pid)
+	}
 	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
+}
+
+func exists(pid int) bool {
+	err := unix.Kill(pid, 0)
+	return pid > 0 && (err == nil || err == unix.EPERM)
+}
+
+// CheckProc refuses a /proc that shows another PID namespace than ours, as unshare and containers without a mount of
+// their own leave it: system calls take our process ids, and /proc the others. pid is the process that is asked for;
+// 0: all of them.
+func CheckProc(pid int) error {
+	self, err := os.Readlink("/proc/self")
+	switch {
+	case err != nil:
+		return &AttachError{PID: pid, Err: ErrPermission,
+			Detail: "/proc is not mounted, or does not show clrsnap itself: " + err.Error(),
+			Remedy: "mount -t proc proc /proc, and try again"}
+	case self != strconv.Itoa(os.Getpid()):
+		return &AttachError{PID: pid, Err: ErrPermission,
+			Detail: "/proc shows another PID namespace, where processes have other ids",
+			Remedy: "mount the /proc of this namespace (mount -t proc proc /proc), or run in the other one " +
+				"(nsenter --pid --mount --target its process)"}
+	}
+	return nil
 }
 
 // checkKind refuses what is not a process with a program in it.
@@ -88,7 +119,7 @@ func deniedError(dir procfs.Dir) error {
 	for _, f := range accessFindings(dir) {
 		if !f.OK {
 			details = append(details, f.Detail)
-			if f.Remedy != "" {
+			if f.Remedy != "" && !slices.Contains(remedies, f.Remedy) {
 				remedies = append(remedies, f.Remedy)
 			}
 		}
@@ -144,7 +175,7 @@ func (s *self) rootAdvice() string {
 		// Root without the capability, or nobody can get it: a container.
 		return "add --cap-add=SYS_PTRACE to the container"
 	}
-	return "run as root, or give the program the capability (setcap cap_sys_ptrace+ep)"
+	return "run as root, or give clrsnap the capability (setcap cap_sys_ptrace+ep)"
 }
 
 // sameIDs reports whether the real, effective and saved id are all ours.

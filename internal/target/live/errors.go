@@ -45,7 +45,7 @@ var (
 
 // AttachError says why a process cannot be attached to and what helps.
 type AttachError struct {
-	PID    int
+	PID    int    // 0: no process in particular
 	Err    error  // one of the sentinels above
 	Detail string // "" where Err says it all
 	Remedy string // what to do next
@@ -53,6 +53,9 @@ type AttachError struct {
 
 func (e *AttachError) Error() string {
 	s := fmt.Sprintf("cannot attach to %d: %v", e.PID, e.Err)
+	if e.PID == 0 {
+		s = fmt.Sprintf("cannot look for processes: %v", e.Err)
+	}
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
 	}

@@ -22,6 +22,9 @@ type Finding struct {
 // tries to attach. A check that does not matter because we have the capability to
 // ignore it is OK.
 func CheckAccess(pid int) []Finding {
+	if err := CheckProc(pid); err != nil {
+		return []Finding{failed("process", err)}
+	}
 	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
 	dir, err := procfs.Open(pid)
 	if pid <= 0 || err != nil {
@@ -131,7 +134,7 @@ func capabilityFinding(me *self, su *procfs.Status, mighty bool) Finding {
 	case !sameIDs(su.UID, me.uid): // that is the cause, and it has its remedy
 	case extra != 0 && !mighty:
 		f.OK = false
-		f.Detail = fmt.Sprintf("it has capabilities that we lack (%#x)", extra)
+		f.Detail = "it has capabilities that we lack: " + capabilities(extra)
 		f.Remedy = me.rootAdvice()
 	}
 	return f

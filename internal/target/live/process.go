@@ -67,6 +67,9 @@ func Open(pid int) (*Process, error) { return openPID(pid, false) }
 func OpenNonBlocking(pid int) (*Process, error) { return openPID(pid, true) }
 
 func openPID(pid int, nonBlocking bool) (*Process, error) {
+	if err := CheckProc(pid); err != nil {
+		return nil, err
+	}
 	dir, err := procfs.Open(pid)
 	if err != nil || pid <= 0 {
 		dir.Close()
@@ -78,6 +81,9 @@ func openPID(pid int, nonBlocking bool) (*Process, error) {
 // OpenDir is Open for the process that dir belongs to, and for no other that has its number
 // since. dir remains the caller's.
 func OpenDir(dir procfs.Dir) (*Process, error) {
+	if err := CheckProc(dir.PID()); err != nil {
+		return nil, err
+	}
 	dir, err := dir.Dup()
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach to %d: %w", dir.PID(), err)

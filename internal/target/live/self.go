@@ -14,20 +14,43 @@ import (
 )
 
 // useful are the capabilities that clrsnap can use.
-var useful = []struct {
-	number int
-	name   string
-}{
-	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
-	{unix.CAP_PERFMON, "CAP_PERFMON"},
-	{unix.CAP_BPF, "CAP_BPF"},
-	{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
-	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
-	{unix.CAP_SETUID, "CAP_SETUID"},
-	{unix.CAP_SETGID, "CAP_SETGID"},
-	{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE"},
-	{unix.CAP_SYS_NICE, "CAP_SYS_NICE"},
-	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+var useful = []int{
+	unix.CAP_SYS_PTRACE,
+	unix.CAP_PERFMON,
+	unix.CAP_BPF,
+	unix.CAP_DAC_READ_SEARCH,
+	unix.CAP_DAC_OVERRIDE,
+	unix.CAP_SETUID,
+	unix.CAP_SETGID,
+	unix.CAP_CHECKPOINT_RESTORE,
+	unix.CAP_SYS_NICE,
+	unix.CAP_SYS_ADMIN,
+}
+
+// capabilityNames are the names of capabilities, by number (capabilities(7), linux/capability.h).
+var capabilityNames = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP
+	LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
+	SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE
+	AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF
+	CHECKPOINT_RESTORE`)
+
+// capabilityName is the name of a capability; of one that is newer than this list, the number.
+func capabilityName(number int) string {
+	if number < len(capabilityNames) {
+		return "CAP_" + capabilityNames[number]
+	}
+	return fmt.Sprintf("capability %d", number)
+}
+
+// capabilities names a set of capabilities.
+func capabilities(set uint64) string {
+	var out []string
+	for n := range 64 {
+		if set&(1<<n) != 0 {
+			out = append(out, capabilityName(n))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // ForOthers are the capabilities, as bits, that are needed to act for another user: only
@@ -88,8 +111,8 @@ func all() string {
 func CapabilityNames(set uint64) (names []string, others int) {
 	others = bits.OnesCount64(set)
 	for _, c := range useful {
-		if set&(1<<c.number) != 0 {
-			names = append(names, c.name)
+		if set&(1<<c) != 0 {
+			names = append(names, capabilityName(c))
 			others--
 		}
 	}

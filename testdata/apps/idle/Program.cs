@@ -4,11 +4,13 @@
 //   --pool N      blocked thread-pool workers, default 4
 //   --resting     idle threads of the runtime's own: see Resting.cs
 //   --heirs       threads without a name of their own: see Heirs.cs
+//   --leaderless  the main thread has ended, and the process goes on
 //   --heap N      megabytes of objects that stay alive, default 0
 //   --stdin, --max-seconds: see App.cs
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using Common;
 
@@ -41,11 +43,23 @@ static class Program
         if (App.Flag("resting")) Resting.Start();
         if (App.Flag("heirs")) Heirs.Start();
         Thread.Sleep(50);
+        if (App.Flag("leaderless"))
+        {
+            App.Background("last", End);
+            syscall(60, 0); // exit(2) of x86-64: of this thread, not of the process
+        }
+        End();
+    }
+
+    static void End()
+    {
         App.Line("READY");
         App.WaitForEnd();
         App.Line("RESULT OK");
         App.Exit(0);
     }
+
+    [DllImport("libc")] static extern nint syscall(nint number, nint argument);
 
     // Generic and plain methods in turn, as in real programs.
     [MethodImpl(MethodImplOptions.NoInlining)]
