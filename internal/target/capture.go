@@ -50,7 +50,7 @@ type Request struct {
 // used again reuses its memory: the slices are valid until then.
 type Capture struct {
 	TID     int
-	Context arch.Context // every integer register; only IP, SP and those of SyscallArgs where !Stopped
+	Context arch.Context // every integer register; after live.Process.TryBlocked only IP, SP and those of SyscallArgs
 	Stack   Stack        // Extra has the pieces asked for, as far as they could be read
 	Head    []byte
 
@@ -61,7 +61,8 @@ type Capture struct {
 	// After live.Tracer.CaptureAll they all end at the same time. 0 where !Stopped.
 	Pause   time.Duration
 	Stopped bool  // false: nothing was stopped
-	Proof   Proof // that the thread was blocked (live.Process.TryBlocked), or still was (live.Tracer.CaptureAll)
+	Proof   Proof // that the thread was on no CPU (live.Process.TryBlocked and Look), or still was (live.Tracer.CaptureAll)
+	Ready   bool  // it was not stopped, and waited for a CPU
 
 	// Waited is how long the thread was known not to have stopped yet. 0: it stopped within
 	// some 40 µs. A thread that is on a CPU does so, where it next leaves the kernel. A thread
@@ -83,6 +84,6 @@ type Buffers struct {
 	Extra       [][]byte
 }
 
-// A Proof shows that a thread was blocked: the line of its schedstat at that time, which
+// A Proof shows that a thread was on no CPU: the line of its schedstat at that time, which
 // changes as soon as the thread runs again.
 type Proof string

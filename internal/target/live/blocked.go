@@ -249,7 +249,7 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 		contextArgs(&out.Context, l.Args)
 	}
 	out.SyscallNr, out.SyscallArgs = l.Nr, l.Args
-	out.Pause, out.Stopped, out.Waited = 0, false, 0
+	out.Pause, out.Stopped, out.Waited, out.Ready = 0, false, 0, false
 	out.Proof = r.prove(req.TID, s1)
 	return r.c.deliver(req, out)
 }

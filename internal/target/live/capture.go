@@ -81,6 +81,7 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 	switch te.phase {
 	case phaseStill:
 		out.TID, out.Stopped, out.Proof, out.Pause, out.Waited = req.TID, false, req.Proof, 0, 0
+		out.Ready = false
 		return nil
 	case phaseDone:
 		if te.foreign {
@@ -125,6 +126,7 @@ func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) e
 	} else {
 		out.SyscallNr = -1
 	}
+	out.Ready = false
 	out.Proof, out.Pause, out.Stopped, out.Waited = "", time.Duration(te.pause()), true,
 		time.Duration(te.began-te.asked)
 	return te.copier.deliver(req, out)

@@ -29,6 +29,8 @@ type Process struct {
 	// Watchdog is how long a thread may be stopped, 2 ms at least; all threads of
 	// a CaptureAll may be for AllLimit longer. 0: DefaultWatchdog.
 	Watchdog time.Duration
+	// NoLook has Look capture nothing.
+	NoLook bool
 
 	pid   int
 	start uint64 // clock ticks since boot: with the pid, the process's identity
@@ -54,6 +56,7 @@ type Process struct {
 	// tracingCPU is the CPU time that ended tasks had used.
 	tracingCPU time.Duration
 	blocked    blockedReader
+	looker     looker
 	closed     atomic.Bool
 }
 
@@ -310,6 +313,7 @@ func (p *Process) Close() error {
 		p.tracer = nil
 	}
 	p.blocked.close()
+	p.looker.close()
 	for _, fd := range []int{p.dir, p.pidfd, p.memFD} {
 		if fd >= 0 {
 			unix.Close(fd)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/iter"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,9 @@ func (r *regs) get(tid uintptr) syscall.Errno {
 	_, e := raw6(unix.SYS_PTRACE, unix.PTRACE_GETREGS, tid, 0, uintptr(unsafe.Pointer(&r.PtraceRegs)), 0, 0)
 	return e
 }
+
+// set has the registers be those that the kernel has: PTRACE_GETREGS tells these, and some of segments after them.
+func (r *regs) set(from *iter.Regs) { *(*iter.Regs)(unsafe.Pointer(&r.PtraceRegs)) = *from }
 
 //go:norace
 //go:nosplit

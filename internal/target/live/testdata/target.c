@@ -172,6 +172,38 @@ static void relaying(int n) {
 	forever();
 }
 
+// Threads that write the number of their round into all words of an array on their stacks, one
+// after the other: at every instant the words up to one have the number, and the others the one before.
+enum { words = 4096 };
+static void *wave(void *arg) {
+	volatile uint64_t w[words];
+	int i = (int)(long)arg;
+	for (int k = 0; k < words; k++) w[k] = 0;
+	*(volatile uint64_t *)&relays[i].count = (uint64_t)w;
+	*(volatile uint64_t *)&relays[i].tid = tid();
+	for (uint64_t round = 1;; round++) {
+		for (int k = 0; k < words; k++) w[k] = round;
+		cnt[0]++;
+	}
+	return 0;
+}
+static void waves(int n) {
+	for (int i = 0; i < n; i++) {
+		spawn(wave, (void *)(long)i);
+		while (!*(volatile uint64_t *)&relays[i].tid) ms(1);
+	}
+	ready(n, relays);
+	forever();
+}
+
+// A thread of the kernel's in this process, which waits for requests (IORING_SETUP_SQPOLL).
+static void kernels(void) {
+	struct { uint32_t sq, cq, flags, cpu, idle, rest[25]; } p = {.flags = 1 << 1, .idle = 1000000};
+	if (syscall(425, 4, &p) < 0) { ready(-errno, 0); forever(); } // io_uring_setup
+	ready(0, 0);
+	forever();
+}
+
 static void tracer(int pid) {
 	if (ptrace(PTRACE_SEIZE, pid, 0, 0)) { perror("seize"); exit(1); }
 	ready(0, 0);
@@ -205,6 +237,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(m, "exec")) execs(argc > 2 ? argv[2] : 0);
 	if (!strcmp(m, "deep")) deep();
 	if (!strcmp(m, "relay")) relaying(n);
+	if (!strcmp(m, "waves")) waves(n);
+	if (!strcmp(m, "kernels")) kernels();
 	if (!strcmp(m, "tracer")) tracer(n);
 	if (!strcmp(m, "zombie")) zombie();
 	if (!strcmp(m, "undumpable")) undumpable();

@@ -1,0 +1,203 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/iter"
+)
+
+// Look captures threads without stopping them, whether they are blocked or wait for a CPU: their registers are the
+// kernel's own (package iter), all those of Context. It returns an error that is ErrUnavailable where the kernel does not
+// give them.
+//
+// Why a copy is good. All threads are read, the stacks of those are copied that are on no CPU, and all are read again.
+// A thread that certainly had no CPU in between (iter.Task.Rested) has not changed its stack, as a stopped one would not
+// have: see TryBlocked. A thread that had one is tried again, for as long as lookLimit. One that never was without a CPU
+// for so long has ErrOnCPU.
+//
+// A capture's Proof is that of TryBlocked, made of the same numbers: the kernel has them in schedstat.
+//
+// out and errs have the length of reqs. The slices in out are valid until the next Look or FreeLook.
+func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error) error {
+	if err := p.Alive(); err != nil {
+		return err
+	}
+	l := &p.looker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(p); err != nil {
+		return err
+	}
+	if err := l.arena.fit(reqs); err != nil {
+		return fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", p.pid, len(reqs), err)
+	}
+	l.left = l.left[:0]
+	for i := range reqs {
+		l.arena.lend(&reqs[i], &out[i])
+		l.left = append(l.left, i)
+	}
+	for end := time.Now().Add(lookLimit); ; time.Sleep(lookRest) {
+		if err := l.round(p, reqs, out, errs); err != nil {
+			return err
+		}
+		if len(l.left) == 0 || !time.Now().Before(end) {
+			break
+		}
+	}
+	for _, i := range l.left {
+		if _, err := p.Thread(reqs[i].TID); errors.Is(err, target.ErrThreadExited) {
+			errs[i] = err
+		}
+	}
+	return nil
+}
+
+const (
+	// lookLimit is how long threads are waited for that are on a CPU. Where others wait for that CPU, a thread has it for
+	// a few milliseconds.
+	lookLimit = 20 * time.Millisecond
+	// lookRest is the time between two rounds.
+	lookRest = 500 * time.Microsecond
+)
+
+// ErrUnavailable: the kernel does not give the registers of threads. It is an *iter.Error, with the remedy.
+var ErrUnavailable = iter.ErrUnavailable
+
+// ErrOnCPU: the thread was on a CPU all the time.
+var ErrOnCPU = errors.New("thread is on a CPU")
+
+// CanLook returns nil if Look can capture threads of the process, and otherwise an error that is ErrUnavailable.
+func (p *Process) CanLook() error {
+	p.looker.mu.Lock()
+	defer p.looker.mu.Unlock()
+	return p.looker.open(p)
+}
+
+// FreeLook frees the memory of the latest Look.
+func (p *Process) FreeLook() {
+	p.looker.mu.Lock()
+	defer p.looker.mu.Unlock()
+	p.looker.arena.free()
+}
+
+// looker is what Look uses again.
+type looker struct {
+	mu            sync.Mutex
+	it            *iter.Iterator
+	err           error // why there is none
+	before, after []iter.Task
+	at            map[uint32]int // where after and before have a thread
+	left, copied  []int          // of the requests: those that are not captured yet, and those just copied
+	found         []int          // where before has what is copied
+	arena         arena
+	c             copier
+}
+
+var errNotWanted = fmt.Errorf("%w: it is not to be used", ErrUnavailable)
+
+func (l *looker) open(p *Process) error {
+	switch {
+	case p.NoLook:
+		return errNotWanted
+	case p.closed.Load():
+		return ErrClosed
+	case l.it == nil && l.err == nil:
+		l.it, l.err = iter.New(p.pid)
+		l.at = map[uint32]int{}
+	}
+	return l.err
+}
+
+func (l *looker) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.it != nil {
+		l.it.Close()
+	}
+	l.it, l.err = nil, ErrClosed
+	l.arena.free()
+}
+
+// round copies the threads that are left, and keeps those in left that ran meanwhile.
+func (l *looker) round(p *Process, reqs []target.Request, out []target.Capture, errs []error) (err error) {
+	if l.before, err = l.read(l.before); err != nil {
+		return err
+	}
+	again := l.left[:0]
+	l.copied, l.found = l.copied[:0], l.found[:0]
+	for _, i := range l.left {
+		at, ok := l.at[uint32(reqs[i].TID)]
+		if !ok {
+			errs[i] = &target.ThreadError{TID: reqs[i].TID, Err: ErrOnCPU, Detail: "or it has just ended"}
+			again = append(again, i)
+			continue
+		}
+		var final bool
+		if final, errs[i] = l.take(p, &l.before[at], &reqs[i], &out[i]); errs[i] == nil || !final {
+			l.copied, l.found = append(l.copied, i), append(l.found, at)
+		}
+	}
+	if l.after, err = l.read(l.after); err != nil {
+		return err
+	}
+	if err := p.Alive(); err != nil {
+		return err // the id may be another process's
+	}
+	for k, i := range l.copied {
+		at, ok := l.at[uint32(reqs[i].TID)]
+		if t := &l.before[l.found[k]]; ok && t.Rested(&l.after[at]) && t.Settled() {
+			l.deliver(&l.after[at], &out[i])
+			continue
+		}
+		errs[i] = &target.ThreadError{TID: reqs[i].TID, Err: ErrOnCPU}
+		again = append(again, i)
+	}
+	l.left = again
+	return nil
+}
+
+// read reads all threads.
+func (l *looker) read(into []iter.Task) ([]iter.Task, error) {
+	tasks, err := l.it.Read(into)
+	clear(l.at)
+	for i := range tasks {
+		l.at[tasks[i].TID] = i
+	}
+	return tasks, err
+}
+
+// take copies what a request asks for, as far as the thread can be at rest. An error that is final does not depend on
+// whether it is.
+func (l *looker) take(p *Process, t *iter.Task, req *target.Request, out *target.Capture) (final bool, err error) {
+	switch {
+	case t.Ended():
+		return true, p.threadGone(req.TID)
+	case t.OfKernel():
+		return true, &target.ThreadError{TID: req.TID, Err: ErrKernelThread, Detail: "it never runs the program's code"}
+	case t.OnCPU != 0 || !t.Settled():
+		return false, nil
+	}
+	if err := l.c.prepare(p, req, out); err != nil {
+		return true, err
+	}
+	l.c.copy(uintptr(req.TID), t.Regs.RSP)
+	return false, l.c.deliver(req, out)
+}
+
+// deliver completes the capture of a thread that was at rest.
+func (l *looker) deliver(t *iter.Task, out *target.Capture) {
+	var r regs
+	r.set(&t.Regs)
+	r.context(&out.Context)
+	if out.SyscallNr, out.SyscallArgs = r.syscallNr(), [6]uint64{}; out.SyscallNr >= 0 {
+		out.SyscallArgs = r.syscallArgs()
+	} else {
+		out.SyscallNr = -1
+	}
+	out.Pause, out.Stopped, out.Waited, out.Ready = 0, false, 0, t.Ready()
+	out.Proof = target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs)) // proc_pid_schedstat in fs/proc/base.c
+}
