@@ -69,7 +69,7 @@ type Diagnosis struct {
 	Waits   []Evidence
 	Looked  []string // what was looked at: a phrase each
 	Missing []string // what could not be looked at, and why: a sentence each
-	// Incomplete: the look was cut short, or the process has ended, so that no verdicts do not mean that nothing is
-	// wrong. Missing says why.
+	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap, so that no
+	// verdicts do not mean that nothing is wrong. Missing says why.
 	Incomplete bool
 }

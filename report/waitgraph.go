@@ -36,7 +36,11 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 	p.paint(dim, graphSummary(s, g))
 	p.end()
 	if s.Unsearched != "" {
-		p.paint(dim, "Likely deadlocks may be missing: "+display.Clean(s.Unsearched))
+		which := "Likely deadlocks"
+		if s.Process.Core != nil { // the locks are not there, either
+			which = "Deadlocks"
+		}
+		p.paint(dim, which+" may be missing: "+display.Clean(s.Unsearched))
 		p.end()
 	}
 	return p.w.Flush()

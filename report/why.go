@@ -39,9 +39,12 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	}
 	p.process(&profile.Snapshot{Process: d.Process, CapturedAt: d.At})
 	if len(d.Verdicts) == 0 {
-		if d.Incomplete {
+		switch {
+		case d.Incomplete && d.Process.Core != nil:
+			p.paint(yellow, "Nothing wrong found in what the dump has: not all could be looked at.")
+		case d.Incomplete:
 			p.paint(yellow, "Nothing wrong found so far: the look was not completed.")
-		} else {
+		default:
 			p.paint(green, "Nothing wrong found.")
 		}
 		p.end()

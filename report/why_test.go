@@ -53,6 +53,8 @@ func TestWhy(t *testing.T) {
 	cut := diagnosis()
 	cut.Verdicts, cut.Missing, cut.Incomplete = nil,
 		[]string{"It was not looked at to the end: context canceled."}, true
+	dump := diagnosis()
+	dump.Process.Core, dump.Verdicts, dump.Incomplete = &profile.Core{Path: "core.1"}, nil, true
 	for _, c := range []struct {
 		name string
 		d    *profile.Diagnosis
@@ -64,6 +66,7 @@ func TestWhy(t *testing.T) {
 		{"why-nothing", nothing, WhyOptions{}},
 		{"why-waits", waits, WhyOptions{}},
 		{"why-incomplete", cut, WhyOptions{}},
+		{"why-dump", dump, WhyOptions{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b bytes.Buffer

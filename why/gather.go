@@ -337,7 +337,8 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	if likely, err := p.SnapshotWaits(ctx, nil); err == nil && len(likely.Needs) > 0 {
+	likely, err := p.SnapshotWaits(ctx, nil)
+	if err == nil && len(likely.Needs) > 0 {
 		e.likely = likely
 	}
 	e.began = snap.CapturedAt
@@ -345,5 +346,10 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	e.looked = []string{threadsOf(len(snap.Threads)) + " of a core dump"}
 	e.missing = append([]string{"A core dump is one moment: what changes over time cannot be told from it."},
 		unknown(p)...)
+	if err == nil && likely.Unsearched != "" {
+		e.incomplete = true
+		e.missing = append(e.missing, "Who holds locks and permits, suspended async methods and the thread pool were not "+
+			"looked at, or only in part: "+likely.Unsearched+".")
+	}
 	return e, nil
 }

@@ -296,6 +296,24 @@ func TestLookCore(t *testing.T) {
 	})
 }
 
+// TestLookCoreWithoutHeap: a core dump that lacks the managed heap does not tell that nothing is wrong. With the heap
+// the same program is deadlocked.
+func TestLookCoreWithoutHeap(t *testing.T) {
+	runtime := testenv.OrdinaryRuntime(t)
+	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "permit"}})
+	for _, kind := range []testenv.DumpKind{testenv.DumpNormal, testenv.DumpTriage, testenv.DumpWithHeap} {
+		r, err := why.LookCore(context.Background(), testenv.Dump(t, a, kind), clrsnap.CoreOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := kind == testenv.DumpWithHeap
+		said := slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, "managed heap") })
+		if (len(r.Verdicts) > 0) != whole || r.Incomplete == whole || said == whole {
+			t.Errorf("%s: %d verdicts, incomplete: %v, missing: %q", kind, len(r.Verdicts), r.Incomplete, r.Missing)
+		}
+	}
+}
+
 // TestOptions: what makes no sense is refused before anything is looked at.
 func TestOptions(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, time.Hour, -1} {
