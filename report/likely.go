@@ -71,20 +71,20 @@ func needText(s *profile.Snapshot, of, on profile.Party) string {
 	case profile.SemaphoreLock:
 		return verb + "a permit of " + needThing(n) + ", which " + partyName(s, on) + " most likely holds"
 	case profile.ContextLock:
-		return "could go on, but most likely only through " + display.Clean(shortType(n.Type)) + " on " +
+		return "could go on, but most likely only through " + display.Clean(display.ShortType(n.Type)) + " on " +
 			partyName(s, on)
 	case profile.CompletionLock:
 		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + partyName(s, on) + " most likely completes"
 	}
 	if on.Thread >= 0 {
-		return verb + display.Clean(shortType(n.Type)) + " " + hex(n.Object) + ", run by " + partyName(s, on)
+		return verb + display.Clean(display.ShortType(n.Type)) + " " + hex(n.Object) + ", run by " + partyName(s, on)
 	}
 	return verb + partyName(s, on)
 }
 
 // needThing names what is needed: "SemaphoreSlim 0x7f10 (Shop.Bank.Permits)".
 func needThing(n *profile.Need) string {
-	return display.Clean(shortType(n.Type)) + needPlace(n)
+	return display.Clean(display.ShortType(n.Type)) + needPlace(n)
 }
 
 func needPlace(n *profile.Need) string {

@@ -116,7 +116,7 @@ func awaitedText(w *profile.Awaited) string {
 			s = display.Clean(w.Target)
 		}
 	case profile.AwaitsSource, profile.AwaitsChannel, profile.AwaitsPipe, profile.AwaitsTask, profile.AwaitsCompletion:
-		s += " (" + display.Clean(shortType(w.Type)) + ")"
+		s += " (" + display.Clean(display.ShortType(w.Type)) + ")"
 	}
 	if w.Object != 0 {
 		s += " " + hex(w.Object)

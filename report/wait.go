@@ -141,7 +141,7 @@ func thing(w *profile.Wait) string {
 	case w.Type == "":
 		return things[w.Kind]
 	}
-	s := display.Clean(shortType(w.Type))
+	s := display.Clean(display.ShortType(w.Type))
 	if w.Method != "" {
 		s = "async " + display.Clean(w.Method)
 	}
@@ -156,16 +156,6 @@ func thing(w *profile.Wait) string {
 		s += " (" + display.Clean(display.Field(w.Field)) + ")"
 	}
 	return s
-}
-
-// shortType leaves out the framework's namespaces of its own primitives.
-func shortType(name string) string {
-	for _, ns := range []string{"System.Threading.Tasks.", "System.Threading.", "System.Collections.Concurrent."} {
-		if rest, ok := strings.CutPrefix(name, ns); ok && !strings.Contains(rest, ".") {
-			return rest
-		}
-	}
-	return name
 }
 
 func threadText(t *profile.ThreadRef) string {

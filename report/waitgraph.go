@@ -97,7 +97,7 @@ func lockText(w *profile.Wait) string {
 	case profile.ThreadJoin:
 		return "the end"
 	case profile.WaitRuntime:
-		return "the static constructor of " + display.Clean(shortType(w.Type))
+		return "the static constructor of " + display.Clean(display.ShortType(w.Type))
 	}
 	return thing(w)
 }

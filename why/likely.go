@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -176,7 +177,7 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 		return fmt.Sprintf("%s, a permit of which %s most likely holds", field, who)
 	case profile.ContextLock:
 		return fmt.Sprintf(" could go on, but most likely only through %s on %s, which is blocked",
-			shortType(n.Type), who)
+			display.ShortType(n.Type), who)
 	case profile.CompletionLock:
 		return fmt.Sprintf(", which %s most likely completes", who)
 	}

@@ -88,7 +88,7 @@ func rate(n int64, d time.Duration) int64 {
 
 // object names what is waited for: its type and address.
 func object(typ string, at uint64, otherwise string) string {
-	s := shortType(typ)
+	s := display.ShortType(typ)
 	if s == "" {
 		s = otherwise
 	}
@@ -108,16 +108,6 @@ func objectOf(w *profile.Wait, otherwise string) string {
 		return object(field, w.Object, otherwise)
 	}
 	return object(w.Type, w.Object, otherwise) + " (" + field + ")"
-}
-
-// shortType leaves out the framework's namespaces of its own primitives.
-func shortType(name string) string {
-	for _, ns := range []string{"System.Threading.Tasks.", "System.Threading.", "System.Collections.Concurrent."} {
-		if rest, ok := strings.CutPrefix(name, ns); ok && !strings.Contains(rest, ".") {
-			return rest
-		}
-	}
-	return name
 }
 
 // list joins words: "a, b and c".

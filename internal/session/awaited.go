@@ -166,6 +166,9 @@ func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask
 	return kind, isTask
 }
 
+// unwrapPromise is the task of Task.Run of an async method, and of Unwrap.
+const unwrapPromise = "System.Threading.Tasks.UnwrapPromise"
+
 // plainKind is what an object is whose class does not tell.
 func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool) (profile.AwaitedKind, error) {
 	method := a.Object
@@ -180,7 +183,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 		return profile.AwaitsSource, nil
 	}
 	action, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "m_action")
-	if action != 0 {
+	if action != 0 || a.Class.Is(coreLib, unwrapPromise) {
 		return profile.AwaitsTask, err
 	}
 	return profile.AwaitsCompletion, err

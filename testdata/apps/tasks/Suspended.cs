@@ -33,6 +33,7 @@ static class Suspended
         ["socket"] = OfSocket,
         ["TaskCompletionSource"] = OfSource,
         ["task"] = OfTask,
+        ["task run"] = OfRun,
         ["WhenAll"] = OfAll,
         ["WhenAny"] = OfAny,
         ["WaitAsync"] = OfWait,
@@ -102,6 +103,12 @@ static class Suspended
     static async Task OfTask(string kind)
     {
         Levels.Mark("Suspended.OfTask"); Note(kind); await Task.Factory.StartNew(() => never.Wait(), TaskCreationOptions.LongRunning);
+    }
+
+    // The async method that runs has not been suspended.
+    static async Task OfRun(string kind)
+    {
+        Levels.Mark("Suspended.OfRun"); Note(kind); await Task.Run(async () => { never.Wait(); await Task.Yield(); });
     }
 
     static async Task OfAll(string kind) { Levels.Mark("Suspended.OfAll"); Note(kind); await Task.WhenAll(source.Task, Task.Delay(-1)); }

@@ -1,0 +1,39 @@
+package display
+
+import "strings"
+
+// ShortType is the name of a type without the framework's namespaces of its own primitives. A class that .NET has for
+// itself, of the tasks of async methods and of Task.Run, is shown as the Task that the program has.
+func ShortType(name string) string {
+	if task := asTask(name); task != "" {
+		return task
+	}
+	for _, ns := range []string{"System.Threading.Tasks.", "System.Threading.", "System.Collections.Concurrent."} {
+		if rest, ok := strings.CutPrefix(name, ns); ok && !strings.Contains(rest, ".") {
+			return rest
+		}
+	}
+	return name
+}
+
+// taskClasses are those classes, which have the type of the task's result in common: as Task<T> has it.
+var taskClasses = []string{
+	"System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<", "System.Threading.Tasks.UnwrapPromise<",
+	"System.Threading.Tasks.Task<",
+}
+
+// noResult is the result of a task that has none.
+const noResult = "System.Threading.Tasks.VoidTaskResult"
+
+// asTask is a class of a task as Task or Task<T>; "": it is none of taskClasses.
+func asTask(name string) string {
+	for _, class := range taskClasses {
+		if result, ok := strings.CutPrefix(name, class); ok {
+			if result = strings.TrimSuffix(result, ">"); result == noResult {
+				return "Task"
+			}
+			return "Task<" + result + ">"
+		}
+	}
+	return ""
+}
