@@ -251,7 +251,7 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 		return nil
 	}
 	due, _, armed, err := t.due(timer)
-	out.Due, out.HasDue = due, armed && t.now != 0
+	out.Due, out.HasDue = due, armed && t.p.from.changes()
 	return err
 }
 
@@ -281,7 +281,7 @@ func (p *Process) follow(obj arch.Addr, class *object.Class, paths ...string) (a
 // infinite stands for a timer that is not armed, or armed once (Timeout.UnsignedInfinite).
 const infinite = 0xffff_ffff
 
-// due returns when a TimerQueueTimer is due.
+// due returns when a TimerQueueTimer is due: of a dump that says nothing.
 func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, err error) {
 	objects := t.p.Runtime.Objects
 	class, err := objects.Class(timer)
@@ -303,7 +303,8 @@ func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, 
 	if every != infinite {
 		period = time.Duration(every) * time.Millisecond
 	}
-	ms := int64(start) + int64(in) - t.now
+	// Not as of the walk's begin: the timer may have been armed since.
+	ms := int64(start) + int64(in) - tickCount()
 	const most = 1 << 40 // ms: a timer lasts 49 days at most
 	if ms > most || ms < -most {
 		ms = 0

@@ -204,7 +204,7 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 	if err != nil || !armed {
 		return out, armed, err
 	}
-	out = profile.Timer{Count: 1, Due: due, HasDue: t.now != 0, Period: period, Callback: "[not known]"}
+	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.from.changes(), Period: period, Callback: "[not known]"}
 	class, err := t.p.Runtime.Objects.Class(obj)
 	if err != nil {
 		return out, true, err

@@ -351,7 +351,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 // since is when something began. Zero: that is not known, or makes no sense.
 func (w *requestWalk) since(s web.Start) time.Time {
 	at := s.UTC
-	if s.Ticks > 0 && w.now != 0 {
+	if s.Ticks > 0 && w.p.from.changes() {
 		at = time.Now().Add(time.Duration(s.Ticks) - live.Monotonic())
 	}
 	return w.believed(at)

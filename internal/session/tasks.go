@@ -53,9 +53,6 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
 	}
 	t.prove = func(read func() error) bool { return p.steadily(read, nil) }
-	if p.from.changes() {
-		t.now = tickCount()
-	}
 	return t
 }
 
@@ -94,7 +91,6 @@ type taskWalk struct {
 	o     HeapOptions
 	r     *async.Reader
 	begin time.Time
-	now   int64                         // Environment.TickCount64 of the target, in ms; 0: not known
 	also  func(*object.Class) taskClass // of classes that are not in System.Private.CoreLib; nil: none is wanted
 	about func() error                  // reads what else is of interest of t.methods, at the same moment; nil: nothing
 	prove func(read func() error) bool  // Process.steadily, or more patient

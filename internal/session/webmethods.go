@@ -115,7 +115,7 @@ func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 		return w.web.Activity(activity)
 	}
 	timer, err := w.p.webTimer(w.web, s)
-	if err != nil || timer == 0 || w.now == 0 {
+	if err != nil || timer == 0 || !w.p.from.changes() {
 		return time.Time{}, err
 	}
 	class, err := w.p.Runtime.Objects.Class(timer)

@@ -310,6 +310,36 @@ func TestTasksRunningRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestTasksTicking: no timer is due later than it was set for, although it is set again while the heap is walked.
+func TestTasksTicking(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--ticking"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		const delay = 10 * time.Millisecond
+		seen, long := 0, false
+		on := livetest.GoOn(0, time.Minute, func() bool { return seen < 5 || !long })
+		for on() {
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			long = long || tasks.Duration > 2*delay
+			for i := range tasks.Chains {
+				c := &tasks.Chains[i]
+				if w := c.WaitsFor; w != nil && w.Kind == profile.AwaitsTimer && w.HasDue {
+					if seen += c.Count; w.Due > delay {
+						t.Errorf("due in %v", w.Due)
+					}
+				}
+			}
+		}
+		if seen < 5 || !long {
+			t.Errorf("%d timers seen, in long walks: %v", seen, long)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // TestTasksQueue: methods queue for one semaphore, and change places all the time. That semaphore is named, and nothing
 // else is taken for one.
 func TestTasksQueue(t *testing.T) {

@@ -34,6 +34,7 @@ static class Program
         if (App.Flag("collect")) Running.Collect(App.Int("pause", 0));
         if (App.Flag("suspended")) Suspended.Fill(Chains(), App.Int("suspended", 1));
         if (App.Flag("permits")) Suspended.Permits();
+        if (App.Flag("ticking")) Suspended.Tick();
         if (App.Flag("queued")) Queued.Fill(App.Int("queued", 100));
         App.Answer = command => command.Split(' ') is ["throughput", var time]
             ? [$"{Raising.Throughput(int.Parse(time))}"]

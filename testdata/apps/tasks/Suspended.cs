@@ -66,6 +66,20 @@ static class Suspended
         static async Task ForSomeTime() => await semaphore.WaitAsync(TimeSpan.FromHours(3));
     }
 
+    /// <summary>Waits for 10 ms, again and again, beside many objects, which take much longer to walk.</summary>
+    public static void Tick()
+    {
+        var objects = new object[1_000_000];
+        for (int i = 0; i < objects.Length; i++) objects[i] = new string('x', i % 8);
+        kept.Enqueue(objects);
+        for (int i = 0; i < 20; i++) kept.Enqueue(Ticks());
+
+        static async Task Ticks()
+        {
+            while (true) await Task.Delay(10);
+        }
+    }
+
     public static IEnumerable<string> Truths() => truths;
 
     static async Task Root(Plan p) { Levels.Mark("Suspended.Root"); await p.Next(); }
