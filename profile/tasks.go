@@ -62,6 +62,7 @@ type AwaitedKind string
 // The kinds.
 const (
 	AwaitsTimer      AwaitedKind = "timer"     // Task.Delay, PeriodicTimer
+	AwaitsEndless    AwaitedKind = "endless"   // Task.Delay(-1): nothing, unless a token can cancel the delay
 	AwaitsSemaphore  AwaitedKind = "semaphore" // SemaphoreSlim.WaitAsync
 	AwaitsSocket     AwaitedKind = "socket"
 	AwaitsChannel    AwaitedKind = "channel" // System.Threading.Channels

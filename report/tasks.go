@@ -96,7 +96,8 @@ var taskEnds = map[profile.TaskState]string{
 
 // awaitedThings are what is waited for, for people.
 var awaitedThings = map[profile.AwaitedKind]string{
-	profile.AwaitsTimer: "a timer", profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket",
+	profile.AwaitsTimer: "a timer", profile.AwaitsEndless: "a delay without end",
+	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket",
 	profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
 	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsMethod: "an async method",
 	profile.AwaitsTask: "a task", profile.AwaitsSeveral: "Task.WhenAll", profile.AwaitsOne: "Task.WhenAny",

@@ -248,11 +248,20 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 	timer, ok := t.p.follow(a.Object, a.Class, "_timer", "_owner._timer")
 	if !ok {
+		if out.Kind == profile.AwaitsTimer && t.isEndless(a) {
+			out.Kind = profile.AwaitsEndless
+		}
 		return nil
 	}
 	due, _, armed, err := t.due(timer)
 	out.Due, out.HasDue = due, armed && t.p.from.changes()
 	return err
+}
+
+// isEndless reports whether the promise of a Task.Delay has no timer, as that of an infinite delay.
+func (t *taskWalk) isEndless(a *async.Awaited) bool {
+	timer, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_timer")
+	return err == nil && timer == 0
 }
 
 // follow follows the references in fields from an object: the first path that leads somewhere. The steps of a path are

@@ -28,6 +28,7 @@ static class Suspended
     {
         ["timer"] = OfDelay,
         ["timer periodic"] = OfPeriodic,
+        ["endless"] = OfEndless,
         ["semaphore"] = OfSemaphore,
         ["channel"] = OfChannel,
         ["socket"] = OfSocket,
@@ -93,6 +94,8 @@ static class Suspended
         Levels.Mark("Suspended.OfPeriodic", below: 1); Note(kind);
         await new PeriodicTimer(TimeSpan.FromHours(2)).WaitForNextTickAsync();
     }
+
+    static async Task OfEndless(string kind) { Levels.Mark("Suspended.OfEndless"); Note(kind); await Task.Delay(-1); }
 
     static async Task OfSemaphore(string kind) { Levels.Mark("Suspended.OfSemaphore"); Note(kind); await semaphore.WaitAsync(); }
 
