@@ -184,6 +184,7 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 			t.Holds = p.withHold(t, h)
 		}
 	}
+	p.addWanted(out)
 }
 
 // withHold adds to what a thread holds a monitor that it holds, too. One that was seen at another address before is the

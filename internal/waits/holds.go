@@ -171,6 +171,23 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 // kept is a wait that is kept: most objects that held looks at are nobody's, and need none.
 func kept(w profile.Wait) *profile.Wait { return &w }
 
+// HeldNow describes the lock at an address as one that a thread holds; nil: it certainly does not, or that is not known.
+func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
+	s := &Subject{Thread: *t}
+	stands := r.steadily(func() error {
+		class, err := r.Runtime.Objects.Class(obj)
+		if err != nil {
+			return err
+		}
+		w, err = r.held(found{obj, class}, s)
+		return err
+	}, nil, primitive{})
+	if !stands {
+		return nil
+	}
+	return w
+}
+
 // HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting
 // it.
 func (r *Reader) HeldAt(obj uint64, managedID int) bool {

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using System.Threading;
 
 namespace Waits;
@@ -27,6 +28,18 @@ static class Locks
             Waiters = 0 });
         Zoo.Waits(new() { Thread = "lock-one", Kind = "Lock.Enter", Type = type, Object = wanted,
             Owner = "lock-both", Recursion = 1, Waiters = 1, Timeout = -1 }, () => { using (wanted.EnterScope()) { } });
+
+        // Entered and not left, in a method that has returned: who waits for it knows the owner.
+        var away = new Lock();
+        Zoo.Holds(new() { Thread = "lock-away", Kind = "Lock.Enter", Type = type, Object = away, Recursion = 1,
+            Waiters = 1 }, rest => { Take(away); rest(); });
+        Zoo.Waits(new() { Thread = "lock-waits-away", Kind = "Lock.Enter", Type = type, Object = away,
+            Owner = "lock-away", Recursion = 1, Waiters = 1, Timeout = -1 }, () => { lock (away) { } });
 #endif
     }
+
+#if NET9_0_OR_GREATER
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Take(Lock l) => l.Enter();
+#endif
 }

@@ -1,4 +1,5 @@
 using System;
+using System.Runtime.CompilerServices;
 using System.Threading;
 
 namespace Waits;
@@ -20,6 +21,13 @@ static class ReadersWriters
         Zoo.Waits(new() { Thread = "rw-upgradeable", Kind = "ReaderWriterLockSlim.UpgradeableRead", Type = type,
             Object = written, Owner = "rw-writer" }, () => written.TryEnterUpgradeableReadLock(3_600_000));
 
+        // Entered and not left, in a method that has returned: who waits for it knows the owner.
+        var away = new ReaderWriterLockSlim();
+        Zoo.Holds(new() { Thread = "rw-away", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = away,
+            Waiters = 1 }, rest => { Take(away); rest(); });
+        Zoo.Waits(new() { Thread = "rw-waits-away", Kind = "ReaderWriterLockSlim.Read", Type = type, Object = away,
+            Owner = "rw-away" }, () => away.EnterReadLock());
+
         // Readers keep a writer out, and nobody owns it.
         var read = new ReaderWriterLockSlim();
         for (int i = 0; i < 2; i++) Zoo.Start($"rw-reader-{i}", () => { read.EnterReadLock(); Zoo.Rest(); });
@@ -36,6 +44,9 @@ static class ReadersWriters
         Zoo.Also(new Hold { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.UpgradeableRead", Type = type,
             Object = upgraded, Waiters = 1 });
     }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Take(ReaderWriterLockSlim rw) => rw.EnterWriteLock();
 
     static void Write(ReaderWriterLockSlim rw, Action rest)
     {

@@ -1,0 +1,68 @@
+package session
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/profile"
+)
+
+// maxWanted bounds the locks that are read once more because threads wait for them.
+const maxWanted = 1 << 10
+
+// addWanted adds what threads hold by what those that wait for it say: a lock that a method has entered which has
+// returned is on no stack, and only monitors are in a table. The lock is read again, and has to say itself who holds
+// it. Where the waiting thread has found the field that holds a lock, the owner's hold gets it as well.
+func (p *Process) addWanted(out *profile.Snapshot) {
+	if p.Runtime == nil {
+		return
+	}
+	places := map[int]int{}
+	for i := range out.Threads {
+		places[out.Threads[i].OSThreadID] = i
+	}
+	wanted := map[uint64]bool{}
+	for i := range out.Threads {
+		w := out.Threads[i].Wait
+		if w == nil || !w.Certain || w.Object == 0 || w.Owner == nil || !exclusive[w.Kind] && !isMutex(w) {
+			continue
+		}
+		at, ok := places[w.Owner.OSThreadID]
+		if !ok || wanted[w.Object] || len(wanted) >= maxWanted {
+			continue
+		}
+		wanted[w.Object] = true
+		p.addWantedBy(&out.Threads[at], w)
+	}
+}
+
+// addWantedBy adds to what a thread holds what a wait says that it does.
+func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
+	k := slices.IndexFunc(t.Holds, func(h profile.Wait) bool {
+		return h.Object == w.Object || h.Lock != 0 && h.Lock == w.Lock && h.Object == 0
+	})
+	if k >= 0 {
+		h := &t.Holds[k]
+		if h.Object == 0 {
+			h.Object, h.Type = w.Object, w.Type
+		}
+		if h.Field == "" {
+			h.Field = w.Field
+		}
+		return
+	}
+	ns, err := p.from.NSTid(t.OSThreadID)
+	if err != nil {
+		return
+	}
+	known, ok := p.known[ns]
+	if !ok || uint64(known.Address) != t.ThreadID {
+		return
+	}
+	h := p.waitReader().HeldNow(arch.Addr(w.Object), &known)
+	if h == nil || h.Lock != w.Lock {
+		return
+	}
+	h.Field, h.Certain = w.Field, p.still(t.OSThreadID) // it may have entered it only since its stack was read
+	t.Holds = append(t.Holds, *h)
+}
