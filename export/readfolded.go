@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,16 +22,27 @@ func isFolded(all []byte) bool {
 	return ok && len(stack) > 0 && !bytes.ContainsFunc(stack, isControl) && utf8.Valid(line)
 }
 
-// foldedLine splits a line into a stack and the number after it.
-func foldedLine(line []byte) (stack []byte, number int64, ok bool) {
+// foldedLine splits a line into a stack and the thousandths of the number after it: some tools write fractions.
+func foldedLine(line []byte) (stack []byte, thousandths int64, ok bool) {
 	line = bytes.TrimSpace(line)
 	at := bytes.LastIndexAny(line, " \t")
-	digits := line[at+1:]
-	if at < 0 || len(digits) > len("9223372036854775807") {
+	if at < 0 {
 		return nil, 0, false
 	}
-	n, err := strconv.ParseUint(string(digits), 10, 63)
-	return bytes.TrimSpace(line[:at]), int64(n), err == nil
+	whole, fraction, isFraction := bytes.Cut(line[at+1:], []byte("."))
+	n, err := strconv.ParseUint(string(whole), 10, 63)
+	if err != nil || n > math.MaxInt64/2000 {
+		return nil, 0, false
+	}
+	part := uint64(0)
+	if isFraction {
+		digits := append(bytes.Clone(fraction), "000"...)
+		if part, err = strconv.ParseUint(string(digits[:3]), 10, 63); err != nil || len(fraction) == 0 ||
+			bytes.ContainsFunc(fraction, func(r rune) bool { return r < '0' || r > '9' }) {
+			return nil, 0, false
+		}
+	}
+	return bytes.TrimSpace(line[:at]), int64(n*1000 + part), true
 }
 
 // readFolded reads folded stacks, one a line.
@@ -53,17 +63,17 @@ func readFolded(all []byte) (*profile.Recording, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		stack, number, ok := foldedLine(line)
-		if !ok || number > math.MaxInt64/2000 {
+		stack, thousandths, ok := foldedLine(line)
+		if !ok {
 			return nil, fmt.Errorf("line %d has no number after its stack", n)
 		}
-		s := profile.Sample{Weight: number, Thread: thread}
+		s := profile.Sample{Weight: thousandths, Thread: thread} // microseconds
 		rooted := false
 		if s.Mode, stack, rooted = foldedMode(stack); !rooted {
 			unnamed = true
 		}
-		if s.Mode.Unit() == profile.Nanoseconds {
-			s.Weight *= int64(time.Microsecond)
+		if s.Mode.Unit() != profile.Nanoseconds {
+			s.Weight = (s.Weight + 500) / 1000
 		}
 		if s.Mode.OfWaits() {
 			s.State = profile.Waiting

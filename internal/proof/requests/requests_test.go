@@ -24,7 +24,6 @@ import (
 
 const (
 	tolerance = 100 * time.Millisecond // of ages
-	late      = tolerance              // likewise: when the program notes the time, the call is about to begin
 	patience  = 20 * time.Second
 )
 

@@ -13,7 +13,8 @@
 //   two N      async calls by HTTP/2, on a connection that the program makes, with a stream of its own around the socket's
 //   socket N   WebSockets, of which nothing comes
 //   end ID     ends a call
-//   begun      the path of each call that has not ended, and CLOCK_MONOTONIC in ns at its beginning
+//   begun      the path of each call that has not ended, and CLOCK_MONOTONIC in ns when it is about to begin
+//   under      likewise, when the call is under way, of those that no thread waits for
 //   collect    a garbage collection
 //   slide MS   from now on what lies between calls is let go, a little every MS, so that compacting garbage collections
 //              move all calls again and again; the answer is how often that will be
@@ -56,6 +57,8 @@ static class Program
         {
             case "begun":
                 return calls.Values.Select(c => $"{c.Path} {c.Begun}").ToArray();
+            case "under":
+                return calls.Values.Where(c => c.Under != 0).Select(c => $"{c.Path} {c.Under}").ToArray();
             case "end":
                 if (calls.TryGetValue(int.Parse(words[1]), out Call call)) call.Cancel.Cancel();
                 return [];
@@ -77,7 +80,11 @@ static class Program
         var call = new Call(kind, id);
         calls[id] = call;
         if (kind == "send") App.Background("send", () => Run(() => { call.Send(); return Task.CompletedTask; }, id).Wait());
-        else _ = Run(call.Make, id);
+        else
+        {
+            _ = Run(call.Make, id);
+            call.Under = Stopwatch.GetTimestamp();
+        }
     }
 
     static void Slide(int pause)
@@ -104,6 +111,7 @@ sealed class Call(string kind, int id)
 
     public readonly CancellationTokenSource Cancel = new();
     public readonly long Begun = Stopwatch.GetTimestamp();
+    public long Under; // when it was certainly under way; 0: that is not known
     public readonly string Path = $"/{kind}/{id}";
 
     static HttpClient Client(int connections,
