@@ -331,6 +331,7 @@ func TestFoldedModes(t *testing.T) {
 // TestForeign reads files of other tools.
 func TestForeign(t *testing.T) {
 	for _, c := range []struct{ name, file, want string }{
+		{"folded, with fractions", "a;b 1.5\na 0.0004\na 2.25\n", "native  a=2.25µs; native  a>native  b=1.5µs"},
 		{"perf, folded", "dotnet;[libcoreclr.so];Shop.Program::Main_[j];do_futex_[k] 7\ndotnet 3\n",
 			"native  dotnet=3µs; native  dotnet>" +
 				"native libcoreclr.so [libcoreclr.so]>managed  Shop.Program::Main>kernel  do_futex=7µs"},
@@ -340,16 +341,25 @@ func TestForeign(t *testing.T) {
 			"profiles":[{"type":"evented","name":"Thread (7)","unit":"milliseconds","startValue":5,"endValue":9.5,
 			"events":[{"type":"O","frame":0,"at":5},{"type":"O","frame":1,"at":6.5},
 				{"type":"C","frame":1,"at":7},{"type":"C","frame":0,"at":9.5}]}]}`,
-			"managed Shop Shop.Program.Main(class System.String[])=4ms; " +
-				"managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
+			"wall managed Shop Shop.Program.Main(class System.String[])=4ms; " +
+				"wall waiting managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
 		{"py-spy",
 			`{"shared":{"frames":[{"name":"main"},{"name":"f"}]},"profiles":[{"type":"sampled","unit":"seconds",` +
 				`"samples":[[0,1],[0]],"weights":[0.01,0.02]}]}`,
 			"native  main=20ms; native  main>native  f=10ms"},
 	} {
 		var got []string
-		for k, v := range byStack(readBack(t, []byte(c.file)), profile.CPU, seen) {
+		r := readBack(t, []byte(c.file))
+		for k, v := range byStack(r, profile.CPU, seen) {
 			got = append(got, strings.ReplaceAll(k, "|", ">")+"="+time.Duration(v).String())
+		}
+		for _, state := range []profile.State{profile.Running, profile.Waiting} {
+			of := *r
+			of.Samples = slices.DeleteFunc(slices.Clone(r.Samples), func(s profile.Sample) bool { return s.State != state })
+			name := map[profile.State]string{profile.Running: "wall ", profile.Waiting: "wall waiting "}[state]
+			for k, v := range byStack(&of, profile.Wall, seen) {
+				got = append(got, name+strings.ReplaceAll(k, "|", ">")+"="+time.Duration(v).String())
+			}
 		}
 		slices.Sort(got)
 		if g := strings.Join(got, "; "); g != c.want {
@@ -379,6 +389,8 @@ func TestNoRecording(t *testing.T) {
 		`{"a":1}`:                     "this JSON is not a recording",
 		`{"a":`:                       "this looks like JSON, but is damaged",
 		"a;b 1\nc\n":                  "line 2 has no number after its stack",
+		"a;b 1\nc 1.\n":               "line 2 has no number after its stack",
+		"a;b 1\nc 1.5e3\n":            "line 2 has no number after its stack",
 		sampled + `"unit":"hertz"}]}`: "its numbers are hertz, neither times nor bytes nor counts",
 		sampled + `"unit":"seconds","samples":[[0]],"weights":[1]}]}`: "frame index 0 is out of range [0, 0)",
 		sampled + `"unit":"seconds","samples":[[0]]}]}`:               "the numbers of samples and weights differ",

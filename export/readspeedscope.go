@@ -15,7 +15,8 @@ import (
 // readSpeedscope reads speedscope's own format, sampled and evented profiles. The file is in
 // memory as text; only what becomes part of the recording is decoded and kept.
 func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
-	in := speedscopeReader{importer: newImporter(), a: newMemoryScanner(nil), b: newMemoryScanner(nil)}
+	in := speedscopeReader{importer: newImporter(), a: newMemoryScanner(nil), b: newMemoryScanner(nil), native: -1,
+		inNative: map[int32]bool{}}
 	if err := in.read(fields); err != nil {
 		return nil, fmt.Errorf("the speedscope file is damaged: %w", err)
 	}
@@ -27,7 +28,15 @@ type speedscopeReader struct {
 	a, b   *memoryScanner // two, because samples and weights are read side by side
 	ours   bool           // clrsnap wrote it
 	frames []int32        // the locations of frames; -1: incompleteFrame
+	// native is the location of unmanagedTime, and inNative the nodes with it. -1: there is none, and dotnet-trace has
+	// not written the file.
+	native   int32
+	inNative map[int32]bool
 }
+
+// unmanagedTime is the frame that dotnet-trace puts on stacks of threads that are not in managed code. dotnet-trace
+// takes the stacks of all threads by the clock, and does not know whether those threads run or wait.
+const unmanagedTime = "UNMANAGED_CODE_TIME"
 
 func (in *speedscopeReader) read(fields map[string][]byte) error {
 	var exporter string
@@ -36,12 +45,6 @@ func (in *speedscopeReader) read(fields map[string][]byte) error {
 	}
 	if in.ours = strings.HasPrefix(exporter, creatorName); in.ours {
 		in.r.Version = strings.TrimPrefix(strings.TrimPrefix(exporter, creatorName), " ")
-	} else {
-		const note = "Speedscope files do not say what kind of time was measured: " +
-			"it is shown as CPU time, unless a profile's name says otherwise."
-		if err := in.note(note); err != nil {
-			return err
-		}
 	}
 	in.a.reset(fields["shared"])
 	var frames []byte
@@ -53,6 +56,15 @@ func (in *speedscopeReader) read(fields map[string][]byte) error {
 	if err == nil && frames != nil {
 		in.a.reset(frames)
 		err = in.a.array(func(int) error { return in.frame() })
+	}
+	if err == nil && !in.ours {
+		note := "Speedscope files do not say what kind of time was measured: " +
+			"it is shown as CPU time, unless a profile's name says otherwise."
+		if in.native >= 0 {
+			note = "dotnet-trace takes stacks by the clock: they are shown as wall-clock time, " +
+				"and threads in native code as waiting, which most of them do."
+		}
+		err = in.note(note)
 	}
 	if err != nil {
 		return err
@@ -111,6 +123,9 @@ func (in *speedscopeReader) frame() error {
 		}
 	}
 	in.frames = append(in.frames, at)
+	if name == unmanagedTime && !in.ours {
+		in.native = at
+	}
 	return in.budget.take(4, "frames")
 }
 
@@ -138,6 +153,9 @@ func (in *speedscopeReader) profile(all []byte) error {
 	unit, err := in.unit(unitName, &s.Mode)
 	if err != nil {
 		return err
+	}
+	if in.native >= 0 && s.Mode.Unit() == profile.Nanoseconds {
+		s.Mode = profile.Wall
 	}
 	switch kind {
 	case "sampled":
@@ -249,6 +267,12 @@ func (in *speedscopeReader) end(s *profile.Sample, there bool) error {
 		s.At = min(s.At+time.Duration(s.Weight), maxTime)
 		in.r.Duration = max(in.r.Duration, s.At)
 	}
+	if in.native >= 0 {
+		s.State = profile.Running
+		if in.inNative[s.Node] {
+			s.State = profile.Waiting
+		}
+	}
 	if there || s.Weight < 0 {
 		return in.add(*s)
 	}
@@ -264,7 +288,13 @@ func (in *speedscopeReader) enterFrame(s *profile.Sample, frame int64) error {
 		s.Incomplete = true
 		return nil
 	}
-	return in.enter(s, in.frames[frame])
+	if err := in.enter(s, in.frames[frame]); err != nil {
+		return err
+	}
+	if in.frames[frame] == in.native {
+		in.inNative[s.Node] = true
+	}
+	return nil
 }
 
 // speedscopeEvent says that a frame was entered or left.
