@@ -208,6 +208,8 @@ type Frame struct {
 	Waiter   *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
 	// of native functions without a symbol: the exported one before it, and how far; "" if it is far
 	Nearest string
+	// the file that the name is of may be another build than the one that the program has loaded; the name ends in (?)
+	Unproved bool
 }
 
 // Generics says what the name of a frame of shared generic code tells. The runtime compiles one piece of

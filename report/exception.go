@@ -225,6 +225,7 @@ func (p *printer) traceName(f *profile.TraceFrame) {
 			name = f.Short
 		}
 	}
+	name, mark := display.CutMark(name)
 	p.paint(originStyle(f.Origin()), display.Clean(name))
-	p.text(display.Clean(args))
+	p.text(display.Clean(args) + mark)
 }

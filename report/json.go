@@ -216,6 +216,7 @@ type jsonFrame struct {
 	Inlined    bool           `json:"inlined,omitempty"`
 	Tier       string         `json:"tier,omitempty"`
 	Nearest    string         `json:"nearest,omitempty"`
+	Unproved   bool           `json:"unproved,omitempty"`
 
 	Generics profile.Generics `json:"generics,omitempty"`
 	Waiter   *jsonOwner       `json:"waiter,omitempty"`
@@ -256,7 +257,7 @@ func (j *jsonFrame) set(f *profile.Frame) {
 	*j = jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
-		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined,
+		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined, Unproved: f.Unproved,
 	}
 	if f.Kind == profile.Managed || f.Kind == profile.Async {
 		j.Origin = f.Origin()

@@ -250,6 +250,8 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	if f.Module != "" {
 		module = "  " + display.Clean(f.Module)
 	}
+	name, mark := display.CutMark(name)
+	short, _ = display.CutMark(short)
 	if p.o.Short {
 		name, args, module = short, "", ""
 	}
@@ -266,7 +268,8 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	}
 	if most := p.room(f, taken); most > 0 && !p.o.Full {
 		fits := func() bool {
-			return display.Width(name)+display.Width(args)+display.Width(where)+display.Width(module) <= most
+			return display.Width(name)+display.Width(args)+display.Width(mark)+display.Width(where)+
+				display.Width(module) <= most
 		}
 		if !fits() {
 			module = ""
@@ -283,7 +286,7 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	}
 	name, args = p.shortened(name, args, used)
 	p.paint(st, name)
-	p.text(args)
+	p.text(args + mark)
 	if f.Inlined {
 		p.paint(dim, offset)
 	} else {

@@ -22,7 +22,18 @@ func FullName(f *profile.Function) string {
 	if name == "" {
 		return Nameless(f.Module)
 	}
-	return withFate(name+f.Signature, f.Fate)
+	name, mark := CutMark(name)
+	return withFate(name+f.Signature+mark, f.Fate)
+}
+
+// CutMark separates the name of a method from the mark of one that is not proved (name.Unproved), which is shown behind
+// the parameters.
+func CutMark(name string) (rest, mark string) {
+	const unproved = " (?)"
+	if rest, ok := strings.CutSuffix(name, unproved); ok {
+		return rest, unproved
+	}
+	return name, ""
 }
 
 // ShortName returns the name of a function without namespaces and parameters.

@@ -160,7 +160,7 @@ func WantSentence(tb testing.TB, err error, words ...string) {
 	}
 }
 
-// SnapshotCore returns the stacks in a core dump.
+// SnapshotCore returns the stacks in a core dump, without marks of names that are not proved.
 func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
 	tb.Helper()
 	p, err := clrsnap.OpenCore(context.Background(), path, o)
@@ -172,5 +172,6 @@ func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Sn
 	if err != nil {
 		tb.Fatal(err)
 	}
+	Unmark(snap)
 	return snap
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"clrsnap"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 )
 
@@ -90,6 +91,7 @@ func TestPIDNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(dumped)
 	if dumped.Process.PID != cmd.Process.Pid || len(dumped.Threads) != len(s.Threads) {
 		t.Errorf("the dump is of process %d with %d threads", dumped.Process.PID, len(dumped.Threads))
 	}

@@ -233,7 +233,7 @@ func (h *heapWalk) known(mt arch.Addr) name.Class {
 }
 
 func (h *heapWalk) want(mt arch.Addr) bool {
-	chosen := h.o.Type != nil && h.o.Type.MatchString(h.name(mt).Display)
+	chosen := h.o.Type != nil && matches(h.o.Type, h.name(mt).Display)
 	return chosen || h.o.MaxStrings > 0 && mt == h.text
 }
 

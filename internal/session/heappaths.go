@@ -22,7 +22,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	var chosen []int
 	for n := range g.Len() {
 		o, _ := g.Object(n)
-		if h.o.Roots.MatchString(h.name(o.Table.Addr).Display) {
+		if matches(h.o.Roots, h.name(o.Table.Addr).Display) {
 			chosen = append(chosen, n)
 			out.Kept.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
 		}

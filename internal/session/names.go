@@ -215,7 +215,7 @@ func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr
 		return 0, err
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
-	out.Owner = p.owner(n.Assembly, n.Image)
+	out.Owner, out.Unproved = p.owner(n.Assembly, n.Image), n.Unproved
 	if n.Shared {
 		out.Generics = profile.SharedGenerics
 	}

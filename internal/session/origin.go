@@ -52,6 +52,10 @@ type origin interface {
 	relocated(at arch.Addr) (arch.Addr, bool)
 	// leftOut reports whether err is about memory that the process had, and that the origin lacks.
 	leftOut(err error) bool
+	// proved reports whether what is read of an image in a mapping is what the process had loaded.
+	proved(image arch.Addr, m *target.Mapping) bool
+	// refused is called with an image of which the file is another one than the process had loaded.
+	refused(image arch.Addr, why error)
 	// spoilt says why the runtime could not be opened, if the reason lies in the origin's files;
 	// else nil. found is the runtime, nil if none was found.
 	spoilt(found *locate.Runtime, err error) error
@@ -69,6 +73,7 @@ func (running) misses() int                           { return 0 }
 func (running) noteTasks(*profile.Tasks)              {}
 func (running) relocated(arch.Addr) (arch.Addr, bool) { return 0, false }
 func (running) leftOut(error) bool                    { return false }
+func (running) refused(arch.Addr, error)              {}
 func (running) spoilt(*locate.Runtime, error) error   { return nil }
 
 // note implements origin: it records how long each stop lasts.

@@ -201,6 +201,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
 	}
 	if p.Runtime != nil {
+		p.Runtime.Names.Check(images{p})
 		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil

@@ -195,6 +195,6 @@ func (r *runningTask) frame() profile.Frame {
 	m := &r.method
 	return profile.Frame{
 		Kind: profile.Async, Method: m.Method, Display: m.Display, Short: m.Short, Signature: m.Signature,
-		Module: m.Module, Owner: m.Owner, Generics: m.Generics,
+		Module: m.Module, Owner: m.Owner, Generics: m.Generics, Unproved: m.Unproved,
 	}
 }

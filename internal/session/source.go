@@ -33,6 +33,11 @@ func (s sourceFiles) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
 	return at, size
 }
 
+func (s sourceFiles) Unproved(module arch.Addr) bool {
+	a, err := s.p.Runtime.Names.Assembly(module)
+	return err == nil && a.Unproved
+}
+
 func (s sourceFiles) Bundle() (target.File, string, error) {
 	if s.p.Found == nil || s.p.Found.Shape != locate.SingleFile {
 		return nil, "", fs.ErrNotExist

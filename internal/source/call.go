@@ -41,7 +41,7 @@ func (a *Assembly) PointOfCall(method uint32, c *Call) (Point, error) {
 	if err != nil {
 		return Point{}, err
 	}
-	return pointOf(at, exact)
+	return a.pointOf(at, exact)
 }
 
 // pointOfCall returns the point of a call.

@@ -15,14 +15,14 @@ func (a *Assembly) Point(method, il, next uint32) (Point, error) {
 	if !ok {
 		return Point{}, none("the method has none in its PDB")
 	}
-	return pointOf(at, exact)
+	return a.pointOf(at, exact)
 }
 
-func pointOf(at pdb.Point, exact bool) (Point, error) {
+func (a *Assembly) pointOf(at pdb.Point, exact bool) (Point, error) {
 	if at.Line == 0 {
 		return Point{}, none("the method has none in its PDB")
 	}
-	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact}, nil
+	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved}, nil
 }
 
 // Extent returns the first and the last line of a method in the document that its code begins in. Without

@@ -37,6 +37,8 @@ type Target interface {
 	// SymbolStream is where the runtime keeps the symbols that an assembly was loaded with from memory,
 	// and their size in bytes; 0: there are none.
 	SymbolStream(module arch.Addr) (at arch.Addr, size uint32)
+	// Unproved reports whether the image of a module may be another one than the runtime has loaded.
+	Unproved(module arch.Addr) bool
 	// Bundle opens the single-file program that is the target's. The error is fs.ErrNotExist if it is none.
 	Bundle() (f target.File, path string, err error)
 }
@@ -97,6 +99,8 @@ type Assembly struct {
 	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
 	debug *pe.Debug    // likewise
 
+	unproved bool // the assembly may be another build, and so all its lines are approximate
+
 	roots     Roots
 	documents map[int32]document
 }
@@ -147,7 +151,7 @@ func (a *Assembly) line(at pdb.Point, exact bool) (Line, error) {
 	if err != nil {
 		return Line{}, none("%v", err)
 	}
-	return Line{File: d.name, URL: d.url, Line: int(at.Line), Column: int(at.Column), Approximate: !exact}, nil
+	return Line{File: d.name, URL: d.url, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved}, nil
 }
 
 func (a *Assembly) document(i int32) (document, error) {
@@ -205,7 +209,9 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 		clear(f.pdbs)
 		f.room = maxPDBs
 	}
-	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
+	a = &Assembly{
+		id: view.ID(), roots: f.roots, documents: map[int32]document{}, unproved: f.target.Unproved(m.Address),
+	}
 	f.pdbs[m.Image] = a
 	f.lacked = 0
 	a.err = f.load(a, d, m)

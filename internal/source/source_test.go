@@ -47,6 +47,8 @@ func (d disk) File(*Module) (string, bool) {
 	return d.dll, true
 }
 
+func (disk) Unproved(arch.Addr) bool { return false }
+
 func (d disk) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
 	if d.stream == 0 || module != moduleAt {
 		return 0, 0

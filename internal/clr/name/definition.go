@@ -10,6 +10,7 @@ type Assembly struct {
 	Name     string // simple name
 	Metadata *ecma335.Metadata
 	Base     arch.Addr // of the image; 0: it has none
+	Unproved bool      // the image may be another one than the runtime has loaded
 }
 
 // Assembly returns the assembly of a Module.
@@ -18,7 +19,7 @@ func (n *Namer) Assembly(module arch.Addr) (Assembly, error) {
 	if err != nil {
 		return Assembly{}, err
 	}
-	return Assembly{a.name, a.md, a.id.base}, nil
+	return Assembly{a.name, a.md, a.id.base, a.unproved}, nil
 }
 
 // Definition names a method of a Module by its row in the MethodDef table. Generic parameters have

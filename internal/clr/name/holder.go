@@ -15,7 +15,11 @@ func (n *Namer) Holder(mt arch.Addr, field string) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	full, err := n.TypeName(&t)
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return "", err
+	}
+	full, err := a.md.TypeName(t.RID)
 	if err != nil {
 		return "", err
 	}
@@ -23,13 +27,13 @@ func (n *Namer) Holder(mt arch.Addr, field string) (name string, err error) {
 		if field = variable(field); field == "" || of == "" {
 			return "", nil
 		}
-		return "variable " + field + " of " + ecma335.ParseTypeName(of).Format(nil, ecma335.Full), nil
+		return "variable " + field + " of " + ecma335.ParseTypeName(of).Format(nil, ecma335.Full) + a.mark(), nil
 	}
 	c, err := n.Class(mt)
 	if field = property(field); err != nil || field == "" || strings.Contains(c.Display, "__Canon") {
 		return "", err
 	}
-	return c.Display + "." + field, nil
+	return strings.TrimSuffix(c.Display, a.mark()) + "." + field + a.mark(), nil
 }
 
 // capturing returns the type, in its metadata form, in whose methods the variables are that a type has captured; false:

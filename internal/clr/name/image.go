@@ -69,6 +69,9 @@ func (n *Namer) bindModules(d *contract.Descriptor) error {
 	if err := d.Bind(&n.streamL); err != nil {
 		return err
 	}
+	if err := d.Bind(&n.mapsL); err != nil {
+		return err
+	}
 	if d.Contracts["Loader"] == versionAssembly {
 		n.identify = n.assemblyID
 		return d.Bind(&n.assemblyL)

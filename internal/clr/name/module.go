@@ -16,6 +16,8 @@ type assembly struct {
 	name string
 	id   moduleID
 	cost int // bytes of Namer.room
+
+	unproved bool // its image may be another one than the runtime has loaded
 }
 
 // assembly returns the metadata of the runtime's Module at address module.
@@ -32,6 +34,11 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	}
 	n.drop(module) // the cached one was another module, or has grown since
 	a, err := n.load(id)
+	if err == nil {
+		if err = n.prove(module, a); err != nil {
+			n.room += a.cost
+		}
+	}
 	if err != nil {
 		if len(n.failed) >= maxFailed {
 			clear(n.failed)

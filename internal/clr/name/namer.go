@@ -25,6 +25,8 @@ type Method struct {
 	Shared    bool   // the code is shared by several instantiations: __Canon stands for type arguments
 
 	Image arch.Addr // of Assembly, where it was loaded; 0: it has none
+
+	Unproved bool // the image may be another one than the runtime has loaded: Display and Short end in Unproved
 }
 
 // Namer names the methods and types of one runtime. It is not safe for
@@ -39,6 +41,8 @@ type Namer struct {
 	moduleL   moduleLayout
 	assemblyL assemblyLayout
 	streamL   streamLayout
+	mapsL     mapsLayout
+	images    Images // nil: all are what the runtime has loaded
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
@@ -108,6 +112,9 @@ func (n *Namer) machinery(m *method.Method) (bool, error) {
 		return h, nil
 	}
 	a, err := n.assembly(m.Module)
+	if errors.Is(err, ErrOther) {
+		return false, nil // CoreLib's image is proved, or nothing can be read
+	}
 	if err != nil {
 		return false, err
 	}
@@ -214,9 +221,9 @@ func (n *Namer) defined(a *assembly, typeRID, rid uint32, typeArgs, methodArgs [
 		return Method{}, err
 	}
 	d := naming{n: n, a: a, def: def, typeRID: typeRID, methodRID: rid, typeArgs: typeArgs, methodArgs: methodArgs}
-	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base}
+	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base, Unproved: a.unproved}
 	f := FriendlyName(typeName, def.Name, hintOf(a.md, typeRID, typeName))
-	out.Display, out.Short = d.display(f, ecma335.Full), d.display(f, ecma335.Short)
+	out.Display, out.Short = d.display(f, ecma335.Full)+a.mark(), d.display(f, ecma335.Short)+a.mark()
 	out.Signature = d.signature(f)
 	return out, nil
 }
@@ -337,9 +344,9 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 		if own < len(args) {
 			s += "<" + strings.Join(args[own:], ", ") + ">"
 		}
-		return s + strings.TrimSuffix(f.Suffix, "{async}"), nil
+		return s + strings.TrimSuffix(f.Suffix, "{async}") + a.mark(), nil
 	}
-	return q.Format(args, style), nil
+	return q.Format(args, style) + a.mark(), nil
 }
 
 // paramName: the GenericParam row names its owner's parameter.

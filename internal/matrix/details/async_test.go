@@ -582,6 +582,7 @@ func TestTasksOfCore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		livetest.Unmark(tasks)
 		running := 0
 		tasks.Chains = slices.DeleteFunc(tasks.Chains, func(c profile.TaskChain) bool {
 			if c.State == profile.TaskRunning {
@@ -602,6 +603,7 @@ func TestTasksOfCore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		livetest.Unmark(snap)
 		checkAsyncStacks(t, a, snap)
 	})
 }

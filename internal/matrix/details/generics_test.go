@@ -53,6 +53,7 @@ func testGenerics(t *testing.T, runtime string) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			livetest.Unmark(snap)
 			tally := judgeGenerics(t, snap, places)
 			t.Log(&tally)
 			tally.check(t, c.tier)
@@ -82,6 +83,7 @@ func judgeGenericsDump(t *testing.T, a *testenv.App, places []string, tier strin
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(snap)
 	tally := judgeGenerics(t, snap, places)
 	tally.check(t, tier)
 }

@@ -268,6 +268,7 @@ func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(h)
 	return h
 }
 
@@ -339,6 +340,7 @@ func checkObjects(t *testing.T, p *clrsnap.Process) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(h)
 	if len(h.Instances) != 10 || h.Matching != amounts(h)["Shop.Colour[]"] {
 		t.Errorf("%d instances of %+v", len(h.Instances), h.Matching)
 	}
@@ -373,6 +375,7 @@ func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(h)
 	if h.Kept.Count != 300 || len(h.Paths) == 0 {
 		t.Fatalf("%+v, %d ways", h.Kept, len(h.Paths))
 	}

@@ -62,6 +62,7 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(h)
 	if h.RootsMoved || len(h.RootsLack) > 0 {
 		t.Errorf("moved: %v, lacking: %q", h.RootsMoved, h.RootsLack)
 	}
@@ -114,6 +115,7 @@ func TestRootsGrowing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			livetest.Unmark(h)
 			if h.RootsMoved {
 				moved++
 				continue
@@ -218,6 +220,7 @@ func checkRootsWitness(t *testing.T, a *testenv.App, p *clrsnap.Process, class s
 	if err != nil {
 		t.Fatal(err)
 	}
+	livetest.Unmark(h)
 	got := map[string]uint64{}
 	for i := range h.Paths {
 		x := &h.Paths[i]

@@ -33,7 +33,7 @@
 //   - of others, mostly of plain IL, the dump has nothing. Such a file must have the size
 //     or the layout of the mappings; and at its own path it must not have been
 //     written to since the dump was (its mtime; the ctime also changes with the file's
-//     name or permissions). Missing says that it was taken on trust.
+//     name or permissions). Missing says that it was taken on trust, and Proved that names of it are not certain.
 //
 // # What the writers do
 //

@@ -34,6 +34,7 @@ type image struct {
 	vouched bool      // the user has said where it is
 	trusted bool      // it is used although nothing of it could be compared
 	used    atomic.Bool
+	refused error // how the runtime's memory contradicts the file; nil: it does not, as far as is known
 
 	elf *elfx.Image
 	pe  *peImage
@@ -60,6 +61,13 @@ func (im *image) load() error {
 		}
 	}
 	return im.err
+}
+
+// contradicted is why the file is another one, although nothing that the dump has of it differs; nil: it is not.
+func (im *image) contradicted() error {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return im.refused
 }
 
 // isTrusted reports whether the file is used although nothing could be compared.
@@ -357,6 +365,38 @@ func permsELF(e *elfx.Image, first, m *mapping) target.Perm {
 		}
 	}
 	return 0
+}
+
+// Proved reports whether what is read of a PE image at an address is what the process had there: its headers, which
+// have a number of the build, are in the dump and in the file; or what loading has relocated is what the file says.
+// A single-file program is an ELF image with a build id, but that is the host's, and not that of the assemblies in it.
+func (c *Core) Proved(at arch.Addr) bool {
+	m := c.mapping(at)
+	if m == nil || m.image == nil || m.image.load() != nil {
+		return true // no file is used
+	}
+	var dump, file [pageSize]byte
+	off := m.Offset + uint64(at-m.Start)
+	n := min(uint64(m.End-at), pageSize)
+	if (dumped{c}).ReadMemory(dump[:n], at) == nil {
+		return m.image.readAt(file[:n], off) == nil && bytes.Equal(dump[:n], file[:n])
+	}
+	const most = 1 << 30 // of an image
+	pe := readPE(io.NewSectionReader(m.image.file, int64(off), most))
+	if pe == nil {
+		return false
+	}
+	words, alike := pe.relocated(dumped{c}, at, at+arch.Addr(pe.size()))
+	return words >= enoughWords && alike >= words/2
+}
+
+// Refuse says that the file of an image is another one than the process had, as is known by now.
+func (c *Core) Refuse(at arch.Addr, why error) {
+	if m := c.mapping(at); m != nil && m.image != nil {
+		m.image.mu.Lock()
+		defer m.image.mu.Unlock()
+		m.image.refused = why
+	}
 }
 
 // readFile fills the beginning of p from the file that was mapped at addr.

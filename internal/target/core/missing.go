@@ -158,6 +158,8 @@ func (c *Core) missingFiles() (out []string) {
 				sentence += im.advice()
 			}
 			out = append(out, sentence)
+		case im.contradicted() != nil:
+			out = append(out, fmt.Sprintf("%s is another file: %v; nothing of it has a name", im.path, im.contradicted()))
 		case im.used.Load() && im.isTrusted():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))
@@ -168,12 +170,16 @@ func (c *Core) missingFiles() (out []string) {
 		out = append(out, count(more, "more file", "more files")+" could not be used")
 	}
 	if trusted > 0 {
-		list := strings.Join(names, ", ")
+		list, them := strings.Join(names, ", "), "it"
+		if trusted > 1 {
+			them = "them"
+		}
 		if trusted > len(names) {
 			list += ", …"
 		}
-		out = append(out, fmt.Sprintf("%s taken on trust, because the dump has nothing to compare: %s",
-			count(trusted, "file was", "files were"), list))
+		out = append(out, fmt.Sprintf(
+			"%s taken on trust, because the dump has nothing to compare (names of %s end in (?)): %s",
+			count(trusted, "file was", "files were"), them, list))
 	}
 	return out
 }

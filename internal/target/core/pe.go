@@ -105,6 +105,14 @@ func (p *peImage) section(base arch.Addr, m *mapping) *peSection {
 	return nil
 }
 
+// size is how much memory the image takes, in bytes.
+func (p *peImage) size() (n uint64) {
+	for _, s := range p.sections {
+		n = max(n, ceil(s.rva+s.size))
+	}
+	return n
+}
+
 func (p *peImage) permissions(base arch.Addr, m *mapping) (perm target.Perm) {
 	if s := p.section(base, m); s != nil {
 		if s.flags&peExecute != 0 {

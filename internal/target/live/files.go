@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"clrsnap/internal/foreign"
 	"clrsnap/internal/target"
@@ -74,6 +75,32 @@ func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	}
 	return nil, fmt.Errorf("cannot open %s of process %d: the file was removed or replaced while the program was "+
 		"running (%w): run as root, or restart the program", m.Path, p.pid, merr)
+}
+
+// Written says when the file behind a mapping was made, and when it was changed last, as far as that is known.
+func (p *Process) Written(m *target.Mapping) (made, changed time.Time, known bool) {
+	f, err := p.OpenMapping(m)
+	if err != nil {
+		return made, changed, false
+	}
+	defer f.Close()
+	file, ok := f.(*os.File)
+	var st unix.Statx_t
+	const want = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+	if !ok || unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, want, &st) != nil {
+		return made, changed, false
+	}
+	at := func(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
+	changed = at(st.Mtime)
+	// A file that is linked to, or gets other permissions, has another ctime, too. One that has been removed nobody
+	// writes to by its name, and its removal was a change.
+	if st.Nlink > 0 && at(st.Ctime).After(changed) {
+		changed = at(st.Ctime)
+	}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		made = at(st.Btime)
+	}
+	return made, changed, true
 }
 
 // sameFile compares f with what the mapping says of its file.

@@ -1,0 +1,52 @@
+package livetest
+
+import (
+	"reflect"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Unmark takes from what was found in a dump (*profile.Snapshot, *profile.Heap, *profile.Tasks) the marks of names that
+// are not proved. Of plain IL a dump of the kernel or of gcore has nothing; a test that compares it with the running
+// program knows that the files are the right ones. What was found in a running process stays as it is.
+func Unmark(v any) {
+	p := reflect.ValueOf(v)
+	if p.IsNil() || p.Elem().FieldByName("Process").FieldByName("Core").IsNil() {
+		return
+	}
+	unmark(p, map[uintptr]bool{})
+}
+
+func unmark(v reflect.Value, seen map[uintptr]bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() || seen[v.Pointer()] {
+			return
+		}
+		seen[v.Pointer()] = true
+		unmark(v.Elem(), seen)
+	case reflect.Struct:
+		if f, ok := v.Addr().Interface().(*profile.Frame); ok && f.Unproved {
+			f.Unproved = false
+			if f.Line != nil {
+				line := *f.Line
+				line.Approximate = false
+				f.Line = &line
+			}
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				unmark(v.Field(i), seen)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			unmark(v.Index(i), seen)
+		}
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(strings.ReplaceAll(v.String(), " (?)", ""))
+		}
+	}
+}
