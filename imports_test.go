@@ -147,7 +147,8 @@ var mayImport = map[string]string{
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/walk internal/engine",
+		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/unwind/insns " +
+		"internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +

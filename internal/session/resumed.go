@@ -9,7 +9,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/codemap"
-	"clrsnap/internal/clr/gcinfo"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/source"
@@ -50,71 +49,6 @@ func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *code
 		p.nameSaved(&f, m.Context, c.Collectible)
 	}
 	return f, &c
-}
-
-// nameSaved names the instantiation of p.method that a context tells, if it does.
-func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) {
-	_, kind, ok := p.contextArgument(&p.method)
-	if !ok {
-		return
-	}
-	passing := p.passing
-	if n, ok := p.exactly(&p.method, kind, context, volatile); ok {
-		f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
-	}
-	p.passing = passing
-}
-
-// savingKey is where a method goes on, and the number of the await.
-type savingKey struct {
-	ip    arch.Addr
-	state int32
-}
-
-// maxSavings bounds the awaits of which it is remembered where they have contexts.
-const maxSavings = 1 << 16
-
-// savedContext returns where a method that is suspended has what tells its instantiation: it has that if it needs it
-// later. Of code that stays it is found once.
-func (p *Process) savedContext(ip arch.Addr, state int32) (out async.Saving) {
-	key := savingKey{ip, state}
-	if s, ok := p.savings[key]; ok {
-		return s
-	}
-	code, err := p.Runtime.Code.Lookup(ip)
-	if err != nil || code.MethodDesc == 0 {
-		return out
-	}
-	if out, err = p.findSaving(&code, ip, state); err != nil || code.Collectible {
-		return out
-	}
-	if p.savings == nil || len(p.savings) >= maxSavings {
-		p.savings = map[savingKey]async.Saving{}
-	}
-	p.savings[key] = out
-	return out
-}
-
-func (p *Process) findSaving(code *codemap.Code, ip arch.Addr, state int32) (out async.Saving, err error) {
-	known, err := p.methodOf(code)
-	if err != nil {
-		return out, err
-	}
-	n, err := p.Runtime.Names.Method(&known.method, code.Collectible)
-	if err != nil || !n.Shared {
-		return out, err
-	}
-	number, kind, ok := p.contextArgument(&known.method)
-	if !ok {
-		return out, nil
-	}
-	list, err := p.Runtime.IL.Saved(code, state, uint32(ip-code.MethodStart))
-	for _, v := range list {
-		if v.Number == number {
-			out = async.Saving{Offset: v.Offset, Object: kind == gcinfo.This}
-		}
-	}
-	return out, err
 }
 
 // resumedKey is a method of a chain: where it goes on, and what it has called.

@@ -36,6 +36,7 @@ type Options struct {
 	Compile []string // more arguments for the compiler: see BuildWith
 	// ReadyToRun has the program's methods compiled before it is started.
 	ReadyToRun bool
+	Composite  bool // likewise, into an image of their own beside the assembly
 	// Prepare changes the command before it is started: other namespaces, another
 	// user. In a PID namespace of its own the program sees other ids than we do.
 	Prepare func(*exec.Cmd)
@@ -73,8 +74,8 @@ func Start(tb testing.TB, app string, o Options) *App {
 		o.Runtime = DefaultRuntime
 	}
 	dll := buildFor(tb, kit, app, o.Runtime, o.Compile...)
-	if o.ReadyToRun {
-		dll = kit.precompile(tb, dll, o.Runtime)
+	if o.ReadyToRun || o.Composite {
+		dll = kit.precompile(tb, dll, o.Runtime, o.Composite)
 	}
 	return start(tb, app, exec.Command(kit.Host(o.Runtime), dll), o)
 }

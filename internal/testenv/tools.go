@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -87,15 +88,19 @@ func GCDumpReader(tb testing.TB, file string) *exec.Cmd {
 }
 
 // precompile makes a ReadyToRun image of an assembly, in a folder with everything else that lies beside
-// the assembly, and returns where the image is. Without crossgen2 the test is skipped.
-func (k DotNet) precompile(tb testing.TB, dll, runtime string) string {
+// the assembly, and returns where the image is. A composite one has the code in a file beside it. Without crossgen2 the
+// test is skipped.
+func (k DotNet) precompile(tb testing.TB, dll, runtime string, composite bool) string {
 	tb.Helper()
 	folder := "crossgen2"
 	if Framework(runtime) == NewestRuntime { // whose images have another version
 		folder += "-11"
 	}
 	compiler := tool(tb, folder+"/crossgen2")
-	dir := filepath.Dir(dll) + "-r2r"
+	dir, name := filepath.Dir(dll)+"-r2r", filepath.Base(dll)
+	if composite {
+		dir, name = filepath.Dir(dll)+"-composite", strings.TrimSuffix(name, ".dll")+".r2r.dll"
+	}
 	image := filepath.Join(dir, filepath.Base(dll))
 	unlock, err := lock(filepath.Join(k.Dir, "apps", ".lock"))
 	if err != nil {
@@ -116,9 +121,12 @@ func (k DotNet) precompile(tb testing.TB, dll, runtime string) string {
 	if err := os.Remove(made); err != nil { // a link to the assembly itself
 		tb.Fatal(err)
 	}
-	out, err := exec.Command(compiler, dll, "-o", made, "-r", filepath.Join(k.framework(tb, runtime), "*.dll"),
-		"--targetos", "linux", "--targetarch", "x64", "-O").CombinedOutput()
-	if err != nil {
+	cmd := exec.Command(compiler, dll, "-o", filepath.Join(tmp, name), "-r",
+		filepath.Join(k.framework(tb, runtime), "*.dll"), "--targetos", "linux", "--targetarch", "x64", "-O")
+	if composite {
+		cmd.Args = append(cmd.Args, "--composite")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("crossgen2: %v\n%s", err, out)
 	}
 	if err := os.RemoveAll(dir); err != nil {

@@ -47,7 +47,7 @@ type Reader struct {
 
 	continuation continuationLayout
 	resume       func(arch.Addr) (arch.Addr, error) // reads a word of what code is resumed by, which is no object
-	saving       func(arch.Addr, int32) Saving      // nil: it is not known where methods have their contexts
+	context      func(*Resumption) arch.Addr        // what tells the instantiation of a method; nil: nothing does
 }
 
 // New returns what reads async methods by objects and names, of the runtime that d describes.

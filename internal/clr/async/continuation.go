@@ -60,35 +60,8 @@ type Resumption struct {
 	Context arch.Addr
 }
 
-// Saving is where a method has what tells its instantiation, while it is suspended.
-type Saving struct {
-	Offset uint32 // from the start of its Continuation, in bytes; 0: nothing does, or it is not known
-	Object bool   // it has an object there
-}
-
-// ContextsBy says how to find out where methods have what tells their instantiations, by where they go on and the
-// number of the await.
-func (r *Reader) ContextsBy(saving func(ip arch.Addr, state int32) Saving) { r.saving = saving }
-
-// context reads what tells the instantiation of a method; 0: it is not known.
-func (r *Reader) context(m *Resumption) arch.Addr {
-	if r.saving == nil {
-		return 0
-	}
-	s := r.saving(m.IP, m.State)
-	if s.Offset == 0 {
-		return 0
-	}
-	at, err := r.objects.Word(m.Object + arch.Addr(s.Offset))
-	if err != nil || !s.Object {
-		return at
-	}
-	class, err := r.objects.Class(at)
-	if err != nil {
-		return 0
-	}
-	return class.Table
-}
+// ContextsBy says how to find out what tells the instantiation of a method that is suspended; 0: it is not known.
+func (r *Reader) ContextsBy(context func(*Resumption) arch.Addr) { r.context = context }
 
 // resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: it runs, or has
 // ended. Continuations without an address are the runtime's own.
@@ -130,7 +103,9 @@ func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 			return nil, err
 		}
 		if one.IP != 0 {
-			one.Context = r.context(&one)
+			if r.context != nil {
+				one.Context = r.context(&one)
+			}
 			steps = append(steps, Step{Resumption: &one})
 		}
 	}

@@ -83,24 +83,34 @@ func (r *Reader) Saved(m *Resumption, found func(obj arch.Addr, class *object.Cl
 
 // saved is Saved of a Continuation, as long as more is wanted.
 func (r *Reader) saved(at arch.Addr, class *object.Class, more func(obj arch.Addr, class *object.Class) bool) error {
+	return r.savedWords(at, class, func(obj arch.Addr) bool {
+		of, err := r.objects.Class(obj)
+		return err != nil || more(obj, of) // else a number, or a struct's part
+	})
+}
+
+// SavedWords calls found for each word that a method has saved and that may be an address.
+func (r *Reader) SavedWords(m *Resumption, found func(word arch.Addr)) error {
+	class, err := r.objects.Class(m.Object)
+	if err != nil {
+		return err
+	}
+	return r.savedWords(m.Object, class, func(word arch.Addr) bool { found(word); return true })
+}
+
+// savedWords is SavedWords of a Continuation, as long as more is wanted.
+func (r *Reader) savedWords(at arch.Addr, class *object.Class, more func(word arch.Addr) bool) error {
 	size, err := r.objects.Size(class.Table)
 	if err != nil || !r.continuation.known() {
 		return err
 	}
 	first := r.continuation.Size
 	for off := first; off+wordSize <= min(size, first+maxSaved*wordSize); off += wordSize {
-		obj, err := r.objects.Word(at + arch.Addr(off))
+		word, err := r.objects.Word(at + arch.Addr(off))
 		if err != nil {
 			return err
 		}
-		if obj == 0 || obj%wordSize != 0 {
-			continue
-		}
-		of, err := r.objects.Class(obj)
-		if err != nil {
-			continue // a number, or a struct's part
-		}
-		if !more(obj, of) {
+		if word != 0 && word%wordSize == 0 && !more(word) {
 			return nil
 		}
 	}

@@ -69,6 +69,11 @@ static class Levels
         ["either-kind"] = p => new(EitherKind(p, true)),
         ["or-kind"] = p => new(EitherKind(p, false)),
         ["instance"] = p => new(new Instance().Go(p)),
+        ["held"] = p => new(new Held<string>().Go(p)),
+        ["held-two"] = p => new(new Held<string>().Two(p, new Held<object>())),
+        ["held-other"] = p => new(new Held<string>().Other(p, new Held<object>())),
+        ["class"] = p => new(OfClass<string>.Go(p)),
+        ["class-lists"] = p => new(OfClass<string>.Lists(p)),
     };
 
     static async Task Plain(Plan p) { Mark("Levels.Plain"); await p.NextTask(); }
@@ -121,7 +126,7 @@ static class Levels
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Uses<T>() => GC.KeepAlive(typeof(T));
+    public static void Uses<T>() => GC.KeepAlive(typeof(T));
 
     static Task Lambda(Plan p)
     {
@@ -292,6 +297,45 @@ static class Outer<T>
             Levels.Mark("Outer<List<string>>.Inner<int>.Go<Dictionary<string, int>>"); await p.Next();
             GC.KeepAlive(value);
         }
+    }
+}
+
+/// <summary>Its methods save one or two objects of classes that have the same code.</summary>
+sealed class Held<T>
+{
+    public async Task Go(Plan p)
+    {
+        Levels.Mark("Held<string>.Go"); await p.Next();
+        Levels.Uses<T>();
+    }
+
+    public async Task Two(Plan p, Held<object> other)
+    {
+        Levels.Mark("Held<string>.Two"); await p.Next();
+        Levels.Uses<T>();
+        GC.KeepAlive(other);
+    }
+
+    public async Task Other(Plan p, Held<object> other)
+    {
+        Levels.Mark("Held<string>.Other"); await p.Next();
+        GC.KeepAlive(other);
+    }
+}
+
+/// <summary>Its methods save their class, or another one that has the same code.</summary>
+class OfClass<T>
+{
+    public static async Task Go(Plan p)
+    {
+        Levels.Mark("OfClass<string>.Go"); await p.Next();
+        Levels.Uses<T>();
+    }
+
+    public static async Task Lists(Plan p)
+    {
+        Levels.Uses<OfClass<List<T>>>(); Levels.Mark("OfClass<string>.Lists"); await p.Next();
+        Levels.Uses<OfClass<List<T>>>();
     }
 }
 

@@ -23,10 +23,21 @@ static class Program
         for (int i = 0; i < 10; i++) yield return [.. Enumerable.Range(0, 6).Select(_ => names[random.Next(names.Length)])];
     }
 
+    /// <summary>Has each level be left again, so many times, so that the runtime may optimise it.</summary>
+    static async Task Warm(int rounds)
+    {
+        string[] stay = ["all", "all-results"]; // they never end
+        for (int i = 0; i < rounds; i++)
+        {
+            foreach (string name in Levels.ByName.Keys.Except(stay)) await Running.Root(new Plan([name], () => Task.Delay(1)));
+        }
+    }
+
     static void Main(string[] args)
     {
         App.Start(args);
         ThreadPool.SetMinThreads(128, 128);
+        if (App.Flag("warm")) Warm(App.Int("warm", 60)).Wait();
         if (App.Flag("running")) Running.Fill(Chains(), _ => Thread.Sleep(Timeout.Infinite));
         if (App.Flag("raising")) Running.Fill(Chains(), Raising.Events);
         if (App.Flag("queue")) Busy.Queue(20);

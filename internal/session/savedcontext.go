@@ -1,0 +1,183 @@
+package session
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/gcinfo"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/target"
+	"clrsnap/internal/unwind/insns"
+	"clrsnap/profile"
+)
+
+// Which instantiation of shared generic code a method is that the runtime itself has suspended.
+//
+// It has saved what tells it, its context, if it needs it later. The debug info of jitted code says where. ReadyToRun
+// code has no such debug info, but tells whether the context is among what was saved. If it is a method or a class, the
+// code allocates the Continuation with a helper that is given the context and a place for what keeps that alive. If it
+// is the method's object, and the code keeps it for the runtime's own use, then it keeps it all the time. Among the
+// words that were saved, the context is then the one that fits the code; if several do, they must be of one
+// instantiation.
+//
+// Sources (dotnet/runtime): src/coreclr/jit/async.cpp (ContinuationNeedsKeepAlive, CreateAllocContinuationCall),
+// src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD).
+
+// nameSaved names the instantiation of p.method that a context tells, if it does.
+func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) {
+	_, kind, ok := p.contextArgument(&p.method)
+	if !ok {
+		return
+	}
+	passing := p.passing
+	if n, ok := p.exactly(&p.method, kind, context, volatile); ok {
+		f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	}
+	p.passing = passing
+}
+
+// savingKey is where a method goes on, and the number of the await.
+type savingKey struct {
+	ip    arch.Addr
+	state int32
+}
+
+// saving is where a method has its context while it is suspended.
+type saving struct {
+	kind   gcinfo.Context // NoContext: nowhere, or that is not known
+	offset uint32         // from the start of its Continuation, in bytes; 0: it is among the words that were saved
+}
+
+// maxSavings bounds the awaits of which it is remembered where they have contexts.
+const maxSavings = 1 << 16
+
+// savedContext reads what tells the instantiation of a method that is suspended; 0: it is not known.
+func (p *Process) savedContext(m *async.Resumption) arch.Addr {
+	code, err := p.Runtime.Code.Lookup(m.IP)
+	if err != nil || code.MethodDesc == 0 {
+		return 0
+	}
+	s := p.savingOf(&code, m)
+	switch {
+	case s.kind == gcinfo.NoContext:
+		return 0
+	case s.offset == 0:
+		return p.contextAmong(&code, m, s.kind)
+	}
+	at, err := p.Runtime.Objects.Word(m.Object + arch.Addr(s.offset))
+	if err != nil {
+		return 0
+	}
+	return p.contextOf(at, s.kind)
+}
+
+// contextOf is the context that a word has: a method, a class, or that of an object; 0: none.
+func (p *Process) contextOf(word arch.Addr, kind gcinfo.Context) arch.Addr {
+	if kind != gcinfo.This {
+		return word
+	}
+	class, err := p.Runtime.Objects.Class(word)
+	if err != nil {
+		return 0
+	}
+	return class.Table
+}
+
+// savingOf returns where a method has its context while it is suspended. Of code that stays it is found once.
+func (p *Process) savingOf(code *codemap.Code, m *async.Resumption) saving {
+	key := savingKey{m.IP, m.State}
+	if s, ok := p.savings[key]; ok {
+		return s
+	}
+	out, err := p.findSaving(code, m)
+	if err != nil || code.Collectible {
+		return out
+	}
+	if p.savings == nil || len(p.savings) >= maxSavings {
+		p.savings = map[savingKey]saving{}
+	}
+	p.savings[key] = out
+	return out
+}
+
+func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out saving, err error) {
+	known, err := p.methodOf(code)
+	if err != nil {
+		return out, err
+	}
+	n, err := p.Runtime.Names.Method(&known.method, code.Collectible)
+	if err != nil || !n.Shared {
+		return out, err
+	}
+	number, kind, ok := p.contextArgument(&known.method)
+	if !ok {
+		return out, nil
+	}
+	if code.Kind == codemap.ReadyToRun {
+		if saves, err := p.savesContext(code, m.IP, kind); err != nil || !saves {
+			return out, err
+		}
+		return saving{kind: kind}, nil
+	}
+	list, err := p.Runtime.IL.Saved(code, m.State, uint32(m.IP-code.MethodStart))
+	for _, v := range list {
+		if v.Number == number {
+			out = saving{kind, v.Offset}
+		}
+	}
+	return out, err
+}
+
+// savesContext reports whether ReadyToRun code certainly saves its context where it is suspended.
+func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Context) (bool, error) {
+	if kind == gcinfo.This {
+		place, err := p.Runtime.Generic.Place(code)
+		return place.Kind == gcinfo.This, err
+	}
+	const most = 96 // bytes: four or five instructions
+	if ip >= code.End {
+		return false, nil
+	}
+	b, err := target.NewReader(p.from).Bytes(ip, int(min(most, code.End-ip)))
+	if err != nil {
+		return false, err
+	}
+	place, ok := insns.ThirdArgument(b)
+	return ok && place%wordSize == 0 && place >= continuationData-objectHeader, nil
+}
+
+// Where the data of a Continuation begin at least, in bytes, and the size of a word.
+const (
+	continuationData = 32
+	wordSize         = 8
+)
+
+// contextAmong returns the context that is among the words that a method has saved; 0: it is not known which it is.
+func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, kind gcinfo.Context) (out arch.Addr) {
+	known, err := p.methodOf(code)
+	if err != nil {
+		return 0
+	}
+	var first method.Method
+	several := false
+	err = p.asyncReader().SavedWords(m, func(word arch.Addr) {
+		context := p.contextOf(word, kind)
+		if context == 0 || context == out {
+			return
+		}
+		x, err := p.Runtime.Generic.Exact(&known.method, kind, context)
+		switch {
+		case err != nil: // another word
+		case out == 0:
+			out, first = context, x
+		case x.MethodTable != first.MethodTable || !slices.Equal(x.Args, first.Args):
+			several = true
+		}
+	})
+	if err != nil || several {
+		return 0
+	}
+	return out
+}
