@@ -164,16 +164,16 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 			t.Retained = append(t.Retained, x.Retained)
 		}
 		if base != nil {
-			t.BytesChange = append(t.BytesChange, changes[heapTypeKey{x.Name, x.Assembly}])
-			delete(changes, heapTypeKey{x.Name, x.Assembly})
+			t.BytesChange = append(t.BytesChange, changes[heapTypeKey{x.Name, x.Assembly, x.Context}])
+			delete(changes, heapTypeKey{x.Name, x.Assembly, x.Context})
 		}
 	}
 	if base == nil {
 		return t
 	}
 	for _, x := range shownTypes(base) {
-		if change := changes[heapTypeKey{x.Name, x.Assembly}]; change < 0 {
-			t.add(&profile.HeapType{Name: x.Name, Assembly: x.Assembly})
+		if change := changes[heapTypeKey{x.Name, x.Assembly, x.Context}]; change < 0 {
+			t.add(&profile.HeapType{Name: x.Name, Assembly: x.Assembly, Context: x.Context})
 			t.BytesChange = append(t.BytesChange, change)
 			if h.HasRetained {
 				t.Retained = append(t.Retained, 0)
@@ -186,7 +186,7 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 func (t *heapTypes) add(x *profile.HeapType) {
 	t.Name = append(t.Name, display.Clean(x.Name))
 	t.Short = append(t.Short, display.Clean(shortType(x.Name)))
-	t.Assembly = append(t.Assembly, display.Clean(x.Assembly))
+	t.Assembly = append(t.Assembly, display.Clean(x.From()))
 	t.Origin = append(t.Origin, typeOrigin(x))
 	t.Count = append(t.Count, x.Count)
 	t.Bytes = append(t.Bytes, x.Bytes)

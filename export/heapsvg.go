@@ -148,7 +148,7 @@ func (p *heapPicture) color(i int32) (fill, ink string) {
 	}
 	t := &p.h.Types[n.typ]
 	if p.changes != nil {
-		return p.change(float64(p.changes[heapTypeKey{t.Name, t.Assembly}]) / float64(max(p.greatest, 1))), "#16181d"
+		return p.change(float64(p.changes[heapTypeKey{t.Name, t.Assembly, t.Context}]) / float64(max(p.greatest, 1))), "#16181d"
 	}
 	of := typeOrigin(t)
 	p.origins[of] = true
@@ -184,9 +184,9 @@ func (p *heapPicture) describe(i int32) string {
 	text += fmt.Sprintf("\n%s objects with %s", display.Number(int(n.own.Count)),
 		display.Weight(profile.Bytes, int64(n.own.Bytes)))
 	if p.changes != nil {
-		text += "\n" + signedBytes(p.changes[heapTypeKey{t.Name, t.Assembly}])
+		text += "\n" + signedBytes(p.changes[heapTypeKey{t.Name, t.Assembly, t.Context}])
 	}
-	return text + "\n" + t.Assembly
+	return text + "\n" + t.From()
 }
 
 // legend explains the colours and the areas.

@@ -27,13 +27,13 @@ type heapNode struct {
 }
 
 // heapTypeKey is what types are the same by.
-type heapTypeKey struct{ name, assembly string }
+type heapTypeKey struct{ name, assembly, context string }
 
 // heapChanges are the bytes that types have more than before.
 func heapChanges(h, base *profile.Heap) map[heapTypeKey]int64 {
 	out := map[heapTypeKey]int64{}
 	for _, c := range h.ChangeFrom(base) {
-		out[heapTypeKey{c.Name, c.Assembly}] += c.Bytes
+		out[heapTypeKey{c.Name, c.Assembly, c.Context}] += c.Bytes
 	}
 	return out
 }

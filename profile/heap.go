@@ -96,6 +96,7 @@ func GenerationOf(name string) (Generation, bool) {
 type HeapType struct {
 	Name     string // as stacks name it, with namespaces: Shop.Customer<string>, Shop.Line[]
 	Assembly string // simple name; of an array that of its element's type
+	Context  string // name of the load context; empty: the default one, or it is not known
 	Owner    Origin // whose the assembly is, if that is not what its name says: see Origin
 	HeapAmount
 	Generations [Generations]HeapAmount
@@ -105,6 +106,19 @@ type HeapType struct {
 
 // Origin returns whose code the type is.
 func (t *HeapType) Origin() Origin { return originOf(Managed, t.Assembly, t.Owner) }
+
+// From is the assembly, and the load context if that is not the default one.
+func (t *HeapType) From() string { return from(t.Assembly, t.Context) }
+
+// From is that of HeapType.
+func (c *HeapChange) From() string { return from(c.Assembly, c.Context) }
+
+func from(assembly, context string) string {
+	if context == "" {
+		return assembly
+	}
+	return assembly + " (" + context + ")"
+}
 
 // HeapPart is a generation of a heap. The collector of servers has several heaps.
 type HeapPart struct {
@@ -183,9 +197,10 @@ func (h *Heap) Generation(g Generation) HeapPart {
 
 // HeapChange is how a type differs between two heaps.
 type HeapChange struct {
-	Name, Assembly string
-	Count, Bytes   int64 // more than before
-	Now            HeapAmount
+	Name, Assembly, Context string
+
+	Count, Bytes int64 // more than before
+	Now          HeapAmount
 }
 
 // ChangeFrom compares the heap with an earlier one, type by type: what has grown most comes first. Types that have not
@@ -199,8 +214,8 @@ type HeapPath struct {
 	Root   HeapRoot
 	Static string     // of RootStatic and RootThreadStatic: the field, if it is known: Shop.Bus.Raised
 	Handle HandleKind // of RootHandle
-	Thread *ThreadRef // of RootThreadStatic and RootStack; nil: of another kind
-	Method string     // of RootStack: in or below whose frame the reference lies, if it is known
+	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of another kind
+	Method string     // of RootStack: in or below whose frame the reference lies, if it is known; of RootCode
 	Steps  []HeapStep // from the root to the objects, whose type is the last
 	// Objects are those that are kept like this; Sampled says that their number was estimated from a sample.
 	Objects HeapAmount
@@ -214,7 +229,7 @@ func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
 // Kept reports whether the path begins at something that keeps objects for certain.
 func (p *HeapPath) Kept() bool {
 	switch p.Root {
-	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer:
+	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer, RootCode:
 		return true
 	}
 	return false
@@ -240,6 +255,8 @@ func (p *HeapPath) Beginning() string {
 			text += ", in " + p.Method
 		}
 		return text
+	case RootCode:
+		return "code that " + p.Thread.text() + " runs: " + p.Method
 	case RootCircle:
 		return "objects that refer to each other, and nothing else that is known"
 	}
@@ -267,6 +284,7 @@ const (
 	RootHandle       HeapRoot = "handle"
 	RootFinalizer    HeapRoot = "finalizer queue" // its finalizer is to run
 	RootStack        HeapRoot = "stack"           // see Conservative
+	RootCode         HeapRoot = "running code"    // a thread runs code of the load context
 	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and nothing else that is known
 	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and nothing that is known
 )
@@ -291,5 +309,8 @@ type HeapStep struct {
 	Field string // in which the next object is referred to; empty: not known, or an element of an array
 	// Dependent: a dependent handle keeps the next one as long as this one is there; no field does.
 	Dependent bool
-	Gap       bool // objects in front of these are left out: the way has more than a thousand
+	// ByType: an object of a type that can be unloaded keeps the LoaderAllocator of the type; no field does.
+	ByType bool
+	Static string // of a table of static fields: the one that refers to the next object; empty: not known
+	Gap    bool   // objects in front of these are left out: the way has more than a thousand
 }

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-type heapKey struct{ name, assembly string }
+type heapKey struct{ name, assembly, context string }
 
 func changes(now, before []HeapType) []HeapChange {
 	all := map[heapKey]*HeapChange{}
 	at := func(t *HeapType) *HeapChange {
-		k := heapKey{t.Name, t.Assembly}
+		k := heapKey{t.Name, t.Assembly, t.Context}
 		c := all[k]
 		if c == nil {
-			c = &HeapChange{Name: t.Name, Assembly: t.Assembly}
+			c = &HeapChange{Name: t.Name, Assembly: t.Assembly, Context: t.Context}
 			all[k] = c
 		}
 		return c
@@ -37,7 +37,7 @@ func changes(now, before []HeapType) []HeapChange {
 	}
 	slices.SortFunc(out, func(a, b HeapChange) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Assembly, b.Assembly))
+			cmp.Compare(a.Assembly, b.Assembly), cmp.Compare(a.Context, b.Context))
 	})
 	return out
 }

@@ -146,7 +146,7 @@ func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
 			cells = append(cells, cell{bytesText(t.Retained), plain})
 		}
 		p.numbersRow(n, cells...)
-		p.heapType(t.Name, t.Assembly, n.used)
+		p.heapType(t.Name, t.From(), n.used)
 	}
 	p.heapMore(len(h.Types)-len(rows), "type", "types")
 }
@@ -199,7 +199,7 @@ func (p *printer) heapChanges(h *profile.Heap, o *HeapOptions) {
 		c := &rows[i]
 		p.numbersRow(n, cell{signedBytes(c.Bytes), growth(c.Bytes)}, cell{signedNumber(c.Count), growth(c.Count)},
 			cell{bytesText(c.Now.Bytes), plain}, cell{countText(c.Now.Count), plain})
-		p.heapType(c.Name, c.Assembly, n.used)
+		p.heapType(c.Name, c.From(), n.used)
 	}
 	p.heapMore(len(changes)-len(rows), "type that has changed", "types that have changed")
 }
@@ -337,6 +337,12 @@ func (p *printer) heapStep(s *profile.HeapStep) {
 	}
 	if s.Dependent {
 		tail = "  (dependent handle)"
+	}
+	if s.ByType {
+		tail = "  (its type keeps the load context)"
+	}
+	if s.Static != "" {
+		tail = "  (static field " + display.Clean(s.Static) + ")"
 	}
 	if s.Times > 1 {
 		tail += "  ↻ " + countText(uint64(s.Times)) + " in a row"

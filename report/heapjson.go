@@ -59,7 +59,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		c.Text(",\n\"changes\":")
 		c.List(len(changes), func(i int) {
 			x := &changes[i]
-			c.Value(jsonHeapChange{x.Name, x.Assembly, x.Count, x.Bytes, x.Now.Count, x.Now.Bytes})
+			c.Value(jsonHeapChange{x.Name, x.Assembly, x.Context, x.Count, x.Bytes, x.Now.Count, x.Now.Bytes})
 		})
 	}
 	c.Text("}\n")
@@ -110,6 +110,8 @@ type jsonHeapStep struct {
 	Times     int    `json:"times"`
 	Field     string `json:"field,omitempty"`
 	Dependent bool   `json:"dependent,omitempty"`
+	ByType    bool   `json:"byType,omitempty"`
+	Static    string `json:"static,omitempty"`
 	Gap       bool   `json:"gap,omitempty"`
 }
 
@@ -133,6 +135,7 @@ type jsonHeap struct {
 type jsonHeapType struct {
 	Type       string             `json:"type"`
 	Assembly   string             `json:"assembly,omitempty"`
+	Context    string             `json:"loadContext,omitempty"`
 	Count      uint64             `json:"count"`
 	Bytes      uint64             `json:"bytes"`
 	Generation map[string]float64 `json:"generation"`
@@ -174,6 +177,7 @@ type jsonString struct {
 type jsonHeapChange struct {
 	Type     string `json:"type"`
 	Assembly string `json:"assembly,omitempty"`
+	Context  string `json:"loadContext,omitempty"`
 	Count    int64  `json:"countChange"`
 	Bytes    int64  `json:"bytesChange"`
 	NowCount uint64 `json:"count"`
@@ -182,7 +186,8 @@ type jsonHeapChange struct {
 
 func jsonHeapTypeOf(t *profile.HeapType, retained bool) jsonHeapType {
 	out := jsonHeapType{
-		Type: t.Name, Assembly: t.Assembly, Count: t.Count, Bytes: t.Bytes, Generation: map[string]float64{},
+		Type: t.Name, Assembly: t.Assembly, Context: t.Context, Count: t.Count, Bytes: t.Bytes,
+		Generation: map[string]float64{},
 	}
 	if retained {
 		out.Retained = &t.Retained
@@ -251,7 +256,8 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 		}
 		listed += t.Count
 		h.Types = append(h.Types, profile.HeapType{
-			Name: t.Type, Assembly: t.Assembly, HeapAmount: profile.HeapAmount{Count: t.Count, Bytes: t.Bytes},
+			Name: t.Type, Assembly: t.Assembly, Context: t.Context,
+			HeapAmount: profile.HeapAmount{Count: t.Count, Bytes: t.Bytes},
 		})
 	}
 	if listed != in.TotalCount {
@@ -265,6 +271,7 @@ type jsonTypesRead []jsonTypeRead
 
 type jsonTypeRead struct {
 	Type, Assembly string
+	Context        string `json:"loadContext"`
 	Count, Bytes   uint64
 }
 

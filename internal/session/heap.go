@@ -127,18 +127,20 @@ type heapWalk struct {
 	began time.Time     // when threads had been stopped; zero: they were not
 	stop  *profile.HeapStop
 
-	mu        sync.Mutex
-	names     map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
-	text      arch.Addr                // the MethodTable of strings
-	instances []profile.HeapInstance
-	matching  profile.HeapAmount
-	strings   stringCounts
-	static    *statics // nil: not asked for
-	roots     *rootsOf // likewise
-	early     []slot   // static fields before the walk
-	stopped   func() bool
-	ctx       context.Context
-	stamp     heap.Stamp // as of when objects have their addresses; 0: that is not known
+	mu         sync.Mutex
+	names      map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
+	text       arch.Addr                // the MethodTable of strings
+	instances  []profile.HeapInstance
+	matching   profile.HeapAmount
+	strings    stringCounts
+	static     *statics // nil: not asked for
+	roots      *rootsOf // likewise
+	early      []slot   // static fields before the walk
+	stopped    func() bool
+	ctx        context.Context
+	contexts   loadContexts
+	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the address of the runtime's; nil: not asked for
+	stamp      heap.Stamp           // as of when objects have their addresses; 0: that is not known
 }
 
 func (h *heapWalk) options() heap.Options {
@@ -262,6 +264,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 			Unused: p.Unused, ConsistentBytes: p.Consistent,
 		})
 	}
+	if c.Graph != nil {
+		h.linkTypes(c.Graph)
+	}
 	var retained *heap.Retained
 	if h.o.Retained {
 		roots := h.findRoots(c.Graph, false, out)
@@ -285,10 +290,17 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	return out
 }
 
-// types sums up by name: assemblies that were loaded several times have types of the same name. of is what objects
-// retain; nil: that is not known.
+// typeKey is what types are the same by. Assemblies that were loaded several times have types of the same name.
+type typeKey struct{ name, assembly, context string }
+
+func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
+	c := h.name(mt)
+	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
+}
+
+// types sums up by name and load context. of is what objects retain; nil: that is not known.
 func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
-	byName := map[[2]string]int{}
+	byName := map[typeKey]int{}
 	var retained []uint64
 	if of != nil {
 		retained = of.ByTable(h.isStatics)
@@ -299,12 +311,12 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 			continue
 		}
 		class := h.name(t.Addr)
-		key := [2]string{class.Display, class.Assembly}
+		key := h.typeKey(t.Addr)
 		i, ok := byName[key]
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+			out = append(out, profile.HeapType{Name: key.name, Assembly: key.assembly, Context: key.context})
 			if h.o.Owners {
 				out[i].Owner = h.p.owner(class.Assembly, class.Image)
 			}
@@ -319,7 +331,7 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 	}
 	slices.SortFunc(out, func(a, b profile.HeapType) int {
 		return cmp.Or(cmp.Compare(b.Retained, a.Retained), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count),
-			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Assembly, b.Assembly))
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Assembly, b.Assembly), cmp.Compare(a.Context, b.Context))
 	})
 	return out
 }

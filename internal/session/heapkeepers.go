@@ -40,13 +40,12 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 // labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number
 // that is no such label.
 func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels []int32, types int32) {
-	byName := map[[2]string]int32{}
+	byName := map[typeKey]int32{}
 	for i := range all {
-		byName[[2]string{all[i].Name, all[i].Assembly}] = int32(i)
+		byName[typeKey{all[i].Name, all[i].Assembly, all[i].Context}] = int32(i)
 	}
 	for _, t := range tables {
-		c := h.name(t.Addr)
-		n, ok := byName[[2]string{c.Display, c.Assembly}]
+		n, ok := byName[h.typeKey(t.Addr)]
 		if !ok {
 			n = -1
 		}

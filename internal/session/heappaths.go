@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/profile"
 )
@@ -15,6 +16,8 @@ const (
 	mostSampled = 20_000 // objects whose paths are followed
 	mostSteps   = 1_000  // of one path
 	mostPaths   = 1_000  // that differ
+
+	maxStaticSlots = 1 << 17 // of one array
 )
 
 // paths finds how the objects of the types that were asked for are kept.
@@ -113,8 +116,16 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 				continue
 			}
 			from, next := way[lasts[i]], way[lasts[i]+1]
-			if steps[i].Dependent = g.Linked(from, next); !steps[i].Dependent {
-				steps[i].Field = h.field(g, from, next)
+			switch {
+			case g.Linked(from, next):
+				steps[i].Dependent = true
+			case g.ByType(from, next):
+				steps[i].ByType = true
+			default:
+				steps[i].Static = h.slotField(g, from, next)
+				if steps[i].Static == "" {
+					steps[i].Field = h.field(g, from, next)
+				}
 			}
 		}
 		p = &begin
@@ -172,6 +183,34 @@ func keyOf(p *profile.HeapPath) string {
 		b.WriteString(p.Steps[i].Type)
 	}
 	return b.String()
+}
+
+// slotField names the static field by which an array of a class's static fields refers to an object; empty: it is no
+// such array, or that is not known. A class that can be unloaded has an array of its own, which its LoaderAllocator keeps.
+func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
+	o, in := g.Object(from)
+	if h.name(o.Table.Addr).Display != "object[]" || !h.still(o) {
+		return ""
+	}
+	_, begins := slices.BinarySearchFunc(h.static.bases, o.Addr+arrayData, func(b staticBase, at arch.Addr) int {
+		return cmp.Compare(b.at, at)
+	})
+	if !begins && !h.isStatics(o, in) {
+		return ""
+	}
+	target, _ := g.Object(to)
+	fields, err := h.p.Runtime.Objects.References(o.Addr, maxStaticSlots)
+	if err != nil {
+		return ""
+	}
+	for i, at := range fields {
+		if at == target.Addr {
+			if name := h.fieldAt(o.Addr + arrayData + 8*arch.Addr(i)); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // field is in which field an object refers to another; empty: that is not known, because both have moved since, say.

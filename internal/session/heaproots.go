@@ -259,6 +259,7 @@ func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 	inspect := h.p.Inspect
 	defer func() { h.p.Inspect = inspect }()
 	h.p.Inspect = func(t *profile.Thread, stack *target.Stack) {
+		h.runningCode(g, r, t)
 		s := stackScan{g: g, r: r, t: t}
 		if len(t.Frames) > 0 {
 			s.from = arch.Addr(t.Frames[0].SP)

@@ -37,7 +37,7 @@ func (r running) proved(_ arch.Addr, m *target.Mapping) bool {
 
 // loading is about when the runtime began to load assemblies: when the first thread beside the main thread was started.
 func (r running) loading() time.Time {
-	const slack = 100 * time.Millisecond // the kernel counts in ticks
+	const slack = 20 * time.Millisecond // the kernel counts in ticks
 	age := live.Age(r.StartTime())
 	if tids, err := r.Threads(); err == nil {
 		oldest := time.Duration(0)

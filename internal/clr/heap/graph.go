@@ -19,6 +19,7 @@ type Graph struct {
 	refs    int      // references in regions
 	cross   []uint32 // packed: those from older objects to the youngest generation; see addLate
 	links   links
+	types   []uint32 // see LinkTypes; nil: not called
 }
 
 // Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
@@ -45,6 +46,9 @@ type node struct {
 }
 
 const noNode = ^uint32(0)
+
+// None stands for no object.
+const None = noNode
 
 // ErrTooLarge: the heap is so large that references between objects cannot be kept.
 var ErrTooLarge = errors.New("the heap has more than 32 GB: references between its objects cannot be kept")
@@ -215,7 +219,11 @@ func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 	if in != Pinned || !o.Table.slots() {
 		return
 	}
-	for i, e := range g.fields(n) {
+	fields := g.fields(n)
+	if g.types != nil && g.types[o.Table.Index] != noNode {
+		fields = fields[:len(fields)-1]
+	}
+	for i, e := range fields {
 		if e != noNode {
 			f(o.Addr+arch.Addr(o.Table.references.series[0].start)+8*arch.Addr(i), int(e))
 		}
@@ -268,6 +276,45 @@ func (g *Graph) Link(from, to int) {
 		l.from[uint32(from)] = slices.Clone(g.fields(from))
 	}
 	l.from[uint32(from)] = append(l.from[uint32(from)], uint32(to))
+}
+
+// LinkTypes adds references that no field holds: each object of a table keeps one object, or None. It is to be called
+// before Link.
+func (g *Graph) LinkTypes(keeps []uint32) {
+	g.types = keeps
+	for i := range g.regions {
+		r := &g.regions[i]
+		more := 0
+		for j := range r.nodes {
+			if keeps[r.nodes[j].table] != noNode {
+				more++
+			}
+		}
+		if more == 0 {
+			continue
+		}
+		edges, from := make([]uint32, 0, len(r.edges)+more), uint32(0)
+		for j := range r.nodes {
+			n := &r.nodes[j]
+			edges = append(edges, r.edges[from:n.edges]...)
+			from = n.edges
+			if to := keeps[n.table]; to != noNode {
+				edges = append(edges, to)
+			}
+			n.edges = uint32(len(edges))
+		}
+		r.edges = edges
+	}
+}
+
+// ByType reports whether an object keeps another one because of its type, and no field refers to it.
+func (g *Graph) ByType(from, to int) bool {
+	r, i := g.at(from)
+	if r == nil || g.types == nil || g.types[r.nodes[i].table] != uint32(to) {
+		return false
+	}
+	fields := g.fields(from)
+	return !slices.Contains(fields[:len(fields)-1], uint32(to))
 }
 
 // Linked reports whether Link has added a reference, and no field holds it.

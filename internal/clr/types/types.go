@@ -121,6 +121,7 @@ type System struct {
 
 	fields  fieldLayout
 	statics staticsLayout
+	loader  loaderLayout
 	base    uint32 // offset of the base class in a MethodTable
 
 	continuation arch.Addr // where the MethodTable of Continuation is noted; 0: the runtime has no such class
@@ -140,6 +141,9 @@ func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 		return nil, err
 	}
 	if err := d.Bind(&s.statics); err != nil {
+		return nil, err
+	}
+	if err := d.Bind(&s.loader); err != nil {
 		return nil, err
 	}
 	if at, ok := d.Global("ContinuationMethodTable"); ok {

@@ -160,9 +160,14 @@ func wayOf(x *profile.HeapPath) string {
 	}
 	b.WriteString(":")
 	for _, s := range x.Steps[:len(x.Steps)-1] {
-		if s.Dependent {
+		switch {
+		case s.Dependent:
 			b.WriteString(" " + s.Type + "⇢")
-		} else {
+		case s.ByType:
+			b.WriteString(" " + s.Type + "⇒")
+		case s.Static != "":
+			b.WriteString(" " + s.Type + "(" + s.Static + ")")
+		default:
 			b.WriteString(" " + s.Type + "." + s.Field)
 		}
 	}
