@@ -188,7 +188,7 @@ func (w *waiter) entry(node int32) WaitingFor {
 func (w *waiter) kind(node int32) WaitKind {
 	method := w.managed[node]
 	switch kind := w.kinds[method]; {
-	case kind != "" && !(kind == HandleOne && w.saysMore(node)):
+	case kind != "" && !((kind == HandleOne || kind == MonitorWait) && w.saysMore(node)):
 		return kind
 	case w.entry(node).Kind != "":
 		return w.entry(node).Kind
@@ -201,7 +201,7 @@ func (w *waiter) kind(node int32) WaitKind {
 }
 
 // saysMore reports whether the runtime itself says that a thread waits for a monitor, or for what is made of one: where
-// code is optimised from .NET 11 on, the frames may only show the handle by which all threads wait.
+// code is optimised from .NET 11 on, the frames may only show the handle by which all threads wait, or the Condition.
 func (w *waiter) saysMore(node int32) bool {
 	f := w.entries[node]
 	return f >= 0 && frameOf(&w.r.Functions[f]).Kind != ""
@@ -279,7 +279,7 @@ func frameOf(f *Function) WaitingFor {
 	switch w.Kind {
 	case MonitorEnter, MonitorWait:
 		return w
-	case SemaphoreWait, HandleOne, HandleAny, HandleAll, ThreadJoin, ThreadSleep:
+	case SemaphoreWait, EventWait, LockEnter, HandleOne, HandleAny, HandleAll, ThreadJoin, ThreadSleep:
 		if w.Type == "" {
 			return w
 		}

@@ -32,6 +32,7 @@ var waitFrames = map[string]Function{
 	"order":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
 	"pulse":   {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
 	"permit":  {Kind: Native, Module: "libcoreclr.so", Display: "[SemaphoreSlim.Wait]"},
+	"gate":    {Kind: Native, Module: "libcoreclr.so", Display: "[ManualResetEventSlim.Wait]"},
 	"one":     {Kind: Managed, Module: coreLib, Method: "System.Threading.WaitHandle.WaitOneNoCheck"},
 	"cond":    {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
 	"pread":   {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
@@ -77,6 +78,8 @@ func TestWaitingFor(t *testing.T) {
 		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>permit>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>one>permit>cond", WaitingFor{Kind: SemaphoreWait}}, // what is between them was inlined
+		{Wall, "main>work>wait>gate>cond", WaitingFor{Kind: EventWait}},      // likewise
+		{Wall, "main>work>task>wait>gate>cond", WaitingFor{Kind: TaskWait}},
 		{Wall, "main>work>one>pulse>cond", WaitingFor{Kind: MonitorWait, Type: "Shop.Order"}},
 		{Wall, "main>work>one>cond", WaitingFor{Kind: HandleOne}},
 		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // it is not what the method has called
@@ -133,7 +136,7 @@ func TestWaiterIsPrimitiveOf(t *testing.T) {
 		}
 		want := PrimitiveOf(frames).Kind
 		got := w.kind(x.Node)
-		if want == HandleOne && w.saysMore(x.Node) {
+		if (want == HandleOne || want == MonitorWait) && w.saysMore(x.Node) {
 			continue // which the frames do not say
 		}
 		if want != "" && got != want || want == "" && w.kinds[w.managed[x.Node]] != "" {

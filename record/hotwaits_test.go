@@ -39,6 +39,8 @@ func TestRecordHotWaits(t *testing.T) {
 			"own":     {Kind: profile.MonitorWait, Type: "HotWaits.Shop", Module: ""},
 			"auto":    {Kind: profile.HandleOne},
 			"sleeps":  {Kind: profile.ThreadSleep},
+			"slim":    {Kind: profile.EventWait},
+			"lock":    {Kind: profile.LockEnter},
 		} {
 			all := 0
 			for _, n := range seen[name] {
@@ -52,10 +54,33 @@ func TestRecordHotWaits(t *testing.T) {
 				known++
 			}
 		}
-		if known < 4 {
+		if known < 6 {
 			t.Errorf("of %d ways to wait the kind is known", known)
 		}
 		t.Log(slices.Sorted(maps.Keys(seen)))
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestRecordHotEvent: a thread waits for a ManualResetEventSlim in code into which its Wait was inlined. Only the Lock
+// that the thread is blocked on tells: it is no monitor.
+func TestRecordHotEvent(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "hotwait", testenv.Options{Runtime: runtime})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		r := livetest.Recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, Duration: time.Second})
+		seen, all := map[profile.WaitingFor]int{}, 0
+		for what, samples := range r.WaitSamples() {
+			for _, i := range samples {
+				if r.Threads[r.Samples[i].Thread].Name == "hot" {
+					seen[what] += int(r.Samples[i].Count)
+					all += int(r.Samples[i].Count)
+				}
+			}
+		}
+		if got := seen[profile.WaitingFor{Kind: profile.EventWait}]; all == 0 || got*4 < all*3 {
+			t.Errorf("of %d samples %d wait for an event: %v", all, got, seen)
+		}
 		livetest.EndsWell(t, a)
 	})
 }

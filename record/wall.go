@@ -586,6 +586,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		}
 	}
 	w.found(wt, s, before)
+	if s.FoundBlocked && wt.untold > 0 && wt.untold < mostUntold {
+		wt.valid = false // it is looked at again even if it does not run
+	}
 	return state, nil
 }
 
@@ -601,6 +604,9 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		_, f := w.r.b.At(l)
 		return f.Kind == profile.Managed
 	})
+	if b.Unsure {
+		return at, leaf >= 1 && w.mayBeInlined()
+	}
 	if !ok && leaf >= 1 && w.r.waitedIn(w.stack, true) == profile.WaitRuntime {
 		if b.Kind = s.Waits(); b.Kind != "" { // all that waits was inlined
 			l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
@@ -610,21 +616,27 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 	if !ok || leaf < 1 {
 		return at, false
 	}
-	if b.Kind != profile.MonitorEnter {
-		switch w.r.waitedIn(w.stack, true) {
-		case profile.MonitorWait, profile.WaitRuntime, profile.HandleOne:
-		default:
-			return at, false // a primitive that is made of monitors
-		}
+	if b.Kind != profile.MonitorEnter && !w.mayBeInlined() {
+		return at, false // a primitive that is made of monitors
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
 	// what was inlined depends on what the method has called
 	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
-	return returnSlot{b.At, b.Lock}, b.Type == "" && b.Kind != profile.SemaphoreWait
+	untold = b.Type == "" && (b.Kind == profile.MonitorEnter || b.Kind == profile.MonitorWait)
+	return returnSlot{b.At, b.Lock}, untold
 }
 
-// mostUntold is how often in a row a thread is looked at again to learn of which class the lock is that it waits for.
-const mostUntold = 8
+// mayBeInlined reports whether the frames of w.stack may not say what a thread waits for.
+func (w *wallSampler) mayBeInlined() bool {
+	switch w.r.waitedIn(w.stack, true) {
+	case profile.MonitorWait, profile.WaitRuntime, profile.HandleOne:
+		return true
+	}
+	return false
+}
+
+// mostUntold is how often in a row a thread is looked at again to learn what it waits for, or of which class that is.
+const mostUntold = 48
 
 // found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {

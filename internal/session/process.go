@@ -98,28 +98,29 @@ type Process struct {
 	walked     []profile.Frame          // by the latest walk for a Snapshot
 	room       int                      // bytes of frames that a Snapshot may still have
 	opened     time.Time
-	updating   time.Duration        // in which modules were looked for since
-	method     method.Method        // the latest that was named
-	methods    methodsOfCode        // of code that stays
-	image      arch.Addr            // of its assembly
-	above      string               // the name of the latest frame's method, without its type; "": none
-	later      *generic             // what the name of the latest frame waits for; nil: nothing
-	passing    bool                 // the name of the latest frame is not kept: it has types that can be unloaded
-	moment     uint64               // counts captures: each overwrites the one before
-	current    *Suspension          // the latest one
-	lacks      lacks                // what a dump lacks of the threads
-	lines      *lines               // nil: no source lines are wanted
-	late       *late                // nil: no symbols are fetched
-	lasting    bool                 // LastingFrame names a frame
-	inlined    *inlined             // nil: there is no runtime
-	calls      []Call               // of the latest walk for a Snapshot
-	packing    *packing             // of the snapshot that is taken; nil: its stacks are not packed
-	kept       keptCalls            // of the latest stack that was kept
-	unsuited   map[arch.Addr]bool   // ips at which a walk without registers fails
-	owners     *assemblies.Owners   // nil: not read yet
-	waits      *waits.Reader        // nil: not needed yet
-	async      *async.Reader        // likewise
-	permits    *permits.Reader      // likewise
+	updating   time.Duration      // in which modules were looked for since
+	method     method.Method      // the latest that was named
+	methods    methodsOfCode      // of code that stays
+	image      arch.Addr          // of its assembly
+	above      string             // the name of the latest frame's method, without its type; "": none
+	later      *generic           // what the name of the latest frame waits for; nil: nothing
+	passing    bool               // the name of the latest frame is not kept: it has types that can be unloaded
+	moment     uint64             // counts captures: each overwrites the one before
+	current    *Suspension        // the latest one
+	lacks      lacks              // what a dump lacks of the threads
+	lines      *lines             // nil: no source lines are wanted
+	late       *late              // nil: no symbols are fetched
+	lasting    bool               // LastingFrame names a frame
+	inlined    *inlined           // nil: there is no runtime
+	calls      []Call             // of the latest walk for a Snapshot
+	packing    *packing           // of the snapshot that is taken; nil: its stacks are not packed
+	kept       keptCalls          // of the latest stack that was kept
+	unsuited   map[arch.Addr]bool // ips at which a walk without registers fails
+	owners     *assemblies.Owners // nil: not read yet
+	waits      *waits.Reader      // nil: not needed yet
+	async      *async.Reader      // likewise
+	permits    *permits.Reader    // likewise
+	plainLocks plainLocks
 	savings    map[savingKey]saving // where suspended methods have their contexts
 	dispatcher *dispatcher          // nil: it is not known
 	asyncs     Asyncs               // of the latest walk that named frames

@@ -30,10 +30,13 @@ func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 	return p.Runtime.Locks.BlockingRange(thread)
 }
 
-// Blocked is a monitor that a thread is blocked on.
+// Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim, which has one.
 type Blocked struct {
-	profile.WaitingFor           // Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if it is not certain
-	At, Lock           arch.Addr // where the thread's stack says so, and the address that it has there
+	// Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if it is not certain. Lock.Enter and
+	// ManualResetEventSlim.Wait have none.
+	profile.WaitingFor
+	At, Lock arch.Addr // where the thread's stack says so, and the address that it has there
+	Unsure   bool      // it is blocked on a Lock of which it is not known yet whether it is a monitor
 }
 
 // Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false:
@@ -54,8 +57,11 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		if !ok {
 			return b, false
 		}
+		stamp := p.stampNow()
 		if class, ok = p.waitReader().MonitorClass(&info); !ok {
-			return b, false // a Lock that is no monitor
+			b.At, b.Lock, b.Kind = info.Slot, info.Object, s.plain(&info, stamp)
+			b.Unsure = b.Kind == ""
+			return b, !b.Unsure
 		}
 		if b.At, b.Lock = info.Slot, info.Object; info.Condition {
 			b.Kind = profile.MonitorWait

@@ -108,6 +108,11 @@ func (s *Store) Look() (all bool) {
 	return s.events.all
 }
 
+// Looked returns when the last Look began, and what it has returned.
+func (s *Store) Looked() (begun time.Time, all bool) {
+	return s.events.made.Add(-s.events.took), s.events.all
+}
+
 // Unmoved reports whether all Locks are where the last Look has found them: what it has read of them was theirs.
 func (s *Store) Unmoved() bool {
 	for handle, lock := range s.events.handles {
