@@ -178,11 +178,7 @@ func doingText(d *profile.Doing) string {
 // doing prints the stack of what requests or calls do.
 func (p *requestsPrinter) doing(d *profile.Doing) {
 	if len(d.Frames) > 0 {
-		frames := slices.Clone(d.Frames)
-		if frames[0].Kind == profile.Async {
-			frames[0].Kind = profile.Managed // it is the one that waits: nothing awaits by it
-		}
-		p.stack(Group{{Frames: frames, Complete: true}})
+		p.chainStack(d.Frames)
 	}
 	p.end()
 }

@@ -51,12 +51,17 @@ func (p *printer) chain(c *profile.TaskChain) {
 	p.paint(bold, display.Number(c.Count)+" ×")
 	p.text(" " + chainText(c))
 	p.end()
-	frames := slices.Clone(c.Frames)
-	if len(frames) > 0 {
-		frames[0].Kind = profile.Managed // it is the one that waits: nothing awaits by it
+	p.chainStack(c.Frames)
+	p.end()
+}
+
+// chainStack prints a stack, or methods that await each other: of these the first one waits, and awaits nothing above.
+func (p *printer) chainStack(frames []profile.Frame) {
+	if len(frames) > 0 && frames[0].Kind == profile.Async {
+		frames = slices.Clone(frames)
+		frames[0].Kind = profile.Managed
 	}
 	p.stack(Group{{Frames: frames, Complete: true}})
-	p.end()
 }
 
 // chainText says what a chain does.

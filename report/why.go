@@ -116,7 +116,7 @@ func (p *whyPrinter) more(commands []string) {
 func (p *whyPrinter) evidence(e *profile.Evidence) {
 	p.paragraph(plain, "  ", e.Text)
 	if shown, left := p.shown(e.Frames); len(shown) > 0 {
-		p.stack(Group{{Frames: shown, Complete: true}})
+		p.chainStack(shown)
 		if left > 0 {
 			p.paint(dim, fmt.Sprintf("    … %d more (--full shows all)", left))
 			p.end()

@@ -30,8 +30,14 @@ func diagnosis() *profile.Diagnosis {
 			},
 			{
 				Cause: profile.CauseExceptions, Certainty: profile.Likely,
-				Text:     "The program throws 3,509 exceptions a second.",
-				Evidence: []profile.Evidence{{Text: "33 % of the CPU time goes into them."}},
+				Text: "The program throws 3,509 exceptions a second.",
+				Evidence: []profile.Evidence{
+					{Text: "33 % of the CPU time goes into them."},
+					{Text: "2 async methods throw them:", Frames: []profile.Frame{
+						awaits("Shop.Stock.Load", "Stock.Load", 41),
+						awaits("Shop.Orders.Handle", "Orders.Handle", 17),
+					}},
+				},
 			},
 		},
 		Looked:  []string{"4 looks at 38 threads, with what they wait for and hold", "3.2 s of samples"},
