@@ -44,6 +44,7 @@ type AsyncSite struct {
 	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is something else
 	of       arch.Addr // of a box: the type of the state machine whose MoveNext it has called; 0: that is not known
 	serves   bool      // Argument is the object of the server
+	task     int       // index of the frame that runs a task's delegate, of which Argument is the task; 0: it is none
 	resumed  bool      // what calls the method is .NET's way to go on with one that was suspended
 	resumes  *resumingFrame
 }
@@ -73,12 +74,14 @@ type Asyncs struct {
 	Of     arch.Addr // the runtime's Thread that is walked, if the walk does not know it; 0: none
 	runner int       // index of the first of the latest frames that are all .NET's way to call a MoveNext; -1: none is
 
+	task int // likewise of frames between a task's delegate and what runs the task
+
 	moves int       // index of the latest frame of a MoveNext
 	table arch.Addr // of that; 0: there was none
 }
 
 // Begin begins another walk.
-func (a *Asyncs) Begin() { a.Sites, a.runner, a.table = a.Sites[:0], -1, 0 }
+func (a *Asyncs) Begin() { a.Sites, a.runner, a.task, a.table = a.Sites[:0], -1, -1, 0 }
 
 // The beginnings of the methods of .NET that call a MoveNext.
 const (
@@ -205,6 +208,7 @@ func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
 
 // asyncFrame notes a frame that has just been named.
 func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
+	p.asyncs.taskFrame(fr, index)
 	if f.Kind == walk.Managed {
 		if c, ok := p.AsyncCode(f, fr); ok {
 			p.asyncs.Frame(f, &c, index)
@@ -229,6 +233,9 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 		below := &frames[site.Below]
 		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
 			continue // by the frame above
+		}
+		if site.task > 0 {
+			s.findTask(site, frames)
 		}
 		chain, err := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP), s.Rests)
 		if err != nil {
@@ -309,8 +316,12 @@ func (p *Process) StillCalled(sp, ip arch.Addr) bool {
 
 // awaitingSite reads what awaits the async method of a site, once. reused: what is read may serve another call by now.
 func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err error) {
-	if site.resumes != nil {
+	switch {
+	case site.resumes != nil:
 		return p.awaitingResumed(site)
+	case site.task > 0:
+		c, err = p.awaitingTask(site.Argument)
+		return c, false, err
 	}
 	box, c, err := site.awaiting(p.asyncReader())
 	return c, box != nil && box.Reused(), err

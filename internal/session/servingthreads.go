@@ -105,7 +105,7 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	if site.serves {
 		return site.Argument, nil
 	}
-	if site.resumes != nil {
+	if site.resumes != nil || site.task > 0 {
 		chain, _, err := p.awaitingSite(site)
 		if err != nil {
 			return 0, err

@@ -92,10 +92,28 @@ func (r *Reader) Runs(s *Subject) []Run {
 	return out
 }
 
+// RunAt returns the task whose delegate the method of a frame runs; 0: that is not known.
+func (r *Reader) RunAt(s *Subject, frame int) (task arch.Addr) {
+	stands := r.steadily(func() error {
+		f, _ := r.runAt(s, frame, false)
+		task = f.obj
+		return nil
+	}, nil, primitive{})
+	if !stands {
+		return 0
+	}
+	return task
+}
+
+// runAt returns the task that the method of a frame runs.
+func (r *Reader) runAt(s *Subject, frame int, async bool) (found, bool) {
+	list := r.look(s.Stack, frameAt(s, max(frame-1, 0)), frameAt(s, frame+1))
+	return r.only(list, func(f *found) bool { return r.running(f.obj, f.class, async) })
+}
+
 // runBy returns the task that the method of a frame runs, and those that await it.
 func (r *Reader) runBy(s *Subject, frame int, async bool) ([]Run, error) {
-	list := r.look(s.Stack, frameAt(s, max(frame-1, 0)), frameAt(s, frame+1))
-	f, ok := r.only(list, func(f *found) bool { return r.running(f.obj, f.class, async) })
+	f, ok := r.runAt(s, frame, async)
 	if !ok {
 		return nil, nil
 	}

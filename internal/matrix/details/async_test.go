@@ -35,6 +35,39 @@ func TestAsyncStacks(t *testing.T) {
 	})
 }
 
+// TestAsyncStacksOfDelegates: below the delegate of a task that has blocked its thread are the methods that await the
+// task, or the thread that waits for it, as the program itself notes them.
+func TestAsyncStacksOfDelegates(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--delegates"}})
+		p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		threads, truths := threadsOf(snap), a.Ask("truths")
+		if len(truths) != 5 {
+			t.Errorf("%d delegates", len(truths))
+		}
+		for _, truth := range truths {
+			words := strings.Split(truth, "\t")
+			th := threads[words[0]]
+			if th == nil {
+				t.Errorf("no thread %s", words[0])
+				continue
+			}
+			want := slices.DeleteFunc(words[1:], func(s string) bool { return s == "" })
+			if words[0] == "ran-awaited-later" {
+				want = append(want, "Task.ContinueWith:0")
+			}
+			if err := sameAwaiting(th.Frames, want, true); err != nil {
+				t.Errorf("%s: %v\nwant %q\n%s", words[0], err, want, asyncText(th.Frames))
+			}
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // TestAsyncStacksOptimized: the same of code that was optimised at once.
 func TestAsyncStacksOptimized(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {

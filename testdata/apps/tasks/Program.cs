@@ -40,6 +40,7 @@ static class Program
         if (App.Flag("warm")) Warm(App.Int("warm", 60)).Wait();
         if (App.Flag("running")) Running.Fill(Chains(), _ => Thread.Sleep(Timeout.Infinite));
         if (App.Flag("raising")) Running.Fill(Chains(), Raising.Events);
+        if (App.Flag("delegates")) Running.Delegates();
         if (App.Flag("queue")) Busy.Queue(20);
         if (App.Flag("busy")) Busy.Fill(App.Int("loops", 2), App.Int("busy", 1000));
         if (App.Flag("collect")) Running.Collect(App.Int("pause", 0));

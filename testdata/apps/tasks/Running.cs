@@ -28,6 +28,42 @@ static class Running
         Thread.Sleep(50); // for who waits
     }
 
+    /// <summary>Starts tasks whose delegates block their threads, and methods and threads that wait for them.</summary>
+    public static void Delegates()
+    {
+        Task.Run(() => Ran("ran"));
+        Task.Run(() => RanAsync("ran-async"));
+        Task.Run(() => RanLong("ran-long"));
+        Task.Run(() => Ran("ran-awaited-later").ContinueWith(_ => { }));
+        Task waited = Task.Run(() => Stay("ran-waited", "\t>waits-ran"));
+        App.Background("waits-ran", () => waited.Wait());
+        while (truths.Count < 5) Thread.Sleep(1);
+        Thread.Sleep(50); // for who awaits
+
+        static async Task Ran(string name)
+        {
+            Levels.Mark("Running.Delegates{local Ran}"); await Task.Run(() => Stay(name));
+        }
+
+        static async Task RanAsync(string name)
+        {
+            Levels.Mark("Running.Delegates{local RanAsync}"); await Task.Run(async () => { Stay(name); await Task.Yield(); });
+        }
+
+        static async Task RanLong(string name)
+        {
+            Levels.Mark("Running.Delegates{local RanLong}", below: 1);
+            await Task.Factory.StartNew(() => Stay(name), TaskCreationOptions.LongRunning);
+        }
+    }
+
+    static void Stay(string name, string waiter = "")
+    {
+        Thread.CurrentThread.Name = name;
+        truths.Enqueue($"{name}\t{Levels.Path}{waiter}");
+        Thread.Sleep(Timeout.Infinite);
+    }
+
     /// <summary>Has the objects be moved all the time, with so many milliseconds between two collections.</summary>
     public static void Collect(int pause) => App.Background("collects", () =>
     {

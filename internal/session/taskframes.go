@@ -1,0 +1,66 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/waits"
+	"clrsnap/profile"
+)
+
+// A task that runs a delegate, such as that of Task.Run, is called by the pool, too. The task is on the stack, near the
+// method that runs it (Task.cs), and leads to who awaits it.
+
+const runsTask = "System.Threading.Tasks.Task.ExecuteWithThreadLocal"
+
+// withinTask are the beginnings of the methods between a task's delegate and runsTask.
+var withinTask = []string{
+	"System.Threading.Tasks.Task.InnerInvoke", "System.Threading.Tasks.Task`1.InnerInvoke",
+	"System.Threading.Tasks.Task+<>c.<.cctor>", contextMethods, runsTask,
+}
+
+// taskFrame notes a frame that has just been named, if it runs a task, or leads to one that does.
+func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
+	within := fr.Kind == profile.Managed && fr.Module == coreLib &&
+		slices.ContainsFunc(withinTask, func(s string) bool { return strings.HasPrefix(fr.Method, s) })
+	switch {
+	case !within:
+		a.task = -1
+		return
+	case a.task < 0:
+		a.task = index
+	}
+	if strings.HasPrefix(fr.Method, runsTask) && len(a.Sites) < maxAsyncSites {
+		a.Sites = append(a.Sites, AsyncSite{Below: a.task, task: index})
+		a.task = -1
+	}
+}
+
+// findTask finds the task that a frame of a thread that has just been walked runs.
+func (s *Suspension) findTask(site *AsyncSite, frames []profile.Frame) {
+	if s.Walk.Stack != nil {
+		subject := waits.Subject{Frames: frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
+		site.Argument = s.Process.waitReader().RunAt(&subject, site.task)
+	}
+}
+
+// errNoTask: what a frame has is no task that runs.
+var errNoTask = errors.New("no task that runs")
+
+// awaitingTask reads what awaits a task whose delegate a thread runs, once.
+func (p *Process) awaitingTask(task arch.Addr) (c async.Chain, err error) {
+	if task == 0 {
+		return c, errNoTask
+	}
+	class, err := p.Runtime.Objects.Class(task)
+	if err != nil {
+		return c, err
+	}
+	if complete, known := p.isComplete(task, class); complete || !known {
+		return c, errNoTask
+	}
+	return p.asyncReader().Awaiting(task)
+}
