@@ -31,25 +31,28 @@ func testRequestsVerb(t *testing.T, runtime string) {
 	})
 	url := app.Ask("urls")[0]
 	for _, path := range []string{"/quick/1", "/source/1", "/source/2", "/thread/3", "/upstream/4", "/upstream/5",
-		"/upstream/6"} {
+		"/upstream/6", "/task/7"} {
 		if strings.HasPrefix(path, "/quick") {
 			get(url + path)
 		} else {
 			go get(url + path + "?key=secret")
 		}
 	}
-	livetest.Await(t, "six requests have begun", func() bool { return len(app.Ask("begun")) >= 6 })
+	livetest.Await(t, "seven requests have begun", func() bool { return len(app.Ask("begun")) >= 7 })
 	pid := fmt.Sprint(app.PID)
 
 	var r result
 	testenv.UntilSeen(t, func() string { // they spin first, and calls begin later
 		r = good(t, "requests", pid)
 		for _, what := range []string{
-			"waiting for ManualResetEventSlim", "waiting for a connection", ", 3 calls going out",
+			"/thread/{id} for", "/task/{id} for", "waiting for a connection", ", 3 calls going out",
 		} {
 			if !strings.Contains(r.stdout, what) {
 				return what
 			}
+		}
+		if strings.Count(r.stdout, "waiting for ManualResetEventSlim") < 2 {
+			return "two threads that wait"
 		}
 		return ""
 	})
@@ -60,10 +63,13 @@ func testRequestsVerb(t *testing.T, runtime string) {
 		`^1 × GET /thread/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /thread/3 .* on \.NET TP `+
 			`Worker \(\d+\)`,
 		`^    Requests\.Hanging\.Block\(Gate\)`,
+		`^1 × GET /task/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /task/7 .* on \.NET TP `+
+			`Worker \(\d+\)`,
+		`^    Requests\.Hanging\.OnTask\{lambda [\d_]+\}\(\).*\n    awaited by Requests\.Hanging\.OnTask\{async\}\(Gate\)`,
 		`^2 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for the answer$`,
 		`^1 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for a connection$`,
 		`^    127\.0\.0\.1:\d+: 2 calls on 2 of at most 2 connections; 1 call waits for one$`,
-		`^6 requests in flight, 3 calls going out`)
+		`^7 requests in flight, 3 calls going out`)
 	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "quick") || r.stderr != "" {
 		t.Errorf("%s\n%s", r.stdout, r.stderr)
 	}
@@ -110,7 +116,7 @@ func wantRequests(t *testing.T, doc string, live bool) {
 	states, phases, ids := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, g := range d.Requests {
 		states[g.Path+" "+g.State] += g.Count
-		if w := g.Wait; (g.Path == "/thread/{id}") !=
+		if w := g.Wait; (g.Path == "/thread/{id}" || g.Path == "/task/{id}") !=
 			(w != nil && w.Kind == "ManualResetEventSlim.Wait" && w.Object != "") {
 			t.Errorf("%s waits for %+v", g.Path, w)
 		}
@@ -129,7 +135,7 @@ func wantRequests(t *testing.T, doc string, live bool) {
 			}
 		}
 	}
-	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 ||
+	if states["/source/{id} waiting"] != 2 || states["/thread/{id} waiting"] != 1 || states["/task/{id} waiting"] != 1 ||
 		states["/upstream/{id} waiting"] != 3 || phases["answer"] != 2 || phases["connection"] != 1 {
 		t.Errorf("%v, %v", states, phases)
 	}

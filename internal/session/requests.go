@@ -495,11 +495,12 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 	return r, d
 }
 
-// awaitsRunning reports whether what is known of a request waits for a method of which nothing is known: as of one that
-// the runtime has suspended before, and that runs.
+// awaitsRunning reports whether what is known of a request waits for something that a thread may run: a task that runs
+// code, or a method of which nothing is known, as of one that the runtime has suspended before, and that runs.
 func awaitsRunning(d *profile.Doing) bool {
 	w := d.WaitsFor
-	return d.State == profile.TaskWaiting && w != nil && w.Kind == profile.AwaitsMethod && w.Target == ""
+	return d.State == profile.TaskWaiting && w != nil &&
+		(w.Kind == profile.AwaitsTask || w.Kind == profile.AwaitsMethod && w.Target == "")
 }
 
 func addressText(a netip.AddrPort) string {

@@ -55,6 +55,7 @@ static class Hanging
         app.MapGet("/semaphore/{id}", (string id) => Through(id, Semaphore));
         app.MapGet("/thread/{id}", (HttpContext context, string id) => OnThread(context, id));
         app.MapGet("/thread-later/{id}", (string id) => Through(id, ThreadLater));
+        app.MapGet("/task/{id}", (string id) => Through(id, OnTask));
         app.MapGet("/delay/{id}", (string id) => Through(id, Delay));
         app.MapGet("/upstream/{id}", (string id) => Through(id, Upstream));
         app.MapGet("/several/{id}", (string id) => Through(id, Several));
@@ -97,6 +98,8 @@ static class Hanging
         await Task.Yield();
         Block(gate);
     }
+
+    static async Task OnTask(Gate gate) => await Task.Run(() => Block(gate));
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Block(Gate gate) => gate.Event.Wait();
