@@ -140,6 +140,7 @@ type HeapPart struct {
 type HeapInstance struct {
 	Address    uint64
 	Type       string
+	Of         string // as in Wait
 	Bytes      uint64
 	Generation Generation
 }
@@ -305,6 +306,7 @@ const (
 // HeapStep is an object on a path, or several in a row of the same type.
 type HeapStep struct {
 	Type  string
+	Of    string // as in Wait, if it is the same of all objects that are kept like this
 	Times int    // how many follow one another; 1 or more
 	Field string // in which the next object is referred to; empty: not known, or an element of an array
 	// Dependent: a dependent handle keeps the next one as long as this one is there; no field does.

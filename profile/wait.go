@@ -48,6 +48,9 @@ type Wait struct {
 	// The garbage collector moves objects: the address is that of the moment.
 	Object uint64
 	Type   string
+	// Of says what the object stands for, if it is a type, a method, an assembly, a delegate or a string:
+	// "typeof(Shop.Order)", "Shop.Order.Save(int)". "": it stands for itself, or that is not known.
+	Of string
 	// Lock tells what is waited for apart from all else of its kind, also once the collector has moved the object:
 	// where the runtime keeps the lock's state, or a number that the lock has. 0: none is known.
 	Lock uint64

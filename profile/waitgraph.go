@@ -54,7 +54,7 @@ type LockState struct {
 	Kind      LockKind
 	Object    uint64 // its address; 0: it has none
 	Type      string
-	Field     string     // as in Wait
+	Of, Field string     // as in Wait
 	Owner     *ThreadRef // nil: nobody, not known, or locks of this kind have none
 	Readers   []ThreadRef
 	Recursion int
@@ -272,7 +272,7 @@ func (b *waitGraph) state(w *Wait, thread int) *LockState {
 	if l.Object == 0 {
 		l.Object, l.Type = w.Object, cmp.Or(w.Type, l.Type)
 	}
-	l.Method, l.Field = cmp.Or(l.Method, w.Method), cmp.Or(l.Field, w.Field)
+	l.Method, l.Field, l.Of = cmp.Or(l.Method, w.Method), cmp.Or(l.Field, w.Field), cmp.Or(l.Of, w.Of)
 	if w.Kind != MonitorWait && (w.Certain && !l.Certain || w.Certain == l.Certain && l.Owner == nil) {
 		l.Certain, l.Recursion, l.Detail = w.Certain, max(w.Recursion, l.Recursion), cmp.Or(w.Detail, l.Detail)
 		if w.Owner != nil {

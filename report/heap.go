@@ -253,12 +253,20 @@ func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
 		x := &rows[i]
 		p.numbersRow(n, cell{countText(x.Bytes), plain}, cell{x.Generation.String(), plain},
 			cell{hex(x.Address), dim})
-		p.heapType(x.Type, "", n.used)
+		p.heapType(x.Type+leading(x.Of), "", n.used)
 	}
 	if left := int(h.Matching.Count) - len(rows); left > 0 {
 		p.paint(dim, "  and "+countText(uint64(left))+" more, none of them larger: --limit shows more")
 		p.end()
 	}
+}
+
+// leading is a text after a space, if there is one.
+func leading(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " " + text
 }
 
 // heapStrings prints the texts that most bytes are used for.
@@ -332,17 +340,20 @@ func (p *printer) heapStep(s *profile.HeapStep) {
 	}
 	p.text(indent)
 	name, tail := display.Clean(s.Type), ""
+	if s.Of != "" {
+		tail = " " + display.Clean(s.Of)
+	}
 	if s.Field != "" {
-		tail = "." + display.Clean(s.Field)
+		tail += "." + display.Clean(s.Field)
 	}
 	if s.Dependent {
-		tail = "  (dependent handle)"
+		tail += "  (dependent handle)"
 	}
 	if s.ByType {
-		tail = "  (its type keeps the load context)"
+		tail += "  (its type keeps the load context)"
 	}
 	if s.Static != "" {
-		tail = "  (static field " + display.Clean(s.Static) + ")"
+		tail += "  (static field " + display.Clean(s.Static) + ")"
 	}
 	if s.Times > 1 {
 		tail += "  ↻ " + countText(uint64(s.Times)) + " in a row"

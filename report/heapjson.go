@@ -40,7 +40,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		c.Text(",\n\"instances\":")
 		c.List(len(some), func(i int) {
 			x := &some[i]
-			c.Value(jsonInstance{hex(x.Address), x.Type, x.Bytes, x.Generation.String()})
+			c.Value(jsonInstance{hex(x.Address), x.Type, x.Of, x.Bytes, x.Generation.String()})
 		})
 	}
 	if h.HasPaths || h.Kept.Count > 0 {
@@ -107,6 +107,7 @@ type jsonHeapPath struct {
 
 type jsonHeapStep struct {
 	Type      string `json:"type"`
+	Of        string `json:"of,omitempty"`
 	Times     int    `json:"times"`
 	Field     string `json:"field,omitempty"`
 	Dependent bool   `json:"dependent,omitempty"`
@@ -163,6 +164,7 @@ type jsonHeapPart struct {
 type jsonInstance struct {
 	Address    string `json:"address"`
 	Type       string `json:"type"`
+	Of         string `json:"of,omitempty"`
 	Bytes      uint64 `json:"bytes"`
 	Generation string `json:"generation"`
 }

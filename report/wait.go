@@ -141,7 +141,7 @@ func thing(w *profile.Wait) string {
 	case w.Type == "":
 		return things[w.Kind]
 	}
-	s := display.Clean(display.ShortType(w.Type))
+	s := display.Clean(display.TypeOf(w.Type, w.Of))
 	if w.Method != "" {
 		s = "async " + display.Clean(w.Method)
 	}

@@ -436,7 +436,7 @@ func stateName(l *profile.LockState) string {
 
 // stateWait is a wait for a lock, for what names it.
 func stateWait(l *profile.LockState) *profile.Wait {
-	w := &profile.Wait{Object: l.Object, Type: l.Type, Field: l.Field, Method: l.Method}
+	w := &profile.Wait{Object: l.Object, Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method}
 	switch {
 	case l.Kind == profile.StaticConstructor:
 		w.Kind = profile.WaitRuntime

@@ -20,6 +20,7 @@ type (
 		Kind       profile.LockKind `json:"kind"`
 		Object     string           `json:"object,omitempty"`
 		Type       string           `json:"type,omitempty"`
+		Of         string           `json:"of,omitempty"`
 		Field      string           `json:"field,omitempty"`
 		Method     string           `json:"method,omitempty"`
 		Detail     string           `json:"detail,omitempty"`
@@ -103,7 +104,8 @@ func (j *graphJSON) locks(c *jsonwriter.Writer, name string, g *profile.WaitGrap
 
 func (j *graphJSON) lock(l *profile.LockState) jsonLockState {
 	out := jsonLockState{
-		Kind: l.Kind, Object: address(l.Object), Type: l.Type, Field: l.Field, Method: l.Method, Detail: l.Detail,
+		Kind: l.Kind, Object: address(l.Object), Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method,
+		Detail:     l.Detail,
 		OwnerEnded: l.Ended(), Recursion: l.Recursion, Waiters: []jsonMember{}, Counted: l.Counted, Blocked: l.Blocked,
 		Certain: l.Certain,
 	}

@@ -11,6 +11,7 @@ type jsonWait struct {
 	Kind      profile.WaitKind `json:"kind"`
 	Object    string           `json:"object,omitempty"`
 	Type      string           `json:"type,omitempty"`
+	Of        string           `json:"of,omitempty"`
 	Field     string           `json:"field,omitempty"`
 	Owner     *jsonOwner       `json:"owner,omitempty"`
 	Readers   []jsonOwner      `json:"readers,omitempty"`
@@ -43,7 +44,7 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 		return nil
 	}
 	out := &jsonWait{
-		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Field: w.Field, Recursion: w.Recursion,
+		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Of: w.Of, Field: w.Field, Recursion: w.Recursion,
 		Waiters: w.Waiters, Certain: w.Certain, Timeout: timeoutMilliseconds(w.Timeout),
 		Method: w.Method, Target: w.Target, Detail: w.Detail,
 	}

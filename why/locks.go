@@ -21,6 +21,7 @@ type convoy struct {
 	kind    profile.LockKind
 	typ     string
 	field   string // that holds the lock, if it is known
+	of      string // as in profile.Wait
 	waiters []int  // of the most wanted lock of the type, by look
 	busy    []int  // threads that have something to do, by look
 	in      tally  // own methods that threads wait in
@@ -69,7 +70,7 @@ func (e *evidence) convoys() map[string]*convoy {
 			if len(waiters) == 0 {
 				continue
 			}
-			key := string(lock.Kind) + " " + lock.Type
+			key := string(lock.Kind) + " " + lock.Type + " " + lock.Of
 			c := out[key]
 			if c == nil {
 				c = &convoy{kind: lock.Kind, typ: lock.Type, in: tally{}}
@@ -101,7 +102,7 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 	}
 	c.waiters[look], c.busy[look] = len(waiters), busy
 	if lock.Field != "" || lock.Object != c.object {
-		c.field = lock.Field
+		c.field, c.of = lock.Field, lock.Of
 	}
 	c.object, c.example, c.threads = lock.Object, waiters[0], nil
 	for _, t := range waiters {
@@ -177,7 +178,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	if place == "" {
 		place = method(own)
 	}
-	lock := objectOf(&profile.Wait{Type: c.typ, Object: c.object, Field: c.field}, "a lock")
+	lock := objectOf(&profile.Wait{Type: c.typ, Of: c.of, Object: c.object, Field: c.field}, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait "+

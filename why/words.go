@@ -88,7 +88,10 @@ func rate(n int64, d time.Duration) int64 {
 
 // object names what is waited for: its type and address.
 func object(typ string, at uint64, otherwise string) string {
-	s := display.ShortType(typ)
+	return addressed(display.ShortType(typ), at, otherwise)
+}
+
+func addressed(s string, at uint64, otherwise string) string {
 	if s == "" {
 		s = otherwise
 	}
@@ -101,13 +104,14 @@ func object(typ string, at uint64, otherwise string) string {
 // objectOf names what a wait is for, or what is held, with the field that holds it.
 func objectOf(w *profile.Wait, otherwise string) string {
 	field := display.Field(w.Field)
+	text := addressed(display.TypeOf(w.Type, w.Of), w.Object, otherwise)
 	if field == "" {
-		return object(w.Type, w.Object, otherwise)
+		return text
 	}
 	if w.Type == "object" { // which is made to be locked
 		return object(field, w.Object, otherwise)
 	}
-	return object(w.Type, w.Object, otherwise) + " (" + field + ")"
+	return text + " (" + field + ")"
 }
 
 // list joins words: "a, b and c".

@@ -92,6 +92,7 @@ type Runtime struct {
 	PAL     *pal.Reader
 
 	mem     *target.Reader
+	meaning meaningLayout
 	unknown []Unknown
 }
 
@@ -136,6 +137,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes
+	if err := d.Bind(&r.meaning); err != nil {
+		return nil, err
+	}
 	if err := r.bindHeap(mem, d); err != nil {
 		return nil, err
 	}

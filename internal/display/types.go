@@ -16,6 +16,17 @@ func ShortType(name string) string {
 	return name
 }
 
+// TypeOf names an object by its type, and by what it stands for (profile.Wait.Of): typeof(Shop.Order), string "config".
+func TypeOf(typ, of string) string {
+	switch {
+	case of == "":
+		return ShortType(typ)
+	case strings.HasPrefix(of, "typeof("):
+		return of
+	}
+	return ShortType(typ) + " " + of
+}
+
 // taskClasses are those classes, which have the type of the task's result in common: as Task<T> has it.
 var taskClasses = []string{
 	"System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<", "System.Threading.Tasks.UnwrapPromise<",

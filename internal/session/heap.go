@@ -285,6 +285,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		h.objects(c.Graph, out)
 	}
 	h.trim()
+	h.describe()
 	out.Instances = h.instances
 	out.Strings = h.strings.list(h.o.MaxStrings)
 	return out

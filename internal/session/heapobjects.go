@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unicode/utf16"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/profile"
 )
@@ -27,7 +28,7 @@ func (h *heapWalk) visit(r *heap.Region, objects []heap.Object) {
 // instance keeps an object, if it is one of the largest.
 func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
 	class := h.known(o.Table.Addr)
-	if !h.o.Type.MatchString(class.Display) { // a string, which was wanted for its text
+	if !matches(h.o.Type, class.Display) { // a string, which was wanted for its text
 		return
 	}
 	h.matching.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
@@ -47,6 +48,18 @@ func (h *heapWalk) trim() {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Address, b.Address))
 	})
 	h.instances = h.instances[:min(len(h.instances), h.maxInstances())]
+}
+
+// describe says what the instances stand for. The texts of strings are shown only if they are asked for.
+func (h *heapWalk) describe() {
+	for i := range h.instances {
+		x := &h.instances[i]
+		at := arch.Addr(x.Address)
+		class, err := h.p.Runtime.Objects.Class(at)
+		if err == nil && class.Display == x.Type && class.Table != h.p.Runtime.Threads.StringType() {
+			x.Of = h.p.Runtime.Meaning(at, class)
+		}
+	}
 }
 
 // Bounds of the texts that are counted.

@@ -128,8 +128,18 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 				}
 			}
 		}
+		for i := range steps {
+			if steps[i].Times == 1 {
+				steps[i].Of = h.meaning(g, way[lasts[i]])
+			}
+		}
 		p = &begin
 		byKey[key] = p
+	}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Of != "" && s.Of != h.meaning(g, way[lasts[i]]) {
+			s.Of = "" // they differ
+		}
 	}
 	o, _ := g.Object(n)
 	p.Objects.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
@@ -185,8 +195,23 @@ func keyOf(p *profile.HeapPath) string {
 	return b.String()
 }
 
+// meaning says what an object stands for; empty: for itself, or it has been moved.
+func (h *heapWalk) meaning(g *heap.Graph, n int) string {
+	o, _ := g.Object(n)
+	return h.meaningOf(o)
+}
+
+func (h *heapWalk) meaningOf(o heap.Object) string {
+	class, err := h.p.Runtime.Objects.Class(o.Addr)
+	if err != nil || class.Table != o.Table.Addr {
+		return ""
+	}
+	return h.p.Runtime.Meaning(o.Addr, class)
+}
+
 // slotField names the static field by which an array of a class's static fields refers to an object; empty: it is no
-// such array, or that is not known. A class that can be unloaded has an array of its own, which its LoaderAllocator keeps.
+// such array, or that is not known. A class that can be unloaded has an array of its own, which its LoaderAllocator
+// keeps.
 func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
 	o, in := g.Object(from)
 	if h.name(o.Table.Addr).Display != "object[]" || !h.still(o) {

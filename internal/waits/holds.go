@@ -165,6 +165,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	if err != nil || !holds(&m, &s.Thread) {
 		return nil, err
 	}
+	w.Of = r.Runtime.Meaning(f.obj, f.class)
 	return heldMonitor(kept(w), &m), nil
 }
 
@@ -267,7 +268,9 @@ func (r *Reader) described(list []lock.Monitor, out *[]profile.Wait) error {
 		if err != nil {
 			return err
 		}
-		w := profile.Wait{Object: uint64(m.Object), Type: c.Display, Certain: true}
+		w := profile.Wait{
+			Object: uint64(m.Object), Type: c.Display, Of: r.Runtime.Meaning(m.Object, c), Certain: true,
+		}
 		*out = append(*out, *heldMonitor(&w, &now))
 	}
 	return nil

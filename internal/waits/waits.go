@@ -113,6 +113,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 // Doubt makes a wait one that is not certain: what changes is left out.
 func Doubt(w *profile.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
+	w.Of = ""
 	w.Readers, w.Behind = nil, nil
 }
 
@@ -379,6 +380,6 @@ func (e *explanation) is(obj arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	e.w.Object, e.w.Type = uint64(obj), c.Display
+	e.w.Object, e.w.Type, e.w.Of = uint64(obj), c.Display, e.r.Runtime.Meaning(obj, c)
 	return nil
 }

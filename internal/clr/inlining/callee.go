@@ -33,12 +33,18 @@ func (r *Reader) Callee(returns arch.Addr) (arch.Addr, error) {
 	default:
 		return 0, nil
 	}
+	return r.MethodAt(to)
+}
+
+// MethodAt returns the MethodDesc of the method that begins at an address, or that stubs there lead to; 0: none is
+// known.
+func (r *Reader) MethodAt(at arch.Addr) (arch.Addr, error) {
 	for range maxJumps {
-		desc, next, err := r.leadsTo(to)
+		desc, next, err := r.leadsTo(at)
 		if err != nil || desc != 0 || next == 0 {
 			return desc, err
 		}
-		to = next
+		at = next
 	}
 	return 0, nil
 }
