@@ -152,6 +152,39 @@ func TestLookRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestLostToken: a permit is lost that methods wait for until a token says that they give up.
+func TestLostToken(t *testing.T) {
+	ways := map[string]testenv.Options{
+		"": {}, "runtime async": {Compile: livetest.RuntimeAsync},
+		"compiled before": {Compile: livetest.RuntimeAsync, ReadyToRun: true},
+	}
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			runtimes := testenv.Supported()
+			if name != "" {
+				runtimes = []string{testenv.NewestRuntime}
+			}
+			testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
+				o.Runtime, o.Args = runtime, []string{"--of", "lost-token"}
+				a := testenv.Start(t, "ailing", o)
+				lost := ailment{"lost-token", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Shelf.Book", false}
+				for try := 1; ; try++ { // the collector may move the semaphore between two looks
+					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+					if len(r.Verdicts) > 1 {
+						t.Errorf("%d verdicts", len(r.Verdicts))
+					}
+					if lost.told(t, r) {
+						break
+					}
+					if try == 5 {
+						t.Fatal("nothing is said of it")
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestWellRuntimeAsync: nor are those whose methods the runtime itself suspends.
 func TestWellRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {

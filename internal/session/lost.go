@@ -139,8 +139,8 @@ func (l *likely) findWaiting() {
 		}
 		b, err := l.t.r.Box(obj)
 		if errors.Is(err, async.ErrNoBox) {
-			if a, err := l.t.r.AwaitedIn(obj); err == nil && l.t.semaphores[a.Object] != 0 {
-				l.waiting[a.Object] = obj
+			if task, box := l.resumedWaitsIn(obj); task != 0 {
+				l.waiting[task] = box
 			}
 		}
 		if err != nil || !b.HasState {
@@ -178,6 +178,41 @@ func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 		return 0, 0
 	}
 	return a.Object, box
+}
+
+// resumedWaitsIn is waitsIn of methods that the runtime has suspended together. The method of SemaphoreSlim that waits
+// with a token is among those of who has called it, unless that is compiled to a state machine.
+func (l *likely) resumedWaitsIn(obj arch.Addr) (task, box arch.Addr) {
+	a, err := l.t.r.AwaitedIn(obj)
+	if err != nil || a.Object == 0 {
+		return 0, 0
+	}
+	if l.t.semaphores[a.Object] != 0 {
+		return a.Object, obj
+	}
+	promise := a
+	if a, err = l.t.permit(a); err != nil || l.t.semaphores[a.Object] == 0 {
+		return 0, 0
+	}
+	if _, timed := l.p.follow(promise.Object, promise.Class, "_timer"); timed {
+		return 0, 0
+	}
+	steps, _, err := l.t.r.Methods(obj)
+	if err != nil || len(steps) == 0 || !l.ofCoreLib(&steps[0]) {
+		return 0, 0
+	}
+	if slices.ContainsFunc(steps, func(s async.Step) bool { return !l.ofCoreLib(&s) }) {
+		return a.Object, obj
+	}
+	if box, err = l.t.r.Next(obj); err != nil || box == 0 {
+		return 0, 0
+	}
+	return a.Object, box
+}
+
+// ofCoreLib reports whether a method that the runtime has suspended is one of System.Private.CoreLib.
+func (l *likely) ofCoreLib(s *async.Step) bool {
+	return s.Resumption != nil && l.p.AsyncFrame(s).Module == coreLib
 }
 
 // findYields finds the semaphores of which an async iterator may have a permit.
@@ -247,6 +282,10 @@ func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field strin
 		if at == nil {
 			return "", false
 		}
+		inner := ""
+		if i > 0 {
+			inner = l.p.stepName(&steps[i-1])
+		}
 		f, native := l.p.resumedFrame(at)
 		if native == nil {
 			return "", false
@@ -255,7 +294,7 @@ func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field strin
 			continue
 		}
 		of := permits.MethodID{Module: l.p.method.Module, RID: l.p.method.RID}
-		awaits, err := l.p.findAwaitILs(native, at, "")
+		awaits, err := l.p.findAwaitILs(native, at, inner)
 		if err != nil || len(awaits) != 1 {
 			return "", false
 		}

@@ -10,10 +10,10 @@ import (
 	"clrsnap/profile"
 )
 
-// From .NET 11 on a monitor is a System.Threading.Lock, which the sync table leads to. So a Lock that is waited for, and
-// that the table does not have, is nobody's monitor, and never will be. Apart from monitors, only ManualResetEventSlim
-// has a Lock whose Condition is waited for: class Condition is internal to System.Private.CoreLib, a Lock makes its own
-// (Lock.GetOrCreateCondition), and of .NET 11.0.0 no other class has a field or a variable of it.
+// From .NET 11 on a monitor is a System.Threading.Lock, which the sync table leads to. So a Lock that is waited for,
+// and that the table does not have, is nobody's monitor, and never will be. Apart from monitors, only
+// ManualResetEventSlim has a Lock whose Condition is waited for: class Condition is internal to System.Private.CoreLib,
+// a Lock makes its own (Lock.GetOrCreateCondition), and of .NET 11.0.0 no other class has a field or a variable of it.
 
 // plainLocks are Locks that are waited for and that the sync table does not have, by their addresses, as of a stamp.
 type plainLocks struct {

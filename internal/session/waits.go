@@ -30,7 +30,7 @@ func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 	return p.Runtime.Locks.BlockingRange(thread)
 }
 
-// Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim, which has one.
+// Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim that has one.
 type Blocked struct {
 	// Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if it is not certain. Lock.Enter and
 	// ManualResetEventSlim.Wait have none.

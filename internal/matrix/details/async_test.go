@@ -820,43 +820,57 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 // TestTasksPermits: who waits for a permit waits for the semaphore, also with a token or for some time.
 func TestTasksPermits(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--permits"}})
-		p := livetest.Open(t, a, clrsnap.Options{Async: true})
-		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, timed := map[uint64]bool{}, map[string]bool{}
-		for i := range tasks.Chains {
-			c := &tasks.Chains[i]
-			own := slices.IndexFunc(c.Frames, func(f profile.Frame) bool {
-				return strings.HasPrefix(f.Short, "Suspended.Permits")
-			})
-			if own < 0 {
-				continue
-			}
-			name := c.Frames[own].Short
-			if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSemaphore {
-				t.Errorf("%s waits for %+v", name, c.WaitsFor)
-				continue
-			}
-			objects[c.WaitsFor.Object] = true
-			timed[name] = c.WaitsFor.HasDue
-			if got := c.WaitsFor.Due; c.WaitsFor.HasDue && (got < 2*time.Hour || got > 3*time.Hour) {
-				t.Errorf("%s gives up in %v", name, got)
-			}
-		}
-		limits := 0
-		for _, is := range timed {
-			if is {
-				limits++
-			}
-		}
-		if len(timed) != 3 || len(objects) != 1 || limits != 1 {
-			t.Errorf("%v; of %d semaphores", timed, len(objects))
-		}
-		livetest.EndsWell(t, a)
+		checkPermits(t, testenv.Options{Runtime: runtime})
 	})
+}
+
+// TestTasksPermitsRuntimeAsync: the same of methods that the runtime itself suspends.
+func TestTasksPermitsRuntimeAsync(t *testing.T) {
+	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
+		checkPermits(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
+		checkPermits(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync, ReadyToRun: true})
+	})
+}
+
+func checkPermits(t *testing.T, o testenv.Options) {
+	t.Helper()
+	o.Args = []string{"--permits"}
+	a := testenv.Start(t, "tasks", o)
+	p := livetest.Open(t, a, clrsnap.Options{Async: true})
+	tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, timed := map[uint64]bool{}, map[string]bool{}
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		own := slices.IndexFunc(c.Frames, func(f profile.Frame) bool {
+			return strings.HasPrefix(f.Short, "Suspended.Permits")
+		})
+		if own < 0 {
+			continue
+		}
+		name := c.Frames[own].Short
+		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSemaphore {
+			t.Errorf("%s waits for %+v", name, c.WaitsFor)
+			continue
+		}
+		objects[c.WaitsFor.Object] = true
+		timed[name] = c.WaitsFor.HasDue
+		if got := c.WaitsFor.Due; c.WaitsFor.HasDue && (got < 2*time.Hour || got > 3*time.Hour) {
+			t.Errorf("%s gives up in %v", name, got)
+		}
+	}
+	limits := 0
+	for _, is := range timed {
+		if is {
+			limits++
+		}
+	}
+	if len(timed) != 3 || len(objects) != 1 || limits != 1 {
+		t.Errorf("%v; of %d semaphores", timed, len(objects))
+	}
+	livetest.EndsWell(t, a)
 }
 
 // TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues, and the methods among

@@ -15,6 +15,7 @@ static class Program
         ["deadlock"] = Stuck.Deadlock,
         ["permit"] = Stuck.Permit,
         ["lost"] = Stuck.Lost,
+        ["lost-token"] = Stuck.LostToken,
         ["finalizer"] = Stuck.Finalizer,
         ["pool"] = Busy.Pool,
         ["syncover"] = Busy.SyncOver,

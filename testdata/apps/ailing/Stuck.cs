@@ -62,6 +62,35 @@ static class Stuck
 
     static readonly Books books = new(); // or else all of them are garbage
 
+    /// <summary>The same, but everybody gives up when a token says so.</summary>
+    public static void LostToken()
+    {
+        _ = shelf.Book(13);
+        for (int i = 0; i < 5; i++) _ = shelf.Book(i);
+    }
+
+    static readonly Shelf shelf = new();
+
+    sealed class Shelf
+    {
+        readonly SemaphoreSlim gate = new(1);
+        readonly CancellationTokenSource source = new();
+
+        public async Task<int> Book(int id)
+        {
+            await gate.WaitAsync(source.Token);
+            int left = await Left(id);
+            gate.Release();
+            return left;
+        }
+
+        static async Task<int> Left(int id)
+        {
+            await Task.Delay(5);
+            return id == 13 ? throw new InvalidOperationException("no such order") : id;
+        }
+    }
+
     sealed class Books
     {
         readonly SemaphoreSlim gate = new(1);
