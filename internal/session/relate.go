@@ -85,6 +85,11 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 		}
 	}
 	list := r.runs[w.Object]
+	var run *profile.Thread
+	if len(list) == 1 {
+		run = list[0].thread
+	}
+	r.p.nameTask(w, run)
 	if len(list) != 1 || !r.p.waitReader().StillRuns(list[0].run, r.p.still(list[0].thread.OSThreadID)) {
 		return
 	}

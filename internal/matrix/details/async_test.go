@@ -598,6 +598,17 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 	if t.Logf("%d of %d lines are not known", unknown, all); all < 40 || unknown*100 > all*most {
 		t.Errorf("%d of %d lines are not known", unknown, all)
 	}
+	named := 0 // who waits for a task says which method that is
+	for name, th := range threads {
+		if w := th.Wait; strings.HasPrefix(name, "waits-chain-") && w != nil && w.Object != 0 {
+			if named++; w.Method != "Tasks.Running.Root" {
+				t.Errorf("%s waits for %+v", name, w)
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d threads wait for a task that is known", named)
+	}
 }
 
 // sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown is how many lines are not known; a

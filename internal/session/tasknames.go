@@ -1,0 +1,81 @@
+package session
+
+import (
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/profile"
+)
+
+// runtimeTaskPrefix begins the name of the class of the tasks of methods that the runtime itself suspends. The class
+// does not name the method, as that of a box does.
+const runtimeTaskPrefix = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<"
+
+// nameTask says of a wait for the task of such methods which method that is: the outermost of those that are suspended
+// in it, or that a thread runs. run: the thread runs one of them; nil: none is known to.
+func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
+	if w.Method != "" || !strings.HasPrefix(w.Type, runtimeTaskPrefix) {
+		return
+	}
+	task, r := arch.Addr(w.Object), p.asyncReader()
+	name := ""
+	stands := p.steadily(func() error {
+		steps, suspended, err := r.Methods(task)
+		if err == nil && !suspended && run != nil {
+			name, err = p.runningName(task, run)
+			return err
+		}
+		name = p.outermost(task, steps)
+		return err
+	}, nil)
+	if stands {
+		w.Method = name
+	}
+}
+
+// runningName names the outermost method of a task of which a thread runs one; "": that is not known.
+func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error) {
+	class, err := p.Runtime.Objects.Class(task)
+	if err != nil {
+		return "", err
+	}
+	data := p.Runtime.Threads.LocalData(arch.Addr(t.ThreadID))
+	if data == 0 || !p.canResume(class.Table) {
+		return "", nil
+	}
+	list, err := p.asyncReader().AllDispatching(data+arch.Addr(p.dispatcher.field), p.dispatcher.layout)
+	if err != nil {
+		return "", err
+	}
+	at := slices.IndexFunc(list, func(d async.Dispatching) bool { return d.Task == task })
+	if at < 0 {
+		return "", nil
+	}
+	chain, err := p.asyncReader().Resuming(list[at])
+	if name := p.outermost(task, chain.Steps); name != "" || err != nil {
+		return name, err
+	}
+	stubs := 0 // the method that runs is the only one
+	for i := range t.Frames {
+		if t.Frames[i].Method != resumeStub {
+			continue
+		}
+		if stubs == at && i > 0 {
+			return t.Frames[i-1].Display, nil
+		}
+		stubs++
+	}
+	return "", nil
+}
+
+// outermost names the last one of the methods that are suspended in a task; "": none is, or is known.
+func (p *Process) outermost(task arch.Addr, steps []async.Step) (name string) {
+	for _, s := range p.programSteps(slices.Clone(steps)) {
+		if s.Resumption != nil && s.Task() == task {
+			name = p.AsyncFrame(&s).Display
+		}
+	}
+	return name
+}
