@@ -30,6 +30,9 @@ type Heap struct {
 	// asked for, or the walk was ended early.
 	Keepers []HeapKeeper
 
+	// Nearest are names of types that are most like what was asked for, if no object is of a type that matches.
+	Nearest []string
+
 	HasInstances bool // Instances were asked for
 	HasPaths     bool // Paths were asked for
 	HasRetained  bool // Retained of Types is known, and Types with the largest come first

@@ -229,15 +229,23 @@ func signedNumber(n int64) string {
 }
 
 // noMatch is for types that were asked for, and have no objects.
-func (p *printer) noMatch() {
+func (p *printer) noMatch(h *profile.Heap) {
 	p.text("no object is of a type that matches")
+	if len(h.Nearest) > 0 {
+		p.text("; the nearest names are:")
+	}
 	p.end()
+	for _, name := range h.Nearest {
+		p.text("  ")
+		p.paint(magenta, display.Clean(name))
+		p.end()
+	}
 }
 
 // heapInstances prints the largest objects of the types that were asked for.
 func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
 	if h.Matching.Count == 0 {
-		p.noMatch()
+		p.noMatch(h)
 		return
 	}
 	p.text(countText(h.Matching.Count) + display.Plural(int(h.Matching.Count), " object matches", " objects match") +
@@ -298,7 +306,7 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 // heapPaths prints by which references the objects that were asked for are kept.
 func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 	if h.Kept.Count == 0 {
-		p.noMatch()
+		p.noMatch(h)
 		return
 	}
 	p.text(countText(h.Kept.Count) + display.Plural(int(h.Kept.Count), " object", " objects") + " with " +

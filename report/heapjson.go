@@ -27,6 +27,9 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		GraphCut: h.GraphCut, RootsMoved: h.RootsMoved, RootsLack: h.RootsLack, Collecting: h.Collecting,
 		Partial: h.Partial, Stop: jsonHeapStopOf(h.Stop),
 	})
+	if len(h.Nearest) > 0 {
+		c.Field("nearest", h.Nearest)
+	}
 	n := h.Heaps()
 	c.Text(",\n\"heaps\":")
 	c.List(n, func(i int) { c.Value(jsonHeapPartsOf(h, i)) })

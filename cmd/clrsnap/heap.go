@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -190,12 +191,12 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if f.types != "" {
-		if f.pattern, err = regexp.Compile(f.types); err != nil {
+		if f.pattern, err = display.TypePattern(f.types); err != nil {
 			return usagef("--type %q is not a regular expression: %w", f.types, err)
 		}
 	}
 	if f.roots != "" {
-		if f.keeps, err = regexp.Compile(f.roots); err != nil {
+		if f.keeps, err = display.TypePattern(f.roots); err != nil {
 			return usagef("--roots %q is not a regular expression: %w", f.roots, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,4 +118,35 @@ func checkInterrupted(t *testing.T, pid string) {
 	if r.status != 128+int(syscall.SIGINT) || !strings.Contains(r.stderr, "interrupted by SIGINT") {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
+}
+
+// TestHeapSpellings: types are found by their names as C#, the runtime and debuggers write them. Where nothing matches,
+// names are shown that are nearly right.
+func TestHeapSpellings(t *testing.T) {
+	const generic = "System.Collections.Generic."
+	const arguments = "[[System.Int32, System.Private.CoreLib],[Shop.Order, keepers]]"
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		app := testenv.Start(t, "keepers", testenv.Options{Runtime: runtime})
+		pid := fmt.Sprint(app.PID)
+		for pattern, class := range map[string]string{
+			"^string$": "string", "System.String": "string", `^System\.String$`: "string", "System.Byte[]": "byte[]",
+			"byte[]": "byte[]", "Shop.Order": "Shop.Order",
+			generic + "List`1":                                generic + "List<object>",
+			"^" + generic + "List`1$":                         generic + "List<object>",
+			generic + "List<System.Object>":                   generic + "List<object>",
+			generic + "Dictionary`2" + arguments:              generic + "Dictionary<int, Shop.Order>",
+			generic + "Dictionary`2+Entry" + arguments + "[]": generic + "Dictionary<int, Shop.Order>+Entry[]",
+		} {
+			want := `^ .*  ` + regexp.QuoteMeta(class) + `$`
+			good(t, "heap", pid, "--limit", "0", "--full", "--type", pattern).want(t, want, `^[0-9,]+ objects? match`)
+			good(t, "heap", pid, "--limit", "0", "--full", "--roots", pattern).want(t,
+				`^  → `+regexp.QuoteMeta(class)+`(  ↻.*)?$`)
+		}
+		for _, flag := range []string{"--type", "--roots"} {
+			good(t, "heap", pid, flag, "Shop.Ordr").want(t,
+				`^no object is of a type that matches; the nearest names are:$`, `^  Shop\.Order$`)
+			good(t, "heap", pid, flag, "^Orders$", "--json").want(t, `"nearest":\["Shop\.Order"`)
+			good(t, "heap", pid, flag, "Qwertzuiop").want(t, `^no object is of a type that matches$`)
+		}
+	})
 }

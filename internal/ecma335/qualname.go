@@ -14,6 +14,8 @@ const (
 	Full Style = iota
 	// Short writes Outer<int>.Nested.
 	Short
+	// Runtime writes Ns.Outer<System.Int32>+Nested, as the runtime's debuggers do.
+	Runtime
 )
 
 // QualName is the name of a type in parts.
@@ -82,13 +84,13 @@ func (q QualName) Format(args []string, style Style) string {
 	if len(q.Names) == 0 {
 		return ""
 	}
-	if q.Namespace == "System" && len(q.Names) == 1 {
+	if q.Namespace == "System" && len(q.Names) == 1 && style != Runtime {
 		if s, ok := special(q.Names[0], args); ok {
 			return s
 		}
 	}
 	var b strings.Builder
-	if style == Full && q.Namespace != "" {
+	if style != Short && q.Namespace != "" {
 		b.WriteString(q.Namespace + ".")
 	}
 	for i, n := range q.Names {

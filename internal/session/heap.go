@@ -104,7 +104,8 @@ func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
 
 func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 	return &heapWalk{
-		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU(),
+		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, chosen: map[arch.Addr]bool{},
+		begin: time.Now(), used: live.OwnCPU(),
 		stopped: func() bool { return ctx.Err() != nil },
 	}
 }
@@ -129,6 +130,7 @@ type heapWalk struct {
 
 	mu         sync.Mutex
 	names      map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
+	chosen     map[arch.Addr]bool       // MethodTables that Options.Type chooses
 	text       arch.Addr                // the MethodTable of strings
 	instances  []profile.HeapInstance
 	matching   profile.HeapAmount
@@ -235,7 +237,10 @@ func (h *heapWalk) known(mt arch.Addr) name.Class {
 }
 
 func (h *heapWalk) want(mt arch.Addr) bool {
-	chosen := h.o.Type != nil && matches(h.o.Type, h.name(mt).Display)
+	chosen := h.o.Type != nil && h.matches(h.o.Type, mt)
+	h.mu.Lock()
+	h.chosen[mt] = chosen
+	h.mu.Unlock()
 	return chosen || h.o.MaxStrings > 0 && mt == h.text
 }
 
@@ -283,6 +288,12 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	}
 	if h.o.Graph {
 		h.objects(c.Graph, out)
+	}
+	switch {
+	case h.o.Type != nil && h.matching.Count == 0:
+		out.Nearest = nearest(h.o.Type, out.Types)
+	case h.o.Roots != nil && out.Kept.Count == 0:
+		out.Nearest = nearest(h.o.Roots, out.Types)
 	}
 	h.trim()
 	h.describe()

@@ -28,7 +28,7 @@ func (h *heapWalk) visit(r *heap.Region, objects []heap.Object) {
 // instance keeps an object, if it is one of the largest.
 func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
 	class := h.known(o.Table.Addr)
-	if !matches(h.o.Type, class.Display) { // a string, which was wanted for its text
+	if !h.isChosen(o.Table.Addr) { // a string, which was wanted for its text
 		return
 	}
 	h.matching.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
@@ -38,6 +38,12 @@ func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
 	if len(h.instances) >= 2*h.maxInstances()+1000 {
 		h.trim()
 	}
+}
+
+func (h *heapWalk) isChosen(mt arch.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.chosen[mt]
 }
 
 func (h *heapWalk) maxInstances() int { return cmp.Or(h.o.MaxInstances, 1000) }

@@ -23,9 +23,10 @@ const (
 // paths finds how the objects of the types that were asked for are kept.
 func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	var chosen []int
+	wanted := h.chosenTables(g, h.o.Roots)
 	for n := range g.Len() {
 		o, _ := g.Object(n)
-		if matches(h.o.Roots, h.name(o.Table.Addr).Display) {
+		if wanted[o.Table.Index] {
 			chosen = append(chosen, n)
 			out.Kept.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
 		}

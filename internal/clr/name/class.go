@@ -47,6 +47,9 @@ func (n *Namer) class(h arch.Addr) (Class, error) {
 	return out, err
 }
 
+// RuntimeName names a type as the runtime's debuggers do: System.Collections.Generic.List<System.String>.
+func (n *Namer) RuntimeName(h arch.Addr) (string, error) { return n.Type(h, ecma335.Runtime) }
+
 // assemblyOf names the assembly of a type, and says where its image is; a function pointer has none.
 func (n *Namer) assemblyOf(h arch.Addr) (name string, image arch.Addr, err error) {
 	for range maxTypeDepth {

@@ -338,7 +338,8 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 	if strings.Contains(name, "@") { // F#'s are not told from its closures by their names
 		hint = hintOf(a.md, t.RID, name)
 	}
-	if f := FriendlyName(name, "MoveNext", hint); f.Kind == StateMachine && f.MethodArity <= len(args) {
+	f := FriendlyName(name, "MoveNext", hint)
+	if style != ecma335.Runtime && f.Kind == StateMachine && f.MethodArity <= len(args) {
 		own := f.typeArgs(len(args))
 		s := ecma335.ParseTypeName(f.Type).Format(args[:own], style) + "." + f.Method
 		if own < len(args) {
