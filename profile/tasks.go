@@ -65,6 +65,7 @@ const (
 	AwaitsEndless    AwaitedKind = "endless"   // Task.Delay(-1): nothing, unless a token can cancel the delay
 	AwaitsSemaphore  AwaitedKind = "semaphore" // SemaphoreSlim.WaitAsync
 	AwaitsSocket     AwaitedKind = "socket"
+	AwaitsFile       AwaitedKind = "file"    // RandomAccess, FileStream: a thread of the pool does it
 	AwaitsChannel    AwaitedKind = "channel" // System.Threading.Channels
 	AwaitsPipe       AwaitedKind = "pipe"    // System.IO.Pipelines
 	AwaitsCompletion AwaitedKind = "TaskCompletionSource"

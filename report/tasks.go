@@ -102,7 +102,7 @@ var taskEnds = map[profile.TaskState]string{
 // awaitedThings are what is waited for, for people.
 var awaitedThings = map[profile.AwaitedKind]string{
 	profile.AwaitsTimer: "a timer", profile.AwaitsEndless: "a delay without end",
-	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket",
+	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket", profile.AwaitsFile: "a file",
 	profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
 	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsMethod: "an async method",
 	profile.AwaitsTask: "a task", profile.AwaitsSeveral: "Task.WhenAll", profile.AwaitsOne: "Task.WhenAny",
@@ -113,7 +113,7 @@ var awaitedThings = map[profile.AwaitedKind]string{
 func awaitedText(w *profile.Awaited) string {
 	s := awaitedThings[w.Kind]
 	switch w.Kind {
-	case profile.AwaitsSocket:
+	case profile.AwaitsSocket, profile.AwaitsFile:
 		if w.Target != "" {
 			s = display.Clean(w.Target)
 		}

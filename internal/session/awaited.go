@@ -20,6 +20,7 @@ var awaitedClasses = map[string]profile.AwaitedKind{
 	"System.Threading.Tasks.Task+DelayPromise":                     profile.AwaitsTimer,
 	"System.Threading.PeriodicTimer+State":                         profile.AwaitsTimer,
 	placeInQueue:                                                   profile.AwaitsSemaphore,
+	fileOperation:                                                  profile.AwaitsFile,
 	"System.Threading.Tasks.Task+WhenAllPromise":                   profile.AwaitsSeveral,
 	"System.Threading.Tasks.Task+WhenAllPromise`1":                 profile.AwaitsSeveral,
 	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1":          profile.AwaitsOne,
@@ -240,6 +241,8 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 		}
 	case profile.AwaitsSocket:
 		out.Target = t.socket(a)
+	case profile.AwaitsFile:
+		out.Target = t.file(a)
 	}
 	return nil
 }
@@ -384,7 +387,37 @@ func (t *taskWalk) socket(a *async.Awaited) string {
 		verb = socketVerbs[op]
 	}
 	handle, ok := t.p.follow(a.Object, a.Class, "_currentSocket._handle", "_owner._handle")
-	if !ok || t.p.Live == nil {
+	if !ok {
+		return verb
+	}
+	return t.handle(verb, handle)
+}
+
+// fileOperation is the class of an operation on a file that a thread of the pool does, or is to do
+// (SafeFileHandle.ThreadPoolValueTaskSource.cs).
+const fileOperation = "Microsoft.Win32.SafeHandles.SafeFileHandle+ThreadPoolValueTaskSource"
+
+// fileVerbs are what is done with a file, by its Operation.
+var fileVerbs = map[byte]string{1: "read", 2: "write", 3: "read", 4: "write"}
+
+// file describes the file of an operation.
+func (t *taskWalk) file(a *async.Awaited) string {
+	op, err := t.p.Runtime.Objects.Uint32(a.Object, a.Class, "_operation") // a byte
+	verb := fileVerbs[byte(op)]
+	if err != nil || verb == "" { // it is done
+		return ""
+	}
+	handle, ok := t.p.follow(a.Object, a.Class, "_fileHandle")
+	if !ok {
+		return verb
+	}
+	return t.handle(verb, handle)
+}
+
+// handle says what is done with the descriptor of a SafeHandle.
+func (t *taskWalk) handle(verb string, handle arch.Addr) string {
+	objects := t.p.Runtime.Objects
+	if t.p.Live == nil {
 		return verb
 	}
 	class, err := objects.Class(handle)

@@ -807,6 +807,10 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 			if w.Type != "System.Threading.SemaphoreSlim" || w.Object == 0 {
 				t.Errorf("%+v", w)
 			}
+		case profile.AwaitsFile:
+			if live && !strings.HasPrefix(w.Target, "read pipe:[") || !live && w.Target != "read" {
+				t.Errorf("%+v", w)
+			}
 		case profile.AwaitsSocket:
 			if live && !strings.HasPrefix(w.Target, "recv tcp 127.0.0.1:") {
 				t.Errorf("%+v", w)

@@ -2,6 +2,8 @@
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
+using System.IO;
+using System.IO.Pipes;
 using System.Net;
 using System.Net.Sockets;
 using System.Threading;
@@ -32,6 +34,7 @@ static class Suspended
         ["semaphore"] = OfSemaphore,
         ["channel"] = OfChannel,
         ["socket"] = OfSocket,
+        ["file"] = OfFile,
         ["TaskCompletionSource"] = OfSource,
         ["task"] = OfTask,
         ["task run"] = OfRun,
@@ -113,6 +116,17 @@ static class Suspended
         await client.ConnectAsync(listener.LocalEndPoint);
         var buffer = new byte[16];
         Levels.Mark("Suspended.OfSocket"); Note(kind); await client.ReceiveAsync(buffer, SocketFlags.None);
+    }
+
+    // A file that nobody writes to: an end of a pipe, opened once more so that reads block.
+    static async Task OfFile(string kind)
+    {
+        var pipe = new AnonymousPipeServerStream(PipeDirection.In);
+        kept.Enqueue(pipe);
+        string path = $"/proc/self/fd/{pipe.SafePipeHandle.DangerousGetHandle()}";
+        var file = new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, 0, useAsync: true);
+        var buffer = new byte[16];
+        Levels.Mark("Suspended.OfFile"); Note(kind); await file.ReadAsync(buffer.AsMemory());
     }
 
     static async Task OfSource(string kind) { Levels.Mark("Suspended.OfSource"); Note(kind); await source.Task; }
