@@ -136,9 +136,15 @@ func awaitedText(w *profile.Awaited) string {
 	return s
 }
 
+// inTime is how late a timer of .NET may be that is in time: its clock has such steps.
+const inTime = 16 * time.Millisecond
+
 func dueText(d time.Duration) string {
-	if d < 0 {
+	switch {
+	case d < -inTime:
 		return "overdue for " + spanText(-d)
+	case d < 0:
+		return "due now"
 	}
 	return "due in " + spanText(d)
 }

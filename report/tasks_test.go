@@ -73,6 +73,7 @@ func waitingMethods() *profile.Tasks {
 		},
 		Timers: []profile.Timer{
 			{Count: 12, Callback: "Task.Delay", Due: -20 * time.Millisecond, HasDue: true},
+			{Count: 5, Callback: "Task.WaitAsync", Due: -3 * time.Millisecond, HasDue: true},
 			{Count: 1, Callback: "Shop.Cache", Due: 40 * time.Second, HasDue: true, Period: time.Minute},
 		},
 	}
