@@ -193,11 +193,10 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	for i, a := range list[:min(len(list), shownSites)] {
 		stack := frames(r, a.node)
 		own := method(ownFrame(stack))
-		text := fmt.Sprintf("%s a second of %s, %s each, are allocated in %s:", bytesOf(rate(a.weight, r.Duration)),
-			a.typ, bytesOf(a.weight/max(a.events, 1)), own)
+		all, size := bytesOf(rate(a.weight, r.Duration)), bytesOf(a.weight/max(a.events, 1))
+		text := fmt.Sprintf("%s a second of %s, about %s each, are allocated in %s:", all, a.typ, size, own)
 		if i == 0 {
-			v.Text += fmt.Sprintf(" Most, %s a second, are %s of %s each, in %s.", bytesOf(rate(a.weight, r.Duration)),
-				a.typ, bytesOf(a.weight/max(a.events, 1)), own)
+			v.Text += fmt.Sprintf(" Most, %s a second, are %s of about %s each, in %s.", all, a.typ, size, own)
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text, Frames: withoutEvents(stack)})
 	}
