@@ -636,7 +636,7 @@ func (w *wallSampler) mayBeInlined() bool {
 }
 
 // mostUntold is how often in a row a thread is looked at again to learn what it waits for, or of which class that is.
-const mostUntold = 48
+const mostUntold = 16
 
 // found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {
