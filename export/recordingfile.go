@@ -2,7 +2,6 @@ package export
 
 import (
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -289,13 +288,3 @@ func (c *columnWriter) flags(name string, n int, has func(int) bool) {
 // finite reports whether v is neither infinite nor NaN, which JSON cannot have.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// quotedJSON is s as a string in JSON.
-func quotedJSON(s string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // cannot happen: every string can be encoded
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}

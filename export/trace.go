@@ -36,7 +36,7 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 		f := &r.Functions[i]
 		e.names[i] = traceNameOf(display.FullName(f), string(f.Kind), f.Module)
 		if s.file > 0 {
-			e.names[i].place = fmt.Sprintf(`"file":%s,"line":%d`, quotedJSON(r.Files[s.file].Title()), s.start)
+			e.names[i].place = fmt.Sprintf(`"file":%s,"line":%d`, jsonwriter.String(r.Files[s.file].Title()), s.start)
 		}
 	}
 	n := int32(len(e.names))
@@ -113,7 +113,7 @@ func traceNameOf(name, category, module string) traceName {
 	if module != "" {
 		category += "," + strings.ReplaceAll(module, ",", "_")
 	}
-	out := traceName{text: quotedJSON(name), rest: `,"cat":` + quotedJSON(category)}
+	out := traceName{text: jsonwriter.String(name), rest: `,"cat":` + jsonwriter.String(category)}
 	if name == waitingFrame {
 		out.rest += `,"cname":"thread_state_sleeping"` // grey
 	}
@@ -185,7 +185,7 @@ func (e *traceEncoder) processes(all []*track) {
 		}
 		name += " (" + strconv.Itoa(e.r.Processes[p].PID) + ")" + modeSuffix(t.mode)
 		ids := `"pid":` + strconv.Itoa(pid)
-		e.metadata("process_name", ids, `"name":`+quotedJSON(name))
+		e.metadata("process_name", ids, `"name":`+jsonwriter.String(name))
 		e.metadata("process_sort_index", ids, `"sort_index":`+strconv.Itoa(len(named)))
 	}
 }
@@ -193,7 +193,7 @@ func (e *traceEncoder) processes(all []*track) {
 // track writes all events of a track.
 func (e *traceEncoder) track(t *track, order int) {
 	ids := fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
-	e.metadata("thread_name", ids, `"name":`+quotedJSON(display.Thread(&e.r.Threads[t.thread])))
+	e.metadata("thread_name", ids, `"name":`+jsonwriter.String(display.Thread(&e.r.Threads[t.thread])))
 	e.metadata("thread_sort_index", ids, `"sort_index":`+strconv.Itoa(order))
 	e.begin, e.end = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`
 	e.instant = `{"ph":"i","s":"t",` + ids + `,"ts":`
@@ -259,7 +259,7 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 		fmt.Fprintf(&b, `"bytes":%d,`, s.Weight)
 	}
 	if l := e.lineOf(s.Node); l != nil {
-		fmt.Fprintf(&b, `"file":%s,"line":%d,`, quotedJSON(l.File), l.Line)
+		fmt.Fprintf(&b, `"file":%s,"line":%d,`, jsonwriter.String(l.File), l.Line)
 	}
 	fmt.Fprintf(&b, `"%s":%d,"stack":[`, display.EventNames[s.Mode][1], s.Events)
 	for i, f := range slices.Backward(stack) {

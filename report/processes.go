@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/display"
+	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
 )
 
@@ -206,7 +206,8 @@ func ProcessesJSON(w io.Writer, list []Process) error {
 		j.Error = strings.Join(strings.Fields(p.Error), " ")
 		out.Processes[i] = j
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(&out)
+	j := jsonwriter.New(w)
+	j.Value(&out)
+	j.Text("\n")
+	return j.Flush()
 }

@@ -1,13 +1,18 @@
 // Package jsonwriter writes JSON as a stream, so that a long list is never in memory as a
-// whole.
+// whole. What a terminal would not show as it is, such as control characters and those that change the direction of
+// writing, is escaped: the value is the same, and JSON on a terminal is as safe as text.
 package jsonwriter
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Writer writes one JSON document. It keeps the first error, which Flush returns.
@@ -62,13 +67,13 @@ func (w *Writer) Key(name string) {
 }
 
 // Value writes any small value.
-func (w *Writer) Value(v any) { w.encode(v, "\n") }
+func (w *Writer) Value(v any) { w.Bytes(w.encode(v, "\n")) }
 
 // Open writes an object without its closing brace, so that fields can follow.
-func (w *Writer) Open(v any) { w.encode(v, "}\n") }
+func (w *Writer) Open(v any) { w.Bytes(w.encode(v, "}\n")) }
 
-// encode writes a value without this end.
-func (w *Writer) encode(v any, end string) {
+// encode returns a value as JSON without this end, valid until the next call.
+func (w *Writer) encode(v any, end string) []byte {
 	if w.enc == nil {
 		w.enc = json.NewEncoder(&w.encoded)
 		w.enc.SetEscapeHTML(false) // names are full of < and >
@@ -77,8 +82,38 @@ func (w *Writer) encode(v any, end string) {
 	if err := w.enc.Encode(v); err != nil && w.err == nil {
 		w.err = err
 	}
-	w.Bytes(bytes.TrimSuffix(w.encoded.Bytes(), []byte(end)))
+	return escaped(bytes.TrimSuffix(w.encoded.Bytes(), []byte(end)))
 }
+
+// String returns s as JSON.
+func String(s string) string {
+	var w Writer
+	return string(w.encode(s, "\n")) // every string can be encoded
+}
+
+// escaped returns JSON with escapes for characters that a terminal would not show as they are. The encoder has escaped
+// those below U+0020 and replaced invalid UTF-8, and characters from U+007F on are in strings only.
+func escaped(b []byte) []byte {
+	at := bytes.IndexFunc(b, isHidden)
+	if at < 0 {
+		return b // nearly always
+	}
+	out := bytes.Clone(b[:at])
+	for _, r := range string(b[at:]) {
+		switch {
+		case !isHidden(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}
+
+func isHidden(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }
 
 // Int writes an integer.
 func (w *Writer) Int(v int64) {
