@@ -1,7 +1,9 @@
 package source
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 
@@ -50,7 +52,8 @@ func (r Roots) Path(name, algorithm string, sum []byte) string {
 	return ""
 }
 
-// Text returns the text of a regular file of this machine, if it has a hash.
+// Text returns the text of a regular file of this machine, if it has a hash. A name that is a link must lead to a file
+// of the same kind: a PDB can name any link, with the hash of any file.
 func Text(name, algorithm string, sum []byte) ([]byte, bool) {
 	if len(sum) == 0 {
 		return nil, false
@@ -60,6 +63,10 @@ func Text(name, algorithm string, sum []byte) ([]byte, bool) {
 		return nil, false
 	}
 	defer file.Close()
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil || !strings.EqualFold(path.Ext(real), path.Ext(name)) {
+		return nil, false
+	}
 	if st, err := file.Stat(); err != nil || st.Size() == 0 || st.Size() > pdb.MaxSource {
 		return nil, false // files of procfs have no size
 	}

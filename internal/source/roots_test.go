@@ -61,6 +61,19 @@ func TestRoots(t *testing.T) {
 			t.Errorf("the text of %s: %v", name, ok)
 		}
 	}
+	for link, to := range map[string]string{"link.cs": "Shop/Queue.cs", "secret.cs": "secret.key"} {
+		if to == "secret.key" {
+			if err := os.Link(filepath.Join(dir, "Shop/Queue.cs"), filepath.Join(dir, to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := Text(filepath.Join(dir, link), "SHA256", sum[:]); ok != (link == "link.cs") {
+			t.Errorf("the text of %s, which leads to %s: %v", link, to, ok)
+		}
+	}
 	if _, ok := Text(filepath.Join(dir, "Shop/Queue.cs"), "MD5", sum[:]); ok {
 		t.Error("a checksum of an unknown kind")
 	}
