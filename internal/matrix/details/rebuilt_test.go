@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 	"clrsnap/report"
 )
 
@@ -69,6 +71,9 @@ func (r *rebuilt) backdate(t *testing.T) {
 // written to.
 func TestOtherBuild(t *testing.T) { testenv.EachVersion(t, testOtherBuild) }
 
+// otherBuilds are those that the runtime's memory contradicts. In the last one there is as much of everything.
+var otherBuilds = []string{"MORE", "FIELD", "MOVED"}
+
 func testOtherBuild(t *testing.T, runtime string) {
 	t.Run("live", func(t *testing.T) {
 		r := startRebuilt(t, runtime, testenv.DumpGCore)
@@ -77,8 +82,17 @@ func testOtherBuild(t *testing.T, runtime string) {
 		r.become(t, "-define:BODY")
 		r.backdate(t)
 		checkRebuilt(t, open(), marked)
-		r.become(t, "-define:MORE")
-		checkRebuilt(t, open(), nameless)
+		recording := livetest.Recorded(t, open(), record.Options{
+			Duration: time.Second, Rate: 20, Modes: []profile.Mode{profile.Wall},
+		})
+		const recorded = "Rebuilt.Program.Hold (?)"
+		if !slices.ContainsFunc(recording.Functions, func(f profile.Function) bool { return f.Display == recorded }) {
+			t.Errorf("the recording has no %s", recorded)
+		}
+		for _, build := range otherBuilds {
+			r.become(t, "-define:"+build)
+			checkRebuilt(t, open(), nameless)
+		}
 	})
 	for _, kind := range []testenv.DumpKind{testenv.DumpGCore, testenv.DumpKernel} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -96,11 +110,34 @@ func testOtherBuild(t *testing.T, runtime string) {
 			r.become(t, "-define:BODY")
 			r.backdate(t)
 			checkRebuilt(t, open(), marked)
-			r.become(t, "-define:MORE")
-			r.backdate(t)
-			checkRebuilt(t, open(), nameless)
+			for _, build := range otherBuilds {
+				r.become(t, "-define:"+build)
+				r.backdate(t)
+				checkRebuilt(t, open(), nameless)
+			}
 		})
 	}
+}
+
+// TestBundleUnproved: a single-file program has the build id of its host. That does not prove the assemblies in it.
+func TestBundleUnproved(t *testing.T) {
+	single := slices.DeleteFunc(testenv.Versions(), func(runtime string) bool {
+		return !slices.Contains(testenv.Shapes(runtime), testenv.SingleFile)
+	})
+	testenv.EachOf(t, single, func(t *testing.T, runtime string) {
+		program := testenv.Publish(t, "rebuilt", runtime, testenv.SingleFile, "")
+		r := &rebuilt{dll: filepath.Join(program.Dir, "rebuilt.dll"), runtime: runtime}
+		r.copy(t, "rebuilt.pdb", testenv.BuildWith(t, "rebuilt", runtime))
+		a := program.Start(t, testenv.DumpOptions(t, testenv.DumpGCore, testenv.Options{}))
+		o := clrsnap.Options{Lines: true}
+		checkRebuilt(t, livetest.Open(t, a, o), proved)
+		p, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, testenv.DumpGCore), clrsnap.CoreOptions{Options: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		checkRebuilt(t, p, marked)
+	})
 }
 
 // How the names of an assembly are to be shown.

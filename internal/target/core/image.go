@@ -34,7 +34,8 @@ type image struct {
 	vouched bool      // the user has said where it is
 	trusted bool      // it is used although nothing of it could be compared
 	used    atomic.Bool
-	refused error // how the runtime's memory contradicts the file; nil: it does not, as far as is known
+	doubted atomic.Bool // Proved was asked, and said no
+	refused error       // how the runtime's memory contradicts the file; nil: it does not, as far as is known
 
 	elf *elfx.Image
 	pe  *peImage
@@ -382,12 +383,14 @@ func (c *Core) Proved(at arch.Addr) bool {
 		return m.image.readAt(file[:n], off) == nil && bytes.Equal(dump[:n], file[:n])
 	}
 	const most = 1 << 30 // of an image
-	pe := readPE(io.NewSectionReader(m.image.file, int64(off), most))
-	if pe == nil {
-		return false
+	if pe := readPE(io.NewSectionReader(m.image.file, int64(off), most)); pe != nil {
+		words, alike := pe.relocated(dumped{c}, at, at+arch.Addr(pe.size()))
+		if words >= enoughWords && alike >= words/2 {
+			return true
+		}
 	}
-	words, alike := pe.relocated(dumped{c}, at, at+arch.Addr(pe.size()))
-	return words >= enoughWords && alike >= words/2
+	m.image.doubted.Store(true)
+	return false
 }
 
 // Refuse says that the file of an image is another one than the process had, as is known by now.

@@ -160,7 +160,7 @@ func (c *Core) missingFiles() (out []string) {
 			out = append(out, sentence)
 		case im.contradicted() != nil:
 			out = append(out, fmt.Sprintf("%s is another file: %v; nothing of it has a name", im.path, im.contradicted()))
-		case im.used.Load() && im.isTrusted():
+		case im.used.Load() && im.isTrusted() || im.doubted.Load():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))
 			}

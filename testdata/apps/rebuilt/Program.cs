@@ -1,5 +1,6 @@
-// A program of which there are other builds: with MORE there are other classes and methods before those that run, and
-// with BODY only the body of a method is longer.
+// A program of which there are other builds: with MORE there are other classes and methods before those that run, with
+// FIELD there is a field more, with MOVED a method is in another class, and with BODY only the body of a method is
+// longer.
 using System;
 using System.Runtime.CompilerServices;
 using System.Threading;
@@ -15,7 +16,18 @@ sealed class Added
 }
 #endif
 
-sealed class Gate { public int Number = 4; }
+sealed class Gate
+{
+    public int Number = 4;
+
+#if FIELD
+    public const int More = 5;
+#endif
+
+#if !MOVED
+    public void Open() { }
+#endif
+}
 
 static class Program
 {
@@ -34,6 +46,10 @@ static class Program
         App.WaitForEnd();
         App.Exit(0);
     }
+
+#if MOVED
+    static void Open() { }
+#endif
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Hold(ManualResetEventSlim held)
