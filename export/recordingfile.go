@@ -287,4 +287,3 @@ func (c *columnWriter) flags(name string, n int, has func(int) bool) {
 
 // finite reports whether v is neither infinite nor NaN, which JSON cannot have.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
