@@ -61,9 +61,17 @@ func FuzzRuntime(f *testing.F) {
 				t.Fatal(err)
 			}
 			readAll(t, r, arch.Addr(addr))
+			r.Names.Check(doubtful{})
+			readAll(t, r, arch.Addr(addr))
 		}
 	})
 }
+
+// doubtful are images of which nothing is proved.
+type doubtful struct{}
+
+func (doubtful) Proved(arch.Addr) bool    { return false }
+func (doubtful) Refused(arch.Addr, error) {}
 
 // readAll reads every structure that may lie at an address.
 func readAll(t *testing.T, r *Runtime, at arch.Addr) {
@@ -91,6 +99,13 @@ func readAll(t *testing.T, r *Runtime, at arch.Addr) {
 	}
 	r.Types.Read(at)
 	r.Types.Check(at)
+	r.Types.LoaderAllocator(at)
+	r.Types.LoadContext(at)
+	r.Names.RuntimeName(at)
+	r.Inlined.MethodAt(at)
+	if o, err := r.Objects.Class(at); err == nil {
+		r.Meaning(at, o)
+	}
 	for style := range 2 {
 		r.Names.Type(at, styles[style])
 	}

@@ -43,6 +43,8 @@ type Namer struct {
 	streamL   streamLayout
 	mapsL     mapsLayout
 	images    Images // nil: all are what the runtime has loaded
+	refused   map[refusal]error
+	compared  int // methods: see sameOwners
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
@@ -66,8 +68,8 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 	n := &Namer{
 		mem: target.NewReader(mem), types: ts, methods: ms,
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
-		instances: map[instanceKey]Method{},
-		failed:    map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
+		instances: map[instanceKey]Method{}, refused: map[refusal]error{},
+		failed: map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
 		il: pace.NewAllowance(maxIL, ilPerSecond),
 	}
 	if err := d.Bind(&n.l); err != nil {

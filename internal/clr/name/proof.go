@@ -52,6 +52,8 @@ type mapsLayout struct {
 const (
 	mapFlags     = 7       // of an element of a map
 	maxContested = 1 << 16 // methods of a module that are looked at
+	maxCompared  = 1 << 22 // of all modules together
+	maxRefused   = 1 << 12 // modules
 )
 
 // prove decides whether the metadata of a module is used, and whether as a fact.
@@ -60,14 +62,27 @@ func (n *Namer) prove(module arch.Addr, a *assembly) error {
 		return nil
 	}
 	a.unproved = true
+	key := refusal{module, a.id}
+	if err := n.refused[key]; err != nil {
+		return err
+	}
 	err := n.sameRows(module, a.md)
 	if err == nil {
 		err = n.sameOwners(module, a.md)
 	}
 	if err != nil {
+		if len(n.refused) < maxRefused {
+			n.refused[key] = err
+		}
 		n.images.Refused(a.id.base, err)
 	}
 	return err
+}
+
+// refusal is a module that an image is not of. It stays refused.
+type refusal struct {
+	module arch.Addr
+	id     moduleID
 }
 
 // mark is behind a name of the assembly.
@@ -115,6 +130,9 @@ func (n *Namer) sameOwners(module arch.Addr, md *ecma335.Metadata) error {
 		desc, err := n.mem.Pointer(table + 8*arch.Addr(rid))
 		if desc &^= mapFlags; err != nil || desc == 0 {
 			continue
+		}
+		if n.compared++; n.compared > maxCompared {
+			return nil
 		}
 		if m, err := n.methods.Read(desc); err == nil && m.RID == rid && m.Module == module {
 			if err := n.sameOwner(m.MethodTable, rid, md); err != nil {
