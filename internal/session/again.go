@@ -13,10 +13,10 @@ const maxSameCalls = 1 << 10
 
 // again captures a thread once more that was blocked when it was walked, and has run since: what it waits for has to be
 // read while it waits. It returns the copy of its stack, and the capture is the second one from then on. nil: the
-// thread is not blocked in the very same calls, and all is as it was.
+// thread is not blocked in the very same calls, and all is as it was. A capture of many threads is not replaced.
 func (s *Suspension) again(frames []profile.Frame) *target.Stack {
 	p, first := s.Process, s.Capture
-	if first.Stopped || len(frames) > maxSameCalls {
+	if first.Busy() || first != &p.Capture || len(frames) > maxSameCalls {
 		return nil
 	}
 	req := p.request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies), false)

@@ -153,7 +153,7 @@ func (s *Suspension) objects(frames []profile.Frame) {
 	if len(s.generics) == 0 {
 		return
 	}
-	if s.Capture.Stopped {
+	if s.Capture.Busy() {
 		s.copiedObjects(frames)
 		return
 	}
@@ -240,7 +240,7 @@ const (
 // collector's state, the objects that its frames depend on, and the part of the stack with their addresses.
 // It returns false if that would bring nothing.
 func (s *Suspension) askObjects() bool {
-	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Stopped || !s.Process.from.changes() {
+	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Busy() || !s.Process.from.changes() {
 		return false
 	}
 	at, ok := s.Process.Runtime.Heap.Moving()

@@ -80,7 +80,7 @@ const restartSyscall = 219
 // call afterwards.
 func (s *Suspension) inSameCall() bool {
 	c, live := s.Capture, s.Process.Live
-	if !c.Stopped {
+	if !c.Busy() {
 		return live.Holds(s.Thread.OSThreadID, c.Proof)
 	}
 	sp, _ := c.Context.Reg(s.Process.Arch.SP)

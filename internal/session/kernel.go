@@ -33,7 +33,7 @@ func (s *Suspension) kernel() string {
 		return bySignal
 	case s.Thread.Traced:
 		return byDebugger
-	case c.Stopped || c.Proof == "":
+	case c.Busy() || c.Proof == "":
 		return ""
 	case c.SyscallNr < 0:
 		return s.fault()

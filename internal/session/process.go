@@ -140,6 +140,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	defer live.Hurry()()
 	o.MaxStack = stackBound(o.MaxStack)
 	open := live.Open
 	if o.NonBlocking {

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -84,6 +85,9 @@ func (f found) keep(p *Process, tid int) {
 func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*profile.Snapshot, found)) (
 	*profile.Snapshot, error,
 ) {
+	if p.Live != nil {
+		defer live.Hurry()()
+	}
 	list, err := p.Threads()
 	if err != nil {
 		return nil, err
@@ -99,19 +103,8 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 		p.complete(ctx, out, f.calls, f.waiting)
 	}()
 	inGroups := p.watchGroups()
-	for i := range list {
-		if err := ctx.Err(); err != nil {
-			return out, err
-		}
-		if filter != nil && !filter(&list[i]) {
-			continue
-		}
-		s := p.snapshot(&list[i])
-		if s.Depth() == 0 && s.Error == ErrThreadEnded.Error() {
-			continue
-		}
-		out.Threads = append(out.Threads, s)
-		f.keep(p, s.OSThreadID)
+	if err := p.takeAll(ctx, list, filter, out, f); err != nil {
+		return out, err
 	}
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
@@ -146,7 +139,12 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	}
 	defer p.lacks.watch(p.from, t.OSThreadID)()
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
-	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
+	return p.described(&s, s.takeAndWalk)
+}
+
+// described describes a thread that is captured and walked.
+func (p *Process) described(s *Suspension, taken func(func() walk.Result) (walk.Result, error)) profile.Thread {
+	r, err := taken(func() walk.Result { return s.frames(&p.walked) })
 	if err != nil {
 		if st, ok := s.inDeepWait(err); ok {
 			return st
@@ -155,7 +153,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		st.Error = err.Error()
 		return st
 	}
-	return p.finish(&s, r)
+	return p.finish(s, r)
 }
 
 // snapshotBlocked takes the snapshot of a thread that is blocked, without stopping it. ok is false if that does not
@@ -228,18 +226,25 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 		if s.Thread.ID != 0 && s.Walk.Info.Address == 0 {
 			return walk.Result{}, ErrThreadEnded // its Thread object is another thread's now
 		}
-		r := walked()
-		last := attempt == maxAttempts
-		if !last && s.metRuntime(r) {
-			continue
-		}
-		if !last && !isFull(r.Err) && s.askObjects() {
-			continue
-		}
-		if r.Complete || last || isFull(r.Err) || !s.mend(r.Err, attempt) {
+		if r := walked(); !s.lacksMore(r, attempt) {
 			return r, nil
 		}
 	}
+}
+
+// lacksMore reports whether another capture, after so many, may bring what a walk lacks.
+func (s *Suspension) lacksMore(r walk.Result, attempt int) bool {
+	switch {
+	case attempt >= maxAttempts:
+		return false
+	case s.metRuntime(r):
+		return true
+	case isFull(r.Err):
+		return false
+	case s.askObjects():
+		return true
+	}
+	return !r.Complete && s.mend(r.Err, attempt)
 }
 
 // metRuntime reports whether a native thread has become one of the runtime's since

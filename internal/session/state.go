@@ -12,7 +12,7 @@ const stateRunning = "running"
 // state says in words what a captured thread was doing.
 func state(c *target.Capture) string {
 	switch {
-	case c.SyscallNr < 0 && c.Stopped:
+	case c.SyscallNr < 0 && c.Busy():
 		return stateRunning
 	case c.SyscallNr < 0:
 		return "blocked in the kernel" // by a page fault, for example

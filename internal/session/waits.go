@@ -90,7 +90,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 // does not wait, or that is not certain.
 func (s *Suspension) Waits() profile.WaitKind {
 	p := s.Process
-	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Stopped {
+	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
 		return ""
 	}
 	kind := p.waitReader().Kind(&s.Walk.Info)

@@ -60,9 +60,12 @@ type Capture struct {
 	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
 	// After live.Tracer.CaptureAll they all end at the same time. 0 where !Stopped.
 	Pause   time.Duration
-	Stopped bool  // false: nothing was stopped
-	Proof   Proof // that the thread was on no CPU (live.Process.TryBlocked and Look), or still was (live.Tracer.CaptureAll)
-	Ready   bool  // it was not stopped, and waited for a CPU
+	Stopped bool // false: nothing was stopped
+	Ready   bool // it was not stopped, and waited for a CPU
+
+	// Proof shows that the thread was on no CPU (live.Process.TryBlocked and Look), or still was
+	// (live.Tracer.CaptureAll).
+	Proof Proof
 
 	// Waited is how long the thread was known not to have stopped yet. 0: it stopped within
 	// some 40 µs. A thread that is on a CPU does so, where it next leaves the kernel. A thread
@@ -77,6 +80,9 @@ type Capture struct {
 
 	Buffers Buffers // of whoever captures: what the other fields point into
 }
+
+// Busy reports whether the thread had something to do: it has most likely run since.
+func (c *Capture) Busy() bool { return c.Stopped || c.Ready }
 
 // Buffers is the memory of a Capture, which the next capture uses again.
 type Buffers struct {

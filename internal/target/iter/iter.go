@@ -109,7 +109,8 @@ func (i *Iterator) Read(tasks []Task) ([]Task, error) {
 	}
 }
 
-// maxRead is how many threads one read may bring: the kernel's buffer has 32 KB (bpf_seq_read in kernel/bpf/bpf_iter.c).
+// maxRead is how many threads one read may bring: the kernel's buffer has 32 KB (bpf_seq_read in
+// kernel/bpf/bpf_iter.c).
 const maxRead = 1 << 15 / int(unsafe.Sizeof(Task{}))
 
 // Close ends the use of the iterator.

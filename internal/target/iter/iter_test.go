@@ -20,7 +20,9 @@ import (
 func TestMain(m *testing.M) { role.Main(m) }
 
 // ways are both ways to visit the threads of one process.
-var ways = map[string]func(int) (*Iterator, error){"the kernel visits no others": New, "the program drops others": newOwn}
+var ways = map[string]func(int) (*Iterator, error){
+	"the kernel visits no others": New, "the program drops others": newOwn,
+}
 
 func open(t testing.TB, way func(int) (*Iterator, error), pid int) *Iterator {
 	t.Helper()
@@ -152,7 +154,8 @@ func TestSettled(t *testing.T) {
 		{"in a system call", Regs{OrigRAX: unix.SYS_FUTEX, RIP: code, RSP: frame}, true},
 		{"in rt_sigreturn", Regs{OrigRAX: unix.SYS_RT_SIGRETURN, RIP: code, RSP: frame}, false},
 		{"in execve", Regs{OrigRAX: unix.SYS_EXECVE, RIP: code, RSP: frame}, false},
-		{"at a handler", Regs{OrigRAX: none, RIP: handler, RSP: frame, RDI: 34, RSI: frame + 312, RDX: frame + 8}, true},
+		{"at a handler", Regs{OrigRAX: none, RIP: handler, RSP: frame, RDI: 34, RSI: frame + 312,
+			RDX: frame + 8}, true},
 		{"before the stack pointer", Regs{OrigRAX: none, RIP: handler, RSP: frame + 999, RDI: 34, RSI: frame + 312,
 			RDX: frame + 8}, false},
 	} {

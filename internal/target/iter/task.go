@@ -44,20 +44,21 @@ func (t *Task) Ready() bool {
 	return t.State == stateRunning || t.State == stateWaking || t.State == stateNew
 }
 
-// OfKernel reports whether the thread has never been in user mode: a worker of io_uring, for example. The kernel gives
-// it no user registers (copy_thread in arch/x86/kernel/process.c).
+// OfKernel reports whether the thread has never been in user mode: a worker of io_uring, for example. The kernel
+// gives it no user registers (copy_thread in arch/x86/kernel/process.c).
 func (t *Task) OfKernel() bool { return t.Regs.RSP == 0 && t.Regs.RIP == 0 }
 
 // Rested reports whether the thread certainly did not run from when it was read until it was read again, as again.
 //
-// Why. The scheduler sets on_cpu before it switches to a thread, and clears it after it has switched away. Before that,
-// it counts the switch in nvcsw or nivcsw (__schedule, prepare_task and finish_task in kernel/sched/core.c). pcount is
-// raised before a thread executes anything. The program reads on_cpu before the counts. So if the thread was on a CPU at
-// any time after on_cpu was read as 0, then it either still is when on_cpu is read again, or a count has changed since it
-// was first read. The kernel writes the counts before it clears on_cpu with a store that releases them.
+// Why. The scheduler sets on_cpu before it switches to a thread, and clears it after it has switched away. Before
+// that, it counts the switch in nvcsw or nivcsw (__schedule, prepare_task and finish_task in kernel/sched/core.c).
+// pcount is raised before a thread executes anything. The program reads on_cpu before the counts. So if the thread
+// was on a CPU at any time after on_cpu was read as 0, then it either still is when on_cpu is read again, or a count
+// has changed since it was first read. The kernel writes the counts before it clears on_cpu with a store that
+// releases them.
 //
-// The registers and the start say that nobody has changed the registers meanwhile, such as a debugger, and that the id
-// has not become another thread's.
+// The registers and the start say that nobody has changed the registers meanwhile, such as a debugger, and that the
+// id has not become another thread's.
 func (t *Task) Rested(again *Task) bool {
 	return t.OnCPU == 0 && again.OnCPU == 0 && t.TID == again.TID && t.PID == again.PID && t.Start == again.Start &&
 		t.Runs == again.Runs && t.Voluntary == again.Voluntary && t.Involuntary == again.Involuntary &&
@@ -80,11 +81,11 @@ const (
 
 // Settled reports whether the registers are those of one state of the thread. The kernel replaces them one after the
 // other when it delivers a signal, when a handler returns, and when the thread executes another program. On a kernel
-// that may take the CPU from a thread in the kernel itself, a thread can rest in between. (So it can in the emulation of
-// a vsyscall, which no program of today calls.)
+// that may take the CPU from a thread in the kernel itself, a thread can rest in between. (So it can in the emulation
+// of a vsyscall, which no program of today calls.)
 //
-// To return from a handler, and to execute, are system calls, which are still seen as such. A thread that has just been
-// given a signal has the addresses of the two structures in registers before it has the handler's stack pointer
+// To return from a handler, and to execute, are system calls, which are still seen as such. A thread that has just
+// been given a signal has the addresses of the two structures in registers before it has the handler's stack pointer
 // (x64_setup_rt_frame in arch/x86/kernel/signal_64.c).
 func (t *Task) Settled() bool {
 	r := &t.Regs

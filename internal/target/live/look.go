@@ -11,13 +11,13 @@ import (
 )
 
 // Look captures threads without stopping them, whether they are blocked or wait for a CPU: their registers are the
-// kernel's own (package iter), all those of Context. It returns an error that is ErrUnavailable where the kernel does not
-// give them.
+// kernel's own (package iter), all those of Context. It returns an error that is ErrUnavailable where the kernel does
+// not give them.
 //
-// Why a copy is good. All threads are read, the stacks of those are copied that are on no CPU, and all are read again.
-// A thread that certainly had no CPU in between (iter.Task.Rested) has not changed its stack, as a stopped one would not
-// have: see TryBlocked. A thread that had one is tried again, for as long as lookLimit. One that never was without a CPU
-// for so long has ErrOnCPU.
+// Why a copy is good. All threads are read, the stacks of those are copied that are on no CPU, and all are read
+// again. A thread that certainly had no CPU in between (iter.Task.Rested) has not changed its stack, as a stopped one
+// would not have: see TryBlocked. A thread that had one is tried again, for as long as lookLimit. One that never was
+// without a CPU for so long has ErrOnCPU.
 //
 // A capture's Proof is that of TryBlocked, made of the same numbers: the kernel has them in schedstat.
 //
@@ -40,13 +40,15 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 		l.arena.lend(&reqs[i], &out[i])
 		l.left = append(l.left, i)
 	}
-	for end := time.Now().Add(lookLimit); ; time.Sleep(lookRest) {
+	end := time.Now().Add(lookLimit)
+	for rounds := 1; ; rounds++ {
 		if err := l.round(p, reqs, out, errs); err != nil {
 			return err
 		}
-		if len(l.left) == 0 || !time.Now().Before(end) {
+		if len(l.left) == 0 || rounds >= lookRounds && !time.Now().Before(end) {
 			break
 		}
+		time.Sleep(lookRest)
 	}
 	for _, i := range l.left {
 		if _, err := p.Thread(reqs[i].TID); errors.Is(err, target.ErrThreadExited) {
@@ -57,9 +59,11 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 }
 
 const (
-	// lookLimit is how long threads are waited for that are on a CPU. Where others wait for that CPU, a thread has it for
-	// a few milliseconds.
+	// lookLimit is how long threads are waited for that are on a CPU. Where others wait for that CPU, a thread has it
+	// for a few milliseconds.
 	lookLimit = 20 * time.Millisecond
+	// lookRounds are made in any case: it may be us who get no CPU.
+	lookRounds = 20
 	// lookRest is the time between two rounds.
 	lookRest = 500 * time.Microsecond
 )
@@ -199,5 +203,6 @@ func (l *looker) deliver(t *iter.Task, out *target.Capture) {
 		out.SyscallNr = -1
 	}
 	out.Pause, out.Stopped, out.Waited, out.Ready = 0, false, 0, t.Ready()
-	out.Proof = target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs)) // proc_pid_schedstat in fs/proc/base.c
+	// As proc_pid_schedstat in fs/proc/base.c writes it.
+	out.Proof = target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs))
 }

@@ -192,7 +192,9 @@ func TestLookChurn(t *testing.T) {
 func TestLookEqualsStops(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
-		for app, args := range map[string][]string{"busy": {"--threads", "20"}, "churn": {"--journal", filepath.Join(t.TempDir(), "journal")}} {
+		for app, args := range map[string][]string{
+			"busy": {"--threads", "20"}, "churn": {"--journal", filepath.Join(t.TempDir(), "journal")},
+		} {
 			t.Run(app, func(t *testing.T) {
 				a := testenv.Start(t, app, testenv.Options{Runtime: runtime, Args: args})
 				equalsStops(t, openLook(t, &program{pid: a.PID}))

@@ -39,6 +39,24 @@ func RunAtHighPriority(f func()) {
 	})
 }
 
+// hurried is the nice value of work that takes part of a second: on a machine with many busy threads for each CPU, the
+// next ones would keep it waiting for a hundred times as long.
+const hurried = -20
+
+// Hurry gives the calling goroutine an OS thread for itself, with a higher priority than others if that is permitted,
+// until end is called. If somebody has chosen a priority for this process, that stays.
+func Hurry() (end func()) {
+	runtime.LockOSThread()
+	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil || before != kernelPriority || unix.Setpriority(unix.PRIO_PROCESS, 0, hurried) != nil {
+		return runtime.UnlockOSThread
+	}
+	return func() {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) // to have less is always permitted
+		runtime.UnlockOSThread()
+	}
+}
+
 // onItsOwn calls f on an OS thread of its own.
 func onItsOwn(f func()) {
 	done := make(chan struct{})
