@@ -26,6 +26,7 @@ type Snapshot struct {
 	Threads    []Thread
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 	Released   int             // stops that the watchdog ended because clrsnap itself got no CPU: they gave no stack
+	Registers  Registers       // of the threads that were not blocked
 	Unlisted   int             // threads that existed then, but had just been started and are not in Threads
 	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through,
 	// or some could not be read.
@@ -38,6 +39,20 @@ type Snapshot struct {
 	// Unsearched is why Awaits and Needs may lack something; "": nothing that is known.
 	Unsearched string
 }
+
+// Registers say where those came from that the stacks of threads were walked with which were not blocked.
+type Registers struct {
+	// From is RegistersKernel or RegistersStops; "": all threads were blocked, or there was no choice.
+	From string
+	// Reason is why they are not the kernel's.
+	Reason string
+}
+
+// Where registers come from.
+const (
+	RegistersKernel = "kernel" // the kernel has told them: only threads were stopped that never were without a CPU
+	RegistersStops  = "stops"  // each thread was stopped
+)
 
 // Missing returns how many threads have no stack at all: those in Threads without
 // frames, and those that are Unlisted.

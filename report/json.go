@@ -21,6 +21,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Pauses:     jsonPausesOf(s),
+		Registers:  jsonRegistersOf(s),
 		Unlisted:   s.Unlisted,
 		Partial:    s.HoldsPartial,
 	})
@@ -47,8 +48,25 @@ type jsonSnapshot struct {
 	Process    jsonProcess `json:"process"`
 	CapturedAt string      `json:"capturedAt"`
 	Pauses     *jsonPauses `json:"pauses,omitempty"`
-	Unlisted   int         `json:"unlisted,omitempty"`
-	Partial    bool        `json:"holdsPartial,omitempty"`
+
+	Registers *jsonRegisters `json:"registers,omitempty"`
+
+	Unlisted int  `json:"unlisted,omitempty"`
+	Partial  bool `json:"holdsPartial,omitempty"`
+}
+
+type jsonRegisters struct {
+	From   string `json:"from"`
+	Stops  int    `json:"stops"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func jsonRegistersOf(s *profile.Snapshot) *jsonRegisters {
+	r := &s.Registers
+	if r.From == "" {
+		return nil
+	}
+	return &jsonRegisters{From: r.From, Stops: len(s.Stops) + s.Released, Reason: r.Reason}
 }
 
 type jsonPauses struct {

@@ -34,13 +34,13 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 			f.keep(p, t.OSThreadID)
 			continue
 		}
-		st, _, ok := p.snapshotBlocked(t)
+		st, blocked, ok := p.snapshotBlocked(t)
 		if !ok {
 			st = p.Summary(t)
 			st.Error = ErrThreadEnded.Error() // until it is captured
 			later = append(later, &laterThread{
-				at: len(out.Threads),
-				s:  Suspension{Process: p, Thread: *t, Also: p.AlsoBlocking(t)},
+				at: len(out.Threads), tried: blocked,
+				s: Suspension{Process: p, Thread: *t, Also: p.AlsoBlocking(t)},
 			})
 		}
 		out.Threads = append(out.Threads, st)
@@ -58,7 +58,8 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 type laterThread struct {
 	at       int // in Snapshot.Threads
 	s        Suspension
-	attempts int // that brought a stack which was not complete
+	attempts int  // that brought a stack which was not complete
+	tried    bool // once more whether it is blocked; so is one whose stack takes more registers
 }
 
 // lookedAtOnce is how many threads are looked at together: their stacks are copied before the first is walked.
@@ -73,11 +74,18 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if later = p.takeRested(later, out, f); len(later) == 0 {
+			break
+		}
 		n := min(len(later), lookedAtOnce)
 		again, left, err := p.lookAtSome(later[:n], out, f)
 		if err != nil {
+			if errors.Is(err, live.ErrUnavailable) {
+				out.Registers = profile.Registers{From: profile.RegistersStops, Reason: err.Error()}
+			}
 			break // it will be the same for the others
 		}
+		out.Registers.From = profile.RegistersKernel
 		later, stop = append(later[n:], again...), append(stop, left...)
 	}
 	for _, l := range append(stop, later...) {
@@ -93,6 +101,23 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 		f.keep(p, l.s.Thread.OSThreadID)
 	}
 	return nil
+}
+
+// takeRested takes the stacks of those that were awake for a moment only, and are blocked again: what these wait for is
+// known better. It returns the others.
+func (p *Process) takeRested(later []*laterThread, out *profile.Snapshot, f found) []*laterThread {
+	return slices.DeleteFunc(later, func(l *laterThread) bool {
+		if l.tried {
+			return false
+		}
+		l.tried = true
+		st, _, ok := p.snapshotBlocked(&l.s.Thread)
+		if ok {
+			out.Threads[l.at] = st
+			f.keep(p, l.s.Thread.OSThreadID)
+		}
+		return ok
+	})
 }
 
 // lookAtSome takes the stacks of some threads without a stop. again are those that need another look, and left those

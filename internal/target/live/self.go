@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/target/iter"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,6 +78,7 @@ func CheckSelf() []Finding {
 		{Check: "kernel.perf_event_paranoid", OK: true,
 			Detail: cmp.Or(procfs.Sysctl("kernel/perf_event_paranoid"), "not in this kernel")},
 		reads,
+		registersFinding(),
 		me.eventsFinding(&reads),
 	}
 }
@@ -179,6 +182,22 @@ func (s *self) readsFinding() Finding {
 		f.OK, f.Detail, f.Remedy = false, "no process", s.rootAdvice()
 	case s.yama == "1":
 		f.OK, f.Detail, f.Remedy = false, "only programs that clrsnap record starts", s.rootAdvice()
+	}
+	return f
+}
+
+// registersFinding reports whether looks stop threads that are not blocked.
+func registersFinding() Finding {
+	f := Finding{Check: "registers", OK: true, Detail: "told by the kernel: no thread is stopped for its stack"}
+	it, err := iter.New(os.Getpid())
+	if err == nil {
+		it.Close()
+		return f
+	}
+	f.OK, f.Detail = false, "threads that are not blocked are stopped for their stacks, one by one: "+err.Error()
+	var unavailable *iter.Error
+	if errors.As(err, &unavailable) {
+		f.Remedy = unavailable.Remedy
 	}
 	return f
 }
