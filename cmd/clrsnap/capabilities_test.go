@@ -86,6 +86,21 @@ type lack struct {
 	says   string
 }
 
+// TestDoctorOfRegisters: who may not read registers from the kernel is told what it takes.
+func TestDoctorOfRegisters(t *testing.T) {
+	if asNobody("true").Run() != nil {
+		t.Skip("SKIPPED, NOTHING WAS TESTED: this needs root")
+	}
+	dir, c, err := nobodysCommand()
+	must(t, err)
+	defer os.RemoveAll(dir)
+	cmd := exec.Command(c.Path, "doctor")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	finish(t, cmd).want(t,
+		` +registers +threads that are not blocked are stopped .*: that takes CAP_BPF and CAP_PERFMON$`)
+}
+
 // TestCapabilities: with exactly the documented capabilities, a user without rights can read
 // and record a program of another user. Without one of them there is one clear sentence.
 func TestCapabilities(t *testing.T) {

@@ -122,7 +122,9 @@ func (p *Process) takeRested(later []*laterThread, out *profile.Snapshot, f foun
 
 // lookAtSome takes the stacks of some threads without a stop. again are those that need another look, and left those
 // that have to be stopped. The error says that there are no looks at all, or that the process has exited.
-func (p *Process) lookAtSome(some []*laterThread, out *profile.Snapshot, f found) (again, left []*laterThread, err error) {
+func (p *Process) lookAtSome(some []*laterThread, out *profile.Snapshot, f found) (
+	again, left []*laterThread, err error,
+) {
 	reqs := make([]target.Request, len(some))
 	for i, l := range some {
 		reqs[i] = p.request(&l.s.Thread, slices.Concat(l.s.Also, l.s.extra, l.s.copies), true)
