@@ -53,7 +53,7 @@ const (
 // touch processes that can keep it waiting for ever, and returns their ids as left. When ctx
 // ends, the result is what was found by then, and the error is that of ctx.
 func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
-	if err := live.CheckProc(0); err != nil {
+	if err := live.CheckProc(live.AllProcesses); err != nil {
 		return nil, nil, err
 	}
 	pids, err := procfs.Processes()

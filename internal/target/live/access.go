@@ -27,10 +27,20 @@ func missingError(pid int) error {
 // justExited explains why what was in /proc is not there now. With hidepid=2 the directory of a process can be opened,
 // and nothing in it can.
 func justExited(pid int) error {
-	if exists(pid) && unix.Access(fmt.Sprintf("/proc/%d/stat", pid), unix.R_OK) != nil { // no other process has its id
+	if exists(pid) && !isShown(pid) { // and no other process has its id by now
 		return missingError(pid)
 	}
 	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
+}
+
+func isShown(pid int) bool {
+	dir, err := procfs.Open(pid)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Stat()
+	return err == nil
 }
 
 func exists(pid int) bool {
@@ -39,8 +49,8 @@ func exists(pid int) bool {
 }
 
 // CheckProc refuses a /proc that shows another PID namespace than ours, as unshare and containers without a mount of
-// their own leave it: system calls take our process ids, and /proc the others. pid is the process that is asked for;
-// 0: all of them.
+// their own leave it: system calls take our process ids, and /proc the others. pid is the process that is asked for,
+// or AllProcesses.
 func CheckProc(pid int) error {
 	self, err := os.Readlink("/proc/self")
 	switch {

@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"clrsnap/internal/procfs"
 )
@@ -43,9 +44,12 @@ var (
 	ErrClosed = errors.New("process is closed")
 )
 
+// AllProcesses stands for no process in particular.
+const AllProcesses = math.MinInt
+
 // AttachError says why a process cannot be attached to and what helps.
 type AttachError struct {
-	PID    int    // 0: no process in particular
+	PID    int    // or AllProcesses
 	Err    error  // one of the sentinels above
 	Detail string // "" where Err says it all
 	Remedy string // what to do next
@@ -53,7 +57,7 @@ type AttachError struct {
 
 func (e *AttachError) Error() string {
 	s := fmt.Sprintf("cannot attach to %d: %v", e.PID, e.Err)
-	if e.PID == 0 {
+	if e.PID == AllProcesses {
 		s = fmt.Sprintf("cannot look for processes: %v", e.Err)
 	}
 	if e.Detail != "" {
