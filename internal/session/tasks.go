@@ -29,13 +29,44 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 		return nil, NestedError(0)
 	}
 	p.Engine.Begin()
-	t := p.newTaskWalk(ctx, o)
-	census, err := t.walk()
-	if err != nil {
-		return nil, p.noWalk(err)
+	pace := newHeapWalk(ctx, p, o) // of all looks
+	var best *profile.Tasks
+	for vain := 0; vain < vainLooks; {
+		t := p.newTaskWalk(ctx, o)
+		census, err := t.walk()
+		switch {
+		case err != nil && best != nil:
+			return best, p.Alive()
+		case err != nil:
+			return nil, p.noWalk(err)
+		}
+		out := t.result(census)
+		if vain++; best == nil || lacking(out) < lacking(best) && !out.Partial {
+			best, vain = out, 0
+		}
+		rest := max(pace.ahead(), 0)
+		if lacking(best) == 0 || best.Partial || !p.from.changes() || time.Since(pace.begin)+rest > rewalkWithin ||
+			!sleep(ctx, rest) {
+			break
+		}
+		p.Engine.Cache.Invalidate()
 	}
-	out := t.result(census)
-	return out, p.Alive()
+	best.Duration = time.Since(pace.begin)
+	return best, p.Alive()
+}
+
+// vainLooks is how many looks in a row may find no more than an earlier one did: what is missing then changes all the
+// time.
+const vainLooks = 8
+
+// lacking is how much of what there is could not be read: collections had moved it, or it changed all the time. Of a
+// heap that is not consistent methods may be missing that nothing else tells of.
+func lacking(t *profile.Tasks) int {
+	n := t.Unproven + t.Unread
+	if t.ConsistentShare < 1 {
+		n++
+	}
+	return n
 }
 
 // noWalk says why the heap could not be walked.

@@ -216,6 +216,45 @@ func TestTasks(t *testing.T) {
 	})
 }
 
+// TestTasksCollected: while the collector moves everything all the time, a look has all chains, or says how many it
+// lacks; most have all.
+func TestTasksCollected(t *testing.T) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--collect", "--pause", "10", "--suspended", "10"},
+		})
+		truths := countTruths(t, a)
+		all := 0
+		for _, n := range truths {
+			all += n
+		}
+		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+		const looks = 10
+		whole := 0
+		for range looks {
+			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for i := range tasks.Chains {
+				found += tasks.Chains[i].Count
+			}
+			if tasks.Unproven == 0 && tasks.Unread == 0 && tasks.ConsistentShare == 1 {
+				whole++
+				checkTasks(t, tasks, truths)
+			} else if tasks.ConsistentShare == 1 && found+tasks.Unproven+tasks.Unread < all {
+				t.Errorf("%d of %d chains, %d unproven, %d unread", found, all, tasks.Unproven, tasks.Unread)
+			}
+		}
+		t.Logf("%d of %d looks have all %d chains", whole, looks, all)
+		if whole < looks/2 {
+			t.Errorf("%d of %d looks have all", whole, looks)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
 // TestTasksRuntimeAsync: the same of methods that the runtime itself suspends, in each way that they are compiled.
 func TestTasksRuntimeAsync(t *testing.T) {
 	for _, tt := range suspendedWays {

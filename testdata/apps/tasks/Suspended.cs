@@ -98,7 +98,14 @@ static class Suspended
         await new PeriodicTimer(TimeSpan.FromHours(2)).WaitForNextTickAsync();
     }
 
-    static async Task OfEndless(string kind) { Levels.Mark("Suspended.OfEndless"); Note(kind); await Task.Delay(-1); }
+    // No timer keeps the promise: without kept, the collector would take it, and the methods that wait for it.
+    static async Task OfEndless(string kind)
+    {
+        Task endless = Task.Delay(-1);
+        kept.Enqueue(endless);
+        Levels.Mark("Suspended.OfEndless", below: 1); Note(kind);
+        await endless;
+    }
 
     static async Task OfSemaphore(string kind) { Levels.Mark("Suspended.OfSemaphore"); Note(kind); await semaphore.WaitAsync(); }
 
