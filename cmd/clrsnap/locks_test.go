@@ -68,7 +68,9 @@ func testLocks(t *testing.T, runtime string) {
 		}
 	}
 	dump := testenv.GCoreDump(t, a.PID)
-	found("--core", dump).want(t, "^Deadlock: "+circle+"$")
+	r := found("--core", dump)
+	r.stdout = strings.ReplaceAll(r.stdout, " (?)", "") // nothing proves the file of an assembly that has no code
+	r.want(t, "^Deadlock: "+circle+"$")
 	text := filepath.Join(dir, "locks.txt")
 	found("--core", dump, "-o", text)
 	if b, err := os.ReadFile(text); err != nil || !strings.Contains(string(b), "Deadlock: two-1") {

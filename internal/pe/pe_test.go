@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"clrsnap/internal/arch"
@@ -95,6 +96,9 @@ func TestRealAssemblies(t *testing.T) {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: no assemblies below %s: %v", kit.Dir, err)
 	}
 	for _, file := range files {
+		if strings.HasSuffix(file, ".r2r.dll") {
+			continue // the code of several assemblies, with the metadata of none
+		}
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

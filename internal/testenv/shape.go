@@ -144,7 +144,7 @@ func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error 
 		}
 	}
 	own := filepath.Join(p.Dir, "app")
-	if err := linkTree(filepath.Dir(dll), own); err != nil {
+	if err := copyTree(filepath.Dir(dll), own); err != nil {
 		return err
 	}
 	dll = filepath.Join(own, filepath.Base(dll))
@@ -181,6 +181,10 @@ func (k DotNet) command(name string, args ...string) error {
 	}
 	return nil
 }
+
+// copyTree copies a folder. A link to a file changes the file's ctime, and so a program that runs from the file would
+// be one whose file may have been written to.
+func copyTree(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }
 
 // linkTree makes to a copy of a folder or file, of hard links if it can.
 func linkTree(from, to string) error {

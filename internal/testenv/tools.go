@@ -114,7 +114,7 @@ func (k DotNet) precompile(tb testing.TB, dll, runtime string, composite bool) s
 	if err := os.RemoveAll(tmp); err != nil {
 		tb.Fatal(err)
 	}
-	if err := linkTree(filepath.Dir(dll), tmp); err != nil {
+	if err := copyTree(filepath.Dir(dll), tmp); err != nil {
 		tb.Fatal(err)
 	}
 	made := filepath.Join(tmp, filepath.Base(dll))

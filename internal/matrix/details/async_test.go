@@ -405,6 +405,7 @@ func TestTasksRunningRuntimeAsync(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			livetest.Unmark(tasks)
 			checkRunningTasks(t, tasks, a.Ask("truths"), "Running.Leaf")
 		}
 		check(livetest.Open(t, a, o))
