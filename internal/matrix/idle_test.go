@@ -109,12 +109,25 @@ func TestAsyncMain(t *testing.T) {
 
 func testAsyncMain(t *testing.T, runtime string) {
 	a := testenv.Start(t, "shop", testenv.Options{Runtime: runtime})
-	snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotWaits(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	graph := snap.WaitGraph()
+	p := livetest.Open(t, a, clrsnap.Options{})
 	const main, other = "async Shop.Program.Main ", "Common.App.WaitForEnd" // whose thread waits for an event
+	var snap *profile.Snapshot
+	var graph *profile.WaitGraph
+	testenv.UntilSeen(t, func() string { // the thread may be about to wait
+		var err error
+		if snap, err = p.SnapshotWaits(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		graph = snap.WaitGraph()
+		var text strings.Builder
+		if err := report.WaitGraph(&text, snap, graph, report.WaitGraphOptions{All: true}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), other) {
+			return "the thread that waits for the end in\n" + text.String()
+		}
+		return ""
+	})
 	for _, all := range []bool{false, true} {
 		var text strings.Builder
 		if err := report.WaitGraph(&text, snap, graph, report.WaitGraphOptions{All: all}); err != nil {

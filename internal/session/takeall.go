@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 
 	"clrsnap/internal/target"
@@ -11,11 +12,13 @@ import (
 )
 
 // takeAll takes the stacks of the threads that filter accepts, into out. It stops as few as possible. Threads that are
-// blocked are captured one by one, without a stop, and without most of their registers (live.Process.TryBlocked). The
-// others are captured together, with the registers that the kernel has of them (live.Process.Look). Only those are
-// stopped of which that is not known.
+// blocked are captured one by one, without a stop, and without most of their registers (live.Process.TryBlocked). Where
+// more threads run than there are CPUs, the others are captured together, with the registers that the kernel has of them
+// (live.Process.Look), and only those are stopped of which that is not known. Elsewhere a thread stops at once, for some
+// microseconds, and what it waits for can be read while it is stopped.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	var later []*laterThread
+	busy := waitForCPUs(list)
 	defer func() {
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool {
 			return t.Depth() == 0 && t.Error == ErrThreadEnded.Error()
@@ -29,7 +32,7 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		if filter != nil && !filter(t) {
 			continue
 		}
-		if p.Live == nil || p.Options.AlwaysStop || p.room <= 0 {
+		if p.Live == nil || p.Options.AlwaysStop || p.room <= 0 || !busy {
 			out.Threads = append(out.Threads, p.snapshot(t))
 			f.keep(p, t.OSThreadID)
 			continue
@@ -52,6 +55,17 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		return nil
 	}
 	return p.takeLater(ctx, later, filter, out, f)
+}
+
+// waitForCPUs reports whether threads wait for a CPU, because more of them run than there are CPUs.
+func waitForCPUs(list []Thread) bool {
+	run := 0
+	for i := range list {
+		if list[i].Runs {
+			run++
+		}
+	}
+	return run > runtime.NumCPU()
 }
 
 // laterThread is a thread that is not captured yet.

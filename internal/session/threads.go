@@ -21,6 +21,7 @@ type Thread struct {
 	Cooperative bool   // at the time of the listing
 	Halted      bool   // stopped by a signal
 	Deep        bool   // in a wait that cannot be interrupted (D) when it was listed
+	Runs        bool   // on a CPU, or waiting for one (R), when it was listed
 	Traced      bool   // stopped by a debugger
 	Started     uint64 // in clock ticks since boot
 }
@@ -64,6 +65,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	t := Thread{
 		OSThreadID: tid, Name: info.Name, Started: info.StartTime,
 		Halted: info.State == 'T', Traced: info.State == 't', Deep: info.State == 'D',
+		Runs: info.State == 'R',
 	}
 	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
