@@ -76,9 +76,6 @@ type laterThread struct {
 	tried    bool // once more whether it is blocked; so is one whose stack takes more registers
 }
 
-// lookedAtOnce is how many threads are looked at together: their stacks are copied before the first is walked.
-const lookedAtOnce = 64
-
 // takeLater takes the stacks of threads that could not be captured without their registers.
 func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Filter, out *profile.Snapshot, f found,
 ) error {
@@ -91,8 +88,12 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 		if later = p.takeRested(later, out, f); len(later) == 0 {
 			break
 		}
-		n := min(len(later), lookedAtOnce)
-		again, left, err := p.lookAtSome(later[:n], out, f)
+		// One at a time: filter is asked right before a thread is captured, and who asks may note the time.
+		if filter != nil && !filter(&later[0].s.Thread) {
+			later = later[1:]
+			continue
+		}
+		again, left, err := p.lookAtSome(later[:1], out, f)
 		if err != nil {
 			if errors.Is(err, live.ErrUnavailable) {
 				out.Registers = profile.Registers{From: profile.RegistersStops, Reason: err.Error()}
@@ -100,7 +101,7 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 			break // it will be the same for the others
 		}
 		out.Registers.From = profile.RegistersKernel
-		later, stop = append(later[n:], again...), append(stop, left...)
+		later, stop = append(later[1:], again...), append(stop, left...)
 	}
 	for _, l := range append(stop, later...) {
 		if err := ctx.Err(); err != nil {

@@ -40,7 +40,10 @@ func testTasksWitness(t *testing.T, runtime string) {
 	if begun < 5*40 || ours.count != begun {
 		t.Errorf("%d chains, and the program has begun %d", ours.count, begun)
 	}
-	said := askTasks(t, a)
+	// An iterator that rests at a yield neither runs nor waits, which ClrMD does not tell.
+	said := slices.DeleteFunc(askTasks(t, a), func(c saidChain) bool {
+		return len(c.methods) == 1 && strings.HasPrefix(c.methods[0], "Tasks.Levels+<Yields>")
+	})
 	pooled := pooledMethods(said)
 	whole, lost := ours.match(t, said)
 	for i, methods := range ours.awaiting {

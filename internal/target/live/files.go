@@ -92,11 +92,7 @@ func (p *Process) Written(m *target.Mapping) (made, changed time.Time, known boo
 	}
 	at := func(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 	changed = at(st.Mtime)
-	// A file that is linked to, or gets other permissions, has another ctime, too. One that has been removed nobody
-	// writes to by its name, and its removal was a change.
-	if st.Nlink > 0 && at(st.Ctime).After(changed) {
-		changed = at(st.Ctime)
-	}
+	// Not the ctime: links, other permissions and other owners change it as well, and are no other build.
 	if st.Mask&unix.STATX_BTIME != 0 {
 		made = at(st.Btime)
 	}
