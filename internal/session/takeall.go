@@ -85,11 +85,12 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if later = p.takeRested(later, out, f); len(later) == 0 {
-			break
-		}
 		// One at a time: filter is asked right before a thread is captured, and who asks may note the time.
 		if filter != nil && !filter(&later[0].s.Thread) {
+			later = later[1:]
+			continue
+		}
+		if p.takeRested(later[0], out, f) {
 			later = later[1:]
 			continue
 		}
@@ -118,21 +119,19 @@ func (p *Process) takeLater(ctx context.Context, later []*laterThread, filter Fi
 	return nil
 }
 
-// takeRested takes the stacks of those that were awake for a moment only, and are blocked again: what these wait for is
-// known better. It returns the others.
-func (p *Process) takeRested(later []*laterThread, out *profile.Snapshot, f found) []*laterThread {
-	return slices.DeleteFunc(later, func(l *laterThread) bool {
-		if l.tried {
-			return false
-		}
-		l.tried = true
-		st, _, ok := p.snapshotBlocked(&l.s.Thread)
-		if ok {
-			out.Threads[l.at] = st
-			f.keep(p, l.s.Thread.OSThreadID)
-		}
-		return ok
-	})
+// takeRested takes the stack of a thread that was awake for a moment only, and is blocked again: what it waits for is
+// known better.
+func (p *Process) takeRested(l *laterThread, out *profile.Snapshot, f found) bool {
+	if l.tried {
+		return false
+	}
+	l.tried = true
+	st, _, ok := p.snapshotBlocked(&l.s.Thread)
+	if ok {
+		out.Threads[l.at] = st
+		f.keep(p, l.s.Thread.OSThreadID)
+	}
+	return ok
 }
 
 // lookAtSome takes the stacks of some threads without a stop. again are those that need another look, and left those
