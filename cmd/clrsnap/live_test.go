@@ -87,7 +87,7 @@ func testIdle(t *testing.T, runtime string) {
 	})
 	t.Run("full", func(t *testing.T) {
 		good(t, "stack", pid, "--full", "--group").want(t,
-			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · .* · preemptive$`,
+			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · .* · preemptive( · paused .*)?$`, // it may be about to wait
 			`^6 threads with this stack · ThreadPool worker · waits for ManualResetEvent 0x[0-9a-f]+ \(.*\) · `+
 				`preemptive$`,
 			`^Thread \d+ "\.NET Finalizer" \(managed \d+, 0x[0-9a-f]+\) Finalizer · idle · preemptive$`)
