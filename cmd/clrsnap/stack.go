@@ -50,10 +50,11 @@ native frames, and whether it is running or what it waits for.
 Threads of the runtime that wait for work are called idle: pool workers, the timer, the
 finalizer and others. They come after those that are doing something.
 
-With CAP_BPF and CAP_PERFMON the kernel tells the registers of threads, and a thread is
-stopped only if it never is without a CPU. Otherwise each thread that runs is stopped while
-its stack is copied. That takes tens of microseconds, or longer if all CPUs are busy, but
-never longer than --max-pause. A thread that is provably blocked is not stopped in any case.
+Each thread that runs is stopped while its stack is copied. That takes tens of microseconds,
+or longer if all CPUs are busy, but never longer than --max-pause. A thread that is provably
+blocked is not stopped at all. Where more threads run than there are CPUs, and with CAP_BPF
+and CAP_PERFMON, the kernel tells the registers of threads, and a thread is stopped only if
+it never is without a CPU.
 
 With --stop-all all stacks belong to the same instant. Every thread that was running
 then was stopped, all at the same time. For every other thread it is proved that it

@@ -139,12 +139,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	}
 	defer p.lacks.watch(p.from, t.OSThreadID)()
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
-	return p.described(&s, s.takeAndWalk)
-}
-
-// described describes a thread that is captured and walked.
-func (p *Process) described(s *Suspension, taken func(func() walk.Result) (walk.Result, error)) profile.Thread {
-	r, err := taken(func() walk.Result { return s.frames(&p.walked) })
+	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	if err != nil {
 		if st, ok := s.inDeepWait(err); ok {
 			return st
@@ -153,7 +148,7 @@ func (p *Process) described(s *Suspension, taken func(func() walk.Result) (walk.
 		st.Error = err.Error()
 		return st
 	}
-	return p.finish(s, r)
+	return p.finish(&s, r)
 }
 
 // snapshotBlocked takes the snapshot of a thread that is blocked, without stopping it. ok is false if that does not

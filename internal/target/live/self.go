@@ -188,7 +188,8 @@ func (s *self) readsFinding() Finding {
 
 // registersFinding reports whether looks stop threads that are not blocked.
 func registersFinding() Finding {
-	f := Finding{Check: "registers", OK: true, Detail: "told by the kernel: no thread is stopped for its stack"}
+	f := Finding{Check: "registers", OK: true, Detail: "told by the kernel where more threads run " +
+		"than there are CPUs: threads that wait for a CPU are not stopped for their stacks"}
 	it, err := iter.New(os.Getpid())
 	if err == nil {
 		it.Close()
