@@ -342,7 +342,8 @@ func TestForeign(t *testing.T) {
 			"events":[{"type":"O","frame":0,"at":5},{"type":"O","frame":1,"at":6.5},
 				{"type":"C","frame":1,"at":7},{"type":"C","frame":0,"at":9.5}]}]}`,
 			"wall managed Shop Shop.Program.Main(class System.String[])=4ms; " +
-				"wall waiting managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
+				"wall waiting managed Shop Shop.Program.Main(class System.String[])>" +
+				"native  UNMANAGED_CODE_TIME=500µs"},
 		{"py-spy",
 			`{"shared":{"frames":[{"name":"main"},{"name":"f"}]},"profiles":[{"type":"sampled","unit":"seconds",` +
 				`"samples":[[0,1],[0]],"weights":[0.01,0.02]}]}`,
@@ -355,7 +356,9 @@ func TestForeign(t *testing.T) {
 		}
 		for _, state := range []profile.State{profile.Running, profile.Waiting} {
 			of := *r
-			of.Samples = slices.DeleteFunc(slices.Clone(r.Samples), func(s profile.Sample) bool { return s.State != state })
+			of.Samples = slices.DeleteFunc(slices.Clone(r.Samples), func(s profile.Sample) bool {
+				return s.State != state
+			})
 			name := map[profile.State]string{profile.Running: "wall ", profile.Waiting: "wall waiting "}[state]
 			for k, v := range byStack(&of, profile.Wall, seen) {
 				got = append(got, name+strings.ReplaceAll(k, "|", ">")+"="+time.Duration(v).String())

@@ -17,7 +17,8 @@ func TestHidden(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "Größe <T> \"q\" \\ \t", "\u009b31m", "\u202etxt.exe\u2066", "\x7f\x1b]0;x\a", "\u2028\U000e0041", all.String(),
+		"", "Größe <T> \"q\" \\ \t", "\u009b31m", "\u202etxt.exe\u2066", "\x7f\x1b]0;x\a", "\u2028\U000e0041",
+		all.String(),
 	} {
 		var b bytes.Buffer
 		w := New(&b)

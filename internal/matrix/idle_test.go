@@ -71,7 +71,8 @@ func testInheritedNames(t *testing.T, runtime string) {
 		for i := range snap.Threads {
 			th := &snap.Threads[i]
 			isHeir := slices.Contains(heirs, strconv.Itoa(th.OSThreadID))
-			if th.ThreadID == 0 && slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == "pause" }) {
+			pauses := func(f profile.Frame) bool { return f.Method == "pause" }
+			if th.ThreadID == 0 && slices.ContainsFunc(th.Frames, pauses) {
 				native++
 				isHeir = true
 			}

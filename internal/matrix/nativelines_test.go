@@ -36,7 +36,8 @@ func testNativeDumps(t *testing.T, runtime string) {
 			Runtime: runtime, Args: []string{"--library", library},
 		}))
 		livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})) // it is there now
-		snap := livetest.SnapshotCore(t, testenv.Dump(t, a, k), clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+		o := clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}}
+		snap := livetest.SnapshotCore(t, testenv.Dump(t, a, k), o)
 		var frames []profile.Frame
 		for _, th := range snap.Threads {
 			of := slices.DeleteFunc(slices.Clone(th.Frames), func(f profile.Frame) bool {

@@ -105,13 +105,19 @@ func (d Dir) living(name string) (string, bool) {
 	if st, err := d.Stat(); err != nil || st.State != 'Z' || st.Threads <= 1 {
 		return "", false
 	}
-	tids, _ := d.Tasks() // none: it has ended
+	tid, ok := d.LivingTask()
+	return TaskFile(tid, name), ok
+}
+
+// LivingTask returns a thread that has not ended; false: there is none.
+func (d Dir) LivingTask() (tid int, ok bool) {
+	tids, _ := d.Tasks() // none: the process has ended
 	for _, tid := range tids {
 		if st, err := d.TaskStat(tid); err == nil && st.State != 'Z' && st.State != 'X' {
-			return TaskFile(tid, name), true
+			return tid, true
 		}
 	}
-	return "", false
+	return 0, false
 }
 
 // maxFile bounds what is read of a file: a process chooses for itself what the kernel takes

@@ -35,7 +35,7 @@ const (
 	StateBackground     = 0x00000200
 	StateUnstarted      = 0x00000400
 	StateDead           = 0x00000800
-	StateStarted        = 0x00001000 // the runtime started it (TS_WeOwn); else native code, and it came into the runtime
+	StateStarted        = 0x00001000 // the runtime started it (TS_WeOwn); else native code did
 	StateThreadPool     = 0x01000000
 	StateInteropBlocked = 0x02000000
 	StateDetached       = 0x80000000

@@ -20,7 +20,7 @@ func (p *Process) Mappings() (target.Mappings, error) {
 
 // readMappings also returns what the kernel says, until the next call.
 func (p *Process) readMappings() (target.Mappings, []byte, error) {
-	b, err := p.readMem("maps", p.mapsBuf)
+	b, err := p.Dir().ReadInto("maps", p.mapsBuf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
@@ -36,16 +36,6 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	}
 	p.setSpans(ms)
 	return ms, b, nil
-}
-
-// readMem reads a file that shows the address space, from a thread that has
-// one.
-func (p *Process) readMem(name string, buf []byte) ([]byte, error) {
-	b, err := p.Dir().ReadInto(p.memPrefix()+name, buf)
-	if (err != nil || len(b) == 0) && p.relead() {
-		b, err = p.Dir().ReadInto(p.memPrefix()+name, buf)
-	}
-	return b, err
 }
 
 // span is a readable mapping reduced to what a capture needs while a thread is

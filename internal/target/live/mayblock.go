@@ -16,9 +16,7 @@ func MayBlock(pid int) error {
 		return nil
 	}
 	defer dir.Close()
-	p := &Process{pid: pid, dir: dir.FD(), pidfd: -1, memFD: -1}
-	p.lead.Store(int32(pid))
-	maps, err := p.readMem("maps", nil)
+	maps, err := dir.ReadInto("maps", nil)
 	if err != nil {
 		return nil
 	}

@@ -84,9 +84,6 @@ func openPID(pid int, nonBlocking bool) (*Process, error) {
 // OpenDir is Open for the process that dir belongs to, and for no other that has its number
 // since. dir remains the caller's.
 func OpenDir(dir procfs.Dir) (*Process, error) {
-	if err := CheckProc(dir.PID()); err != nil {
-		return nil, err
-	}
 	dir, err := dir.Dup()
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach to %d: %w", dir.PID(), err)
@@ -289,16 +286,8 @@ func (p *Process) memPrefix() string {
 // relead chooses another thread through which the address space is read. A main thread
 // that has ended while others run on has no address space any more.
 func (p *Process) relead() bool {
-	tids, err := p.Threads()
-	if err != nil {
-		return false
-	}
-	for _, tid := range tids {
-		if i, err := p.Thread(tid); err == nil && i.State != 'Z' && i.State != 'X' {
-			return p.lead.Swap(int32(tid)) != int32(tid)
-		}
-	}
-	return false
+	tid, ok := p.Dir().LivingTask()
+	return ok && p.lead.Swap(int32(tid)) != int32(tid)
 }
 
 // Close detaches from the process. No request may be in progress.
