@@ -11,8 +11,11 @@ var PassOn = []string{
 	"Plan.Next", "Plan.NextTask", "Levels..cctor{lambda}", "SemaphoreSlim.WaitAsync", "Socket.ReceiveAsync",
 }
 
-// SharedName is a name without type arguments, at any depth.
-func SharedName(name string) string {
+// SharedName is Unbound with a dot before the name of a nested class.
+func SharedName(name string) string { return strings.ReplaceAll(Unbound(name), "+", ".") }
+
+// Unbound is a name without type arguments, at any depth.
+func Unbound(name string) string {
 	var b strings.Builder
 	depth := 0
 	for _, r := range name {
@@ -21,8 +24,6 @@ func SharedName(name string) string {
 			depth++
 		case r == '>':
 			depth--
-		case r == '+':
-			b.WriteByte('.')
 		case depth == 0:
 			b.WriteRune(r)
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -62,7 +63,14 @@ type origin interface {
 }
 
 // running is a running process as the origin of a Process.
-type running struct{ *live.Process }
+type running struct {
+	*live.Process
+	loading func() time.Time // when the runtime began to load assemblies, about; read once
+}
+
+func newRunning(p *live.Process) running {
+	return running{p, sync.OnceValue(func() time.Time { return loading(p) })}
+}
 
 func (running) runs() error                           { return nil }
 func (running) changes() bool                         { return true }

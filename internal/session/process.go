@@ -151,7 +151,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 		return nil, err
 	}
 	lp.Watchdog = o.MaxPause
-	p := &Process{Options: o, Live: lp, from: running{lp}}
+	p := &Process{Options: o, Live: lp, from: newRunning(lp)}
 	p.info = profile.Process{PID: lp.PID(), Command: CommandLine(lp.Dir())}
 	if err := p.open(ctx); err != nil {
 		return nil, err

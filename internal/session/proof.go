@@ -36,13 +36,13 @@ func (r running) proved(_ arch.Addr, m *target.Mapping) bool {
 }
 
 // loading is about when the runtime began to load assemblies: when the first thread beside the main thread was started.
-func (r running) loading() time.Time {
+func loading(p *live.Process) time.Time {
 	const slack = 20 * time.Millisecond // the kernel counts in ticks
-	age := live.Age(r.StartTime())
-	if tids, err := r.Threads(); err == nil {
+	age := live.Age(p.StartTime())
+	if tids, err := p.Threads(); err == nil {
 		oldest := time.Duration(0)
 		for _, tid := range tids {
-			if i, err := r.Thread(tid); err == nil && tid != r.PID() {
+			if i, err := p.Thread(tid); err == nil && tid != p.PID() {
 				oldest = max(oldest, live.Age(i.StartTime))
 			}
 		}

@@ -34,7 +34,7 @@ func (e *UnreadableError) Reason() string {
 
 // RuntimeError says why a runtime that was found in a running process cannot be read: nil, or an
 // *UnreadableError. err is that of Engine.OpenRuntime.
-func RuntimeError(err error, p *live.Process) error { return runtimeError(err, running{p}) }
+func RuntimeError(err error, p *live.Process) error { return runtimeError(err, newRunning(p)) }
 
 func runtimeError(err error, from origin) error {
 	if err == nil || errors.Is(err, engine.ErrNativeAOT) { // its methods are native functions

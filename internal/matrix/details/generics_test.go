@@ -158,9 +158,9 @@ func (g *genericStack) frame(f *profile.Frame) {
 		return
 	}
 	switch {
-	case method(name) == method(g.outermost):
+	case livetest.Unbound(name) == livetest.Unbound(g.outermost):
 		want = g.outermost
-	case len(g.want) > 0 && method(name) == method(g.want[0]):
+	case len(g.want) > 0 && livetest.Unbound(name) == livetest.Unbound(g.want[0]):
 		want = g.want[0]
 		g.want = g.want[1:]
 	case own:
@@ -190,21 +190,4 @@ func (g *genericStack) frame(f *profile.Frame) {
 	} else if name != want {
 		g.t.Errorf("%s: %s (%s), want %s", g.place, f.Display, f.Tier, want)
 	}
-}
-
-// method is a name without type arguments.
-func method(name string) string {
-	var b strings.Builder
-	depth := 0
-	for _, r := range name {
-		switch {
-		case r == '<':
-			depth++
-		case r == '>':
-			depth--
-		case depth == 0:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
