@@ -37,6 +37,7 @@ var mayImport = map[string]string{
 	"internal/sockdiag":    "",
 	"internal/openfiles":   "internal/procfs",
 	"internal/cgroup":      "internal/foreign internal/procfs",
+	"internal/priority":    "internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/iter": "",
@@ -147,14 +148,14 @@ var mayImport = map[string]string{
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/unwind/insns " +
+		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits internal/unwind/insns " +
 		"internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
 		"internal/perfevent internal/session internal/target/live",
 	"internal/pace": "",
-	"internal/link": "internal/agent internal/arch internal/inject internal/pace internal/session " +
+	"internal/link": "internal/agent internal/arch internal/inject internal/pace internal/priority internal/session " +
 		"internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
@@ -164,14 +165,14 @@ var mayImport = map[string]string{
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
-		"internal/perfevent internal/procfs internal/session internal/source internal/target internal/target/live " +
-		"internal/walk",
+		"internal/perfevent internal/priority internal/procfs internal/session internal/source internal/target " +
+		"internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
 	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
-		"internal/display internal/lines internal/source internal/waiting",
+		"internal/display internal/lines internal/priority internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 
@@ -185,6 +186,7 @@ var outside = map[string]string{
 	"internal/agent":       "golang.org/x/sys",
 	"internal/sockdiag":    "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys github.com/moby/sys/mountinfo",
+	"internal/priority":    "golang.org/x/sys",
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/memfd":       "golang.org/x/sys",

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/inject"
 	"clrsnap/internal/link"
+	"clrsnap/internal/priority"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
@@ -63,7 +64,7 @@ func TestForger(t *testing.T) {
 	np.pace.Share = readShare / 6
 	var used, reading, passed time.Duration
 	most := 0
-	live.RunAtHighPriority(func() {
+	priority.RunHigh(func() {
 		begin, cpu := time.Now(), live.OwnCPU()
 		few := func() bool { return r.events.counts[profile.Exception].samples < 1000 }
 		for time.Since(begin) < 3*time.Second || few() && time.Since(begin) < testenv.Hang {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"clrsnap/internal/priority"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -139,7 +140,7 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
-	live.RunWithPriority(func(p *live.Priority) {
+	priority.Run(r.o.Alone, func(p *priority.Priority) {
 		r.haste.raise, r.haste.ready = p.Raise, p.Ready
 		r.haste.begin(live.Monotonic(), r.startsUntil())
 		r.record(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/priority"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -168,7 +169,7 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			hurry()
+			priority.HurryAll()
 			o := clrsnap.Options{
 				NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, PackStacks: f.packs,
 			}

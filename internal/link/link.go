@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/agent"
 	"clrsnap/internal/inject"
 	"clrsnap/internal/pace"
+	"clrsnap/internal/priority"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 )
@@ -98,7 +99,7 @@ func New(a *inject.Agent, want agent.Subscription) (*Link, error) {
 		conn: conn, Begun: begun, pace: pace.Pace{Share: PumpShare, Used: live.ThreadCPU},
 		arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go live.RunAtHighPriority(l.pump)
+	go priority.RunHigh(l.pump)
 	return l, nil
 }
 

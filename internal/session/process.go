@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/priority"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
@@ -140,7 +141,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	defer live.Hurry()()
+	defer priority.Hurry()()
 	o.MaxStack = stackBound(o.MaxStack)
 	open := live.Open
 	if o.NonBlocking {

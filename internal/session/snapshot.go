@@ -9,8 +9,8 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/priority"
 	"clrsnap/internal/target"
-	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -86,7 +86,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	*profile.Snapshot, error,
 ) {
 	if p.Live != nil {
-		defer live.Hurry()()
+		defer priority.Hurry()()
 	}
 	list, err := p.Threads()
 	if err != nil {

@@ -18,8 +18,7 @@ var alone atomic.Int32
 
 // Alone says that this process does nothing but record until end is called, with Go's GOMAXPROCS at least 2. Meanwhile
 // memory of a target is read without telling Go's scheduler: a target that keeps its readers waiting (userfaultfd)
-// keeps one of the CPUs for Go, and a garbage collection from ending. And the Priority of RunWithPriority is that of
-// the whole process.
+// keeps one of the CPUs for Go, and a garbage collection from ending.
 func Alone() (end func()) {
 	alone.Add(1)
 	return sync.OnceFunc(func() { alone.Add(-1) })

@@ -1,4 +1,6 @@
-package live
+// Package priority raises the priority of work of this process, if that is permitted: of one OS thread, or of all of
+// them. Priorities are nice values.
+package priority
 
 import (
 	"os"
@@ -11,24 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// highPriority is the nice value of work that must be done in time. It matters on a machine
+// high is the nice value of work that must be done in time. It matters on a machine
 // whose CPUs are all busy with the target.
-const highPriority = -10
+const high = -10
 
-// always are the OS threads of RunAtHighPriority, by their ids. It is locked while a thread's priority changes.
+// always are the OS threads of RunHigh, by their ids. It is locked while a thread's priority changes.
 var always = struct {
 	sync.Mutex
 	tids map[int]bool
 }{tids: map[int]bool{}}
 
-// RunAtHighPriority calls f on an OS thread of its own, with a higher priority than others if that
+// RunHigh calls f on an OS thread of its own, with a higher priority than others if that
 // is permitted. No Priority changes that thread's.
-func RunAtHighPriority(f func()) {
+func RunHigh(f func()) {
 	onItsOwn(func() {
 		tid := unix.Gettid()
 		always.Lock()
 		always.tids[tid] = true
-		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, highPriority)
+		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, high)
 		always.Unlock()
 		defer func() {
 			always.Lock()
@@ -47,14 +49,27 @@ const hurried = -20
 // until end is called. If somebody has chosen a priority for this process, that stays.
 func Hurry() (end func()) {
 	runtime.LockOSThread()
-	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err != nil || before != kernelPriority || unix.Setpriority(unix.PRIO_PROCESS, 0, hurried) != nil {
+	if chosen() || unix.Setpriority(unix.PRIO_PROCESS, 0, hurried) != nil {
 		return runtime.UnlockOSThread
 	}
 	return func() {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) // to have less is always permitted
 		runtime.UnlockOSThread()
 	}
+}
+
+// HurryAll gives this whole process, which ends in part of a second, what Hurry gives to one thread. Go's collector and
+// what is written do not keep it waiting either.
+func HurryAll() {
+	if !chosen() {
+		setAll(hurried)
+	}
+}
+
+// chosen reports whether somebody has chosen a priority for this process.
+func chosen() bool {
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	return err != nil || now != kernelPriority
 }
 
 // onItsOwn calls f on an OS thread of its own.
@@ -68,18 +83,18 @@ func onItsOwn(f func()) {
 	<-done
 }
 
-// A Priority is that of the OS threads that do some work: see RunWithPriority.
+// A Priority is that of the OS threads that do some work: see Run.
 type Priority struct {
 	all    bool // those of this process, not only the one that the work has for itself
 	normal int  // nice value
 }
 
-// RunWithPriority calls f, which can raise the priority that it has, if that is permitted. f runs on an OS thread of
-// its own. If this is what the process has been started for, it runs in this goroutine: see Alone. To be woken, a
-// goroutine with an OS thread of its own takes a switch to another thread first. In that case f starts no process: it
-// would have the same priority.
-func RunWithPriority(f func(*Priority)) {
-	p := &Priority{all: isAlone(), normal: highPriority}
+// Run calls f, which can raise the priority that it has, if that is permitted. f runs on an OS thread of its own. If it
+// is what this process is for (all), f runs in this goroutine, and the priority is that of the whole process: to be
+// woken, a goroutine with an OS thread of its own takes a switch to another thread first. In that case f starts no
+// process: it would have the same priority.
+func Run(all bool, f func(*Priority)) {
+	p := &Priority{all: all, normal: high}
 	if before, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
 		p.normal = kernelPriority - before
 	}
@@ -92,16 +107,16 @@ func RunWithPriority(f func(*Priority)) {
 }
 
 // Raise makes the priority higher than that of other processes, or what it was before.
-func (p *Priority) Raise(high bool) {
-	if p.normal <= highPriority {
+func (p *Priority) Raise(higher bool) {
+	if p.normal <= high {
 		return
 	}
 	nice := p.normal
-	if high {
-		nice = highPriority
+	if higher {
+		nice = high
 	}
 	if p.all {
-		setPriorities(nice)
+		setAll(nice)
 	} else {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, nice)
 	}
@@ -110,9 +125,9 @@ func (p *Priority) Raise(high bool) {
 // kernelPriority minus the nice value is what the system call getpriority(2) returns.
 const kernelPriority = 20
 
-// setPriorities sets the nice value of all OS threads of this process but those of RunAtHighPriority. Those that they
+// setAll sets the nice value of all OS threads of this process but those of RunHigh. Those that they
 // start have it, too.
-func setPriorities(nice int) {
+func setAll(nice int) {
 	self, err := procfs.Self()
 	if err != nil {
 		return

@@ -1,44 +1,28 @@
-package live
+package priority
 
 import (
 	"errors"
-	"os"
 	"runtime"
 	"testing"
-	"time"
 
 	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestAlone: a process is alone as long as one of those who have said so has not ended that.
-func TestAlone(t *testing.T) {
-	first, second := Alone(), Alone()
-	first()
-	first()
-	if !isAlone() {
-		t.Error("one has ended it twice, and the other one's does not count any more")
-	}
-	if second(); isAlone() {
-		t.Error("both have ended it")
-	}
-}
-
-// TestPriority: all threads of a process that is alone have the higher priority meanwhile, also those that start
+// TestPriority: all threads of a process that does nothing else have the higher priority meanwhile, also those that start
 // then, and the one before afterwards.
 func TestPriority(t *testing.T) {
-	defer Alone()()
 	quit := make(chan struct{})
 	defer close(quit)
 	before := nices(t)
 	var denied error
-	RunWithPriority(func(p *Priority) {
-		if now := nices(t); now[highPriority] > before[highPriority] {
+	Run(true, func(p *Priority) {
+		if now := nices(t); now[high] > before[high] {
 			t.Errorf("not raised yet, threads by their nice values: %v, before: %v", now, before)
 		}
 		p.Raise(true)
-		denied = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), highPriority)
+		denied = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), high)
 		ready := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
@@ -50,12 +34,12 @@ func TestPriority(t *testing.T) {
 			t.Errorf("threads by their nice values: %v, before: %v", now, before)
 		}
 		p.Raise(false)
-		if now := nices(t); now[highPriority] > before[highPriority] {
+		if now := nices(t); now[high] > before[high] {
 			t.Errorf("lowered, threads by their nice values: %v, before: %v", now, before)
 		}
 		p.Raise(true)
 	})
-	if after := nices(t); after[highPriority] > before[highPriority] {
+	if after := nices(t); after[high] > before[high] {
 		t.Errorf("threads by their nice values: %v, before: %v", after, before)
 	}
 	if denied != nil && !errors.Is(denied, unix.EACCES) && !errors.Is(denied, unix.EPERM) {
@@ -66,15 +50,15 @@ func TestPriority(t *testing.T) {
 // TestPriorityOfOne: in a process that does more, only the thread that does the work has the higher priority.
 func TestPriorityOfOne(t *testing.T) {
 	before := nices(t)
-	RunWithPriority(func(p *Priority) {
+	Run(false, func(p *Priority) {
 		p.Raise(true)
 		self := unix.Gettid()
-		denied := unix.Setpriority(unix.PRIO_PROCESS, self, highPriority)
-		if now := nices(t); denied == nil && now[highPriority] != before[highPriority]+1 {
+		denied := unix.Setpriority(unix.PRIO_PROCESS, self, high)
+		if now := nices(t); denied == nil && now[high] != before[high]+1 {
 			t.Errorf("threads by their nice values: %v, before: %v", now, before)
 		}
 		p.Raise(false)
-		if now := nices(t); now[highPriority] > before[highPriority] {
+		if now := nices(t); now[high] > before[high] {
 			t.Errorf("lowered, threads by their nice values: %v, before: %v", now, before)
 		}
 	})
@@ -82,11 +66,10 @@ func TestPriorityOfOne(t *testing.T) {
 
 // TestPriorityOfAnother: work that always has a high priority keeps it while that of the whole process is lowered.
 func TestPriorityOfAnother(t *testing.T) {
-	defer Alone()()
 	tid, quit, ended := make(chan int), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		RunAtHighPriority(func() {
+		RunHigh(func() {
 			tid <- unix.Gettid()
 			<-quit
 		})
@@ -100,9 +83,9 @@ func TestPriorityOfAnother(t *testing.T) {
 		return kernelPriority - p
 	}
 	before := nice()
-	RunWithPriority(func(p *Priority) {
-		for _, high := range []bool{true, false} {
-			if p.Raise(high); nice() != before {
+	Run(true, func(p *Priority) {
+		for _, higher := range []bool{true, false} {
+			if p.Raise(higher); nice() != before {
 				t.Errorf("its nice value is %d, before it was %d", nice(), before)
 			}
 		}
@@ -111,7 +94,7 @@ func TestPriorityOfAnother(t *testing.T) {
 	if <-ended; len(always.tids) > 0 {
 		t.Errorf("%d threads are still left out", len(always.tids))
 	}
-	if before != highPriority {
+	if before != high {
 		t.Skipf("a higher priority is not permitted here (CAP_SYS_NICE): its nice value is %d", before)
 	}
 }
@@ -135,32 +118,4 @@ func nices(t *testing.T) map[int]int {
 		}
 	}
 	return out
-}
-
-// TestTimesOfOthers: how long a thread has run is known also to who may not read its other files.
-func TestTimesOfOthers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
-	pr := start(t, nil, "spin")
-	p := open(t, pr)
-	type times struct {
-		running time.Duration
-		ok      bool
-		denied  error
-	}
-	result := make(chan times)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its rights
-		var r times
-		if r.denied = unix.Setfsuid(65534); r.denied == nil {
-			_, r.denied = openBlocked(p, pr.pid)
-			counted, ok := p.Times(pr.pid)
-			r.running, r.ok = counted.Running, ok
-		}
-		result <- r
-	}()
-	if r := <-result; !errors.Is(r.denied, unix.EACCES) || !r.ok || r.running == 0 {
-		t.Errorf("it has run for %v; known: %v; the other file: %v", r.running, r.ok, r.denied)
-	}
 }
