@@ -152,7 +152,7 @@ func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 	s.Release()
 	stale := 0
 	// On a busy machine the thread may not get a CPU for a while.
-	for n, begun := 0, time.Now(); n < 50 || stale == 0 && time.Since(begun) < 10*time.Second; n++ {
+	for n, begun := 0, time.Now(); n < 50 || stale == 0 && time.Since(begun) < testenv.Hang; n++ {
 		err := p.DoStackSnapshot(id, ignore, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, seed)
 		if err != nil {
 			wantResult(t, "with a stale seed", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE)
@@ -260,7 +260,7 @@ func testDoStackSnapshotInvalidThread(t *testing.T, runtime string) {
 		wantResult(t, "thread "+id.String(), p.DoStackSnapshot(id, ignore, 0, nil, nil), noThread)
 	}
 	ended, met := 0, map[clrsnap.ThreadID]bool{}
-	for end := time.Now().Add(30 * time.Second); ended < 10 && time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Hang); ended < 10 && time.Now().Before(end); {
 		threads, err := p.Threads()
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unsafe"
 
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/internal/testenv/role"
 
@@ -354,7 +355,7 @@ func (h *hostile) run(stack []uintptr, n int) {
 	code := &struct{ at uintptr }{stack[0] &^ (page - 1)}
 	call := *(*func(stack, threads uintptr))(unsafe.Pointer(&code))
 	go call(uintptr(unsafe.Pointer(&mem[0])), uintptr(n))
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(testenv.Hang); ; {
 		if time.Now().After(end) {
 			orEnd(errors.New("the threads are not there: is the number of processes limited?"))
 		}

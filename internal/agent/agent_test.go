@@ -305,7 +305,7 @@ func cpuTime(t *testing.T, pid int) int64 {
 // whether it may let go of an agent after 0.3 s, and then every 5 s (profdetach.cpp).
 func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *agent.Conn {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); ; time.Sleep(10 * time.Millisecond) {
 		c, _, err := attachAndBegin(l, a, lib, agent.Subscription{})
 		if err == nil {
 			t.Cleanup(func() { c.Close() })

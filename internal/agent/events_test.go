@@ -131,7 +131,7 @@ func (sub *subscriber) drain(t *testing.T) []*agent.Record {
 // await takes records until there is one that is wanted.
 func (sub *subscriber) await(t *testing.T, wanted func(*agent.Record) bool) *agent.Record {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		all := sub.drain(t)
 		if i := slices.IndexFunc(all, wanted); i >= 0 {
 			return all[i]

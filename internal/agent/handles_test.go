@@ -143,7 +143,7 @@ func countHandles(t *testing.T, a *testenv.App) int {
 func awaitHandles(t *testing.T, a *testenv.App, most int) {
 	t.Helper()
 	n := 0
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if n = countHandles(t, a); n <= most {
 			return
 		}

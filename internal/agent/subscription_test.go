@@ -274,7 +274,7 @@ func subscriberOf(t *testing.T, a *testenv.App, lib string) *subscriber {
 	t.Helper()
 	sub := &subscriber{App: a, ids: map[string]uint64{}, names: map[uint64]string{}}
 	l := listen(t)
-	for end := time.Now().Add(time.Minute); sub.c == nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); sub.c == nil; time.Sleep(10 * time.Millisecond) {
 		c, begun, err := attachAndBegin(l, a, lib, agent.Subscription{Events: everything})
 		if err == nil {
 			t.Cleanup(func() { c.Close() })

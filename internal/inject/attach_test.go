@@ -181,7 +181,7 @@ func TestTooEarly(t *testing.T) {
 func waitListening(t *testing.T, pid int, prefix string) {
 	t.Helper()
 	const listening = " 00010000 " // the flags, __SO_ACCEPTCON
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
 		if err != nil {
 			t.Fatal(err)

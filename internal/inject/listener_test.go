@@ -71,7 +71,7 @@ func (l *listening) next(t *testing.T) int {
 	select {
 	case pid := <-l.pids:
 		return pid
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Hang):
 		t.Fatal("no agent comes")
 		return 0
 	}

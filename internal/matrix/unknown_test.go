@@ -100,7 +100,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 			var p *clrsnap.Process
 			var err error
 			// For some seconds it might not have started yet.
-			end := time.Now().Add(time.Minute)
+			end := time.Now().Add(testenv.Hang)
 			for !errors.Is(err, clrsnap.ErrUnsupported) && time.Now().Before(end) {
 				time.Sleep(100 * time.Millisecond)
 				if p, err = clrsnap.Open(context.Background(), a.PID, clrsnap.Options{}); err == nil {
@@ -166,7 +166,7 @@ func testOpenWhileStarting(t *testing.T, runtime string) {
 	early := map[string]int{}
 	for n := 0; n < 5 || n < 50 && len(early) == 0; n++ {
 		a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, NoReady: true})
-		for end := time.Now().Add(time.Minute); ; {
+		for end := time.Now().Add(testenv.Hang); ; {
 			p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
 			if err == nil {
 				p.Close()

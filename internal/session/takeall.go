@@ -15,10 +15,13 @@ import (
 // blocked is captured without a stop, and without most of its registers (live.Process.TryBlocked). Where more threads
 // run than there are CPUs, any other one is captured with the registers that the kernel has of it (live.Process.Look),
 // and stopped only if that is not known. Elsewhere a thread stops at once, for some microseconds, and what it waits for
-// can be read while it is stopped. Each thread is captured right after filter was asked: who asks may note the time.
+// can be read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
+// collector may have kept them from running. Each thread is captured right after filter was asked: who asks may note the
+// time.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
-	looks := p.Live != nil && !p.Options.AlwaysStop && waitForCPUs(list)
-	if looks {
+	may := p.Live != nil && !p.Options.AlwaysStop
+	looks := may && waitForCPUs(list)
+	if may {
 		defer p.Live.FreeLook()
 	}
 	for i := range list {
@@ -29,6 +32,10 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		if filter != nil && !filter(t) {
 			continue
 		}
+		if may && !looks && len(out.Stops) > runtime.NumCPU() {
+			now, err := p.Threads()
+			looks, may = err == nil && waitForCPUs(now), false
+		}
 		var st profile.Thread
 		taken := false
 		if looks && p.room > 0 {
@@ -36,7 +43,7 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 			if st, taken, err = p.takeUnstopped(t, out); errors.Is(err, live.ErrUnavailable) {
 				out.Registers = profile.Registers{From: profile.RegistersStops, Reason: err.Error()}
 			}
-			looks = err == nil // else it will be the same for the others
+			looks, may = err == nil, false // else it will be the same for the others
 		}
 		if !taken {
 			st = p.snapshot(t)

@@ -159,7 +159,7 @@ func checkUnits(t *testing.T, a *App) {
 	t.Helper()
 	first := a.Ask("units")
 	second := first
-	for end := time.Now().Add(10 * time.Second); slices.Equal(first, second) && time.Now().Before(end); {
+	for end := time.Now().Add(Hang); slices.Equal(first, second) && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 		second = a.Ask("units")
 	}

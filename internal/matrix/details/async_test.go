@@ -426,7 +426,7 @@ func TestTasksTicking(t *testing.T) {
 		p := livetest.Open(t, a, clrsnap.Options{})
 		const delay = 10 * time.Millisecond
 		seen, long := 0, false
-		on := livetest.GoOn(0, time.Minute, func() bool { return seen < 5 || !long })
+		on := livetest.GoOn(0, testenv.Hang, func() bool { return seen < 5 || !long })
 		for on() {
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
@@ -505,7 +505,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 			if slices.Equal(names, []string{want}) {
 				break
 			}
-			if time.Since(begin) > 30*time.Second {
+			if time.Since(begin) > testenv.Hang {
 				t.Fatalf("%q run, want %q", names, want)
 			}
 		}
@@ -521,7 +521,7 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		looks, found := 0, map[profile.TaskState]int{}
-		for began := time.Now(); looks < 40 || found[profile.TaskRunning] == 0 && time.Since(began) < 30*time.Second; {
+		for began := time.Now(); looks < 40 || found[profile.TaskRunning] == 0 && time.Since(began) < testenv.Hang; {
 			looks++
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {

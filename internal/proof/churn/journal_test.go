@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"clrsnap/internal/testenv"
 )
 
 // now is the time as the program's journal has it.
@@ -112,7 +114,7 @@ func (j *journal) word(at uint64) uint64 { return binary.LittleEndian.Uint64(j.d
 // catchUp reads all that has been begun to be written by now.
 func (j *journal) catchUp() error {
 	begun, entries := j.word(8), j.word(0)
-	for limit := time.Now().Add(10 * time.Second); j.read < begun; {
+	for limit := time.Now().Add(testenv.Hang); j.read < begun; {
 		at := journalHeader + j.read%entries*journalEntry
 		switch n := j.word(at); {
 		case n > j.read+1:

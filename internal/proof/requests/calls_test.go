@@ -212,7 +212,7 @@ type callCheck struct {
 
 // settle waits until all calls that can have a connection have reached the server.
 func (c *callCheck) settle() {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Hang)
 	for {
 		one, waiting := 0, 0
 		for path := range c.begun() {
@@ -254,7 +254,7 @@ func (c *callCheck) end(round int) {
 		c.ended[path] = true
 		c.a.Ask("end " + path[strings.LastIndexByte(path, '/')+1:])
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Hang)
 	for time.Now().Before(deadline) {
 		left := 0
 		for path := range c.begun() {

@@ -293,7 +293,7 @@ func (l *load) check() {
 			}
 			l.line(h, x, begun[id])
 			switch {
-			case g.Doing.State == "":
+			case g.Doing.State == "", h.way.kind != "" && g.Doing.WaitsFor == nil:
 				unknown++
 			case h.way.wait != "" && g.Doing.State == profile.TaskRunning: // before it blocks
 				spinning++

@@ -33,7 +33,7 @@ func TestGroupStop(t *testing.T) {
 		_ = unix.Kill(a.PID, unix.SIGCONT)
 	}()
 	after := 0 // instructions since the group stop
-	for end := time.Now().Add(20 * time.Second); after < 1000 && time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Hang); after < 1000 && time.Now().Before(end); {
 		if ev, err := tr.step(insn{class: enter}); err != nil || ev == ended {
 			t.Fatalf("event %d: %v", ev, err)
 		}

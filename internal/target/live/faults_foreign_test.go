@@ -63,7 +63,7 @@ func (x *injection) runForeign() (r result) {
 func (x *injection) awaitEnd(cmd *exec.Cmd) error {
 	over := make(chan error)
 	go func() { over <- cmd.Wait() }()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		select {
 		case err := <-over:
 			return err

@@ -252,7 +252,7 @@ func (x *injection) runHere(p *Process) (r result) {
 	}
 	select {
 	case r.capture = <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		r.err = errors.New("the capture hangs")
 	}
 	return r
@@ -285,7 +285,7 @@ func (x *injection) resume() {
 
 // await waits until the tracer is at the step, or the capture is over.
 func (x *injection) await(done <-chan error, capture *error) (bool, error) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		switch atomic.LoadUint32(&x.sh.arrived) {
 		case x.step:
 			return true, nil
