@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"clrsnap/internal/foreign"
 
@@ -132,9 +133,15 @@ func (c *cache) open(name string) (*os.File, error) {
 		f.Close()
 		return nil, errors.Join(err, fmt.Errorf("%s in %s is not a file of this user", name, c.path))
 	}
-	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}
-	_ = unix.UtimesNanoAt(int(c.dir.Fd()), name, now, unix.AT_SYMLINK_NOFOLLOW) // for make
+	markUsed(fd)
 	return f, nil
+}
+
+// markUsed notes for make that a file is used now. That the kernel denies it does no harm. No name is given, only the
+// open file: a confined process may not change the times of others.
+func markUsed(fd int) {
+	now := [2]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}
+	_, _, _ = unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 }
 
 // temp makes a file that has no name in the cache yet that anybody looks for.

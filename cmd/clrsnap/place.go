@@ -185,16 +185,35 @@ type temporary struct {
 // tempPrefix begins the names of files that are not complete.
 const tempPrefix = ".clrsnap-"
 
-// makeTemp makes a new file in the place's directory.
+// makeTemp makes a new file in the place's directory. It has the mode that it is to have, because a confined process
+// cannot change modes.
 func (p *place) makeTemp() (*temporary, error) {
+	t, err := p.makeNameless()
+	if err != nil {
+		t, err = p.makeNamed()
+	}
+	if err != nil {
+		return nil, err
+	}
+	mode := fs.FileMode(0o600) // it has the secrets of a process: names, messages, paths
+	if st := p.st; st != nil && !isStrangers(st) {
+		mode = fs.FileMode(st.Mode & 0o777)
+	}
+	if err := t.Chmod(mode); err != nil {
+		return nil, errors.Join(err, t.discard())
+	}
+	return t, nil
+}
+
+func (p *place) makeNameless() (*temporary, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return p.makeNamed()
+		return nil, err
 	}
 	return &temporary{File: os.NewFile(uintptr(fd), p.name), at: p}, nil
 }
 
-// makeNamed is makeTemp for file systems without O_TMPFILE, such as NFS.
+// makeNamed is makeNameless for file systems without O_TMPFILE, such as NFS.
 func (p *place) makeNamed() (*temporary, error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	var name string
@@ -263,14 +282,7 @@ func (t *temporary) discard() error {
 
 // become writes the file and gives it the place's name. If that fails, it discards the file.
 func (t *temporary) become(encode func(io.Writer) error) error {
-	mode := fs.FileMode(0o600) // it has the secrets of a process: names, messages, paths
-	if st := t.at.st; st != nil && !isStrangers(st) {
-		mode = fs.FileMode(st.Mode & 0o777)
-	}
 	err := encode(t.File)
-	if err == nil {
-		err = t.Chmod(mode)
-	}
 	if err == nil {
 		err = t.settle()
 	}

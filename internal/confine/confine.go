@@ -3,8 +3,9 @@
 //
 // Capabilities are dropped, and execve(2) cannot gain new ones (no_new_privs). Landlock,
 // where the kernel has it, denies all files but those that are named, TCP connections, and
-// signals and abstract sockets to other processes. A seccomp filter denies what Landlock
-// does not cover: other sockets, programs that have no path, and access to other processes.
+// signals and abstract sockets to other processes. A seccomp filter allows the system calls
+// that reading and writing need, and no other: none that changes modes, times, limits or keys,
+// starts a program, makes a Unix socket, or reaches into another process.
 // Open descriptors stay usable. All threads are confined, and so are those that they start.
 package confine
 
@@ -31,7 +32,7 @@ type Rights struct {
 	Make    *os.File // a folder in which, and below which, regular files may be created; nil: none
 	Replace bool     // and files removed, or replaced by others
 	Folder  *os.File // a folder in which files may be created, read, written and removed; nil: none
-	Network bool     // sockets may be made
+	Network bool     // sockets of the Internet may be made
 	// Capabilities are those that are kept, if the process has them.
 	Capabilities []int
 }
@@ -42,11 +43,11 @@ func To(r Rights) error {
 	if err := keep(r.Capabilities); err != nil {
 		return fmt.Errorf("cannot give up capabilities: %w", err)
 	}
-	if err := filterCalls(r.Network); err != nil {
-		return fmt.Errorf("cannot give up system calls: %w", err)
-	}
 	if err := r.restrict(); err != nil {
 		return fmt.Errorf("cannot give up rights to files: %w", err)
+	}
+	if err := filterCalls(r.Network); err != nil { // the last: it denies Landlock's calls, too
+		return fmt.Errorf("cannot give up system calls: %w", err)
 	}
 	return nil
 }

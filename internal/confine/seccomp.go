@@ -2,27 +2,92 @@ package confine
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// denied are the system calls that the filter denies: those that make a socket, unless the network is allowed,
-// start a program, or reach into another process.
-var denied = []uint32{
-	unix.SYS_SOCKET,         // the first: see filter
-	unix.SYS_IO_URING_SETUP, // io_uring makes sockets, too
-	unix.SYS_EXECVE, unix.SYS_EXECVEAT,
-	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
+// allowed are the system calls that the filter allows with any arguments: those of Go's runtime and of the C library,
+// those that use open descriptors, and those that open, name and remove files, which Landlock looks at. All that is
+// neither here nor in checked is denied: what is new in a kernel, and what changes modes, owners, extended attributes,
+// limits, keys, namespaces and other processes.
+var allowed = append([]uint32{
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_PREAD64,
+	unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_LSEEK,
+	unix.SYS_CLOSE, unix.SYS_MADVISE, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP,
+	unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_RT_SIGACTION,
+	unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL, unix.SYS_EXIT,
+	unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER, unix.SYS_GETRANDOM,
+	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_GETTIMEOFDAY,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT2, unix.SYS_EVENTFD2, unix.SYS_PIPE2,
+	unix.SYS_PPOLL, unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_CLOSE_RANGE, unix.SYS_MEMFD_CREATE,
+	unix.SYS_GETPID, unix.SYS_GETPPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID,
+	unix.SYS_GETEGID, unix.SYS_UNAME, unix.SYS_GETCWD, unix.SYS_GETRUSAGE, unix.SYS_SYSINFO, unix.SYS_CAPGET,
+	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_FSTAT, fstatat, unix.SYS_STATX, unix.SYS_FSTATFS,
+	unix.SYS_READLINKAT, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64, unix.SYS_LINKAT,
+	unix.SYS_RENAMEAT, unix.SYS_UNLINKAT, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FADVISE64,
+	unix.SYS_FALLOCATE, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE,
+	unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_GETSOCKOPT, unix.SYS_GETSOCKNAME,
+	unix.SYS_GETPEERNAME, unix.SYS_SHUTDOWN, unix.SYS_WAITID, unix.SYS_WAIT4,
+}, ofMachine...)
+
+// ofNetwork are those that are allowed with the network. Unix sockets could be connected to services of root, and
+// netlink sockets reach the kernel: checked allows neither.
+var ofNetwork = []uint32{
+	unix.SYS_CONNECT, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SETSOCKOPT,
+	unix.SYS_RECVMMSG, unix.SYS_SENDMMSG,
+}
+
+// A checkedCall is a system call that is allowed if all its checks hold.
+type checkedCall struct {
+	call   uint32
+	checks []check
+}
+
+// A check holds if one half of an argument, without the bits that mask lacks, is one of the values.
+type check struct {
+	half   uint32 // twice the number of the argument; one more: the half with the more significant bits
+	mask   uint32
+	values []uint32
+}
+
+const all = ^uint32(0)
+
+// checked are the calls whose arguments are looked at.
+func checked(network bool) []checkedCall {
+	self := []check{{0, all, []uint32{uint32(os.Getpid())}}}
+	calls := []checkedCall{
+		{unix.SYS_CLONE, []check{{0, unix.CLONE_THREAD, []uint32{unix.CLONE_THREAD}}}}, // threads, not processes
+		{unix.SYS_KILL, self},
+		{unix.SYS_TGKILL, self},
+		// The names of the runtime's memory.
+		{unix.SYS_PRCTL, []check{{0, all, []uint32{unix.PR_SET_VMA}}}},
+		// Terminals are asked about. Nothing is typed into them, and no file's flags are changed.
+		{unix.SYS_IOCTL, []check{{2, all, []uint32{unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ}}}},
+		// No process gets signals of a file (F_SETOWN).
+		{unix.SYS_FCNTL, []check{{2, all, []uint32{
+			unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
+			unix.F_GET_SEALS, unix.F_ADD_SEALS,
+		}}}},
+	}
+	if network {
+		calls = append(calls,
+			checkedCall{unix.SYS_SOCKET, []check{
+				{0, all, []uint32{unix.AF_INET, unix.AF_INET6}},
+				{2, 0xf, []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}}, // the other bits are flags
+			}},
+			// Of an open file, not of one with a name: the cache's.
+			checkedCall{unix.SYS_UTIMENSAT, []check{{2, all, []uint32{0}}, {3, all, []uint32{0}}}})
+	}
+	return calls
 }
 
 // auditArch is what the kernel calls our system call interface.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
-
-// x32Bit marks the calls of x86-64's other interface, x32, which is not used here.
-const x32Bit = 0x40000000
 
 // filterCalls sets the filter, and no_new_privs, for all threads. A kernel that has no
 // filters, or a container that allows none, is left at no_new_privs (seccomp(2)).
@@ -57,30 +122,56 @@ func setFilter(program []unix.SockFilter) error {
 	return nil
 }
 
-// filter is the program.
+// load has a filter take a field of struct seccomp_data, and jump has it compare what was taken with k, and skip yes
+// or no instructions.
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func jump(how uint16, k uint32, yes, no int) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: k}
+}
+
+func answer(what uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what}
+}
+
+var (
+	allow = answer(unix.SECCOMP_RET_ALLOW)
+	deny  = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+	// The C library makes threads with clone then, whose flags a filter can see.
+	unknown = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
+)
+
+// filter is the program. Another interface of the kernel's, such as x86-64's x32, has other numbers for its calls, or
+// calls itself another machine.
 func filter(network bool) []unix.SockFilter {
-	denied := denied
-	if network {
-		denied = denied[1:]
-	}
 	const nr, architecture = 0, 4 // offsets in struct seccomp_data
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	calls := allowed
+	if network {
+		calls = slices.Concat(allowed, ofNetwork)
 	}
-	answer := func(what uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what} }
-	// jump compares what was loaded with k, and skips yes or no instructions.
-	jump := func(how uint16, k uint32, yes, no int) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: k}
+	program := []unix.SockFilter{load(architecture), jump(unix.BPF_JEQ, auditArch, 1, 0), deny, load(nr)}
+	for _, c := range calls {
+		program = append(program, jump(unix.BPF_JEQ, c, 0, 1), allow)
 	}
-	n := len(denied)
-	program := []unix.SockFilter{
-		load(architecture),
-		jump(unix.BPF_JEQ, auditArch, 0, n+3),
-		load(nr),
-		jump(unix.BPF_JGE, x32Bit, n+1, 0),
+	for _, c := range checked(network) {
+		body := c.program()
+		program = append(append(program, jump(unix.BPF_JEQ, c.call, 0, len(body))), body...)
 	}
-	for i, call := range denied {
-		program = append(program, jump(unix.BPF_JEQ, call, n-i, 0))
+	return append(program, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), unknown, deny)
+}
+
+// program is what decides about a call.
+func (c *checkedCall) program() (p []unix.SockFilter) {
+	const arguments = 16 // in struct seccomp_data
+	for _, check := range c.checks {
+		p = append(p, load(arguments+4*check.half),
+			unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: check.mask})
+		for i, value := range check.values {
+			p = append(p, jump(unix.BPF_JEQ, value, len(check.values)-i, 0)) // beyond deny
+		}
+		p = append(p, deny)
 	}
-	return append(program, answer(unix.SECCOMP_RET_ALLOW), answer(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)))
+	return append(p, allow)
 }
