@@ -56,7 +56,7 @@ func runsOf(r *Recording) runs {
 	}
 	for n := 1; n < len(r.Nodes); n++ {
 		parent := r.Nodes[n].Parent
-		part := parts[r.plumbingAt(int32(n))]
+		part := r.plumbingAt(int32(n), parts)
 		if part == "" {
 			continue
 		}
@@ -79,13 +79,15 @@ func runsOf(r *Recording) runs {
 	return out
 }
 
-// plumbingAt returns the function that says whether a node is plumbing. As in Folds, a method of .NET that was inlined
-// is if the frame is that it is part of.
-func (r *Recording) plumbingAt(node int32) int32 {
-	for f := r.Function(node); r.inlined(node) && f.Origin() == OfFramework; f = r.Function(node) {
+// plumbingAt is the Plumbing of a node, of functions with these. As in Folds, a method of .NET that was inlined is
+// plumbing by itself, or if the frame is that it is part of.
+func (r *Recording) plumbingAt(node int32, parts []string) string {
+	function := r.Locations[r.Nodes[node].Location].Function
+	for parts[function] == "" && r.inlined(node) && r.Functions[function].Origin() == OfFramework {
 		node = r.Nodes[node].Parent
+		function = r.Locations[r.Nodes[max(1, node)].Location].Function
 	}
-	return r.Locations[r.Nodes[max(1, node)].Location].Function
+	return parts[function]
 }
 
 // folder folds the stacks of a recording.

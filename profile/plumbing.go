@@ -154,13 +154,15 @@ func Folds(frames []Frame) []Fold {
 	return folds
 }
 
-// plumbingAt is the Plumbing of a frame in a stack. A method of .NET that was inlined is plumbing if the
+// plumbingAt is the Plumbing of a frame in a stack. A method of .NET that was inlined is plumbing by itself, or if the
 // frame is that it is part of.
 func plumbingAt(frames []Frame, i int) string {
-	for i+1 < len(frames) && frames[i].Inlined && frames[i].Origin() == OfFramework {
+	part := frames[i].Plumbing()
+	for part == "" && i+1 < len(frames) && frames[i].Inlined && frames[i].Origin() == OfFramework {
 		i++
+		part = frames[i].Plumbing()
 	}
-	return frames[i].Plumbing()
+	return part
 }
 
 // PlumbingParts describes a run of plumbing by its parts, base first: each once, without those that

@@ -146,4 +146,30 @@ func TestFoldsWait(t *testing.T) {
 	if got := Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {
 		t.Errorf("before .NET 11: %+v", got)
 	}
+	// Thread.Sleep has all of it inlined, and is itself what the thread does.
+	frames := framesOf([]string{"System.Threading.LowLevelMonitor.WaitCore", "System.Threading.LowLevelMonitor.Wait",
+		"System.Threading.WaitSubsystem+ThreadWaitInfo.Sleep", "System.Threading.WaitSubsystem.Sleep",
+		"System.Threading.Thread.SleepInternal", "System.Threading.Thread.Sleep", "own:Web.Orders.Hold"})
+	b := NewBuilder(Limits{})
+	b.Thread(RecordedThread{OSThreadID: 1})
+	var locations []int32
+	for i := range frames {
+		f := &frames[i]
+		f.Inlined = i < 5
+		fn := Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module}
+		locations = append(locations, b.Location(Location{Function: b.Function(fn), Inlined: f.Inlined}))
+	}
+	b.Add(Sample{Node: b.Stack(locations), Weight: 1})
+	if got := Folds(frames); !slices.Equal(got, []Fold{{1, 3, "wait"}}) {
+		t.Errorf("inlined into Sleep: %+v", got)
+	}
+	var got []string
+	folded := b.Recording().FoldPlumbing()
+	for l := range folded.Stack(folded.Samples[0].Node) {
+		got = append(got, folded.Functions[l.Function].Display)
+	}
+	want := []string{frames[0].Display, "[wait]", frames[4].Display, frames[5].Display, frames[6].Display}
+	if !slices.Equal(got, want) {
+		t.Errorf("inlined into Sleep, in a recording: %q, want %q", got, want)
+	}
 }
