@@ -37,6 +37,10 @@ const (
 // ErrNoBox: an object is no box of an async method.
 var ErrNoBox = errors.New("not a box of an async method")
 
+// errEnded: the box's method has ended, and the box has let go of its state machine, which is an object: an async
+// iterator's, or that of a debug build (AsyncTaskMethodBuilderT.cs, AsyncStateMachineBox.ClearStateUponCompletion).
+var errEnded = errors.New("the async method has ended")
+
 // Reader reads the async methods of one runtime. What it reads of objects is what memory has at some moment, as
 // with object.Reader. It is not safe for concurrent use.
 type Reader struct {
@@ -190,6 +194,9 @@ func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error)
 		var err error
 		if b.at, err = r.objects.Word(obj + arch.Addr(s.field)); err != nil {
 			return nil, err
+		}
+		if b.at == 0 {
+			return nil, errEnded
 		}
 		c, err := r.objects.Class(b.at) // the argument may be an interface
 		if err != nil {

@@ -266,6 +266,9 @@ func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 		return obj, nil
 	}
 	b, err := r.Box(obj)
+	if errors.Is(err, errEnded) {
+		return 0, nil
+	}
 	if err != nil || b.Rests() {
 		return 0, err
 	}

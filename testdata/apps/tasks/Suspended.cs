@@ -46,6 +46,7 @@ static class Suspended
     /// <summary>Starts the chains, so many of each, and waits until all have gone down to their inner method.</summary>
     public static void Fill(IEnumerable<string[]> chains, int times)
     {
+        kept.Enqueue(Ended());
         int n = 0, i = 0;
         Func<string, Task>[] list = [.. leaves.Values];
         string[] kinds = [.. leaves.Keys];
@@ -56,6 +57,16 @@ static class Suspended
         }
         while (truths.Count < n) Thread.Sleep(1);
         Thread.Sleep(100); // for what they are about to wait for
+    }
+
+    // An iterator that has ended is in no chain, though its objects are still there.
+    static IAsyncEnumerator<int> Ended()
+    {
+        IAsyncEnumerator<int> e = Elements().GetAsyncEnumerator();
+        while (e.MoveNextAsync().AsTask().Result) { }
+        return e;
+
+        static async IAsyncEnumerable<int> Elements() { await Task.Yield(); yield return 1; }
     }
 
     /// <summary>Waits for a permit in each way that there is.</summary>
