@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -58,6 +60,7 @@ func (l *requestLook) walk(within time.Duration) error {
 			break
 		}
 		next.inherit(l.last)
+		next.dropEarlier()
 		if l.best == nil || next.missing() <= l.best.missing() {
 			l.best, l.census = next, census
 		}
@@ -116,6 +119,27 @@ func (w *requestWalk) inherit(from *requestWalk) {
 		now.chains = s.chains
 		w.adopt(from, s.chains)
 	}
+}
+
+// dropEarlier leaves out what has certainly ended: of a connection of HTTP/1, which serves one request after the other,
+// all but the last.
+func (w *requestWalk) dropEarlier() {
+	last := map[string]string{} // ids, by connection
+	for id, s := range w.requests {
+		if c, ok := serial(s); ok {
+			last[c] = max(last[c], id)
+		}
+	}
+	maps.DeleteFunc(w.requests, func(id string, s *served) bool {
+		c, ok := serial(s)
+		return ok && id != last[c]
+	})
+}
+
+// serial returns the connection of a request, if that serves one after the other.
+func serial(s *served) (connection string, ok bool) {
+	connection, _, ok = strings.Cut(s.ID, ":")
+	return connection, ok && strings.HasPrefix(s.Protocol, "HTTP/1.")
 }
 
 // adopt takes over which calls the chains of another walk make. Their servers are those that they had then: pools may

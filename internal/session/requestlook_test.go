@@ -67,6 +67,21 @@ func TestRequestsMissed(t *testing.T) {
 		}
 	}
 
+	both := walkOf(t, p, nil, func(*requestWalk) {})
+	for _, s := range all.requests { // what an earlier walk has found on the same connection
+		before := *s
+		before.ID = strings.TrimSuffix(s.ID, "1") + "0"
+		both.requests[before.ID] = &before
+	}
+	if both.dropEarlier(); !maps.Equal(doings(both), want) || len(both.requests) != 5 {
+		t.Errorf("with what was served before: %d requests", len(both.requests))
+	}
+	for id := range both.requests {
+		if all.requests[id] == nil {
+			t.Errorf("%s was served before", id)
+		}
+	}
+
 	outer := walkOf(t, p, nil, func(w *requestWalk) {
 		w.objects[boxClass] = slices.DeleteFunc(w.objects[boxClass], func(obj arch.Addr) bool {
 			b, err := w.r.Box(obj)
