@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
@@ -29,8 +30,7 @@ const hang = 30 * time.Second
 // running is the command while it runs.
 type running struct {
 	*exec.Cmd
-	out  *bytes.Buffer
-	errs *watched
+	out, errs *watched
 }
 
 // watched is a buffer that can be read while a process writes.
@@ -54,7 +54,7 @@ func (w *watched) String() string {
 // launch starts the command, which is killed if it hangs.
 func launch(tb testing.TB, c *exec.Cmd) *running {
 	tb.Helper()
-	r := &running{c, new(bytes.Buffer), new(watched)}
+	r := &running{c, new(watched), new(watched)}
 	c.Stdout, c.Stderr = r.out, r.errs
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
@@ -82,13 +82,31 @@ var (
 // await waits until the command says something, and returns what matches.
 func (r *running) await(tb testing.TB, what *regexp.Regexp) []string {
 	tb.Helper()
+	return r.awaitIn(tb, r.errs, what)
+}
+
+func (r *running) awaitIn(tb testing.TB, out *watched, what *regexp.Regexp) []string {
+	tb.Helper()
 	for start := time.Now(); time.Since(start) < hang; time.Sleep(5 * time.Millisecond) {
-		if m := what.FindStringSubmatch(r.errs.String()); m != nil {
+		if m := what.FindStringSubmatch(out.String()); m != nil {
 			return m
 		}
 	}
-	tb.Fatalf("%v does not say %v:\n%s", r.Args, what, r.errs)
+	tb.Fatalf("%v does not say %v:\n%s%s", r.Args, what, r.out, r.errs)
 	return nil
+}
+
+// awaitReady waits until the program that the command has started is ready.
+func (r *running) awaitReady(tb testing.TB) {
+	tb.Helper()
+	r.awaitIn(tb, r.out, regexp.MustCompile(`(?m)^READY$`))
+}
+
+// awaitUse waits until a process has used so much more CPU time.
+func awaitUse(tb testing.TB, pid int, more time.Duration) {
+	tb.Helper()
+	for end := livetest.CPU(tb, pid) + more; livetest.CPU(tb, pid) < end; time.Sleep(5 * time.Millisecond) {
+	}
 }
 
 // end waits until it has ended.
@@ -252,7 +270,7 @@ func TestRecordInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.clrsnap")
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "1h", "-o", file))
-		time.Sleep(500 * time.Millisecond)
+		awaitUse(t, app.PID, time.Second/2)
 		if s == syscall.SIGKILL {
 			_ = syscall.Kill(app.PID, s) // it is there: the test would end otherwise
 		} else {
@@ -357,7 +375,7 @@ func TestRecordProgram(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
-		time.Sleep(2 * time.Second)
+		r.awaitReady(t)
 		r.signal(t, syscall.SIGINT)
 		r.awaitWaiting(t)
 		isComplete(t, file, main)
@@ -370,7 +388,7 @@ func TestRecordProgram(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
-		time.Sleep(2 * time.Second)
+		r.awaitReady(t)
 		r.signal(t, syscall.SIGTERM)
 		r.end(t).says(t, 143, `^clrsnap: written to `,
 			`^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
