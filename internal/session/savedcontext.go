@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/gcinfo"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
 	"clrsnap/internal/target"
 	"clrsnap/internal/unwind/insns"
 	"clrsnap/profile"
@@ -19,11 +20,17 @@ import (
 // code has no such debug info, but tells whether the context is among what was saved. If it is a method or a class, the
 // code allocates the Continuation with a helper that is given the context and a place for what keeps that alive. If it
 // is the method's object, and the code keeps it for the runtime's own use, then it keeps it all the time. Among the
-// words that were saved, the context is then the one that fits the code; if several do, they must be of one
-// instantiation.
+// words that were saved, the context is then the one that fits the code. If several do, they must be of one
+// instantiation, or it must be known that the method's object comes first.
 //
-// Sources (dotnet/runtime): src/coreclr/jit/async.cpp (ContinuationNeedsKeepAlive, CreateAllocContinuationCall),
-// src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD).
+// The JIT saves variables behind what the runtime needs: the execution context, the context to go on in, an exception,
+// and what awaits have given. Of the variables, references come first, and of these the method's object, which is
+// variable 0. An await's result may be left over from before, so that nothing is known of the order if an await of the
+// method can give one.
+//
+// Sources (dotnet/runtime): src/coreclr/jit/async.cpp (ContinuationNeedsKeepAlive, CreateAllocContinuationCall,
+// ContinuationLayoutBuilder::Create), src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD). The order
+// is that of .NET 11.0.0, as the debug info of jitted code has it.
 
 // nameSaved names the instantiation of p.method that a context tells, if it does.
 func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) {
@@ -48,6 +55,7 @@ type savingKey struct {
 type saving struct {
 	kind   gcinfo.Context // NoContext: nowhere, or that is not known
 	offset uint32         // from the start of its Continuation, in bytes; 0: it is among the words that were saved
+	first  bool           // it is the first of these that fits, unless the runtime needs that word
 }
 
 // maxSavings bounds the awaits of which it is remembered where they have contexts.
@@ -64,7 +72,7 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	case s.kind == gcinfo.NoContext:
 		return 0
 	case s.offset == 0:
-		return p.contextAmong(&code, m, s.kind)
+		return p.contextAmong(&code, m, s)
 	}
 	at, err := p.Runtime.Objects.Word(m.Object + arch.Addr(s.offset))
 	if err != nil {
@@ -119,12 +127,13 @@ func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out savin
 		if saves, err := p.savesContext(code, m.IP, kind); err != nil || !saves {
 			return out, err
 		}
-		return saving{kind: kind}, nil
+		first := kind == gcinfo.This && p.noResults(&known.method)
+		return saving{kind: kind, first: first}, nil
 	}
 	list, err := p.Runtime.IL.Saved(code, m.State, uint32(m.IP-code.MethodStart))
 	for _, v := range list {
 		if v.Number == number {
-			out = saving{kind, v.Offset}
+			out = saving{kind: kind, offset: v.Offset}
 		}
 	}
 	return out, err
@@ -148,6 +157,13 @@ func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Con
 	return ok && place%wordSize == 0 && place >= continuationData-objectHeader, nil
 }
 
+// noResults reports whether a method has awaits, none of which gives a result.
+func (p *Process) noResults(m *method.Method) bool {
+	awaits, err := p.Runtime.Names.Awaits(m.Module, m.RID)
+	gives := func(a name.Await) bool { return a.Result }
+	return err == nil && len(awaits) > 0 && !slices.ContainsFunc(awaits, gives)
+}
+
 // Where the data of a Continuation begin at least, in bytes, and the size of a word.
 const (
 	continuationData = 32
@@ -155,7 +171,7 @@ const (
 )
 
 // contextAmong returns the context that is among the words that a method has saved; 0: it is not known which it is.
-func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, kind gcinfo.Context) (out arch.Addr) {
+func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, s saving) (out arch.Addr) {
 	known, err := p.methodOf(code)
 	if err != nil {
 		return 0
@@ -163,11 +179,11 @@ func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, kind gci
 	var first method.Method
 	several := false
 	err = p.asyncReader().SavedWords(m, func(word arch.Addr) {
-		context := p.contextOf(word, kind)
+		context := p.contextOf(word, s.kind)
 		if context == 0 || context == out {
 			return
 		}
-		x, err := p.Runtime.Generic.Exact(&known.method, kind, context)
+		x, err := p.Runtime.Generic.Exact(&known.method, s.kind, context)
 		switch {
 		case err != nil: // another word
 		case out == 0:
@@ -176,8 +192,28 @@ func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, kind gci
 			several = true
 		}
 	})
-	if err != nil || several {
+	if err != nil || several && (!s.first || p.neededByRuntime(out)) {
 		return 0
 	}
 	return out
 }
+
+// neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with it.
+func (p *Process) neededByRuntime(class arch.Addr) bool {
+	c, err := p.Runtime.Objects.Table(class)
+	if err != nil {
+		return true
+	}
+	for _, base := range []string{contextClass, schedulerClass, exceptionName} {
+		if c.Is(coreLib, base) {
+			return true
+		}
+	}
+	return false
+}
+
+// What a method goes on in.
+const (
+	contextClass   = "System.Threading.SynchronizationContext"
+	schedulerClass = "System.Threading.Tasks.TaskScheduler"
+)

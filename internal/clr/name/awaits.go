@@ -11,8 +11,9 @@ import (
 // An Await is where a method's IL asks the runtime to suspend it until something completes. Compilers write a call of
 // one of these helpers (docs/design/specs/runtime-async.md; System.Private.CoreLib, AsyncHelpers).
 type Await struct {
-	IL    uint32   // offset of the call
-	Calls []string // the names of the methods that are called between the await before and this one
+	IL     uint32   // offset of the call
+	Calls  []string // the names of the methods that are called between the await before and this one
+	Result bool     // what is awaited may give something
 }
 
 const asyncHelpers = "System.Runtime.CompilerServices.AsyncHelpers"
@@ -50,7 +51,7 @@ func (n *Namer) Awaits(module arch.Addr, rid uint32) ([]Await, error) {
 			calls = append(calls, m.Name[strings.LastIndexByte(m.Name, '.')+1:])
 			continue
 		}
-		out = append(out, Await{IL: s.At, Calls: calls})
+		out = append(out, Await{IL: s.At, Calls: calls, Result: s.Token.Table() == ecma335.TableMethodSpec})
 		calls = nil
 	}
 	return out, nil

@@ -71,6 +71,7 @@ static class Levels
         ["instance"] = p => new(new Instance().Go(p)),
         ["held"] = p => new(new Held<string>().Go(p)),
         ["held-two"] = p => new(new Held<string>().Two(p, new Held<object>())),
+        ["held-result"] = p => new(new Held<string>().Result(p)),
         ["held-other"] = p => new(new Held<string>().Other(p, new Held<object>())),
         ["class"] = p => new(OfClass<string>.Go(p)),
         ["class-lists"] = p => new(OfClass<string>.Lists(p)),
@@ -318,6 +319,16 @@ sealed class Held<T>
         Levels.Uses<T>();
         GC.KeepAlive(other);
     }
+
+    public async Task Result(Plan p)
+    {
+        Held<object> other = await Given();
+        Levels.Mark("Held<string>.Result"); await p.Next();
+        Levels.Uses<T>();
+        GC.KeepAlive(other);
+    }
+
+    static async Task<Held<object>> Given() { await Task.Yield(); return new(); }
 
     public async Task Other(Plan p, Held<object> other)
     {
