@@ -158,6 +158,14 @@ static bool word_of(const struct near *n, uint64_t address, uint64_t *value) {
     return true;
 }
 
+/* Copies the first word of an object, which is not followed: half of the room is for what is. */
+static void copy_head(struct chain *c, uint64_t object) {
+    if (!object || object % sizeof object || !fits(c, 1 + MOST_CHAIN_WORDS / 2)) return;
+    struct chain_word *head = &c->words[c->count];
+    head->address = object | CHAIN_WORD;
+    if (peek(object, &head->value)) c->count++;
+}
+
 /* Copies the words that a rule names, and follows the references among them. */
 static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *rule, const struct near *near) {
     uint32_t count = rule->count;
@@ -170,6 +178,9 @@ static void copy_words(struct chain *c, uint64_t at, const struct chain_rule *ru
     c->count += count;
     for (uint32_t i = 0; i < count; i++)
         if (rule->follow >> i & 1) follow(c, words[i].value);
+    if (rule->flags & CHAIN_RESUMES) return;
+    for (uint32_t i = 0; i < count; i++)
+        if (rule->heads >> i & 1) copy_head(c, words[i].value);
 }
 
 /* Copies the rule for a class: its own, or that of the nearest of its bases that has one for all of them. */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 8u
+#define PROTOCOL_VERSION 9u
 
 enum message {
     /* from the agent */
@@ -234,7 +234,8 @@ enum owner_form {
  * A rule is for a frame, by its instruction pointer, or for the objects of a class, by its
  * MethodTable. Rules are in a hash table: the place of a key is the upper bits of its product
  * with CHAIN_HASH, or one of the CHAIN_PROBES - 1 places behind it, up to a place without a
- * key. They are never changed or taken away.
+ * key. They are never taken away, and changed in one way only: a rule for a class gets a word
+ * more. What tells of it is written last, and at once: `flags` to `heads`.
  */
 #define CHAIN_RULES 4096u
 #define CHAIN_RULES_SIZE (CHAIN_RULES * 64u)
@@ -264,7 +265,10 @@ struct chain_rule {
     uint16_t follow; /* bit i: words[i] is a reference, and its object is followed */
     uint8_t count; /* of words */
     uint8_t base; /* of a frame: enum chain_register */
-    uint16_t field; /* see CHAIN_RESUMES */
+    union {
+        uint16_t field; /* of a frame: see CHAIN_RESUMES */
+        uint16_t heads; /* of a class; bit i: words[i] is a reference, and of its object the first word is copied */
+    };
     int32_t offset; /* of a frame */
     int32_t words[CHAIN_RULE_WORDS]; /* offsets in bytes, from the argument or in the object */
 };
@@ -282,7 +286,7 @@ struct chain_word {
     uint64_t value;
 };
 
-#define MOST_CHAIN_WORDS 640u
+#define MOST_CHAIN_WORDS 768u
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */

@@ -28,7 +28,7 @@ var CLSID = diagnostics.GUID{A: 0x5d0c6a1e, B: 0x94b7, C: 0x4c0e,
 	D: [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
 
 // Version is the protocol's (agent/protocol.h).
-const Version = 8
+const Version = 9
 
 const attachTimeout = 10 * time.Second
 

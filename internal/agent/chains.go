@@ -27,7 +27,7 @@ const (
 	ruleOffset = 16
 	ruleWords  = 20
 
-	maxChain      = 640 // MOST_CHAIN_WORDS
+	maxChain      = 768 // MOST_CHAIN_WORDS
 	chainHeadSize = 8   // the number of words of a record's chain
 	chainWordSize = 16  // struct chain_word
 )
@@ -103,7 +103,7 @@ func (c *Conn) FollowChains(moving uint64, base uint32) {
 	c.ring.set(offMoving, moving)
 }
 
-// AddChainRule gives the agent a rule. A rule is never changed, or taken away. False: there is no room for it.
+// AddChainRule gives the agent a rule. A rule is never taken away. False: there is no room for it.
 func (c *Conn) AddChainRule(rule *ChainRule) bool { return c.ring != nil && c.ring.addRule(rule) }
 
 // addRule puts a rule into the table, its key last.
@@ -123,6 +123,44 @@ func (r *ring) addRule(rule *ChainRule) bool {
 			atomic.StoreUint64(key, rule.Key)
 			return true
 		}
+	}
+	return false
+}
+
+// ExtendChainRule has one more word be copied of the objects of a class that there is a rule for. head: it is a
+// reference, and of its object the first word is copied as well. False: there is no rule for it, or no room in that.
+func (c *Conn) ExtendChainRule(class uint64, offset int32, head bool) bool {
+	return c.ring != nil && c.ring.extendRule(class, offset, head)
+}
+
+// extendRule adds a word to a rule for a class. What is ahead of the words is written last, and at once.
+func (r *ring) extendRule(key uint64, offset int32, head bool) bool {
+	place := key * chainHash >> chainShift
+	for i := range uint64(chainProbes) {
+		at := controlSize + int((place+i)%chainRules)*chainRuleSize
+		if atomic.LoadUint64(r.word(at)) != key {
+			continue
+		}
+		var b [ruleOffset - ruleFlags]byte
+		le := binary.LittleEndian
+		le.PutUint64(b[:], atomic.LoadUint64(r.word(at+ruleFlags)))
+		n := int(b[ruleCount-ruleFlags])
+		for i := range min(n, MaxChainWords) {
+			if le.Uint32(r.memory[at+ruleWords+4*i:]) == uint32(offset) {
+				return true
+			}
+		}
+		if n >= MaxChainWords {
+			return false
+		}
+		if head {
+			heads := b[ruleField-ruleFlags:]
+			le.PutUint16(heads, le.Uint16(heads)|1<<n)
+		}
+		b[ruleCount-ruleFlags]++
+		le.PutUint32(r.memory[at+ruleWords+4*n:], uint32(offset))
+		atomic.StoreUint64(r.word(at+ruleFlags), le.Uint64(b[:]))
+		return true
 	}
 	return false
 }

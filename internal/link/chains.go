@@ -12,8 +12,9 @@ import (
 type Chains struct {
 	*session.CopiedAwaits
 	conn      *agent.Conn
-	told      map[arch.Addr]bool // instruction pointers and MethodTables; true: the agent has a rule
-	following bool               // it knows that chains are wanted
+	told      map[arch.Addr]bool           // instruction pointers and MethodTables; true: the agent has a rule
+	following bool                         // it knows that chains are wanted
+	contexts  map[session.ContextWord]bool // that the agent has been told of
 }
 
 // maxTold bounds what is remembered: more than the agent has room for.
@@ -25,7 +26,9 @@ func (l *Link) Chains(p *session.Process) *Chains {
 	if err != nil {
 		return nil
 	}
-	return &Chains{CopiedAwaits: copied, conn: l.conn, told: map[arch.Addr]bool{}}
+	return &Chains{
+		CopiedAwaits: copied, conn: l.conn, told: map[arch.Addr]bool{}, contexts: map[session.ContextWord]bool{},
+	}
 }
 
 // Code tells the agent of code that runs an async method, which stays where it is.
@@ -101,6 +104,18 @@ func (c *Chains) tell(table arch.Addr) {
 	if _, ok := all[table]; !ok {
 		add(table, false, words.Offsets, words.Follow)
 	}
+}
+
+// Awaiting reads what awaits the async method of a site. What would have told more of it is copied from now on.
+func (c *Chains) Awaiting(site *session.AsyncSite) (session.AsyncChain, error) {
+	chain, err := c.CopiedAwaits.Awaiting(site)
+	for _, w := range c.Lacks() {
+		if !c.contexts[w] && c.told[w.Table] && len(c.contexts) < maxTold {
+			c.contexts[w] = true
+			c.conn.ExtendChainRule(uint64(w.Table), int32(w.Offset), w.Object)
+		}
+	}
+	return chain, err
 }
 
 // Follows reports whether the agent has been told to copy what leads from some code.

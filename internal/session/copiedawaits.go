@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/gcinfo"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target"
@@ -21,6 +22,14 @@ type CopiedAwaits struct {
 	words   copiedWords
 	objects *object.Reader
 	reader  *async.Reader
+	lacks   []ContextWord
+}
+
+// ContextWord is a word that was not copied, and that tells the instantiation of shared generic code.
+type ContextWord struct {
+	Table  arch.Addr // the MethodTable of a Continuation
+	Offset uint32    // in it, in bytes
+	Object bool      // it is an object whose class tells it
 }
 
 // CopiedAwaits returns what reads chains of copied words.
@@ -32,6 +41,7 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 	}
 	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
 		c.reader.ResumeInfoBy(p.Runtime.Objects.Word) // it lies with the code
+		c.reader.ContextsBy(c.savedContext)
 	}
 	return c, err
 }
@@ -40,7 +50,46 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 func (c *CopiedAwaits) Begin() { c.objects.Begin() }
 
 // Clear forgets all words.
-func (c *CopiedAwaits) Clear() { clear(c.words) }
+func (c *CopiedAwaits) Clear() {
+	clear(c.words)
+	c.lacks = c.lacks[:0]
+}
+
+// Lacks are the words that would have told more of methods that were read since the last Clear.
+func (c *CopiedAwaits) Lacks() []ContextWord { return c.lacks }
+
+// savedContext is Process.savedContext of copied words. Of code that was compiled ahead of time it is not known which
+// word is to be copied, and what can be unloaded may be something else by now.
+func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
+	code, err := c.p.Runtime.Code.Lookup(m.IP)
+	if err != nil || code.MethodDesc == 0 || code.Collectible {
+		return 0
+	}
+	s := c.p.savingOf(&code, m)
+	if s.kind == gcinfo.NoContext || s.offset == 0 {
+		return 0
+	}
+	word, err := c.objects.Word(m.Object + arch.Addr(s.offset))
+	if err != nil {
+		if class, err := c.objects.Class(m.Object); err == nil {
+			c.lacks = append(c.lacks, ContextWord{class.Table, s.offset, s.kind == gcinfo.This})
+		}
+		return 0
+	}
+	context := contextOf(c.objects, word, s.kind)
+	known, err := c.p.methodOf(&code)
+	if err != nil || context == 0 {
+		return 0
+	}
+	x, err := c.p.Runtime.Generic.Exact(&known.method, s.kind, context)
+	if err != nil {
+		return 0
+	}
+	if passing, err := c.p.Runtime.Generic.Collectible(&x); err != nil || passing {
+		return 0
+	}
+	return context
+}
 
 // Add adds a word, at an address that is a multiple of 8.
 func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }

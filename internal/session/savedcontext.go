@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/clr/gcinfo"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target"
 	"clrsnap/internal/unwind/insns"
 	"clrsnap/profile"
@@ -78,15 +79,15 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	if err != nil {
 		return 0
 	}
-	return p.contextOf(at, s.kind)
+	return contextOf(p.Runtime.Objects, at, s.kind)
 }
 
 // contextOf is the context that a word has: a method, a class, or that of an object; 0: none.
-func (p *Process) contextOf(word arch.Addr, kind gcinfo.Context) arch.Addr {
+func contextOf(objects *object.Reader, word arch.Addr, kind gcinfo.Context) arch.Addr {
 	if kind != gcinfo.This {
 		return word
 	}
-	class, err := p.Runtime.Objects.Class(word)
+	class, err := objects.Class(word)
 	if err != nil {
 		return 0
 	}
@@ -179,7 +180,7 @@ func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, s saving
 	var first method.Method
 	several := false
 	err = p.asyncReader().SavedWords(m, func(word arch.Addr) {
-		context := p.contextOf(word, s.kind)
+		context := contextOf(p.Runtime.Objects, word, s.kind)
 		if context == 0 || context == out {
 			return
 		}
