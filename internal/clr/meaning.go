@@ -126,23 +126,11 @@ func (r *Runtime) assemblyMeaning(module arch.Addr) string {
 	return a.Name
 }
 
-// delegateMeaning names the method of a delegate, or says how many delegates it combines. Of a static method the code
-// is in _methodPtrAux, and _methodPtr leads to a stub.
+// delegateMeaning names the method of a delegate, or says how many delegates it combines.
 func (r *Runtime) delegateMeaning(obj arch.Addr, c *object.Class) string {
-	for _, f := range [...]struct{ list, count string }{
-		{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"}, // .NET 11
-	} {
-		list := r.word(obj, c, f.list)
-		if list == 0 {
-			continue
-		}
-		if of, err := r.Objects.Class(list); err == nil && strings.HasSuffix(of.Display, "[]") {
-			return fmt.Sprintf("%d methods", r.word(obj, c, f.count))
-		}
-	}
-	code := r.word(obj, c, "_methodPtrAux")
-	if code == 0 {
-		code = r.word(obj, c, "_methodPtr")
+	code, several := r.DelegateCode(obj, c)
+	if several > 0 {
+		return fmt.Sprintf("%d methods", several)
 	}
 	if code == 0 {
 		return ""
@@ -152,4 +140,24 @@ func (r *Runtime) delegateMeaning(obj arch.Addr, c *object.Class) string {
 		return ""
 	}
 	return r.methodMeaning(desc)
+}
+
+// DelegateCode returns where a delegate's method begins, or a stub that leads to it; 0: that is not known. several: how
+// many delegates it combines instead. Of a static method the code is in _methodPtrAux, and _methodPtr leads to a stub.
+func (r *Runtime) DelegateCode(obj arch.Addr, c *object.Class) (code arch.Addr, several uint64) {
+	for _, f := range [...]struct{ list, count string }{
+		{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"}, // .NET 11
+	} {
+		list := r.word(obj, c, f.list)
+		if list == 0 {
+			continue
+		}
+		if of, err := r.Objects.Class(list); err == nil && strings.HasSuffix(of.Display, "[]") {
+			return 0, uint64(r.word(obj, c, f.count))
+		}
+	}
+	if code = r.word(obj, c, "_methodPtrAux"); code == 0 {
+		code = r.word(obj, c, "_methodPtr")
+	}
+	return code, 0
 }

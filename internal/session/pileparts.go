@@ -44,7 +44,8 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	return names.best, true
 }
 
-// target names the class of the object that a delegate calls; "": a static method's delegate is its own target.
+// target names the class of the object that a delegate calls, or its method if that is a lambda; "": a static method's
+// delegate is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	to, err := h.p.Runtime.Objects.Pointer(delegate, c, handlerTarget)
 	if err != nil || to == delegate {
@@ -54,7 +55,7 @@ func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	if err != nil {
 		return ""
 	}
-	return class.Display
+	return h.delegates.targetName(h.p, delegate, class)
 }
 
 // mostOf finds the name that comes most often.
@@ -132,7 +133,7 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 				if err != nil {
 					break
 				}
-				if name, err := h.p.timerCalls(at, c); err == nil && name != staticTimer {
+				if name, err := h.p.timerCalls(at, c, h.delegates); err == nil && name != staticTimer {
 					names.add(name)
 				}
 				at, _ = objects.Pointer(at, c, nextTimer)

@@ -126,10 +126,14 @@ type pileWalk struct {
 	found   []foundPile
 	tables  int                           // of concurrent dictionaries
 	tokens  map[arch.Addr]*tokenCallbacks // by CancellationTokenSource+Registrations
+
+	delegates delegateNames
 }
 
 func newPileWalk(p *Process) *pileWalk {
-	return &pileWalk{p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}}
+	return &pileWalk{
+		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}, delegates: delegateNames{},
+	}
 }
 
 // pileClass is a class whose objects say how many they have.

@@ -147,6 +147,13 @@ func (t *taskWalk) workName(obj arch.Addr) string {
 			return name
 		}
 	}
+	delegate, ok := t.p.follow(obj, class, "_callback", "m_action", "_waitCallback")
+	if !ok {
+		return class.Display
+	}
+	if method := t.delegates.of(t.p, delegate); method != "" {
+		return class.Display + " of " + method
+	}
 	if target, ok := t.p.follow(obj, class, "_callback._target", "m_action._target", "_waitCallback._target"); ok {
 		if c, err := t.p.Runtime.Objects.Class(target); err == nil {
 			return class.Display + " of " + c.Display
@@ -209,14 +216,14 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 	if err != nil {
 		return out, true, err
 	}
-	calls, err := t.p.timerCalls(obj, class)
+	calls, err := t.p.timerCalls(obj, class, t.delegates)
 	out.Callback = cmp.Or(calls, out.Callback)
 	return out, true, err
 }
 
-// timerCalls names what a timer is for, or the class of the object that it calls: a static method's delegate calls
-// itself. "": that is not known.
-func (p *Process) timerCalls(timer arch.Addr, class *object.Class) (string, error) {
+// timerCalls names what a timer is for, or the method that it calls. If that is not known, it names the class of the
+// object that it calls: a static method's delegate calls itself. "": that is not known either.
+func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegateNames) (string, error) {
 	if state, ok := p.follow(timer, class, "_state"); ok {
 		c, err := p.Runtime.Objects.Class(state)
 		if err != nil {
@@ -227,6 +234,11 @@ func (p *Process) timerCalls(timer arch.Addr, class *object.Class) (string, erro
 		}
 		if strings.HasPrefix(c.Display, waitAsync) && c.Assembly == coreLib {
 			return "Task.WaitAsync", nil
+		}
+	}
+	if delegate, ok := p.follow(timer, class, "_timerCallback"); ok {
+		if method := names.of(p, delegate); method != "" {
+			return method, nil
 		}
 	}
 	if target, ok := p.follow(timer, class, "_timerCallback._target"); ok {

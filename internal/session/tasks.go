@@ -82,6 +82,7 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
+		delegates: delegateNames{},
 	}
 	t.prove = func(read func() error) bool { return p.steadily(read, nil) }
 	return t
@@ -142,7 +143,8 @@ type taskWalk struct {
 	semaphoreLooks int                        // how often these were found again
 	resumers       map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
 	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one
-	slots          map[arch.Addr]arch.Addr    // of the thread pool's queues, by what is in them; nil: not looked for yet
+	delegates      delegateNames
+	slots          map[arch.Addr]arch.Addr // of the thread pool's queues, by what is in them; nil: not looked for yet
 	frames         map[awaitKey]profile.Frame
 	methods        []chainMethod // of the chain that was read last
 	first          arch.Addr     // likewise, its innermost method

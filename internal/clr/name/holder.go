@@ -54,6 +54,12 @@ func capturing(full string) (of string, ok bool) {
 	return "", false
 }
 
+// IsCapturing reports whether a compiler has made a type, by its metadata name, of a lambda or an async method.
+func IsCapturing(full string) bool {
+	_, is := capturing(full)
+	return is
+}
+
 // Beginnings of the fields in which Visual Basic keeps variables.
 const (
 	basicLocal  = "$VB$Local_"

@@ -986,10 +986,23 @@ func checkQueued(t *testing.T, o testenv.Options, method string, items int) {
 		switch {
 		case w.What == method:
 			methods += w.Count
+		case !strings.Contains(w.What, " of Tasks.Queued.Fill{lambda "):
 		case strings.HasPrefix(w.What, "System.Threading.QueueUserWorkItemCallback"):
 			calls += w.Count
 		case strings.HasPrefix(w.What, "System.Threading.Tasks.Task"):
 			runs += w.Count
+		}
+	}
+	timers := map[string]int{}
+	for _, x := range tasks.Timers {
+		method, _, _ := strings.Cut(x.Callback, " ")
+		timers[method] += x.Count
+	}
+	for method, n := range map[string]int{
+		"Tasks.Queued.Fill{lambda": 2, "Tasks.Queued+Holder<string>.Tick": 1, "Tasks.Queued+Holder<string>.Lambda{lambda": 1,
+	} {
+		if timers[method] != n {
+			t.Errorf("no %d timers that call %s: %+v", n, method, tasks.Timers)
 		}
 	}
 	if pool.Queued != 3*items || methods != items || calls != items || runs != items {

@@ -1,4 +1,5 @@
 // A thread pool whose threads are all busy, with work that waits for one.
+using System;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -34,7 +35,21 @@ static class Queued
         }
         started.Wait();
         for (int k = 0; k < items; k++) ThreadPool.QueueUserWorkItem(_ => { });
+        timers = [
+            new(_ => { }, null, TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan),
+            new(_ => GC.KeepAlive(items), null, TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan),
+            new(Holder<string>.Tick, null, TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan),
+            new(new Holder<string>().Lambda(), null, TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan),
+        ];
         for (int k = 0; k < items; k++) _ = Yields();
+    }
+
+    static Timer[] timers;
+
+    sealed class Holder<T>
+    {
+        public static void Tick(object state) { }
+        public TimerCallback Lambda() => _ => GC.KeepAlive(this);
     }
 
     static async Task Yields()

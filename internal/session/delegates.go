@@ -1,0 +1,78 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/gcinfo"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
+)
+
+// delegateKey is what a delegate calls: its code, and the class of its target.
+type delegateKey struct{ code, table arch.Addr }
+
+// maxDelegates bounds the names of methods that are remembered.
+const maxDelegates = 1 << 12
+
+// delegateNames are the names of methods that delegates call. They are right for a moment: code can be replaced.
+type delegateNames map[delegateKey]string
+
+// of names the method that a delegate calls, as the source has it; "": it calls several, or that is not known.
+func (n delegateNames) of(p *Process, delegate arch.Addr) string {
+	objects := p.Runtime.Objects
+	class, err := objects.Class(delegate)
+	if err != nil || !class.Is(coreLib, multicastClass) {
+		return ""
+	}
+	code, _ := p.Runtime.DelegateCode(delegate, class)
+	if code == 0 {
+		return ""
+	}
+	key := delegateKey{code: code}
+	if target, err := objects.Pointer(delegate, class, handlerTarget); err == nil && target != 0 {
+		if of, err := objects.Class(target); err == nil {
+			key.table = of.Table
+		}
+	}
+	method, ok := n[key]
+	if !ok {
+		if method = p.calledName(key); n != nil && len(n) < maxDelegates {
+			n[key] = method
+		}
+	}
+	return method
+}
+
+// calledName names the method that a delegate calls. The class of the target tells the type arguments of shared code.
+func (p *Process) calledName(key delegateKey) string {
+	desc, err := p.Runtime.Inlined.MethodAt(key.code)
+	if err != nil || desc == 0 {
+		return ""
+	}
+	m, err := p.Runtime.Methods.Read(desc)
+	if err != nil {
+		return ""
+	}
+	n, err := p.Runtime.Names.Method(&m, true)
+	if err != nil {
+		return ""
+	}
+	if n.Shared && key.table != 0 {
+		passing := p.passing
+		if exact, ok := p.exactly(&m, gcinfo.This, key.table, true); ok {
+			n = exact
+		}
+		p.passing = passing
+	}
+	return n.Display
+}
+
+// targetName names the class of the object that a delegate calls. Of a lambda, whose class nobody has written, it names
+// the method.
+func (n delegateNames) targetName(p *Process, delegate arch.Addr, target *object.Class) string {
+	if _, full, err := p.Runtime.Objects.FullName(target); err == nil && name.IsCapturing(full) {
+		if method := n.of(p, delegate); method != "" {
+			return method
+		}
+	}
+	return target.Display
+}
