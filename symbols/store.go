@@ -51,6 +51,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	nowhere map[string]error // that nobody has, by the names in the cache
+	room    int64            // bytes that files without a cache may still take
 }
 
 // server is a symbol server.
@@ -77,7 +78,7 @@ const (
 	maxFaults    = 3 // answers that are none, before a server is left alone
 	maxHeader    = 64 << 10
 	maxNowhere   = 1 << 14
-	maxInMemory  = 256 << 20 // bytes of a file that is not kept in a cache
+	maxInMemory  = 256 << 20 // bytes of all files of a Store that has no cache
 	progressStep = 200 * time.Millisecond
 )
 
@@ -95,7 +96,7 @@ func New(o Options) (*Store, error) {
 	if o.Whole <= 0 {
 		o.Whole = defaultWhole
 	}
-	s := &Store{options: o, nowhere: map[string]error{}}
+	s := &Store{options: o, nowhere: map[string]error{}, room: maxInMemory}
 	for _, text := range o.Servers {
 		one, err := parseServer(text)
 		if err != nil {
@@ -363,11 +364,12 @@ func (s *Store) store(body io.Reader, k *Key, alive func(int64), broken func(err
 	if err != nil {
 		return nil, err
 	}
-	most := k.most()
+	var to io.Writer = f
+	inMemory := &inMemory{of: s, file: f}
 	if temp == "" {
-		most = min(most, maxInMemory)
+		to = inMemory
 	}
-	size, err := copyUpTo(f, body, most, alive)
+	size, err := copyUpTo(to, body, k.most(), alive)
 	switch {
 	case errors.As(err, new(*keepError)):
 		err = fmt.Errorf("it cannot be kept: %w", err)
@@ -385,9 +387,40 @@ func (s *Store) store(body io.Reader, k *Key, alive func(int64), broken func(err
 		if temp != "" {
 			s.cache.remove(temp)
 		}
+		inMemory.giveBack()
 		return nil, err
 	}
 	return f, nil
+}
+
+// inMemory writes a file that no cache keeps. Its memory is in use as long as somebody has the file open, which may be
+// another process. It therefore counts until the Store ends.
+type inMemory struct {
+	of    *Store
+	file  *os.File
+	taken int64
+}
+
+func (m *inMemory) Write(p []byte) (int, error) {
+	n := int64(len(p))
+	m.of.mu.Lock()
+	fits := n <= m.of.room
+	if fits {
+		m.of.room -= n
+		m.taken += n
+	}
+	m.of.mu.Unlock()
+	if !fits {
+		return 0, fmt.Errorf("without a cache there is memory for %d MB of symbols", maxInMemory>>20)
+	}
+	return m.file.Write(p)
+}
+
+// giveBack is for a file that nobody has got.
+func (m *inMemory) giveBack() {
+	m.of.mu.Lock()
+	m.of.room += m.taken
+	m.of.mu.Unlock()
 }
 
 // temp makes a file: in the cache, else in memory, and then without a name.

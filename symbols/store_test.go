@@ -352,6 +352,41 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
+// TestBudget: without a cache all files of a Store share one budget of memory. What is refused takes none of it, and
+// what has come before stays whole.
+func TestBudget(t *testing.T) {
+	const size = 200 << 10
+	large := func(id string) []byte { return append(elf([]byte(id)), make([]byte, size)...) }
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		id, _ := hex.DecodeString(strings.Split(r.URL.Path, "/")[2])
+		if b := large(string(id)); id[0] != 's' {
+			_, _ = w.Write(b)
+		} else {
+			_, _ = w.Write(elf(id))
+		}
+	})
+	s := newStore(t, quick, Debuginfod+address)
+	s.room = 2*size + size/2
+	open := func(id string) (File, error) { return s.Open(t.Context(), Key{Debug, "libshop.so", []byte(id), nil}) }
+	for _, id := range []string{"large--1", "large--2"} {
+		f, err := open(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(content(t, f), large(id)) {
+			t.Errorf("%s has other bytes", id)
+		}
+	}
+	if _, err := open("large--3"); err == nil || !strings.Contains(err.Error(), "without a cache there is memory for") {
+		t.Errorf("beyond the budget: %v", err)
+	}
+	f, err := open("small--1")
+	if err != nil {
+		t.Fatalf("what still fits: %v", err)
+	}
+	content(t, f)
+}
+
 // TestCancel: the end of the context ends a request at once, and is not taken for the server's fault.
 // TestChecksums: PDBs of one id whose checksums differ are different files. That nobody has one says nothing of the
 // other, and the cache has room for both.
