@@ -38,6 +38,8 @@ var waitRules = []waitRule{
 	{coreLib, "System.Threading.Lock.", LockEnter, false},
 	{coreLib, "System.Threading.ManualResetEventSlim.Wait", EventWait, false},
 	{coreLib, "System.Threading.SemaphoreSlim.Wait", SemaphoreWait, false},
+	{coreLib, "System.Threading.Tasks.Task.WaitAll", TaskWaitAll, false},
+	{coreLib, "System.Threading.Tasks.Task.WaitAny", TaskWaitAny, false},
 	{coreLib, "System.Threading.Tasks.Task.Wait", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task.InternalWait", TaskWait, false},
 	{coreLib, "System.Threading.Tasks.Task.SpinThenBlockingWait", TaskWait, false},

@@ -21,6 +21,8 @@ const (
 	CollectionTake  WaitKind = "BlockingCollection.Take"
 	CollectionAdd   WaitKind = "BlockingCollection.Add"
 	TaskWait        WaitKind = "Task.Wait" // also Task.Result and GetAwaiter().GetResult()
+	TaskWaitAll     WaitKind = "Task.WaitAll"
+	TaskWaitAny     WaitKind = "Task.WaitAny"
 	ThreadJoin      WaitKind = "Thread.Join"
 	ThreadSleep     WaitKind = "Thread.Sleep"
 	HandleOne       WaitKind = "WaitHandle.WaitOne"
@@ -34,9 +36,15 @@ const (
 // WaitKinds are all kinds of wait.
 var WaitKinds = [...]WaitKind{
 	MonitorEnter, MonitorWait, LockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
-	BarrierWait, CollectionTake, CollectionAdd, TaskWait, ThreadJoin, ThreadSleep, HandleOne, HandleAny, HandleAll,
-	WaitIO, WaitIdle, WaitRuntime,
+	BarrierWait, CollectionTake, CollectionAdd, TaskWait, TaskWaitAll, TaskWaitAny, ThreadJoin, ThreadSleep, HandleOne,
+	HandleAny, HandleAll, WaitIO, WaitIdle, WaitRuntime,
 }
+
+// OfTasks reports whether a wait is for one task, or for several.
+func (k WaitKind) OfTasks() bool { return k == TaskWait || k == TaskWaitAll || k == TaskWaitAny }
+
+// MaxTasks bounds Wait.Tasks.
+const MaxTasks = 256
 
 // Forever is the Timeout of a wait without one.
 const Forever time.Duration = -1
@@ -65,6 +73,9 @@ type Wait struct {
 	Readers []ThreadRef
 	// Behind are threads that wait to write under a ReaderWriterLockSlim: it lets nobody in to read before them.
 	Behind []ThreadRef
+	// Tasks are those that a Task.WaitAll still waits for, at most MaxTasks, or all those of which a Task.WaitAny waits
+	// for one. Each is as in a Task.Wait. nil: that is not known, or a Task.WaitAny has more.
+	Tasks []Wait
 	// Recursion is how often the owner holds the lock; 0: it is not held, or that is not known.
 	Recursion int
 	// Waiters is how many threads wait for the same, this one included.
@@ -81,7 +92,8 @@ type Wait struct {
 	Method string
 	// Target is what an io is for: "/var/log/orders.log", "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
 	Target string
-	// Detail has what is particular to the kind, for people: "count 0", "3 readers", "WaitingForActivation".
+	// Detail has what is particular to the kind, for people: "count 0", "3 readers", "WaitingForActivation", "2 of 5
+	// tasks not complete".
 	Detail string
 }
 

@@ -11,7 +11,8 @@ import (
 //
 // An edge leads from a thread to one without which it cannot go on: the owner of the lock that it wants, the
 // thread that it joins, the one that runs the task that it waits for. A thread with several edges needs all of
-// them. So a circle of edges is a deadlock, whatever the locks are.
+// them. So a circle of edges is a deadlock, whatever the locks are. A Task.WaitAny has edges only if all threads that
+// it waits for are stuck.
 type WaitGraph struct {
 	// Locks are what threads wait for, the most harmful first: see LockState.Blocked. After those that nobody
 	// waits for come the ones that are held.
@@ -301,7 +302,89 @@ func (b *waitGraph) edges() {
 		for k := range w.Behind {
 			b.edge(i, &w.Behind[k])
 		}
+		if w.Kind == TaskWaitAll {
+			for k := range w.Tasks {
+				b.edge(i, w.Tasks[k].Owner)
+			}
+		}
 	}
+	b.anyEdges()
+}
+
+// anyEdges adds the edges of the threads that wait for any of several tasks, if all of these are run by threads that wait
+// for ever: for one another, or for threads that do. Otherwise one of the tasks may complete.
+func (b *waitGraph) anyEdges() {
+	runs := map[int][]int{} // by thread: those that run the tasks
+	for i := range b.s.Threads {
+		if w := b.s.Threads[i].Wait; w != nil && w.Kind == TaskWaitAny && w.Timeout == Forever {
+			if list := b.runners(w); list != nil {
+				runs[i] = list
+			}
+		}
+	}
+	if len(runs) == 0 {
+		return
+	}
+	for i := range b.freed(runs) {
+		delete(runs, i)
+	}
+	for i := range b.s.Threads {
+		for _, to := range runs[i] {
+			b.edge(i, b.s.Threads[to].ref())
+		}
+	}
+}
+
+// runners returns the threads that run the tasks of a wait; nil: one of the tasks is run by none that is known.
+func (b *waitGraph) runners(w *Wait) (out []int) {
+	for k := range w.Tasks {
+		o := w.Tasks[k].Owner
+		if o == nil {
+			return nil
+		}
+		at, ok := b.index[o.OSThreadID]
+		if !ok {
+			return nil
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// freed returns the threads that may go on, if those in any wait for any one of some others: threads that do not wait
+// for ever, or for nobody, and then those of which all that they wait for, or one of any, may go on.
+func (b *waitGraph) freed(of map[int][]int) map[int]bool {
+	freed, left := map[int]bool{}, make([]int, len(b.out))
+	from := make([][]int, len(b.out)) // by thread: those that wait for any of some, among them this
+	var next []int
+	free := func(i int) {
+		if !freed[i] {
+			freed[i] = true
+			next = append(next, i)
+		}
+	}
+	for i := range b.out {
+		left[i] = len(b.out[i])
+		for _, to := range of[i] {
+			from[to] = append(from[to], i)
+		}
+		if w := b.s.Threads[i].Wait; w == nil || w.Timeout != Forever || left[i] == 0 && of[i] == nil {
+			free(i)
+		}
+	}
+	for len(next) > 0 {
+		t := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, f := range from[t] {
+			free(f)
+		}
+		for _, f := range b.in[t] {
+			if left[f]--; left[f] == 0 {
+				free(f)
+			}
+		}
+	}
+	return freed
 }
 
 func (b *waitGraph) edge(from int, to *ThreadRef) {
@@ -383,12 +466,27 @@ func (b *waitGraph) add(d Deadlock) {
 
 // judge says of a deadlock whether it is certain, and how long it lasts.
 func (b *waitGraph) judge(d *Deadlock) {
-	d.Certain, d.Timeout = true, Forever
+	d.Certain, d.Timeout = b.closed(d.Threads), Forever
 	for _, i := range d.Threads {
 		d.Certain = d.Certain && b.proved(i)
 		w := b.s.Threads[i].Wait
 		d.Timeout = sooner(d.Timeout, cmp.Or(w.Timeout, w.Rest))
 	}
+}
+
+// closed reports whether all tasks of which a member waits for any are run by members: those of others may complete.
+func (b *waitGraph) closed(members []int) bool {
+	for _, m := range members {
+		if w := b.s.Threads[m].Wait; w == nil || w.Kind != TaskWaitAny {
+			continue
+		}
+		for _, to := range b.out[m] {
+			if !slices.Contains(members, to) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // isFact reports whether a deadlock is certain and never ends.
@@ -481,7 +579,7 @@ func (b *waitGraph) untangle() {
 	}
 	facts := map[int]bool{}
 	components(out, func(members []int) {
-		if isCircle(out, members) {
+		if isCircle(out, members) && b.closed(members) {
 			facts[in[members[0]]] = true
 			b.add(b.circle(members))
 		}

@@ -39,6 +39,11 @@ func graphOf(t *testing.T, of ...string) *Snapshot {
 				case who[0] == '<':
 					fmt.Sscan(who[1:], &id)
 					w.Behind = append(w.Behind, ThreadRef{OSThreadID: id})
+				case who == "*":
+					w.Tasks = append(w.Tasks, Wait{}) // of a task that nobody runs
+				case who[0] == '*':
+					fmt.Sscan(who[1:], &id)
+					w.Tasks = append(w.Tasks, Wait{Owner: &ThreadRef{OSThreadID: id}})
 				default:
 					fmt.Sscan(who, &id)
 					w.Owner = &ThreadRef{OSThreadID: id}
@@ -149,6 +154,21 @@ func TestDeadlocks(t *testing.T) {
 			[]string{"Thread.Join t 2", "ReaderWriterLockSlim.Read a <3", "ReaderWriterLockSlim.Write a +1 @5s"},
 			"", "1 2 3 5s",
 		},
+		{"all tasks", []string{"Task.WaitAll t * *2", "Monitor.Enter a 1"}, "1 2", ""},
+		{"any task", []string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", "Monitor.Enter b 2"}, "1 2 3 tangled", ""},
+		{"any task, and one that nobody runs", []string{"Task.WaitAny t *2 *", "Monitor.Enter a 1"}, "", ""},
+		{"any task, and one that goes on", []string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", ""}, "", ""},
+		{"any task, and one behind what goes on",
+			[]string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", "Monitor.Enter b 4", ""}, "", ""},
+		{"any task, and one that gives up", []string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", "Lock.Enter a 1 @5s"},
+			"", ""},
+		{"any task, and one that is not certain to be stuck",
+			[]string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", "~Monitor.Enter a 1"}, "", "1 2 3 tangled uncertain"},
+		{"any task, and one in another deadlock",
+			[]string{"Task.WaitAny t *2 *3", "Monitor.Enter a 1", "Monitor.Enter c 4", "Monitor.Enter d 3"},
+			"3 4 < 1 2", "1 2 uncertain"},
+		{"any task of two that wait for any task of each other",
+			[]string{"Task.WaitAny t *2", "Task.WaitAny u *1"}, "1 2", ""},
 		{"not in the snapshot", []string{"Monitor.Enter a 77"}, "", ""},
 	} {
 		g := graphOf(t, tt.waits...).WaitGraph()

@@ -25,6 +25,8 @@ var verbs = map[profile.WaitKind]string{
 	profile.CollectionTake:  "waits to take from %s",
 	profile.CollectionAdd:   "waits to add to %s",
 	profile.TaskWait:        "waits for %s",
+	profile.TaskWaitAll:     "waits for all of %s",
+	profile.TaskWaitAny:     "waits for any of %s",
 	profile.ThreadJoin:      "waits for the end of %s",
 	profile.ThreadSleep:     "sleeps",
 	profile.HandleOne:       "waits for %s",
@@ -41,6 +43,7 @@ var things = map[profile.WaitKind]string{
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
 	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
+	profile.TaskWaitAll: "several tasks", profile.TaskWaitAny: "several tasks",
 	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 
@@ -74,7 +77,28 @@ func waitText(w *profile.Wait) string {
 	if notes := waitNotes(w); notes != "" {
 		text += " (" + notes + ")"
 	}
-	return text
+	return text + tasksText(w)
+}
+
+// tasksText names the first of several tasks that are waited for, and who runs them.
+func tasksText(w *profile.Wait) string {
+	const most = 3
+	var words []string
+	for i := range w.Tasks[:min(most, len(w.Tasks))] {
+		t := &w.Tasks[i]
+		text := thing(t)
+		if t.Owner != nil {
+			text += " " + hasIt(t) + " " + threadText(t.Owner)
+		}
+		words = append(words, text)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	if left := len(w.Tasks) - most; left > 0 {
+		words = append(words, fmt.Sprintf("%d more", left))
+	}
+	return ": " + strings.Join(words, ", ")
 }
 
 // waitingText is waitText for what comes after a name: "waiting to enter Lock 0x7f…".

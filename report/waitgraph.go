@@ -104,6 +104,10 @@ func lockText(w *profile.Wait) string {
 
 // heldText says after a wait who has what is waited for.
 func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
+	if t := taskOf(w, s.Threads[owner].OSThreadID); t != nil {
+		return fmt.Sprintf(verbs[w.Kind], lockText(w)) + ", among them " + thing(t) + ", " + hasIt(t) + " " +
+			threadName(s, owner)
+	}
 	switch {
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of " + threadName(s, owner)
@@ -113,6 +117,16 @@ func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 		return "waits to write under " + lockText(w) + ", which is read by " + threadName(s, owner)
 	}
 	return "waits for " + lockText(w) + ", " + hasIt(w) + " " + threadName(s, owner)
+}
+
+// taskOf returns the one of several tasks that a thread runs; nil: it runs none.
+func taskOf(w *profile.Wait, thread int) *profile.Wait {
+	for i := range w.Tasks {
+		if o := w.Tasks[i].Owner; o != nil && o.OSThreadID == thread {
+			return &w.Tasks[i]
+		}
+	}
+	return nil
 }
 
 // isBehind reports whether a wait to read is for a thread that waits to write.
@@ -146,10 +160,10 @@ func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
 // isHeld reports whether a wait is for something that its owner holds.
 func isHeld(w *profile.Wait) bool {
 	switch w.Kind {
-	case profile.ThreadJoin, profile.WaitRuntime, profile.TaskWait:
+	case profile.ThreadJoin, profile.WaitRuntime:
 		return false
 	}
-	return true
+	return !w.Kind.OfTasks()
 }
 
 // tangleText tells of each member what it waits for.
@@ -164,6 +178,11 @@ func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
 		refs := slices.Concat(w.Readers, w.Behind)
 		if w.Owner != nil {
 			refs = append([]profile.ThreadRef{*w.Owner}, refs...)
+		}
+		for k := range w.Tasks {
+			if o := w.Tasks[k].Owner; o != nil {
+				refs = append(refs, *o)
+			}
 		}
 		var whom []string
 		text := ""

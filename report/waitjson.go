@@ -16,6 +16,7 @@ type jsonWait struct {
 	Owner     *jsonOwner       `json:"owner,omitempty"`
 	Readers   []jsonOwner      `json:"readers,omitempty"`
 	Behind    []jsonOwner      `json:"behind,omitempty"`
+	Tasks     []*jsonWait      `json:"tasks,omitempty"`
 	Recursion int              `json:"recursion,omitempty"`
 	Waiters   int              `json:"waiters,omitempty"`
 	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
@@ -36,7 +37,7 @@ type jsonOwner struct {
 // again are the kinds of wait that wait for a monitor again and again, each time for what is left of their timeout.
 var again = map[profile.WaitKind]bool{
 	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true,
-	profile.CollectionTake: true, profile.CollectionAdd: true,
+	profile.CollectionTake: true, profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
 }
 
 func jsonWaitOf(w *profile.Wait) *jsonWait {
@@ -58,6 +59,7 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 		out.Owner = jsonOwnerOf(o)
 	}
 	out.Readers, out.Behind = jsonOwnersOf(w.Readers), jsonOwnersOf(w.Behind)
+	out.Tasks = jsonHoldsOf(w.Tasks)
 	return out
 }
 

@@ -146,6 +146,7 @@ var waitPhrases = map[profile.WaitKind]string{
 	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
 	profile.CollectionAdd: "waits to add to %s", profile.TaskWait: "waits for %s",
 	profile.ThreadJoin: "waits for the end of %s", profile.ThreadSleep: "sleeps", profile.HandleOne: "waits for %s",
+	profile.TaskWaitAll: "waits for all of several tasks", profile.TaskWaitAny: "waits for any of several tasks",
 	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
 }
 
@@ -201,7 +202,26 @@ func doing(t *profile.Thread) string {
 	if w.Owner != nil && w.Kind == profile.HandleAll {
 		text += ", among them " + thing
 	}
+	if len(w.Tasks) > 0 {
+		text += " (" + w.Detail + ")" + someTasks(w.Tasks)
+	}
 	return text + hasIt(w) + unsure(w)
+}
+
+// someTasks says who runs the first of several tasks that a thread runs, or what they wait for.
+func someTasks(tasks []profile.Wait) string {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Owner == nil {
+			continue
+		}
+		thing := objectOf(t, things[t.Kind])
+		if t.Method != "" {
+			thing = "async " + t.Method
+		}
+		return ", among them " + thing + hasIt(t)
+	}
+	return ""
 }
 
 // unsure marks what is not certain of a wait or of what is held.

@@ -326,6 +326,8 @@ func holderDoes(t *profile.Thread) string {
 		return "waits for input or output (" + w.Target + ")"
 	case w.Kind == profile.TaskWait:
 		return "waits for a task"
+	case w.Kind.OfTasks():
+		return "waits for several tasks"
 	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of a thread"
 	case waitPhrases[w.Kind] != "":

@@ -113,7 +113,7 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	if p == nil {
 		return nil
 	}
-	waiting := func(t *profile.Thread) bool { return t.Role == workerRole && kindOf(t) == string(profile.TaskWait) }
+	waiting := func(t *profile.Thread) bool { return t.Role == workerRole && t.Wait != nil && t.Wait.Kind.OfTasks() }
 	all := workersOf(e.last())
 	w := workers{all: all.all, in: tally{}}
 	threads := e.threads()

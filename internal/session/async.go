@@ -536,8 +536,13 @@ func (p *Process) AwaitPlace(s, inner *async.Step) (Place, bool) {
 func addAwaiting(threads []profile.Thread, list awaitingByThread) {
 	waiters := map[uint64]*profile.Thread{}
 	for i := range threads {
-		if w := threads[i].Wait; w != nil && w.Kind == profile.TaskWait && w.Object != 0 {
+		w := threads[i].Wait
+		if w != nil && w.Kind == profile.TaskWait && w.Object != 0 {
 			waiters[w.Object] = &threads[i]
+		} else if w != nil {
+			for k := range w.Tasks {
+				waiters[w.Tasks[k].Object] = &threads[i]
+			}
 		}
 	}
 	for i := range threads {

@@ -106,6 +106,12 @@ func (l look) of(w *profile.Wait) look {
 		l.wait += fmt.Sprint(*w.Owner)
 	}
 	l.wait += fmt.Sprint(w.Readers, w.Behind)
+	for k := range w.Tasks {
+		if o := w.Tasks[k].Owner; o != nil {
+			l.wait += fmt.Sprint(*o)
+		}
+		l.wait += ";"
+	}
 	return l
 }
 

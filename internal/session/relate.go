@@ -38,6 +38,11 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 	for _, i := range of {
 		w := threads[i].Wait
 		switch {
+		case w != nil && w.Certain && len(w.Tasks) > 0:
+			for k := range w.Tasks {
+				r.runner(&w.Tasks[k], threads[i].OSThreadID)
+				w.Certain = w.Certain && w.Tasks[k].Certain
+			}
 		case w == nil || w.Object == 0 || !w.Certain:
 		case w.Kind == profile.TaskWait:
 			r.runner(w, threads[i].OSThreadID)

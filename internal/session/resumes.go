@@ -51,7 +51,7 @@ func (l *likely) findContexts() {
 	byThread := map[int]int{}
 	for i := range l.out.Threads {
 		t := &l.out.Threads[i]
-		if t.Wait == nil || t.Wait.Kind != profile.TaskWait || t.ThreadID == 0 {
+		if t.Wait == nil || !t.Wait.Kind.OfTasks() || t.ThreadID == 0 {
 			continue
 		}
 		if at, class := l.p.waitReader().Context(arch.Addr(t.ThreadID)); at != 0 {

@@ -242,6 +242,13 @@ func (l *likely) needsOf(i int) {
 	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
 		l.find(w, l.p.duties.queued[l.out.Threads[i].OSThreadID])
 	}
+	if w != nil && w.Kind == profile.TaskWaitAll {
+		for k := range w.Tasks {
+			if t := &w.Tasks[k]; t.Owner == nil {
+				l.task(profile.ThreadParty(i), arch.Addr(t.Object), false, 0)
+			}
+		}
+	}
 	if w == nil || w.Object == 0 {
 		return
 	}

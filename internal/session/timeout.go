@@ -35,7 +35,7 @@ var timed = map[profile.WaitKind]bool{
 	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true, profile.ThreadJoin: true,
 	profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.SemaphoreWait: true,
 	profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true, profile.CollectionTake: true,
-	profile.CollectionAdd: true,
+	profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
 }
 
 // timeout says of a wait how long it lasts at most, as far as the system call in which the thread waits tells, where

@@ -112,6 +112,9 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 	if unseen[kind] || kind == profile.EventWait {
 		if f, ok := of(eventSlim, inner); ok {
 			kind = profile.EventWait
+			if f.class.Plain() == countdownEvent {
+				kind = profile.TaskWaitAll
+			}
 			for _, k := range []profile.WaitKind{profile.CountdownWait, profile.BarrierWait, profile.TaskWait} {
 				if _, ok := of(madeOf[k][1], f.obj); ok {
 					kind = k

@@ -47,8 +47,6 @@ var taskStates = []struct {
 }
 
 const (
-	// anyPromise is the task that Task.WaitAny makes for itself.
-	anyPromise = "System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise"
 	// asyncBox is the task of an async method. Its last type argument is the state machine, which is called
 	// like the method.
 	asyncBox = "AsyncStateMachineBox<"
@@ -57,18 +55,20 @@ const (
 // task describes a task that is waited for.
 func (e *explanation) task(obj arch.Addr, class *object.Class) error {
 	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
-	if err != nil {
-		return err
+	if err == nil {
+		e.w.Detail, e.w.Method = taskState(flags), e.r.asyncMethod(class)
 	}
-	e.w.Detail = "Created"
+	return err
+}
+
+// taskState is the state of a task in words.
+func taskState(flags uint32) string {
 	for _, s := range taskStates {
 		if flags&s.bit != 0 {
-			e.w.Detail = s.name
-			break
+			return s.name
 		}
 	}
-	e.w.Method = e.r.asyncMethod(class)
-	return nil
+	return "Created"
 }
 
 const readerWriterClass = "System.Threading.ReaderWriterLockSlim"

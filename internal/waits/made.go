@@ -28,6 +28,8 @@ var madeOf = map[profile.WaitKind][]part{
 	profile.CollectionTake: {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
 	profile.CollectionAdd:  {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
 	profile.TaskWait:       {eventSlim, taskPart},
+	profile.TaskWaitAll:    {{coreLib, countdownEvent}},
+	profile.TaskWaitAny:    {eventSlim, taskPart},
 }
 
 // hasOwnMonitor are the kinds of what has one monitor, which is no other's.
@@ -46,6 +48,9 @@ func (e *explanation) made(m lock.Monitor) error {
 	}
 	var class *object.Class
 	list := e.inFrames(true)
+	if e.w.Kind == profile.EventWait {
+		e.seeAll(inner, list)
+	}
 	for _, p := range madeOf[e.w.Kind] {
 		f, ok := e.r.only(list, func(f *found) bool {
 			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
@@ -58,8 +63,13 @@ func (e *explanation) made(m lock.Monitor) error {
 		}
 		inner, class = f.obj, f.class
 	}
-	if class == nil || class.Plain() == anyPromise {
+	switch {
+	case class == nil:
 		return nil
+	case class.Plain() == anyPromise:
+		return e.any(inner, class)
+	case e.w.Kind == profile.TaskWaitAll:
+		return e.all(inner, class, list)
 	}
 	e.w.Object, e.w.Type = uint64(inner), class.Display
 	if hasOwnMonitor[e.w.Kind] {

@@ -114,7 +114,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 func Doubt(w *profile.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
 	w.Of = ""
-	w.Readers, w.Behind = nil, nil
+	w.Readers, w.Behind, w.Tasks = nil, nil, nil
 }
 
 // Queue returns the task by which the thread of the last Wait stands in the queue of a SemaphoreSlim, if nothing on its
@@ -331,7 +331,7 @@ func (e *explanation) monitor(b *monitorWait) error {
 	if e.p.kind != profile.BarrierWait { // which waits again and again
 		e.w.Timeout = b.timeout
 	}
-	if e.p.kind == profile.TaskWait && e.w.Timeout == profile.Forever && e.cancellable() {
+	if e.p.kind.OfTasks() && e.w.Timeout == profile.Forever && e.cancellable() {
 		e.w.Timeout = 0 // it ends when the token is cancelled
 	}
 	if b.enters {

@@ -87,6 +87,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 				certain++
 				truth = maps.Clone(truth)
 				delete(truth, "object") // it has been moved since
+				delete(truth, "tasks")
 				if w.Field == "" {
 					delete(truth, "field") // it is not known then
 				}
@@ -267,7 +268,7 @@ func (truth waitTruth) check(
 	}
 	seen := waitTruth{
 		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
-		"field": w.Field, "detail": w.Detail,
+		"field": w.Field, "detail": w.Detail, "tasks": tasksOf(w),
 	}
 	owner := ""
 	if w.Owner != nil {
@@ -308,6 +309,15 @@ func (truth waitTruth) check(
 		return fmt.Errorf("owner %s, want none", owner)
 	}
 	return nil
+}
+
+// tasksOf are the addresses of the tasks that a thread waits for.
+func tasksOf(w *profile.Wait) string {
+	var out []string
+	for i := range w.Tasks {
+		out = append(out, fmt.Sprintf("%#x", w.Tasks[i].Object))
+	}
+	return strings.Join(out, " ")
 }
 
 // TestWaitsWitness: Microsoft's own reader of the runtime, which stops the program and goes through its whole heap,

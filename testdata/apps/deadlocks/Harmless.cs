@@ -52,6 +52,14 @@ static class Harmless
         });
         Zoo.Says("any", Truth.None, ["1", "2"]);
 
+        // So does WaitAny.
+        Order seven = new();
+        Zoo.Start("first", "1", () =>
+        {
+            lock (seven) Task.WaitAny(done.Task, Task.Run(() => { Zoo.Name("first", "2"); lock (seven) { } }));
+        });
+        Zoo.Says("first", Truth.None, ["1", "2"]);
+
         // Readers do not exclude each other.
         var table = new ReaderWriterLockSlim();
         var read = Zoo.Meeting(2);

@@ -14,6 +14,8 @@ static class Tasks
         Resumed();
         Itself();
         All();
+        WaitAll();
+        WaitAny();
         Continued();
     }
 
@@ -93,6 +95,34 @@ static class Tasks
                 Task.WhenAll(Task.Run(() => { }), Task.Run(() => { Zoo.Name("all", "2"); lock (order) { } })).Wait();
         });
         Zoo.Says("all", Truth.Deadlock, ["1", "2"]);
+    }
+
+    /// <summary>Waits for several tasks, one of which wants the lock.</summary>
+    static void WaitAll()
+    {
+        var order = new Order();
+        Zoo.Start("allof", "1", () =>
+        {
+            lock (order)
+                Task.WaitAll(Task.Run(() => { }), Never(), Task.Run(() => { Zoo.Name("allof", "2"); lock (order) { } }));
+        });
+        Zoo.Says("allof", Truth.Deadlock, ["1", "2"]);
+    }
+
+    static Task Never() => new TaskCompletionSource().Task;
+
+    /// <summary>Waits for any of two tasks, and both are stuck: one behind the other one, which wants the lock.</summary>
+    static void WaitAny()
+    {
+        Order order = new(), other = new();
+        Zoo.Start("anyof", "1", () =>
+        {
+            lock (order)
+                Task.WaitAny(
+                    Task.Run(() => { Zoo.Name("anyof", "2"); lock (other) lock (order) { } }),
+                    Task.Run(() => { Zoo.Name("anyof", "3"); Zoo.Turn(300); lock (other) { } }));
+        });
+        Zoo.Says("anyof", Truth.Deadlock, ["1", "2", "3"]);
     }
 
     static void Continued()

@@ -47,6 +47,8 @@ static class Program
         Add("sleeps", "Thread.Sleep", "", null, "", Shop.Sleep);
         Add("any", "WaitHandle.WaitAny", null, null, "", Shop.Any);
         Add("all", "WaitHandle.WaitAll", null, null, "holder", Shop.All);
+        Add("all-tasks", "Task.WaitAll", null, null, "", Shop.AllTasks, "2 of 2 tasks not complete");
+        Add("any-task", "Task.WaitAny", null, null, "", Shop.AnyTask, "any of 3 tasks");
         Shop.Holder = App.Background("holder", Shop.Hold);
         Shop.Held.Wait();
         foreach (Thread t in threads) t.Start();
@@ -62,12 +64,14 @@ static class Program
 
     static CountdownEvent hot;
 
-    static void Add(string name, string kind, string type, string field, string owner, Action<int> wait)
+    static void Add(string name, string kind, string type, string field, string owner, Action<int> wait,
+        string detail = null)
     {
         string line = $"wait\tthread={name}\tkind={kind}";
         if (type != null) line += "\ttype=" + type;
         if (field != null) line += "\tfield=" + field;
         if (owner != "") line += "\towner=" + owner;
+        if (detail != null) line += "\tdetail=" + detail;
         truths.Add(line);
         if (hot == null) hot = new(1); else hot.AddCount();
         threads.Add(new Thread(() => Run(wait)) { Name = name, IsBackground = true });
@@ -112,6 +116,8 @@ class Shop
     public static Thread Holder;
     static readonly WaitHandle[] any = [new AutoResetEvent(false), new ManualResetEvent(false)];
     static readonly WaitHandle[] all = [new ManualResetEvent(true), Key];
+    static readonly Task[] tasks = [Order, Task.CompletedTask, new Task(() => { })],
+        open = [Order, tasks[2], new Task(() => { })];
     static int sum;
 
     public static void Hold()
@@ -151,4 +157,8 @@ class Shop
     public static void Any(int ms) { if (WaitHandle.WaitAny(any, ms) == 0) sum++; }
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void All(int ms) { if (WaitHandle.WaitAll(all, ms)) sum++; }
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void AllTasks(int ms) { if (Task.WaitAll(tasks, ms)) sum++; }
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void AnyTask(int ms) { if (Task.WaitAny(open, ms) == 0) sum++; }
 }

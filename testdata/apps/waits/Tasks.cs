@@ -1,3 +1,4 @@
+using System.Reflection;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -36,7 +37,28 @@ static class Tasks
             () => { _ = nothing.Task.Result; });
         Zoo.Waits(new() { Thread = "task-awaiter", Kind = "Task.Wait", Object = price, Timeout = -1 },
             () => price.ConfigureAwait(false).GetAwaiter().GetResult());
-        Zoo.Waits(new() { Thread = "task-all", Kind = "Task.Wait", Timeout = -1 }, () => Task.WaitAll(ship, plain));
-        Zoo.Waits(new() { Thread = "task-any", Kind = "Task.Wait", Timeout = -1 }, () => Task.WaitAny(ship, plain));
+        Several(ship, plain);
+    }
+
+    static readonly FieldInfo continuation =
+        typeof(Task).GetField("m_continuationObject", BindingFlags.Instance | BindingFlags.NonPublic);
+
+    /// <summary>One of the tasks is complete when the wait begins, and one completes later.</summary>
+    static void Several(Task ship, Task plain)
+    {
+        var later = new TaskCompletionSource();
+        Task[] all = [ship, Task.CompletedTask, later.Task, plain, Price()];
+        Zoo.Waits(new() { Thread = "task-all", Kind = "Task.WaitAll", Timeout = -1, Tasks = [ship, plain, all[4]],
+            Detail = "3 of 4 tasks not complete" }, () => Task.WaitAll(all));
+        Zoo.Waits(new() { Thread = "task-two", Kind = "Task.WaitAll", Timeout = 3_600_000, Tasks = [ship, plain],
+            Detail = "2 of 2 tasks not complete" }, () => Task.WaitAll([ship, plain], 3_600_000));
+        Zoo.Waits(new() { Thread = "task-any", Kind = "Task.WaitAny", Timeout = -1, Tasks = [ship, plain],
+            Detail = "any of 2 tasks" }, () => Task.WaitAny(ship, plain));
+        Zoo.Start("completes", () =>
+        {
+            while (continuation.GetValue(later.Task) == null) Thread.Yield(); // before the wait has begun
+            later.SetResult();
+            Zoo.Rest();
+        });
     }
 }

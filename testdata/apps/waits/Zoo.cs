@@ -6,6 +6,7 @@ using System.Linq;
 using System.Runtime.CompilerServices;
 using System.Text;
 using System.Threading;
+using System.Threading.Tasks;
 using Common;
 
 namespace Waits;
@@ -15,6 +16,7 @@ sealed class Wait
 {
     public string Thread, Kind, Type, Owner, Target, Field, Detail;
     public object Object;
+    public Task[] Tasks;
     public int? Recursion, Waiters, Timeout;
 }
 
@@ -119,13 +121,15 @@ static class Zoo
         foreach (Wait w in waits)
             yield return Line("wait", w.Thread, w.Kind, w.Type, w.Object, w.Recursion, w.Waiters,
                 ("owner", w.Owner), ("timeout", w.Timeout?.ToString()), ("target", w.Target), ("field", w.Field),
-                ("detail", w.Detail));
+                ("detail", w.Detail), ("tasks", w.Tasks == null ? null : string.Join(' ', w.Tasks.Select(Address))));
         foreach (Hold h in holds)
             yield return Line("hold", h.Thread, h.Kind, h.Type, h.Object, h.Recursion, h.Waiters,
                 ("field", h.Field), ("detail", h.Detail));
     }
 
-    static unsafe string Line(string what, string thread, string kind, string type, object o, int? recursion,
+    static unsafe string Address(object o) => "0x" + (*(ulong*)Unsafe.AsPointer(ref o)).ToString("x");
+
+    static string Line(string what, string thread, string kind, string type, object o, int? recursion,
         int? waiters, params (string, string)[] more)
     {
         var text = new StringBuilder(what);
@@ -133,7 +137,7 @@ static class Zoo
         Add("thread", thread);
         Add("kind", kind);
         Add("type", type);
-        if (o != null) Add("object", "0x" + (*(ulong*)Unsafe.AsPointer(ref o)).ToString("x"));
+        if (o != null) Add("object", Address(o));
         Add("recursion", recursion?.ToString());
         Add("waiters", waiters?.ToString());
         foreach ((string name, string value) in more) Add(name, value);

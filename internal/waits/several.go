@@ -1,0 +1,176 @@
+package waits
+
+import (
+	"fmt"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// Task.WaitAll puts the tasks that are not complete into a list, and waits for an event that counts them. The event is
+// a continuation of each. Task.WaitAny waits for a task of its own, which has all those that the program gave it. Task.cs
+// and TaskFactory.cs have them in .NET 8 to 11.
+const (
+	countdownEvent = "System.Threading.Tasks.Task+SetOnCountdownMres"
+	anyPromise     = "System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise"
+	blockingFlag   = 2 // of _stateFlags: the promise is that of WaitAny, and not of WhenAny (SyncBlockingFlag)
+
+	maxAllTasks = 1 << 12 // of a WaitAll whose list is read
+)
+
+// seeAll finds out whether an event is that of a Task.WaitAll: the methods that say so may have been inlined.
+func (e *explanation) seeAll(inner arch.Addr, list []found) {
+	_, ok := e.r.only(list, func(f *found) bool {
+		return f.class.Is(coreLib, countdownEvent) && e.refers(f, inner, false)
+	})
+	if ok {
+		e.p.kind, e.w.Kind = profile.TaskWaitAll, profile.TaskWaitAll
+	}
+}
+
+// all explains a Task.WaitAll by its event.
+func (e *explanation) all(event arch.Addr, class *object.Class, list []found) error {
+	n, err := e.r.Runtime.Objects.Uint32(event, class, "_count")
+	if err != nil {
+		return err
+	}
+	left := int(int32(n))
+	e.w.Detail = tasksText(left, 0)
+	of, tasks := 0, []profile.Wait(nil)
+	for i := range list {
+		if list[i].class.Display != "System.Collections.Generic.List<"+taskClass+">" || !e.r.isObject(list[i].obj) {
+			continue
+		}
+		all, got, ok := e.counted(&list[i], event)
+		switch {
+		case !ok || len(got) != left:
+		case tasks == nil:
+			of, tasks = all, got
+		case of != all:
+			of = 0 // one of the lists is that of an earlier wait for the same tasks
+		}
+	}
+	if tasks != nil && !e.r.unknown {
+		e.w.Detail, e.w.Tasks = tasksText(left, of), tasks[:min(len(tasks), profile.MaxTasks)]
+	}
+	return nil
+}
+
+// counted returns the tasks of a list that are not complete, and how many there are in all; false: one of them does not
+// have the event as a continuation.
+func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profile.Wait, ok bool) {
+	objects := e.r.Runtime.Objects
+	n, err := objects.Uint32(f.obj, f.class, "_size")
+	if err != nil || n > maxAllTasks {
+		return 0, nil, false
+	}
+	items, err := objects.Pointer(f.obj, f.class, "_items")
+	if err != nil {
+		return 0, nil, false
+	}
+	refs, err := objects.References(items, int(n))
+	if err != nil || len(refs) != int(n) {
+		return 0, nil, false
+	}
+	for _, ref := range refs {
+		t, complete, err := e.oneTask(ref)
+		if err != nil {
+			return 0, nil, false
+		}
+		if complete {
+			continue
+		}
+		class, err := objects.Class(ref)
+		if err != nil || !e.refers(&found{ref, class}, event, true) {
+			return 0, nil, false
+		}
+		tasks = append(tasks, t)
+	}
+	slices.Reverse(tasks) // WaitAll goes through what it is given from the end (Task.WaitAllCore)
+	return int(n), tasks, true
+}
+
+// any explains a wait for any of several tasks by the task that completes with the first of them.
+func (e *explanation) any(promise arch.Addr, class *object.Class) error {
+	objects := e.r.Runtime.Objects
+	flags, err := objects.Uint32(promise, class, "_stateFlags")
+	if err != nil {
+		return err
+	}
+	if flags&blockingFlag != 0 {
+		e.p.kind, e.w.Kind = profile.TaskWaitAny, profile.TaskWaitAny
+	}
+	at, err := objects.Pointer(promise, class, "_tasks")
+	if err != nil || at == 0 {
+		return err // it has just been completed
+	}
+	refs, err := e.tasksIn(at)
+	if err != nil || len(refs) == 0 {
+		return err
+	}
+	e.w.Detail = "any of " + tasksOf(len(refs))
+	if len(refs) > profile.MaxTasks {
+		return nil
+	}
+	for _, ref := range refs {
+		t, _, err := e.oneTask(ref)
+		if err != nil {
+			return err
+		}
+		e.w.Tasks = append(e.w.Tasks, t)
+	}
+	return nil
+}
+
+// tasksIn returns the tasks in an array, or in a list; none: it is neither, or too long.
+func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
+	objects := e.r.Runtime.Objects
+	class, err := objects.Class(at)
+	if err != nil {
+		return nil, err
+	}
+	size := uint32(maxAllTasks)
+	if class.Plain() == "System.Collections.Generic.List" {
+		if size, err = objects.Uint32(at, class, "_size"); err != nil || size > maxAllTasks {
+			return nil, err
+		}
+		if at, err = objects.Pointer(at, class, "_items"); err != nil {
+			return nil, err
+		}
+	}
+	return objects.References(at, int(size))
+}
+
+// oneTask describes one of several tasks as what a Task.Wait is for.
+func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err error) {
+	class, err := e.r.Runtime.Objects.Class(obj)
+	if err != nil {
+		return w, false, err
+	}
+	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	if err != nil {
+		return w, false, err
+	}
+	w = profile.Wait{
+		Kind: profile.TaskWait, Object: uint64(obj), Type: class.Display, Certain: true, Detail: taskState(flags),
+		Method: e.r.asyncMethod(class),
+	}
+	return w, flags&taskCompleted != 0, nil
+}
+
+func tasksOf(n int) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", n)
+}
+
+// tasksText says how many tasks of some are not complete; of 0: of how many is not known.
+func tasksText(left, of int) string {
+	if of == 0 {
+		return tasksOf(left) + " not complete"
+	}
+	return fmt.Sprintf("%d of %s not complete", left, tasksOf(of))
+}
