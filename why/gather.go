@@ -346,6 +346,10 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	e.looked = []string{threadsOf(len(snap.Threads)) + " of a core dump"}
 	e.missing = append([]string{"A core dump is one moment: what changes over time cannot be told from it."},
 		unknown(p)...)
+	if s := e.process.Core.Signal; s != nil {
+		e.missing = append(e.missing, fmt.Sprintf("What it died of, %s, is not judged here: clrsnap stack %s shows the "+
+			"thread, and its exception if there is one.", s.Name, e.again()))
+	}
 	if err == nil && likely.Unsearched != "" {
 		e.incomplete = true
 		e.missing = append(e.missing, "Who holds locks and permits, suspended async methods and the thread pool were not "+

@@ -326,6 +326,9 @@ func TestLookCore(t *testing.T) {
 			r.Verdicts[0].Certainty != profile.Certain {
 			t.Errorf("%v", r.Verdicts)
 		}
+		if !slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, "stack --core "+path) }) {
+			t.Errorf("nothing says where the cause of death is shown: %q", r.Missing)
+		}
 	})
 }
 
