@@ -43,6 +43,7 @@ func (l *looks) since(before looks) looks {
 type awaitsAt struct {
 	below     int // index in the stack before which it is shown
 	locations []int32
+	together  int // so many of these, from the first on, are suspended with the method above them, in one task
 }
 
 // stepKey is a place where a method awaits another.
@@ -152,8 +153,17 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 			at.locations[k] = f.step(&chain.Steps[k], inner)
 			inner = &chain.Steps[k]
 		}
+		at.together = together(chain.Steps)
 		a.at = append(a.at, at)
 	}
+}
+
+// together counts the steps that are methods which the runtime has suspended in one task, from the first on.
+func together(steps []session.AsyncStep) (n int) {
+	for n < len(steps) && steps[n].Resumption != nil && steps[n].Task() == steps[0].Task() {
+		n++
+	}
+	return n
 }
 
 // methodAt is the name of the method of a frame of the last stack.

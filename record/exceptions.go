@@ -8,6 +8,7 @@ import (
 	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -38,12 +39,21 @@ type thrownException struct {
 
 // flight is one throw of an exception, which waits to be caught.
 type flight struct {
-	x         *thrownException
-	at        time.Duration
-	stack     []int32              // locations, leaf first
+	x       *thrownException
+	at      time.Duration
+	stack   []int32 // locations, leaf first
+	logical []logicalCaller
+	// resumes: a method of the runtime's has caught it, which resumes another one with it, if that catches.
+	resumes   bool
 	functions []clrsnap.FunctionID // likewise
 
 	superseded bool // a handler that it would have reached has caught a later exception
+}
+
+// logicalCaller is the outermost method of a task in which the runtime resumes one.
+type logicalCaller struct {
+	below    int // index in flight.stack before which it belongs
+	location int32
 }
 
 // exceptionPatience is how long to wait for the notification that an exception is caught. Filters
@@ -99,6 +109,11 @@ func (np *notifiedProcess) throws(n *notification) {
 	f := flight{x: x, at: n.At}
 	whole := np.rp.frames.notified(n)
 	f.stack = slices.Clone(np.rp.frames.stack)
+	for _, at := range np.rp.frames.awaits.at {
+		if at.together > 0 {
+			f.logical = append(f.logical, logicalCaller{at.below, at.locations[at.together-1]})
+		}
+	}
 	for i := range n.record.Frames {
 		f.functions = append(f.functions, clrsnap.FunctionID(n.record.Frames[i].Function))
 	}
@@ -244,7 +259,7 @@ func (np *notifiedProcess) handledBefore(n *notification, exact bool) *thrownExc
 	for _, c := range slices.Backward(np.caught) {
 		x := c.x
 		if x.catches == c.catches && x.tid == n.NSThreadID && (x.object == n.Object || !exact) &&
-			slices.Contains(x.handler.functions, n.Function) {
+			(x.handler.resumes || slices.Contains(x.handler.functions, n.Function)) {
 			return x
 		}
 	}
@@ -274,11 +289,14 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 		i--
 	}
 	x := f.x
-	by := "an unknown method"
+	by := unknownMethod
+	f.resumes = i >= 0 && session.ResumesMethods(np.function(f.stack[i]).Method)
+	if f.resumes { // each call of it catches everything
+		i = slices.Index(f.functions, n.Function)
+	}
 	if i >= 0 {
-		_, method := np.e.r.b.At(f.stack[i])
-		by = method.Display
-	} else if m, err := np.rp.p.Method(arch.Addr(n.Function)); err == nil {
+		by = np.handler(f, i)
+	} else if m, err := np.rp.p.Method(arch.Addr(n.Function)); err == nil && !session.ResumesMethods(m.Exact) {
 		by = m.Display // the stack was cut before it
 	}
 	x.fate = profile.CaughtBy + by
@@ -291,6 +309,36 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 	np.caught = append(np.caught, caughtException{x, x.catches})
 	np.forget(n.At-rethrowPatience, maxCaught)
 }
+
+// handler names the method of a frame that catches. A method of the runtime's own that resumes async methods ends the
+// task with the exception if none of them catches it: then it names the outermost one that is known. The handlers of
+// state machines, which compilers write, do the same.
+func (np *notifiedProcess) handler(f *flight, i int) string {
+	if !f.resumes {
+		return np.function(f.stack[i]).Display
+	}
+	resumed := i - 1
+	for resumed >= 0 && session.LiesBetween(np.function(f.stack[resumed]).Method) {
+		resumed--
+	}
+	for _, c := range f.logical {
+		if c.below > resumed && c.below <= i {
+			return np.function(c.location).Display
+		}
+	}
+	if resumed < 0 {
+		return unknownMethod
+	}
+	return np.function(f.stack[resumed]).Display
+}
+
+// function is the function of a location.
+func (np *notifiedProcess) function(location int32) profile.Function {
+	_, fn := np.e.r.b.At(location)
+	return fn
+}
+
+const unknownMethod = "an unknown method"
 
 // caughtException is an entry of the list of exceptions that were caught. It is void once the
 // exception has been caught once more.

@@ -97,10 +97,8 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 	core := fr.Module == coreLib
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
 		strings.HasPrefix(fr.Method, listenedBoxes))
-	c.resume = core && strings.HasPrefix(fr.Method, resumingMethods) && strings.HasSuffix(fr.Method, resumingMethod) &&
-		p.canResume(p.method.MethodTable)
-	c.runner = c.box || c.resume || core && (strings.HasPrefix(fr.Method, contextMethods) ||
-		strings.HasPrefix(fr.Method, listenedMethods)) || fr.Method == resumeStub
+	c.resume = core && ResumesMethods(fr.Method) && p.canResume(p.method.MethodTable)
+	c.runner = c.box || c.resume || core && strings.HasPrefix(fr.Method, contextMethods) || LiesBetween(fr.Method)
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
 	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
 	if !c.runner && !moves && !c.serves {

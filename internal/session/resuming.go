@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"errors"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
@@ -28,6 +29,16 @@ func StubCode(method string) *AsyncCode {
 		return &AsyncCode{runner: true}
 	}
 	return nil
+}
+
+// ResumesMethods reports whether a method of the runtime's resumes methods that it has suspended, by its name.
+func ResumesMethods(method string) bool {
+	return strings.HasPrefix(method, resumingMethods) && strings.HasSuffix(method, resumingMethod)
+}
+
+// LiesBetween reports whether a method lies between one that has been resumed and the one that has resumed it.
+func LiesBetween(method string) bool {
+	return method == resumeStub || strings.HasPrefix(method, listenedMethods)
 }
 
 // resumingFrame is a frame that resumes methods.

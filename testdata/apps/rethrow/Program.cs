@@ -67,6 +67,8 @@ static class Program
             case "async": Async().Wait(); break;
             case "async-slow": AsyncSlow().Wait(); break;
             case "async-collect": AsyncCollect().Wait(); break;
+            case "async-kept": Ends(Kept()); break;
+            case "async-alone": Ends(Alone()); break;
             case "wait": Waits(); break;
             case "all": All().Wait(); break;
             case "never-thrown": NeverThrown().Wait(); break;
@@ -201,6 +203,21 @@ static class Program
     {
         try { await L1("async slow", 20); }
         catch (InvalidOperationException) { sink++; }
+    }
+
+    /// <summary>Its task keeps the exception.</summary>
+    static async Task Kept() { await L1("kept", 20); sink++; }
+
+    static async Task Alone()
+    {
+        await Task.Delay(20);
+        Throw("alone");
+    }
+
+    static void Ends(Task task)
+    {
+        ((IAsyncResult)task).AsyncWaitHandle.WaitOne();
+        GC.KeepAlive(task.Exception);
     }
 
     static async Task L1(string message, int ms) { await L2(message, ms); sink++; }
