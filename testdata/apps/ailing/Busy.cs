@@ -20,7 +20,8 @@ static class Busy
         {
             while (true)
             {
-                for (int i = 0; i < 8; i++) ThreadPool.QueueUserWorkItem(_ => Handle());
+                // They would take more than a hundred workers.
+                for (int i = 0; i < 40; i++) ThreadPool.QueueUserWorkItem(_ => Handle());
                 Thread.Sleep(100);
             }
         });
