@@ -247,13 +247,19 @@ func TestPoolWaits(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		waits := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "syncover"}})
 		sleeps := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "retries"}})
-		r := look(t, waits, why.Options{For: time.Second, NoAgent: true})
+		var r *why.Report
+		const none = "0 work items are queued now" // sooner or later: the runtime's own work is queued at times
+		for range 10 {
+			r = look(t, waits, why.Options{For: time.Second, NoAgent: true})
+			if len(r.Verdicts) == 1 && strings.Contains(shows(&r.Verdicts[0]), none) {
+				break
+			}
+		}
 		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation ||
 			r.Verdicts[0].Certainty != profile.Likely {
 			t.Fatalf("%v, looked at %q", r.Verdicts, r.Looked)
 		}
-		for _, s := range []string{"Shop.Busy.Ask", "sync over async", "0 work items are queued now",
-			"The pool says: "} {
+		for _, s := range []string{"Shop.Busy.Ask", "sync over async", none, "The pool says: "} {
 			if !strings.Contains(shows(&r.Verdicts[0]), s) {
 				t.Errorf("%q is not in %s", s, shows(&r.Verdicts[0]))
 			}
