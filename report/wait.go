@@ -25,8 +25,8 @@ var verbs = map[profile.WaitKind]string{
 	profile.CollectionTake:  "waits to take from %s",
 	profile.CollectionAdd:   "waits to add to %s",
 	profile.TaskWait:        "waits for %s",
-	profile.TaskWaitAll:     "waits for all of %s",
-	profile.TaskWaitAny:     "waits for any of %s",
+	profile.TaskWaitAll:     "waits for %s",
+	profile.TaskWaitAny:     "waits for %s",
 	profile.ThreadJoin:      "waits for the end of %s",
 	profile.ThreadSleep:     "sleeps",
 	profile.HandleOne:       "waits for %s",
@@ -43,7 +43,7 @@ var things = map[profile.WaitKind]string{
 	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
 	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
 	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
-	profile.TaskWaitAll: "several tasks", profile.TaskWaitAny: "several tasks",
+	profile.TaskWaitAll: "all of several tasks", profile.TaskWaitAny: "any of several tasks",
 	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 

@@ -422,6 +422,10 @@ func (p *graphPrinter) waiter(l *profile.LockState, w *profile.Waiter) {
 		p.paint(dim, " ("+strings.Join(notes, ", ")+")")
 	}
 	p.end()
+	if text := tasksText(w.Wait); text != "" {
+		p.text("      for" + strings.TrimPrefix(text, ":"))
+		p.end()
+	}
 	for _, f := range ownFrames(&p.s.Threads[w.Thread], 1) {
 		p.text("      ")
 		p.managed(f, 6)

@@ -110,7 +110,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 	if err != nil || len(refs) == 0 {
 		return err
 	}
-	e.w.Detail = "any of " + tasksOf(len(refs))
+	e.w.Detail = tasksOf(len(refs))
 	if len(refs) > profile.MaxTasks {
 		return nil
 	}

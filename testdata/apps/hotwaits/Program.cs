@@ -48,7 +48,7 @@ static class Program
         Add("any", "WaitHandle.WaitAny", null, null, "", Shop.Any);
         Add("all", "WaitHandle.WaitAll", null, null, "holder", Shop.All);
         Add("all-tasks", "Task.WaitAll", null, null, "", Shop.AllTasks, "2 of 2 tasks not complete");
-        Add("any-task", "Task.WaitAny", null, null, "", Shop.AnyTask, "any of 3 tasks");
+        Add("any-task", "Task.WaitAny", null, null, "", Shop.AnyTask, "3 tasks");
         Shop.Holder = App.Background("holder", Shop.Hold);
         Shop.Held.Wait();
         foreach (Thread t in threads) t.Start();

@@ -53,7 +53,7 @@ static class Tasks
         Zoo.Waits(new() { Thread = "task-two", Kind = "Task.WaitAll", Timeout = 3_600_000, Tasks = [ship, plain],
             Detail = "2 of 2 tasks not complete" }, () => Task.WaitAll([ship, plain], 3_600_000));
         Zoo.Waits(new() { Thread = "task-any", Kind = "Task.WaitAny", Timeout = -1, Tasks = [ship, plain],
-            Detail = "any of 2 tasks" }, () => Task.WaitAny(ship, plain));
+            Detail = "2 tasks" }, () => Task.WaitAny(ship, plain));
         Zoo.Start("completes", () =>
         {
             while (continuation.GetValue(later.Task) == null) Thread.Yield(); // before the wait has begun
