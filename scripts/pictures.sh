@@ -13,26 +13,27 @@ export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
 
 # The pictures must not show paths of this machine.
 rm -rf /tmp/shop; mkdir -p /tmp/shop docs/img
-for name in Shop Mail Legacy Store; do
-    "$kit/bin/csc" net10 -o+ -out:"/tmp/shop/$name.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
+for name in Shop:net11 Store:net11 Mail:net10 Legacy:net10; do
+    "$kit/bin/csc" "${name#*:}" -o+ -out:"/tmp/shop/${name%:*}.dll" --rtc \
+        testdata/apps/common/*.cs testdata/apps/service/*.cs
 done
-"$kit/bin/csc" net10 -o+ -out:/tmp/shop/Warehouse.dll --rtc testdata/apps/common/*.cs testdata/apps/heap/*.cs
-"$kit/bin/csc" net9 -o+ -out:/tmp/shop/Webshop.dll --rtc --aspnet testdata/apps/common/*.cs testdata/apps/shop/*.cs
+"$kit/bin/csc" net11 -o+ -out:/tmp/shop/Warehouse.dll --rtc testdata/apps/common/*.cs testdata/apps/heap/*.cs
+"$kit/bin/csc" net11 -o+ -out:/tmp/shop/Webshop.dll --rtc --aspnet testdata/apps/common/*.cs testdata/apps/shop/*.cs
 
 # start HOST ARGS...: starts a program under the name dotnet
 start() {
     local host=$1; shift
-    (cd /tmp/shop && exec -a dotnet "$kit/net10/$host" "$@" --max-seconds 120) >"$tmp/$1.log" &
+    (cd /tmp/shop && exec -a dotnet "$kit/$host" "$@" --max-seconds 120) >"$tmp/$1.log" &
     pids+=($!)
     until grep -qs '^READY' "$tmp/$1.log"; do sleep 0.1; done
 }
-start dotnet Shop.dll --clients 6
+start net11/dotnet Shop.dll --clients 6
 service=${pids[0]}
 sleep 2
 
 # friendly replaces the ids of the service by 4242, 4243, …, and removes this machine's paths
 friendly() {
-    local script="s#$kit/net10/##g; s#$tmp/##g; s/\x1b\[2m/\x1b[90m/g" dir tid
+    local script="s#$kit/net1[01]/##g; s#$tmp/##g; s/\x1b\[2m/\x1b[90m/g" dir tid
     local pid width=4
     for pid in "${pids[@]}"; do if [ ${#pid} -gt $width ]; then width=${#pid}; fi; done
     script+="; s/^ *$service /$(printf "%${width}d" 4242) /" # of ps: in the column of ids
@@ -75,17 +76,17 @@ picture() {
     screenshot "$name" $((columns * 9)) $height "$tmp/$name.html" --headless
 }
 
-picture stack 118 stack "$service" --thread orders
-picture group 118 stack "$service" --managed --group
+picture stack 136 stack "$service" --thread orders
+picture group 136 stack "$service" --managed --group
 picture doctor 225 doctor "$service"
 picture tasks 118 tasks "$service"
 picture heap 118 heap "$service" --limit 12
 
 shop=$service
-start dotnet Store.dll --deadlock --clients 1
+start net11/dotnet Store.dll --deadlock --clients 1
 service=${pids[-1]}
 sleep 1
-picture locks 118 locks "$service"
+picture locks 136 locks "$service"
 picture why 118 why "$service"
 service=$shop
 
@@ -93,7 +94,7 @@ service=$shop
 serve() {
     local log="$tmp/web.${#pids[@]}"
     mkfifo "$log.in"
-    (cd /tmp/shop && exec -a dotnet "$kit/net9/dotnet" Webshop.dll --stdin "$@" --max-seconds 120) <"$log.in" >"$log" &
+    (cd /tmp/shop && exec -a dotnet "$kit/net11/dotnet" Webshop.dll --stdin "$@" --max-seconds 120) <"$log.in" >"$log" &
     pids+=($!)
     exec {commands}>"$log.in"
     until grep -qs '^READY' "$log"; do sleep 0.1; done
@@ -116,7 +117,7 @@ service=$shop
 # page NAME FILE: a picture of a flame graph
 page() { screenshot "$1" 1280 800 "$2" --headless=new --virtual-time-budget=5000; }
 
-start dotnet Warehouse.dll
+start net11/dotnet Warehouse.dll
 bin/clrsnap heap "${pids[-1]}" --retained -o "$tmp/heap.html"
 page heap-map "$tmp/heap.html"
 
@@ -131,8 +132,8 @@ bin/clrsnap view "$tmp/shop-events.html" --mode alloc -o "$tmp/alloc.html"
 page flame-alloc "$tmp/alloc.html"
 picture view-locks 118 view "$tmp/shop-events.html" --mode contention --top 8
 (cd /tmp/shop && DOTNET_DbgEnableMiniDump=1 DOTNET_DbgMiniDumpType=4 DOTNET_DbgMiniDumpName="$tmp/core.4242" \
-    exec -a dotnet "$kit/net10/dotnet" Shop.dll --bankrupt --max-seconds 60 >/dev/null 2>&1) || true
+    exec -a dotnet "$kit/net11/dotnet" Shop.dll --bankrupt --max-seconds 60 >/dev/null 2>&1) || true
 picture core 118 stack --core "$tmp/core.4242" --thread billing
-start dotnet Mail.dll --clients 1
-start dotnet-10.0.8 Legacy.dll --clients 1
+start net10/dotnet Mail.dll --clients 1
+start net10/dotnet-10.0.8 Legacy.dll --clients 1
 picture ps 150 ps
