@@ -32,32 +32,73 @@ type Call struct {
 const (
 	maxCalls   = 1 << 20
 	maxCallers = 128 // levels of callers
+	maxSteps   = 1 << 24
 )
 
 // Callers returns who calls the functions that match, directly or not. If several functions of a stack
-// match, the outermost counts.
+// match, the outermost counts. One that calls itself by way of others has the callers of all its calls, and each caller
+// of a sample counts once: the callers of such a function can have more than it has, together.
 func (r *Recording) Callers(m Mode, match func(*Function) bool) *Calls {
 	g := newCallGraph(r, m, match)
+	inner := make([]int32, len(r.Nodes))  // by node: the innermost call of the function that counts
+	weights := make([]Part, len(r.Nodes)) // by such a call
 	for n := 1; n < len(r.Nodes); n++ {
-		if g.anchor[n] != int32(n) || g.subtree[n].All().Samples == 0 {
+		anchor := g.anchor[n]
+		if anchor == 0 {
 			continue
 		}
-		at := int32(-1)
-		levels := 0
-		for c := int32(n); c > 0; c = r.Nodes[c].Parent {
-			next := g.child(at, g.function(c))
-			if levels++; next < 0 || levels > maxCallers {
-				g.cut = true
-				break
-			}
-			if next != at {
-				g.calls[next].Total.add(&g.subtree[n])
-			}
-			at = next
+		if inner[n] = inner[r.Nodes[n].Parent]; g.function(int32(n)) == g.function(anchor) {
+			inner[n] = int32(n)
 		}
-		g.matched.add(&g.subtree[n])
+		weights[inner[n]].add(&g.self[n])
+	}
+	steps := 0
+	for n := range weights {
+		if weights[n].All().Samples == 0 {
+			continue
+		}
+		g.matched.add(&weights[n])
+		if !g.addCallers(int32(n), &weights[n], &steps) {
+			g.cut = true
+		}
 	}
 	return g.finish()
+}
+
+// addCallers adds the callers of a call, up to the base of its stack. It returns false if there are too many.
+func (g *callGraph) addCallers(of int32, weight *Part, steps *int) bool {
+	whole, levels := true, 0
+	function := g.function(of)
+	root := g.child(-1, function)
+	add := func(at int32) {
+		if g.counted[at] != of {
+			g.counted[at] = of
+			g.calls[at].Total.add(weight)
+		}
+	}
+	if root < 0 {
+		return false
+	}
+	add(root)
+	at := root // -1: until the next call of the function, nothing is added
+	for n := g.r.Nodes[of].Parent; n > 0; n = g.r.Nodes[n].Parent {
+		if *steps++; *steps > maxSteps {
+			return false
+		}
+		f := g.function(n)
+		if at >= 0 {
+			levels++
+			if at = g.child(at, f); at < 0 || levels > maxCallers {
+				at, whole = -1, false
+			} else {
+				add(at)
+			}
+		}
+		if f == function {
+			at, levels = root, 0
+		}
+	}
+	return whole
 }
 
 // Callees returns what the functions that match call, directly or not. If several functions of a stack
@@ -122,6 +163,7 @@ type callGraph struct {
 	anchor        []int32 // by node: the outermost node from the base to there that matches; 0: none
 	same          []int32 // by function
 	calls         []Call
+	counted       []int32 // by call, of a tree of callers: the call whose callers have been added last
 	index         map[callKey]int32
 	all, matched  Part
 	cut           bool
@@ -174,6 +216,7 @@ func (g *callGraph) child(parent, function int32) int32 {
 		at = int32(len(g.calls))
 		g.index[k] = at
 		g.calls = append(g.calls, Call{Function: function, Parent: parent})
+		g.counted = append(g.counted, 0)
 	}
 	return at
 }

@@ -45,7 +45,7 @@ func TestCalls(t *testing.T) {
 	for _, c := range []struct {
 		got, want string
 	}{
-		{treeText(r, r.Callers(CPU, named("Sleep")).List), "Sleep 5; -Work 3; --Main 3; -Main 1; -Timer 1"},
+		{treeText(r, r.Callers(CPU, named("Sleep")).List), "Sleep 5; -Work 3; --Main 3; -Main 1; -Back 1; --Sleep 1; -Timer 1"},
 		{treeText(r, r.Callees(CPU, named("Sleep")).List), "Sleep 5/3; -Wait 1/1; -Back 1; --Sleep 1/1"},
 		{treeText(r, r.Callees(CPU, named("Work")).List), "Work 4/1; -Sleep 3/2; --Wait 1/1"},
 		{treeText(r, r.Callers(CPU, named("Main")).List), "Main 5"},
@@ -64,7 +64,7 @@ func TestCalls(t *testing.T) {
 	if c.Matched.All().Weight != 5 || c.All.All().Weight != 7 || c.Cut {
 		t.Errorf("%+v", c)
 	}
-	if c.List[0].End != 5 || c.List[1].End != 3 || c.List[2].End != 3 || c.List[3].End != 4 {
+	if c.List[0].End != 7 || c.List[1].End != 3 || c.List[2].End != 3 || c.List[3].End != 4 {
 		t.Errorf("%+v", c.List)
 	}
 }

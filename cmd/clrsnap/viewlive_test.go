@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
@@ -134,4 +135,29 @@ func checkIdleJSON(t *testing.T, file string) {
 		byKind-byThread > 1e-6 || byThread-byKind > 1e-6 || byKind >= m.Total.Seconds {
 		t.Errorf("%v s are idle, by thread %v, of %v: %v", byKind, byThread, m.Total.Seconds, kinds)
 	}
+}
+
+// TestViewRecursion: of functions that call each other all callers are shown, those of the recursion and the one from
+// outside, each for all of the time that the program's only thread of this kind is blocked.
+func TestViewRecursion(t *testing.T) {
+	layer.Live(t)
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "1", "--pool", "0"}, Runtime: runtime})
+		file := filepath.Join(t.TempDir(), "a.clrsnap")
+		for begin := time.Now(); ; { // until the thread was sampled
+			record := limited(t, "record", fmt.Sprint(app.PID), "-m", "wall", "-d", "500ms", "-o", file)
+			finish(t, record).says(t, 0, "written to")
+			if command(t, "view", file, "--callers", "Idle.Program.Step").status == 0 {
+				break
+			}
+			if time.Since(begin) > hang {
+				t.Fatal("the thread is never sampled")
+			}
+		}
+		const step, descend = `Idle\.Program\.Step\(int, string\)  idle`, `Idle\.Program\.Descend<.*>\(int, .*\)  idle`
+		r := good(t, "view", file, "--callers", "Idle.Program.Step", "--top", "0")
+		r.want(t, `^[^←]*  `+step+`$`, `← `+descend+`$`, `← `+step+`$`, `← .*Main.*  idle$`)
+		r = good(t, "view", file, "--callers", "Idle.Program.Descend", "--top", "0")
+		r.want(t, `├ ← `+step+`$`, `│ ← `+descend+`$`, `└ ← .*Main.*  idle$`)
+	})
 }
