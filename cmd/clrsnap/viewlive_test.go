@@ -21,7 +21,14 @@ func TestViewWork(t *testing.T) {
 	app := testenv.Start(t, "service", testenv.Options{})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.clrsnap")
-	finish(t, limited(t, "record", fmt.Sprint(app.PID), "-d", "1500ms", "-o", file)).says(t, 0, "written to")
+	testenv.UntilSeen(t, func() string { // at first the JIT may use more
+		finish(t, limited(t, "record", fmt.Sprint(app.PID), "-d", "1500ms", "-o", file)).says(t, 0, "written to")
+		path := good(t, "view", file, "--mode", "cpu", "--path").stdout
+		if !strings.Contains(path, " OrderService.PricingEngine.Run()") {
+			return path
+		}
+		return ""
+	})
 	const idle = `PortableThreadPool(\+|\.)GateThread`
 
 	table := good(t, "view", file, "--top", "0").stdout

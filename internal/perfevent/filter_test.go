@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -50,6 +51,14 @@ func TestParseCPUs(t *testing.T) {
 		if got, err := parseCPUs(list); !slices.Equal(got, want) || (err == nil) != (want != nil) {
 			t.Errorf("%q: %v %v", list, got, err)
 		}
+	}
+}
+
+// TestOnlineCPUs: both files that tell which CPUs are switched on tell the same.
+func TestOnlineCPUs(t *testing.T) {
+	online, err := onlineCPUs()
+	if stat := slices.Sorted(maps.Keys(readIdle())); err != nil || !slices.Equal(online, stat) {
+		t.Errorf("%v, %v; /proc/stat: %v", online, err, stat)
 	}
 }
 

@@ -3,7 +3,9 @@ package perfevent
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -239,10 +241,14 @@ func threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// onlineCPUs lists the CPUs that are switched on: "0-3,8".
+// onlineCPUs lists the CPUs that are switched on: "0-3,8". Where there is no /sys, such as in a chroot environment,
+// /proc/stat has them. It is only the second choice: in a container it may be the container's own.
 func onlineCPUs() ([]int, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
+		if cpus := slices.Sorted(maps.Keys(readIdle())); len(cpus) > 0 {
+			return cpus, nil
+		}
 		return nil, fmt.Errorf("perfevent: %w", err)
 	}
 	return parseCPUs(strings.TrimSpace(string(b)))
