@@ -269,6 +269,32 @@ func TestStarved(t *testing.T) {
 	}
 }
 
+// TestStarvedTogether: of threads that have hardly had a CPU each, it is said what they do together.
+func TestStarvedTogether(t *testing.T) {
+	threads := []profile.Thread{running(1, "Shop.Cache.Find")}
+	for id := 2; id <= 100; id++ {
+		threads = append(threads, running(id, "Shop.Cache.Find"))
+	}
+	e := same(4, threads...).runs(1, 0.02, 0.97)
+	for id := 2; id <= 100; id++ {
+		e = e.runs(id, 0.02, 0.97)
+	}
+	r := e.recorded(3, profile.CPU)
+	for id := range 100 {
+		at := "Shop.Cache.Find"
+		if id%4 == 0 {
+			at = "Shop.Cache.Add"
+		}
+		r.add(id+1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", at)
+	}
+	got := r.done().report()
+	const want = "Together they used 200 % of a CPU, and 75 % of their samples are in Shop.Cache.Find."
+	if text := strings.Join(got.Missing, " "); len(got.Verdicts) > 0 || !strings.Contains(text, "like 99 others") ||
+		!strings.Contains(text, want) {
+		t.Errorf("%v, %q", got.Verdicts, text)
+	}
+}
+
 // collected records pauses, and allocations of objects of a size.
 func collected(pauses int, each time.Duration, what string, bytes, size int64) *evidence {
 	r := same(4, running(1, "Shop.Images.Load")).recorded(2, profile.GC, profile.Alloc)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"clrsnap/profile"
 )
@@ -49,7 +50,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 			continue
 		}
 		r, samples, ok := e.runner(w, mode)
-		if samples < leastRun && float64(w.ran) > hardlyRun*float64(e.whole()) {
+		if samples < leastRun {
 			starved = append(starved, *w)
 		}
 		if ok {
@@ -57,7 +58,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 			byMethod[key] = append(byMethod[key], r)
 		}
 	}
-	e.tooBusy(starved)
+	e.tooBusy(starved, mode)
 	var out []profile.Verdict
 	for _, list := range byMethod {
 		out = append(out, loop(e, list))
@@ -102,19 +103,43 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 	return profile.Wall, hasMode(e.samples, profile.Wall)
 }
 
-// tooBusy notes that nothing can be said of threads that have hardly had a CPU, unless it is said that their control
-// group may not use more.
-func (e *evidence) tooBusy(starved []watched) {
-	if len(starved) == 0 || len(judgeThrottled(e)) > 0 {
+// tooBusy notes that nothing can be said of each of the threads that have hardly had a CPU, unless it is said that their
+// control group may not use more. It says what they do together. If they have hardly run together either, others have
+// used the CPUs.
+func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
+	ran, ids := time.Duration(0), map[int]bool{}
+	for i := range starved {
+		ran += starved[i].ran
+		ids[starved[i].last().OSThreadID] = true
+	}
+	if float64(ran) <= hardlyRun*float64(e.whole()) || len(judgeThrottled(e)) > 0 {
 		return
 	}
 	most := slices.MaxFunc(starved, func(a, b watched) int { return cmp.Compare(a.ran, b.ran) })
-	who := threadName(ref(most.last()))
+	who, together := threadName(ref(most.last())), ""
 	if n := len(starved) - 1; n > 0 {
 		who = fmt.Sprintf("%s, like %s,", who, counted(n, "other", "others"))
+		together = e.together(ids, ran, mode)
 	}
 	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
-		"too short to tell what it does. Look longer, with --for.", who, seconds(most.ran)))
+		"too short to tell what it does.%s Look longer, with --for.", who, seconds(most.ran), together))
+}
+
+// together says what threads do together that have run for some time in all.
+func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
+	r, all := e.samples, int64(0)
+	list := sites(r, func(x *profile.Sample) bool {
+		mine := x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
+		if mine {
+			all += x.Weight
+		}
+		return mine
+	})
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Together they used %s of a CPU, and %s of their samples are in %s.",
+		percent(atOnce(int64(ran), e.whole())), percent(float64(list[0].weight)/float64(all)), method(list[0].frame(r)))
 }
 
 // runner reports where a thread runs, if that is one method, and how many samples it has.
