@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"regexp"
 	"runtime"
@@ -24,10 +25,10 @@ func TestHeap(t *testing.T) { testenv.EachOfKit(t, testHeap) }
 func testHeap(t *testing.T, runtime string) {
 	a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	checkHeap(t, a, takeHeap(t, p))
-	before := takeHeap(t, p).Free()
+	checkHeap(t, a, takeWhole(t, p))
+	before := takeWhole(t, p).Free()
 	a.Ask("holes")
-	h := takeHeap(t, p)
+	h := takeWhole(t, p)
 	checkHeap(t, a, h)
 	if grown := int64(h.Free()) - int64(before); grown < 1_900_000 {
 		t.Errorf("20 arrays are free space now: %d bytes more than before", grown)
@@ -42,7 +43,7 @@ func TestHeapServer(t *testing.T) { testenv.EachVersion(t, testHeapServer) }
 
 func testHeapServer(t *testing.T, rt string) {
 	a := testenv.Start(t, "heap", testenv.Options{Runtime: rt, Env: serverEnv})
-	h := takeHeap(t, livetest.Open(t, a, clrsnap.Options{}))
+	h := takeWhole(t, livetest.Open(t, a, clrsnap.Options{}))
 	checkHeap(t, a, h)
 	if n := h.Heaps(); n != min(runtime.NumCPU(), 4) {
 		t.Errorf("%d heaps", n)
@@ -59,7 +60,7 @@ func TestHeapSegments(t *testing.T) {
 			t.Skip("the collector is a file beside libcoreclr.so")
 		}
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: []string{"DOTNET_GCName=libclrgc.so"}})
-		h := takeHeap(t, livetest.Open(t, a, clrsnap.Options{}))
+		h := takeWhole(t, livetest.Open(t, a, clrsnap.Options{}))
 		checkTypes(t, a, h) // what this collector says of its total counts some of it twice
 		if n := h.Generation(profile.Gen0).Regions; n != 1 {
 			t.Errorf("%d segments of the youngest generation", n)
@@ -93,7 +94,7 @@ func TestCollectors(t *testing.T) {
 					t.Skip("it has none")
 				}
 				a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: env})
-				checkTypes(t, a, takeHeap(t, livetest.Open(t, a, clrsnap.Options{})))
+				checkTypes(t, a, takeWhole(t, livetest.Open(t, a, clrsnap.Options{})))
 				livetest.EndsWell(t, a)
 				if testenv.Framework(runtime) != "net8" {
 					a = testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Env: env})
@@ -269,6 +270,19 @@ func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
 		t.Fatal(err)
 	}
 	livetest.Unmark(h)
+	return h
+}
+
+// takeWhole is takeHeap of a program that keeps still: sooner or later all of the heap is consistent. The collector may
+// still give memory back.
+func takeWhole(t *testing.T, p *clrsnap.Process) (h *profile.Heap) {
+	t.Helper()
+	testenv.UntilSeen(t, func() string {
+		if h = takeHeap(t, p); h.ConsistentShare != 1 {
+			return fmt.Sprintf("%.4f of the heap is consistent", h.ConsistentShare)
+		}
+		return ""
+	})
 	return h
 }
 
