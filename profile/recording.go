@@ -101,8 +101,8 @@ type Function struct {
 	Module    string // assembly or native module, without its folder
 
 	// Fate is what became of an exception, of an Event in mode Exception: CaughtBy and the display name
-	// of the method that caught it last, or other words. Empty in other modes, and in recordings of
-	// earlier versions, which have it in Display and Short.
+	// of the method that caught it last, perhaps with LikelyCatcher, or other words. Empty in other
+	// modes, and in recordings of earlier versions, which have it in Display and Short.
 	Fate string
 	// Owner is whose Module is, if it is an assembly and Framework does not say so already. Only a
 	// running process, or its files, tell. Empty: what Framework says.
@@ -111,6 +111,9 @@ type Function struct {
 
 // CaughtBy is what precedes the name of a method in Function.Fate.
 const CaughtBy = "caught by "
+
+// LikelyCatcher follows the name of a method in Function.Fate if another one can have caught the exception.
+const LikelyCatcher = "?"
 
 // Kernel is the kind of frames inside the operating system's kernel. Only
 // recordings have them.

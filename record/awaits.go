@@ -6,8 +6,10 @@ import (
 	"errors"
 	"slices"
 
+	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
@@ -25,6 +27,7 @@ type awaits struct {
 	reused  int                              // methods whose boxes may serve other calls by now
 	running fleeting                         // of CPU samples
 	chains  *link.Chains                     // what the agent copies; nil: there is no agent, or it is not wanted
+	methods suspendable
 }
 
 // looks count how often it was looked what awaits an async method.
@@ -54,12 +57,17 @@ type stepKey struct {
 }
 
 func newAwaits() awaits {
-	return awaits{codes: map[arch.Addr]*session.AsyncCode{}, steps: map[stepKey]int32{}}
+	return awaits{
+		codes: map[arch.Addr]*session.AsyncCode{}, steps: map[stepKey]int32{},
+		methods: suspendable{map[clrsnap.FunctionID]method.Async{}, map[[2]clrsnap.FunctionID]bool{}},
+	}
 }
 
 func (a *awaits) forget() {
 	clear(a.codes)
 	clear(a.steps)
+	clear(a.methods.kinds)
+	clear(a.methods.taken)
 }
 
 func (a *awaits) begin() {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"syscall"
 	"time"
@@ -45,15 +46,16 @@ type flight struct {
 	logical []logicalCaller
 	// resumes: a method of the runtime's has caught it, which resumes another one with it, if that catches.
 	resumes   bool
-	functions []clrsnap.FunctionID // likewise
+	functions []clrsnap.FunctionID // of these locations, as far as one of them can be reported to catch
+	storer    int                  // so many frames, the last of which stores it in a task if none catches it; 0: none
 
 	superseded bool // a handler that it would have reached has caught a later exception
 }
 
 // logicalCaller is the outermost method of a task in which the runtime resumes one.
 type logicalCaller struct {
-	below    int // index in flight.stack before which it belongs
-	location int32
+	below    int   // index in flight.stack before which it belongs
+	location int32 // below 0: it is the one that is resumed
 }
 
 // exceptionPatience is how long to wait for the notification that an exception is caught. Filters
@@ -110,14 +112,17 @@ func (np *notifiedProcess) throws(n *notification) {
 	whole := np.rp.frames.notified(n)
 	f.stack = slices.Clone(np.rp.frames.stack)
 	for _, at := range np.rp.frames.awaits.at {
+		outermost := int32(-1)
 		if at.together > 0 {
-			f.logical = append(f.logical, logicalCaller{at.below, at.locations[at.together-1]})
+			outermost = at.locations[at.together-1]
 		}
+		f.logical = append(f.logical, logicalCaller{at.below, outermost})
 	}
 	for i := range n.record.Frames {
 		f.functions = append(f.functions, clrsnap.FunctionID(n.record.Frames[i].Function))
 	}
 	f.functions = f.functions[len(f.functions)-len(f.stack):]
+	np.findStorer(&f)
 	if x == nil {
 		f.x = &thrownException{
 			at: n.At, class: np.rp.frames.exception(n), count: n.Count, thread: t, whole: whole,
@@ -153,7 +158,6 @@ func (np *notifiedProcess) fly(tid int, f flight) {
 	}
 	waiting := append(np.thrown[tid], f)
 	if len(waiting) > maxPendingExceptions {
-		np.gaveUp = true
 		np.giveUp(&waiting[0], unknown)
 		waiting = waiting[1:]
 	}
@@ -190,14 +194,15 @@ func (np *notifiedProcess) thrownBefore(n *notification) *thrownException {
 			moved = x
 		}
 	}
-	for _, waiting := range np.thrown {
+	for tid, waiting := range np.thrown {
 		for i := range waiting {
 			if x := waiting[i].x; x.object == n.Object && equal(x) {
+				np.storedAt(tid, i)
 				return x
 			}
 		}
 	}
-	return moved
+	return cmp.Or(np.storedMoved(equal, first), moved)
 }
 
 // catches settles a flight: n.Function catches its exception. If that is 0, the exception was thrown
@@ -210,10 +215,10 @@ func (np *notifiedProcess) catches(n *notification) {
 		return
 	}
 	for i := len(waiting) - 1; i > last; i-- {
-		np.lands(&waiting[i], superseded)
+		np.landsOrStored(&waiting[i], superseded)
 	}
 	if f := &waiting[last]; n.Function == 0 {
-		np.lands(f, swallowed)
+		np.landsOrStored(f, swallowed)
 	} else {
 		np.handles(f, n)
 	}
@@ -222,7 +227,8 @@ func (np *notifiedProcess) catches(n *notification) {
 	lost := np.link.Counts()[events.ExceptionCatcherEnter].Dropped > 0
 	for i := 0; i < last && !lost; i++ {
 		f := &waiting[i]
-		f.superseded = f.superseded || slices.Contains(f.functions, n.Function)
+		handlers := f.functions[:cmp.Or(f.storer, len(f.functions))]
+		f.superseded = f.superseded || slices.Contains(handlers, n.Function)
 	}
 	np.waits(n.NSThreadID, waiting[:last])
 }
@@ -311,8 +317,9 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 }
 
 // handler names the method of a frame that catches. A method of the runtime's own that resumes async methods ends the
-// task with the exception if none of them catches it: then it names the outermost one that is known. The handlers of
-// state machines, which compilers write, do the same.
+// task with the exception if none of them catches it: then it names the outermost one. If that is not known, the task
+// can be that of a method which awaits the one that was resumed. The handlers of state machines, which compilers write,
+// do the same.
 func (np *notifiedProcess) handler(f *flight, i int) string {
 	if !f.resumes {
 		return np.function(f.stack[i]).Display
@@ -321,15 +328,24 @@ func (np *notifiedProcess) handler(f *flight, i int) string {
 	for resumed >= 0 && session.LiesBetween(np.function(f.stack[resumed]).Method) {
 		resumed--
 	}
+	known := false
 	for _, c := range f.logical {
-		if c.below > resumed && c.below <= i {
+		if c.below <= resumed || c.below > i {
+			continue
+		}
+		if c.location >= 0 {
 			return np.function(c.location).Display
 		}
+		known = true
 	}
 	if resumed < 0 {
 		return unknownMethod
 	}
-	return np.function(f.stack[resumed]).Display
+	by := np.function(f.stack[resumed]).Display
+	if !known {
+		by += profile.LikelyCatcher
+	}
+	return by
 }
 
 // function is the function of a location.
@@ -389,13 +405,16 @@ func (np *notifiedProcess) giveUp(f *flight, fate string) {
 	if f.superseded {
 		fate = superseded
 	}
-	np.lands(f, fate)
+	if !np.landsOrStored(f, fate) {
+		np.gaveUp = true
+	}
 }
 
 // fatal settles the exception that has ended the process, if it is known which one has: the process was
 // aborted, which is what the runtime does then, and one exception alone was in flight. An
 // exception that has passed all handlers is reported by nobody.
 func (np *notifiedProcess) fatal() {
+	np.storeAll()
 	if len(np.thrown) != 1 || !np.complete() || !np.rp.p.Live.WaitExit(exitPatience) ||
 		np.rp.p.Live.EndedBy() != syscall.SIGABRT {
 		return
@@ -424,7 +443,6 @@ func (np *notifiedProcess) complete() bool {
 func (np *notifiedProcess) settle(before time.Duration, fate string) {
 	for tid, waiting := range np.thrown {
 		for len(waiting) > 0 && waiting[0].at <= before {
-			np.gaveUp = true
 			np.giveUp(&waiting[0], fate)
 			waiting = waiting[1:]
 		}

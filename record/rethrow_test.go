@@ -61,7 +61,7 @@ func thrown(r *profile.Recording) map[string]int64 {
 // it last, however often it is thrown again.
 func TestRethrown(t *testing.T) {
 	const ways = "once,again,throw-ex,filter,finally,new,wrap,dispatch,async,async-slow,async-collect,async-kept," +
-		"async-alone,wait,all,never-thrown,thread,handler,stored,null,same-place"
+		"async-alone,async-early,async-before,wait,all,never-thrown,thread,handler,stored,null,same-place"
 	const class, by = "System.InvalidOperationException (System.Private.CoreLib), caught by ", "Rethrow.Program."
 	const core = " (System.Private.CoreLib), caught by "
 	want := map[string]int64{
@@ -73,7 +73,8 @@ func TestRethrown(t *testing.T) {
 	for method, n := range map[string]int64{
 		"Once": 1, "Again": 2, "ThrowEx": 1, "Filtered": 1, "Finally": 1, "NewInHandler": 2, "Wrapped": 1,
 		"Dispatch": 1, "Async{async}": 1, "AsyncSlow{async}": 1, "AsyncCollect{async}": 1, "Kept{async}": 1,
-		"Alone{async}": 1, "All{async}": 1, "L3{async}": 2, "NeverThrown{async}": 1, "OtherThread{lambda}": 1, "OtherThreadInHandler": 1,
+		"Alone{async}": 1, "L1{async}": 1, "Before{async}": 1, "All{async}": 1, "L3{async}": 3,
+		"NeverThrown{async}": 1, "OtherThread{lambda}": 1, "OtherThreadInHandler": 1,
 		"OtherThreadInHandler{lambda}": 1, "Stored": 2, "SamePlace{async}": 2,
 	} {
 		want[class+by+method] = n
@@ -97,19 +98,27 @@ func TestRethrown(t *testing.T) {
 			times := int64(10)
 			testenv.UntilSeen(t, func() string {
 				times *= 2
-				const ways = "once,async-slow,async-alone,async-kept %d"
+				const ways = "once,async,async-slow,async-collect,async-alone,async-early,async-before,all," +
+					"never-thrown,same-place,async-kept %d"
 				r := recordWays(t, runtime, fmt.Sprintf(ways, times), events.Options{}, livetest.RuntimeAsync...)
-				// Until it is known what awaits L3, that is the only method of the task that is known.
-				first := thrown(r)[class+by+"L3"]
+				got := thrown(r)
+				// L3 has thrown three exceptions before it was suspended: two of All, and one of Before. Until it is
+				// known what awaits L3, that is the only method of the task of Kept that is known.
+				const early, likely = 3, profile.LikelyCatcher
+				first := got[class+by+"L3"+likely] - early
 				if first == times {
 					return fmt.Sprintf("%d exceptions, and nothing is known to await the methods that throw", times)
 				}
-				want := map[string]int64{
-					class + by + "Once": 1, class + by + "AsyncSlow": 1, class + by + "Alone": 1,
-					class + by + "Kept": times - first,
+				want := map[string]int64{class + by + "L3" + likely: early + first, class + by + "L1" + likely: 1}
+				for method, n := range map[string]int64{
+					"Once": 1, "Async": 1, "AsyncSlow": 1, "AsyncCollect": 1, "Alone": 1, "Before": 1, "All": 1,
+					"NeverThrown": 1, "SamePlace": 2, "Kept": times - first,
+				} {
+					want[class+by+method] = n
 				}
-				if first > 0 {
-					want[class+by+"L3"] = first
+				if alone := class + by + "Alone"; got[alone+likely] > 0 { // likewise
+					delete(want, alone)
+					want[alone+likely] = 1
 				}
 				checkThrown(t, r, want)
 				return ""
@@ -119,12 +128,12 @@ func TestRethrown(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		r := recordWays(t, runtime, ways, events.Options{})
 		checkThrown(t, r, want)
-		const rethrows = 27
+		const rethrows = 29
 		if m, _ := r.Mode(profile.Exception); m.Rethrown != rethrows || m.Seen != int64(m.Samples) {
 			t.Errorf("%d rethrows, not %d; %d samples of %d", m.Rethrown, rethrows, m.Samples, m.Seen)
 		}
 		summary := strings.Join(report.RecordingSummary(r), "\n")
-		if line := "exception: 30 exceptions; 30 samples, and 27 rethrows"; !strings.Contains(summary, line) {
+		if line := "exception: 33 exceptions; 33 samples, and 29 rethrows"; !strings.Contains(summary, line) {
 			t.Errorf("%s lacks %q", summary, line)
 		}
 	})

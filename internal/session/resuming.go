@@ -3,10 +3,12 @@ package session
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 )
 
@@ -128,4 +130,39 @@ func (s *AsyncSite) Inner(method func() string) *async.Step {
 		return nil
 	}
 	return &async.Step{Label: method()}
+}
+
+// TakesTask reports whether a method most likely takes the task of another one, instead of awaiting its call at once:
+// the IL has calls of a method of that name, and none of them is what the next await is for. The JIT does without the
+// task if the await, or ConfigureAwait and then the await, follows the call (docs/design/specs/runtime-async.md).
+func (p *Process) TakesTask(outer, inner arch.Addr) bool {
+	by, err := p.Runtime.Methods.Read(outer)
+	if err != nil || !by.HasMetadata() {
+		return false
+	}
+	of, err := p.Runtime.Methods.Read(inner)
+	if err != nil || !of.HasMetadata() {
+		return false
+	}
+	named, err := p.Runtime.Names.MethodName(of.Module, of.RID)
+	if err != nil {
+		return false
+	}
+	awaits, err := p.Runtime.Names.Awaits(by.Module, by.RID)
+	if err != nil {
+		return false
+	}
+	named = source.LastName(named)
+	taken := false
+	for _, a := range awaits {
+		calls := a.Calls
+		if n := len(calls); n > 0 && calls[n-1] == "ConfigureAwait" {
+			calls = calls[:n-1]
+		}
+		if n := len(calls); n > 0 && calls[n-1] == named {
+			return false
+		}
+		taken = taken || slices.Contains(calls, named)
+	}
+	return taken
 }

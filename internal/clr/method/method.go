@@ -52,13 +52,22 @@ type Async uint32
 
 // Bits of Async.
 const (
+	asyncCall        Async = 0x1  // it returns a Continuation
 	asyncReturnsTask Async = 0x2  // it returns a task, and no Continuation
+	asyncVariant     Async = 0x4  // it is the second MethodDesc of a method that returns a task
 	asyncThunk       Async = 0x10 // it is not the one that was written
 )
 
 // Thunk reports whether the runtime has made the method: one that returns the task of a method that the runtime
 // suspends. What is called without a task, of a method that was written to return one, has the IL that was written.
 func (a Async) Thunk() bool { return a&asyncThunk != 0 && a&asyncReturnsTask != 0 }
+
+// Suspends reports whether only methods that the runtime suspends call the method.
+func (a Async) Suspends() bool { return a&asyncCall != 0 }
+
+// Body reports whether it is the IL that was written, of a method that the runtime suspends. Code that wants its task
+// calls the thunk, which calls the body.
+func (a Async) Body() bool { return a&(asyncCall|asyncVariant|asyncThunk) == asyncCall|asyncVariant }
 
 // HasMetadata reports whether the method is described by metadata. Without are
 // DynamicMethods and the runtime's own IL stubs; DoStackSnapshot skips both, as

@@ -69,6 +69,8 @@ static class Program
             case "async-collect": AsyncCollect().Wait(); break;
             case "async-kept": Ends(Kept()); break;
             case "async-alone": Ends(Alone()); break;
+            case "async-early": Ends(L1("early", 0)); break;
+            case "async-before": Before().Wait(); break;
             case "wait": Waits(); break;
             case "all": All().Wait(); break;
             case "never-thrown": NeverThrown().Wait(); break;
@@ -212,6 +214,15 @@ static class Program
     {
         await Task.Delay(20);
         Throw("alone");
+    }
+
+    /// <summary>A task keeps an exception, and the method that has the task catches another one.</summary>
+    static async Task Before()
+    {
+        Task task = L3("before", 0);
+        try { Throw("after"); }
+        catch (InvalidOperationException) { sink++; }
+        await Task.WhenAny(task);
     }
 
     static void Ends(Task task)
