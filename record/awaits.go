@@ -9,7 +9,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/method"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
@@ -59,7 +58,7 @@ type stepKey struct {
 func newAwaits() awaits {
 	return awaits{
 		codes: map[arch.Addr]*session.AsyncCode{}, steps: map[stepKey]int32{},
-		methods: suspendable{map[clrsnap.FunctionID]method.Async{}, map[[2]clrsnap.FunctionID]bool{}},
+		methods: suspendable{map[clrsnap.FunctionID]session.Suspendable{}, map[[2]clrsnap.FunctionID]bool{}},
 	}
 }
 

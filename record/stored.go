@@ -3,7 +3,6 @@ package record
 import (
 	"clrsnap"
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/method"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
@@ -18,20 +17,18 @@ import (
 
 // suspendable is what is known of methods that the runtime may suspend.
 type suspendable struct {
-	kinds map[clrsnap.FunctionID]method.Async
+	kinds map[clrsnap.FunctionID]session.Suspendable
 	taken map[[2]clrsnap.FunctionID]bool // the first one takes the task of the second one
 }
 
 // suspends says what a method is to the runtime's own way to suspend methods.
-func (f *frameTable) suspends(function clrsnap.FunctionID) method.Async {
+func (f *frameTable) suspends(function clrsnap.FunctionID) session.Suspendable {
 	kinds := f.awaits.methods.kinds
 	kind, ok := kinds[function]
-	if !ok && function != 0 && len(kinds) < maxFrameKeys {
-		m, err := f.p.Runtime.Methods.Read(arch.Addr(function))
-		if err != nil {
-			return 0
-		}
-		kind = m.Async
+	if ok || function == 0 {
+		return kind
+	}
+	if kind, ok = f.p.Suspendable(arch.Addr(function)); ok && len(kinds) < maxFrameKeys {
 		kinds[function] = kind
 	}
 	return kind
@@ -53,19 +50,16 @@ func (f *frameTable) takes(outer, inner clrsnap.FunctionID) bool {
 // catches the exception.
 func (np *notifiedProcess) findStorer(f *flight) {
 	frames := np.rp.frames
-	if np.rp.p.Runtime == nil {
-		return
-	}
-	kind := func(i int) method.Async { return frames.suspends(f.functions[i]) }
+	kind := func(i int) session.Suspendable { return frames.suspends(f.functions[i]) }
 	first := 0
-	for first < len(f.functions) && !kind(first).Suspends() {
+	for first < len(f.functions) && !kind(first).Taskless {
 		first++
 	}
 	end := first
-	for end < len(f.functions) && kind(end).Suspends() {
+	for end < len(f.functions) && kind(end).Taskless {
 		end++
 	}
-	if end == first || end == len(f.functions) || !kind(end-1).Body() {
+	if end == first || end == len(f.functions) || !kind(end-1).Body {
 		return
 	}
 	if by := np.function(f.stack[end]).Method; session.ResumesMethods(by) || session.LiesBetween(by) {
@@ -73,7 +67,7 @@ func (np *notifiedProcess) findStorer(f *flight) {
 	}
 	f.storer = end
 	for i := first; i+1 < end; i++ {
-		if kind(i).Body() && frames.takes(f.functions[i+1], f.functions[i]) {
+		if kind(i).Body && frames.takes(f.functions[i+1], f.functions[i]) {
 			f.storer = i + 1
 			break
 		}

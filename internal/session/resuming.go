@@ -132,6 +132,24 @@ func (s *AsyncSite) Inner(method func() string) *async.Step {
 	return &async.Step{Label: method()}
 }
 
+// Suspendable says what a method is to the runtime's own way to suspend methods.
+type Suspendable struct {
+	Taskless bool // only methods that the runtime suspends call it, and they get no task
+	Body     bool // it is the IL of such a method; code that wants its task calls a thunk
+}
+
+// Suspendable describes a method; false: it cannot be read.
+func (p *Process) Suspendable(desc arch.Addr) (Suspendable, bool) {
+	if p.Runtime == nil {
+		return Suspendable{}, false
+	}
+	m, err := p.Runtime.Methods.Read(desc)
+	if err != nil {
+		return Suspendable{}, false
+	}
+	return Suspendable{m.Async.Suspends(), m.Async.Body()}, true
+}
+
 // TakesTask reports whether a method most likely takes the task of another one, instead of awaiting its call at once:
 // the IL has calls of a method of that name, and none of them is what the next await is for. The JIT does without the
 // task if the await, or ConfigureAwait and then the await, follows the call (docs/design/specs/runtime-async.md).
