@@ -203,7 +203,7 @@ func asyncText(frames []profile.Frame) string {
 // running program, and in a dump of it.
 func TestTasks(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3", "--ended"}})
 		truths := countTruths(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})

@@ -46,7 +46,7 @@ static class Suspended
     /// <summary>Starts the chains, so many of each, and waits until all have gone down to their inner method.</summary>
     public static void Fill(IEnumerable<string[]> chains, int times)
     {
-        kept.Enqueue(Ended());
+        if (App.Flag("ended")) kept.Enqueue(Ended());
         int n = 0, i = 0;
         Func<string, Task>[] list = [.. leaves.Values];
         string[] kinds = [.. leaves.Keys];
