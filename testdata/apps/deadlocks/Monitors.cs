@@ -83,8 +83,10 @@ static class Monitors
         var order = new Order();
         var stock = new Stock();
         var meet = Zoo.Meeting(2);
-        Zoo.Start("chain", "1", () => { lock (order) lock (order) { meet(); lock (stock) { } } });
+        var held = new ManualResetEventSlim();
+        Zoo.Start("chain", "1", () => { lock (order) lock (order) { held.Set(); meet(); lock (stock) { } } });
         Zoo.Start("chain", "2", () => { lock (stock) { meet(); lock (order) { } } });
+        held.Wait(); // or else the first victim gets the lock
         object before = order;
         for (int i = 0; i < 6; i++)
         {
