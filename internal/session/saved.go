@@ -103,8 +103,8 @@ func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
 }
 
 // savedRoots are the arguments and the variables that a method has saved: those that its code's debug info tells.
-// Others are found by their class, if the method has saved only one object of that class: its own object, and
-// semaphores.
+// Others are found by their class, if the method has saved only one object that fits: its own object, and what its code
+// finds semaphores and tasks by.
 func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	none := func(permits.Variable) (permits.Place, bool) { return permits.Place{}, false }
 	code, err := p.Runtime.Code.Lookup(at.IP)
@@ -113,6 +113,14 @@ func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	}
 	m, _, ok := p.resumedMethod(at)
 	if !ok {
+		return none
+	}
+	static, err := p.Runtime.Names.IsStatic(&m)
+	if err != nil {
+		return none
+	}
+	uses, err := p.permitReader().Code(m.Module, m.RID)
+	if err != nil {
 		return none
 	}
 	saved := p.savedVariables(at, &code)
@@ -132,10 +140,13 @@ func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 		switch {
 		case ok:
 			return out, true
-		case v == permits.This:
+		case v == permits.This && !static:
 			return p.savedThis(at, &m)
 		}
-		return p.savedOnly(at, func(c *object.Class) bool { return c.Is(coreLib, permits.Semaphore) })
+		if fits := p.permitReader().Fitting(uses, v); fits != nil {
+			return p.savedOnly(at, fits)
+		}
+		return out, false
 	}
 }
 
@@ -164,9 +175,6 @@ func (p *Process) savedVariables(at *async.Resumption, code *codemap.Code) map[u
 
 // savedThis returns the object of a method that is suspended, by its class.
 func (p *Process) savedThis(at *async.Resumption, m *method.Method) (out permits.Place, ok bool) {
-	if static, err := p.Runtime.Names.IsStatic(m); err != nil || static {
-		return out, false
-	}
 	of, err := p.Runtime.Types.Canonical(m.MethodTable)
 	if err != nil {
 		return out, false

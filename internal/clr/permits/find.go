@@ -252,6 +252,62 @@ func thisIs(this Place) Roots {
 	return func(v Variable) (Place, bool) { return this, v == This && (this.Class != nil || this.only != 0) }
 }
 
+// Fitting returns whether objects of a class can be what a variable of a method has, by what its code does with it; nil:
+// that is not known. A variable that is only disposed of has something that releases permits, or else it does not
+// matter.
+func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
+	if c == nil {
+		return nil
+	}
+	for i := range c.Sections {
+		s := &c.Sections[i]
+		switch root, ok := Root(s.Object); {
+		case !ok || root != v:
+		case !s.Closes || s.Object.Of != nil:
+			return leads(s.Object, isSemaphore)
+		case s.Type.RID() != 0: // a struct, which may be a semaphore and nothing else
+			fits = isSemaphore
+		default:
+			fits = r.releases
+		}
+	}
+	for i := range c.Promises {
+		if root, ok := Root(c.Promises[i].Object); ok && root == v {
+			return leads(c.Promises[i].Object, isCompletion)
+		}
+	}
+	return fits
+}
+
+// leads returns what fits the variable that leads to a value: the class that has the member which is read from it, or
+// what the value itself must be. Names of generic classes and of interfaces fit no class.
+func leads(v *ecma335.Value, itself func(*object.Class) bool) func(*object.Class) bool {
+	if v.Of == nil {
+		return itself
+	}
+	for v.Of.Of != nil {
+		v = v.Of
+	}
+	return func(class *object.Class) bool {
+		for c := range class.Bases {
+			if c.Display == v.Member.Owner {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// releases reports whether Dispose of an object releases a permit.
+func (r *Reader) releases(class *object.Class) bool {
+	in, rid, err := r.method(class, disposeName)
+	if err != nil {
+		return false
+	}
+	gives, err := r.given(in, rid)
+	return err == nil && len(gives) > 0
+}
+
 // Name is what the author calls the field, or the property, that a value is read from, with its class; "": that is not
 // known, or it is a variable.
 func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
@@ -289,13 +345,12 @@ func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error
 	if err != nil {
 		return nil, err
 	}
-	r.room = maxIL
-	c, err := r.code(in, rid, 1)
-	if c == nil || err != nil {
+	gives, err := r.given(in, rid)
+	if err != nil {
 		return nil, err
 	}
 	var out []Place
-	for _, v := range c.gives {
+	for _, v := range gives {
 		if p, err := r.Find(in, v, thisIs(this)); err == nil && isSemaphore(p.Class) {
 			out = append(out, p)
 		}
@@ -303,13 +358,24 @@ func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error
 	return out, nil
 }
 
+// given returns the permits that a method releases without having taken them.
+func (r *Reader) given(module arch.Addr, rid uint32) ([]*ecma335.Value, error) {
+	r.room = maxIL
+	c, err := r.code(module, rid, 1)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return c.gives, nil
+}
+
 func isSemaphore(c *object.Class) bool { return c != nil && c.Is(coreLib, Semaphore) }
+
+const disposeName = "Dispose"
 
 // disposal finds the method that disposes of what a section has.
 func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Addr, rid uint32, this Place, err error) {
-	const dispose = "Dispose"
 	if this, err = r.Find(module, s.Object, roots); err == nil && !r.inVariable(module, s) {
-		in, rid, err = r.method(this.Class, dispose)
+		in, rid, err = r.method(this.Class, disposeName)
 		return in, rid, this, err
 	}
 	if s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
@@ -319,7 +385,7 @@ func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Ad
 	if err != nil {
 		return 0, 0, this, err
 	}
-	def, ok, err := a.Metadata.OnlyMethod(s.Type.RID(), dispose)
+	def, ok, err := a.Metadata.OnlyMethod(s.Type.RID(), disposeName)
 	if err != nil || !ok {
 		return 0, 0, this, errors.Join(err, ErrUnknown)
 	}
@@ -407,8 +473,12 @@ func (r *Reader) Task(module arch.Addr, p *Promise, roots Roots) (arch.Addr, err
 	if err != nil {
 		return 0, err
 	}
-	if source.Class == nil || source.Class.Assembly != coreLib || !strings.HasPrefix(source.Class.Plain(), Completion) {
+	if !isCompletion(source.Class) {
 		return 0, fmt.Errorf("%w: %v is no TaskCompletionSource", ErrUnknown, p.Object)
 	}
 	return r.objects.Pointer(source.At, source.Class, "_task")
+}
+
+func isCompletion(c *object.Class) bool {
+	return c != nil && c.Assembly == coreLib && strings.HasPrefix(c.Plain(), Completion)
 }

@@ -45,11 +45,7 @@ func TestLikelyRuntimeAsync(t *testing.T) {
 					Runtime: runtime, Env: tt.env, Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
 				})
 				p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
-				want, missing := askLikely(t, a), 0
-				if tt.readyToRun { // its code has no debug info of variables, nor of all awaits
-					missing = len(want) / 5
-				}
-				compareMostLikely(t, "live", snapshotWaits(t, p), want, missing)
+				compareLikely(t, "live", snapshotWaits(t, p), askLikely(t, a))
 				livetest.EndsWell(t, a)
 			})
 		})
@@ -102,12 +98,6 @@ func askLikely(t *testing.T, a *testenv.App) map[string]string {
 
 func compareLikely(t *testing.T, of string, s *profile.Snapshot, want map[string]string) {
 	t.Helper()
-	compareMostLikely(t, of, s, want, 0)
-}
-
-// compareMostLikely is compareLikely of which some may be missing.
-func compareMostLikely(t *testing.T, of string, s *profile.Snapshot, want map[string]string, missing int) {
-	t.Helper()
 	g := s.WaitGraph()
 	got := map[string]string{}
 	for i := range g.Likely {
@@ -126,10 +116,7 @@ func compareMostLikely(t *testing.T, of string, s *profile.Snapshot, want map[st
 		got[set] += setText("likely", list, names(s, d.Victims), false)
 	}
 	for set, text := range want {
-		if got[set] == "" && missing > 0 {
-			t.Logf("%s: %s is missing", of, set)
-			missing--
-		} else if got[set] != text {
+		if got[set] != text {
 			t.Errorf("%s: %s: %q, want %q", of, set, got[set], text)
 			logSet(t, s, set)
 		}

@@ -32,6 +32,7 @@ static class Permits
         Token.Fill();
         Pool.Fill();
         Context.Fill();
+        Given.Fill();
 #if NET9_0_OR_GREATER
         Common.Fill(); // static fields are not found before
 #endif
@@ -564,6 +565,32 @@ static class Permits
             taken.Signal();
             await Task.Run(() => { Zoo.Name(set, name); lock (order) { } });
             permits.Release();
+        }
+    }
+
+    /// <summary>A static method is given the object that has the semaphore.</summary>
+    static class Given
+    {
+        sealed class Gate { public SemaphoreSlim Permits { get; } = new(1); }
+
+        public static void Fill()
+        {
+            var gate = new Gate();
+            var order = new Order();
+            var taken = new ManualResetEventSlim();
+            Zoo.Start("given", "1", () =>
+            {
+                lock (order) { Keep(Holder(order, gate, taken)); taken.Wait(); gate.Permits.Wait(); }
+            });
+            Zoo.Says("given", Truth.Likely, ["1", "2", "Holder"]);
+        }
+
+        static async Task Holder(Order order, Gate gate, ManualResetEventSlim taken)
+        {
+            await gate.Permits.WaitAsync();
+            taken.Set();
+            await Wants(order, "given");
+            gate.Permits.Release();
         }
     }
 
