@@ -311,8 +311,8 @@ func (b *waitGraph) edges() {
 	b.anyEdges()
 }
 
-// anyEdges adds the edges of the threads that wait for any of several tasks, if all of these are run by threads that wait
-// for ever: for one another, or for threads that do. Otherwise one of the tasks may complete.
+// anyEdges adds the edges of the threads that wait for any of several tasks, if all of these are run by threads that
+// wait for ever: for one another, or for threads that do. Otherwise one of the tasks may complete.
 func (b *waitGraph) anyEdges() {
 	runs := map[int][]int{} // by thread: those that run the tasks
 	for i := range b.s.Threads {

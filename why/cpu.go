@@ -103,9 +103,9 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 	return profile.Wall, hasMode(e.samples, profile.Wall)
 }
 
-// tooBusy notes that nothing can be said of each of the threads that have hardly had a CPU, unless it is said that their
-// control group may not use more. It says what they do together. If they have hardly run together either, others have
-// used the CPUs.
+// tooBusy notes that nothing can be said of each of the threads that have hardly had a CPU, unless it is said that
+// their control group may not use more. It says what they do together. If they have hardly run together either, others
+// have used the CPUs.
 func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
 	ran, ids := time.Duration(0), map[int]bool{}
 	for i := range starved {

@@ -102,8 +102,8 @@ func testInheritedNames(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestAsyncMain: the main thread of a program whose Main is asynchronous, and returns an int, is idle, and is not listed
-// beside threads that wait for something. TestIdleIsNotWork (package record) has one that returns nothing.
+// TestAsyncMain: the main thread of a program whose Main is asynchronous, and returns an int, is idle, and is not
+// listed beside threads that wait for something. TestIdleIsNotWork (package record) has one that returns nothing.
 func TestAsyncMain(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, testAsyncMain)
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPriority: all threads of a process that does nothing else have the higher priority meanwhile, also those that start
-// then, and the one before afterwards.
+// TestPriority: all threads of a process that does nothing else have the higher priority meanwhile, also those that
+// start then, and the one before afterwards.
 func TestPriority(t *testing.T) {
 	quit := make(chan struct{})
 	defer close(quit)

@@ -26,8 +26,8 @@ func (i images) Proved(image arch.Addr) bool {
 func (i images) Refused(image arch.Addr, why error) { i.p.from.refused(image, why) }
 
 // proved implements origin. A file that is mapped shows what is written to it later. The runtime has loaded nothing
-// before it had a thread of its own, nor before the file was there and complete: what the program itself has compiled or
-// copied is written once.
+// before it had a thread of its own, nor before the file was there and complete: what the program itself has compiled
+// or copied is written once.
 func (r running) proved(_ arch.Addr, m *target.Mapping) bool {
 	const writing = 2 * time.Second // how long it takes to write a file
 	made, changed, known := r.Written(m)

@@ -16,8 +16,8 @@ import (
 // run than there are CPUs, any other one is captured with the registers that the kernel has of it (live.Process.Look),
 // and stopped only if that is not known. Elsewhere a thread stops at once, for some microseconds, and what it waits for
 // can be read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
-// collector may have kept them from running. Each thread is captured right after filter was asked: who asks may note the
-// time.
+// collector may have kept them from running. Each thread is captured right after filter was asked: who asks may note
+// the time.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop
 	looks := may && waitForCPUs(list)

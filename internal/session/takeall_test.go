@@ -48,9 +48,9 @@ func computing(s *profile.Snapshot) (n int, wrong string) {
 	return n, wrong
 }
 
-// TestNobodyIsStopped: the stacks of many threads that compute are all there, and none of them is stopped, but for those
-// that have a CPU all the time, and while the collector keeps threads from running. Where the kernel does not tell
-// registers, they are stopped, and the snapshot says why.
+// TestNobodyIsStopped: the stacks of many threads that compute are all there, and none of them is stopped, but for
+// those that have a CPU all the time, and while the collector keeps threads from running. Where the kernel does not
+// tell registers, they are stopped, and the snapshot says why.
 func TestNobodyIsStopped(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, framework string) {

@@ -10,8 +10,8 @@ import (
 )
 
 // Task.WaitAll puts the tasks that are not complete into a list, and waits for an event that counts them. The event is
-// a continuation of each. Task.WaitAny waits for a task of its own, which has all those that the program gave it. Task.cs
-// and TaskFactory.cs have them in .NET 8 to 11.
+// a continuation of each. Task.WaitAny waits for a task of its own, which has all those that the program gave it.
+// Task.cs and TaskFactory.cs have them in .NET 8 to 11.
 const (
 	countdownEvent = "System.Threading.Tasks.Task+SetOnCountdownMres"
 	anyPromise     = "System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise"

@@ -252,8 +252,8 @@ func thisIs(this Place) Roots {
 	return func(v Variable) (Place, bool) { return this, v == This && (this.Class != nil || this.only != 0) }
 }
 
-// Fitting returns whether objects of a class can be what a variable of a method has, by what its code does with it; nil:
-// that is not known. A variable that is only disposed of has something that releases permits, or else it does not
+// Fitting returns whether objects of a class can be what a variable of a method has, by what its code does with it;
+// nil: that is not known. A variable that is only disposed of has something that releases permits, or else it does not
 // matter.
 func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 	if c == nil {
