@@ -99,13 +99,18 @@ func (e *explanation) readerWriter() error {
 	case rw.upgrader != 0 && e.w.Kind != profile.ReadLock:
 		e.w.Owner = e.r.byManagedID(rw.upgrader)
 	}
-	switch {
-	case rw.readers == 1:
-		e.w.Detail = "1 reader"
-	case rw.readers > 1:
-		e.w.Detail = fmt.Sprintf("%d readers", rw.readers)
+	if rw.readers > 0 {
+		e.w.Detail = counted(rw.readers, "reader", "readers")
 	}
 	return nil
+}
+
+// counted is a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // readerWriter is the state of a ReaderWriterLockSlim.

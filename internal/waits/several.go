@@ -160,12 +160,7 @@ func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err
 	return w, flags&taskCompleted != 0, nil
 }
 
-func tasksOf(n int) string {
-	if n == 1 {
-		return "1 task"
-	}
-	return fmt.Sprintf("%d tasks", n)
-}
+func tasksOf(n int) string { return counted(n, "task", "tasks") }
 
 // tasksText says how many tasks of some are not complete; of 0: of how many is not known.
 func tasksText(left, of int) string {
