@@ -354,12 +354,26 @@ func once(begun chan<- bool) func(record.Progress) {
 func TestRecordDeep(t *testing.T) {
 	const depth = 4000
 	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2", "--depth", "4000"}})
-	r := livetest.Recorded(t, livetest.Open(t, a, clrsnap.Options{}),
-		record.Options{Rate: 199, Duration: 1500 * time.Millisecond})
-	s, _ := r.Mode(profile.CPU)
-	if s.Samples < 50 || s.Repaired < s.Samples*9/10 || s.Broken > s.Samples/100 {
-		t.Errorf("%d samples, %d repaired, %d broken", s.Samples, s.Repaired, s.Broken)
+	p := livetest.Open(t, a, clrsnap.Options{})
+	var samples, repaired, broken int
+	testenv.UntilSeen(t, func() string {
+		r := livetest.Recorded(t, p, record.Options{Rate: 199, Duration: 1500 * time.Millisecond})
+		checkDeep(t, r, depth)
+		s, _ := r.Mode(profile.CPU)
+		samples, repaired, broken = samples+s.Samples, repaired+s.Repaired, broken+s.Broken
+		if samples < 50 {
+			return fmt.Sprintf("50 samples, but %d", samples)
+		}
+		return ""
+	})
+	if repaired < samples*9/10 || broken > samples/100 {
+		t.Errorf("%d samples, %d repaired, %d broken", samples, repaired, broken)
 	}
+	livetest.EndsWell(t, a)
+}
+
+func checkDeep(t *testing.T, r *profile.Recording, depth int) {
+	t.Helper()
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if r.Function(x.Node) == nil || x.Incomplete {
@@ -372,5 +386,4 @@ func TestRecordDeep(t *testing.T) {
 	if got := spentIn(r, profile.CPU, "Spin.Program.Mix")[0]; got < time.Duration(r.Weight(profile.CPU))*9/10 {
 		t.Errorf("%v of %v are in what it spends its time with", got, time.Duration(r.Weight(profile.CPU)))
 	}
-	livetest.EndsWell(t, a)
 }

@@ -64,6 +64,9 @@ func checkWaits(t *testing.T, r *profile.Recording, runtime string, seen map[str
 			continue // of the test's own plumbing
 		}
 		want := lockWaits[stack[i]]
+		if strings.HasPrefix(stack[1], "lock of an unknown type") {
+			continue // the collector has moved the lock since
+		}
 		if testenv.Framework(runtime) == "net8" {
 			want.lock = strings.Replace(want.lock, "System.Threading.Lock", "Common.MonitorLock", 1)
 		}
