@@ -172,21 +172,12 @@ func askTruths(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
 	return waits, holds
 }
 
-// checkWaits compares a snapshot with what the program says. A thread at a Barrier wakes from time to time, and
-// waits again: so there is a second snapshot.
+// checkWaits compares snapshots with what the program says, until one is equal. A thread spins before it blocks, for
+// long beside others, and one at a Barrier wakes from time to time: then its wait has no object yet.
 func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profile.Snapshot) {
 	t.Helper()
 	waits, holds := askWaits(t, a)
-	var wrong []string
-	for range 3 {
-		if wrong = compareWaits(waits, holds, take(), runtime); len(wrong) == 0 {
-			return
-		}
-		t.Logf("once more: %s", wrong[0])
-	}
-	for _, w := range wrong {
-		t.Error(w)
-	}
+	testenv.UntilSeen(t, func() string { return strings.Join(compareWaits(waits, holds, take(), runtime), "\n") })
 }
 
 func threadsOf(snap *profile.Snapshot) map[string]*profile.Thread {
