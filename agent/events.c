@@ -517,6 +517,8 @@ void events_wait_start(bool monitor, uint64_t object) {
     } else if (mine.lock) {
         mine.waits.source = WAIT_LOCK;
         mine.waits.class = mine.class;
+    } else if (object && peek(object, &mine.waits.class)) {
+        mine.waits.class &= ~(uint64_t)7; /* the garbage collector's marks */
     }
     mine.waits.since = now_ns();
 }

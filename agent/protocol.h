@@ -322,8 +322,8 @@ enum event_type {
      * a struct short_frame more: where it was thrown first, or zeros if it does not say. */
     EVENT_RETHROWN = 14,
     /*
-     * When the wait is over: duration in ns, enum wait_source, and, if the source is not 0, the
-     * ClassID of the object and LOCKED_NO_MONITOR (0: unknown). Of WAIT_LOCK also the lock's id.
+     * When the wait is over: duration in ns, enum wait_source, and the ClassID of the object with LOCKED_NO_MONITOR
+     * (0: unknown). Of WAIT_LOCK also the lock's id.
      */
     EVENT_WAITED = 15,
     EVENT_TYPES = 16,
@@ -331,7 +331,7 @@ enum event_type {
 
 /* What a thread has waited for. */
 enum wait_source {
-    WAIT_OTHER = 0, /* not known here: its frames tell */
+    WAIT_OTHER = 0, /* not known here: its frames tell. The class may be that of a WaitHandle, without more */
     WAIT_MONITOR = 1, /* Monitor.Wait: a pulse of the object's monitor */
     WAIT_LOCK = 2, /* a lock, of which a ContentionStart told before */
 };

@@ -140,6 +140,9 @@ const (
 	WaitedForPulse
 	// WaitedForLock: Class is the type of the object that was locked.
 	WaitedForLock
+	// WaitedForHandle: Class is the type of the one WaitHandle that the thread waited for. Before .NET 11 such waits
+	// are WaitedForOther.
+	WaitedForHandle
 )
 
 // Collection is a garbage collection.

@@ -69,6 +69,10 @@ func waitedFor(p *session.Process, r *agent.Record, lasted time.Duration) (clrsn
 	case agent.WaitLock:
 		return lockedClass(p, r, lock, said, lasted), WaitedForLock
 	}
+	// From .NET 11 on the runtime names the handle that a thread waits for, if it is one. The object may have moved.
+	if class := arch.Addr(said); class != 0 && p.IsWaitHandle(class) {
+		return clrsnap.ClassID(class), WaitedForHandle
+	}
 	return 0, WaitedForOther
 }
 

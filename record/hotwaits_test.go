@@ -3,10 +3,12 @@ package record_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
@@ -80,6 +82,51 @@ func TestRecordHotEvent(t *testing.T) {
 		}
 		if got := seen[profile.WaitingFor{Kind: profile.EventWait}]; all == 0 || got*4 < all*3 {
 			t.Errorf("of %d samples %d wait for an event: %v", all, got, seen)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestHotWaitEvents: of which kind the waits are that the runtime reports of code that is optimised.
+func TestHotWaitEvents(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
+		want := map[string]profile.WaitKind{} // by thread
+		for _, line := range a.Ask("waits") {
+			if words := strings.Split(line, "\t"); words[0] == "wait" {
+				want[strings.TrimPrefix(words[1], "thread=")] = profile.WaitKind(strings.TrimPrefix(words[2], "kind="))
+			}
+		}
+		delete(want, "sleeps")
+		if testenv.Framework(runtime) == "net11" {
+			delete(want, "join") // the runtime does not report it any more
+		}
+		p := livetest.Open(t, a, clrsnap.Options{})
+		seen := map[string]int{}
+		few := func() bool { return len(seen) < len(want) }
+		for on := livetest.GoOn(0, time.Minute, few); len(seen) == 0 || on(); {
+			r := livetest.Recorded(t, p, record.Options{
+				Events:   events.Options{Monitor: events.MonitorWaits, WaitMin: time.Millisecond},
+				Duration: 500 * time.Millisecond,
+			})
+			for what, samples := range r.WaitSamples() {
+				for _, i := range samples {
+					name := r.Threads[r.Samples[i].Thread].Name
+					kind, ours := want[name]
+					// Before .NET 11 it has no frame and nothing else tells it, if WaitOne or Join was inlined.
+					untold := testenv.Framework(runtime) != "net11" && what.Kind == profile.WaitRuntime &&
+						(kind == profile.HandleOne || kind == profile.ThreadJoin)
+					if ours && what.Kind != kind && !untold {
+						t.Fatalf("%s: %v: %q", name, &what, names(r, r.Samples[i].Node))
+					}
+					if ours {
+						seen[name]++
+					}
+				}
+			}
+		}
+		if t.Log(seen); few() {
+			t.Errorf("waits of %d of %d threads", len(seen), len(want))
 		}
 		livetest.EndsWell(t, a)
 	})

@@ -1,11 +1,13 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 
 	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -25,9 +27,16 @@ func (np *notifiedProcess) waited(n *notification) {
 // other primitives are made of objects that nobody else knows.
 func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool) profile.Function {
 	w := profile.WaitingFor{Kind: np.e.r.waitedIn(stack, whole)}
+	if w.Kind != profile.WaitIdle {
+		w.Kind = cmp.Or(np.inlinedWait(n, stack), w.Kind)
+	}
 	class := arch.Addr(n.Class)
 	known := false
 	switch n.WaitedFor {
+	case events.WaitedForHandle:
+		if w.Kind == profile.WaitRuntime { // the JIT compiler has inlined WaitHandle.WaitOne
+			w.Kind = profile.HandleOne
+		}
 	case events.WaitedForPulse:
 		if w.Kind == profile.WaitRuntime { // the JIT compiler has inlined Monitor.Wait
 			w.Kind = profile.MonitorWait
@@ -50,6 +59,37 @@ func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool)
 	}
 	return w.WaitEvent("")
 }
+
+// inlinedWait returns the kind of a wait whose outermost primitive was certainly inlined into its caller: of
+// WaitHandle.WaitAll only WaitMultiple may be left. "": the frames have it all, or nothing can be said.
+func (np *notifiedProcess) inlinedWait(n *notification, stack []int32) profile.WaitKind {
+	frames := n.record.Frames
+	if len(stack) == 0 || len(stack) > len(frames) {
+		return ""
+	}
+	frames = frames[len(frames)-len(stack):] // without the messengers
+	shown := make([]profile.Frame, 0, maxPrimitive)
+	for _, l := range stack[:min(len(stack), maxPrimitive)] {
+		_, f := np.rp.frames.b.At(l)
+		shown = append(shown, profile.Frame{Kind: f.Kind, Module: f.Module, Method: f.Method})
+	}
+	p := profile.PrimitiveOf(shown)
+	at := p.Outer + 1
+	if p.Kind == "" || at >= len(shown) || frames[at].Function == 0 || frames[p.Outer].Function == 0 {
+		return ""
+	}
+	call := session.Call{IP: arch.Addr(frames[at].IP), Callee: arch.Addr(frames[p.Outer].Function)}
+	for _, f := range np.rp.p.InlinedIn(call, arch.Addr(frames[at].Function)) {
+		shown = append(shown[:at], f.Frame)
+		if inner := profile.PrimitiveOf(shown); inner.Outer == at {
+			p, at = inner, at+1
+		}
+	}
+	return p.Kind
+}
+
+// maxPrimitive is how many frames a primitive may have.
+const maxPrimitive = 32
 
 // waitedIn is profile.WaitedIn of a stack of locations, leaf first.
 func (r *recorder) waitedIn(stack []int32, whole bool) profile.WaitKind {

@@ -34,8 +34,8 @@ const (
 	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
 	// Like EventException, of an object that was thrown before. First is where, if that is known.
 	EventRethrown EventType = 14
-	// When a wait is over: duration in ns, WaitSource, ClassID of the object unless the source is WaitOther
-	// (LockedClass; 0: unknown), the lock's id if it is WaitLock.
+	// When a wait is over: duration in ns, WaitSource, ClassID of the object (LockedClass unless the source is
+	// WaitOther; 0: unknown), the lock's id if it is WaitLock.
 	EventWaited EventType = 15
 	EventTypes  EventType = 16
 )
@@ -93,7 +93,7 @@ type WaitSource uint64
 
 // The sources.
 const (
-	WaitOther   WaitSource = 0 // nothing
+	WaitOther   WaitSource = 0 // nothing, or a WaitHandle
 	WaitMonitor WaitSource = 1 // a pulse of an object's monitor (Monitor.Wait)
 	WaitLock    WaitSource = 2 // the object of a lock
 )

@@ -180,6 +180,22 @@ func (p *Process) BeginInlined() bool {
 	return true
 }
 
+// InlinedIn is InlinedAt of a call by a method, whose code it finds. Of code that can be unloaded it says nothing.
+func (p *Process) InlinedIn(c Call, method arch.Addr) []InlinedFrame {
+	if p.inlined == nil {
+		return nil
+	}
+	if found, ok := p.inlined.known[callKey{c.IP, c.Callee}]; ok {
+		return found
+	}
+	code, err := p.Engine.Code(c.IP, method)
+	if err != nil || code.MethodDesc != method || code.Collectible || !p.BeginInlined() {
+		return nil
+	}
+	c.Code = code
+	return p.InlinedAt(&c)
+}
+
 // InlinedAt returns the methods that were certainly inlined at a call, innermost first. It remembers them.
 func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	key := callKey{c.IP, c.Callee}

@@ -166,6 +166,15 @@ func (p *Process) leadsTo(method arch.Addr) int {
 	return leadsElsewhere
 }
 
+// IsWaitHandle reports whether a class is System.Threading.WaitHandle, or derives from it.
+func (p *Process) IsWaitHandle(class arch.Addr) bool {
+	if _, err := p.Class(class); err != nil {
+		return false
+	}
+	c, err := p.Runtime.Objects.Table(class)
+	return err == nil && c.Is(coreLib, "System.Threading.WaitHandle")
+}
+
 // IsLock reports whether a class is System.Threading.Lock, whose objects are locks themselves. Other
 // objects have a monitor.
 func (p *Process) IsLock(class arch.Addr) bool {
