@@ -13,7 +13,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestGenerics records a program in which the instantiation of each generic method follows from its caller.
+// TestGenerics records a program in which the instantiation of each generic method follows from its caller. At a few
+// instructions, as in an epilog, a frame may not tell its instantiation. It never tells a wrong one.
 func TestGenerics(t *testing.T) {
 	a := testenv.Start(t, "generics", testenv.Options{Args: []string{"--storm", "3"}})
 	p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
@@ -23,7 +24,7 @@ func TestGenerics(t *testing.T) {
 		"Generics.Storm.AsText":  "string",
 		"Generics.Storm.AsList":  "System.Collections.Generic.List<Generics.Order>",
 	}
-	told, objects := 0, 0
+	told, untold, objects := 0, 0, 0
 	testenv.UntilSeen(t, func() string {
 		r := livetest.Recorded(t, p, record.Options{
 			Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 500, Duration: 2 * time.Second,
@@ -38,17 +39,23 @@ func TestGenerics(t *testing.T) {
 				continue
 			}
 			caller := function(r.Nodes[i].Parent)
-			if want := "Generics.Storm.Method<" + types[caller.Display] + ">"; f.Display != want {
+			switch f.Display {
+			case "Generics.Storm.Method<" + types[caller.Display] + ">":
+				told++
+			case "Generics.Storm.Method<System.__Canon>":
+				untold++
+			default:
 				t.Errorf("%s called by %s", f.Display, caller.Display)
-				continue
 			}
-			told++
 		}
 		if told < 100 || objects < 100 {
 			return fmt.Sprintf("100 nodes that are told, but %d; 100 that depend on objects, but %d", told, objects)
 		}
 		return ""
 	})
-	t.Logf("%d nodes are told; %d depend on objects", told, objects)
+	t.Logf("%d nodes are told, %d are not; %d depend on objects", told, untold, objects)
+	if untold > told/50 {
+		t.Errorf("%d nodes are not told, %d are", untold, told)
+	}
 	livetest.EndsWell(t, a)
 }
