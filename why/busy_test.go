@@ -269,6 +269,39 @@ func TestStarved(t *testing.T) {
 	}
 }
 
+// TestCrowd: threads that share the CPUs in the same loop are told together, though each has only a few samples.
+func TestCrowd(t *testing.T) {
+	crowd := func(at func(id, sample int) string) *evidence {
+		var threads []profile.Thread
+		for id := 1; id <= 100; id++ {
+			threads = append(threads, running(id, "Shop.Cache.Find"))
+		}
+		e := same(4, threads...)
+		for id := 1; id <= 100; id++ {
+			e = e.runs(id, 0.02, 0.97)
+		}
+		r := e.recorded(3, profile.CPU)
+		for id := range 100 {
+			for sample := range 3 {
+				x := profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}
+				r.add(id+1, x, "", at(id, sample), "System.Threading.Thread.StartCallback")
+			}
+		}
+		return r.done()
+	}
+	e := crowd(func(int, int) string { return "Shop.Cache.Find" })
+	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "100 threads are ready to run all the time",
+		"100 % of the samples", "Shop.Cache.Find", "Together: 8.0 s of CPU time in 4.0 s: 200 % of a CPU.")
+	if len(e.missing) > 0 {
+		t.Errorf("%q", e.missing)
+	}
+	two := judgeCPU(crowd(func(id, _ int) string { return []string{"Shop.Cache.Find", "Shop.Cache.Add"}[id%2] }))
+	if len(two) != 2 || !strings.HasPrefix(two[0].Text, "50 threads") || !strings.HasPrefix(two[1].Text, "50 threads") {
+		t.Errorf("%v", two)
+	}
+	none(t, judgeCPU(crowd(func(_, sample int) string { return fmt.Sprintf("Shop.Cache.Part%d", sample) })))
+}
+
 // TestStarvedTogether: of threads that have hardly had a CPU each, it is said what they do together.
 func TestStarvedTogether(t *testing.T) {
 	threads := []profile.Thread{running(1, "Shop.Cache.Find")}

@@ -29,6 +29,7 @@ type runner struct {
 	share  float64 // of its samples in the method
 	leaf   *profile.Function
 	regex  float64 // share of the samples in regular expressions
+	crowd  bool    // the thread shares the CPUs with many, and had a CPU for too short a time to be judged alone
 }
 
 // judgeCPU looks for threads that have used a whole CPU in one method, all the time.
@@ -49,17 +50,22 @@ func judgeCPU(e *evidence) []profile.Verdict {
 		if e.sharesWork(w) {
 			continue
 		}
-		r, samples, ok := e.runner(w, mode)
+		r, samples, ok := e.runner(idsOf(threads[i:i+1]), mode)
 		if samples < leastRun {
 			starved = append(starved, *w)
 		}
 		if ok {
+			r.thread = *w
 			key := e.samples.Function(r.site.node).Display
 			byMethod[key] = append(byMethod[key], r)
 		}
 	}
-	e.tooBusy(starved, mode)
+	crowds, left := e.crowds(starved, mode)
+	e.tooBusy(left, mode)
 	var out []profile.Verdict
+	for _, list := range crowds {
+		out = append(out, loop(e, list))
+	}
 	for _, list := range byMethod {
 		out = append(out, loop(e, list))
 	}
@@ -67,6 +73,98 @@ func judgeCPU(e *evidence) []profile.Verdict {
 		return cmp.Or(cmp.Compare(len(b.Evidence[0].Threads), len(a.Evidence[0].Threads)), cmp.Compare(a.Text, b.Text))
 	})
 	return out[:min(len(out), maxLoops)]
+}
+
+// crowds finds threads that share the CPUs and run in the same method all the time, although each has too few samples
+// to be judged alone. left are the other starved threads.
+func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runner, left []watched) {
+	byMethod := map[string][]watched{}
+	for _, w := range starved {
+		if key := e.staysIn(&w, mode); key != "" {
+			byMethod[key] = append(byMethod[key], w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if len(byMethod) > 1 && !e.stay(starved, mode) {
+		return nil, starved
+	}
+	for _, threads := range byMethod {
+		all, _, ok := e.runner(idsOf(threads), mode)
+		if !ok || len(threads) < 2 {
+			left = append(left, threads...)
+			continue
+		}
+		all.crowd = true
+		list := make([]runner, len(threads))
+		for i := range threads {
+			list[i] = all
+			list[i].thread = threads[i]
+		}
+		crowds = append(crowds, list)
+	}
+	return crowds, left
+}
+
+// staysIn is the own method that a thread runs in, by its few samples, or by the looks if it has none; "": it is not
+// always the same.
+func (e *evidence) staysIn(w *watched, mode profile.Mode) string {
+	mine := runsOf(e.samples, idsOf([]watched{*w}), mode)
+	all, n := weigh(e.samples, mine)
+	if list := sites(e.samples, mine); len(list) > 0 {
+		if float64(list[0].weight) >= sameMethod*float64(all) {
+			return e.samples.Function(list[0].node).Display
+		}
+		return ""
+	}
+	own := ownFrame(w.last().Frames)
+	if n > 0 || own == nil || !w.all(func(t *profile.Thread) bool {
+		o := ownFrame(t.Frames)
+		return o != nil && o.Display == own.Display
+	}) {
+		return ""
+	}
+	return own.Display
+}
+
+// stay reports whether starved threads stay in their methods. One sample of a thread is in one method whatever the
+// thread does. Two tell.
+func (e *evidence) stay(starved []watched, mode profile.Mode) bool {
+	threads, still, samples := 0, 0, 0
+	for i := range starved {
+		if _, n := weigh(e.samples, runsOf(e.samples, idsOf(starved[i:i+1]), mode)); n >= 2 {
+			threads, samples = threads+1, samples+n
+			if e.staysIn(&starved[i], mode) != "" {
+				still++
+			}
+		}
+	}
+	return samples >= leastRun && float64(still) >= sameMethod*float64(threads)
+}
+
+func idsOf(threads []watched) map[int]bool {
+	ids := map[int]bool{}
+	for i := range threads {
+		ids[threads[i].last().OSThreadID] = true
+	}
+	return ids
+}
+
+// runsOf returns the samples of some threads that ran.
+func runsOf(r *profile.Recording, ids map[int]bool, mode profile.Mode) func(*profile.Sample) bool {
+	return func(x *profile.Sample) bool {
+		return x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
+	}
+}
+
+// weigh sums up the weight and the number of samples.
+func weigh(r *profile.Recording, wanted func(*profile.Sample) bool) (weight int64, n int) {
+	for i := range r.Samples {
+		if x := &r.Samples[i]; wanted(x) {
+			weight, n = weight+x.Weight, n+int(x.Count)
+		}
+	}
+	return weight, n
 }
 
 // parallel are the assemblies of Parallel.For and the like, and of PLINQ.
@@ -107,10 +205,9 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 // their control group may not use more. It says what they do together. If they have hardly run together either, others
 // have used the CPUs.
 func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
-	ran, ids := time.Duration(0), map[int]bool{}
+	ran := time.Duration(0)
 	for i := range starved {
 		ran += starved[i].ran
-		ids[starved[i].last().OSThreadID] = true
 	}
 	if float64(ran) <= hardlyRun*float64(e.whole()) || len(judgeThrottled(e)) > 0 {
 		return
@@ -119,7 +216,7 @@ func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
 	who, together := threadName(ref(most.last())), ""
 	if n := len(starved) - 1; n > 0 {
 		who = fmt.Sprintf("%s, like %s,", who, counted(n, "other", "others"))
-		together = e.together(ids, ran, mode)
+		together = e.together(idsOf(starved), ran, mode)
 	}
 	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: "+
 		"too short to tell what it does.%s Look longer, with --for.", who, seconds(most.ran), together))
@@ -127,34 +224,20 @@ func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
 
 // together says what threads do together that have run for some time in all.
 func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
-	r, all := e.samples, int64(0)
-	list := sites(r, func(x *profile.Sample) bool {
-		mine := x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
-		if mine {
-			all += x.Weight
-		}
-		return mine
-	})
+	r, mine := e.samples, runsOf(e.samples, ids, mode)
+	list := sites(r, mine)
 	if len(list) == 0 {
 		return ""
 	}
+	all, _ := weigh(r, mine)
 	return fmt.Sprintf(" Together they used %s of a CPU, and %s of their samples are in %s.",
 		percent(atOnce(int64(ran), e.whole())), percent(float64(list[0].weight)/float64(all)), method(list[0].frame(r)))
 }
 
-// runner reports where a thread runs, if that is one method, and how many samples it has.
-func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, n int, ok bool) {
-	r := e.samples
-	id := w.last().OSThreadID
-	mine := func(x *profile.Sample) bool {
-		return x.Mode == mode && x.State == profile.Running && r.Threads[x.Thread].OSThreadID == id
-	}
-	all := int64(0)
-	for i := range r.Samples {
-		if x := &r.Samples[i]; mine(x) {
-			all, n = all+x.Weight, n+int(x.Count)
-		}
-	}
+// runner reports where threads run, if that is one method, and how many samples they have.
+func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
+	r, mine := e.samples, runsOf(e.samples, ids, mode)
+	all, n := weigh(r, mine)
 	list := sites(r, mine)
 	if len(list) == 0 {
 		list = sitesBy(r, mine, madeNode)
@@ -162,7 +245,7 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, n int, ok 
 	if n < leastRun || len(list) == 0 || float64(list[0].weight) < sameMethod*float64(all) {
 		return out, n, false
 	}
-	out = runner{thread: *w, site: list[0], share: float64(list[0].weight) / float64(all)}
+	out = runner{site: list[0], share: float64(list[0].weight) / float64(all)}
 	leaves, regex := map[*profile.Function]int64{}, int64(0)
 	for i := range r.Samples {
 		if x := &r.Samples[i]; mine(x) {
@@ -241,7 +324,9 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	own := first.site.frame(r)
 	var refs []profile.ThreadRef
 	least, ready := 1.0, 0.0
+	ran := time.Duration(0)
 	for i := range list {
+		ran += list[i].thread.ran
 		refs = append(refs, ref(list[i].thread.last()))
 		least = min(least, list[i].share)
 		ready = max(ready, float64(list[i].thread.ready)/float64(e.whole()))
@@ -255,6 +340,9 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if len(list) > 1 {
 		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
 	}
+	if first.crowd {
+		who = fmt.Sprintf("%s are ready to run all the time and share the CPUs", threadsOf(len(list)))
+	}
 	what := "Most likely a loop that does not end, or work that never pauses."
 	if first.regex >= sameMethod {
 		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so " +
@@ -265,9 +353,14 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
 		runsIn(own), what)
-	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.whole()),
-		percent(atOnce(int64(first.thread.ran), e.whole())))
-	if ready > 0.1 {
+	if !first.crowd {
+		ran = first.thread.ran
+	}
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(ran), seconds(e.whole()),
+		percent(atOnce(int64(ran), e.whole())))
+	if first.crowd {
+		text = "Together: " + text
+	} else if ready > 0.1 {
 		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
 	}
 	v.Evidence = []profile.Evidence{

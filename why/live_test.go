@@ -152,6 +152,27 @@ func TestLookRuntimeAsync(t *testing.T) {
 	})
 }
 
+// TestLookAtCrowd: a loop in so many threads that each has a CPU for a short time only.
+func TestLookAtCrowd(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		t.Parallel()
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "crowd"}})
+		testenv.UntilSeen(t, func() string {
+			r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+			for _, v := range r.Verdicts {
+				if v.Cause != profile.CauseCPU || !strings.Contains(v.Text, "Shop.Busy.Match") {
+					t.Errorf("%s: %s", v.Cause, v.Text)
+				}
+			}
+			// Beside others, some threads are met by no sample, or have had no CPU since the program began.
+			if len(r.Verdicts) != 1 || !strings.HasPrefix(r.Verdicts[0].Text, "24 threads ") {
+				return fmt.Sprintf("24 threads in one verdict, but %v", r.Verdicts)
+			}
+			return ""
+		})
+	})
+}
+
 // TestLostToken: a permit is lost that methods wait for until a token says that they give up.
 func TestLostToken(t *testing.T) {
 	ways := map[string]testenv.Options{

@@ -85,6 +85,12 @@ static class Busy
     /// <summary>A thread looks for what never comes.</summary>
     public static void Loop() => App.Background("matcher", Match);
 
+    /// <summary>So many threads do that they share the CPUs.</summary>
+    public static void Crowd()
+    {
+        for (int i = 0; i < App.Int("crowd", 24); i++) App.Background("matcher-" + i, Match);
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Match()
     {

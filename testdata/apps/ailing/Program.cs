@@ -22,6 +22,7 @@ static class Program
         ["retries"] = Busy.Retries,
         ["convoy"] = Busy.Convoy,
         ["loop"] = Busy.Loop,
+        ["crowd"] = Busy.Crowd,
         ["regex"] = Busy.Regex,
         ["throws"] = Busy.Throws,
         ["garbage"] = Busy.Garbage,
