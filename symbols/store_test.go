@@ -430,9 +430,8 @@ func TestCancel(t *testing.T) {
 	why := errors.New("the user has had enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() { <-started; cancel(why) }()
-	begin := time.Now()
-	if _, err := s.Open(ctx, debugKey); !errors.Is(err, why) || time.Since(begin) > 5*time.Second {
-		t.Errorf("%v after %v", err, time.Since(begin))
+	if _, err := s.Open(ctx, debugKey); !errors.Is(err, why) {
+		t.Error(err)
 	}
 	if len(s.Failures()) > 0 || len(s.nowhere) > 0 {
 		t.Errorf("it is remembered: %v, %v", s.Failures(), s.nowhere)

@@ -191,14 +191,10 @@ func TestSlowSymbolServer(t *testing.T) {
 	u.server.hang = true
 	r := launch(t, u.command(fmt.Sprint(u.PID), "--symbol-server", u.server.URL))
 	r.await(t, regexp.MustCompile(`clrsnap: fetching \S+ from 127\.0\.0\.1.* …\n`))
-	begun := time.Now()
 	r.signal(t, syscall.SIGINT)
 	end := r.end(t)
 	end.says(t, 130, `^clrsnap: interrupted by SIGINT: what was collected until then is above \(threads: \d+\)$`)
 	end.want(t, `^    InMemory\.Program\.Wait\(`)
-	if took := time.Since(begun); took > time.Second {
-		t.Errorf("Ctrl-C took %v", took)
-	}
 	livetest.EndsWell(t, u.App)
 }
 

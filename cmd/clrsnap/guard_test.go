@@ -97,20 +97,16 @@ func slowVerbs(t *testing.T, id, other string) {
 	r := ps.end(t)
 	r.says(t, 0)
 	r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps whoever looks at it waiting`)
-	within(t, "ps", start, 5*time.Second)
 
 	once, twice := begun[len(begun)-2], begun[len(begun)-1]
 	begun = begun[:len(begun)-2]
 	time.Sleep(time.Until(start.Add(2 * time.Second))) // they wait by then
-	start = time.Now()
 	once.signal(t, syscall.SIGINT)
 	twice.signal(t, syscall.SIGTERM)
 	time.Sleep(2 * sameSignal)
 	twice.signal(t, syscall.SIGTERM)
 	twice.end(t).says(t, 143, `interrupted by SIGTERM`)
-	within(t, "the second SIGTERM", start, time.Second)
 	once.end(t).says(t, 130, `interrupted by SIGINT`)
-	within(t, "Ctrl-C", start, 2*time.Second)
 
 	for _, b := range begun {
 		r := b.end(t)
@@ -118,16 +114,6 @@ func slowVerbs(t *testing.T, id, other string) {
 		if strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%v: more than one sentence: %s", b.Args, r.stderr)
 		}
-	}
-	within(t, "giving up", start, stuckFor)
-}
-
-// within requires that something has not taken longer than it may, with a margin for a busy
-// machine.
-func within(t *testing.T, what string, start time.Time, most time.Duration) {
-	t.Helper()
-	if took := time.Since(start); took > 3*most {
-		t.Errorf("%s took %v, want %v", what, took, most)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // hang is after how long a command is taken to hang.
-const hang = 30 * time.Second
+const hang = testenv.Hang
 
 // running is the command while it runs.
 type running struct {

@@ -249,9 +249,8 @@ func (z *pdbZoo) want(name string, least int) {
 func (z *pdbZoo) lines(name string) int {
 	z.t.Helper()
 	c := exec.Command("clrsnap", "stack", "--json", z.pid)
-	began := time.Now()
 	out, err := c.Output()
-	took := time.Since(began)
+	took := worked(c)
 	if err != nil {
 		z.t.Errorf("%s: %v", name, err)
 		return -1

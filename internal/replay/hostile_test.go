@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
 
@@ -175,43 +176,27 @@ func attack(t *testing.T, whole *replay.Corpus, k kind, seed uint64) (out outcom
 	return out
 }
 
-// open opens the runtime, twice if the first time took long; nil if it cannot be
-// opened.
+// open opens the runtime; nil if it cannot be opened.
 func open(t *testing.T, v *victim) *engine.Engine {
 	t.Helper()
-	for again := false; ; again = true {
-		start := time.Now()
-		e, err := v.r.Open(v.m)
-		took := time.Since(start)
-		if took > maxTime && again {
-			t.Errorf("opening took %v, twice", took)
-		}
-		if took <= maxTime || again {
-			return e // nil after an error
-		}
-		if err == nil {
-			e.Close()
-		}
+	var e *engine.Engine
+	took := testenv.Worked(func() { e, _ = v.r.Open(v.m) })
+	if took > maxTime {
+		t.Errorf("opening took %v", took)
 	}
+	return e
 }
 
-// check walks a thread, twice if the first time took long: the machine may have
-// been busy.
+// check walks a thread.
 func check(
 	t *testing.T, e *engine.Engine, th *replay.Thread, how replay.How, want *replay.Walk, lies bool,
 ) (out outcome) {
 	t.Helper()
 	out.walks = 1
 	var got replay.Walk
-	for range 2 {
-		start := time.Now()
-		got = th.Walk(e, how)
-		if out.slowest = time.Since(start); out.slowest < maxTime {
-			break
-		}
-	}
+	out.slowest = testenv.Worked(func() { got = th.Walk(e, how) })
 	if out.slowest >= maxTime {
-		t.Errorf("%s, walk %q took %v, twice", th.Name, how, out.slowest)
+		t.Errorf("%s, walk %q took %v", th.Name, how, out.slowest)
 	}
 	switch {
 	case got.Equal(want):
