@@ -31,7 +31,8 @@ type duties struct {
 	unsure map[int]bool      // threads that have a permit of a semaphore that is not known, or may have
 	blind  bool              // of a method of the thread that is walked it is not known what it has
 
-	met map[permits.MethodID]bool // methods on any stack that hold permits somewhere
+	met     map[permits.MethodID]bool     // methods on any stack that hold permits somewhere
+	inlined map[callKey][]permits.Inlined // at calls that were looked at
 }
 
 // dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
@@ -74,29 +75,56 @@ func (d *duties) queue(tid int, task arch.Addr) {
 	}
 }
 
-// frame notes a frame that has just been named.
-func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
-	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() {
-		return
-	}
-	c, err := d.reader.Code(p.method.Module, p.method.RID)
-	if err != nil || c.Empty() {
+// frame notes a frame that has just been named, and what was inlined at its call of the frame above.
+func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame, above []profile.Frame) {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
+		!d.reader.Matters(p.method.Module) {
 		return
 	}
 	of := permits.MethodID{Module: p.method.Module, RID: p.method.RID}
-	holds := holdsSome(c)
-	if holds && len(d.met) < maxMet {
-		d.met[of] = true
+	c, err := d.reader.Code(of.Module, of.RID)
+	if err != nil {
+		return
 	}
+	inlined := d.inlinedAt(p, f, above)
+	if c.Empty() && len(inlined) == 0 {
+		return
+	}
+	holds := d.meets(of, c)
 	il, next, _, ok := p.ilOffset(f.Code, f.Place())
 	if !ok || len(d.sites) == maxDutySites {
 		d.blind = d.blind || holds
 		return
 	}
-	s := dutySite{method: of, values: map[permits.Variable]arch.Addr{}}
-	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
+	if len(inlined) > 0 {
+		held, promised := d.reader.Inside(of, il, next, inlined)
+		for i := range slices.Backward(inlined) {
+			d.site(p, f, inlined[i].Method, held[i], promised[i])
+		}
+	}
+	if c.Empty() {
 		return
 	}
+	held, promised := c.At(il, next)
+	d.site(p, f, of, held, promised)
+}
+
+// meets notes a method that is on a stack, and reports whether it holds permits somewhere.
+func (d *duties) meets(of permits.MethodID, c *permits.Code) bool {
+	holds := holdsSome(c)
+	if holds && len(d.met) < maxMet {
+		d.met[of] = true
+	}
+	return holds
+}
+
+// site notes what the frame has, or a method that was inlined into it.
+func (d *duties) site(p *Process, f *walk.Frame, of permits.MethodID, held []permits.Section,
+	promised []permits.Promise) {
+	if len(held)+len(promised) == 0 || len(d.sites) == maxDutySites {
+		return
+	}
+	s := dutySite{method: of, held: held, promised: promised, values: map[permits.Variable]arch.Addr{}}
 	if value, err := p.Runtime.Types.IsValueType(p.method.MethodTable); err == nil && value {
 		s.table = p.method.MethodTable
 	}
@@ -111,6 +139,41 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
 		}
 	}
 	d.sites = append(d.sites, s)
+}
+
+// inlinedAt returns the methods that were certainly inlined where a frame has called the frame above, outermost first:
+// up to the first one of which it is not known where it is.
+func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (out []permits.Inlined) {
+	if len(above) == 0 || p.inlined == nil || p.profiled() {
+		return nil
+	}
+	call, ok := p.Call(f, 0, &above[len(above)-1])
+	if !ok {
+		return nil
+	}
+	key := callKey{call.IP, call.Callee}
+	if known, ok := d.inlined[key]; ok {
+		return known
+	}
+	found, recorded, err := p.Recorded(&call)
+	if err == nil && !recorded {
+		found, err = p.Proved(&call)
+	}
+	for i := range found {
+		in := &found[i]
+		if err != nil || !in.HasIL {
+			break
+		}
+		of := permits.MethodID{Module: in.Module, RID: in.RID}
+		if c, err := d.reader.Code(of.Module, of.RID); err == nil {
+			d.meets(of, c)
+		}
+		out = append(out, permits.Inlined{Method: of, IL: in.IL})
+	}
+	if len(d.inlined) < maxMet {
+		d.inlined[key] = out
+	}
+	return out
 }
 
 // read reads an argument or a variable of the frame, if it is there.

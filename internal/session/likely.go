@@ -39,7 +39,7 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
 		p.duties = &duties{
 			reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
-			met: map[permits.MethodID]bool{},
+			met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{},
 		}
 		defer func() { p.duties = nil }()
 	}

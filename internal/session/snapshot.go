@@ -398,7 +398,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		if s.Process.Options.Async {
 			s.Process.asyncFrame(f, &fr, len(*into))
 		}
-		s.Process.duties.frame(s.Process, f, &fr)
+		s.Process.duties.frame(s.Process, f, &fr, *into)
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true

@@ -177,6 +177,12 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 	return m, nil
 }
 
+// Matters reports whether a module has calls that count.
+func (r *Reader) Matters(at arch.Addr) bool {
+	m, err := r.module(at)
+	return m != nil && err == nil
+}
+
 // find finds the references to the methods that count.
 func (m *module) find() {
 	md := m.Metadata

@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -33,6 +34,7 @@ static class Permits
         Pool.Fill();
         Context.Fill();
         Given.Fill();
+        Inlined.Fill();
 #if NET9_0_OR_GREATER
         Common.Fill(); // static fields are not found before
 #endif
@@ -591,6 +593,40 @@ static class Permits
             taken.Set();
             await Wants(order, "given");
             gate.Permits.Release();
+        }
+    }
+
+    /// <summary>Optimised code has no frame of the method that takes the permit and calls what wants the lock.</summary>
+    sealed class Inlined
+    {
+        readonly SemaphoreSlim permits = new(1);
+        readonly Order order = new();
+        readonly Action meet = Zoo.Meeting(2);
+
+        public static void Fill()
+        {
+            var i = new Inlined();
+            Zoo.Start("inlined", "1", i.Optimised);
+            Zoo.Start("inlined", "2", () => { lock (i.order) { i.meet(); i.permits.Wait(); i.permits.Release(); } });
+            Zoo.Says("inlined", Truth.Likely, ["1", "2"]);
+        }
+
+        [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+        void Optimised() => Run();
+
+        [MethodImpl(MethodImplOptions.AggressiveInlining)]
+        void Run()
+        {
+            permits.Wait();
+            try { Sums(); }
+            finally { permits.Release(); }
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        void Sums()
+        {
+            meet();
+            lock (order) order.Sum++;
         }
     }
 
