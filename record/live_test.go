@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -168,6 +169,13 @@ func TestRecordBlocked(t *testing.T) {
 		if name, ok := blocked[th.OSThreadID]; ok {
 			stacks[name] = displayNames(th)
 		}
+	}
+	// Some threads were stopped for the snapshot. Each goes back to sleep when it gets a CPU.
+	for tid, name := range blocked {
+		livetest.Await(t, name+" to sleep", func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", a.PID, tid))
+			return err == nil && strings.Contains(string(stat), ") S ")
+		})
 	}
 	r := livetest.Recorded(t, p, record.Options{
 		Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 1500 * time.Millisecond,
