@@ -20,11 +20,11 @@ type HeapOptions struct {
 	// secrets.
 	MaxStrings int
 	// Roots chooses types by their names: profile.Heap.Paths says what keeps their objects, and by which references;
-	// nil: none. Stacks of managed threads are read for it, too. That takes memory: 16 bytes for each object on the
-	// heap, and 4 for each reference; twice as much in the end.
+	// nil: none. Stacks of managed threads are read for it, too. That takes memory: 20 bytes for each object on the
+	// heap, and 4 for each reference.
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That
-	// takes as much memory as Roots, and half as much again.
+	// takes 32 bytes for each object, and 8 for each reference.
 	Retained bool
 	// Graph keeps all objects and their references: profile.Heap.Graph. That takes as much memory as Roots.
 	Graph bool
@@ -45,6 +45,9 @@ type HeapOptions struct {
 	MaxPause time.Duration
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
 	Progress func(done, all uint64)
+	// Doing is called from time to time with what is found out about what was walked, and how far that has come: from 0
+	// to 1; nil: it is not.
+	Doing func(what string, done float64)
 }
 
 // Heap walks all objects of the managed heap and counts them by type, dead ones that have not been collected yet

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
+	"runtime/debug"
 	"time"
 
 	"clrsnap"
@@ -78,11 +80,11 @@ Single objects:
   --roots REGEX     what keeps the objects of such types from being collected: the shortest ways
                     to them, from static fields, handles, the queue of finalizers and stacks.
                     On stacks all that looks like a reference counts (conservative). Each thread
-                    is stopped while its stack is copied. This takes memory: up to 70 bytes for
+                    is stopped while its stack is copied. This takes memory: 20 to 40 bytes for
                     each object on the heap
   --retained        how much memory the objects of each type keep from being collected: what
                     could not be reached without them; local variables count for nothing. It
-                    takes memory, too: up to 110 bytes for each object
+                    takes memory, too: 40 to 60 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
 Pictures, and files for other tools, by the file's extension:
@@ -208,7 +210,7 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 
 // heap shows a heap, or again and again how it grows.
 func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
-	collectAbove(100)
+	f.collect()
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
 	if err != nil {
 		return err
@@ -256,6 +258,19 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 		return err
 	}
 	return cmp.Or(a.exportHeap(last, h, out, f), err)
+}
+
+// collect has garbage collected. The references between objects are few large arrays, which the collector need not look
+// into: it can run often, and then it needs little memory besides.
+func (f *heapFlags) collect() {
+	if !f.retains && f.keeps == nil && (f.format == nil || !f.format.graph) {
+		collectAbove(100)
+		return
+	}
+	collectAbove(10)
+	if collectsAsUsual() {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
 }
 
 // earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
@@ -323,7 +338,7 @@ func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*prof
 	}
 	progress := walkProgress{to: a.stderr, begin: time.Now()}
 	if isTerminal(a.stderr) {
-		o.Progress = progress.show
+		o.Progress, o.Doing = progress.show, progress.doing
 	}
 	h, err := p.Heap(ctx, o)
 	progress.end()

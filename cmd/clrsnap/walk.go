@@ -67,12 +67,18 @@ type walkProgress struct {
 }
 
 func (p *walkProgress) show(done, all uint64) {
+	p.say("%s of %s …", display.Weight(profile.Bytes, int64(done)), display.Weight(profile.Bytes, int64(all)))
+}
+
+// doing shows how far what follows the walk has come.
+func (p *walkProgress) doing(what string, done float64) { p.say("%s: %.0f %% …", what, 100*done) }
+
+func (p *walkProgress) say(format string, args ...any) {
 	if time.Since(p.begin) < quietFor || time.Since(p.shown) < tick {
 		return
 	}
 	p.shown = time.Now()
-	fmt.Fprintf(p.to, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
-		display.Weight(profile.Bytes, int64(all)))
+	fmt.Fprintf(p.to, "\r\x1b[Kclrsnap: "+format, args...)
 }
 
 func (p *walkProgress) end() {

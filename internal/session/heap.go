@@ -45,6 +45,9 @@ type HeapOptions struct {
 	MaxPause time.Duration
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
 	Progress func(done, all uint64)
+	// Doing is called from time to time with what is found out about what was walked, and how far that has come: from 0
+	// to 1; nil: it is not.
+	Doing func(what string, done float64)
 }
 
 // ErrNoHeap: the heap of the runtime cannot be read.
@@ -275,7 +278,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	var retained *heap.Retained
 	if h.o.Retained {
 		roots := h.findRoots(c.Graph, false, out)
-		if retained = c.Graph.Retained(roots.sure, h.stopped); retained == nil {
+		if retained = c.Graph.Retained(roots.sure, heap.RetainedOptions{
+			Last: h.o.Roots == nil && !h.o.Graph && !h.o.Keepers, Progress: h.doing("what keeps what"), Stopped: h.stopped,
+		}); retained == nil {
 			out.HasRetained, out.Partial = false, true
 		}
 	}
@@ -308,6 +313,14 @@ type typeKey struct{ name, assembly, context string }
 func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
 	c := h.name(mt)
 	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
+}
+
+// doing passes on how far something has come.
+func (h *heapWalk) doing(what string) func(done float64) {
+	if h.o.Doing == nil {
+		return nil
+	}
+	return func(done float64) { h.o.Doing(what, done) }
 }
 
 // types sums up by name and load context. of is what objects retain; nil: that is not known.

@@ -22,32 +22,39 @@ const (
 
 // paths finds how the objects of the types that were asked for are kept.
 func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
-	var chosen []int
 	wanted := h.chosenTables(g, h.o.Roots)
 	for n := range g.Len() {
-		o, _ := g.Object(n)
-		if wanted[o.Table.Index] {
-			chosen = append(chosen, n)
+		if o, _ := g.Object(n); wanted[o.Table.Index] {
 			out.Kept.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
 		}
 	}
-	if len(chosen) == 0 {
+	if out.Kept.Count == 0 {
 		return
+	}
+	step := int((out.Kept.Count + mostSampled - 1) / mostSampled)
+	var chosen []int
+	left := 0 // of the chosen objects, how many are passed over until the next one is followed
+	for n := range g.Len() {
+		if o, _ := g.Object(n); !wanted[o.Table.Index] {
+			continue
+		}
+		if left--; left < 0 {
+			chosen, left = append(chosen, n), step-1
+		}
 	}
 	ways := h.findWays(g, out)
 	if ways == nil {
 		out.Partial = true
 		return
 	}
-	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
-	for i := 0; i < len(chosen); i += step {
+	for _, n := range chosen {
 		if h.stopped() {
 			out.Partial = true
 			break
 		}
-		if !h.addPath(g, ways, chosen[i], byKey, out) {
-			o, _ := g.Object(chosen[i])
+		if !h.addPath(g, ways, n, byKey, out) {
+			o, _ := g.Object(n)
 			out.OtherPaths.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
 		}
 	}
@@ -70,7 +77,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 // findWays finds the ways to all objects; nil: it was ended early.
 func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 	roots := h.findRoots(g, true, out)
-	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.stopped)
+	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.doing("the shortest ways to objects"), h.stopped)
 	if ways != nil {
 		h.readStatics(g)
 	}

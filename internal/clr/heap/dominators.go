@@ -6,18 +6,22 @@ package heap
 // The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
 // Vertices are numbered in the order in which a depth-first search meets them; 0 is a root of everything.
 
+// All is in arrays of four bytes a vertex, of which there are five at most at a time, and one of four bytes a reference.
+// An array that is of no more use serves for what comes next.
+
 // dominators is the search for what dominates what.
 type dominators struct {
 	g      *Graph
 	number []uint32 // by object: its vertex; 0: not met yet
 	object []uint32 // by vertex
 	parent []uint32 // by vertex, in the tree of the search; shortened on the way
-	semi   []uint32
-	label  []uint32
+	least  []uint32 // by vertex: the least semidominator on the way that was shortened
 	idom   []uint32
 
 	roots []uint64 // by vertex, a bit: something that is no object keeps it
-	from  []uint32 // by vertex: where in preds the vertices begin that refer to it
+	// By vertex: first how many references the search has followed, then where in preds the vertices begin that refer
+	// to it. When a vertex has been dealt with, the place of the next one has its semidominator.
+	from  []uint32
 	preds []uint32
 	path  []uint32
 	ask   asking
@@ -25,18 +29,31 @@ type dominators struct {
 
 // Retained is what objects retain.
 type Retained struct {
-	d     *dominators
-	bytes []uint64 // by vertex
+	g      *Graph
+	object []uint32 // by vertex
+	idom   []uint32
+	bytes  []uint64
+}
+
+// RetainedOptions say how it is found what objects retain. The zero value does.
+type RetainedOptions struct {
+	// Last: nobody asks for references any more, which are forgotten.
+	Last bool
+	// Progress is called from time to time with how far it has come, from 0 to 1; nil: it is not.
+	Progress func(done float64)
+	// Stopped is asked from time to time whether to end early.
+	Stopped func() bool
 }
 
 // Retained finds what each object retains. Roots are kept by something that is no object. The objects that nothing
-// refers to are kept by something else, too, each by itself; so is one of each circle that nothing leads to. nil:
-// stopped, which is asked from time to time, says that nobody wants to know any more.
-func (g *Graph) Retained(roots []uint32, stopped func() bool) *Retained {
+// refers to are kept by something else, too, each by itself; so is one of each circle that nothing leads to. nil: it
+// was stopped.
+func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	n := g.count + 1
 	d := &dominators{
-		g: g, number: make([]uint32, g.count), object: make([]uint32, 1, n), parent: make([]uint32, 1, n),
-		ask: asking{stopped: stopped}, roots: make([]uint64, n/64+1),
+		g: g, number: make([]uint32, n), object: make([]uint32, 1, n), parent: make([]uint32, n),
+		from: make([]uint32, n+1), roots: make([]uint64, n/64+1),
+		ask: asking{stopped: o.Stopped, progress: o.Progress, steps: 4 * float64(n)},
 	}
 	for _, root := range roots {
 		if d.number[root] == 0 {
@@ -56,59 +73,82 @@ func (g *Graph) Retained(roots []uint32, stopped func() bool) *Retained {
 			d.search(uint32(i))
 		}
 	}
-	if !d.ask.ended {
-		d.collect()
-		d.semidominators()
-	}
+	d.collect()
 	if d.ask.ended {
 		return nil
 	}
-	r := &Retained{d: d, bytes: make([]uint64, n)}
+	if o.Last {
+		g.forget()
+	}
+	d.number, d.least = nil, d.number
+	g.release()
+	d.semidominators()
+	if d.ask.ended {
+		return nil
+	}
+	r := &Retained{g: g, object: d.object, idom: d.idom}
+	*d = dominators{} // its memory is needed
+	g.release()
+	r.bytes = make([]uint64, n)
 	for v := n - 1; v > 0; v-- {
-		o, _ := g.Object(int(d.object[v]))
-		r.bytes[v] += o.Size
-		r.bytes[d.idom[v]] += r.bytes[v]
+		r.bytes[v] += g.size(int(r.object[v]))
+		r.bytes[r.idom[v]] += r.bytes[v]
 	}
 	return r
 }
 
-// search meets what can be reached from an object, depth first.
-func (d *dominators) search(start uint32) {
-	type frame struct {
-		vertex uint32
-		rest   []uint32
-	}
-	meet := func(object, parent uint32) frame {
-		v := uint32(len(d.object))
-		d.number[object] = v
-		d.object = append(d.object, object)
-		d.parent = append(d.parent, parent)
-		return frame{v, d.g.edges(int(object))}
-	}
-	stack := []frame{meet(start, 0)}
-	for len(stack) > 0 && !d.ask.end() {
-		top := &stack[len(stack)-1]
-		if len(top.rest) == 0 {
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		to := top.rest[0]
-		top.rest = top.rest[1:]
-		if to != noNode && d.number[to] == 0 {
-			stack = append(stack, meet(to, top.vertex))
+// forget gives the memory of all references back.
+func (g *Graph) forget() {
+	g.links, g.types = links{}, nil
+	for i := range g.regions {
+		r := &g.regions[i]
+		r.edges = nil
+		for j := range r.nodes {
+			r.nodes[j].edges = 0
 		}
 	}
 }
 
+// search meets what can be reached from an object, depth first.
+func (d *dominators) search(start uint32) {
+	d.meet(start, 0)
+	for v := d.number[start]; v != 0 && !d.ask.ended; {
+		edges := d.g.edges(int(d.object[v]))
+		i := d.from[v]
+		for int(i) < len(edges) && (edges[i] == noNode || d.number[edges[i]] != 0) {
+			i++
+		}
+		if int(i) == len(edges) {
+			v = d.parent[v]
+			continue
+		}
+		d.from[v] = i + 1
+		v = d.meet(edges[i], v)
+	}
+}
+
+// meet makes an object a vertex.
+func (d *dominators) meet(object, parent uint32) uint32 {
+	v := uint32(len(d.object))
+	d.number[object] = v
+	d.object = append(d.object, object)
+	d.parent[v] = parent
+	d.ask.end()
+	return v
+}
+
 // collect turns the references round.
 func (d *dominators) collect() {
+	if d.ask.ended {
+		return
+	}
 	n := len(d.object)
-	d.from = make([]uint32, n+1)
+	clear(d.from)
 	each := func(f func(from, to uint32)) {
-		for v := 1; v < n; v++ {
-			for _, e := range d.g.edges(int(d.object[v])) {
+		for o := 0; o < d.g.count && !d.ask.end(); o++ {
+			for _, e := range d.g.edges(o) {
 				if e != noNode {
-					f(uint32(v), d.number[e])
+					f(d.number[o], d.number[e])
 				}
 			}
 		}
@@ -129,9 +169,10 @@ func (d *dominators) collect() {
 
 func (d *dominators) semidominators() {
 	n := uint32(len(d.object))
-	d.semi, d.label, d.idom = make([]uint32, n), make([]uint32, n), make([]uint32, n)
+	d.idom = make([]uint32, n)
+	copy(d.idom, d.parent)
 	for v := range n {
-		d.semi[v], d.label[v], d.idom[v] = v, v, d.parent[v]
+		d.least[v] = v
 	}
 	for v := n - 1; v > 0 && v < n && !d.ask.end(); v-- {
 		s := d.idom[v] // the parent
@@ -139,28 +180,25 @@ func (d *dominators) semidominators() {
 			s = 0
 		}
 		for _, u := range d.preds[d.from[v]:d.from[v+1]] {
-			if u >= v {
+			if u > v {
 				u = d.eval(u, v+1)
 			}
-			s = min(s, d.semi[u])
+			s = min(s, u)
 		}
-		d.semi[v] = s
+		d.least[v], d.from[v+1] = s, s
 	}
 	for v := uint32(1); v < n && !d.ask.ended; v++ {
 		u := d.idom[v]
-		for u > d.semi[v] {
+		for u > d.from[v+1] {
 			u = d.idom[u]
 		}
 		d.idom[v] = u
 	}
 }
 
-// eval returns the vertex with the least semidominator on the way from a vertex up to the last that has been processed:
-// those from linked on.
+// eval returns the least semidominator on the way from a vertex up to the last that has been dealt with: those from
+// linked on.
 func (d *dominators) eval(v, linked uint32) uint32 {
-	if d.parent[v] < linked {
-		return d.label[v]
-	}
 	d.path = d.path[:0]
 	at := v
 	for ; d.parent[at] >= linked; at = d.parent[at] {
@@ -169,14 +207,12 @@ func (d *dominators) eval(v, linked uint32) uint32 {
 	top := d.parent[at]
 	for i := len(d.path) - 1; i >= 0; i-- {
 		x := d.path[i]
-		if up := d.parent[x]; d.semi[d.label[up]] < d.semi[d.label[x]] {
-			d.label[x] = d.label[up]
-		}
+		d.least[x] = min(d.least[x], d.least[d.parent[x]])
 	}
 	for _, x := range d.path {
 		d.parent[x] = top
 	}
-	return d.label[v]
+	return d.least[v]
 }
 
 // edges are the references of an object, with those that were added.
@@ -200,23 +236,19 @@ func (g *Graph) fields(n int) []uint32 {
 	return r.edges[from:r.nodes[i].edges]
 }
 
-// Of is what an object retains, in bytes.
-func (r *Retained) Of(n int) uint64 { return r.bytes[r.d.number[n]] }
-
 // ByTable sums up by MethodTable. What is retained by an object that another one of the same class dominates counts
 // once. Objects that pass says are passed over: they stand for what keeps others, and are the program's no more.
 func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
-	d := r.d
-	out := make([]uint64, len(d.g.Tables))
-	n := len(d.object)
+	out := make([]uint64, len(r.g.Tables))
+	n := len(r.object)
 	child, sibling := make([]uint32, n), make([]uint32, n) // in the tree of dominators; 0: none
 	for v := n - 1; v > 0; v-- {
-		up := d.idom[v]
+		up := r.idom[v]
 		sibling[v], child[up] = child[up], uint32(v)
 	}
 	above := make([]uint32, len(out)) // how many dominators of a class there are
 	for v := child[0]; v != 0; {
-		if !pass(d.g.Object(int(d.object[v]))) {
+		if !pass(r.g.Object(int(r.object[v]))) {
 			t := r.table(v)
 			if above[t] == 0 {
 				out[t] += r.bytes[v]
@@ -228,14 +260,14 @@ func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 			continue
 		}
 		for v != 0 {
-			if !pass(d.g.Object(int(d.object[v]))) {
+			if !pass(r.g.Object(int(r.object[v]))) {
 				above[r.table(v)]--
 			}
 			if sibling[v] != 0 {
 				v = sibling[v]
 				break
 			}
-			v = d.idom[v]
+			v = r.idom[v]
 		}
 	}
 	return out
@@ -243,6 +275,6 @@ func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 
 // table is the index of a vertex's MethodTable.
 func (r *Retained) table(v uint32) uint32 {
-	region, i := r.d.g.at(int(r.d.object[v]))
-	return region.nodes[i].table
+	region, i := r.g.at(int(r.object[v]))
+	return r.g.table(&region.nodes[i])
 }

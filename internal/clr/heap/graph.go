@@ -3,6 +3,7 @@ package heap
 import (
 	"encoding/binary"
 	"errors"
+	"runtime/debug"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -15,6 +16,9 @@ type Graph struct {
 	Full bool
 
 	regions []graphRegion // by address
+	kinds   []kind        // of nodes
+	byKind  map[kind]uint32
+	blocks  []uint32 // by object / blockSize: the region that it is in
 	count   int
 	refs    int      // references in regions
 	cross   []uint32 // packed: those from older objects to the youngest generation; see addLate
@@ -22,10 +26,11 @@ type Graph struct {
 	types   []uint32 // see LinkTypes; nil: not called
 }
 
-// Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
+// Bounds of a graph: it takes 12 bytes for each object and 4 for each reference.
 const (
 	mostNodes = 1 << 26
 	mostEdges = 1 << 28
+	blockSize = 1 << 10
 )
 
 // graphRegion has the objects of a region, by address.
@@ -40,9 +45,14 @@ type graphRegion struct {
 
 type node struct {
 	at    uint32 // in units of 8 bytes from the region's start
+	kind  uint32 // index in Graph.kinds
+	edges uint32 // of this one end here in graphRegion.edges
+}
+
+// kind is what many objects have in common. Objects of k sizes fill at least 4k² bytes, so that there are few kinds.
+type kind struct {
 	table uint32
 	size  uint32 // in units of 8 bytes
-	edges uint32 // of this one end here in graphRegion.edges
 }
 
 const noNode = ^uint32(0)
@@ -135,21 +145,60 @@ func (r *graphRegion) number(packed uint32) uint32 {
 
 // draft is what a walker collects of a piece.
 type draft struct {
-	nodes []node
+	nodes []draftNode
 	edges []uint32
 }
+
+// draftNode is a node that is not in a graph yet.
+type draftNode struct {
+	kind
+	at    uint32 // as in node
+	edges uint32 // of this one end here in draft.edges
+}
+
+// node makes the node of a draft one of a graph.
+func (g *Graph) node(d *draftNode) node {
+	k, ok := g.byKind[d.kind]
+	if !ok {
+		if g.byKind == nil {
+			g.byKind = map[kind]uint32{}
+		}
+		k = uint32(len(g.kinds))
+		g.byKind[d.kind] = k
+		g.kinds = append(g.kinds, d.kind)
+	}
+	return node{d.at, k, d.edges}
+}
+
+// table is the index of an object's MethodTable.
+func (g *Graph) table(n *node) uint32 { return g.kinds[n.kind].table }
 
 // complete numbers the objects, and has edges lead to them.
 func (g *Graph) complete(tables []*Table) {
 	g.Tables = tables
 	for i := range g.regions {
-		g.regions[i].first = g.count
-		g.count += len(g.regions[i].nodes)
+		r := &g.regions[i]
+		r.nodes, r.edges = slices.Clone(r.nodes), slices.Clone(r.edges) // they have grown, and so have room to spare
+		r.first = g.count
+		for n := len(g.blocks) * blockSize; n < g.count+len(r.nodes); n += blockSize {
+			g.blocks = append(g.blocks, uint32(i))
+		}
+		g.count += len(r.nodes)
 	}
+	g.byKind = nil
+	defer g.release()
 	for i := range g.regions {
 		for j, e := range g.regions[i].edges {
 			g.regions[i].edges[j] = g.unpack(e)
 		}
+	}
+}
+
+// release has Go give freed memory back, if that is much: what is free in small pieces is of no use for the large arrays
+// that follow.
+func (g *Graph) release() {
+	if g.count >= 1<<20 {
+		debug.FreeOSMemory()
 	}
 }
 
@@ -166,10 +215,11 @@ func (g *Graph) accept(r *Region, d *draft) {
 	g.count += len(d.nodes)
 	g.refs += len(d.edges)
 	base := uint32(len(to.edges))
+	to.nodes = slices.Grow(to.nodes, len(d.nodes))
 	for i := range d.nodes {
 		d.nodes[i].edges += base
+		to.nodes = append(to.nodes, g.node(&d.nodes[i]))
 	}
-	to.nodes = append(to.nodes, d.nodes...)
 	to.edges = append(to.edges, d.edges...)
 }
 
@@ -178,19 +228,16 @@ func (g *Graph) Len() int { return g.count }
 
 // at returns the region of an object, and its place there.
 func (g *Graph) at(n int) (*graphRegion, int) {
-	i, found := slices.BinarySearchFunc(g.regions, n, func(r graphRegion, n int) int {
-		switch {
-		case r.first+len(r.nodes) <= n:
-			return -1
-		case r.first > n:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return nil, 0
+	i := 0
+	if b := n / blockSize; b < len(g.blocks) {
+		i = int(g.blocks[b])
 	}
-	return &g.regions[i], n - g.regions[i].first
+	for ; i < len(g.regions); i++ {
+		if r := &g.regions[i]; n < r.first+len(r.nodes) {
+			return r, n - r.first
+		}
+	}
+	return nil, 0
 }
 
 // Object describes an object.
@@ -199,8 +246,18 @@ func (g *Graph) Object(n int) (o Object, in Generation) {
 	if r == nil {
 		return Object{}, 0
 	}
-	x := r.nodes[i]
-	return Object{Addr: r.Start + 8*arch.Addr(x.at), Table: g.Tables[x.table], Size: 8 * uint64(x.size)}, r.Generation
+	return g.object(r, &r.nodes[i]), r.Generation
+}
+
+// size is how many bytes an object has.
+func (g *Graph) size(n int) uint64 {
+	r, i := g.at(n)
+	return 8 * uint64(g.kinds[r.nodes[i].kind].size)
+}
+
+func (g *Graph) object(r *graphRegion, n *node) Object {
+	k := g.kinds[n.kind]
+	return Object{Addr: r.Start + 8*arch.Addr(n.at), Table: g.Tables[k.table], Size: 8 * uint64(k.size)}
 }
 
 // References calls a function with each object that an object refers to, once for each reference.
@@ -252,7 +309,7 @@ func (g *Graph) Of(in Generation, chosen func(*Table) bool, f func(n int)) {
 			continue
 		}
 		for j := range r.nodes {
-			if want[r.nodes[j].table] {
+			if want[g.table(&r.nodes[j])] {
 				f(r.first + j)
 			}
 		}
@@ -286,7 +343,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 		r := &g.regions[i]
 		more := 0
 		for j := range r.nodes {
-			if keeps[r.nodes[j].table] != noNode {
+			if keeps[g.table(&r.nodes[j])] != noNode {
 				more++
 			}
 		}
@@ -298,7 +355,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 			n := &r.nodes[j]
 			edges = append(edges, r.edges[from:n.edges]...)
 			from = n.edges
-			if to := keeps[n.table]; to != noNode {
+			if to := keeps[g.table(n)]; to != noNode {
 				edges = append(edges, to)
 			}
 			n.edges = uint32(len(edges))
@@ -310,7 +367,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 // ByType reports whether an object keeps another one because of its type, and no field refers to it.
 func (g *Graph) ByType(from, to int) bool {
 	r, i := g.at(from)
-	if r == nil || g.types == nil || g.types[r.nodes[i].table] != uint32(to) {
+	if r == nil || g.types == nil || g.types[g.table(&r.nodes[i])] != uint32(to) {
 		return false
 	}
 	fields := g.fields(from)
@@ -340,8 +397,8 @@ func (w *walker) note(i, size uint64, k *known, p *piece) error {
 			return err
 		}
 	}
-	d.nodes = append(d.nodes, node{
-		at: uint32((at - p.start) / 8), table: uint32(k.index), size: uint32(size / 8), edges: uint32(len(d.edges)),
+	d.nodes = append(d.nodes, draftNode{
+		kind: kind{uint32(k.index), uint32(size / 8)}, at: uint32((at - p.start) / 8), edges: uint32(len(d.edges)),
 	})
 	return nil
 }

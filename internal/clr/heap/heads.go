@@ -1,7 +1,5 @@
 package heap
 
-import "clrsnap/internal/arch"
-
 // Heads are the objects from which all are reached that roots do not lead to: those that nothing on the heap refers to,
 // and one of each circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody
 // wants to know any more.
@@ -84,8 +82,7 @@ func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 				}
 			}
 			from = x.edges
-			o := Object{Addr: r.Start + 8*arch.Addr(x.at), Table: g.Tables[x.table], Size: 8 * uint64(x.size)}
-			if !yield(o, list) {
+			if !yield(g.object(r, &x), list) {
 				return
 			}
 		}

@@ -30,13 +30,12 @@ const (
 // Keepers sums up what objects retain. nil: it was stopped.
 func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 	k := keepers{o: o, at: map[uint64]int32{}, all: []Keeper{{Label: -1}}, depth: []uint8{0}}
-	d := r.d
-	of := make([]int32, len(d.object)) // by vertex; those that are passed over have that above, as a complement
+	of := make([]int32, len(r.object)) // by vertex; those that are passed over have that above, as a complement
 	ask := asking{stopped: o.Stopped}
-	for v := 1; v < len(d.object) && !ask.end(); v++ {
-		n := int(d.object[v])
-		object, in := d.g.Object(n)
-		up := of[d.idom[v]]
+	for v := 1; v < len(r.object) && !ask.end(); v++ {
+		n := int(r.object[v])
+		object, in := r.g.Object(n)
+		up := of[r.idom[v]]
 		passed := up < 0
 		if passed {
 			up = ^up
@@ -46,7 +45,7 @@ func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 			of[v] = ^up
 			continue
 		}
-		if (passed || d.idom[v] == 0) && o.Slot != nil {
+		if (passed || r.idom[v] == 0) && o.Slot != nil {
 			if slot := o.Slot(n); slot >= 0 {
 				up = k.below(up, slot)
 			}

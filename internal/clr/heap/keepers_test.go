@@ -80,7 +80,7 @@ func TestKeepers(t *testing.T) {
 	for range 2000 {
 		edges := randomEdges(rnd)
 		g := madeGraph(edges)
-		got := g.Retained(nil, goOn).Keepers(KeeperOptions{
+		got := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(KeeperOptions{
 			Class: func(o Object, _ Generation) int32 {
 				n, _ := g.Number(o.Addr)
 				if n%3 == passed {
@@ -172,7 +172,7 @@ func TestKeepersBounds(t *testing.T) {
 		edges[i] = []int{i + 1}
 	}
 	g := madeGraph(edges)
-	all := g.Retained(nil, goOn).Keepers(KeeperOptions{
+	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(KeeperOptions{
 		Class: func(o Object, _ Generation) int32 {
 			at, _ := g.Number(o.Addr)
 			return int32(at)

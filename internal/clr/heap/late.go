@@ -51,7 +51,7 @@ func (w *walk) addLate(g *Graph) {
 }
 
 // acceptLate counts a late object.
-func (s *sheet) acceptLate(r *graphRegion, n *node) {
+func (s *sheet) acceptLate(r *graphRegion, n *draftNode) {
 	one := Tally{Count: 1, Bytes: 8 * uint64(n.size)}
 	s.count(int(n.table), r.Generation, one)
 	p := s.part(&r.Region)
@@ -120,14 +120,14 @@ func (g *Graph) insert(found map[uint32]*draft) {
 		from := uint32(0)
 		for _, n := range old.nodes {
 			for len(late) > 0 && late[0]-r.space < n.at {
-				add(found[late[0]].nodes[0], found[late[0]].edges)
+				add(g.node(&found[late[0]].nodes[0]), found[late[0]].edges)
 				late = late[1:]
 			}
 			add(n, old.edges[from:n.edges])
 			from = n.edges
 		}
 		for _, e := range late {
-			add(found[e].nodes[0], found[e].edges)
+			add(g.node(&found[e].nodes[0]), found[e].edges)
 		}
 	}
 }

@@ -384,7 +384,7 @@ func TestGraph(t *testing.T) {
 			t.Errorf("%v refers to %v, not to %v", at, got[at], want[at])
 		}
 	}
-	way := g.Paths(nil, goOn).To(number[youngStart+32], 10)
+	way := g.Paths(nil, nil, goOn).To(number[youngStart+32], 10)
 	var addrs []arch.Addr
 	for _, n := range way.Objects {
 		x, _ := g.Object(n)
@@ -398,7 +398,7 @@ func TestGraph(t *testing.T) {
 	if c, err = r.Walk(o); err != nil {
 		t.Fatal(err)
 	}
-	way = c.Graph.Paths(nil, goOn).To(number[oldStart+96], 10)
+	way = c.Graph.Paths(nil, nil, goOn).To(number[oldStart+96], 10)
 	if way.Whole || len(way.Objects) != 1 {
 		t.Errorf("a circle: %+v", way)
 	}
@@ -480,7 +480,7 @@ func FuzzWalk(f *testing.F) {
 				}
 			})
 		}
-		if ways := c.Graph.Paths(nil, goOn); c.Graph.Len() > 0 {
+		if ways := c.Graph.Paths(nil, nil, goOn); c.Graph.Len() > 0 {
 			ways.To(0, 100)
 		}
 		checkKept(t, c.Graph)
@@ -512,7 +512,7 @@ func checkKept(t *testing.T, g *Graph) {
 		count++
 	}
 	of := KeeperOptions{Class: func(o Object, _ Generation) int32 { return int32(o.Table.Index) }, Stopped: goOn}
-	if all := g.Retained(nil, goOn).Keepers(of); !ok || count != g.Len() || all[0].Retained != sum {
+	if all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(of); !ok || count != g.Len() || all[0].Retained != sum {
 		t.Errorf("%d of %d objects; %d of %d bytes are kept", count, g.Len(), all[0].Retained, sum)
 	}
 }

@@ -13,10 +13,13 @@ type Paths struct {
 
 // Paths finds the shortest ways to all objects, from those of the first group, then to others from those of the next
 // one, and so on: an object that is reached from one group, by however long a way, is not looked for from the others.
-// The last group are the objects that nothing refers to. nil: stopped, which is asked from time to time, says that
-// nobody wants them any more.
-func (g *Graph) Paths(groups [][]uint32, stopped func() bool) *Paths {
-	p := &Paths{g: g, parent: make([]uint32, g.count), ask: asking{stopped: stopped}}
+// The last group are the objects that nothing refers to. progress is called from time to time with how far it has come,
+// from 0 to 1; nil: it is not. nil: stopped, which is asked from time to time, says that nobody wants them any more.
+func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped func() bool) *Paths {
+	p := &Paths{
+		g: g, parent: make([]uint32, g.count),
+		ask: asking{stopped: stopped, progress: progress, steps: float64(g.count)},
+	}
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
@@ -30,16 +33,21 @@ func (g *Graph) Paths(groups [][]uint32, stopped func() bool) *Paths {
 	return p
 }
 
-// asking asks now and then whether to end early.
+// asking asks now and then whether to end early, and says how far it has come.
 type asking struct {
-	stopped func() bool
-	n       uint32
-	ended   bool
+	stopped  func() bool
+	progress func(done float64) // nil: nobody is told
+	steps    float64            // how often end is asked in all
+	n        uint32
+	ended    bool
 }
 
 func (a *asking) end() bool {
 	if a.n++; !a.ended && a.n%(1<<16) == 0 {
 		a.ended = a.stopped()
+		if a.progress != nil {
+			a.progress(min(1, float64(a.n)/a.steps))
+		}
 	}
 	return a.ended
 }

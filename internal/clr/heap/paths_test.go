@@ -11,7 +11,7 @@ func TestLongWay(t *testing.T) {
 	for n := range len(edges) - 1 {
 		edges[n] = []int{n + 1}
 	}
-	ways := madeGraph(edges).Paths(nil, goOn)
+	ways := madeGraph(edges).Paths(nil, nil, goOn)
 	for _, tt := range []struct {
 		n, gap int
 		want   []int
@@ -35,7 +35,7 @@ func TestGraphStopped(t *testing.T) {
 	}
 	g, asked := madeGraph(edges), 0
 	stopped := func() bool { asked++; return true }
-	if g.Paths(nil, stopped) != nil || g.Retained(nil, stopped) != nil || asked != 2 {
+	if g.Paths(nil, nil, stopped) != nil || g.Retained(nil, RetainedOptions{Stopped: stopped}) != nil || asked != 2 {
 		t.Errorf("it went on, and asked %d times", asked)
 	}
 }
@@ -46,7 +46,7 @@ func TestPathGroups(t *testing.T) {
 	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7},
 		9: {10}, 10: {9}})
 	g.Link(3, 9)
-	ways := g.Paths([][]uint32{{0}, {4, 0}}, goOn)
+	ways := g.Paths([][]uint32{{0}, {4, 0}}, nil, goOn)
 	for n, want := range map[int][]int{
 		3: {3, 2, 1, 0}, 4: {4}, 5: {5, 4}, 8: {8, 7, 6}, 10: {10, 9, 3, 2, 1, 0},
 	} {
@@ -57,7 +57,7 @@ func TestPathGroups(t *testing.T) {
 	if !g.Linked(3, 9) || g.Linked(2, 3) || g.Linked(9, 3) {
 		t.Error("only one reference was added")
 	}
-	if ways = g.Paths(nil, goOn); !ways.To(8, 100).Whole {
+	if ways = g.Paths(nil, nil, goOn); !ways.To(8, 100).Whole {
 		t.Error("8 is reached from what nothing refers to")
 	}
 	if n, ok := g.Number(0x10000 + 8*7); !ok || n != 7 {
