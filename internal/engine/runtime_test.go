@@ -282,6 +282,43 @@ func TestEmbeddedAgrees(t *testing.T) {
 	})
 }
 
+// TestThreadOfAnother: a Thread object says nothing of a thread whose id it does not have. The runtime may have freed
+// the object, and given its memory to another thread.
+func TestThreadOfAnother(t *testing.T) { testenv.EachRuntime(t, testThreadOfAnother) }
+
+func testThreadOfAnother(t *testing.T, runtime string) {
+	e, _ := openIdle(t, runtime)
+	threads := e.Runtime.Threads
+	list, err := threads.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := 0
+	for i := range list {
+		at := list[i].Address
+		head := make([]byte, threads.HeadLen())
+		if err := e.Cache.ReadMemory(head, at); err != nil {
+			t.Fatal(err)
+		}
+		info := threads.Parse(head, at)
+		if !info.Alive() {
+			continue
+		}
+		alive++
+		c := Captured{Object: at, OSID: info.OSID, Head: head, Stack: &target.Stack{}}
+		if got, _ := e.Thread(&c); got.Info.Address != at {
+			t.Errorf("thread %d: %+v", c.OSID, got.Info)
+		}
+		c.OSID++
+		if got, _ := e.Thread(&c); got.Info.Address != 0 {
+			t.Errorf("thread %d is taken for thread %d", c.OSID, info.OSID)
+		}
+	}
+	if alive == 0 {
+		t.Error("no thread is alive")
+	}
+}
+
 // withFramesMoved returns d with every kind of Frame in the place of the next one.
 func withFramesMoved(d *contract.Descriptor) *contract.Descriptor {
 	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}

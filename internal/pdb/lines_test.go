@@ -105,6 +105,7 @@ func TestAwait(t *testing.T) {
 	}{
 		{"none", "", nil},
 		{"in both", "06000000 08000000 02  1a000000 1b000000 02", []uint32{5, 24}},
+		{"from the hidden point itself", "05000000 08000000 02", []uint32{5}},
 		{"across the next point", "06000000 09000000 02", nil},
 		{"across the end", "1a000000 ffffff1f 02", []uint32{24}},
 		{"backwards", "08000000 06000000 02", nil},

@@ -67,6 +67,10 @@ func TestJumpTo(t *testing.T) {
 	if at, ok := jumpTo(c, 6); ok {
 		t.Error(at)
 	}
+	// nop; test rax, rax; jne back to the nop
+	if at, ok := jumpTo(code(t, "90 48 85 c0 75 fa"), 0); at != 4 || !ok {
+		t.Error(at, ok)
+	}
 	// mov rsi, [rsp+…]: 74 24 inside of another instruction
 	if at, ok := jumpTo(append(code(t, "48 8b 74 24 08"), make([]byte, 64)...), 4+0x24); ok {
 		t.Error(at)

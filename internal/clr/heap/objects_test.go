@@ -272,20 +272,25 @@ func TestWalkCollecting(t *testing.T) {
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	o := still(mem)
 	o.Still, o.nap = false, func(time.Duration) {}
-	collected := false
-	mem.change = func(at arch.Addr) {
-		if at == youngStart-front && !collected { // in the middle of the first pass
-			collected = true
-			mem.Words[context], mem.Words[context+contextLimit] = 0, 0
-			mem.Words[context+contextBytes] += 8192
+	// The thread has got a context at the same place since, or none. Its third word is what it was given (gcinterface.h).
+	for _, next := range []arch.Addr{contextNext, 0} {
+		collected := false
+		mem.change = func(at arch.Addr) {
+			if at == youngStart-front && !collected { // in the middle of the first pass
+				collected = true
+				mem.Words[context+16] += 8192
+				if mem.Words[context] = uint64(next); next == 0 {
+					mem.Words[context+8] = 0
+				}
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil || !collected || c.Passes < 2 || c.Consistent != c.Size {
+			t.Errorf("%v: %+v, %v: %d passes", next, c, err, c.Passes)
 		}
 	}
-	c, err := r.Walk(o)
-	if err != nil || !collected || c.Passes < 2 || c.Consistent != c.Size {
-		t.Errorf("%+v, %v: %d passes", c, err, c.Passes)
-	}
 	mem.change = func(arch.Addr) { mem.Words[context+contextBytes] += 1 << 20 }
-	c, err = r.Walk(o)
+	c, err := r.Walk(o)
 	if err != nil || c.Passes != youngPasses || part(c, Gen0).Consistent != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}

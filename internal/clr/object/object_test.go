@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"unicode/utf16"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
@@ -85,6 +86,31 @@ func TestHeader(t *testing.T) {
 	mem.Uint32(objectAt-4, 0x0800_0011)
 	if w, err := newReader(t, mem, clrtest.Net9).Header(objectAt); err != nil || w != 0x0800_0011 {
 		t.Errorf("%#x, %v", w, err)
+	}
+}
+
+// TestText: a string has two bytes for each UTF-16 code unit, and is cut where more of them are not asked for. The
+// program is constructed.
+func TestText(t *testing.T) {
+	p := clrtest.NewProgram(t, clrtest.Net10)
+	base := &clrtest.Class{Name: "System.Object", Size: 8}
+	class := &clrtest.Class{Name: "System.String", Base: base, Size: 32, Fields: []clrtest.Field{
+		{Name: "_stringLength", Offset: 8, Type: clrtest.Int32}, {Name: "_firstChar", Offset: 12, Type: clrtest.Int32},
+	}}
+	p.Assembly(coreLib, base, class)
+	const text = "größer 😀" // of 9 units
+	units := append(utf16.Encode([]rune(text)), 'x')
+	obj := p.Object(class)
+	p.Set(obj, class, "_stringLength", 9)
+	for i := 0; i < len(units); i += 2 {
+		p.Uint32(obj+12+arch.Addr(2*i), uint32(units[i])|uint32(units[i+1])<<16)
+	}
+	r := newReader(t, p, p.Descriptor())
+	if got, cut, err := r.Text(obj, 100); got != text || cut || err != nil {
+		t.Errorf("%q, cut: %v, %v", got, cut, err)
+	}
+	if got, cut, err := r.Text(obj, 3); got != "grö" || !cut || err != nil {
+		t.Errorf("%q, cut: %v, %v", got, cut, err)
 	}
 }
 

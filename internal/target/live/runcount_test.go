@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 )
 
@@ -52,15 +53,15 @@ func TestNotRunSinceBusy(t *testing.T) {
 }
 
 // TestStillBlocked: a thread that is still blocked has changed nothing since it was captured. One that is not has run,
-// and it is said for how long.
+// and it is said for how long it has had a CPU or waited for one.
 func TestStillBlocked(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
 	if still, ran := p.StillBlocked(pr.pid); still || ran != 0 {
 		t.Errorf("before a capture: %v, %v", still, ran)
 	}
-	rested, ran := 0, 0
-	for i := 0; rested < 20 || ran < 20; i++ {
+	rested, ran, ready := 0, 0, time.Duration(0)
+	for i := 0; rested < 20 || ran < 20 || ready == 0; i++ {
 		if i == 100_000 {
 			t.Fatalf("it rested %d times and ran %d times", rested, ran)
 		}
@@ -71,15 +72,24 @@ func TestStillBlocked(t *testing.T) {
 		before := counter(t, p, pr, 0)
 		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond))))
 		after := counter(t, p, pr, 0)
-		switch still, has := p.StillBlocked(pr.pid); {
+		count := p.RunCount(pr.pid)
+		still, has := p.StillBlocked(pr.pid)
+		same := count == p.RunCount(pr.pid)
+		then, now := procfs.ParseSchedstat([]byte(c.Proof)), procfs.ParseSchedstat([]byte(count))
+		switch {
 		case still && before != after:
 			t.Fatalf("it is still blocked, but its counter has grown from %d to %d", before, after)
 		case still && has != 0:
 			t.Fatalf("it is still blocked, and has run for %v", has)
 		case still:
 			rested++
-		case has > 0:
+		case has > 0 && same:
+			if want := now.Running + now.Ready - then.Running - then.Ready; has != want {
+				t.Fatalf("it is said to have run or waited for a CPU for %v, not for %v: %q, then %q", has, want,
+					c.Proof, count)
+			}
 			ran++
+			ready += now.Ready - then.Ready
 		}
 	}
 }
