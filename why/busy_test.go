@@ -41,16 +41,27 @@ func TestLocks(t *testing.T) {
 	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Certain,
 		"6.0 threads waited for locks on average")
 
-	none(t, judgeLocks(same(4, queueFor(2)...)))
+	// Who has run meanwhile has got the lock.
+	moving := func(e *evidence) *evidence {
+		for id := 10; id < 20; id++ {
+			e = e.runs(id, 0.05, 0)
+		}
+		return e
+	}
+	none(t, judgeLocks(moving(same(4, queueFor(2)...))))
 	none(t, judgeLocks(same(2, queueFor(6)...))) // too few looks
 	// Many threads have other things to do.
 	busy := queueFor(4)
 	for i := range 10 {
 		busy = append(busy, running(100+i, "Shop.Orders.Add"))
 	}
-	none(t, judgeLocks(same(4, busy...)))
+	none(t, judgeLocks(moving(same(4, busy...))))
+	// Threads that never get the lock are told, however few they are.
+	verdict(t, judgeLocks(same(4, busy...)), profile.CauseLockContention, profile.Likely,
+		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and none has got it")
+	none(t, judgeLocks(same(4, queueFor(1)...)))
 	// The looks have met by chance what the samples hardly ever meet.
-	none(t, judgeLocks(same(4, queueFor(6)...).recorded(3, profile.Wall).done()))
+	none(t, judgeLocks(moving(same(4, queueFor(6)...)).recorded(3, profile.Wall).done()))
 	// A look has found it free.
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
 }
@@ -274,17 +285,17 @@ func TestCrowd(t *testing.T) {
 	crowd := func(at func(id, sample int) string) *evidence {
 		var threads []profile.Thread
 		for id := 1; id <= 100; id++ {
-			threads = append(threads, running(id, "Shop.Cache.Find"))
+			threads = append(threads, running(id, at(id, 0)))
 		}
 		e := same(4, threads...)
 		for id := 1; id <= 100; id++ {
 			e = e.runs(id, 0.02, 0.97)
 		}
 		r := e.recorded(3, profile.CPU)
-		for id := range 100 {
+		for id := 1; id <= 100; id++ {
 			for sample := range 3 {
 				x := profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}
-				r.add(id+1, x, "", at(id, sample), "System.Threading.Thread.StartCallback")
+				r.add(id, x, "", at(id, sample), "System.Threading.Thread.StartCallback")
 			}
 		}
 		return r.done()
@@ -304,12 +315,14 @@ func TestCrowd(t *testing.T) {
 
 // TestStarvedTogether: of threads that have hardly had a CPU each, it is said what they do together.
 func TestStarvedTogether(t *testing.T) {
-	threads := []profile.Thread{running(1, "Shop.Cache.Find")}
-	for id := 2; id <= 100; id++ {
-		threads = append(threads, running(id, "Shop.Cache.Find"))
+	looks := make([][]profile.Thread, 4)
+	for id := 1; id <= 100; id++ {
+		for i := range looks {
+			looks[i] = append(looks[i], running(id, []string{"Shop.Cache.Find", "Shop.Cache.Add"}[(id+i)/2%2]))
+		}
 	}
-	e := same(4, threads...).runs(1, 0.02, 0.97)
-	for id := 2; id <= 100; id++ {
+	e := looksAt(looks...)
+	for id := 1; id <= 100; id++ {
 		e = e.runs(id, 0.02, 0.97)
 	}
 	r := e.recorded(3, profile.CPU)

@@ -86,9 +86,6 @@ func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runn
 			left = append(left, w)
 		}
 	}
-	if len(byMethod) > 1 && !e.stay(starved, mode) {
-		return nil, starved
-	}
 	for _, threads := range byMethod {
 		all, _, ok := e.runner(idsOf(threads), mode)
 		if !ok || len(threads) < 2 {
@@ -106,40 +103,28 @@ func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runn
 	return crowds, left
 }
 
-// staysIn is the own method that a thread runs in, by its few samples, or by the looks if it has none; "": it is not
-// always the same.
+// staysIn is the own method that a thread is in, in two looks at least and in each of its few samples; "": it is in
+// several.
 func (e *evidence) staysIn(w *watched, mode profile.Mode) string {
+	in, looks := "", 0
+	for _, t := range w.looks {
+		own := ownFrame(t.Frames)
+		if own == nil && !t.Complete {
+			continue // it had no CPU while it was looked at
+		}
+		if own == nil || in != "" && own.Display != in {
+			return ""
+		}
+		in, looks = own.Display, looks+1
+	}
 	mine := runsOf(e.samples, idsOf([]watched{*w}), mode)
 	all, n := weigh(e.samples, mine)
-	if list := sites(e.samples, mine); len(list) > 0 {
-		if float64(list[0].weight) >= sameMethod*float64(all) {
-			return e.samples.Function(list[0].node).Display
-		}
+	list := sites(e.samples, mine)
+	if looks < 2 || n > 0 && (len(list) == 0 || e.samples.Function(list[0].node).Display != in ||
+		float64(list[0].weight) < sameMethod*float64(all)) {
 		return ""
 	}
-	own := ownFrame(w.last().Frames)
-	if n > 0 || own == nil || !w.all(func(t *profile.Thread) bool {
-		o := ownFrame(t.Frames)
-		return o != nil && o.Display == own.Display
-	}) {
-		return ""
-	}
-	return own.Display
-}
-
-// stay reports whether starved threads stay in their methods. One sample of a thread is in one method whatever the
-// thread does. Two tell.
-func (e *evidence) stay(starved []watched, mode profile.Mode) bool {
-	threads, still, samples := 0, 0, 0
-	for i := range starved {
-		if _, n := weigh(e.samples, runsOf(e.samples, idsOf(starved[i:i+1]), mode)); n >= 2 {
-			threads, samples = threads+1, samples+n
-			if e.staysIn(&starved[i], mode) != "" {
-				still++
-			}
-		}
-	}
-	return samples >= leastRun && float64(still) >= sameMethod*float64(threads)
+	return in
 }
 
 func idsOf(threads []watched) map[int]bool {

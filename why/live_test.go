@@ -173,6 +173,26 @@ func TestLookAtCrowd(t *testing.T) {
 	})
 }
 
+// TestLookAtHoarder: three threads that never get a lock are told, although twenty others get on.
+func TestLookAtHoarder(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		t.Parallel()
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "hoard"}})
+		stuck := ailment{"hoard", profile.CauseLockContention, profile.Likely, "Shop.Busy.Keep", false}
+		testenv.UntilSeen(t, func() string { // a visitor spins before it blocks
+			r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+			if len(r.Verdicts) == 0 {
+				return "a verdict"
+			}
+			if v := &r.Verdicts[0]; len(r.Verdicts) > 1 || !stuck.told(t, r) ||
+				!strings.HasPrefix(v.Text, "3 threads have waited for ") || !strings.Contains(v.Text, "Shop.Busy.Visit") {
+				t.Errorf("%v", r.Verdicts)
+			}
+			return ""
+		})
+	})
+}
+
 // TestLostToken: a permit is lost that methods wait for until a token says that they give up.
 func TestLostToken(t *testing.T) {
 	ways := map[string]testenv.Options{

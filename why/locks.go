@@ -29,16 +29,18 @@ type convoy struct {
 	object  uint64
 	holders []*profile.Thread // in looks in which there is one
 	threads []profile.ThreadRef
+	stuck   []profile.ThreadRef // threads that have waited all the time and have not moved
 }
 
-// judgeLocks looks for a lock that many threads wait for most of the time.
+// judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the time.
 func judgeLocks(e *evidence) []profile.Verdict {
 	if len(e.looks) < 3 {
 		return nil
 	}
 	var worst *convoy
 	for _, c := range e.convoys() {
-		if c.harmful(len(e.looks)) && (worst == nil || mean(c.waiters) > mean(worst.waiters)) {
+		if (c.harmful(len(e.looks)) || len(c.stuck) >= fewWaiters) &&
+			(worst == nil || mean(c.waiters) > mean(worst.waiters)) {
 			worst = c
 		}
 	}
@@ -46,7 +48,7 @@ func judgeLocks(e *evidence) []profile.Verdict {
 		return nil
 	}
 	waiting, known := e.waitingForLocks()
-	if known && waiting < manyWaiters/2 {
+	if known && waiting < manyWaiters/2 && len(worst.stuck) < fewWaiters {
 		return nil // the looks have met what is seldom
 	}
 	return []profile.Verdict{worst.verdict(e, waiting, known)}
@@ -79,7 +81,25 @@ func (e *evidence) convoys() map[string]*convoy {
 			c.add(l, lock, waiters, i, busy)
 		}
 	}
+	threads := e.threads()
+	for _, c := range out {
+		c.findStuck(threads, len(e.looks))
+	}
 	return out
+}
+
+// findStuck finds the threads that wait for the lock in the last look, and have not moved since the first one.
+func (c *convoy) findStuck(threads []watched, looks int) {
+	if len(c.waiters) < looks {
+		return
+	}
+	for i := range threads {
+		w := &threads[i]
+		if t := ref(w.last()); w.unmoved && w.all(func(t *profile.Thread) bool { return isLock(t.Wait) }) &&
+			slices.ContainsFunc(c.threads, func(o profile.ThreadRef) bool { return o.OSThreadID == t.OSThreadID }) {
+			c.stuck = append(c.stuck, t)
+		}
+	}
 }
 
 // busy is how many threads have something to do.
@@ -186,6 +206,10 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			mean(c.waiters), mean(c.busy), lock, place),
 		Commands: []string{"clrsnap locks " + e.again(),
 			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
+	}
+	if n := len(c.stuck); !c.harmful(len(e.looks)) {
+		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, in %s, and none has got it.", threadsOf(n),
+			lock, seconds(e.whole()), place)
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("In %s, %s waited for it, such as %s:", counted(len(c.waiters), "look", "looks"),

@@ -82,6 +82,24 @@ static class Busy
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Flush() => Thread.Sleep(20);
 
+    static readonly object vault = new();
+
+    /// <summary>Three of many threads wait for a lock that is never given back. The others get on.</summary>
+    public static void Hoard()
+    {
+        using ManualResetEventSlim has = new();
+        App.Background("hoarder", () => Keep(has));
+        has.Wait();
+        for (int i = 0; i < 3; i++) App.Background("visitor-" + i, Visit);
+        for (int i = 0; i < 20; i++) App.Background("clerk-" + i, () => { while (true) Thread.Sleep(5); });
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Keep(ManualResetEventSlim has) { lock (vault) { has.Set(); Thread.Sleep(Timeout.Infinite); } }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Visit() { lock (vault) GC.KeepAlive(vault); }
+
     /// <summary>A thread looks for what never comes.</summary>
     public static void Loop() => App.Background("matcher", Match);
 

@@ -21,6 +21,7 @@ static class Program
         ["syncover"] = Busy.SyncOver,
         ["retries"] = Busy.Retries,
         ["convoy"] = Busy.Convoy,
+        ["hoard"] = Busy.Hoard,
         ["loop"] = Busy.Loop,
         ["crowd"] = Busy.Crowd,
         ["regex"] = Busy.Regex,
