@@ -144,9 +144,10 @@ func beginTask(parent uintptr, priority int32) {
 // Real-time priorities, as far as we may have them: a stopped thread waits for
 // the tracer, and on a machine whose CPUs are busy that wait would be most
 // of the pause. Both tasks sleep whenever they wait for longer than microseconds.
+// Priority 1 is that of package priority.
 const (
-	priorityTracer   = 1
-	priorityWatchdog = 2
+	priorityTracer   = 2
+	priorityWatchdog = 3
 )
 
 //go:norace

@@ -1,0 +1,71 @@
+package priority
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/testenv/role"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { role.Main(m) }
+
+// hurrying hurries, says how its thread and a process that it starts are scheduled, and waits for the end.
+var hurrying = role.New("hurrying", func(role.Args) error {
+	HurryAll()
+	fmt.Println("at first", scheduled())
+	out, err := exec.Command("/bin/sh", "-c", "cut -d ' ' -f 19,41 /proc/self/stat").Output()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("its child %s", out)
+	for begin := time.Now(); strings.HasPrefix(scheduled(), "policy 2") && time.Since(begin) < testenv.Hang; {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("at last", scheduled())
+	return nil
+})
+
+// scheduled tells of the calling OS thread.
+func scheduled() string {
+	a, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("policy %d nice %d", a.Policy, a.Nice)
+}
+
+// TestHurryAll: one thread comes before others for a while; what it starts does not. What somebody has chosen stays.
+func TestHurryAll(t *testing.T) {
+	if chosen() {
+		layer.Lacking(t, "somebody has chosen a priority")
+	}
+	cmd := hurrying.Command()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if strings.HasPrefix(string(out), "at first policy 0") {
+		layer.Lacking(t, "no right to have a real-time priority")
+	}
+	if !strings.HasPrefix(string(out), "at first policy 2 ") || !strings.Contains(string(out), "its child 0 0\n") ||
+		!strings.HasSuffix(string(out), "at last policy 0 nice -20\n") {
+		t.Errorf("%s", out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := exec.Command("nice", "-n", "5", self)
+	chosen.Env = cmd.Env
+	if out, err = chosen.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "at first policy 0 nice 5\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
