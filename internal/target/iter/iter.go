@@ -15,7 +15,7 @@ import (
 type Iterator struct {
 	pid  int
 	link int
-	own  *ebpf.Program // that is for this process only; nil: the kernel visits no others
+	own  int // the program that is for this process only; 0: the kernel visits no others
 }
 
 // New returns an Iterator of a process. An error that is ErrUnavailable says what is missing.
@@ -46,7 +46,7 @@ func newOwn(pid int) (*Iterator, error) {
 	}
 	link, err := attach(program, 0)
 	if err != nil {
-		program.Close()
+		unix.Close(program)
 		return nil, unavailable(err)
 	}
 	return &Iterator{pid: pid, link: link, own: program}, nil
@@ -54,24 +54,24 @@ func newOwn(pid int) (*Iterator, error) {
 
 // Commands of bpf(2) (enum bpf_cmd of include/uapi/linux/bpf.h).
 const (
+	cmdProgLoad   = 5
 	cmdLinkCreate = 28
 	cmdIterCreate = 33
 )
 
 // attach makes a link, of which files can be opened. Where pid is not 0, they visit only the threads of that process.
-func attach(program *ebpf.Program, pid int) (link int, err error) {
+func attach(program, pid int) (link int, err error) {
 	info := struct{ tid, pid, pidfd uint32 }{pid: uint32(pid)} // union bpf_iter_link_info
 	attr := struct {
 		program, target, kind, flags uint32
 		info                         uint64
 		infoLen, _                   uint32
-	}{program: uint32(program.FD()), kind: uint32(ebpf.AttachTraceIter)}
+	}{program: uint32(program), kind: uint32(ebpf.AttachTraceIter)}
 	if pid != 0 {
 		attr.info, attr.infoLen = uint64(uintptr(unsafe.Pointer(&info))), uint32(unsafe.Sizeof(info))
 	}
 	link, err = bpf(cmdLinkCreate, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(&info)
-	runtime.KeepAlive(program)
 	return link, err
 }
 
@@ -116,7 +116,7 @@ const maxRead = 1 << 15 / int(unsafe.Sizeof(Task{}))
 // Close ends the use of the iterator.
 func (i *Iterator) Close() {
 	unix.Close(i.link)
-	if i.own != nil {
-		i.own.Close()
+	if i.own != 0 {
+		unix.Close(i.own)
 	}
 }

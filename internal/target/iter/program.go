@@ -1,15 +1,17 @@
 package iter
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,8 +52,6 @@ func unavailable(err error) error {
 	return e
 }
 
-var errNoTypes = errors.New("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)")
-
 // layout is where the kernel's structures have their members, by its own description.
 type layout struct {
 	state, onCPU, flags, exit, start          member // of struct task_struct
@@ -60,6 +60,7 @@ type layout struct {
 	level, numbers                            member // of struct pid
 	nr                                        member // of struct upid
 	numberSize                                int32
+	hook                                      uint32 // the type of the function that stands for the iterator
 }
 
 // member is a member of a structure: where it begins, and its size.
@@ -69,22 +70,47 @@ type member struct {
 }
 
 // loaded is what is done once for all processes that we look at.
-var loaded = sync.OnceValues(func() (*ebpf.Program, error) {
+var loaded = sync.OnceValues(func() (program int, err error) {
 	l, err := kernelLayout()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	return load(l, 0)
 })
 
 var kernelLayout = sync.OnceValues(readLayout)
 
-// load loads the program. Where only is not 0, it drops the threads of all other processes.
-func load(l *layout, only int) (*ebpf.Program, error) {
-	return ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "thread_registers", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
-		License: license, Instructions: l.instructions(only),
-	})
+// load loads the program, and returns its descriptor. Where only is not 0, it drops the threads of all other processes.
+func load(l *layout, only int) (program int, err error) {
+	var code bytes.Buffer
+	if err := l.instructions(only).Marshal(&code, binary.LittleEndian); err != nil {
+		return 0, err
+	}
+	const instruction = 8 // bytes
+	instructions, licence := code.Bytes(), []byte(license+"\x00")
+	attr := struct { // of BPF_PROG_LOAD, as far as it is used (union bpf_attr of include/uapi/linux/bpf.h)
+		kind, count                     uint32
+		instructions, license           uint64
+		logLevel, logSize               uint32
+		log                             uint64
+		kernel, flags                   uint32
+		name                            [16]byte
+		device, attach, types, infoSize uint32
+		info                            uint64
+		infos, lineSize                 uint32
+		line                            uint64
+		lines, hook                     uint32
+	}{
+		kind: uint32(ebpf.Tracing), count: uint32(len(instructions) / instruction),
+		instructions: uint64(uintptr(unsafe.Pointer(&instructions[0]))),
+		license:      uint64(uintptr(unsafe.Pointer(&licence[0]))),
+		attach:       uint32(ebpf.AttachTraceIter), hook: l.hook,
+	}
+	copy(attr.name[:], "registers")
+	program, err = bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	runtime.KeepAlive(instructions)
+	runtime.KeepAlive(licence)
+	return program, err
 }
 
 // Places on the program's stack.
@@ -188,69 +214,49 @@ func read(from asm.Register, offset, to, n int32) asm.Instructions {
 	}
 }
 
-// readLayout reads the layout from the kernel's description of its types (BTF).
+// readLayout reads the layout from the kernel's description of its types.
 func readLayout() (*layout, error) {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoTypes, err)
-	}
 	var l layout
+	err := withKernelTypes(l.read)
+	return &l, err
+}
+
+func (l *layout) read(t *types) error {
+	var task, pid, number, regs uint32
+	t.find(map[string]*uint32{"task_struct": &task, "pid": &pid, "upid": &number, "pt_regs": &regs}, kindStruct)
+	t.find(map[string]*uint32{"bpf_iter_task": &l.hook}, kindFunc)
+	if l.hook == 0 {
+		return errors.New("this kernel has no iterator of tasks")
+	}
 	for _, s := range []struct {
 		name    string
+		id      uint32
 		members map[string]*member
 	}{
-		{"task_struct", map[string]*member{
+		{"task_struct", task, map[string]*member{
 			"__state": &l.state, "on_cpu": &l.onCPU, "flags": &l.flags, "exit_state": &l.exit,
 			"start_boottime": &l.start, "nvcsw": &l.voluntary, "nivcsw": &l.involuntary,
 			"se.sum_exec_runtime": &l.ran, "sched_info.run_delay": &l.waited, "sched_info.pcount": &l.runs,
 			"thread_pid": &l.threadPID, "group_leader": &l.leader,
 		}},
-		{"pid", map[string]*member{"level": &l.level, "numbers": &l.numbers}},
-		{"upid", map[string]*member{"nr": &l.nr}},
+		{"pid", pid, map[string]*member{"level": &l.level, "numbers": &l.numbers}},
+		{"upid", number, map[string]*member{"nr": &l.nr}},
 	} {
-		var t *btf.Struct
-		if err := spec.TypeByName(s.name, &t); err != nil {
-			return nil, fmt.Errorf("this kernel describes no struct %s: %w", s.name, err)
+		of, ok := t.get(s.id)
+		if !ok {
+			return fmt.Errorf("this kernel describes no struct %s", s.name)
 		}
 		for name, to := range s.members {
-			var ok bool
-			if *to, ok = find(t.Members, name); !ok {
-				return nil, fmt.Errorf("this kernel's struct %s has no %s", s.name, name)
+			if *to, ok = t.member(of, name); !ok {
+				return fmt.Errorf("this kernel's struct %s has no %s", s.name, name)
 			}
 		}
 		if s.name == "upid" {
-			l.numberSize = int32(t.Size)
+			l.numberSize = int32(of.size)
 		}
 	}
-	var regs *btf.Struct
-	if err := spec.TypeByName("pt_regs", &regs); err != nil || regs.Size != uint32(unsafe.Sizeof(Regs{})) {
-		return nil, errors.New("this kernel's struct pt_regs is not known")
+	if r, ok := t.get(regs); !ok || r.size != uint32(unsafe.Sizeof(Regs{})) {
+		return errors.New("this kernel's struct pt_regs is not known")
 	}
-	return &l, nil
+	return nil
 }
-
-// find finds a member by its path, also inside unnamed structures: kernels with a randomised layout have those.
-func find(members []btf.Member, path string) (member, bool) {
-	name, rest, nested := strings.Cut(path, ".")
-	for _, m := range members {
-		at := int32(m.Offset.Bytes())
-		inner, isStruct := btf.UnderlyingType(m.Type).(*btf.Struct)
-		switch {
-		case m.Name == name && nested && isStruct:
-			found, ok := find(inner.Members, rest)
-			found.at += at
-			return found, ok
-		case m.Name == name && !nested:
-			size, _ := btf.Sizeof(m.Type) // 0 for an array without a length
-			return member{at, sizes[size]}, true
-		case m.Name == "" && isStruct:
-			if found, ok := find(inner.Members, path); ok {
-				found.at += at
-				return found, true
-			}
-		}
-	}
-	return member{}, false
-}
-
-var sizes = map[int]asm.Size{4: asm.Word, 8: asm.DWord}

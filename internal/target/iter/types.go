@@ -1,0 +1,258 @@
+package iter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's description of its types is read here (BTF, Documentation/bpf/btf.rst of the kernel). It has some
+// 150,000 types, of which a handful is wanted: a general reader takes 15 times as long for it as this one.
+
+// typesFile is where the kernel shows the description.
+const typesFile = "/sys/kernel/btf/vmlinux"
+
+// types is a description: where each type is, and what names there are.
+type types struct {
+	data, names []byte
+	at          []uint32 // by id, from 1 on
+}
+
+// Kinds of types (include/uapi/linux/btf.h). The comment says what follows the three words that each has.
+const (
+	kindInt      = 1  // 1 word
+	kindPointer  = 2  // nothing
+	kindArray    = 3  // 3 words
+	kindStruct   = 4  // 3 words for each member
+	kindUnion    = 5  // likewise
+	kindEnum     = 6  // 2 words for each value
+	kindForward  = 7  // nothing
+	kindTypedef  = 8  // nothing
+	kindVolatile = 9  // nothing
+	kindConst    = 10 // nothing
+	kindRestrict = 11 // nothing
+	kindFunc     = 12 // nothing
+	kindProto    = 13 // 2 words for each parameter
+	kindVar      = 14 // 1 word
+	kindSection  = 15 // 3 words for each variable
+	kindFloat    = 16 // nothing
+	kindDeclTag  = 17 // 1 word
+	kindTypeTag  = 18 // nothing
+	kindEnum64   = 19 // 3 words for each value
+
+	typeWords = 3
+)
+
+// fixedWords and eachWords are the words that follow, by kind.
+var (
+	fixedWords = [kindEnum64 + 1]int{kindInt: 1, kindArray: 3, kindVar: 1, kindDeclTag: 1}
+	eachWords  = [kindEnum64 + 1]int{kindStruct: 3, kindUnion: 3, kindEnum: 2, kindProto: 2, kindSection: 3, kindEnum64: 3}
+)
+
+var (
+	errTypes   = errors.New("the kernel's description of its types is not understood")
+	errNoTypes = errors.New("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)")
+)
+
+// withKernelTypes calls f with the description of this kernel, which is gone afterwards.
+func withKernelTypes(f func(*types) error) error {
+	file, err := os.Open(typesFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoTypes, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoTypes, err)
+	}
+	if info.Size() <= 0 || info.Size() > maxTypes {
+		return errTypes
+	}
+	// It is several megabytes, and wanted for a millisecond only.
+	data, err := unix.Mmap(-1, 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("memory for the kernel's types: %w", err)
+	}
+	defer func() { _ = unix.Munmap(data) }()
+	n := 0
+	for n < len(data) {
+		got, err := file.Read(data[n:])
+		if got <= 0 || err != nil {
+			break // what is there is checked
+		}
+		n += got
+	}
+	t, err := parseTypes(data[:n])
+	if err != nil {
+		return err
+	}
+	return f(t)
+}
+
+// maxTypes bounds the description.
+const maxTypes = 256 << 20
+
+// parseTypes finds where each type is.
+func parseTypes(data []byte) (*types, error) {
+	const magic, headerSize = 0xeb9f, 24
+	le := binary.LittleEndian
+	if len(data) < headerSize || le.Uint16(data) != magic {
+		return nil, errTypes
+	}
+	part := func(at int) ([]byte, bool) { // from the end of the header on
+		begin, size := uint64(le.Uint32(data[4:]))+uint64(le.Uint32(data[at:])), uint64(le.Uint32(data[at+4:]))
+		if begin+size > uint64(len(data)) {
+			return nil, false
+		}
+		return data[begin : begin+size], true
+	}
+	list, ok := part(8)
+	names, okNames := part(16)
+	if !ok || !okNames {
+		return nil, errTypes
+	}
+	const usual = 40 // bytes of a type
+	t := &types{data: list, names: names, at: make([]uint32, 1, len(list)/usual+1)}
+	for at := 0; at < len(list); {
+		if len(list)-at < typeWords*4 {
+			return nil, errTypes
+		}
+		info := le.Uint32(list[at+4:])
+		kind, count := info>>24&0x1f, int(info&0xffff)
+		if kind == 0 || int(kind) >= len(fixedWords) {
+			return nil, errTypes
+		}
+		t.at = append(t.at, uint32(at))
+		at += 4 * (typeWords + fixedWords[kind] + count*eachWords[kind])
+		if at > len(list) {
+			return nil, errTypes
+		}
+	}
+	return t, nil
+}
+
+// typ is a type: its three words, and what follows.
+type typ struct {
+	name, info, size uint32 // instead of a size, some have the id of another type
+	rest             []byte
+}
+
+func (t typ) kind() uint32 { return t.info >> 24 & 0x1f }
+
+func (t *types) get(id uint32) (out typ, ok bool) {
+	if id == 0 || int(id) >= len(t.at) {
+		return out, false
+	}
+	b := t.data[t.at[id]:]
+	le := binary.LittleEndian
+	out = typ{name: le.Uint32(b), info: le.Uint32(b[4:]), size: le.Uint32(b[8:])}
+	kind := out.kind()
+	n := 4 * (fixedWords[kind] + int(out.info&0xffff)*eachWords[kind])
+	out.rest = b[typeWords*4:][:n]
+	return out, true
+}
+
+// underlying is the type that typedefs and qualifiers lead to.
+func (t *types) underlying(id uint32) (typ, bool) {
+	for range 32 {
+		x, ok := t.get(id)
+		if !ok {
+			return typ{}, false
+		}
+		switch x.kind() {
+		case kindTypedef, kindVolatile, kindConst, kindRestrict, kindTypeTag:
+			id = x.size
+		default:
+			return x, true
+		}
+	}
+	return typ{}, false
+}
+
+// named reports whether a name is the one at an offset.
+func (t *types) named(offset uint32, name string) bool {
+	if uint64(offset)+uint64(len(name)) >= uint64(len(t.names)) {
+		return false
+	}
+	b := t.names[offset:]
+	return string(b[:len(name)]) == name && b[len(name)] == 0
+}
+
+// find finds types by kind and name.
+func (t *types) find(wanted map[string]*uint32, kind uint32) {
+	le := binary.LittleEndian
+	for id := 1; id < len(t.at); id++ {
+		b := t.data[t.at[id]:]
+		if le.Uint32(b[4:])>>24&0x1f != kind {
+			continue
+		}
+		offset := le.Uint32(b)
+		if uint64(offset) >= uint64(len(t.names)) {
+			continue
+		}
+		name := t.names[offset:]
+		n := bytes.IndexByte(name[:min(len(name), maxName)], 0)
+		if n <= 0 {
+			continue
+		}
+		if to := wanted[string(name[:n])]; to != nil && *to == 0 {
+			*to = uint32(id)
+		}
+	}
+}
+
+// maxName is longer than each name that is wanted.
+const maxName = 24
+
+// member finds a member of a structure by its path, also inside unnamed structures: kernels with a randomised layout
+// have those.
+func (t *types) member(of typ, path string) (member, bool) { return t.memberWithin(of, path, 0) }
+
+func (t *types) memberWithin(of typ, path string, depth int) (member, bool) {
+	const deepest = 8
+	if depth > deepest || of.kind() != kindStruct && of.kind() != kindUnion {
+		return member{}, false
+	}
+	name, rest, nested := strings.Cut(path, ".")
+	le := binary.LittleEndian
+	for b := of.rest; len(b) >= 12; b = b[12:] {
+		bits := le.Uint32(b[8:])
+		if of.info>>31 != 0 {
+			bits &= 0xff_ffff // above that is the size of a bit field
+		}
+		at := int32(bits / 8)
+		called := le.Uint32(b)
+		switch inner, _ := t.underlying(le.Uint32(b[4:])); {
+		case t.named(called, name) && nested:
+			found, ok := t.memberWithin(inner, rest, depth+1)
+			found.at += at
+			return found, ok
+		case t.named(called, name):
+			size, ok := sizeOf(inner)
+			return member{at, size}, ok
+		case t.named(called, "") && inner.kind() == kindStruct:
+			if found, ok := t.memberWithin(inner, path, depth+1); ok {
+				found.at += at
+				return found, true
+			}
+		}
+	}
+	return member{}, false
+}
+
+// sizeOf is the size of a number or a pointer that the program reads. It reads no array as a whole.
+func sizeOf(x typ) (size asm.Size, ok bool) {
+	switch {
+	case x.kind() == kindPointer, x.kind() == kindInt && x.size == 8:
+		return asm.DWord, true
+	case x.kind() == kindInt && x.size == 4:
+		return asm.Word, true
+	}
+	return 0, x.kind() == kindArray
+}
