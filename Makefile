@@ -89,7 +89,7 @@ bench-server: dotnets agent ## what recording costs a web server and other progr
 fuzz: ## every fuzz target for FUZZTIME
 	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME)
 
-# Outside CI: a quarter of an hour. FAULTS is a regular expression for files.
+# Outside CI: half an hour, or twice that beside other work. FAULTS is a regular expression for files.
 .PHONY: mutate
 FAULTS ?=
 mutate: tools agent dotnets ## do the tests find faults? single ones, one at a time, in copies of the code

@@ -3,24 +3,35 @@
 //
 //	go run ./scripts/mutate [a regular expression for the files (all)]
 //
-// A test command must pass without the fault. Otherwise it would find everything.
+// A test command must pass without the fault. Otherwise it would find everything. Each fault has a line that says
+// which test has found it. Packages that have tests, but no fault that these tests should find, are listed.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 const (
 	list  = "scripts/mutate/faults.txt"
 	least = 95 // percent of the faults are found
+
+	// A fault may keep a test from ending. go test stops it then. What go test waits for may go on nevertheless.
+	longest = 4 * time.Minute
+	stopped = longest + time.Minute
+
+	maxShown = 4000 // bytes of what a test says
 )
 
 // A fault is one of faults.txt. There, it has a line for the file, lines that begin with "- " for the text that is
@@ -90,6 +101,13 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 	if stale != nil {
 		return errors.New("these faults are stale:\n" + strings.Join(stale, "\n"))
 	}
+	without, err := packagesWithout(faults)
+	if err != nil {
+		return err
+	}
+	if without != nil {
+		fmt.Printf("No fault is for the tests of: %s\n", strings.Join(without, " "))
+	}
 	dir, err := os.MkdirTemp("", "clrsnap-mutate")
 	if err != nil {
 		return err
@@ -105,27 +123,31 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 		if _, known := good[f.tests]; !known {
 			out, err := test(f.tests, "")
 			if good[f.tests] = err == nil; err != nil {
-				wrong = append(wrong, fmt.Sprintf("without a fault the tests fail: %s: %v\n%s", f.tests, err, out))
+				wrong = append(wrong, fmt.Sprintf("without a fault the tests fail: %s: %v\n%s", f.tests, err,
+					out[max(0, len(out)-maxShown):]))
 			}
 		}
 		if !good[f.tests] {
 			continue
 		}
 		began := time.Now()
-		found, err := f.try(dir)
+		by, err := f.try(dir)
 		if err != nil {
 			wrong = append(wrong, err.Error())
 			continue
 		}
 		tried++
-		says := "found    "
-		if !found {
-			says = "NOT FOUND"
+		says := "found     "
+		if by == "" {
+			says, by = "NOT FOUND ", "! "+f.tests
 			missed = append(missed, f.String())
 		}
-		fmt.Printf("%s %3.0f s  %s\n", says, time.Since(began).Seconds(), f)
+		fmt.Printf("%s%3.0f s  %s\n                 %s\n", says, time.Since(began).Seconds(), f, by)
 	}
-	fmt.Printf("%d of %d faults were found\n", tried-len(missed), tried)
+	if tried > 0 {
+		found := tried - len(missed)
+		fmt.Printf("%d of %d faults were found: %.1f %%\n", found, tried, 100*float64(found)/float64(tried))
+	}
 	if missed != nil {
 		fmt.Printf("Not found:\n    %s\n", strings.Join(missed, "\n    "))
 	}
@@ -150,44 +172,93 @@ func (f *fault) stale() error {
 	return nil
 }
 
-// try reports whether the tests find the fault.
-func (f *fault) try(dir string) (found bool, err error) {
+// packagesWithout are the folders with tests that no fault is for.
+func packagesWithout(faults []fault) (out []string, err error) {
+	has := map[string]bool{}
+	for i := range faults {
+		for _, arg := range strings.Fields(faults[i].tests) {
+			has[filepath.Clean(arg)] = true
+		}
+	}
+	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if dir := filepath.Dir(path); strings.HasSuffix(path, "_test.go") && !has[dir] {
+			has[dir] = true
+			out = append(out, dir)
+		}
+		return err
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+// try has the tests look for the fault. by says which of them has found it; empty: none has.
+func (f *fault) try(dir string) (by string, err error) {
 	text, err := os.ReadFile(f.file)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	in, err := filepath.Abs(f.file)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	faulty, overlay := filepath.Join(dir, "faulty.go"), filepath.Join(dir, "overlay.json")
 	replaced := strings.Replace(string(text), f.old, f.new, 1)
 	if err := os.WriteFile(faulty, []byte(replaced), 0o600); err != nil {
-		return false, err
+		return "", err
 	}
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{in: faulty}})
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
-		return false, err
+		return "", err
 	}
 	out, err := test(f.tests, overlay)
 	if strings.Contains(out, "[build failed]") {
-		return false, fmt.Errorf("%s: it cannot be built:\n%s", f, out)
+		return "", fmt.Errorf("%s: it cannot be built:\n%s", f, out)
 	}
-	return err != nil, nil
+	if err == nil {
+		return "", nil
+	}
+	return finder(out), nil
+}
+
+var (
+	failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
+	panics = regexp.MustCompile(`(?m)^panic: .*`)
+)
+
+// finder says what in the output of go test tells the fault.
+func finder(out string) string {
+	if all := failed.FindAllStringSubmatch(out, -1); all != nil {
+		return all[0][1]
+	}
+	if said := panics.FindString(out); said != "" {
+		return said
+	}
+	return "a test that did not end well: " + out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
 }
 
 // test runs go test. Commands that a test builds have the fault, too.
 func test(tests, overlay string) (out string, err error) {
 	layer, args, _ := strings.Cut(tests, " ")
-	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-timeout", "4m", "-vet", "off", "-tags", layer},
-		strings.Fields(args)...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), stopped)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-v", "-count", "1", "-failfast", "-timeout",
+		longest.String(), "-vet", "off", "-tags", layer}, strings.Fields(args)...)...)
 	cmd.Env = os.Environ()
 	if overlay != "" {
 		cmd.Env = append(cmd.Env, strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
+	if slices.Contains(strings.Fields(args), "-race") {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	b, err := cmd.CombinedOutput()
+	if err == nil && !strings.Contains(string(b), "--- PASS") {
+		err = errors.New("there is no such test in this layer, or it is skipped")
+	}
 	return string(b), err
 }
