@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -339,5 +340,27 @@ func TestBehind(t *testing.T) {
 		"ReaderWriterLockSlim 0x20, which is read by report (1)"
 	if got := DeadlockText(s, &g.Deadlocks[0]); got != want {
 		t.Errorf("%s\nwant: %s", got, want)
+	}
+}
+
+// TestWaitGraphRegisters: how the stacks were taken that waits were found in is told, as of stacks.
+func TestWaitGraphRegisters(t *testing.T) {
+	for _, s := range []*profile.Snapshot{
+		{},
+		{Stops: []time.Duration{5 * time.Microsecond}, Released: 1,
+			Registers: profile.Registers{From: profile.RegistersStops, Reason: "no right"}},
+	} {
+		var stacks, locks bytes.Buffer
+		if err := errors.Join(JSON(&stacks, s), WaitGraphJSON(&locks, s, &profile.WaitGraph{})); err != nil {
+			t.Fatal(err)
+		}
+		var want, got struct{ Pauses, Registers map[string]any }
+		if err := errors.Join(json.Unmarshal(stacks.Bytes(), &want), json.Unmarshal(locks.Bytes(), &got)); err != nil {
+			t.Fatal(err)
+		}
+		told := s.Registers.From != ""
+		if !reflect.DeepEqual(got, want) || (got.Registers["stops"] == 2.0) != told || (got.Pauses != nil) != told {
+			t.Errorf("%s", locks.Bytes())
+		}
 	}
 }

@@ -13,8 +13,12 @@ type (
 	jsonGraphHead struct {
 		Process    jsonProcess `json:"process"`
 		CapturedAt string      `json:"capturedAt"`
-		Threads    int         `json:"threadCount"`
-		Partial    bool        `json:"holdsPartial,omitempty"`
+		Pauses     *jsonPauses `json:"pauses,omitempty"`
+
+		Registers *jsonRegisters `json:"registers,omitempty"`
+
+		Threads int  `json:"threadCount"`
+		Partial bool `json:"holdsPartial,omitempty"`
 	}
 	jsonLockState struct {
 		Kind       profile.LockKind `json:"kind"`
@@ -69,6 +73,8 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
+		Pauses:     jsonPausesOf(s),
+		Registers:  jsonRegistersOf(s),
 		Threads:    len(s.Threads),
 		Partial:    s.HoldsPartial,
 	})
