@@ -27,8 +27,8 @@ type TaskChain struct {
 	Frames   []Frame // of kind Async, the innermost first, each with the line of its await
 	WaitsFor *Awaited
 	State    TaskState
-	// Threads run the innermost methods, as far as that is known: of methods that the runtime itself suspends. Other
-	// chains have none.
+	// Threads run the innermost methods, as far as that is known. Of methods with a state machine it is known if they
+	// block their threads.
 	Threads []ThreadRef
 }
 

@@ -68,7 +68,11 @@ func (p *printer) chainStack(frames []profile.Frame) {
 func chainText(c *profile.TaskChain) string {
 	switch {
 	case c.State == profile.TaskRunning && len(c.Threads) > 0:
-		return "running on " + threadsText(c.Threads)
+		text := "running on " + threadsText(c.Threads)
+		if n := c.Count - len(c.Threads); n > 0 {
+			text += fmt.Sprintf(", %d on threads that are not known", n)
+		}
+		return text
 	case c.State == profile.TaskRunning:
 		return "running"
 	case c.WaitsFor == nil:

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/target"
@@ -96,15 +98,7 @@ func (t *taskWalk) lookForRunning() {
 // readResumed reads which methods a thread runs, if it is blocked.
 func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
 	p := t.p
-	wanted := p.Options.Async
-	p.Options.Async = true
-	var st profile.Thread
-	if p.from.changes() {
-		st, _, _ = p.snapshotBlocked(thread)
-	} else {
-		st = p.snapshot(thread)
-	}
-	p.Options.Async = wanted
+	st, _ := t.snapshotAsync(thread)
 	for i := range p.asyncs.Sites {
 		s := &p.asyncs.Sites[i]
 		if s.resumes == nil || s.Below == 0 || s.Below >= len(st.Frames) || st.Frames[s.Below].Method != resumeStub {
@@ -117,6 +111,82 @@ func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
 		}
 	}
 }
+
+// snapshotAsync takes the snapshot of a thread with its async methods, if it is blocked; false: it is not.
+func (t *taskWalk) snapshotAsync(thread *Thread) (st profile.Thread, ok bool) {
+	p := t.p
+	wanted := p.Options.Async
+	p.Options.Async, p.room = true, maxStacks
+	if ok = true; p.from.changes() {
+		st, _, ok = p.snapshotBlocked(thread)
+	} else {
+		st = p.snapshot(thread)
+	}
+	p.Options.Async = wanted
+	return st, ok
+}
+
+// machinesOf returns the boxes of the methods with a state machine that a blocked thread runs.
+func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
+	if _, ok := t.snapshotAsync(thread); !ok {
+		return nil
+	}
+	sites := slices.Clone(t.p.asyncs.Sites)
+	proof := t.p.Capture.Proof
+	t.p.steadily(func() error {
+		boxes = boxes[:0]
+		for i := range sites {
+			s := &sites[i]
+			if s.resumes != nil || s.task > 0 || s.serves || s.Argument == 0 {
+				continue
+			}
+			if box, _, err := s.awaiting(t.r); err == nil && box != nil {
+				boxes = append(boxes, box.Object)
+			}
+		}
+		return nil
+	}, nil)
+	if t.p.from.changes() && !t.p.Live.Holds(thread.OSThreadID, proof) {
+		return nil
+	}
+	return boxes
+}
+
+// machineThread returns the thread that runs the method of a box, if it is blocked; false: that is not known. Its stack
+// is read once more, because the collector may have moved the box since all threads were looked at.
+func (t *taskWalk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool) {
+	if t.machines == nil {
+		t.findMachines()
+	}
+	th := t.machines[box]
+	if th == nil || !slices.Contains(t.machinesOf(th), box) {
+		return ref, false
+	}
+	return profile.ThreadRef{OSThreadID: th.OSThreadID, ManagedThreadID: th.ManagedID, Name: th.Name}, true
+}
+
+// findMachines looks at all threads for methods with a state machine that they run.
+func (t *taskWalk) findMachines() {
+	t.machines = map[arch.Addr]*Thread{}
+	threads, err := t.p.list()
+	if err != nil {
+		return
+	}
+	for i := range min(len(threads), maxMachineThreads) {
+		if t.stopped() {
+			return
+		}
+		if threads[i].ID == 0 {
+			continue
+		}
+		for _, box := range t.machinesOf(&threads[i]) {
+			t.machines[box] = &threads[i]
+		}
+	}
+}
+
+// maxMachineThreads bounds the threads that are looked at.
+const maxMachineThreads = 1 << 10
 
 // runs returns where the task is now that a thread runs a method of; 0: none does.
 func (t *taskWalk) runs(obj arch.Addr) (arch.Addr, error) {

@@ -139,6 +139,7 @@ type taskWalk struct {
 	running        map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
 	threads        []Thread                   // where that was looked for
 	looks          int                        // how often
+	machines       map[arch.Addr]*Thread      // that run the methods of boxes; nil: not looked for yet
 	semaphores     map[arch.Addr]arch.Addr    // by the first of those that wait
 	semaphoreLooks int                        // how often these were found again
 	resumers       map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
@@ -425,6 +426,11 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 		return nil, false
 	}
 	t.firsts[t.first] = true
+	if out.State == profile.TaskRunning && len(out.Threads) == 0 && t.about == nil {
+		if th, ok := t.machineThread(t.first); ok {
+			out.Threads = []profile.ThreadRef{th}
+		}
+	}
 	t.lateSemaphore(out.WaitsFor)
 	return out, false
 }

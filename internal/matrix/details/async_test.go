@@ -489,6 +489,46 @@ func TestTasksQueue(t *testing.T) {
 	})
 }
 
+// TestTasksRunning: of methods with a state machine that block their threads it is known which threads these are, as the
+// program says, also while their objects are moved.
+func TestTasksRunning(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, args := range [][]string{{"--running"}, {"--running", "--collect", "--pause", "20"}} {
+			a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: args})
+			p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+			want := map[string][]string{} // by thread
+			for _, truth := range a.Ask("truths") {
+				words := strings.Split(truth, "\t")
+				if last := len(words) - 1; strings.HasPrefix(words[last], ">") {
+					words = words[:last]
+				}
+				want[words[0]] = words[1:]
+			}
+			seen := map[string]bool{}
+			for on := livetest.GoOn(0, time.Minute, func() bool { return len(seen) < len(want) }); len(seen) == 0 || on(); {
+				tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range tasks.Chains {
+					c := &tasks.Chains[i]
+					for _, th := range c.Threads {
+						_, err := sameResumed(c.Frames[1:], want[th.Name])
+						if err != nil || asyncName(&c.Frames[0]) != "Running.Leaf" || len(c.Threads) > c.Count {
+							t.Fatalf("%s: %v\n%s", th.Name, err, asyncText(c.Frames))
+						}
+						seen[th.Name] = true
+					}
+				}
+			}
+			if len(want) < 40 || len(seen) < len(want) {
+				t.Errorf("%v: the threads of %d of %d methods", args, len(seen), len(want))
+			}
+			livetest.EndsWell(t, a)
+		}
+	})
+}
+
 // TestTasksComputingRuntimeAsync: of a thread that computes it is known who awaits what it runs. The method itself is
 // not: it is only on the stack.
 func TestTasksComputingRuntimeAsync(t *testing.T) {
