@@ -30,6 +30,7 @@ var mayOpen = map[string]string{
 	"internal/procfs/lists.go":         "/proc",
 	"internal/replay/file.go":          "moments that tests have recorded",
 	"internal/target/core/files.go":    "a directory, with O_PATH",
+	"internal/target/iter/types.go":    "/sys/kernel/btf/vmlinux",
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":  "/proc/PID/task/TID/schedstat and syscall",
 	"internal/target/live/memory.go":   "/proc/PID/mem",
