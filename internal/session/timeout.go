@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -46,6 +47,10 @@ func (s *Suspension) timeout(st *profile.Thread) {
 		return
 	}
 	op := c.SyscallArgs[1] &^ futexFlags
+	if w.Kind == profile.ThreadSleep && c.SyscallArgs[3] == 0 && s.slept(st) {
+		st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: w.Certain}
+		return
+	}
 	switch {
 	case op != futexWait && op != futexWaitBitset:
 	case c.SyscallArgs[3] == 0 && w.Timeout == 0 && endless[w.Kind]:
@@ -53,6 +58,19 @@ func (s *Suspension) timeout(st *profile.Thread) {
 	case c.SyscallArgs[3] != 0 && op == futexWaitBitset && timed[w.Kind]:
 		w.Rest = s.rest(w)
 	}
+}
+
+// slept reports whether a thread in Thread.Sleep, whose system call has no timeout, does not sleep any more: when the
+// sleep is over, the runtime lets no thread go on that it suspends, and the method that sleeps is still on the stack.
+func (s *Suspension) slept(st *profile.Thread) bool {
+	p := s.Process
+	if p.Runtime == nil || p.Runtime.Locks == nil {
+		return false
+	}
+	if p.Runtime.Locks.Managed() { // managed code sleeps, and calls the system
+		return p.inRuntime(st.Frames)
+	}
+	return s.Walk.Info.State&thread.StateInterruptible == 0
 }
 
 // maxRest bounds what is believed to be left of a timeout: .NET has none that is longer, 31 bits of ms.

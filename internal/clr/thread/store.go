@@ -37,7 +37,7 @@ const (
 	StateDead           = 0x00000800
 	StateStarted        = 0x00001000 // the runtime started it (TS_WeOwn); else native code did
 	StateThreadPool     = 0x01000000
-	StateInteropBlocked = 0x02000000
+	StateInterruptible  = 0x02000000 // until .NET 10: it is in a Sleep, Wait or Join (TS_Interruptible)
 	StateDetached       = 0x80000000
 )
 

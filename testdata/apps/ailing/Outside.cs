@@ -52,17 +52,23 @@ static class Outside
 
     static readonly int[] sensor = new int[2];
 
+    /// <summary>It has said that it is ready: what follows may suspend all threads for ever.</summary>
+    public static readonly ManualResetEventSlim Ready = new();
+
     /// <summary>A thread reads in native code without telling the runtime, so that no collection can begin.</summary>
     public static void Holdout()
     {
         pipe(sensor);
-        App.Background("sensor", () => { while (true) Poll(); });
+        App.Background("sensor", () => { Ready.Wait(); while (true) Poll(); });
+        App.Background("slept", () => { while (true) Thread.Sleep(50); }); // once more, and then it is suspended
+        Thread sleeps = App.Background("sleeps", () => Thread.Sleep(-1));
+        while ((sleeps.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Sleep(1);
         Thread.Sleep(200);
         for (int i = 0; i < 3; i++)
         {
             App.Background($"orders-{i}", () => { while (true) { newest = new byte[1000]; } });
         }
-        App.Background("collects", () => { while (true) { GC.Collect(); Thread.Sleep(10); } });
+        App.Background("collects", () => { Ready.Wait(); while (true) { GC.Collect(); Thread.Sleep(10); } });
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]

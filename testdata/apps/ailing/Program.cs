@@ -43,6 +43,7 @@ static class Program
         foreach (string of in App.Text("of", "nothing").Split(',')) ailments[of]();
         Thread.Sleep(App.Int("settle", 500));
         App.Line("READY");
+        Outside.Ready.Set();
         App.WaitForEnd();
         App.Line("RESULT OK");
         App.Exit(0);
