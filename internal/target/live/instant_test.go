@@ -228,6 +228,7 @@ func possible(counts []uint64) bool {
 func TestCaptureAllNewThreads(t *testing.T) {
 	pr := start(t, nil, "sleepers", "10")
 	p := open(t, pr)
+	p.AllLimit = 10 * time.Second // a busy machine
 	tids, err := p.Threads()
 	if err != nil {
 		t.Fatal(err)
