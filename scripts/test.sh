@@ -16,8 +16,8 @@ saying= # what a test says that belongs to this layer alone
 but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
-    live) at_once=2 ;;
-    matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=2 ;;
+    live) at_once=3 ;; # more than there are CPUs: tests wait half of the time
+    matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=3 ;;
     proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;
     quiet) tags=proof saying='layer\.Quiet(' ;;
     *) echo "$0: there is no layer $layer: give check, live, matrix, proof or quiet" >&2; exit 2 ;;
