@@ -33,7 +33,7 @@ func testTasksVerb(t *testing.T, runtime string) {
 		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,
 		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each has a server of its own
 		`^2 × waiting for a SemaphoreSlim 0x[0-9a-f]+$`,
-		`^1 × running\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`,
+		`^1 × running on [^\n]+\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`,
 		`^Thread pool  \d+ workers, \d+ idle; minimum 128; 0 queued$`,
 		`^    \d+ × Task\.Delay, due in 60 min$`,
 		`^\d+ async methods in \d+ chains`)
