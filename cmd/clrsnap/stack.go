@@ -355,7 +355,7 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 		return nil, hint(err, of)
 	}
 	a.warnOfUnknown(p)
-	collectAbove(100) // what is kept is little
+	collectAbove(50) // what is kept is little: to look at it often takes a few ms
 	a.collects.Store(true)
 	return p, nil
 }
