@@ -2,8 +2,8 @@ package session
 
 import (
 	"slices"
-	"time"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/web"
 )
 
@@ -85,19 +85,30 @@ func (w *requestWalk) inheritCalls(from *requestWalk) {
 	w.dropTwice()
 }
 
-// dropTwice leaves out all but one of equal calls that began at the same time: of the others, a wrong place was read
-// from what the collector has left behind.
+// dropTwice joins equal calls that the same method sends: they are one that was read twice.
 func (w *requestWalk) dropTwice() {
-	type start struct {
+	type sender struct {
 		web.Message
-		at time.Time
+		at arch.Addr
 	}
-	seen := map[start]bool{}
+	seen := map[sender]*sent{}
 	w.listed = slices.DeleteFunc(w.listed, func(c *sent) bool {
-		s := start{c.Message, c.since}
-		twice := !c.since.IsZero() && seen[s]
-		seen[s] = true
-		return twice
+		s := sender{c.Message, c.sender}
+		first := seen[s]
+		if first == nil || !c.sending() {
+			seen[s] = c
+			return false
+		}
+		if _, ok := lineOf(first); !ok {
+			first.use = c.use
+		}
+		if len(first.chains) == 0 {
+			first.chains = c.chains
+		}
+		if first.since.IsZero() {
+			first.since = c.since
+		}
+		return true
 	})
 }
 
