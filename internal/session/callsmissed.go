@@ -2,8 +2,8 @@ package session
 
 import (
 	"slices"
+	"time"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/web"
 )
 
@@ -85,30 +85,19 @@ func (w *requestWalk) inheritCalls(from *requestWalk) {
 	w.dropTwice()
 }
 
-// dropTwice joins equal calls that the same method sends: they are one that was read twice.
+// dropTwice leaves out all but one of equal calls that began at the same time: of the others, a wrong place was read
+// from what the collector has left behind.
 func (w *requestWalk) dropTwice() {
-	type sender struct {
+	type start struct {
 		web.Message
-		at arch.Addr
+		at time.Time
 	}
-	seen := map[sender]*sent{}
+	seen := map[start]bool{}
 	w.listed = slices.DeleteFunc(w.listed, func(c *sent) bool {
-		s := sender{c.Message, c.sender}
-		first := seen[s]
-		if first == nil || !c.sending() {
-			seen[s] = c
-			return false
-		}
-		if _, ok := lineOf(first); !ok {
-			first.use = c.use
-		}
-		if len(first.chains) == 0 {
-			first.chains = c.chains
-		}
-		if first.since.IsZero() {
-			first.since = c.since
-		}
-		return true
+		s := start{c.Message, c.since}
+		twice := !c.since.IsZero() && seen[s]
+		seen[s] = true
+		return twice
 	})
 }
 
