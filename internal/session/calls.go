@@ -22,9 +22,6 @@ type sent struct {
 	chains  []*profile.TaskChain
 	request string
 	sender  arch.Addr // the method that sends it; 0: it is not known by that
-	missed  int       // how many walks have missed it since it was read
-	since   time.Time // when it began; zero: that is not known
-	server  string    // that it goes to, as of the walk that has read it
 }
 
 func (c *sent) sending() bool { return c.sender != 0 }
@@ -147,9 +144,6 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 	}
 	c.pool, c.phase = pool, phase
 	if u != nil {
-		if known := c.use; known != nil && known.Socket == u.Socket && u.Stream == 0 {
-			u.Stream = known.Stream // who sends a call knows its connection only
-		}
 		c.use = u
 		w.carries[carrierOf(u)] = message
 	}
@@ -207,13 +201,9 @@ func (w *requestWalk) senderAt(obj arch.Addr) (out sender, err error) {
 	if err != nil || !alive {
 		return sender{}, err
 	}
-	connection, stream := arch.Addr(0), arch.Addr(0)
+	connection := arch.Addr(0)
 	for i := range steps {
 		switch s := &steps[i]; w.role(s) {
-		case web.Reading: // the answer, below the method that sends the call
-			if stream, err = w.p.webLocal(s, web.CarrierVar); err != nil {
-				return out, err
-			}
 		case web.Exchanging:
 			if connection, err = w.p.webLocal(s, web.ChannelVar); err != nil {
 				return out, err
@@ -230,7 +220,7 @@ func (w *requestWalk) senderAt(obj arch.Addr) (out sender, err error) {
 					return out, err
 				}
 			}
-			out.use, err = w.web.Connected(connection, stream)
+			out.use, err = w.web.Connected(connection)
 			return out, err
 		}
 	}
@@ -253,9 +243,19 @@ func (w *requestWalk) callOf(of *chainOf) arch.Addr {
 	return of.message
 }
 
+// dropTwins leaves out calls that were read twice, because the collector had moved them in between: the chain that
+// makes such a call has been found for one of the two.
+func (w *requestWalk) dropTwins() {
+	for _, c := range w.calls {
+		if c.sending() && len(c.chains) == 0 {
+			w.followSenders()
+			return
+		}
+	}
+}
+
 // followSenders finds out where the messages of calls are now, if the collector may have moved some since it was last
-// called. Calls that have ended by now are left out, and of twins one. Of those that cannot be followed it is found out
-// later whether they are twins.
+// called. Calls that have ended by now, or of which it is not known, are left out, and of twins one.
 func (w *requestWalk) followSenders() {
 	now := w.p.stamp()
 	if now != 0 && now == w.followed {
@@ -268,13 +268,11 @@ func (w *requestWalk) followSenders() {
 			continue
 		}
 		at, message, ok := w.messageNow(c.sender)
-		if !ok || at == 0 { // what is left of a method that has been moved may look like one that has ended
-			w.vanished++
+		if !ok {
+			w.unproven++
+		}
+		if !ok || at == 0 {
 			delete(w.calls, key)
-			if !ok {
-				c.since = w.starts[key]
-				w.strays = append(w.strays, c)
-			}
 			continue
 		}
 		c.sender = at
@@ -324,12 +322,12 @@ func (w *requestWalk) server(c *sent) string {
 func (w *requestWalk) callGroups() []profile.CallGroup {
 	by := map[string]*profile.CallGroup{}
 	var list []*profile.CallGroup
-	for _, c := range w.listed {
+	for message, c := range w.calls {
 		g := profile.CallGroup{
-			Method: c.Method, Authority: c.server, Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
+			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
 		g.Doing.Call = &profile.CallTo{Authority: g.Authority, Phase: g.Phase}
-		if p := w.poolOf(c); p != nil && c.use != nil && !c.use.Detached {
+		if p := w.pools[c.pool]; p != nil && c.use != nil && !c.use.Detached {
 			p.active++
 		}
 		key := strings.Join([]string{g.Method, g.Authority, string(g.Phase), doingKey(&g.Doing)}, "\x00")
@@ -342,7 +340,7 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 			same.Path = commonPath(same.Path, g.Path)
 		}
 		same.Doing.Call = nil
-		same.Calls = append(same.Calls, w.clientCall(c))
+		same.Calls = append(same.Calls, w.clientCall(message, c))
 	}
 	return sortedCalls(list)
 }
@@ -379,8 +377,8 @@ func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 }
 
 // clientCall describes a call.
-func (w *requestWalk) clientCall(c *sent) profile.ClientCall {
-	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(c.since), Request: c.request}
+func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall {
+	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
 	if c.use != nil {
 		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
 		if c.use.HTTP2 {

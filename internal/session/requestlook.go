@@ -17,8 +17,6 @@ const (
 	rewalkWithin  = 3 * time.Second
 	rewalkShortly = 300 * time.Millisecond
 	maxRewalks    = 200
-	fewWalks      = 4 // for which there is slowly times as much time
-	slowly        = 3
 	idleRewalks   = 2 // of requests of which only it is not known what they do
 )
 
@@ -43,8 +41,7 @@ type requestLook struct {
 func (l *requestLook) walk(within time.Duration) error {
 	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of what is read after them
 	for try := range maxRewalks {
-		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > l.limit(try, within) ||
-			!sleep(l.ctx, rest)) {
+		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > within || !sleep(l.ctx, rest)) {
 			break
 		}
 		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)
@@ -63,9 +60,8 @@ func (l *requestLook) walk(within time.Duration) error {
 			break
 		}
 		next.inherit(l.last)
-		next.inheritCalls(l.last)
 		next.dropEarlier()
-		if l.best == nil || next.beats(l.best) {
+		if l.best == nil || next.missing() <= l.best.missing() {
 			l.best, l.census = next, census
 		}
 		if l.last = next; next.stopped() || next.settled(try) {
@@ -73,35 +69,12 @@ func (l *requestLook) walk(within time.Duration) error {
 		}
 	}
 	if l.best != l.last {
-		l.best.requests, l.best.listed = l.last.requests, l.last.listed
+		l.best.requests = l.last.requests
 		for _, s := range l.last.requests {
 			l.best.adopt(l.last, s.chains)
 		}
 	}
 	return nil
-}
-
-// limit is until when another walk may begin. A machine that is busy makes walks slow: then there is more time for the
-// first ones, because one alone may have met nothing.
-func (l *requestLook) limit(walks int, within time.Duration) time.Duration {
-	if walks < fewWalks {
-		return slowly * within
-	}
-	return within
-}
-
-// beats reports whether a walk has missed no more than another one. Of one that was cut short it is not known what it
-// has missed: it has not met what the other one has.
-func (w *requestWalk) beats(other *requestWalk) bool {
-	return w.missing()+max(0, other.met()-w.met()) <= other.missing()+max(0, w.met()-other.met())
-}
-
-// met is how many objects a walk has met.
-func (w *requestWalk) met() (n int) {
-	for _, list := range w.objects {
-		n += len(list)
-	}
-	return n
 }
 
 // takeUp has a walk look also at what an earlier one has found. nil: there was none.
@@ -169,14 +142,17 @@ func serial(s *served) (connection string, ok bool) {
 	return connection, ok && strings.HasPrefix(s.Protocol, "HTTP/1.")
 }
 
-// adopt takes over which calls the chains of another walk make.
+// adopt takes over which calls the chains of another walk make. Their servers are those that they had then: pools may
+// have been moved since.
 func (w *requestWalk) adopt(from *requestWalk, chains []*profile.TaskChain) {
 	for _, c := range chains {
 		call := from.makes[c]
 		if call == nil {
 			continue
 		}
-		w.makes[c] = call
+		kept := &sent{Message: call.Message, phase: call.phase}
+		kept.Authority = from.server(call)
+		w.makes[c] = kept
 	}
 }
 
@@ -184,7 +160,7 @@ func (w *requestWalk) adopt(from *requestWalk, chains []*profile.TaskChain) {
 func (w *requestWalk) missing() int {
 	n := w.unproven + w.lost
 	if !w.still {
-		n += w.gone + w.unread + w.vanished
+		n += w.gone + w.unread
 		if !w.whole {
 			n++
 		}

@@ -46,7 +46,7 @@ func TestRequestsMissed(t *testing.T) {
 		twin.calls[message+8] = &sent{Message: c.Message, phase: c.phase, sender: c.sender} // read before it was moved
 	}
 	twin.followed = 0
-	if twin.followSenders(); len(twin.calls) != 1 || twin.unproven != 0 {
+	if twin.dropTwins(); len(twin.calls) != 1 || twin.unproven != 0 {
 		t.Errorf("%d calls, %d unproven", len(twin.calls), twin.unproven)
 	}
 	for _, c := range twin.calls {

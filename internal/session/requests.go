@@ -91,7 +91,6 @@ type requestWalk struct {
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
 	calls    map[arch.Addr]*sent // by their message
-	listed   []*sent             // calls, and those of earlier walks that this one may have missed
 	pools    map[arch.Addr]*pooled
 	room     int                          // bytes that may still be kept of them
 	rests    int                          // how often reading has waited for the collector
@@ -103,9 +102,6 @@ type requestWalk struct {
 
 	moved    map[arch.Addr]arch.Addr // by where a message is now, where it was when its call was read
 	followed heap.Stamp              // when that was found out
-
-	strays   []*sent // calls that could not be followed: they have been proved, maybe a second time as well
-	vanished int     // calls that could not be followed, or seem to have ended since they were read
 
 	lost  int  // Kestrel's objects that could not be read
 	gone  int  // other objects that had been moved when they were to be read, and are there no more
@@ -162,9 +158,8 @@ func (w *requestWalk) read(since heap.Stamp) {
 		w.ended = true
 	}
 	if w.still = w.p.stillSince(since); !w.still {
-		w.followSenders() // some may have been read twice
+		w.dropTwins()
 	}
-	w.list()
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
@@ -384,7 +379,7 @@ func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 	})
 	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
 	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {
-		d.Call = &profile.CallTo{Authority: c.server, Phase: c.phase}
+		d.Call = &profile.CallTo{Authority: w.server(c), Phase: c.phase}
 	}
 	return d
 }
