@@ -124,8 +124,8 @@ func testAsyncMain(t *testing.T, runtime string) {
 		if err := report.WaitGraph(&text, snap, graph, report.WaitGraphOptions{All: true}); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text.String(), other) {
-			return "the thread that waits for the end in\n" + text.String()
+		if !strings.Contains(text.String(), other) || !strings.Contains(text.String(), main) {
+			return "the thread that waits for the end, and the async Main, in\n" + text.String()
 		}
 		return ""
 	})
