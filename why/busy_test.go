@@ -58,7 +58,8 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(moving(same(4, busy...))))
 	// Threads that never get the lock are told, however few they are.
 	verdict(t, judgeLocks(same(4, busy...)), profile.CauseLockContention, profile.Likely,
-		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and none has got it")
+		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and none has "+
+			"got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
 	// The looks have met by chance what the samples hardly ever meet.
 	none(t, judgeLocks(moving(same(4, queueFor(6)...)).recorded(3, profile.Wall).done()))

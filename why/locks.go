@@ -208,8 +208,8 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
 	}
 	if n := len(c.stuck); !c.harmful(len(e.looks)) {
-		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, in %s, and none has got it.", threadsOf(n),
-			lock, seconds(e.whole()), place)
+		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, in %s, and none has got it.",
+			threadsOf(n), lock, seconds(e.whole()), place)
 	}
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("In %s, %s waited for it, such as %s:", counted(len(c.waiters), "look", "looks"),

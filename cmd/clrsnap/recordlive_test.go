@@ -221,8 +221,8 @@ func testRecordDefault(t *testing.T, pid string) {
 func testRecordSelection(t *testing.T, pid string) {
 	var r result
 	testenv.UntilSeen(t, func() string { // beside others, the thread may have no CPU for that long
-		r = finish(t, limited(t, "record", pid, "-d", "500ms", "--mode", "cpu", "--threads", "^spin-1$", "--managed", "-f",
-			"folded", "-o", "-"))
+		r = finish(t, limited(t, "record", pid, "-d", "500ms", "--mode", "cpu", "--threads", "^spin-1$", "--managed",
+			"-f", "folded", "-o", "-"))
 		r.says(t, 0, `^clrsnap: [\d.]+m?s: \d+ cpu samples?\b`)
 		if r.stdout == "" {
 			return "a sample"

@@ -279,7 +279,8 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	if h.o.Retained {
 		roots := h.findRoots(c.Graph, false, out)
 		if retained = c.Graph.Retained(roots.sure, heap.RetainedOptions{
-			Last: h.o.Roots == nil && !h.o.Graph && !h.o.Keepers, Progress: h.doing("what keeps what"), Stopped: h.stopped,
+			Last:     h.o.Roots == nil && !h.o.Graph && !h.o.Keepers,
+			Progress: h.doing("what keeps what"), Stopped: h.stopped,
 		}); retained == nil {
 			out.HasRetained, out.Partial = false, true
 		}

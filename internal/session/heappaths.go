@@ -33,14 +33,15 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	}
 	step := int((out.Kept.Count + mostSampled - 1) / mostSampled)
 	var chosen []int
-	left := 0 // of the chosen objects, how many are passed over until the next one is followed
+	met := 0
 	for n := range g.Len() {
 		if o, _ := g.Object(n); !wanted[o.Table.Index] {
 			continue
 		}
-		if left--; left < 0 {
-			chosen, left = append(chosen, n), step-1
+		if met%step == 0 {
+			chosen = append(chosen, n)
 		}
+		met++
 	}
 	ways := h.findWays(g, out)
 	if ways == nil {

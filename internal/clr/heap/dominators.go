@@ -6,8 +6,8 @@ package heap
 // The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
 // Vertices are numbered in the order in which a depth-first search meets them; 0 is a root of everything.
 
-// All is in arrays of four bytes a vertex, of which there are five at most at a time, and one of four bytes a reference.
-// An array that is of no more use serves for what comes next.
+// All is in arrays of four bytes a vertex, of which there are five at most at a time, and one of four bytes a
+// reference. An array that is of no more use serves for what comes next.
 
 // dominators is the search for what dominates what.
 type dominators struct {

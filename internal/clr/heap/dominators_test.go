@@ -132,8 +132,8 @@ func none(Object, Generation) bool { return false }
 
 func goOn() bool { return false }
 
-// A list of many objects, forwards and backwards, takes neither long nor a deep stack, and all that is ever allocated are
-// six arrays of four bytes and one of eight an object, and four bytes a reference.
+// A list of many objects, forwards and backwards, takes neither long nor a deep stack, and all that is ever allocated
+// are six arrays of four bytes and one of eight an object, and four bytes a reference.
 func TestRetainedList(t *testing.T) {
 	const n = 300_000
 	edges := make([][]int, n)

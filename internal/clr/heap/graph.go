@@ -194,8 +194,8 @@ func (g *Graph) complete(tables []*Table) {
 	}
 }
 
-// release has Go give freed memory back, if that is much: what is free in small pieces is of no use for the large arrays
-// that follow.
+// release has Go give freed memory back, if that is much: what is free in small pieces is of no use for the large
+// arrays that follow.
 func (g *Graph) release() {
 	if g.count >= 1<<20 {
 		debug.FreeOSMemory()

@@ -272,7 +272,8 @@ func TestWalkCollecting(t *testing.T) {
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	o := still(mem)
 	o.Still, o.nap = false, func(time.Duration) {}
-	// The thread has got a context at the same place since, or none. Its third word is what it was given (gcinterface.h).
+	// The thread has got a context at the same place since, or none. Its third word is what it was given
+	// (gcinterface.h).
 	for _, next := range []arch.Addr{contextNext, 0} {
 		collected := false
 		mem.change = func(at arch.Addr) {
@@ -517,7 +518,8 @@ func checkKept(t *testing.T, g *Graph) {
 		count++
 	}
 	of := KeeperOptions{Class: func(o Object, _ Generation) int32 { return int32(o.Table.Index) }, Stopped: goOn}
-	if all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(of); !ok || count != g.Len() || all[0].Retained != sum {
+	all := g.Retained(nil, RetainedOptions{Stopped: goOn}).Keepers(of)
+	if !ok || count != g.Len() || all[0].Retained != sum {
 		t.Errorf("%d of %d objects; %d of %d bytes are kept", count, g.Len(), all[0].Retained, sum)
 	}
 }

@@ -489,8 +489,8 @@ func TestTasksQueue(t *testing.T) {
 	})
 }
 
-// TestTasksRunning: of methods with a state machine that block their threads it is known which threads these are, as the
-// program says, also while their objects are moved.
+// TestTasksRunning: of methods with a state machine that block their threads it is known which threads these are, as
+// the program says, also while their objects are moved.
 func TestTasksRunning(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, args := range [][]string{{"--running"}, {"--running", "--collect", "--pause", "20"}} {
@@ -505,7 +505,8 @@ func TestTasksRunning(t *testing.T) {
 				want[words[0]] = words[1:]
 			}
 			seen := map[string]bool{}
-			for on := livetest.GoOn(0, time.Minute, func() bool { return len(seen) < len(want) }); len(seen) == 0 || on(); {
+			few := func() bool { return len(seen) < len(want) }
+			for on := livetest.GoOn(0, time.Minute, few); len(seen) == 0 || on(); {
 				tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 				if err != nil {
 					t.Fatal(err)

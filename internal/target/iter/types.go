@@ -52,7 +52,9 @@ const (
 // fixedWords and eachWords are the words that follow, by kind.
 var (
 	fixedWords = [kindEnum64 + 1]int{kindInt: 1, kindArray: 3, kindVar: 1, kindDeclTag: 1}
-	eachWords  = [kindEnum64 + 1]int{kindStruct: 3, kindUnion: 3, kindEnum: 2, kindProto: 2, kindSection: 3, kindEnum64: 3}
+	eachWords  = [kindEnum64 + 1]int{
+		kindStruct: 3, kindUnion: 3, kindEnum: 2, kindProto: 2, kindSection: 3, kindEnum64: 3,
+	}
 )
 
 var (
