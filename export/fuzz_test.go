@@ -26,7 +26,9 @@ const (
 // sound: it can be written in every format, and read back from clrsnap's own.
 func FuzzReadRecording(f *testing.F) {
 	r := recorded()
-	f.Add(inflated(f, written(f, WriteRecording, r)))
+	document := inflated(f, written(f, WriteRecording, r))
+	f.Add(document)
+	f.Add(bytes.Replace(document, []byte(`{"first":30,"lines":["\t}"]}`), []byte(`{"first":30,"lines":[]}`), 1))
 	f.Add(inflated(f, written(f, Pprof, r)))
 	f.Add(written(f, WriteRecording, r))
 	f.Add(written(f, Speedscope, r))

@@ -112,7 +112,7 @@ func sourceOut(f *profile.SourceFile) fileSource {
 		Name: f.Name, Path: f.Path, URL: f.URL, Checksum: checksumOut(f.Checksum), Text: []fileExcerpt{},
 	}
 	for _, x := range f.Text {
-		out.Text = append(out.Text, fileExcerpt(x))
+		out.Text = append(out.Text, fileExcerpt{First: x.First, Lines: append([]string{}, x.Lines...)})
 	}
 	return out
 }
