@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"clrsnap/internal/testenv"
 )
 
 // TestBudget opens an image until the budget is used up.
@@ -48,8 +50,15 @@ func TestBudget(t *testing.T) {
 	if err := m.Reserve(1); !errors.Is(err, ErrBudget) {
 		t.Errorf("symbols take what other images need: %v", err)
 	}
-	if _, err := b.Image(bytes.NewReader(self)); err != nil {
-		t.Errorf("another image: %v", err)
+	another, err := b.Image(bytes.NewReader(self))
+	if err != nil {
+		t.Fatalf("another image: %v", err)
+	}
+	// Memory is taken only after the budget has granted it.
+	another.shnum = maxSections - 1
+	testenv.Allocates(t, 0, 0, shdrSize*maxSections/2, another.loadSections)
+	if another.sections != nil {
+		t.Error("sections are kept beyond the budget")
 	}
 }
 

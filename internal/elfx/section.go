@@ -58,9 +58,12 @@ func (m *Image) loadSections() {
 		if num > maxSections {
 			return
 		}
-		b, err := wholly(m.readFile, m.shoff, num*shdrSize)
 		const keeps = 128 // bytes for a section
-		if err != nil || m.Reserve(int64(num)*keeps) != nil {
+		if m.Reserve(int64(num)*keeps) != nil {
+			return
+		}
+		b, err := wholly(m.readFile, m.shoff, num*shdrSize)
+		if err != nil {
 			return
 		}
 		m.sections = parseSections(b)
