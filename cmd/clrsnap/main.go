@@ -42,21 +42,10 @@ func main() {
 	if conn := fetcherOf(); conn != nil {
 		os.Exit(runFetcher(conn))
 	}
-	if hurries(os.Args[1:]) {
-		priority.HurryAll() // even to begin takes a CPU, several times
-	}
 	w := guardOf()
 	status := run(os.Args[1:], os.Stdout, os.Stderr, w)
 	w.end(status)
 	os.Exit(status)
-}
-
-// hurries reports whether a command looks at a running process, and says soon what it has seen.
-func hurries(args []string) bool {
-	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") }) {
-		return false
-	}
-	return slices.Contains([]string{"stack", "locks", "why"}, args[0])
 }
 
 // memoryLimit is how many bytes of memory are used before garbage is collected.
@@ -97,6 +86,9 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	a.graceful.Store(int64(2 * time.Second))
 	ctx, caught := a.interruptible()
 	root := newRoot(a)
+	if hurries(root, args) {
+		priority.HurryAll() // even to begin takes a CPU, several times
+	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	// The command is started again in a worker, unless it has collected something already.
@@ -114,6 +106,13 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 		return 128 + int(sig)
 	}
 	return status
+}
+
+// hurries reports whether a command looks at a running process, and says soon what it has seen.
+func hurries(root *cobra.Command, args []string) bool {
+	verb, _, err := root.Find(args)
+	return err == nil && slices.Contains([]string{"stack", "locks", "why"}, verb.Name()) &&
+		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") })
 }
 
 // explain says what went wrong, in one sentence, and returns the exit status.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/priority"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -169,7 +168,6 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			priority.HurryAll()
 			o := clrsnap.Options{
 				NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, PackStacks: f.packs,
 			}

@@ -9,7 +9,6 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/display"
-	"clrsnap/internal/priority"
 	"clrsnap/profile"
 	"clrsnap/report"
 	"clrsnap/why"
@@ -139,7 +138,6 @@ func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 	defer out.close()
 	collectAbove(200)
 	a.pid.Store(int64(pid))
-	priority.HurryAll()
 	o := f.options()
 	o.NonBlocking = a.worker == nil
 	pr := &whyProgress{a: a, pid: pid, terminal: isTerminal(a.stderr)}
