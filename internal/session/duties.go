@@ -155,13 +155,10 @@ func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (ou
 	if known, ok := d.inlined[key]; ok {
 		return known
 	}
-	found, recorded, err := p.Recorded(&call)
-	if err == nil && !recorded {
-		found, err = p.Proved(&call)
-	}
+	found, _ := p.certainAt(&call)
 	for i := range found {
 		in := &found[i]
-		if err != nil || !in.HasIL {
+		if !in.HasIL {
 			break
 		}
 		of := permits.MethodID{Module: in.Module, RID: in.RID}

@@ -215,6 +215,24 @@ func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 
 // findInlined is InlinedAt of a call that is not remembered.
 func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
+	found, err := p.certainAt(c)
+	if err != nil {
+		return nil, err
+	}
+	var out []InlinedFrame
+	for i := range slices.Backward(found) {
+		f, err := p.inlinedFrame(&found[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// certainAt returns the methods that were certainly inlined at a call, outermost first: those that the runtime has
+// recorded, or those that are proved, if these are more.
+func (p *Process) certainAt(c *Call) ([]inlining.Frame, error) {
 	found, _, err := p.Recorded(c)
 	if err != nil {
 		return nil, err
@@ -226,15 +244,7 @@ func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
 	if len(proved) > len(found) { // a method that was inlined several times is certain, if not which time
 		found = proved
 	}
-	var out []InlinedFrame
-	for i := range slices.Backward(found) {
-		f, err := p.inlinedFrame(&found[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-	}
-	return out, nil
+	return found, nil
 }
 
 // Recorded returns what was inlined at a call by what the runtime has recorded of the code, outermost
