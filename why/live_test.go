@@ -206,6 +206,8 @@ func TestLostToken(t *testing.T) {
 				runtimes = []string{testenv.NewestRuntime}
 			}
 			testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
+				t.Parallel()
+				o := o
 				o.Runtime, o.Args = runtime, []string{"--of", "lost-token"}
 				a := testenv.Start(t, "ailing", o)
 				lost := ailment{"lost-token", profile.CauseLockContention, profile.Likely, "Shop.Stuck+Shelf.Book", false}
