@@ -4,6 +4,7 @@
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
+using System.IO;
 using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -13,7 +14,9 @@ namespace HotWaits;
 
 static class Program
 {
-    const int Rounds = 8, Waits = 60; // the JIT compiles what was called 30 times, a tenth of a second later
+    // The JIT compiles what was called 30 times, a tenth of a second later, if it does not do so at once.
+    static readonly bool tiers = Environment.GetEnvironmentVariable("DOTNET_TieredCompilation") != "0";
+    static readonly int rounds = tiers ? 8 : 1, waits = tiers ? 60 : 5;
 
     static readonly List<string> truths = new();
     static readonly List<Thread> threads = new();
@@ -80,21 +83,42 @@ static class Program
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Run(Action<int> wait)
     {
-        for (int round = 0; round < Rounds; round++)
+        for (int round = 0; round < rounds; round++)
         {
-            for (int i = 0; i < Waits; i++) wait(ms);
-            Thread.Sleep(100);
+            for (int i = 0; i < waits; i++) wait(ms);
+            if (tiers) Thread.Sleep(100);
         }
         hot.Signal();
-        while (true) wait(ms);
+        for (bool said = false; ; )
+        {
+            int longest = ms;
+            if (longest == Timeout.Infinite && !said)
+            {
+                said = true;
+                last.Signal();
+            }
+            wait(longest);
+        }
     }
 
+    static CountdownEvent last;
+
+    // Last makes each thread wait for ever. A thread that spins first, and yields, does not wait yet: the kernel knows.
     static void Last()
     {
+        last = new(threads.Count);
         ms = Timeout.Infinite;
-        while (threads.Exists(t => (t.ThreadState & ThreadState.WaitSleepJoin) == 0)) Thread.Sleep(1);
-        Thread.Sleep(200); // what was waited for a thousandth of a second is over
+        last.Wait();
+        while (threads.Exists(t => (t.ThreadState & ThreadState.WaitSleepJoin) == 0) || !Blocked()) Thread.Sleep(1);
     }
+
+    static bool Blocked() => Array.TrueForAll(Directory.GetDirectories("/proc/self/task"), task =>
+    {
+        string stat = File.ReadAllText(task + "/stat"); // 42 (name) S …
+        int end = stat.LastIndexOf(')');
+        string name = stat[(stat.IndexOf('(') + 1)..end];
+        return !threads.Exists(t => t.Name == name) || stat[end + 2] == 'S';
+    });
 }
 
 class Shop
