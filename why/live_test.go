@@ -326,11 +326,12 @@ func TestPoolWaits(t *testing.T) {
 
 // TestLeaks: what leaks is told, with what keeps it; a cache that is full, or has been filled, is not.
 func TestLeaks(t *testing.T) {
+	why.SetLeastAge(t, 3*time.Second)
 	testenv.EachOf(t, testenv.Supported(), testLeaks)
 }
 
 func testLeaks(t *testing.T, runtime string) {
-	why.SetLeastAge(t, 3*time.Second)
+	t.Parallel()
 	leaks := map[string]string{
 		"event":      "kept by static field Shop.Leaks.Raised",
 		"dictionary": "kept by static field Shop.Leaks.all",
