@@ -64,6 +64,7 @@ var waitRules = []waitRule{
 	{coreLib, "System.Threading.WaitHandle.WaitAny", HandleAny, false},
 	{coreLib, "System.Threading.WaitHandle.WaitMultiple", HandleAny, true},
 	{coreLib, "System.Threading.WaitHandle.", HandleOne, false},
+	{coreLib, signalAndWait, HandleOne, false},
 	{coreLib, "System.Threading.NamedMutex", HandleOne, false},
 	{threading, "System.Threading.Barrier.", BarrierWait, false},
 	{threading, "System.Threading.CountdownEvent.Wait", CountdownWait, false},
@@ -102,9 +103,13 @@ var withinWaits = []string{
 	"System.Threading.LowLevelLock.", "System.Threading.WaitSubsystem.", "System.Threading.WaitSubsystem+",
 }
 
+// signalAndWait is the one method of the wait subsystem that only one primitive calls: WaitHandle.SignalAndWait.
+const signalAndWait = "System.Threading.WaitSubsystem.SignalAndWait"
+
 // betweenWaits reports whether a method is a part of what calls it.
 func (c *code) betweenWaits() bool {
-	return c.method == pinvokeStub || c.module == coreLib && hasPrefix(c.method, withinWaits)
+	return c.method == pinvokeStub ||
+		c.module == coreLib && hasPrefix(c.method, withinWaits) && !strings.HasPrefix(c.method, signalAndWait)
 }
 
 // PrimitiveOf finds the outermost primitive of a stack, leaf first: the last of the managed frames, counted from the
