@@ -145,20 +145,21 @@ func (r *ring) extendRule(key uint64, offset int32, head bool) bool {
 		le := binary.LittleEndian
 		le.PutUint64(b[:], atomic.LoadUint64(r.word(at+ruleFlags)))
 		n := int(b[ruleCount-ruleFlags])
-		for i := range min(n, MaxChainWords) {
-			if le.Uint32(r.memory[at+ruleWords+4*i:]) == uint32(offset) {
-				return true
-			}
+		word := 0
+		for word < min(n, MaxChainWords) && le.Uint32(r.memory[at+ruleWords+4*word:]) != uint32(offset) {
+			word++
 		}
-		if n >= MaxChainWords {
+		if word >= MaxChainWords {
 			return false
+		}
+		if word == n {
+			b[ruleCount-ruleFlags]++
+			le.PutUint32(r.memory[at+ruleWords+4*n:], uint32(offset))
 		}
 		if head {
 			heads := b[ruleField-ruleFlags:]
-			le.PutUint16(heads, le.Uint16(heads)|1<<n)
+			le.PutUint16(heads, le.Uint16(heads)|1<<word)
 		}
-		b[ruleCount-ruleFlags]++
-		le.PutUint32(r.memory[at+ruleWords+4*n:], uint32(offset))
 		atomic.StoreUint64(r.word(at+ruleFlags), le.Uint64(b[:]))
 		return true
 	}

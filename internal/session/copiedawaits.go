@@ -58,25 +58,32 @@ func (c *CopiedAwaits) Clear() {
 // Lacks are the words that would have told more of methods that were read since the last Clear.
 func (c *CopiedAwaits) Lacks() []ContextWord { return c.lacks }
 
-// savedContext is Process.savedContext of copied words. Of code that was compiled ahead of time it is not known which
-// word is to be copied, and what can be unloaded may be something else by now.
+// savedContext is Process.savedContext of copied words. Code that was compiled ahead of time does not say which word is
+// to be copied, so all are that the method has saved. What can be unloaded may be something else by now.
 func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 	code, err := c.p.Runtime.Code.Lookup(m.IP)
 	if err != nil || code.MethodDesc == 0 || code.Collectible {
 		return 0
 	}
 	s := c.p.savingOf(&code, m)
-	if s.kind == gcinfo.NoContext || s.offset == 0 {
+	if s.kind == gcinfo.NoContext {
 		return 0
 	}
-	word, err := c.objects.Word(m.Object + arch.Addr(s.offset))
-	if err != nil {
-		if class, err := c.objects.Class(m.Object); err == nil {
-			c.lacks = append(c.lacks, ContextWord{class.Table, s.offset, s.kind == gcinfo.This})
+	from, to := s.offset, s.offset+wordSize
+	if s.offset == 0 {
+		if from, to, err = c.reader.SavedIn(m); err != nil || to-from > mostContextWords*wordSize {
+			return 0
 		}
+	}
+	if !c.has(m, from, to, s.kind) {
 		return 0
 	}
-	context := contextOf(c.objects, word, s.kind)
+	var context arch.Addr
+	if s.offset == 0 {
+		context = c.p.contextAmong(c.reader, c.objects, &code, m, s)
+	} else if word, err := c.objects.Word(m.Object + arch.Addr(from)); err == nil {
+		context = contextOf(c.objects, word, s.kind)
+	}
 	known, err := c.p.methodOf(&code)
 	if err != nil || context == 0 {
 		return 0
@@ -89,6 +96,38 @@ func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 		return 0
 	}
 	return context
+}
+
+// mostContextWords bounds the words of a Continuation that are copied to find a context among them: the agent has no
+// room for more in a rule.
+const mostContextWords = 8
+
+// mostWhole bounds the words of an event among which all are that should be: of one with more, the agent has left out
+// which classes objects are of (agent/chain.c, copy_head).
+const mostWhole = 384
+
+// lowest is the lowest address that an object can have: Linux has nothing below it (vm.mmap_min_addr).
+const lowest = 1 << 16
+
+// has reports whether some words of a Continuation were copied, and the first words of objects to which they may lead.
+// Those that were not are noted.
+func (c *CopiedAwaits) has(m *async.Resumption, from, to uint32, kind gcinfo.Context) bool {
+	class, err := c.objects.Class(m.Object)
+	if err != nil {
+		return false
+	}
+	all := len(c.words) < mostWhole
+	for at := from; at < to; at += wordSize {
+		word, err := c.objects.Word(m.Object + arch.Addr(at))
+		if err == nil && kind == gcinfo.This && word >= lowest && word%wordSize == 0 {
+			_, err = c.objects.Word(word)
+		}
+		if err != nil {
+			c.lacks = append(c.lacks, ContextWord{class.Table, at, kind == gcinfo.This})
+			all = false
+		}
+	}
+	return all
 }
 
 // Add adds a word, at an address that is a multiple of 8.

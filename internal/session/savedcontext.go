@@ -73,7 +73,7 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	case s.kind == gcinfo.NoContext:
 		return 0
 	case s.offset == 0:
-		return p.contextAmong(&code, m, s)
+		return p.contextAmong(p.asyncReader(), p.Runtime.Objects, &code, m, s)
 	}
 	at, err := p.Runtime.Objects.Word(m.Object + arch.Addr(s.offset))
 	if err != nil {
@@ -172,15 +172,17 @@ const (
 )
 
 // contextAmong returns the context that is among the words that a method has saved; 0: it is not known which it is.
-func (p *Process) contextAmong(code *codemap.Code, m *async.Resumption, s saving) (out arch.Addr) {
+func (p *Process) contextAmong(
+	r *async.Reader, objects *object.Reader, code *codemap.Code, m *async.Resumption, s saving,
+) (out arch.Addr) {
 	known, err := p.methodOf(code)
 	if err != nil {
 		return 0
 	}
 	var first method.Method
 	several := false
-	err = p.asyncReader().SavedWords(m, func(word arch.Addr) {
-		context := contextOf(p.Runtime.Objects, word, s.kind)
+	err = r.SavedWords(m, func(word arch.Addr) {
+		context := contextOf(objects, word, s.kind)
 		if context == 0 || context == out {
 			return
 		}

@@ -100,12 +100,8 @@ func (r *Reader) SavedWords(m *Resumption, found func(word arch.Addr)) error {
 
 // savedWords is SavedWords of a Continuation, as long as more is wanted.
 func (r *Reader) savedWords(at arch.Addr, class *object.Class, more func(word arch.Addr) bool) error {
-	size, err := r.objects.Size(class.Table)
-	if err != nil || !r.continuation.known() {
-		return err
-	}
-	first := r.continuation.Size
-	for off := first; off+wordSize <= min(size, first+maxSaved*wordSize); off += wordSize {
+	from, to, err := r.savedIn(class)
+	for off := from; off < to; off += wordSize {
 		word, err := r.objects.Word(at + arch.Addr(off))
 		if err != nil {
 			return err
@@ -114,5 +110,24 @@ func (r *Reader) savedWords(at arch.Addr, class *object.Class, more func(word ar
 			return nil
 		}
 	}
-	return nil
+	return err
+}
+
+// SavedIn returns where in a Continuation the words are that a method has saved, in bytes.
+func (r *Reader) SavedIn(m *Resumption) (from, to uint32, err error) {
+	class, err := r.objects.Class(m.Object)
+	if err != nil {
+		return 0, 0, err
+	}
+	return r.savedIn(class)
+}
+
+func (r *Reader) savedIn(class *object.Class) (from, to uint32, err error) {
+	size, err := r.objects.Size(class.Table)
+	if err != nil || !r.continuation.known() {
+		return 0, 0, err
+	}
+	from = r.continuation.Size
+	to = min(size, from+maxSaved*wordSize)
+	return from, max(from, to-to%wordSize), nil
 }
