@@ -69,7 +69,8 @@ type Wait struct {
 	// Owner is who holds the lock; of a Thread.Join the thread that is joined; of a Task.Wait the one that runs the
 	// task, or what the task waits for. nil: nobody does, that is not known, or locks of this kind have no owner.
 	Owner *ThreadRef
-	// Readers are threads that hold the lock to read, and have to leave it first.
+	// Readers are threads that hold the lock to read, and have to leave it first. One without OSThreadID is last if
+	// some have ended without leaving it.
 	Readers []ThreadRef
 	// Behind are threads that wait to write under a ReaderWriterLockSlim: it lets nobody in to read before them.
 	Behind []ThreadRef

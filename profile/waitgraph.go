@@ -85,9 +85,14 @@ func (l *LockState) IsLock() bool {
 	return l.Owner != nil && l.Kind != ThreadLock && l.Kind != TaskLock
 }
 
-// Ended reports whether the thread that owns the lock has ended, so that it is never left.
+// Ended reports whether a thread that owns the lock, or reads under it, has ended, so that it is never left.
 func (l *LockState) Ended() bool {
-	return l.Owner != nil && l.Owner.OSThreadID == 0 && l.Kind != ThreadLock && l.Kind != TaskLock
+	return l.readByEnded() || l.Owner != nil && l.Owner.OSThreadID == 0 && l.Kind != ThreadLock && l.Kind != TaskLock
+}
+
+// readByEnded reports whether a thread that reads under the lock has ended. Others may still read under it.
+func (l *LockState) readByEnded() bool {
+	return slices.ContainsFunc(l.Readers, func(t ThreadRef) bool { return t.OSThreadID == 0 })
 }
 
 // Waiter is a thread that waits for something.
@@ -522,7 +527,7 @@ func (b *waitGraph) ended() {
 		facts, others := Deadlock{Ended: true}, Deadlock{Ended: true}
 		for _, w := range l.Waiters { // which do not depend on one another
 			switch {
-			case !wantsOwner(w.Wait):
+			case !wantsOwner(w.Wait) || l.readByEnded() && w.Wait.Kind != WriteLock:
 			case b.stays(w.Thread):
 				facts.Threads = append(facts.Threads, w.Thread)
 			default:

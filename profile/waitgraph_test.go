@@ -137,6 +137,7 @@ func TestDeadlocks(t *testing.T) {
 			[]string{"Monitor.Enter b 2 @5s", "ReaderWriterLockSlim.Write a +1 +3", "Monitor.Enter b 1"},
 			"", "1 2 3 tangled 5s",
 		},
+		{"read by a thread that has ended", []string{"ReaderWriterLockSlim.Write a +0 +2", ""}, "1 ended", ""},
 		{"joining an ended thread ends", []string{"Thread.Join t 0"}, "", ""},
 		{
 			"readers", []string{"ReaderWriterLockSlim.Write a +2 +3", "Monitor.Enter b 1", "Thread.Join t 1"},

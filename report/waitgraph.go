@@ -217,8 +217,12 @@ func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
 	if last > 0 {
 		text = strings.Join(names[:last], ", ") + " and " + text
 	}
-	return text + verb + lockText(s.Threads[d.Threads[0]].Wait) +
-		", whose owner has ended without leaving it: it will never be free"
+	w := s.Threads[d.Threads[0]].Wait
+	text += verb + lockText(w)
+	if w.Owner == nil {
+		return text + ", which a thread read that has ended without leaving it: nobody will ever write under it"
+	}
+	return text + ", whose owner has ended without leaving it: it will never be free"
 }
 
 // deadlock prints a deadlock: what it is, and of each member what it does.
@@ -481,7 +485,7 @@ func ownerText(l *profile.LockState) string {
 
 func certainOwnerText(l *profile.LockState) string {
 	switch {
-	case l.Ended():
+	case l.Owner.OSThreadID == 0 && l.Ended():
 		return "held by a thread that has ended"
 	case l.Kind == profile.TaskLock || l.Kind == profile.StaticConstructor:
 		return hasIt(l.Waiters[0].Wait) + " " + threadText(l.Owner)

@@ -106,11 +106,14 @@ func membersOf(list []profile.Deadlock) map[int]bool {
 
 // apart reports whether what is waited for has a place of its own in a picture, because no thread stands for it.
 func apart(l *profile.LockState) bool {
-	return len(l.Waiters) > 0 && len(l.Readers) == 0 && (l.Owner == nil || l.Ended())
+	return len(l.Waiters) > 0 && (l.Ended() || len(l.Readers) == 0 && l.Owner == nil)
 }
 
 // apartText says below the name of such a lock why no thread stands for it.
 func apartText(l *profile.LockState) string {
+	if l.Ended() && l.Owner == nil {
+		return "a reader has ended"
+	}
 	if l.Ended() {
 		return "its owner has ended"
 	}

@@ -128,6 +128,9 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 		words = append(words, fmt.Sprintf("%s%s, in %s", threadName(ref(t)), waitPhrase(t), method(ownFrame(t.Frames))))
 	}
 	switch {
+	case d.Ended && s.Threads[d.Threads[0]].Wait.Owner == nil:
+		return "A reader of a lock has ended without leaving it, so that nobody ever writes under it: " +
+			strings.Join(words, "; ") + "."
 	case d.Ended:
 		return "The owner of a lock has ended without leaving it, so that it is never free: " +
 			strings.Join(words, "; ") + "."

@@ -115,7 +115,8 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.reads, r.lists = map[uint64][]int{}, map[uint64][]profile.ThreadRef{}
 		for i := range r.threads {
 			if at := r.threads[i].ThreadID; at != 0 {
-				for _, lock := range r.p.waitReader().ReadLocks(arch.Addr(at)) {
+				ids, _ := r.p.waitReader().ReadLocks(arch.Addr(at))
+				for _, lock := range ids {
 					r.reads[lock] = append(r.reads[lock], i)
 				}
 			}
@@ -127,6 +128,9 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 			if len(out) < maxReaders && (len(out) == 0 || out[len(out)-1].OSThreadID != r.threads[i].OSThreadID) {
 				out = append(out, refOf(&r.threads[i]))
 			}
+		}
+		if r.p.waitReader().ReadByEnded(arch.Addr(w.Object), id) {
+			out = append(out, profile.ThreadRef{})
 		}
 		r.lists[id] = out
 	}

@@ -2,6 +2,7 @@ package waits
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
@@ -42,13 +43,17 @@ const (
 	references = "object[]"
 )
 
-// readCounts finds a thread's first ReaderWriterCount; 0: it has none, or none is found.
-func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
+// readCounts finds a thread's first ReaderWriterCount; 0: none is found. read: all static fields of the thread were
+// looked at, so that it certainly has no other list.
+func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	r.looked = 0
+	if at, ok := r.Runtime.Threads.LocalDataAt(); ok {
+		r.localAt = int(at)
+	}
 	if r.localAt > 0 {
 		p, err := target.NewReader(r.Runtime.Seen).Pointer(thread + arch.Addr(r.localAt))
-		if err != nil {
-			return 0
+		if err != nil || p == 0 {
+			return 0, err == nil // it has no such fields yet
 		}
 		return r.countIn(thread, p)
 	}
@@ -57,72 +62,80 @@ func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
 		head = head[:len(head)/2]
 	}
 	if r.searches++; r.searches > maxSearches {
-		return 0
+		return 0, false
 	}
 	link := r.Runtime.Threads.LinkOffset()
 	for at := 0; at+8 <= len(head); at += 8 {
 		if at == link {
 			continue // leads into another Thread
 		}
-		if found := r.countIn(thread, arch.Addr(binary.LittleEndian.Uint64(head[at:]))); found != 0 {
+		if found, _ := r.countIn(thread, arch.Addr(binary.LittleEndian.Uint64(head[at:]))); found != 0 {
 			r.localAt = at
-			return found
+			return found, true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // countIn finds the ReaderWriterCount by a word of the thread.
-func (r *Reader) countIn(thread, p arch.Addr) arch.Addr {
+func (r *Reader) countIn(thread, p arch.Addr) (first arch.Addr, read bool) {
 	if p%8 != 0 || p < 1<<16 || p>>47 != 0 {
-		return 0
+		return 0, false
 	}
 	var b [localLen]byte
 	if r.Runtime.Seen.ReadMemory(b[:], p) != nil {
-		return 0
+		return 0, false
 	}
 	if arch.Addr(binary.LittleEndian.Uint64(b[localThread:])) == thread {
-		return r.countOf(arch.Addr(binary.LittleEndian.Uint64(b[localArray:])), true)
+		array := arch.Addr(binary.LittleEndian.Uint64(b[localArray:]))
+		if array == 0 {
+			return 0, true
+		}
+		return r.countOf(array, true)
 	}
 	return r.countInBuckets(arch.Addr(binary.LittleEndian.Uint64(b[:])))
 }
 
 // countInBuckets finds it as .NET 8 keeps the statics of a thread.
-func (r *Reader) countInBuckets(bucket arch.Addr) arch.Addr {
+func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 	for range maxBuckets {
 		var b [bucketLen]byte
 		if bucket%8 != 0 || bucket < 1<<16 || bucket>>47 != 0 || r.Runtime.Seen.ReadMemory(b[:], bucket) != nil {
-			return 0
+			return 0, false
 		}
 		size, used := binary.LittleEndian.Uint32(b[bucketSize:]), binary.LittleEndian.Uint32(b[bucketUsed:])
 		handle := arch.Addr(binary.LittleEndian.Uint64(b[bucketHandle:]))
 		if size == 0 || size > maxStatics || used > size || handle%8 != 0 || handle < 1<<16 || handle>>47 != 0 {
-			return 0
+			return 0, false
 		}
 		var obj [8]byte
 		if r.Runtime.Seen.ReadMemory(obj[:], handle) != nil {
-			return 0
+			return 0, false
 		}
 		array := arch.Addr(binary.LittleEndian.Uint64(obj[:]))
 		if r.looked += int(size); r.looked > maxLooked {
-			return 0
+			return 0, false
 		}
 		if refs, err := r.Runtime.Objects.References(array, maxStatics); err != nil || len(refs) != int(size) {
-			return 0
+			return 0, false
 		}
-		if found := r.countOf(array, false); found != 0 {
-			return found
+		found, whole := r.countOf(array, false)
+		if found != 0 || !whole {
+			return found, whole
 		}
-		bucket = arch.Addr(binary.LittleEndian.Uint64(b[bucketNext:]))
+		if bucket = arch.Addr(binary.LittleEndian.Uint64(b[bucketNext:])); bucket == 0 {
+			return 0, true
+		}
 	}
-	return 0
+	return 0, false
 }
 
-// countOf finds a ReaderWriterCount in an array of references, or, if nested, in the arrays that are in it.
-func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
+// countOf finds a ReaderWriterCount in an array of references, or, if nested, in the arrays that are in it. read: the
+// array could be read as a whole, or it has one.
+func (r *Reader) countOf(array arch.Addr, nested bool) (first arch.Addr, read bool) {
 	objects := r.Runtime.Objects
 	if c, err := objects.Class(array); err != nil || c.Display != references {
-		return 0
+		return 0, false
 	}
 	most := maxStatics
 	if !nested {
@@ -130,11 +143,12 @@ func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
 	}
 	refs, err := objects.References(array, most)
 	if err != nil {
-		return 0
+		return 0, false
 	}
+	read = true
 	for _, ref := range refs {
 		if r.looked++; r.looked > maxLooked {
-			return 0
+			return 0, false
 		}
 		if ref == 0 {
 			continue
@@ -142,22 +156,106 @@ func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
 		c, err := objects.Class(ref)
 		switch {
 		case err != nil:
+			read = false
 		case c.Is(coreLib, countClass):
-			return ref
+			return ref, true
 		case nested && c.Display == references:
-			if found := r.countOf(ref, false); found != 0 {
-				return found
+			found, whole := r.countOf(ref, false)
+			if found != 0 {
+				return found, true
 			}
+			read = read && whole
 		}
 	}
-	return 0
+	return 0, read
 }
 
 // LockNumber returns the number that a ReaderWriterLockSlim has for the lists of its readers.
 func (r *Reader) LockNumber(obj arch.Addr) (uint64, bool) {
-	var id arch.Addr
 	r.searches = 0
-	stands := r.steadily(func() error {
+	rw, ok := r.lockState(obj)
+	return rw.id, ok
+}
+
+// ReadLocks returns the numbers of the ReaderWriterLockSlims that a thread, whose Thread object is at an address,
+// holds to read. all: it certainly holds no others.
+func (r *Reader) ReadLocks(thread arch.Addr) (ids []uint64, all bool) {
+	stands := r.steadily(func() (err error) {
+		ids, all, err = r.readLocks(thread)
+		return err
+	}, nil, primitive{})
+	if !stands {
+		return nil, false
+	}
+	return ids, all
+}
+
+func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, all bool, err error) {
+	objects := r.Runtime.Objects
+	at, all := r.readCounts(thread)
+	for n := 0; at != 0; n++ {
+		if n == maxReadLocks {
+			return ids, false, nil
+		}
+		class, err := objects.Class(at)
+		if err != nil || !class.Is(coreLib, countClass) {
+			return nil, false, err
+		}
+		id, err := objects.Pointer(at, class, "lockID")
+		if err != nil {
+			return nil, false, err
+		}
+		often, err := objects.Uint32(at, class, "readercount")
+		if err != nil {
+			return nil, false, err
+		}
+		if int32(often) > 0 {
+			ids = append(ids, uint64(id))
+		}
+		if at, err = objects.Pointer(at, class, "next"); err != nil {
+			return nil, false, err
+		}
+	}
+	return ids, all, nil
+}
+
+// ReadByEnded reports whether a ReaderWriterLockSlim, for which a thread waits to write, is certainly read by a thread
+// that has ended without leaving it. The lock counts its readers; those that live have it in their lists
+// (ReaderWriterLockSlim.cs: who may upgrade counts, but has it in no list). Nobody enters a lock to read while a thread
+// waits to write. So its number of readers only becomes smaller, and if it is the same before and after the lists are
+// read, nobody has left in between.
+func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
+	before, ok := r.lockState(obj)
+	if !ok || before.id != id || before.readers == 0 {
+		return false
+	}
+	list, err := r.Runtime.Threads.List()
+	if err != nil {
+		return false
+	}
+	living := 0
+	if before.upgrader != 0 {
+		living++
+	}
+	for i := range list {
+		if !list[i].Alive() {
+			continue
+		}
+		ids, all := r.ReadLocks(list[i].Address)
+		if !all {
+			return false
+		}
+		if slices.Contains(ids, id) {
+			living++
+		}
+	}
+	after, ok := r.lockState(obj)
+	return ok && after == before && living < before.readers
+}
+
+// lockState reads a ReaderWriterLockSlim; false: it is none, or changes.
+func (r *Reader) lockState(obj arch.Addr) (rw readerWriter, ok bool) {
+	ok = r.steadily(func() error {
 		class, err := r.Runtime.Objects.Class(obj)
 		if err != nil {
 			return err
@@ -165,46 +263,8 @@ func (r *Reader) LockNumber(obj arch.Addr) (uint64, bool) {
 		if !class.Is(coreLib, readerWriterClass) {
 			return lock.ErrChanging
 		}
-		id, err = r.Runtime.Objects.Pointer(obj, class, "_lockID")
+		rw, err = r.readerWriter(found{obj, class})
 		return err
 	}, nil, primitive{})
-	return uint64(id), stands
-}
-
-// ReadLocks returns the numbers of the ReaderWriterLockSlims that a thread, whose Thread object is at an address,
-// holds to read.
-func (r *Reader) ReadLocks(thread arch.Addr) (ids []uint64) {
-	stands := r.steadily(func() (err error) {
-		ids, err = r.readLocks(thread)
-		return err
-	}, nil, primitive{})
-	if !stands {
-		return nil
-	}
-	return ids
-}
-
-func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, err error) {
-	objects := r.Runtime.Objects
-	for at, n := r.readCounts(thread), 0; at != 0 && n < maxReadLocks; n++ {
-		class, err := objects.Class(at)
-		if err != nil || !class.Is(coreLib, countClass) {
-			return nil, err
-		}
-		id, err := objects.Pointer(at, class, "lockID")
-		if err != nil {
-			return nil, err
-		}
-		often, err := objects.Uint32(at, class, "readercount")
-		if err != nil {
-			return nil, err
-		}
-		if int32(often) > 0 {
-			ids = append(ids, uint64(id))
-		}
-		if at, err = objects.Pointer(at, class, "next"); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
+	return rw, ok
 }

@@ -30,6 +30,17 @@ static class Ended
         Zoo.Start("table", "1", () => table.EnterReadLock());
         Zoo.Says("table", Truth.Deadlock, ["1"], note: "ended");
 #if NET9_0_OR_GREATER
+        // Those who read have ended; one of those who read another lock lives.
+        foreach (string set in new[] { "read", "reads" })
+        {
+            var read = new ReaderWriterLockSlim(LockRecursionPolicy.SupportsRecursion);
+            Dead(set, () => { read.EnterReadLock(); read.EnterReadLock(); });
+            if (set == "reads") Zoo.Start(set, "living", () => { read.EnterReadLock(); Thread.Sleep(-1); });
+            while (read.CurrentReadCount < (set == "reads" ? 2 : 1)) Thread.Sleep(1);
+            Zoo.Start(set, "1", () => read.EnterWriteLock());
+            Zoo.Says(set, Truth.Deadlock, ["1"], note: "ended");
+        }
+
         var gate = new Lock();
         Dead("exited", () => gate.Enter());
         Zoo.Start("exited", "1", () => { lock (gate) { } });

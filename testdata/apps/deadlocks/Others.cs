@@ -61,7 +61,12 @@ static class Others
     {
         var table = new ReaderWriterLockSlim();
         var meet = Zoo.Meeting(3);
-        Thread inner = Zoo.Start("behind", "3", () => { meet(); Zoo.Turn(300); table.EnterReadLock(); });
+        Thread inner = Zoo.Start("behind", "3", () =>
+        {
+            meet();
+            while (table.WaitingWriteCount == 0) Thread.Sleep(1);
+            table.EnterReadLock();
+        });
         Zoo.Start("behind", "1", () => { table.EnterReadLock(); meet(); inner.Join(); });
         Zoo.Start("behind", "2", () => { meet(); Zoo.Turn(100); table.EnterWriteLock(); });
         Zoo.Start("behind", "v", () => { Zoo.Turn(500); table.EnterUpgradeableReadLock(); });
