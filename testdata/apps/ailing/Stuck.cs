@@ -28,10 +28,10 @@ static class Stuck
     /// <summary>Two threads want the same two locks in opposite orders, and two more want one of these.</summary>
     public static void Deadlock()
     {
-        var both = new Barrier(2);
+        var both = new Barrier(3);
         App.Background("orders-1", () => { lock (order) { both.SignalAndWait(); Reserve(); } });
         App.Background("orders-2", () => { lock (stock) { both.SignalAndWait(); Confirm(); } });
-        Thread.Sleep(200);
+        both.SignalAndWait();
         for (int i = 0; i < 2; i++) App.Background($"victim-{i}", Confirm);
     }
 
@@ -47,7 +47,7 @@ static class Stuck
         var started = new TaskCompletionSource();
         _ = Restock(started.Task);
         App.Background("posts", Post);
-        Thread.Sleep(200);
+        Kernel.AwaitBlocked("posts");
         App.Background("sums", Sum);
         App.Background("audits", Sum);
         started.SetResult();

@@ -48,7 +48,7 @@ static class Program
         for (int i = 0; i < spin; i++) Start($"spin-{i}", 20, Spin);
         while (Volatile.Read(ref started) < blocked + timed + spin) Thread.Sleep(1);
         for (int i = 0; i < App.Int("rings", 0); i++) Ring.Start(i);
-        Thread.Sleep(50);
+        Kernel.AwaitBlocked("blocked-");
         App.Line("READY");
         int seconds = App.Int("seconds", 0);
         App.WaitForEnd(seconds > 0 ? TimeSpan.FromSeconds(seconds) : null);

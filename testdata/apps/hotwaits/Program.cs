@@ -4,7 +4,6 @@
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
-using System.IO;
 using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -103,22 +102,14 @@ static class Program
 
     static CountdownEvent last;
 
-    // Last makes each thread wait for ever. A thread that spins first, and yields, does not wait yet: the kernel knows.
+    // Last makes each thread wait for ever.
     static void Last()
     {
         last = new(threads.Count);
         ms = Timeout.Infinite;
         last.Wait();
-        while (threads.Exists(t => (t.ThreadState & ThreadState.WaitSleepJoin) == 0) || !Blocked()) Thread.Sleep(1);
+        Kernel.AwaitBlocked([.. threads.ConvertAll(t => t.Name)]);
     }
-
-    static bool Blocked() => Array.TrueForAll(Directory.GetDirectories("/proc/self/task"), task =>
-    {
-        string stat = File.ReadAllText(task + "/stat"); // 42 (name) S …
-        int end = stat.LastIndexOf(')');
-        string name = stat[(stat.IndexOf('(') + 1)..end];
-        return !threads.Exists(t => t.Name == name) || stat[end + 2] == 'S';
-    });
 }
 
 class Shop

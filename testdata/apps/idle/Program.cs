@@ -42,7 +42,7 @@ static class Program
         while (Volatile.Read(ref blocked) < threads + pool) Thread.Sleep(1);
         if (App.Flag("resting")) Resting.Start();
         if (App.Flag("heirs")) Heirs.Start();
-        Thread.Sleep(50);
+        Kernel.AwaitBlocked("idle-", ".NET TP Worker");
         if (App.Flag("leaderless"))
         {
             App.Background("last", End);

@@ -25,7 +25,7 @@ static class Running
             if (waited) App.Background("waits-" + name, () => root.Wait());
         }
         while (truths.Count < n) Thread.Sleep(1);
-        Thread.Sleep(50); // for who waits
+        Kernel.AwaitBlocked("waits-", "chain-", ".NET TP Worker");
     }
 
     /// <summary>Starts tasks whose delegates block their threads, and methods and threads that wait for them.</summary>
@@ -38,7 +38,7 @@ static class Running
         Task waited = Task.Run(() => Stay("ran-waited", "\t>waits-ran"));
         App.Background("waits-ran", () => waited.Wait());
         while (truths.Count < 5) Thread.Sleep(1);
-        Thread.Sleep(50); // for who awaits
+        Kernel.AwaitBlocked("waits-", "ran", ".NET TP Worker");
 
         static async Task Ran(string name)
         {

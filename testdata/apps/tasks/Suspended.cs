@@ -56,7 +56,7 @@ static class Suspended
             for (int k = 0; k < times; k++, n++) kept.Enqueue(Root(new Plan(levels, () => list[which](kinds[which]))));
         }
         while (truths.Count < n) Thread.Sleep(1);
-        Thread.Sleep(100); // for what they are about to wait for
+        Kernel.AwaitBlocked(".NET TP Worker"); // they have come to what they are about to wait for
     }
 
     // An iterator that has ended is in no chain, though its objects are still there.

@@ -5,6 +5,7 @@ using System.IO.Pipes;
 using System.Net;
 using System.Net.Sockets;
 using System.Threading;
+using System.Threading.Tasks;
 
 namespace Waits;
 
@@ -35,9 +36,9 @@ static class Inputs
 
         // A socket that was used asynchronously does not block in the kernel any more.
         string later = Receive(listener, out Socket asynchronous);
-        _ = asynchronous.ReceiveAsync(new byte[8]).ContinueWith(_ => { });
+        Task received = asynchronous.ReceiveAsync(new byte[8]).ContinueWith(_ => { });
         peers[^1].Send([1]);
-        Thread.Sleep(100);
+        received.Wait();
         Zoo.Waits(new() { Thread = "socket", Kind = "io", Target = later }, () => asynchronous.Receive(new byte[8]));
 
         Pipes();

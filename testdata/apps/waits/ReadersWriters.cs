@@ -31,14 +31,14 @@ static class ReadersWriters
         // Readers keep a writer out, and nobody owns it.
         var read = new ReaderWriterLockSlim();
         for (int i = 0; i < 2; i++) Zoo.Start($"rw-reader-{i}", () => { read.EnterReadLock(); Zoo.Rest(); });
-        Thread.Sleep(100);
+        SpinWait.SpinUntil(() => read.CurrentReadCount == 2);
         Zoo.Waits(new() { Thread = "rw-readers", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = read },
             () => read.EnterWriteLock());
 
         // An upgrade waits for the other readers.
         var upgraded = new ReaderWriterLockSlim();
         Zoo.Start("rw-other", () => { upgraded.EnterReadLock(); Zoo.Rest(); });
-        Thread.Sleep(100);
+        SpinWait.SpinUntil(() => upgraded.CurrentReadCount == 1);
         Zoo.Waits(new() { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = upgraded },
             () => Upgrade(upgraded));
         Zoo.Also(new Hold { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.UpgradeableRead", Type = type,
