@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/web"
 	"clrsnap/profile"
 )
@@ -21,10 +22,14 @@ type sent struct {
 	use     *web.Use // nil: it has no connection, or that is not known
 	chains  []*profile.TaskChain
 	request string
-	sender  arch.Addr // the method that sends it; 0: it is not known by that
+	object  arch.Addr  // the HttpRequestMessage, where it was when the call was read
+	sending bool       // it is known by the method that sends it: the answer has not begun
+	epoch   heap.Stamp // of the moment at which it was read; 0: not known
+	missed  int        // how many walks have missed it since it was read
+	since   time.Time  // when it began; zero: that is not known
+	seen    time.Time  // when it was read
+	server  string     // that it goes to, as of the walk that has read it
 }
-
-func (c *sent) sending() bool { return c.sender != 0 }
 
 // pooled is a pool, and how many calls have a connection of it.
 type pooled struct {
@@ -51,18 +56,10 @@ func (w *requestWalk) findPools() {
 		}
 		w.pools[obj] = &pooled{PoolState: *pool}
 		for _, q := range pool.Queue {
-			w.addCall(q.Message, obj, profile.CallConnection, nil)
+			w.addCall(q.Message, obj, nil)
 		}
 	}
 }
-
-// carrier is a connection, or one of its streams, wherever the collector moves it.
-type carrier struct {
-	socket int32
-	stream uint32
-}
-
-func carrierOf(u *web.Use) carrier { return carrier{u.Socket, u.Stream} }
 
 // answerPhase is how far a call has come that has a connection, and that no method is known to send.
 func (w *requestWalk) answerPhase() profile.CallPhase {
@@ -70,35 +67,6 @@ func (w *requestWalk) answerPhase() profile.CallPhase {
 		return profile.CallOpen
 	}
 	return profile.CallBody
-}
-
-// carried reads from what a method reads the answer to a call; nil: there is none.
-func (w *requestWalk) carried(s *async.Step) (*web.Use, error) {
-	obj, err := w.p.webLocal(s, web.CarrierVar)
-	if err != nil || obj == 0 {
-		return nil, err
-	}
-	u, err := w.web.Carrier(obj)
-	if err != nil || u == nil || u.Message == 0 {
-		return nil, err
-	}
-	return u, nil
-}
-
-// readCall returns the message of the call whose answer a chain reads, as it was when the call was read.
-func (w *requestWalk) readCall(u *web.Use) arch.Addr {
-	if w.calls[u.Message] != nil {
-		return u.Message
-	}
-	if message := w.carries[carrierOf(u)]; w.calls[message] != nil && u.Socket >= 0 {
-		return message
-	}
-	w.addCall(u.Message, u.Pool, w.answerPhase(), u)
-	if w.calls[u.Message] != nil && w.dropped > 0 {
-		w.dropped--
-		w.unproven--
-	}
-	return u.Message
 }
 
 // findConnections reads which calls have a connection.
@@ -115,204 +83,113 @@ func (w *requestWalk) findConnections() {
 		if u == nil || u.Message == 0 {
 			continue
 		}
-		w.addCall(u.Message, u.Pool, w.answerPhase(), u)
+		w.addCall(u.Message, u.Pool, u)
 	}
 }
 
-// addCall adds a call, or what else is known of one.
-func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, u *web.Use) {
-	c := w.calls[message]
+// addCall adds a call by its object, or what else is known of one.
+func (w *requestWalk) addCall(object, pool arch.Addr, u *web.Use) {
+	c := w.found[object]
 	if c == nil {
-		c = &sent{}
+		c = &sent{object: object}
 		if w.full {
 			return
 		}
-		if !w.patiently(func() (err error) { c.Message, err = w.web.Message(message); return err }) {
+		if !w.patiently(func() (err error) { c.Message, err = w.web.Message(object); return err }) {
 			w.unproven++
 			return
 		}
 		if !w.keep(int(unsafe.Sizeof(*c)), c.Method, c.Authority, c.Path, c.Query) {
 			return
 		}
-		w.calls[message] = c
+		w.found[object] = c
 	}
-	switch answered := phase == profile.CallBody || phase == profile.CallOpen; {
-	case answered && c.WebSocket && u != nil && (u.Detached || u.HTTP2 && phase == profile.CallBody):
-		phase = profile.CallWebSocket
-	case answered && u != nil && u.Detached:
-		phase = profile.CallUpgraded
-	}
-	c.pool, c.phase = pool, phase
-	if u != nil {
-		c.use = u
-		w.carries[carrierOf(u)] = message
+	if c.pool, c.phase = pool, profile.CallConnection; u != nil {
+		c.use, c.phase = u, w.answered(c, u)
 	}
 }
 
-// findCalls reads the async methods that send calls. A method that has not ended has not got the head of the answer.
-func (w *requestWalk) findCalls(nodes []node) {
-	for i := range nodes {
-		if i%1024 == 0 && w.stopped() {
-			return
-		}
-		steps, _, err := w.r.Methods(nodes[i].obj)
-		if err != nil {
-			continue
-		}
-		if slices.ContainsFunc(steps, func(s async.Step) bool { return w.role(&s) == web.Sending }) {
-			w.sending(nodes[i].obj)
-		}
+// answered is how far a call has come whose answer is read from a connection.
+func (w *requestWalk) answered(c *sent, u *web.Use) profile.CallPhase {
+	switch phase := w.answerPhase(); {
+	case c.WebSocket && (u.Detached || u.HTTP2 && phase == profile.CallBody):
+		return profile.CallWebSocket
+	case u.Detached:
+		return profile.CallUpgraded
+	default:
+		return phase
 	}
 }
 
-// sending reads a call by the method that sends it, or by the RuntimeAsyncTask that the method is suspended in.
-func (w *requestWalk) sending(obj arch.Addr) {
-	var s sender
-	ok := w.patiently(func() (err error) { s, err = w.senderAt(obj); return err })
-	if !ok {
-		w.unproven++
-	}
-	if !ok || s.message == 0 {
-		return
-	}
-	phase := profile.CallConnection
-	if c := w.calls[s.message]; s.use != nil || c != nil && c.use != nil {
-		phase = profile.CallAnswer
-	}
-	w.addCall(s.message, s.pool, phase, s.use)
-	if c := w.calls[s.message]; c != nil {
-		c.sender = s.obj
-	}
-}
-
-// sender is a method that sends a call.
-type sender struct {
-	obj           arch.Addr // where it is now; 0: it has ended
-	message, pool arch.Addr
-	use           *web.Use // nil: it has no connection
-}
-
-// senderAt reads the method that sends a call.
-func (w *requestWalk) senderAt(obj arch.Addr) (out sender, err error) {
-	if out.obj, err = w.current(obj); err != nil || out.obj == 0 {
-		return out, err
-	}
-	steps, alive, err := w.r.Methods(out.obj)
-	if err != nil || !alive {
-		return sender{}, err
-	}
-	connection := arch.Addr(0)
-	for i := range steps {
-		switch s := &steps[i]; w.role(s) {
+// calling reads the call that a chain makes, all of it at the moment at which the chain is read: what its parts lead to
+// is another call's as soon as the collector has moved something. nil: the chain makes none.
+func (w *requestWalk) calling() (c *sent, err error) {
+	var channel, carrier arch.Addr
+	reads := 0
+	for i := range w.methods {
+		switch s := w.methods[i].Step; w.role(s) {
+		case web.Reading: // the answer, below the method that sends the call
+			if carrier == 0 {
+				reads = i
+				carrier, err = w.p.webLocal(s, web.CarrierVar)
+			}
 		case web.Exchanging:
-			if connection, err = w.p.webLocal(s, web.ChannelVar); err != nil {
-				return out, err
+			if channel == 0 {
+				channel, err = w.p.webLocal(s, web.ChannelVar)
 			}
 		case web.Sending:
-			if out.message, err = w.p.webLocal(s, web.MessageVar); err != nil {
-				return out, err
+			if c, err = w.sendingBy(s, channel, carrier); err != nil || c == nil {
+				return nil, err
 			}
-			if out.pool, err = w.p.webLocal(s, web.PoolVar); err != nil {
-				return out, err
-			}
-			if connection == 0 {
-				if connection, err = w.p.webLocal(s, web.RemoteVar); err != nil || connection == 0 {
-					return out, err
-				}
-			}
-			out.use, err = w.web.Connected(connection)
-			return out, err
+			c.since, err = w.begun(w.methods[i+1:])
+			return c, err
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return out, nil
+	if carrier == 0 {
+		return nil, nil
+	}
+	u, err := w.web.Carrier(carrier)
+	if err != nil || u == nil || u.Message == 0 {
+		return nil, err
+	}
+	c = &sent{object: u.Message, pool: u.Pool, use: u}
+	if c.Message, err = w.web.Message(c.object); err != nil {
+		return nil, err
+	}
+	c.phase = w.answered(c, u)
+	c.since, err = w.begun(w.methods[reads+1:])
+	return c, err
 }
 
-// callOf returns the message of the call that a chain makes, as it was when the call was read; 0: the chain makes none.
-func (w *requestWalk) callOf(of *chainOf) arch.Addr {
-	if of.use != nil {
-		return w.readCall(of.use)
+// sendingBy reads a call by the method that sends it, by way of a connection and of a stream, if these are not 0.
+func (w *requestWalk) sendingBy(s *async.Step, channel, stream arch.Addr) (c *sent, err error) {
+	c = &sent{sending: true, phase: profile.CallConnection}
+	if c.object, err = w.p.webLocal(s, web.MessageVar); err != nil || c.object == 0 {
+		return nil, err
 	}
-	if c := w.calls[of.message]; of.message == 0 || c != nil && c.sender == of.sender {
-		return of.message
+	if c.Message, err = w.web.Message(c.object); err != nil {
+		return nil, err
 	}
-	w.followSenders()
-	if message, ok := w.moved[of.message]; ok {
-		return message
+	if c.pool, err = w.p.webLocal(s, web.PoolVar); err != nil {
+		return nil, err
 	}
-	w.sending(of.sender)
-	return of.message
-}
-
-// dropTwins leaves out calls that were read twice, because the collector had moved them in between: the chain that
-// makes such a call has been found for one of the two.
-func (w *requestWalk) dropTwins() {
-	for _, c := range w.calls {
-		if c.sending() && len(c.chains) == 0 {
-			w.followSenders()
-			return
+	if channel == 0 {
+		if channel, err = w.p.webLocal(s, web.RemoteVar); err != nil || channel == 0 {
+			return c, err
 		}
 	}
+	c.phase = profile.CallAnswer
+	c.use, err = w.web.Connected(channel, stream)
+	return c, err
 }
 
-// followSenders finds out where the messages of calls are now, if the collector may have moved some since it was last
-// called. Calls that have ended by now, or of which it is not known, are left out, and of twins one.
-func (w *requestWalk) followSenders() {
-	now := w.p.stamp()
-	if now != 0 && now == w.followed {
-		return
-	}
-	w.followed = now
-	w.moved = map[arch.Addr]arch.Addr{}
-	for key, c := range w.calls {
-		if !c.sending() {
-			continue
-		}
-		at, message, ok := w.messageNow(c.sender)
-		if !ok {
-			w.unproven++
-		}
-		if !ok || at == 0 {
-			delete(w.calls, key)
-			continue
-		}
-		c.sender = at
-		if twin, ok := w.moved[message]; ok && message != 0 {
-			key = w.dropTwin(twin, key)
-		}
-		w.moved[message] = key
-	}
-}
-
-// dropTwin leaves out one of two that are the same call, and returns the other one.
-func (w *requestWalk) dropTwin(a, b arch.Addr) (kept arch.Addr) {
-	if len(w.calls[a].chains) > 0 {
-		a, b = b, a
-	}
-	if at, ok := w.starts[a]; ok {
-		w.started(b, at)
-	}
-	delete(w.calls, a)
-	return b
-}
-
-// messageNow returns where a method is now that sends a call, and the message that it has. at is 0 if the method has
-// ended. false: it changed all the time.
-func (w *requestWalk) messageNow(method arch.Addr) (at, message arch.Addr, ok bool) {
-	var s sender
-	ok = w.patiently(func() (err error) { s, err = w.senderAt(method); return err })
-	return s.obj, s.message, ok
-}
-
-// started notes when a call began: at the earliest time that any of its methods knows.
-func (w *requestWalk) started(message arch.Addr, at time.Time) {
-	if known, ok := w.starts[message]; !at.IsZero() && (!ok || at.Before(known)) {
-		w.starts[message] = at
-	}
-}
-
-// server is the server that a call goes to: its pool's, or that of its URI.
+// server is the server that a call goes to: its pool's, or that of its URI. Another pool may have been moved to where
+// its pool was.
 func (w *requestWalk) server(c *sent) string {
-	if p := w.pools[c.pool]; p != nil && !p.Proxied {
+	if p := w.pools[c.pool]; p != nil && !p.Proxied && (w.still || p.Authority == c.Authority) {
 		return cmp.Or(p.Authority, c.Authority)
 	}
 	return c.Authority
@@ -322,12 +199,12 @@ func (w *requestWalk) server(c *sent) string {
 func (w *requestWalk) callGroups() []profile.CallGroup {
 	by := map[string]*profile.CallGroup{}
 	var list []*profile.CallGroup
-	for message, c := range w.calls {
+	for _, c := range w.listed {
 		g := profile.CallGroup{
-			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
+			Method: c.Method, Authority: c.server, Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
 		g.Doing.Call = &profile.CallTo{Authority: g.Authority, Phase: g.Phase}
-		if p := w.pools[c.pool]; p != nil && c.use != nil && !c.use.Detached {
+		if p := w.poolOf(c); p != nil && c.use != nil && !c.use.Detached {
 			p.active++
 		}
 		key := strings.Join([]string{g.Method, g.Authority, string(g.Phase), doingKey(&g.Doing)}, "\x00")
@@ -340,7 +217,7 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 			same.Path = commonPath(same.Path, g.Path)
 		}
 		same.Doing.Call = nil
-		same.Calls = append(same.Calls, w.clientCall(message, c))
+		same.Calls = append(same.Calls, w.clientCall(c))
 	}
 	return sortedCalls(list)
 }
@@ -377,8 +254,8 @@ func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 }
 
 // clientCall describes a call.
-func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall {
-	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
+func (w *requestWalk) clientCall(c *sent) profile.ClientCall {
+	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(c.since), Request: c.request}
 	if c.use != nil {
 		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
 		if c.use.HTTP2 {

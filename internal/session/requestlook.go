@@ -17,6 +17,8 @@ const (
 	rewalkWithin  = 3 * time.Second
 	rewalkShortly = 300 * time.Millisecond
 	maxRewalks    = 200
+	fewWalks      = 4 // for which there is slowly times as much time
+	slowly        = 3
 	idleRewalks   = 2 // of requests of which only it is not known what they do
 )
 
@@ -35,13 +37,15 @@ type requestLook struct {
 	best   *requestWalk // the one that has missed the least
 	last   *requestWalk
 	census *heap.Census // of best
+	doubt  int          // how many calls all walks may have missed, at least
 }
 
 // walk walks the heap and reads what is there. When ctx ends, earlier walks count, and not the one that ended early.
 func (l *requestLook) walk(within time.Duration) error {
 	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of what is read after them
 	for try := range maxRewalks {
-		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > within || !sleep(l.ctx, rest)) {
+		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > l.limit(try, within) ||
+			!sleep(l.ctx, rest)) {
 			break
 		}
 		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)
@@ -60,16 +64,19 @@ func (l *requestLook) walk(within time.Duration) error {
 			break
 		}
 		next.inherit(l.last)
+		next.inheritCalls(l.last)
 		next.dropEarlier()
-		if l.best == nil || next.missing() <= l.best.missing() {
+		l.judge(next)
+		if l.best == nil || next.beats(l.best) {
 			l.best, l.census = next, census
 		}
 		if l.last = next; next.stopped() || next.settled(try) {
 			break
 		}
 	}
+	l.best.unproven = max(l.best.unproven, l.doubt)
 	if l.best != l.last {
-		l.best.requests = l.last.requests
+		l.best.requests, l.best.listed = l.last.requests, l.last.listed
 		for _, s := range l.last.requests {
 			l.best.adopt(l.last, s.chains)
 		}
@@ -77,12 +84,48 @@ func (l *requestLook) walk(within time.Duration) error {
 	return nil
 }
 
+// judge finds out how many calls all walks may have missed, by what one has found that those before have missed. None,
+// if nothing was moved. One that has itself missed most tells nothing.
+func (l *requestLook) judge(w *requestWalk) {
+	switch {
+	case w.still:
+		l.doubt = 0
+	case l.last == nil:
+		l.doubt = 1
+	case w.met() > 0 && w.own*2 >= len(w.listed):
+		l.doubt = w.fresh + w.ageless
+	}
+}
+
+// limit is until when another walk may begin. A machine that is busy makes walks slow: then there is more time for the
+// first ones, because one alone may have met nothing, and as long as each finds what those before have missed.
+func (l *requestLook) limit(walks int, within time.Duration) time.Duration {
+	if walks < fewWalks || l.last.fresh > 0 {
+		return slowly * within
+	}
+	return within
+}
+
+// beats reports whether a walk has missed no more than another one. Of one that was cut short it is not known what it
+// has missed: it has not met what the other one has.
+func (w *requestWalk) beats(other *requestWalk) bool {
+	return w.missing()+max(0, other.met()-w.met()) <= other.missing()+max(0, w.met()-other.met())
+}
+
+// met is how many objects a walk has met.
+func (w *requestWalk) met() (n int) {
+	for _, list := range w.objects {
+		n += len(list)
+	}
+	return n
+}
+
 // takeUp has a walk look also at what an earlier one has found. nil: there was none.
 func (w *requestWalk) takeUp(from *requestWalk) {
 	if from == nil {
 		return
 	}
-	w.known = from.requests
+	w.known, w.boot = from.requests, from.boot
 	w.earlier = make([]arch.Addr, 0, len(from.firsts))
 	for obj := range from.firsts {
 		if len(w.earlier) == maxTaskObjects {
@@ -142,17 +185,14 @@ func serial(s *served) (connection string, ok bool) {
 	return connection, ok && strings.HasPrefix(s.Protocol, "HTTP/1.")
 }
 
-// adopt takes over which calls the chains of another walk make. Their servers are those that they had then: pools may
-// have been moved since.
+// adopt takes over which calls the chains of another walk make.
 func (w *requestWalk) adopt(from *requestWalk, chains []*profile.TaskChain) {
 	for _, c := range chains {
 		call := from.makes[c]
 		if call == nil {
 			continue
 		}
-		kept := &sent{Message: call.Message, phase: call.phase}
-		kept.Authority = from.server(call)
-		w.makes[c] = kept
+		w.makes[c] = call
 	}
 }
 
@@ -173,7 +213,7 @@ func (w *requestWalk) settled(try int) bool {
 	if !w.p.from.changes() {
 		return true
 	}
-	if w.missing() > 0 {
+	if w.missing() > 0 || !w.still && (try == 0 || w.fresh > 0) {
 		return false
 	}
 	if try >= idleRewalks || w.threads.by == nil {

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -90,18 +89,18 @@ type requestWalk struct {
 	requests map[string]*served  // by their id
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
-	calls    map[arch.Addr]*sent // by their message
+	found    map[arch.Addr]*sent // calls by their HttpRequestMessage: pools and connections lead to it
+	made     []*sent             // calls that chains make; one may have been read several times
 	pools    map[arch.Addr]*pooled
 	room     int                          // bytes that may still be kept of them
 	rests    int                          // how often reading has waited for the collector
-	starts   map[arch.Addr]time.Time      // of calls, by their message as it was when the call was read
 	makes    map[*profile.TaskChain]*sent // the call that a chain makes
-	carries  map[carrier]arch.Addr        // the message of the call that a connection, or a stream, has
-	dropped  int                          // calls, for they may have been read where they were no more
 	of       chainOf                      // of the chain that was read last
-
-	moved    map[arch.Addr]arch.Addr // by where a message is now, where it was when its call was read
-	followed heap.Stamp              // when that was found out
+	listed   []*sent                      // calls, and those of earlier walks that this one may have missed
+	own      int                          // how many of these it has read itself
+	fresh    int                          // calls that those before have missed, though they had begun
+	ageless  int                          // likewise, calls of which it is not known whether they had
+	boot     time.Time                    // when the machine began, by the wall clock: the same for all walks
 
 	lost  int  // Kestrel's objects that could not be read
 	gone  int  // other objects that had been moved when they were to be read, and are there no more
@@ -111,11 +110,10 @@ type requestWalk struct {
 
 // chainOf is what a chain is for.
 type chainOf struct {
-	server, message, sender arch.Addr
-	id                      string    // of the request
-	frame                   int       // of the method that serves it
-	begun                   time.Time // the call; zero: that is not known
-	use                     *web.Use  // from which the answer to the call is read; nil: it is not
+	server arch.Addr
+	id     string // of the request
+	frame  int    // of the method that serves it
+	call   *sent  // nil: it makes none
 }
 
 // served is a request and the chains of its async methods.
@@ -127,18 +125,17 @@ type served struct {
 func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
-		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
-		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
-		makes: map[*profile.TaskChain]*sent{}, carries: map[carrier]arch.Addr{}, servers: map[arch.Addr]bool{},
-		room: maxRequestBytes,
+		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
+		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
+		room: maxRequestBytes, boot: time.Now().Add(-time.Duration(tickCount()) * time.Millisecond),
 	}
 	w.about, w.prove = w.relate, w.patiently
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
 	return w
 }
 
-// read reads the requests, the calls and their chains. If the collector may have moved objects since a stamp, what is
-// only known by an object that has been moved is left out, because what is left of such an object stays as it was.
+// read reads the requests, the calls and their chains. Calls that only their objects tell of count if the collector has
+// moved nothing since a stamp: what is left of an object that was moved stays as it was.
 func (w *requestWalk) read(since heap.Stamp) {
 	w.seen = nil
 	w.p.Engine.Cache.Invalidate()
@@ -146,20 +143,12 @@ func (w *requestWalk) read(since heap.Stamp) {
 	w.findPools()
 	w.findConnections()
 	nodes := w.nodes()
-	w.findCalls(nodes)
-	if !w.p.stillSince(since) {
-		all := len(w.calls)
-		maps.DeleteFunc(w.calls, func(_ arch.Addr, c *sent) bool { return !c.sending() })
-		w.dropped = all - len(w.calls)
-		w.unproven += w.dropped
-	}
 	w.findSemaphores()
 	if !w.eachChain(nodes, w.use) {
 		w.ended = true
 	}
-	if w.still = w.p.stillSince(since); !w.still {
-		w.dropTwins()
-	}
+	w.still = w.p.stillSince(since)
+	w.list()
 }
 
 // maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
@@ -238,69 +227,90 @@ func (w *requestWalk) serverNow(obj arch.Addr) (arch.Addr, error) {
 	return 0, async.ErrMoved
 }
 
-// Reading is tried so often, so far apart: a collection of the youngest objects takes some ms. In one walk it waits
-// mostRests times at most, which is 5 s.
+// Reading is tried so often, and waits for the end of a collection: one of the youngest objects takes some ms. In one
+// walk it waits mostRests times at most, which is 5 s.
 const (
 	patience  = 10
 	restFor   = 2 * time.Millisecond
 	mostRests = 2500
+	longest   = 50 // of these for one collection, which may have to wait for a processor
 )
 
 // patiently is steadily, again after a collection that may be under way.
 func (w *requestWalk) patiently(read func() error) bool {
 	for try := range patience {
+		w.settle()
 		if w.p.steadily(read, nil) {
 			return true
 		}
 		if !w.p.from.changes() || w.stopped() || w.p.Runtime.Heap.Settled(w.p.from) && try > 0 {
 			break // it is not the collector
 		}
-		if w.rests++; w.rests > mostRests {
-			break
-		}
-		sleep(w.ctx, restFor)
 	}
 	return false
+}
+
+// settle waits for the end of a collection that moves objects.
+func (w *requestWalk) settle() {
+	if !w.p.from.changes() || !w.p.Runtime.Heap.Known() {
+		return
+	}
+	for range longest {
+		if w.p.Runtime.Heap.Settled(w.p.from) || w.rests >= mostRests || w.stopped() {
+			return
+		}
+		w.rests++
+		sleep(w.ctx, restFor)
+	}
 }
 
 // relate reads for which request and for which call a chain is. The methods that make a call follow the one that sends
 // it.
 func (w *requestWalk) relate() (err error) {
 	w.of = chainOf{}
-	begun := false
+	if w.of.call, err = w.calling(); err != nil {
+		return err
+	}
+	if w.of.call != nil {
+		w.of.call.epoch = w.p.stamp()
+	}
 	for _, m := range w.methods {
-		switch role := w.role(m.Step); role {
-		case web.Reading:
-			if w.of.sender == 0 && w.of.use == nil {
-				w.of.use, err = w.carried(m.Step)
-			}
-		case web.Sending:
-			if w.of.sender == 0 {
-				w.of.sender, w.of.use = m.Task(), nil
-				w.of.message, err = w.p.webLocal(m.Step, web.MessageVar)
-			}
-		case web.Calling, web.Tracing:
-			if w.of.sender == 0 || begun {
-				continue
-			}
-			var at time.Time
-			if at, err = w.began(m.Step, role); err == nil && (w.of.begun.IsZero() || at.Before(w.of.begun)) {
-				w.of.begun = at
-			}
-			begun = role == web.Calling // what follows may make another call, which this one is a part of
-		case web.Serving:
-			if w.of.server, err = w.p.webLocal(m.Step, web.ProtocolVar); err != nil || w.of.server == 0 {
-				return err
-			}
-			w.of.frame = max(m.frame, 1)
-			w.of.id, err = w.web.ID(w.of.server)
+		if w.role(m.Step) != web.Serving {
+			continue
+		}
+		if w.of.server, err = w.p.webLocal(m.Step, web.ProtocolVar); err != nil || w.of.server == 0 {
 			return err
 		}
-		if err != nil {
-			return err
-		}
+		w.of.frame = max(m.frame, 1)
+		w.of.id, err = w.web.ID(w.of.server)
+		return err
 	}
 	return nil
+}
+
+// begun returns when a call began: at the earliest time that any of the methods knows that follow the one that makes
+// it.
+func (w *requestWalk) begun(methods []chainMethod) (out time.Time, err error) {
+	for _, m := range methods {
+		role := w.role(m.Step)
+		if role == web.Serving {
+			break
+		}
+		if role != web.Calling && role != web.Tracing {
+			continue
+		}
+		at, err := w.began(m.Step, role)
+		if err != nil {
+			return out, err
+		}
+		if !at.IsZero() && (out.IsZero() || at.Before(out)) {
+			out = at
+		}
+		if role == web.Calling { // what follows may make another call, which this one is a part of
+			break
+		}
+	}
+	return out, nil
 }
 
 // use notes for which request and for which call a chain is.
@@ -312,17 +322,19 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	if w.requests[of.id] == nil && of.server != 0 && !w.servers[of.server] {
 		w.lateRequest(of)
 	}
-	of.message = w.callOf(&of)
 	if s := w.requests[of.id]; s != nil {
 		s.chains = append(s.chains, c)
 		cost = framesCost(c.Frames)
 	} else {
 		of.id = ""
 	}
-	if call := w.calls[of.message]; call != nil {
+	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {
+		if call.epoch != w.p.stamp() {
+			call.epoch = 0 // the collector has moved something meanwhile
+		}
+		call.chains, call.request = []*profile.TaskChain{c}, of.id
 		w.makes[c] = call
-		w.started(of.message, of.begun)
-		call.chains, call.request = append(call.chains, c), cmp.Or(call.request, of.id)
+		w.made = append(w.made, call)
 		cost = framesCost(c.Frames)
 	}
 	return cost
@@ -379,7 +391,7 @@ func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 	})
 	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
 	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {
-		d.Call = &profile.CallTo{Authority: w.server(c), Phase: c.phase}
+		d.Call = &profile.CallTo{Authority: c.server, Phase: c.phase}
 	}
 	return d
 }

@@ -126,7 +126,7 @@ func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 	if err != nil || ticks == 0 {
 		return time.Time{}, err
 	}
-	return time.Now().Add(-time.Duration(tickCount()-int64(ticks)) * time.Millisecond), nil
+	return w.boot.Add(time.Duration(ticks) * time.Millisecond), nil
 }
 
 // role is webRole; that of code that stays is found once.

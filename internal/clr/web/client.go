@@ -286,8 +286,9 @@ func (r *Reader) use(obj arch.Addr, c *object.Class, message arch.Addr) (u *Use,
 	return u, err
 }
 
-// Connected describes the connection that an async method sends with: of HTTP/1, or of HTTP/2.
-func (r *Reader) Connected(obj arch.Addr) (*Use, error) {
+// Connected describes the connection that an async method sends with: of HTTP/1, or of HTTP/2 with a stream. 0: the
+// stream is not known.
+func (r *Reader) Connected(obj, stream arch.Addr) (*Use, error) {
 	c, err := r.objects.Class(obj)
 	if err != nil {
 		return nil, err
@@ -296,8 +297,14 @@ func (r *Reader) Connected(obj arch.Addr) (*Use, error) {
 		return nil, errOther
 	}
 	u, err := r.use(obj, c, 0)
-	if err == nil {
-		u.HTTP2 = KindOf(c) != Connection
+	if err != nil {
+		return nil, err
+	}
+	if u.HTTP2 = KindOf(c) != Connection; !u.HTTP2 || stream == 0 {
+		return u, nil
+	}
+	if c, err = r.objects.Class(stream); err == nil && KindOf(c) == Stream {
+		u.Stream, _, err = r.number(stream, c, "<StreamId>k__BackingField")
 	}
 	return u, err
 }
