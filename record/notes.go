@@ -37,6 +37,14 @@ func (r *recorder) remarks() []string {
 	if s := r.unknownRemark(); s != "" {
 		out = append(out, s)
 	}
+	for _, rp := range r.all {
+		if rp.left > 0 {
+			pid := rp.p.Live.PID()
+			out = append(out, fmt.Sprintf("Process %d executed another program (execve) after about %.1f s: its "+
+				"recording ends there. To record the other program if it is .NET: clrsnap record %d.",
+				pid, (rp.left-r.start).Seconds(), pid))
+		}
+	}
 	out = append(out, r.awaitsRemarks()...)
 	if d := r.b.Bin(); d > 0 {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",

@@ -112,10 +112,10 @@ func (r *recorder) add(p *session.Process) *recordedProcess {
 	return rp
 }
 
-// recorded returns the process with an id; nil if it is not recorded, or not yet.
+// recorded returns the process with an id; nil if it is not recorded, not yet, or no more.
 func (r *recorder) recorded(pid int) *recordedProcess {
 	for _, rp := range r.all {
-		if rp.p.Live.PID() == pid {
+		if rp.p.Live.PID() == pid && rp.left == 0 {
 			return rp
 		}
 	}
@@ -244,7 +244,8 @@ func (r *recorder) housekeep() {
 	r.openPending()
 	r.meetChildren()
 	for _, rp := range r.all {
-		rp.frames.unloads.look() // before what was sampled since the last time is read
+		rp.leave()               // before what was sampled since is read: it may be of another program
+		rp.frames.unloads.look() // likewise
 	}
 	if r.cpu != nil {
 		r.cpu.drain() // before threads that have ended are forgotten

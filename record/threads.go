@@ -26,6 +26,7 @@ type recordedProcess struct {
 	used    time.Duration           // CPU time since, when it was last read,
 	counted time.Duration           // and when that was
 	ended   bool
+	left    time.Duration // since when it is another program: see leave; 0: it is not
 	unnamed bool          // a thread has become one of the runtime's since it was described
 	fresh   time.Duration // when caches were brought up to date for the samples at hand; 0: not yet
 	stored  time.Duration // when the runtime's list of threads was read
@@ -54,12 +55,13 @@ func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedP
 		rp.frames = newFrameTable(p, r.assemblies)
 	}
 	rp.frames.newMappings, r.surveyed = rp.newMappings, nil
+	rp.p.Live.Executed() // opens the file that tells later
 	return rp
 }
 
 // usedCPU is the CPU time that the process has used while it was recorded.
 func (rp *recordedProcess) usedCPU() time.Duration {
-	if t := rp.p.Live.CPUTime(); t > rp.cpu {
+	if t := rp.p.Live.CPUTime(); t > rp.cpu && rp.left == 0 {
 		rp.used = t - rp.cpu
 	}
 	return rp.used
@@ -97,6 +99,25 @@ func (rp *recordedProcess) update() {
 	}
 	if rp.listed == 0 || rp.r.now >= rp.listed+listEvery {
 		rp.list(false)
+	}
+}
+
+// leave ends the recording of a process that has executed another program: nothing that is known of it holds any more.
+// With Options.Subprocesses the other program is recorded, too, if it is .NET.
+func (rp *recordedProcess) leave() {
+	if rp.ended || !rp.p.Live.Executed() {
+		return
+	}
+	rp.ended, rp.left = true, rp.r.now
+	for tid := range rp.threads {
+		rp.remove(tid)
+	}
+	pid := rp.p.Live.PID()
+	if rp.r.cpu != nil {
+		rp.r.cpu.ended(pid)
+	}
+	if rp.r.o.Subprocesses {
+		rp.r.expect(pid, true)
 	}
 }
 

@@ -115,6 +115,27 @@ func (p *Process) readMemFile(b []byte, addr arch.Addr) (int, error) {
 	return max(n, 0), err
 }
 
+// Executed reports whether the process lives on as another program: execve has replaced the address space that its file
+// of memory was opened on, which therefore is empty, and a file that is opened now is not. At address 0 nothing is
+// mapped, so that there is an error in an address space that is there. The first call opens the file.
+func (p *Process) Executed() bool {
+	var b [1]byte
+	fd, err := p.mem()
+	if err != nil || p.closed.Load() {
+		return false
+	}
+	if n, err := unix.Pread(fd, b[:], 0); n != 0 || err != nil {
+		return false
+	}
+	now, err := unix.Openat(p.dir, "mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(now)
+	_, err = unix.Pread(now, b[:], 0)
+	return err == unix.EIO && p.Alive() == nil
+}
+
 // mem opens /proc/<pid>/mem, once.
 func (p *Process) mem() (int, error) {
 	p.memOnce.Do(func() {

@@ -8,9 +8,12 @@
 // The command "units" on stdin is answered with
 //
 //   UNITS <units of work since the start> <CLOCK_MONOTONIC ns>
+//
+// After the command "exec" the process executes a shell that computes for ever.
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using Common;
 
@@ -39,13 +42,26 @@ static class Program
             App.Background($"idle-{i}", () => Wait(pause), stackBytes: 256 << 10);
         }
         while (Volatile.Read(ref started) < threads) Thread.Sleep(1);
-        App.Answer = _ => [$"UNITS {Units()} {Stopwatch.GetTimestamp()}"];
+        App.Answer = asked => asked == "exec" ? Execute() : [$"UNITS {Units()} {Stopwatch.GetTimestamp()}"];
         App.Line("READY");
         int seconds = App.Int("seconds", 0);
         App.WaitForEnd(seconds > 0 ? TimeSpan.FromSeconds(seconds) : null);
         App.Line("RESULT OK");
         App.Exit(0);
     }
+
+    /// <summary>Soon it is a shell that computes.</summary>
+    static string[] Execute()
+    {
+        App.Background("execute", () =>
+        {
+            Thread.Sleep(100);
+            execv("/bin/sh", ["sh", "-c", "while :; do :; done", null]);
+        });
+        return [];
+    }
+
+    [DllImport("libc")] static extern int execv(string path, string[] arguments);
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static ulong Descend(int depth, int me)
