@@ -42,7 +42,7 @@ type Snapshot struct {
 
 // Registers say where those came from that the stacks of threads were walked with which were not blocked.
 type Registers struct {
-	// From is RegistersKernel or RegistersStops; "": all threads were blocked, or there was no choice.
+	// From is one of the ways below; "": all threads were blocked, or there was no choice.
 	From string
 	// Reason is why they are not the kernel's.
 	Reason string
@@ -51,7 +51,8 @@ type Registers struct {
 // Where registers come from.
 const (
 	RegistersKernel = "kernel" // the kernel has told them: only threads were stopped that never were without a CPU
-	RegistersStops  = "stops"  // each thread was stopped
+	// RegistersTogether: they were asked to stop together, and each was let go as soon as it had been copied.
+	RegistersTogether = "together"
 )
 
 // Missing returns how many threads have no stack at all: those in Threads without

@@ -348,7 +348,7 @@ func TestWaitGraphRegisters(t *testing.T) {
 	for _, s := range []*profile.Snapshot{
 		{},
 		{Stops: []time.Duration{5 * time.Microsecond}, Released: 1,
-			Registers: profile.Registers{From: profile.RegistersStops, Reason: "no right"}},
+			Registers: profile.Registers{From: profile.RegistersTogether, Reason: "no right"}},
 	} {
 		var stacks, locks bytes.Buffer
 		if err := errors.Join(JSON(&stacks, s), WaitGraphJSON(&locks, s, &profile.WaitGraph{})); err != nil {

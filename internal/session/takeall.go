@@ -14,16 +14,18 @@ import (
 // takeAll takes the stacks of the threads that filter accepts, into out. It stops as few as possible. A thread that is
 // blocked is captured without a stop, and without most of its registers (live.Process.TryBlocked). Where more threads
 // run than there are CPUs, any other one is captured with the registers that the kernel has of it (live.Process.Look),
-// and stopped only if that is not known. Elsewhere a thread stops at once, for some microseconds, and what it waits for
+// and stopped only if that is not known. Where the kernel does not tell registers, those threads are put off, and stopped
+// together (together). Elsewhere a thread stops at once, for some microseconds, and what it waits for
 // can be read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
-// collector may have kept them from running. Each thread is captured right after filter was asked: who asks may note
-// the time.
+// collector may have kept them from running.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop
 	looks := may && waitForCPUs(list)
 	if may {
 		defer p.Live.FreeLook()
 	}
+	put := together{p: p, out: out, f: f}
+	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -38,12 +40,23 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		}
 		var st profile.Thread
 		taken := false
-		if looks && p.room > 0 {
+		switch {
+		case p.room <= 0:
+		case put.began:
+			st, taken = p.takeBlocked(t)
+		case looks:
 			var err error
 			if st, taken, err = p.takeUnstopped(t, out); errors.Is(err, live.ErrUnavailable) {
-				out.Registers = profile.Registers{From: profile.RegistersStops, Reason: err.Error()}
+				out.Registers = profile.Registers{From: profile.RegistersTogether, Reason: err.Error()}
+				put.began = true
 			}
 			looks, may = err == nil, false // else it will be the same for the others
+		}
+		if !taken && put.began && p.room > 0 {
+			if err := put.off(ctx, t); err != nil {
+				return err
+			}
+			continue
 		}
 		if !taken {
 			st = p.snapshot(t)
@@ -54,7 +67,16 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		out.Threads = append(out.Threads, st)
 		f.keep(p, t.OSThreadID)
 	}
-	return nil
+	return put.take(ctx)
+}
+
+// takeBlocked takes the stack of a thread if it is blocked and can be walked without a stop.
+func (p *Process) takeBlocked(t *Thread) (st profile.Thread, taken bool) {
+	st, blocked, taken := p.snapshotBlocked(t)
+	if !taken && !blocked { // it may have been awake for a moment only: what it waits for is known better then
+		st, _, taken = p.snapshotBlocked(t)
+	}
+	return st, taken
 }
 
 // waitForCPUs reports whether threads wait for a CPU, because more of them run than there are CPUs.
@@ -71,11 +93,7 @@ func waitForCPUs(list []Thread) bool {
 // takeUnstopped takes the stack of a thread without a stop. taken is false if the thread has to be stopped. The error
 // says that there are no looks at all, or that the process has exited.
 func (p *Process) takeUnstopped(t *Thread, out *profile.Snapshot) (st profile.Thread, taken bool, err error) {
-	st, blocked, taken := p.snapshotBlocked(t)
-	if !taken && !blocked { // it may have been awake for a moment only: what it waits for is known better then
-		st, _, taken = p.snapshotBlocked(t)
-	}
-	if taken {
+	if st, taken = p.takeBlocked(t); taken {
 		return st, true, nil
 	}
 	s := &Suspension{Process: p, Thread: *t, Also: p.AlsoBlocking(t)}

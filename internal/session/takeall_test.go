@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/priority"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
@@ -17,7 +18,12 @@ import (
 // openBusy starts a program whose threads compute all the time, and opens it.
 func openBusy(t testing.TB, framework string, threads int) *Process {
 	t.Helper()
-	a := testenv.Start(t, "busy", testenv.Options{
+	return openComputing(t, "busy", framework, threads)
+}
+
+func openComputing(t testing.TB, program, framework string, threads int) *Process {
+	t.Helper()
+	a := testenv.Start(t, program, testenv.Options{
 		Runtime: framework, Args: []string{"--threads", strconv.Itoa(threads), "--max-seconds", "600"},
 	})
 	p, err := Open(context.Background(), a.PID, Options{})
@@ -65,7 +71,7 @@ func TestNobodyIsStopped(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Registers.From == profile.RegistersStops {
+				if s.Registers.From == profile.RegistersTogether {
 					layer.Lacking(t, s.Registers.Reason)
 				}
 				if n, wrong := computing(s); n != threads || s.Released > 0 {
@@ -80,7 +86,7 @@ func TestNobodyIsStopped(t *testing.T) {
 	})
 }
 
-// TestWithoutRegisters: the same without the kernel's registers.
+// TestWithoutRegisters: the same without the kernel's registers. The threads are stopped together.
 func TestWithoutRegisters(t *testing.T) {
 	const threads = 4
 	p := openBusy(t, "", threads)
@@ -91,7 +97,7 @@ func TestWithoutRegisters(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, wrong := computing(s)
-		stopped := s.Registers.From == profile.RegistersStops && s.Registers.Reason != "" && len(s.Stops) >= threads
+		stopped := s.Registers.From == profile.RegistersTogether && s.Registers.Reason != "" && len(s.Stops) >= threads
 		if n == threads && stopped {
 			return
 		}
@@ -101,30 +107,61 @@ func TestWithoutRegisters(t *testing.T) {
 	}
 }
 
-// BenchmarkBusy takes the stacks of computing threads in both ways, in turns.
+// BenchmarkBusy takes the stacks of computing threads in three ways, in turns: with the kernel's registers, with stops
+// together, and with one stop after the other.
 func BenchmarkBusy(b *testing.B) {
 	layer.Quiet(b)
+	all := func(p *Process) (int, error) {
+		s, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			return 0, err
+		}
+		return len(s.Stops), nil
+	}
+	ways := []struct {
+		name   string
+		noLook bool
+		take   func(*Process) (stops int, err error)
+	}{
+		{"kernel", false, all}, {"together", true, all}, {"in-turn", true, inTurn},
+	}
 	for _, threads := range []int{20, 50, 200} {
 		b.Run(strconv.Itoa(threads), func(b *testing.B) {
-			p := openBusy(b, "", threads)
-			var took [2]time.Duration
-			stops := 0
+			p := openComputing(b, "spin", "", threads)
+			took, stops := make([]time.Duration, len(ways)), make([]int, len(ways))
 			for b.Loop() {
-				for i, without := range []bool{false, true} {
-					p.Live.NoLook = without
+				for i, w := range ways {
+					p.Live.NoLook = w.noLook
 					began := time.Now()
-					s, err := p.SnapshotAll(context.Background(), nil)
+					n, err := w.take(p)
 					if err != nil {
 						b.Fatal(err)
 					}
-					if took[i] += time.Since(began); !without {
-						stops += len(s.Stops)
-					}
+					took[i] += time.Since(began)
+					stops[i] += n
 				}
 			}
-			b.ReportMetric(float64(took[0].Milliseconds())/float64(b.N), "ms/kernel")
-			b.ReportMetric(float64(took[1].Milliseconds())/float64(b.N), "ms/stops")
-			b.ReportMetric(float64(stops)/float64(b.N), "stops")
+			for i, w := range ways {
+				b.ReportMetric(float64(took[i].Milliseconds())/float64(b.N), "ms/"+w.name)
+				b.ReportMetric(float64(stops[i])/float64(b.N), "stops/"+w.name)
+			}
 		})
 	}
+}
+
+// inTurn takes the stacks of all threads one after the other.
+func inTurn(p *Process) (stops int, err error) {
+	defer priority.Hurry()()
+	list, err := p.Threads()
+	if err != nil {
+		return 0, err
+	}
+	p.room = maxStacks
+	p.beginLate()
+	for i := range list {
+		if st := p.snapshot(&list[i]); st.Pause > 0 {
+			stops++
+		}
+	}
+	return stops, nil
 }

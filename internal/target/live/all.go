@@ -53,23 +53,14 @@ func (t *Tracer) CaptureAll(reqs []target.Request, out []target.Capture, errs []
 }
 
 func (t *Tracer) captureAll(reqs []target.Request, out []target.Capture, errs []error) (outcome uint32, err error) {
-	if err := t.arena.fit(reqs); err != nil {
-		return 0, fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", t.p.pid, len(reqs), err)
+	if err := t.prepareAll(reqs, out, errs); err != nil {
+		return 0, err
 	}
-	for len(t.many) < len(reqs) {
-		t.many = append(t.many, &tracee{})
-	}
-	t.batch = t.many[:len(reqs)]
 	// The files of proofs must stay open.
 	t.p.blocked.mu.Lock()
 	defer t.p.blocked.mu.Unlock()
 	for i, te := range t.batch {
-		te.tid, te.pid = uintptr(reqs[i].TID), uintptr(t.p.pid)
-		te.phase, te.errno, te.moved = phaseFree, 0, false
-		t.arena.lend(&reqs[i], &out[i])
-		errs[i] = te.copier.prepare(t.p, &reqs[i], &out[i])
-		te.wanted = errs[i] == nil
-		if te.wanted && te.prove(&t.p.blocked, reqs[i].Proof) {
+		if te.prepare(); te.wanted && te.prove(&t.p.blocked, reqs[i].Proof) {
 			te.phase = phaseStill
 		}
 	}
@@ -79,6 +70,27 @@ func (t *Tracer) captureAll(reqs []target.Request, out []target.Capture, errs []
 	}
 	return outcome, nil
 }
+
+// prepareAll makes room for the copies of threads. A thread for which there can be none is not wanted.
+func (t *Tracer) prepareAll(reqs []target.Request, out []target.Capture, errs []error) error {
+	if err := t.arena.fit(reqs); err != nil {
+		return fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", t.p.pid, len(reqs), err)
+	}
+	for len(t.many) < len(reqs) {
+		t.many = append(t.many, &tracee{})
+	}
+	t.batch = t.many[:len(reqs)]
+	for i, te := range t.batch {
+		te.tid, te.pid = uintptr(reqs[i].TID), uintptr(t.p.pid)
+		t.arena.lend(&reqs[i], &out[i])
+		errs[i] = te.copier.prepare(t.p, &reqs[i], &out[i])
+		te.wanted = errs[i] == nil
+	}
+	return nil
+}
+
+// prepare has the thread be stopped by the next request.
+func (t *tracee) prepare() { t.phase, t.errno, t.moved, t.ended = phaseFree, 0, false, 0 }
 
 // prove prepares to look at the proof that the thread is blocked, if there is one: in
 // the file that is open already, or in one that is opened for it.

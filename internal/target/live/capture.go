@@ -90,14 +90,18 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 		}
 		return t.deliver(te, req, out)
 	case phaseFree:
-		if te.moved && te.errno == 0 {
+		if te.errno == 0 && !te.moved {
+			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping,
+				Detail: "too little time was left to stop it; try again"}
+		}
+		if te.errno == 0 {
 			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping,
 				Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
 		}
 		return t.seizeError(req.TID, te.errno)
 	case phaseWaiting:
 		limit := t.p.stopLimit()
-		if t.waiting == 0 {
+		if t.waiting == 0 && !t.each {
 			limit = time.Duration(t.sh.allLimit)
 		}
 		return t.stuckError(req.TID, limit)

@@ -22,7 +22,7 @@ func TestCaptureCopiesRegistersStackAndHead(t *testing.T) {
 	p := open(t, pr)
 	var c target.Capture
 	for range 200 {
-		if err := p.Capture(&target.Request{TID: pr.arg, Head: pr.ptr, HeadLen: 512}, &c); err != nil {
+		if err := capture(p, &target.Request{TID: pr.arg, Head: pr.ptr, HeadLen: 512}, &c); err != nil {
 			t.Fatal(err)
 		}
 		sp, ok := c.Context.Reg(arch.RSP)
@@ -78,7 +78,7 @@ func TestNoSignalIsLost(t *testing.T) {
 	err := p.Trace(func(tr *Tracer) error {
 		var c target.Capture
 		for range n {
-			err := tr.Capture(&target.Request{TID: pr.arg, StackLimit: 4096}, &c)
+			err := capturing(tr, &target.Request{TID: pr.arg, StackLimit: 4096}, &c)
 			if errors.Is(err, ErrWatchdog) {
 				late++ // a busy machine; which must not cost a signal either
 				continue
@@ -126,7 +126,7 @@ func TestThreadsThatDie(t *testing.T) {
 		err = p.Trace(func(tr *Tracer) error {
 			var c target.Capture
 			for _, tid := range tids {
-				switch err := tr.Capture(&target.Request{TID: tid}, &c); {
+				switch err := capturing(tr, &target.Request{TID: tid}, &c); {
 				case err == nil:
 					good++
 				case errors.Is(err, target.ErrThreadExited):
@@ -150,7 +150,7 @@ func TestThreadsThatDie(t *testing.T) {
 	advances(t, p, pr)
 	pr.kill()
 	var c target.Capture
-	err := p.Capture(&target.Request{TID: pr.pid}, &c)
+	err := capture(p, &target.Request{TID: pr.pid}, &c)
 	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
 		t.Errorf("after the end: %v", err)
 	}
@@ -171,7 +171,7 @@ func TestGroupStopStays(t *testing.T) {
 		n := counter(t, p, pr, 0)
 		var c target.Capture
 		for range 10 {
-			if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
+			if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -197,18 +197,18 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	var c target.Capture
 	begin := time.Now()
 	err := p.Trace(func(tr *Tracer) error {
-		if err := tr.Capture(&target.Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
+		if err := capturing(tr, &target.Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
 			t.Errorf("D state: %v", err)
 		} else {
 			t.Log(err)
 		}
 		untraced(t, p, pr.arg)
-		return tr.Capture(&target.Request{TID: pr.pid}, &c)
+		return capturing(tr, &target.Request{TID: pr.pid}, &c)
 	})
 	if err != nil || time.Since(begin) > 10*time.Second { // the child lives for a minute
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
-	if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
+	if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
 	if err := p.TryBlocked(&target.Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
@@ -224,7 +224,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	advances(t, p, pr)
-	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil {
+	if err := capture(p, &target.Request{TID: pr.arg}, &c); err != nil {
 		t.Error(err)
 	}
 }
@@ -236,7 +236,7 @@ func TestSignalStackAndExtra(t *testing.T) {
 	req := &target.Request{TID: pr.arg, Extra: []target.Range{
 		{Addr: pr.ptr, Len: 512}, {Addr: 1, Len: 16}, {Addr: pr.ptr + 8, Len: 8},
 	}}
-	if err := p.Capture(req, &c); err != nil {
+	if err := capture(p, req, &c); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Stack.Extra) != 2 || c.Stack.Contains(pr.ptr+512+8) {
@@ -251,7 +251,7 @@ func TestSignalStackAndExtra(t *testing.T) {
 		t.Errorf("piece after an unreadable one: %#x", v)
 	}
 	var re *target.ReadError
-	err := p.Capture(&target.Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c)
+	err := capture(p, &target.Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c)
 	if !errors.As(err, &re) || len(c.Stack.Data) == 0 {
 		t.Errorf("unreadable head: %v, %d bytes of stack", err, len(c.Stack.Data))
 	}
@@ -303,7 +303,7 @@ func TestExecDuringCapture(t *testing.T) {
 		reqs := make([]target.Request, len(tids))
 		for i, tid := range tids {
 			reqs[i].TID = tid
-			if err := p.Capture(&target.Request{TID: tid}, &c); err == nil {
+			if err := capture(p, &target.Request{TID: tid}, &c); err == nil {
 				good++
 			} else {
 				exited++
@@ -364,4 +364,43 @@ func TestCaptureAll(t *testing.T) {
 		t.Error("captured a thread of another process")
 	}
 	t.Logf("%d threads stopped together for %v", len(tids), out[0].Pause)
+}
+
+// TestCaptureEachMany: more threads are captured than are asked to stop at any time, each at its own moment, and what
+// is no thread of the process is not.
+func TestCaptureEachMany(t *testing.T) {
+	const threads = 2*eachWindow + 50
+	pr := start(t, nil, "sleepers", strconv.Itoa(threads))
+	p := open(t, pr)
+	tids, err := p.Threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reqs := make([]target.Request, len(tids)+1)
+	for i, tid := range tids {
+		reqs[i] = target.Request{TID: tid, StackLimit: 8192}
+	}
+	reqs[len(tids)].TID = unix.Getpid()
+	out, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
+	err = p.Trace(func(tr *Tracer) error { return tr.CaptureEach(reqs, out, errs) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	asleep := 0
+	for i := range tids {
+		c := &out[i]
+		if errs[i] != nil || !c.Stopped || len(c.Stack.Data) < 1000 || c.TID != tids[i] || c.Pause <= 0 {
+			t.Fatalf("thread %d: %v, %d bytes, paused for %v", tids[i], errs[i], len(c.Stack.Data), c.Pause)
+		}
+		if c.SyscallNr == unix.SYS_POLL {
+			asleep++
+		}
+		untraced(t, p, tids[i])
+	}
+	if asleep != threads {
+		t.Errorf("%d of %d sleeping threads are in their system call", asleep, threads)
+	}
+	if errs[len(tids)] == nil {
+		t.Error("captured a thread of another process")
+	}
 }

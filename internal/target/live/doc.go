@@ -3,8 +3,8 @@
 //
 // # Stopping a thread
 //
-// One thread is stopped at a time (CaptureAll: several), for as long as it takes to copy
-// its registers, one object of the runtime and the live part of its stack:
+// One thread is stopped at a time (CaptureAll and CaptureEach: several), for as long as it
+// takes to copy its registers, one object of the runtime and the live part of its stack:
 //
 //	PTRACE_SEIZE, PTRACE_INTERRUPT, wait, PTRACE_GETREGS,
 //	one process_vm_readv, PTRACE_DETACH

@@ -79,7 +79,28 @@ func (th *threadTracer) perform() {
 		}
 		return
 	}
+	if sh.each {
+		sh.performEach()
+		return
+	}
 	th.performAll()
+}
+
+// performEach is runEach.
+func (sh *shared) performEach() {
+	sh.beginEach()
+	for {
+		for _, t := range sh.many {
+			if sh.mayAsk(t) {
+				t.seizeSlowly()
+				sh.ask(t)
+			}
+		}
+		if !sh.pollEach() {
+			return
+		}
+		sleep(sh.rest)
+	}
 }
 
 // performAll is shared.runAll.
@@ -175,7 +196,11 @@ func urgent() {
 // request is that of tasks.
 func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome uint32) {
 	atomic.StoreUint32(&th.sh.giveUp, 0)
-	stop := startReaper(th.sh.many, time.Duration(th.sh.allLimit))
+	limit := th.sh.allLimit
+	if th.sh.each {
+		limit = min(limit, th.sh.stopLimit)
+	}
+	stop := startReaper(th.sh.many, time.Duration(limit))
 	defer stop()
 	th.work <- struct{}{}
 	tick := time.NewTicker(5 * time.Millisecond)

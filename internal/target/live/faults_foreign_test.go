@@ -20,7 +20,7 @@ import (
 
 // runForeign has another process capture, which kills or stops itself.
 func (x *injection) runForeign() (r result) {
-	cmd := disturbed.Command(x.pid, x.tid, x.step, strings.TrimPrefix(x.f.name, "our process "))
+	cmd := disturbed.Command(x.pid, x.tid, x.step, strings.TrimPrefix(x.f.name, "our process "), x.each)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return result{err: err}
@@ -141,7 +141,8 @@ var disturbed = role.New("disturbed", func(a role.Args) error {
 		_ = unix.Kill(os.Getpid(), sig)
 	}()
 	var c target.Capture
-	err = p.Capture(&target.Request{TID: tid}, &c)
+	way := (&injection{each: a[4] == "true"}).way()
+	err = p.Trace(func(t *Tracer) error { return way(t, &target.Request{TID: tid}, &c) })
 	fmt.Println("captured", err)
 	p.Close()
 	return nil

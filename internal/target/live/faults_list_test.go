@@ -42,6 +42,7 @@ type injection struct {
 	step uint32
 	pid  int
 	tid  int
+	each bool         // it is captured at once with all others
 	ft   *faultTarget // nil: a .NET program
 	sh   *shared
 	dbg  *exec.Cmd

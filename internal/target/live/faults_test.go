@@ -62,7 +62,7 @@ func injectNative(t *testing.T, list []*fault, n int) {
 		}
 		put(&ft.books.sleepy, uint64(i%3)) // two in three
 		put(&ft.want.generation, get(&ft.books.generation))
-		x := &injection{f: f, step: step, pid: ft.pid(), tid: ft.victim(), ft: ft}
+		x := &injection{f: f, step: step, pid: ft.pid(), tid: ft.victim(), ft: ft, each: rand.N(2) == 1}
 		p := ft.patient
 		if f.strict {
 			p = ft.strict
@@ -103,7 +103,7 @@ func injectDotNet(t *testing.T, list []*fault, n int) {
 		if f.strict {
 			p = strict
 		}
-		x := &injection{f: f, step: step, pid: a.PID, tid: tids[rand.N(len(tids))]}
+		x := &injection{f: f, step: step, pid: a.PID, tid: tids[rand.N(len(tids))], each: rand.N(2) == 1}
 		r.count(t, x, x.run(p))
 		if i%500 == 499 {
 			t.Logf("%d done", i+1)
@@ -237,7 +237,7 @@ func (x *injection) runHere(p *Process) (r result) {
 	done := make(chan error, 1)
 	go func() {
 		var c target.Capture
-		done <- p.Capture(&target.Request{TID: x.tid}, &c)
+		done <- p.Trace(func(t *Tracer) error { return x.way()(t, &target.Request{TID: x.tid}, &c) })
 	}()
 	r.reached, r.err = x.await(done, &r.capture)
 	if r.err != nil || !r.reached {
@@ -256,6 +256,14 @@ func (x *injection) runHere(p *Process) (r result) {
 		r.err = errors.New("the capture hangs")
 	}
 	return r
+}
+
+// way is how the thread is captured.
+func (x *injection) way() func(*Tracer, *target.Request, *target.Capture) error {
+	if x.each {
+		return captureAmongAll
+	}
+	return (*Tracer).Capture
 }
 
 // arm sets the steps at which the tracer waits. To get to a signal, one has to

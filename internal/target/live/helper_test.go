@@ -249,3 +249,29 @@ func captureAll(p *Process, reqs []target.Request, out []target.Capture, errs []
 		return err
 	})
 }
+
+// capturing is how tests capture a thread: by itself, or at once with all others.
+var capturing = (*Tracer).Capture
+
+// captureAmongAll captures a thread at once with all others of its process.
+func captureAmongAll(t *Tracer, req *target.Request, out *target.Capture) error {
+	tids, err := t.p.Threads()
+	if err != nil {
+		return err
+	}
+	reqs := []target.Request{*req}
+	for _, tid := range tids {
+		if tid != req.TID {
+			reqs = append(reqs, target.Request{TID: tid, StackLimit: 4096})
+		}
+	}
+	outs, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
+	err = t.CaptureEach(reqs, outs, errs)
+	*out = outs[0]
+	return errors.Join(err, errs[0])
+}
+
+// capture captures a thread as capturing says.
+func capture(p *Process, req *target.Request, out *target.Capture) error {
+	return p.Trace(func(t *Tracer) error { return capturing(t, req, out) })
+}

@@ -72,16 +72,16 @@ func TestAlreadyTraced(t *testing.T) {
 	p := open(t, pr)
 	tr := start(t, nil, "tracer", strconv.Itoa(pr.arg))
 	var c target.Capture
-	err := p.Capture(&target.Request{TID: pr.arg}, &c)
+	err := capture(p, &target.Request{TID: pr.arg}, &c)
 	if !errors.Is(err, ErrTraced) || !strings.Contains(err.Error(), strconv.Itoa(tr.pid)+" (target)") {
 		t.Fatalf("%v", err)
 	}
 	t.Log(err)
-	if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
+	if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 		t.Errorf("another thread: %v", err)
 	}
 	tr.kill()
-	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil {
+	if err := capture(p, &target.Request{TID: pr.arg}, &c); err != nil {
 		t.Error(err)
 	}
 }
@@ -186,10 +186,10 @@ func TestMainThreadHasEnded(t *testing.T) {
 	p := open(t, pr)
 	advances(t, p, pr)
 	var c target.Capture
-	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil || c.SPUnmapped {
+	if err := capture(p, &target.Request{TID: pr.arg}, &c); err != nil || c.SPUnmapped {
 		t.Errorf("%v", err)
 	}
-	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, target.ErrThreadExited) {
+	if err := capture(p, &target.Request{TID: pr.pid}, &c); !errors.Is(err, target.ErrThreadExited) {
 		t.Errorf("the dead main thread: %v", err)
 	}
 	advances(t, p, pr)

@@ -195,7 +195,7 @@ func registersFinding() Finding {
 		it.Close()
 		return f
 	}
-	f.OK, f.Detail = false, "threads that are not blocked are stopped for their stacks, one by one: "+err.Error()
+	f.OK, f.Detail = false, "threads that are not blocked are stopped for their stacks: "+err.Error()
 	var unavailable *iter.Error
 	if errors.As(err, &unavailable) {
 		f.Remedy = unavailable.Remedy

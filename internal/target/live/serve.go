@@ -32,9 +32,12 @@ func serve(sh *shared) {
 //go:norace
 //go:nosplit
 func (sh *shared) perform() bool {
-	if len(sh.many) == 0 {
+	switch {
+	case len(sh.many) == 0:
 		sh.one.run(sh)
-	} else {
+	case sh.each:
+		sh.runEach()
+	default:
 		sh.runAll()
 	}
 	return sh.end()

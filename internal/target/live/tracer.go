@@ -24,6 +24,8 @@ type Tracer struct {
 	holding   time.Duration // for how long the threads of a request are held at most; 0: not
 	meanwhile func()        // what is done while the threads of a request are held; nil: they are not
 
+	each bool // the threads of a request are let go as they stop
+
 	waiting int         // the thread that is waited for; 0: many
 	stuck   func() bool // forsaken, allocated once
 }
@@ -62,6 +64,9 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 		t.waiting = int(one.tid)
 	} else {
 		sh.allLimit = int64(t.p.allLimit())
+	}
+	if sh.each = t.each; sh.each {
+		sh.allLimit = max(eachLimit, sh.stopLimit)
 	}
 	if sh.held, sh.letGo, sh.hold = 0, 0, int64(t.holding); sh.hold != 0 {
 		sh.allLimit = min(sh.allLimit, sh.hold)

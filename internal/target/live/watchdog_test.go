@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -136,6 +137,27 @@ func TestTracerInside(t *testing.T) {
 	}
 }
 
+// TestCaptureEach runs the tests of captures with all threads of the process captured at once, by either tracer.
+func TestCaptureEach(t *testing.T) {
+	layer.Live(t)
+	capturing = captureAmongAll
+	defer func() { capturing, openInside = (*Tracer).Capture, false }()
+	for _, openInside = range []bool{false, true} {
+		for _, tt := range []struct {
+			name string
+			f    func(*testing.T)
+		}{
+			{"copies", TestCaptureCopiesRegistersStackAndHead}, {"signals", TestNoSignalIsLost},
+			{"dying", TestThreadsThatDie}, {"group stop", TestGroupStopStays},
+			{"not stopping", TestThreadThatDoesNotStop}, {"exec", TestExecDuringCapture},
+			{"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
+			{"signal stack", TestSignalStackAndExtra},
+		} {
+			t.Run(fmt.Sprintf("%s/inside=%v", tt.name, openInside), tt.f)
+		}
+	}
+}
+
 // TestTaskFunctions checks what the tasks run by the rule of task.go that only the source
 // shows where the race detector is not on.
 func TestTaskFunctions(t *testing.T) {
@@ -159,7 +181,7 @@ func TestTaskFunctions(t *testing.T) {
 				t.Errorf("%s: %s is nosplit, but not norace", file, lines[i+1])
 			}
 		}
-		if slices.Contains([]string{"task.go", "serve.go", "instant.go", "watchdog.go"}, file) &&
+		if slices.Contains([]string{"task.go", "serve.go", "each.go", "instant.go", "watchdog.go"}, file) &&
 			strings.Contains(string(b), `"sync`) {
 			t.Errorf("%s imports sync", file)
 		}

@@ -1,0 +1,156 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// together takes the stacks of threads that have to be stopped. Most of them wait for a CPU to stop on, so they are
+// asked together (live.Tracer.CaptureEach). Who does not stop thus is stopped by itself.
+type together struct {
+	p     *Process
+	out   *profile.Snapshot
+	f     found
+	began bool
+	list  []*putOff
+}
+
+// putOff is a thread that is going to be stopped.
+type putOff struct {
+	s  Suspension
+	at int // in Snapshot.Threads
+}
+
+// mostTogether is how many threads are put off: each may have so much stack as is copied at first.
+const mostTogether = allStacksAtOnce / FirstStack
+
+// off puts a thread off. A thread that cannot be stopped would be waited for twice: it is not put off.
+func (g *together) off(ctx context.Context, t *Thread) error {
+	if len(g.list) >= mostTogether {
+		if err := g.take(ctx); err != nil {
+			return err
+		}
+	}
+	o := &putOff{at: len(g.out.Threads)}
+	o.s = Suspension{Process: g.p, Thread: *t, Also: g.p.AlsoBlocking(t)}
+	st := g.p.Summary(t)
+	st.Error = ErrThreadEnded.Error() // as long as nothing is known of it
+	g.out.Threads = append(g.out.Threads, st)
+	if o.s.isDeep() {
+		g.put(o, g.p.snapshot(t))
+		return nil
+	}
+	g.list = append(g.list, o)
+	return nil
+}
+
+// put puts a stack in its place.
+func (g *together) put(o *putOff, st profile.Thread) {
+	g.out.Threads[o.at] = st
+	g.f.keep(g.p, st.OSThreadID)
+}
+
+// end leaves out the threads that have ended, and those that were not taken.
+func (g *together) end() {
+	if !g.began {
+		return
+	}
+	g.p.Live.FreeAll()
+	g.out.Threads = slices.DeleteFunc(g.out.Threads, func(t profile.Thread) bool {
+		return t.Depth() == 0 && t.Error == ErrThreadEnded.Error()
+	})
+}
+
+// take takes the stacks of all threads that were put off. Those whose copy lacks something are copied once more.
+func (g *together) take(ctx context.Context) error {
+	list := g.list
+	g.list = nil
+	for attempt := 0; len(list) > 0; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var again []*putOff
+		for rest := list; len(rest) > 0; {
+			n := fitting(rest)
+			more, err := g.capture(rest[:n], attempt)
+			if err != nil {
+				return err
+			}
+			again, rest = append(again, more...), rest[n:]
+		}
+		list = again
+	}
+	return nil
+}
+
+// fitting returns how many threads are copied at once, with what they have asked for.
+func fitting(list []*putOff) int {
+	room := allStacksAtOnce
+	for i, o := range list {
+		room -= FirstStack
+		for _, r := range o.s.extra {
+			room -= r.Len
+		}
+		if room < 0 && i > 0 {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// capture stops threads together, and walks them. It returns those whose copy lacks something that another may have.
+func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
+	p := g.p
+	reqs := make([]target.Request, len(list))
+	for i, o := range list {
+		reqs[i] = p.Request(&o.s.Thread, slices.Concat(o.s.Also, o.s.extra, o.s.copies))
+	}
+	captures, errs := make([]target.Capture, len(list)), make([]error, len(list))
+	err = p.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
+	if err != nil {
+		return nil, err
+	}
+	p.Engine.Begin()
+	for i, o := range list {
+		o.s.Capture = &captures[i]
+		p.moment++
+		switch st, ok := g.walk(o, errs[i], attempt); {
+		case ok:
+			g.put(o, st)
+		case errs[i] == nil:
+			again = append(again, o)
+		default:
+			g.put(o, p.snapshot(&o.s.Thread))
+		}
+	}
+	return again, nil
+}
+
+// walk walks a thread that was captured. ok is false if it has to be captured again.
+func (g *together) walk(o *putOff, failed error, attempt int) (st profile.Thread, ok bool) {
+	p, s := g.p, &o.s
+	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
+	err := p.FinishCapture(s, failed)
+	ended := errors.Is(err, target.ErrThreadExited)
+	if err != nil && !ended {
+		return st, false
+	}
+	if s.Walk.Gap != nil && !ended && attempt < maxAttempts {
+		return st, false
+	}
+	if ended || s.Thread.ID != 0 && s.Walk.Info.Address == 0 { // its Thread object is another thread's now
+		st = p.Summary(&s.Thread)
+		st.Error = ErrThreadEnded.Error()
+		return st, true
+	}
+	r := s.frames(&p.walked)
+	if s.lacksMore(r, attempt) {
+		return st, false
+	}
+	return p.finish(s, r), true
+}
