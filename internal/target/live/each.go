@@ -136,7 +136,7 @@ func (sh *shared) ask(t *tracee) {
 	}
 	sh.asked++
 	t.began = clock()
-	t.asked = t.began
+	t.asked, sh.latest = t.began, t.began
 	t.interrupt(sh)
 }
 
@@ -173,6 +173,7 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 		}
 		t.began = max(t.began, sh.looked)
 		t.poll(sh)
+		t.replaced(sh)
 		t.finish(sh)
 		if t.phase == phaseDying {
 			t.phase, t.died = phaseWaiting, true
@@ -185,6 +186,18 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 		sh.latest, sh.rounds = begin, 0
 	}
 	return more
+}
+
+// replaced notes that the main thread, for which we wait, is another one by now, which is not ours: another thread has
+// executed a program, and that detaches us without a notification. A wait does not tell where the process is our child.
+// To ask once more for the stop does, and has no further effect.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) replaced(sh *shared) {
+	if sh.inside && t.tid == t.pid && t.phase == phaseWaiting && ptrace(unix.PTRACE_INTERRUPT, t.tid, 0) == unix.ESRCH {
+		t.phase = phaseGone
+	}
 }
 
 // anyStopped reports whether any thread that this task has seized has stopped or ended. It has no children.

@@ -198,7 +198,7 @@ func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome ui
 	atomic.StoreUint32(&th.sh.giveUp, 0)
 	limit := th.sh.allLimit
 	if th.sh.each {
-		limit = min(limit, th.sh.stopLimit)
+		limit = int64(DefaultWatchdog)
 	}
 	stop := startReaper(th.sh.many, time.Duration(limit))
 	defer stop()
@@ -235,6 +235,15 @@ func awaitThreadEnd(tid int) {
 	}
 }
 
+// hasEnded reports whether a thread is to be collected. To collect another one would take the news of its stop away
+// from the tracer, because a wait for a tracee returns stops whether they are asked for or not (wait_task_stopped in
+// kernel/exit.c).
+func hasEnded(tid uintptr) bool {
+	t := tracee{tid: tid}
+	return t.look() == 0 && t.info.signo != 0 &&
+		(t.info.code == cldExited || t.info.code == cldKilled || t.info.code == cldDumped)
+}
+
 // startReaper prevents a deadlock while many threads are seized. A thread of the
 // target that executes another program waits (de_thread in fs/exec.c) until the others
 // are dead and collected, and holds a lock that our next PTRACE_SEIZE sleeps on. Threads
@@ -256,7 +265,9 @@ func startReaper(many []*tracee, limit time.Duration) (stop func()) {
 		defer close(done)
 		for !over.Load() {
 			for _, tid := range tids {
-				collect(tid, false)
+				if hasEnded(tid) {
+					collect(tid, false)
+				}
 			}
 			time.Sleep(time.Millisecond)
 		}

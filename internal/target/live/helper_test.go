@@ -255,6 +255,9 @@ var capturing = (*Tracer).Capture
 
 // captureAmongAll captures a thread at once with all others of its process.
 func captureAmongAll(t *Tracer, req *target.Request, out *target.Capture) error {
+	if t.p.StopLimit == 0 {
+		t.p.StopLimit = waitLimit / 3 // a busy machine
+	}
 	tids, err := t.p.Threads()
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type shared struct {
 	// Of many that are let go as they stop; see each.go.
 	each           bool
 	asked          int   // how many have been asked to stop, and have not yet
-	latest, looked int64 // when one has stopped last, and when they were looked at last
+	latest, looked int64 // when one was asked or has stopped last, and when they were looked at last
 
 	// Of many that are to be held: for how long, counted from when they were asked to stop, in ns; 0: not at all.
 	hold  int64
