@@ -19,7 +19,9 @@ import (
 // only show a part of what was inlined, the thread's own objects say it.
 func TestRecordHotWaits(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
-		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
+		a := testenv.Start(t, "hotwaits", testenv.Options{
+			Runtime: runtime, Args: []string{"--short", "--ms", "5", "--exchange"},
+		})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		r := livetest.Recorded(t, p, record.Options{
 			Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 2 * time.Second,
@@ -35,14 +37,15 @@ func TestRecordHotWaits(t *testing.T) {
 			}
 		}
 		for name, want := range map[string]profile.WaitingFor{
-			"permit":  {Kind: profile.SemaphoreWait},
-			"permits": {Kind: profile.SemaphoreWait},
-			"monitor": {Kind: profile.MonitorWait, Type: "object", Module: ""},
-			"own":     {Kind: profile.MonitorWait, Type: "HotWaits.Shop", Module: ""},
-			"auto":    {Kind: profile.HandleOne},
-			"sleeps":  {Kind: profile.ThreadSleep},
-			"slim":    {Kind: profile.EventWait},
-			"lock":    {Kind: profile.LockEnter},
+			"permit":   {Kind: profile.SemaphoreWait},
+			"permits":  {Kind: profile.SemaphoreWait},
+			"monitor":  {Kind: profile.MonitorWait, Type: "object", Module: ""},
+			"own":      {Kind: profile.MonitorWait, Type: "HotWaits.Shop", Module: ""},
+			"auto":     {Kind: profile.HandleOne},
+			"exchange": {Kind: profile.HandleOne},
+			"sleeps":   {Kind: profile.ThreadSleep},
+			"slim":     {Kind: profile.EventWait},
+			"lock":     {Kind: profile.LockEnter},
 		} {
 			all := 0
 			for _, n := range seen[name] {

@@ -30,6 +30,9 @@ static class Program
         Add("manual", "WaitHandle.WaitOne", "System.Threading.ManualResetEvent", "HotWaits.Shop.door", "", shop.Door);
         Add("semaphore", "WaitHandle.WaitOne", "System.Threading.Semaphore", "HotWaits.Shop.Places", "", Shop.Place);
         Add("mutex", "WaitHandle.WaitOne", "System.Threading.Mutex", "HotWaits.Shop.Key", "holder", Shop.Take);
+        if (App.Flag("exchange"))
+            Add("exchange", "WaitHandle.WaitOne", "System.Threading.ManualResetEvent", "HotWaits.Shop.Closed", "",
+                Shop.Exchange);
         Add("monitor", "Monitor.Wait", "object", "HotWaits.Shop.Board", "", Shop.Read);
         Add("own", "Monitor.Wait", "HotWaits.Shop", null, "", shop.Own);
         Add("slim", "ManualResetEventSlim.Wait", "System.Threading.ManualResetEventSlim", "HotWaits.Shop.Gate", "",
@@ -116,6 +119,8 @@ class Shop
 {
     public static readonly AutoResetEvent Bell = new(false);
     readonly ManualResetEvent door = new(false);
+    public static readonly ManualResetEvent Closed = new(false);
+    static readonly AutoResetEvent given = new(false);
     public static readonly Semaphore Places = new(0, 5);
     public static readonly Mutex Key = new();
     public static readonly object Board = new(), Till = new();
@@ -151,6 +156,8 @@ class Shop
     [MethodImpl(MethodImplOptions.NoInlining)] public void Door(int ms) { if (door.WaitOne(ms)) sum++; }
     [MethodImpl(MethodImplOptions.NoInlining)] public static void Place(int ms) { if (Places.WaitOne(ms)) sum++; }
     [MethodImpl(MethodImplOptions.NoInlining)] public static void Take(int ms) { if (Key.WaitOne(ms)) sum++; }
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void Exchange(int ms) { if (WaitHandle.SignalAndWait(given, Closed, ms, false)) sum++; }
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Read(int ms) { lock (Board) if (Monitor.Wait(Board, ms)) sum++; }
     [MethodImpl(MethodImplOptions.NoInlining)]
