@@ -25,7 +25,7 @@ static class Running
             if (waited) App.Background("waits-" + name, () => root.Wait());
         }
         while (truths.Count < n) Thread.Sleep(1);
-        Kernel.AwaitBlocked("waits-", "chain-", ".NET TP Worker");
+        Kernel.AwaitBlocked("waits-");
     }
 
     /// <summary>Starts tasks whose delegates block their threads, and methods and threads that wait for them.</summary>
