@@ -2,6 +2,8 @@ package matrix
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -44,6 +46,13 @@ func TestMuslNative(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	pid := startUntilReady(t, exec.Command(exe))
+	testenv.UntilSeen(t, func() string {
+		const call = "0 0x0 " // read(0, …)
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid)); !strings.HasPrefix(string(b), call) {
+			return "the main thread that waits for its input"
+		}
+		return ""
+	})
 	for _, o := range []clrsnap.Options{{NativeOnly: true}, {NativeOnly: true, AlwaysStop: true}} {
 		s := snapshotPID(t, pid, o)
 		seen := map[string]bool{}

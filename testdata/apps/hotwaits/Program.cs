@@ -15,7 +15,7 @@ static class Program
 {
     // The JIT compiles what was called 30 times, a tenth of a second later, if it does not do so at once.
     static readonly bool tiers = Environment.GetEnvironmentVariable("DOTNET_TieredCompilation") != "0";
-    static readonly int rounds = tiers ? 8 : 1, waits = tiers ? 60 : 5;
+    static readonly int rounds = tiers ? 8 : 1, waits = tiers ? 35 : 5;
 
     static readonly List<string> truths = new();
     static readonly List<Thread> threads = new();
