@@ -104,7 +104,7 @@ func (sh *shared) runEach() {
 				sh.ask(t)
 			}
 		}
-		if !sh.pollEach() {
+		if begin := clock(); !sh.goesOn(begin, sh.pollAsked(begin)) {
 			return
 		}
 		nap(sh.rest)
@@ -140,30 +140,16 @@ func (sh *shared) ask(t *tracee) {
 	t.interrupt(sh)
 }
 
-// pollEach copies and releases the threads that have stopped, and reports whether there are others, and time for them.
-// Any thread that it found not to be stopped has not stood still before it began, which is what the watchdog is told.
-//
-//go:norace
-//go:nosplit
-func (sh *shared) pollEach() (more bool) {
-	begin := clock()
-	if !sh.inside && !anyStopped() {
-		sh.at(stepMissed)
-		more = true
-	} else {
-		more = sh.pollAsked(begin)
-	}
-	sh.looked = begin
-	sh.expect(begin, sh.limit)
-	sh.setNap()
-	return more && begin < min(sh.latest+sh.stopLimit, sh.begun+sh.allLimit)
-}
-
-// pollAsked polls all threads that were asked to stop. Those that are dying are waited for, too.
+// pollAsked copies and releases the threads that have stopped, of those that were asked to, and reports whether there
+// are others. Those that are dying are waited for, too.
 //
 //go:norace
 //go:nosplit
 func (sh *shared) pollAsked(begin int64) (more bool) {
+	if !sh.inside && !anyStopped() {
+		sh.at(stepMissed)
+		return true
+	}
 	for _, t := range sh.many {
 		if t.mustStop() {
 			more = true
@@ -174,7 +160,8 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 		t.began = max(t.began, sh.looked)
 		t.poll(sh)
 		t.replaced(sh)
-		t.finish(sh)
+		t.take(sh)
+		t.release(sh)
 		if t.phase == phaseDying {
 			t.phase, t.died = phaseWaiting, true
 		}
@@ -186,6 +173,18 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 		sh.latest, sh.rounds = begin, 0
 	}
 	return more
+}
+
+// goesOn reports whether there is time for other threads, if there are any, after a look. Any thread that the look found
+// not to be stopped has not stood still before the look began, which is what the watchdog is told.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) goesOn(begin int64, more bool) bool {
+	sh.looked = begin
+	sh.expect(begin, sh.limit)
+	sh.setNap()
+	return more && begin < min(sh.latest+sh.stopLimit, sh.begun+sh.allLimit)
 }
 
 // replaced notes that the main thread, for which we wait, is another one by now, which is not ours: another thread has

@@ -96,7 +96,7 @@ func (sh *shared) performEach() {
 				sh.ask(t)
 			}
 		}
-		if !sh.pollEach() {
+		if begin := clock(); !sh.goesOn(begin, sh.pollAsked(begin)) {
 			return
 		}
 		sleep(sh.rest)
