@@ -63,7 +63,9 @@ func TestRecordEnds(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %v", modes, err)
 			}
-			if r.Duration < least || time.Since(r.Start) < r.Duration || len(r.Samples) == 0 ||
+			// On a busy machine the thread may have had a CPU for less than a period.
+			ran := slices.Contains(modes, profile.Wall) || r.Cost.TargetCPU > 50*time.Millisecond
+			if r.Duration < least || time.Since(r.Start) < r.Duration || ran && len(r.Samples) == 0 ||
 				len(r.Modes) != len(modes) || len(r.Processes) != 1 {
 				t.Errorf("%v: %v long, %d samples, %+v of %+v", modes, r.Duration, len(r.Samples), r.Modes, r.Processes)
 			}
