@@ -41,7 +41,7 @@ func versionOf(runtime string, s testenv.Shape) string {
 // recognisedAs is what a program's shape is taken for.
 func recognisedAs(runtime string, s testenv.Shape) string {
 	switch {
-	case !testenv.Ordinary(runtime) || s == testenv.SingleFile || s == testenv.Compressed:
+	case !testenv.Ordinary(runtime) || strings.HasSuffix(string(s), string(testenv.SingleFile)):
 		return "single-file"
 	case s == testenv.SelfContained:
 		return "self-contained"

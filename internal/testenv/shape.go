@@ -26,6 +26,7 @@ const (
 	SelfContained      Shape = "self-contained"         // the executable, the runtime and the framework in one folder
 	SingleFile         Shape = "single file"            // all of it in the executable
 	Compressed         Shape = "compressed single file" // the same, its assemblies compressed
+	Trimmed            Shape = "trimmed single file"    // what the program does not need is left out; nothing is precompiled
 )
 
 // Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
@@ -119,6 +120,8 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 			return k.pack(nil, "plain", p.Exe, dll, p.more...)
 		case Compressed:
 			return k.pack(nil, "compressed", p.Exe, dll, p.more...)
+		case Trimmed:
+			return k.packTrimmed(p, dll)
 		}
 	}
 	switch shape {

@@ -35,7 +35,7 @@ func newestShapes() []Shape {
 	if _, ok := beside(packer); !ok {
 		return []Shape{FrameworkDependent}
 	}
-	return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
+	return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed, Trimmed}
 }
 
 // pack makes a program of the newest runtime out of an assembly: what is one of the packer's words.
@@ -50,6 +50,16 @@ func (k DotNet) pack(env []string, what, out, dll string, more ...string) error 
 		return fmt.Errorf("%s %s: %w\n%s", packer, what, err, text)
 	}
 	return nil
+}
+
+// packTrimmed makes a trimmed single file. Its assembly is another one than that of the other shapes.
+func (k DotNet) packTrimmed(p *Program, dll string) error {
+	dir := p.Dir + "-trimmed"
+	if err := k.pack(nil, "trim", dir, dll); err != nil {
+		return err
+	}
+	p.Assembly = filepath.Join(dir, filepath.Base(dll))
+	return k.pack(nil, "trimmed", p.Exe, p.Assembly)
 }
 
 // ownFiles puts copies in the place of links in a folder.

@@ -1,5 +1,6 @@
 // Code made at run time: dynamic methods, expressions, emitted and unloadable assemblies.
 using System;
+using System.Diagnostics.CodeAnalysis;
 using System.IO;
 using System.Linq.Expressions;
 using System.Reflection;
@@ -106,6 +107,7 @@ static class Dynamic
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int CollectibleContext() => LoadPlugin(out _)(Here.Block) + 1;
 
+    [DynamicDependency(DynamicallyAccessedMemberTypes.PublicMethods, typeof(Plugin))] // it is not trimmed
     public static Func<Func<int>, int> LoadPlugin(out AssemblyLoadContext context)
     {
         context = new AssemblyLoadContext("plugin", isCollectible: true);
