@@ -26,7 +26,7 @@ const (
 	SelfContained      Shape = "self-contained"         // the executable, the runtime and the framework in one folder
 	SingleFile         Shape = "single file"            // all of it in the executable
 	Compressed         Shape = "compressed single file" // the same, its assemblies compressed
-	Trimmed            Shape = "trimmed single file"    // what the program does not need is left out; nothing is precompiled
+	Trimmed            Shape = "trimmed single file"    // only what the program needs, nothing compiled
 )
 
 // Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with

@@ -175,8 +175,8 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 	return more
 }
 
-// goesOn reports whether there is time for other threads, if there are any, after a look. Any thread that the look found
-// not to be stopped has not stood still before the look began, which is what the watchdog is told.
+// goesOn reports whether there is time for other threads, if there are any, after a look. Any thread that the look
+// found not to be stopped has not stood still before the look began, which is what the watchdog is told.
 //
 //go:norace
 //go:nosplit
