@@ -1,5 +1,6 @@
 // What the kernel knows of this process's threads.
 using System;
+using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
 using System.Text;
@@ -20,21 +21,37 @@ static class Kernel
         {
             var now = new StringBuilder();
             running = "";
-            foreach (string task in Directory.GetDirectories("/proc/self/task"))
+            foreach (var (name, blocked, switches) in Threads())
             {
-                string[] status;
-                try { status = File.ReadAllLines(task + "/status"); }
-                catch (IOException) { continue; } // it has ended
-                string name = Value(status, "Name");
                 if (!Array.Exists(names, n => name.StartsWith(n[..Math.Min(n.Length, 15)]))) continue; // TASK_COMM_LEN
-                if (!Value(status, "State").StartsWith('S')) running += " " + name;
-                now.AppendLine($"{task} {Value(status, "voluntary_ctxt_switches")}" +
-                    $" {Value(status, "nonvoluntary_ctxt_switches")}");
+                if (!blocked) running += " " + name;
+                now.AppendLine(switches);
             }
             if (running == "" && now.ToString() == before) return;
             before = now.ToString();
         }
         App.Fail($"not blocked after a minute:{(running == "" ? " they wake again and again" : running)}");
+    }
+
+    /// <summary>Whether a thread with that name is blocked.</summary>
+    public static bool Blocked(string name)
+    {
+        foreach (var t in Threads())
+            if (t.Name == name && t.Blocked) return true;
+        return false;
+    }
+
+    /// <summary>All threads, and what tells whether one has had a CPU since.</summary>
+    static IEnumerable<(string Name, bool Blocked, string Switches)> Threads()
+    {
+        foreach (string task in Directory.GetDirectories("/proc/self/task"))
+        {
+            string[] status;
+            try { status = File.ReadAllLines(task + "/status"); }
+            catch (IOException) { continue; } // it has ended
+            yield return (Value(status, "Name"), Value(status, "State").StartsWith('S'),
+                $"{task} {Value(status, "voluntary_ctxt_switches")} {Value(status, "nonvoluntary_ctxt_switches")}");
+        }
     }
 
     static string Value(string[] status, string key) =>

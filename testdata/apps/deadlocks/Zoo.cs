@@ -1,7 +1,6 @@
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
-using System.IO;
 using System.Linq;
 using System.Threading;
 using Common;
@@ -135,15 +134,7 @@ static class Zoo
     /// .NET 11 neither who waits for a named Mutex.
     /// </summary>
     static bool InKernel(Thread t) => (t.Name.StartsWith("named") || t.Name.StartsWith("static-") ||
-        t.Name.StartsWith("settings-")) && Directory.GetDirectories("/proc/self/task").Any(task =>
-    {
-        try
-        {
-            return File.ReadAllText(task + "/comm").Trim() == t.Name
-                && File.ReadAllText(task + "/stat").Contains(t.Name + ") S");
-        }
-        catch (IOException) { return false; } // it has ended
-    });
+        t.Name.StartsWith("settings-")) && Kernel.Blocked(t.Name);
 
     /// <summary>Allocates objects between those of others, and collects.</summary>
     public static void Collect() => App.Background("collects", () =>

@@ -1,7 +1,6 @@
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
-using System.IO;
 using System.Linq;
 using System.Runtime.CompilerServices;
 using System.Text;
@@ -90,15 +89,7 @@ static class Zoo
 
     /// <summary>Whether a thread is blocked in the kernel: who waits for a named Mutex has no ThreadState of that in
     /// .NET 11.</summary>
-    static bool InKernel(Thread t) => t.Name.StartsWith("named") && Directory.GetDirectories("/proc/self/task").Any(task =>
-    {
-        try
-        {
-            return File.ReadAllText(task + "/comm").Trim() == t.Name
-                && File.ReadAllText(task + "/stat").Contains(t.Name + ") S");
-        }
-        catch (IOException) { return false; } // it has ended
-    });
+    static bool InKernel(Thread t) => t.Name.StartsWith("named") && Kernel.Blocked(t.Name);
 
     /// <summary>Allocates objects between those of others, and collects.</summary>
     public static void Collect()
