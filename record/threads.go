@@ -91,14 +91,19 @@ func (rp *recordedProcess) update() {
 		rp.usedCPU() // it cannot be read once the process has exited
 	}
 	if rp.p.Live.Alive() != nil {
-		rp.ended = true
-		if rp.r.cpu != nil {
-			rp.r.cpu.ended(rp.p.Live.PID())
-		}
+		rp.end()
 		return
 	}
 	if rp.listed == 0 || rp.r.now >= rp.listed+listEvery {
 		rp.list(false)
+	}
+}
+
+// end notes that there is nothing more to record.
+func (rp *recordedProcess) end() {
+	rp.ended = true
+	if rp.r.cpu != nil {
+		rp.r.cpu.ended(rp.p.Live.PID())
 	}
 }
 
@@ -108,16 +113,13 @@ func (rp *recordedProcess) leave() {
 	if rp.ended || !rp.p.Live.Executed() {
 		return
 	}
-	rp.ended, rp.left = true, rp.r.now
+	rp.end()
+	rp.left = rp.r.now
 	for tid := range rp.threads {
 		rp.remove(tid)
 	}
-	pid := rp.p.Live.PID()
-	if rp.r.cpu != nil {
-		rp.r.cpu.ended(pid)
-	}
 	if rp.r.o.Subprocesses {
-		rp.r.expect(pid, true)
+		rp.r.expect(rp.p.Live.PID(), true)
 	}
 }
 

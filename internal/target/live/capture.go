@@ -90,15 +90,14 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 		}
 		return t.deliver(te, req, out)
 	case phaseFree:
-		if te.errno == 0 && !te.moved {
-			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping,
-				Detail: "too little time was left to stop it; try again"}
+		if te.errno != 0 {
+			return t.seizeError(req.TID, te.errno)
 		}
-		if te.errno == 0 {
-			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping,
-				Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
+		detail := "too little time was left to stop it; try again"
+		if te.moved {
+			detail = "it was blocked, and ran just when " + detail
 		}
-		return t.seizeError(req.TID, te.errno)
+		return &target.ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: detail}
 	case phaseWaiting:
 		limit := t.p.stopLimit()
 		if t.waiting == 0 && !t.each {
