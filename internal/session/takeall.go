@@ -14,9 +14,9 @@ import (
 // takeAll takes the stacks of the threads that filter accepts, into out. It stops as few as possible. A thread that is
 // blocked is captured without a stop, and without most of its registers (live.Process.TryBlocked). Where more threads
 // run than there are CPUs, any other one is captured with the registers that the kernel has of it (live.Process.Look),
-// and stopped only if that is not known. Where the kernel does not tell registers, those threads are put off, and stopped
-// together (together). Elsewhere a thread stops at once, for some microseconds, and what it waits for
-// can be read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
+// and stopped only if that is not known. Where the kernel does not tell registers, those threads are put off, and
+// stopped together (together). Elsewhere a thread stops at once, for some microseconds, and what it waits for can be
+// read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
 // collector may have kept them from running.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop

@@ -9,8 +9,8 @@ type Inlined struct {
 }
 
 // Inside returns what methods hold, and are going to complete, that were inlined into one another at a call of a
-// method, outermost first. The call is between two offsets. Objects are values of that method: those of the others count
-// if they come from their first argument, or from a static field.
+// method, outermost first. The call is between two offsets. Objects are values of that method: those of the others
+// count if they come from their first argument, or from a static field.
 func (r *Reader) Inside(outer MethodID, from, to uint32, list []Inlined) (held [][]Section, promised [][]Promise) {
 	held, promised = make([][]Section, len(list)), make([][]Promise, len(list))
 	var first *ecma335.Value
