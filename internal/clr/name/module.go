@@ -33,6 +33,10 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
 	n.drop(module) // the cached one was another module, or has grown since
+	collectible, err := n.isCollectible(module)
+	if err != nil { // before the metadata: megabytes for each frame if it were after
+		return nil, err
+	}
 	a, err := n.load(id)
 	if err == nil {
 		if err = n.prove(module, a); err != nil {
@@ -45,11 +49,6 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 		}
 		n.failed[id] = err
 		return nil, fmt.Errorf("module at %v: %w", module, err)
-	}
-	collectible, err := n.isCollectible(module)
-	if err != nil {
-		n.room += a.cost
-		return nil, err
 	}
 	if collectible {
 		n.passing = append(n.passing, module)
