@@ -222,6 +222,10 @@ func TestStackMissing(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--stop-all"}, {"--json"}, {"--thread", "spin|blocked"},
 		{"--stop-all", "--thread", "spin"}} {
 		r := command(t, append([]string{"stack", pid}, flags...)...)
+		if r.status == 0 && !slices.Contains(flags, "--stop-all") {
+			r.want(t, `Crowd\.Program\.Spin\b`) // it waited for a CPU: then the kernel has its registers
+			continue
+		}
 		r.says(t, 1, `^clrsnap: the stacks of 1 of \d+ threads are missing, and each thread says why: .*\n$`)
 		r.want(t, `already traced: by process `)
 		if !slices.Contains(flags, "--json") {
