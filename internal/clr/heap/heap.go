@@ -54,6 +54,7 @@ type Reader struct {
 	now      look
 	kept     look // of which segments and trails are
 	segments []Segment
+	lost     error                // why a dump has no segments
 	growing  []int                // of each heap the segment that is being allocated from; -1: none
 	trails   map[arch.Addr]*trail // by the start of the segment
 	sizes    map[arch.Addr]size   // by MethodTable

@@ -21,13 +21,16 @@ type look struct {
 func (r *Reader) Begin(now target.Memory) error {
 	r.looks++
 	r.left, r.still = maxLook, now == nil
-	if now == nil && r.segments != nil {
-		return nil
-	}
-	mem := r.mem
 	if now != nil {
-		mem = target.NewReader(now)
+		return r.begin(target.NewReader(now))
 	}
+	if r.segments == nil && r.lost == nil {
+		r.lost = r.begin(r.mem)
+	}
+	return r.lost
+}
+
+func (r *Reader) begin(mem *target.Reader) error {
 	if err := r.look(mem, &r.now); err != nil {
 		r.drop()
 		return err
