@@ -18,7 +18,7 @@ func TestShares(t *testing.T) {
 }
 
 func testShares(t *testing.T, scope Scope) {
-	const period = time.Millisecond
+	const period = time.Millisecond / 2
 	p := start(t, "310s")
 	parts := map[int]int{} // of 4, that a thread spends in burn_a
 	for range 3 {
