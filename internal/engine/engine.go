@@ -8,6 +8,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
@@ -40,7 +41,8 @@ type Engine struct {
 	Layout  *contract.Descriptor // what Runtime is bound to
 	Own     *contract.Descriptor // the runtime's own; nil: it has none, or it cannot be read
 	Walker  *walk.Walker
-	Changes int // how often UpdateModules has found modules unloaded
+	Ahead   *aot.Names // of a native AOT program; nil: it has none, or they cannot be read
+	Changes int        // how often UpdateModules has found modules unloaded
 
 	src Source
 }

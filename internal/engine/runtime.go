@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
@@ -50,6 +51,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		return nil, err
 	}
 	if r.Shape == locate.NativeAOT {
+		e.Ahead = e.openAhead(r)
 		return r, ErrNativeAOT
 	}
 	var unread error
@@ -82,6 +84,23 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		return r, unfit(r, unread) // what is embedded does not do without it
 	}
 	return r, err
+}
+
+// openAhead opens the names of a native AOT program; nil: it has none that can be read. Its stacks are complete without.
+func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
+	at, err := r.Module.Lookup(contract.Symbol)
+	if err != nil {
+		return nil // up to .NET 10
+	}
+	d, err := contract.Parse(e.Cache, at)
+	if err != nil {
+		return nil
+	}
+	names, err := aot.Open(e.Cache, d)
+	if err != nil {
+		return nil
+	}
+	return names
 }
 
 // ownDescriptor reads the runtime's own descriptor; nil: it has none, or there is unread, the error of reading it.

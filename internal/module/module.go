@@ -313,6 +313,16 @@ func (m *Module) Function(pc arch.Addr) (start arch.Addr, ok bool) {
 	return lo + m.bias, ok
 }
 
+// LanguageData returns the start of the function that pc lies in, as the unwind information has it, and where the data
+// lies that it has there for the function's language.
+func (m *Module) LanguageData(pc arch.Addr) (start, data arch.Addr, ok bool) {
+	if m.load() != nil || m.img.cfi == nil {
+		return 0, 0, false
+	}
+	start, data, ok = m.img.cfi.LanguageData(pc - m.bias)
+	return start + m.bias, data + m.bias, ok
+}
+
 // Symbol returns the function at addr and the offset in it.
 func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool) {
 	if m.load() != nil {

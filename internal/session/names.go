@@ -92,6 +92,9 @@ func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
 	}
 	out := p.bare(f, profile.Native)
 	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
+	if p.nameAhead(&out, f) {
+		return out, nil
+	}
 	p.nameNative(&out, placeOf(f))
 	if p.late != nil && (out.Method == "" || p.lines != nil && out.Line == nil) && f.Module.Wanted() {
 		p.late.addNative(f)

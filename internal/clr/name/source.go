@@ -45,7 +45,11 @@ func pick(args []typeText, style ecma335.Style) []string {
 }
 
 func (d *naming) display(f Friendly, style ecma335.Style) string {
-	typeArgs, methodArgs := pick(d.typeArgs, style), pick(d.methodArgs, style)
+	return f.Text(pick(d.typeArgs, style), pick(d.methodArgs, style), style)
+}
+
+// Text writes a method with the generic arguments of its type and its own.
+func (f Friendly) Text(typeArgs, methodArgs []string, style ecma335.Style) string {
 	own := f.typeArgs(len(typeArgs))
 	methodArgs = append(typeArgs[own:len(typeArgs):len(typeArgs)], methodArgs...)
 	typeArgs = typeArgs[:own]

@@ -27,7 +27,8 @@ type cie struct {
 	dataAlign int64
 	ra        int // column of the return address
 	ptrEnc    uint8
-	augmented bool // FDEs have augmentation data, with its length
+	lsdaEnc   uint8 // peOmit: FDEs have none
+	augmented bool  // FDEs have augmentation data, with its length
 	signal    bool
 	rec       record
 	start     int // of the initial instructions, in the record
@@ -37,6 +38,7 @@ type cie struct {
 type fde struct {
 	cie    *cie
 	lo, hi arch.Addr
+	lsda   arch.Addr // language-specific data; 0: there is none
 	rec    record
 	start  int // of the instructions, in the record
 }
@@ -110,7 +112,7 @@ func (t *Table) parseCIE(off int) (*cie, error) {
 			return nil, bad("address size", off)
 		}
 	}
-	c := &cie{off: off, ptrEnc: peAbsptr, rec: rec}
+	c := &cie{off: off, ptrEnc: peAbsptr, lsdaEnc: peOmit, rec: rec}
 	c.codeAlign, c.dataAlign = r.uleb(), r.sleb()
 	ra := uint64(0)
 	if version == 1 {
@@ -152,7 +154,7 @@ func (t *Table) augment(c *cie, r *reader, letters []byte) error {
 		case 'R':
 			c.ptrEnc = d.u8()
 		case 'L':
-			d.u8()
+			c.lsdaEnc = d.u8()
 		case 'P':
 			// Only its length matters. A pointer relative to nothing known is
 			// skipped like any other.
@@ -197,7 +199,7 @@ func (t *Table) parseFDE(off int) (*fde, error) {
 
 // parseRange reads the rest of an FDE: the range of code, whose length has the
 // form of the pointer's encoding but is relative to nothing, and augmentation
-// data, of which nothing is needed (LSB 10.6.1.2).
+// data, which begins with the address of the language-specific data (LSB 10.6.1.2).
 func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
 	r := rec.reader(rec.body)
 	f := &fde{cie: c, rec: *rec}
@@ -205,7 +207,15 @@ func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
 	// A signed form has an unsigned length: no code is longer than that.
 	length := r.value(c.ptrEnc &^ peSigned & peForm)
 	if c.augmented {
-		r.take(r.uleb())
+		size := r.uleb()
+		at := r.pos
+		data := r.take(size)
+		if c.lsdaEnc != peOmit && c.lsdaEnc&peIndirect == 0 && len(data) > 0 {
+			l := reader{b: r.b[:at+len(data)], pos: at}
+			if f.lsda = t.pointer(&l, &rec.piece, c.lsdaEnc); l.bad {
+				f.lsda = 0
+			}
+		}
 	}
 	hi, ok := f.lo.Add(length)
 	if r.bad || !ok {

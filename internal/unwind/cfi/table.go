@@ -143,6 +143,15 @@ func (t *Table) Function(pc arch.Addr) (lo, hi arch.Addr, ok bool) {
 	return f.lo, f.hi, true
 }
 
+// LanguageData returns the start of the code that the FDE of pc covers, and where the data for its language lies.
+func (t *Table) LanguageData(pc arch.Addr) (start, data arch.Addr, ok bool) {
+	f, err := t.find(pc)
+	if err != nil || f.lsda == 0 {
+		return 0, 0, false
+	}
+	return f.lo, f.lsda, true
+}
+
 // find returns the FDE that covers pc.
 func (t *Table) find(pc arch.Addr) (*fde, error) {
 	off, err := t.offset(pc)

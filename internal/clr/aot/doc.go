@@ -1,0 +1,22 @@
+// Package aot names the methods of a native AOT program of .NET 11 and later, also of one that is stripped.
+//
+// The compiler writes names of methods into the program for the stack traces of exceptions, unless it is told not to
+// (StackTraceSupport). They lie in two of the blobs that the program's ReadyToRun header lists:
+//
+//   - The stack trace map has an entry for each method: where its code starts, its owning type, name and signature, and
+//     the arguments of a generic method (dotnet/runtime, src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/
+//     DependencyAnalysis/StackTraceMethodMappingNode.cs; StackTraceMetadata.cs of System.Private.StackTraceMetadata
+//     reads it).
+//   - The embedded metadata has these types, names and signatures. Its format is NativeFormat, which is another one than
+//     that of assemblies (src/coreclr/tools/Common/Internal/Metadata/NativeFormat).
+//
+// The runtime's data descriptor leads to the header: RuntimeInstance, the first of its TypeManagers, its header
+// (src/coreclr/nativeaot/Runtime/datadescriptor.inc, TypeManager.cpp, inc/ModuleHeaders.h).
+//
+// The blobs are hostile: each length is checked, what is read for one name is bounded, and so is its text. What cannot
+// be read has no name.
+//
+// Known gaps. Methods that reflection knows, such as Main, are not in the map, but in the invoke map, which is not read.
+// Code that is shared by instantiations of a generic type is in the map with the type's definition: the type arguments
+// are not known. A method that only StackTraceHidden code needs can be in the map without a name.
+package aot
