@@ -109,11 +109,20 @@ func (d *diagnosis) runtime() bool {
 		return false
 	}
 	if r.Shape == locate.NativeAOT {
-		detail += ": its methods are native functions, with names if it has symbols; " +
-			"there are no managed threads and no events"
+		detail += ": its stacks and its use of CPUs can be seen, " + d.aheadNames() +
+			"; locks, tasks, the heap and events cannot"
 	}
 	d.add("runtime", Fine, detail, "")
 	return true
+}
+
+// aheadNames says where the names of a native AOT program's methods come from.
+func (d *diagnosis) aheadNames() string {
+	names := d.p.Engine.Ahead
+	if names == nil {
+		return "with names of methods if it has symbols"
+	}
+	return fmt.Sprintf("with the names of %d methods that it has for its own stack traces", names.Len())
 }
 
 // layouts says where the layout of the runtime's structures comes from.

@@ -255,7 +255,7 @@ func (p *Process) NoRuntimeError() error {
 	why := "has no .NET runtime"
 	if p.info.Runtime.Shape == string(locate.NativeAOT) {
 		why = "is a native AOT program, without the CLR's threads, functions and notifications: " +
-			"take its native stacks with SnapshotAll, or record them"
+			"take its stacks with SnapshotAll, or record them"
 	}
 	return &Error{Kind: NoRuntime, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }

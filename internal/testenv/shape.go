@@ -378,11 +378,18 @@ func waitForThread(tb testing.TB, pid int, name string) {
 	tb.Fatalf("process %d has no thread %q after %v", pid, name, readyTimeout)
 }
 
-// StartAheadOfTimeNewest starts a native AOT program of the newest .NET, and ends it after the test. It returns what
-// the program says of itself. Without that program the test is skipped.
-func StartAheadOfTimeNewest(tb testing.TB) (pid int, said []string) {
+// AheadOfTimeNewest is a native AOT program of the newest .NET: "hello", whose threads wait, or "slim", a web service. Its
+// symbols are in a file beside it. Without that program the test is skipped.
+func AheadOfTimeNewest(tb testing.TB, name string) (file string) {
 	tb.Helper()
-	cmd := exec.Command(tool(tb, "aot-11/hello/hello"))
+	return tool(tb, filepath.Join("aot-11", name, name))
+}
+
+// StartAheadOfTimeNewest starts a program of AheadOfTimeNewest, and ends it after the test. It returns what the program
+// says of itself.
+func StartAheadOfTimeNewest(tb testing.TB, file string, args ...string) (pid int, said []string) {
+	tb.Helper()
+	cmd := exec.Command(file, args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)

@@ -17,6 +17,6 @@
 // be read has no name.
 //
 // Known gaps. Methods that reflection knows, such as Main, are not in the map, but in the invoke map, which is not read.
-// Code that is shared by instantiations of a generic type is in the map with the type's definition: the type arguments
-// are not known. A method that only StackTraceHidden code needs can be in the map without a name.
+// Code of a generic type or method is in the map with the names of the type's parameters, or without: the arguments are
+// not known. Of state machines that are classes it is not told whether they are those of an async method or an iterator.
 package aot

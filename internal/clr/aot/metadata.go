@@ -11,28 +11,38 @@ import (
 // kind is what a record of the metadata is: HandleType of NativeFormatReaderCommonGen.cs.
 type kind uint8
 
+// The kinds that names are made of.
 const (
-	arraySignature                kind = 0x01
-	byReferenceSignature          kind = 0x02
-	functionPointerSignature      kind = 0x25
-	methodTypeVariableSignature   kind = 0x2c
-	modifiedType                  kind = 0x2d
-	namespaceDefinition           kind = 0x2f
-	namespaceReference            kind = 0x30
-	pointerSignature              kind = 0x32
-	szArraySignature              kind = 0x37
-	scopeDefinition               kind = 0x38
-	scopeReference                kind = 0x39
-	typeDefinition                kind = 0x3a
-	typeInstantiationSignature    kind = 0x3c
-	typeReference                 kind = 0x3d
-	typeSpecification             kind = 0x3e
-	typeVariableSignature         kind = 0x3f
-	tokenOffsetBits                    = 25 // a token has the kind above them
-	handleKindBits                     = 7  // a handle within a record has the kind below the offset
-	metadataSignature                  = 0xdeaddffd
-	stringRecord, noKind          kind = 0x1a, 0
-	maxRecords, maxDepth, maxText      = 2000, 24, 8 << 10 // of one name
+	arraySignature              kind = 0x01
+	byReferenceSignature        kind = 0x02
+	stringRecord                kind = 0x1a
+	functionPointerSignature    kind = 0x25
+	methodTypeVariableSignature kind = 0x2c
+	modifiedType                kind = 0x2d
+	namespaceDefinition         kind = 0x2f
+	namespaceReference          kind = 0x30
+	pointerSignature            kind = 0x32
+	szArraySignature            kind = 0x37
+	scopeDefinition             kind = 0x38
+	scopeReference              kind = 0x39
+	typeDefinition              kind = 0x3a
+	typeInstantiationSignature  kind = 0x3c
+	typeReference               kind = 0x3d
+	typeSpecification           kind = 0x3e
+	typeVariableSignature       kind = 0x3f
+)
+
+const (
+	metadataSignature = 0xdeaddffd
+	tokenOffsetBits   = 25 // a token has the kind above them
+	handleKindBits    = 7  // a handle within a record has the kind below the offset
+)
+
+// Bounds of the work on one name: records that are read, records within each other, and bytes of text.
+const (
+	maxRecords = 2000
+	maxDepth   = 24
+	maxText    = 8 << 10
 )
 
 // handle is where a record lies.
@@ -133,7 +143,7 @@ func (n *naming) string(at uint32) string {
 	if n.text -= len(b); r.bad || n.text < 0 {
 		return n.fail()
 	}
-	return string(b)
+	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
 // qualified returns the metadata name of a type, such as Namespace.Outer`1+Nested, and its assembly.
@@ -171,8 +181,12 @@ func (n *naming) qualified(h handle, depth int) (name, assembly string) {
 	return n.join(space, ".", name), assembly
 }
 
-// namespace returns a namespace with those around it, and the assembly.
+// namespace returns a namespace with those around it, and the assembly. A type that stands for a parameter of a generic
+// one is in none.
 func (n *naming) namespace(h handle, depth int) (space, assembly string) {
+	if h == (handle{}) {
+		return "", ""
+	}
 	r := n.record(h.at, depth)
 	switch h.kind {
 	case scopeDefinition, scopeReference:
