@@ -2,8 +2,11 @@ package record_test
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +43,62 @@ func TestNativeAOTRecord(t *testing.T) {
 			t.Errorf("%v: %v of %v have the whole stack (%v)", m, time.Duration(whole), time.Duration(all), r.Notes)
 		}
 	}
+}
+
+// TestNativeAOTRecordNewest samples a native AOT program of the newest .NET without its symbols. The program says in which
+// method each of its threads waits.
+func TestNativeAOTRecordNewest(t *testing.T) {
+	alone := filepath.Join(t.TempDir(), "hello")
+	if out, err := exec.Command("cp", testenv.AheadOfTimeNewest(t, "hello"), alone).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	pid, said := testenv.StartAheadOfTimeNewest(t, alone)
+	waits := map[int]string{} // by thread
+	for _, line := range said {
+		if words := strings.Fields(line); len(words) >= 5 && words[0] == "thread" {
+			id, err := strconv.Atoi(words[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits[id] = "Hello.Program." + words[4]
+		}
+	}
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	seen := map[int]bool{}
+	for end := time.Now().Add(time.Minute); len(seen) < len(waits) && time.Now().Before(end); {
+		r := livetest.Recorded(t, p,
+			record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 99, Duration: time.Second})
+		for i := range r.Samples {
+			x := &r.Samples[i]
+			thread := r.Threads[x.Thread].OSThreadID
+			want := waits[thread]
+			if x.Incomplete || want == "" {
+				continue
+			}
+			seen[thread] = true
+			if !isIn(r, x.Node, want) {
+				t.Fatalf("a sample of thread %d is not in %s", thread, want)
+			}
+		}
+	}
+	if len(waits) != 5 || len(seen) != len(waits) {
+		t.Errorf("%d of %d threads have samples", len(seen), len(waits))
+	}
+}
+
+// isIn reports whether a method of the program hello is on a stack.
+func isIn(r *profile.Recording, node int32, method string) bool {
+	for l := range r.Stack(node) {
+		f := r.Functions[l.Function]
+		if f.Kind == profile.Managed && f.Method == method && f.Signature == "()" && f.Module == "hello" {
+			return true
+		}
+	}
+	return false
 }
 
 // calledBack is checkCalledBack for a recorded stack, which may go on in the kernel.
