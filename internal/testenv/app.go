@@ -22,6 +22,8 @@ import (
 const (
 	readyTimeout = 2 * time.Minute // a loaded machine with two cores is slow
 	endTimeout   = 2 * time.Minute // on top of the time that the program was asked to run for
+	// killTimeout is how long the output of a program that was killed is waited for. Another process may have it.
+	killTimeout = 30 * time.Second
 )
 
 // Options say how to run a program. The zero value is right for most tests.
@@ -55,6 +57,7 @@ type App struct {
 	runtime string // as Options.Runtime has it
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
+	stdout  io.Closer
 	stderr  lockedBuffer
 
 	answer  []string // so far
@@ -99,6 +102,7 @@ func start(tb testing.TB, app string, cmd *exec.Cmd, o Options) *App {
 	cmd.Env = environment(o)
 	cmd.Dir = o.Dir
 	cmd.Stderr = &a.stderr
+	cmd.WaitDelay = killTimeout // for its stderr, once it has ended
 	if o.Prepare != nil {
 		o.Prepare(cmd)
 	}
@@ -124,7 +128,7 @@ func (a *App) start() error {
 	if err := a.cmd.Start(); err != nil {
 		return err
 	}
-	a.stdin = stdin
+	a.stdin, a.stdout = stdin, stdout
 	a.PID = a.cmd.Process.Pid
 	go func() {
 		err := a.read(stdout)
@@ -305,8 +309,7 @@ func (a *App) ownPIDs() bool {
 // cleanup kills the program and removes what a killed runtime leaves behind.
 func (a *App) cleanup() {
 	a.stdin.Close()
-	a.cmd.Process.Kill() // fails if it has ended
-	<-a.ended
+	a.kill()
 	if a.tb.Failed() && a.Stderr() != "" {
 		a.tb.Logf("stderr of %s:\n%s", a, a.Stderr())
 	}
@@ -317,6 +320,26 @@ func (a *App) cleanup() {
 		for _, file := range files {
 			os.Remove(file)
 		}
+	}
+}
+
+// kill kills the program and its children. A child has the program's output: the output of a program whose createdump
+// hangs does not end with the program.
+func (a *App) kill() {
+	select {
+	case <-a.ended:
+		return // another process may have its PID
+	default:
+	}
+	for _, pid := range a.children() {
+		unix.Kill(pid, unix.SIGKILL) // fails if it has ended
+	}
+	a.cmd.Process.Kill() // likewise
+	select {
+	case <-a.ended:
+	case <-time.After(killTimeout):
+		a.tb.Errorf("%s was killed %v ago: it, or another process that has its output, does not end", a, killTimeout)
+		a.stdout.Close()
 	}
 }
 

@@ -245,11 +245,7 @@ func (a *App) crash() string {
 			a.tb.Fatalf("%s has not written %s: was it started with DumpOptions?\n%s", a, file, a.Stderr())
 		}
 	}
-	for _, pid := range append(a.children(), a.PID) {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && err != unix.ESRCH {
-			a.tb.Fatalf("killing process %d of %s: %v", pid, a, err)
-		}
-	}
+	a.kill()
 	a.Wait()
 	return a.CrashDump()
 }
@@ -294,7 +290,9 @@ func isWhole(file string) bool {
 
 func runDump(tb testing.TB, name string, args ...string) {
 	tb.Helper()
-	cmd := exec.Command("timeout", append([]string{strconv.Itoa(int(dumpTimeout.Seconds())), name}, args...)...)
+	// A debugger that waits for a thread does not take a SIGTERM.
+	limit := []string{"--kill-after=10", strconv.Itoa(int(dumpTimeout.Seconds())), name}
+	cmd := exec.Command("timeout", append(limit, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("%s: %v\n%s", filepath.Base(name), err, out)
 	}

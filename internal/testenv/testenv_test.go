@@ -34,6 +34,17 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
+// TestKill: a program whose child keeps its output open has ended once it was killed.
+func TestKill(t *testing.T) {
+	a := start(t, "sh", exec.Command("sh", "-c", "sleep 1000 & echo READY; cat"), Options{})
+	a.kill()
+	select {
+	case <-a.ended:
+	default:
+		t.Error("its output is still read")
+	}
+}
+
 // checkStack checks what holds for the stack of every scenario.
 func checkStack(t *testing.T, a *App, s Stack) {
 	t.Helper()
