@@ -92,6 +92,14 @@ func checkAheadNewest(t *testing.T, file string) {
 		wantComplete(t, &s.Threads[i])
 		checkMethodsAhead(t, s.Threads[i].Frames, words[4:])
 	}
+	isMain := func(f profile.Frame) bool {
+		return f.Method == "Hello.Program.Main" && f.Signature == "(string[])" && f.Kind == profile.Managed
+	}
+	for i := range s.Threads {
+		if th := &s.Threads[i]; th.OSThreadID == pid && !slices.ContainsFunc(th.Frames, isMain) {
+			t.Errorf("Main is not among\n%s", livetest.Text(th.Frames))
+		}
+	}
 	if checked < 5 {
 		t.Errorf("the program says where %d threads are: %q", checked, said)
 	}

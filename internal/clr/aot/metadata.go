@@ -86,9 +86,9 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// unsigned reads a number of one to five bytes: the lowest bits of the first byte say how many follow
-// (NativePrimitiveDecoder.DecodeUnsigned).
-func (r *reader) unsigned() uint32 {
+// number reads a number of one to five bytes, and says of how many bits it is: the lowest bits of the first byte say how
+// many bytes follow (NativePrimitiveDecoder.cs).
+func (r *reader) number() (v uint32, bits uint) {
 	first := uint32(r.u8())
 	for more := uint(0); more < 4; more++ {
 		if first&(1<<more) == 0 {
@@ -96,14 +96,24 @@ func (r *reader) unsigned() uint32 {
 			for i := range more {
 				v |= uint32(r.u8()) << (7 - more + 8*i)
 			}
-			return v
+			return v, 7 * (more + 1)
 		}
 	}
 	if first&0x10 != 0 {
 		r.bad = true
-		return 0
+		return 0, 32
 	}
-	return r.u32()
+	return r.u32(), 32
+}
+
+func (r *reader) unsigned() uint32 {
+	v, _ := r.number()
+	return v
+}
+
+func (r *reader) signed() int32 {
+	v, bits := r.number()
+	return int32(v<<(32-bits)) >> (32 - bits)
 }
 
 func (r *reader) handle() handle {

@@ -21,6 +21,9 @@ var ErrFormat = errors.New("no names of methods that can be read")
 // Sections of the ReadyToRun header (inc/ModuleHeaders.h): readonly blobs have the numbers of ReflectionMapBlob
 // (Common/src/Internal/Runtime/MetadataBlob.cs) from 300 on.
 const (
+	typeMap          = 300 + 1
+	invokeMap        = 300 + 6
+	commonFixups     = 300 + 8
 	embeddedMetadata = 300 + 13
 	stackTraceMap    = 300 + 27
 
@@ -50,6 +53,8 @@ type layout struct {
 	TypeManagers uint32    `clr:"RuntimeInstance.TypeManagerList"`
 	Manager      uint32    `clr:"TypeManagerEntry.TypeManager"`
 	Header       uint32    `clr:"TypeManager.Header"`
+	CodeStart    uint32    `clr:"RuntimeInstance.ManagedCodeStartRange"`
+	CodeSize     uint32    `clr:"RuntimeInstance.ManagedCodeRangeSize"`
 }
 
 // entry is one method of the map. Offsets are in the metadata.
@@ -101,7 +106,17 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(metadata, methods, sections[stackTraceMap].at)
+	// A program whose methods reflection cannot call has none of these.
+	t := &tables{fixupsAt: sections[commonFixups].at}
+	if err := t.readRange(r, &l); err != nil {
+		return nil, err
+	}
+	for blob, id := range map[*[]byte]uint32{&t.invokeMap: invokeMap, &t.typeMap: typeMap, &t.fixups: commonFixups} {
+		if *blob, err = sections.read(r, id); err != nil && !errors.Is(err, ErrFormat) {
+			return nil, err
+		}
+	}
+	return parse(metadata, methods, sections[stackTraceMap].at, t)
 }
 
 // section is a section of the header.
@@ -143,8 +158,8 @@ func (s sections) read(r *target.Reader, id uint32) ([]byte, error) {
 	return r.Pieces(at.at, int(at.length))
 }
 
-// parse reads the stack trace map, which lies at an address.
-func parse(metadata, methods []byte, at arch.Addr) (*Names, error) {
+// parse reads the stack trace map, which lies at an address, and the invoke map.
+func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	if len(metadata) < 4 || binary.LittleEndian.Uint32(metadata) != metadataSignature {
 		return nil, fmt.Errorf("%w: the metadata does not begin as such", ErrFormat)
 	}
@@ -181,6 +196,7 @@ func parse(metadata, methods []byte, at arch.Addr) (*Names, error) {
 			n.entries = append(n.entries, e)
 		}
 	}
+	n.addInvoked(t)
 	slices.SortFunc(n.entries, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
 	return n, nil
 }

@@ -89,10 +89,50 @@ func example() *builder {
 	return b
 }
 
+// table is a hash table of one entry.
+func table(numbers ...uint32) []byte {
+	const bucket, end, entry = 2, 4, 1 << 1
+	b := []byte{0, bucket, end, 0, entry}
+	for _, v := range numbers {
+		b = append(b, number(v)...)
+	}
+	return b
+}
+
+// invoked adds a method that reflection can call, of the class that has the first method of the map.
+func (b *builder) invoked(start arch.Addr, name string) *tables {
+	const fixupsAt arch.Addr = 0x20000
+	owner := binary.LittleEndian.Uint32(b.methods[5:])
+	method := b.record(0, 0, b.string(name), b.record(0, 0, 0, 0))
+	fixups := binary.LittleEndian.AppendUint32(nil, 0x100) // a MethodTable
+	from := fixupsAt + 4
+	return &tables{
+		fixups: binary.LittleEndian.AppendUint32(fixups, uint32(start-from)), fixupsAt: fixupsAt,
+		typeMap: table(0, owner), invokeMap: table(invokeHasEntrypoint, method, 0, 1), low: 0x1000, high: 0x4000,
+	}
+}
+
+// TestInvoked names a method that only the invoke map has, unless its code lies elsewhere or is another method's.
+func TestInvoked(t *testing.T) {
+	for start, want := range map[arch.Addr]string{
+		0x3000: "Space.Outer`1+Inner.Main", 0x4000: "", 0xfff: "", 0x2000: "Space.Outer`1+Inner.Run",
+	} {
+		b := example()
+		called := b.invoked(start, "Main")
+		n, err := parse(b.metadata, b.methods, mapAt, called)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := n.Method(start); m.Exact != want || ok != (want != "") {
+			t.Errorf("at %v is %+v, %v", start, m, ok)
+		}
+	}
+}
+
 // TestNames names a method by metadata that is made up. TestAheadNames has those of real programs.
 func TestNames(t *testing.T) {
 	b := example()
-	n, err := parse(b.metadata, b.methods, mapAt)
+	n, err := parse(b.metadata, b.methods, mapAt, &tables{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +179,7 @@ func TestHostileNames(t *testing.T) {
 		b := newBuilder()
 		owner, method := make(b)
 		b.method(0x2000, owner, method, 0)
-		n, err := parse(b.metadata, b.methods, mapAt)
+		n, err := parse(b.metadata, b.methods, mapAt, &tables{})
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -150,7 +190,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	b := example()
 	for n := range len(b.methods) {
-		if _, err := parse(b.metadata, b.methods[:n], mapAt); n > 3 && !errors.Is(err, ErrFormat) {
+		if _, err := parse(b.metadata, b.methods[:n], mapAt, &tables{}); n > 3 && !errors.Is(err, ErrFormat) {
 			t.Errorf("%d bytes of the map: %v", n, err)
 		}
 	}
@@ -167,11 +207,15 @@ func make7(numbers ...uint32) (out []byte) {
 // FuzzNames names the methods of arbitrary blobs.
 func FuzzNames(f *testing.F) {
 	b := example()
-	f.Add(b.metadata, b.methods)
-	f.Fuzz(func(t *testing.T, metadata, methods []byte) {
+	called := b.invoked(0x3000, "Main")
+	f.Add(b.metadata, b.methods, called.invokeMap, called.typeMap, called.fixups)
+	f.Fuzz(func(t *testing.T, metadata, methods, invokes, types, fixups []byte) {
 		const besides = 1 << 21 // for the names of so many methods
-		testenv.Allocates(t, len(metadata)+len(methods), 50, besides, func() {
-			n, err := parse(metadata, methods, mapAt)
+		size := len(metadata) + len(methods) + len(invokes) + len(types)
+		testenv.Allocates(t, size, 200, besides, func() {
+			n, err := parse(metadata, methods, mapAt, &tables{
+				invokeMap: invokes, typeMap: types, fixups: fixups, fixupsAt: called.fixupsAt, low: 0x1000, high: 0x4000,
+			})
 			if err != nil {
 				return
 			}
