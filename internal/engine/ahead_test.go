@@ -34,8 +34,8 @@ func openAhead(t *testing.T, pid int) (*Engine, *locate.Runtime) {
 	return e, r
 }
 
-// TestAheadNames compares the names of all methods of native AOT programs with the symbols that the compiler has written
-// into another file.
+// TestAheadNames compares the names of all methods of native AOT programs with the symbols that the compiler has
+// written into another file.
 func TestAheadNames(t *testing.T) {
 	for _, program := range []string{"hello", "slim"} {
 		t.Run(program, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestAheadNames(t *testing.T) {
 	}
 }
 
-// TestAheadParts looks up the methods that instructions are of. A method and those of its parts that the unwind information
-// has as functions of their own, its handlers, have one symbol.
+// TestAheadParts looks up the methods that instructions are of. A method and those of its parts that the unwind
+// information has as functions of their own, its handlers, have one symbol.
 func TestAheadParts(t *testing.T) {
 	file := testenv.AheadOfTimeNewest(t, "hello")
 	pid, _ := testenv.StartAheadOfTimeNewest(t, file)
@@ -78,7 +78,7 @@ func TestAheadParts(t *testing.T) {
 		if _, ok := e.Ahead.Method(start); !ok {
 			continue
 		}
-		const step = 8
+		const step = 32
 		for at := start; at < start+arch.Addr(f.size); at += step {
 			first, data, ok := r.Module.LanguageData(at)
 			if !ok {
@@ -128,9 +128,9 @@ func functions(t *testing.T, file string, in *module.Module) map[arch.Addr]funct
 	return out
 }
 
-// isOne reports whether one of the symbols of a function is that of a method. The compiler writes underscores for all but
-// letters and digits, in angle brackets the type arguments, at the end a number that tells overloads apart, and other
-// names for a few types (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/NativeAotNameMangler.cs).
+// isOne reports whether one of the symbols of a function is that of a method. The compiler writes underscores for all
+// but letters and digits, in angle brackets the type arguments, at the end a number that tells overloads apart, and
+// other names for a few types (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/NativeAotNameMangler.cs).
 func isOne(symbols []string, method string) bool {
 	for long, short := range map[string]string{
 		"System.Byte.": "UInt8.", "System.SByte.": "Int8.", "System.Boolean.": "Bool.",

@@ -86,7 +86,8 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	return r, err
 }
 
-// openAhead opens the names of a native AOT program; nil: it has none that can be read. Its stacks are complete without.
+// openAhead opens the names of a native AOT program; nil: it has none that can be read. Its stacks are complete
+// without.
 func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
 	at, err := r.Module.Lookup(contract.Symbol)
 	if err != nil {

@@ -50,8 +50,8 @@ func TestNativeAOT(t *testing.T) {
 	checkNoCLR(t, p, pid)
 }
 
-// TestNativeAOTNewest takes the stacks of a native AOT program of the newest .NET, whose runtime describes itself, beside
-// the file with its symbols, and alone. The program says in which methods its threads are.
+// TestNativeAOTNewest takes the stacks of a native AOT program of the newest .NET, whose runtime describes itself,
+// beside the file with its symbols, and alone. The program says in which methods its threads are.
 func TestNativeAOTNewest(t *testing.T) {
 	file := testenv.AheadOfTimeNewest(t, "hello")
 	alone := filepath.Join(t.TempDir(), "hello")

@@ -7,8 +7,8 @@
 //     the arguments of a generic method (dotnet/runtime, src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/
 //     DependencyAnalysis/StackTraceMethodMappingNode.cs; StackTraceMetadata.cs of System.Private.StackTraceMetadata
 //     reads it).
-//   - The embedded metadata has these types, names and signatures. Its format is NativeFormat, which is another one than
-//     that of assemblies (src/coreclr/tools/Common/Internal/Metadata/NativeFormat).
+//   - The embedded metadata has these types, names and signatures. Its format is NativeFormat, which is another one
+//     than that of assemblies (src/coreclr/tools/Common/Internal/Metadata/NativeFormat).
 //
 // The methods that reflection can call, such as Main, are in the invoke map instead, which names their types by the
 // MethodTables, and these are in the type map.
@@ -20,6 +20,6 @@
 // be read has no name.
 //
 // Known gaps. Code of a generic type or method is in the map with the names of the type's parameters, or without: the
-// arguments are not known. Of state machines that are classes it is not told whether they are those of an async method or
-// an iterator. Stubs that the compiler makes have no names.
+// arguments are not known. Of state machines that are classes it is not told whether they are those of an async method
+// or an iterator. Stubs that the compiler makes have no names.
 package aot

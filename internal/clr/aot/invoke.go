@@ -7,13 +7,14 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The invoke map has the methods that reflection can call, which the stack trace map leaves out: flags, where the method's
-// record lies, its type, where its code starts, and what calls it (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/
-// DependencyAnalysis/ReflectionInvokeMapNode.cs; the flags are InvokeTableFlags of MappingTableFlags.cs).
+// The invoke map has the methods that reflection can call, which the stack trace map leaves out: flags, where the
+// method's record lies, its type, where its code starts, and what calls it
+// (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/ DependencyAnalysis/ReflectionInvokeMapNode.cs; the flags are
+// InvokeTableFlags of MappingTableFlags.cs).
 const invokeHasEntrypoint = 0x20
 
-// tables are the blobs that lead from the invoke map to names. The metadata knows types by tokens, the invoke map by the
-// addresses of their MethodTables: the type map has both. Addresses are in the fixups, relative to themselves.
+// tables are the blobs that lead from the invoke map to names. The metadata knows types by tokens, the invoke map by
+// the addresses of their MethodTables: the type map has both. Addresses are in the fixups, relative to themselves.
 type tables struct {
 	invokeMap, typeMap []byte
 	fixups             []byte
@@ -90,7 +91,8 @@ func (n *Names) addInvoked(t *tables) {
 
 // eachEntry visits the entries of a hash table: its number of buckets and the size of an offset, the offsets where the
 // buckets begin, and in each the low byte of a hash and the distance to an entry (NativeHashtable of
-// Common/src/Internal/NativeFormat/NativeFormatReader.cs). Buckets may overlap: there are no more entries than have room.
+// Common/src/Internal/NativeFormat/NativeFormatReader.cs). Buckets may overlap: there are no more entries than have
+// room.
 func eachEntry(b []byte, visit func(r *reader)) {
 	if len(b) == 0 {
 		return

@@ -86,8 +86,8 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// number reads a number of one to five bytes, and says of how many bits it is: the lowest bits of the first byte say how
-// many bytes follow (NativePrimitiveDecoder.cs).
+// number reads a number of one to five bytes, and says of how many bits it is: the lowest bits of the first byte say
+// how many bytes follow (NativePrimitiveDecoder.cs).
 func (r *reader) number() (v uint32, bits uint) {
 	first := uint32(r.u8())
 	for more := uint(0); more < 4; more++ {

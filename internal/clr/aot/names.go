@@ -201,9 +201,9 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	return n, nil
 }
 
-// MethodStart returns where the code of a method begins of which a part begins at start: a handler of exceptions, say, is
-// a function of its own. data is what the unwind information has for the language there (UnixNativeCodeManager.cpp): a
-// byte of flags, and of such a part the distance to the main function's data, and from the method's start.
+// MethodStart returns where the code of a method begins of which a part begins at start: a handler of exceptions, say,
+// is a function of its own. data is what the unwind information has for the language there (UnixNativeCodeManager.cpp):
+// a byte of flags, and of such a part the distance to the main function's data, and from the method's start.
 func MethodStart(mem target.Memory, start, data arch.Addr) (arch.Addr, error) {
 	const partKinds = 3
 	r := target.NewReader(mem)
