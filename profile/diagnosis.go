@@ -23,13 +23,14 @@ const (
 	CauseGC             Cause = "gc-pressure"            // garbage collections take the program's time
 	CauseExceptions     Cause = "exceptions"             // exceptions are thrown all the time
 	CauseHeapGrowth     Cause = "heap-growth"            // objects pile up
+	CauseNativeGrowth   Cause = "native-growth"          // memory grows that is not the managed heap's
 )
 
 // Causes are all causes, the gravest first.
 var Causes = [...]Cause{
 	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseThrottled, CauseMemoryPressure,
 	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseCPU, CauseGC, CauseExceptions,
-	CauseHeapGrowth,
+	CauseHeapGrowth, CauseNativeGrowth,
 }
 
 // Certainty says how sure a verdict is.
@@ -66,9 +67,10 @@ type Diagnosis struct {
 	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found, as far as it was looked
 	// Waits is what threads have waited for in own code all the time, and what suspended async methods wait for, with
 	// the threads: it need not be wrong.
-	Waits   []Evidence
-	Looked  []string // what was looked at: a phrase each
-	Missing []string // what could not be looked at, and why: a sentence each
+	Waits    []Evidence
+	Activity *Activity // what the process did; nil: not known, or of a core dump
+	Looked   []string  // what was looked at: a phrase each
+	Missing  []string  // what could not be looked at, and why: a sentence each
 	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap, so that no
 	// verdicts do not mean that nothing is wrong. Missing says why.
 	Incomplete bool

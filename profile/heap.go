@@ -47,6 +47,8 @@ type Heap struct {
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
 	Partial         bool    // the walk was ended early
 
+	Memory *Memory // of the whole process; nil: not known
+
 	Stop *HeapStop // how the process was stopped for it; nil: that was not asked for
 }
 

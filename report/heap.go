@@ -25,6 +25,10 @@ func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	p.heapSummary(h)
 	p.end()
 	p.heapParts(h)
+	if h.Memory != nil {
+		p.text(memoryText(h.Memory))
+		p.end()
+	}
 	p.end()
 	switch {
 	case o.Base != nil:

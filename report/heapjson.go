@@ -25,7 +25,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
 		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
 		GraphCut: h.GraphCut, RootsMoved: h.RootsMoved, RootsLack: h.RootsLack, Collecting: h.Collecting,
-		Partial: h.Partial, Stop: jsonHeapStopOf(h.Stop),
+		Partial: h.Partial, Memory: jsonMemoryOf(h.Memory), Stop: jsonHeapStopOf(h.Stop),
 	})
 	if len(h.Nearest) > 0 {
 		c.Field("nearest", h.Nearest)
@@ -133,7 +133,8 @@ type jsonHeap struct {
 	Collecting      bool        `json:"collecting,omitempty"`
 	Partial         bool        `json:"partial,omitempty"`
 
-	Stop *jsonHeapStop `json:"stop,omitempty"`
+	Memory *jsonMemory   `json:"memory,omitempty"`
+	Stop   *jsonHeapStop `json:"stop,omitempty"`
 }
 
 type jsonHeapType struct {

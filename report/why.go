@@ -54,6 +54,7 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	for i := range d.Verdicts {
 		p.verdict(&d.Verdicts[i])
 	}
+	p.activity(d)
 	p.looked(d)
 	return p.printer.w.Flush()
 }
@@ -75,6 +76,19 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 		commands = append(commands, fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
 	}
 	p.more(commands)
+}
+
+// activity says what the process did, whatever is wrong.
+func (p *whyPrinter) activity(d *profile.Diagnosis) {
+	if d.Activity == nil {
+		return
+	}
+	p.paint(bold, "What the process did:")
+	p.end()
+	for _, line := range activityLines(d.Activity) {
+		p.paragraph(plain, "  ", line)
+	}
+	p.end()
 }
 
 type whyPrinter struct {
@@ -206,6 +220,7 @@ type jsonDiagnosis struct {
 	Partial  bool           `json:"partial,omitempty"`
 	Verdicts []jsonVerdict  `json:"verdicts"`
 	Waits    []jsonEvidence `json:"waits,omitempty"`
+	Activity *jsonActivity  `json:"activity,omitempty"`
 }
 
 type jsonVerdict struct {
@@ -231,7 +246,7 @@ func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
 		},
 		LookedAt: d.At.UTC().Format(time.RFC3339Nano), Seconds: d.Took.Seconds(),
 		Looked: append([]string{}, d.Looked...), Missing: d.Missing, Partial: d.Incomplete,
-		Verdicts: []jsonVerdict{},
+		Verdicts: []jsonVerdict{}, Activity: jsonActivityOf(d.Activity),
 	}
 	for i := range d.Verdicts {
 		out.Verdicts = append(out.Verdicts, jsonVerdictOf(&d.Verdicts[i]))

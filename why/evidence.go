@@ -65,6 +65,7 @@ type moment struct {
 	traced     int  // the process that traces it; 0: none
 	tracer     string
 	rss        int64         // bytes in RAM
+	anonymous  int64         // of these, those that no file has; 0: not known
 	cpu        time.Duration // that all threads have used
 	groups     cgroup.State
 	files      int // descriptors

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// SetLeastAge sets how long a program has run of which collections and timers count, until the end of a test.
+// SetLeastAge sets how long a program has run of which collections, timers and native memory count, until the end of a
+// test.
 func SetLeastAge(t *testing.T, d time.Duration) {
-	old := leastAge
-	leastAge = d
-	t.Cleanup(func() { leastAge = old })
+	old, oldNative := leastAge, leastNativeAge
+	leastAge, leastNativeAge = d, d
+	t.Cleanup(func() { leastAge, leastNativeAge = old, oldNative })
 }

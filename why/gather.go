@@ -92,6 +92,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	} else {
 		g.miss("No samples were taken: there was no time for them. Look longer, with --for.")
 	}
+	g.moment()
 	for i := range 2 {
 		if i > 0 && !g.pause(ctx, lookGap) {
 			return ctx.Err()

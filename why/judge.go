@@ -14,7 +14,7 @@ type judge func(*evidence) []profile.Verdict
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions,
-	judgeGrowth,
+	judgeGrowth, judgeNativeGrowth,
 }
 
 // report is what the judges say together.
@@ -23,7 +23,7 @@ func (e *evidence) report() *Report {
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
-	r.Missing, r.Waits = e.missing, e.waited()
+	r.Missing, r.Waits, r.Activity = e.missing, e.waited(), e.activity()
 	r.Verdicts = settle(r.Verdicts)
 	return r
 }

@@ -168,6 +168,11 @@ func TestLookAtCrowd(t *testing.T) {
 			if len(r.Verdicts) != 1 || !strings.HasPrefix(r.Verdicts[0].Text, "24 threads ") {
 				return fmt.Sprintf("24 threads in one verdict, but %v", r.Verdicts)
 			}
+			checkActivity(t, r)
+			if c := r.Activity.CPU; c.ByKind[profile.CPUOwn] < 0.5 || c.PathShare < 0.5 ||
+				!strings.HasPrefix(c.Path[0].Display, "Shop.Busy.Match") {
+				t.Errorf("%+v", c)
+			}
 			return ""
 		})
 	})
@@ -228,6 +233,66 @@ func TestLostToken(t *testing.T) {
 	}
 }
 
+// TestNativeGrowth: memory that is not the managed heap's is told when it only grows, and how much it is.
+func TestNativeGrowth(t *testing.T) {
+	why.SetLeastAge(t, time.Second)
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		leaks := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "native"}})
+		gives := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "buffers"}})
+		testenv.UntilSeen(t, func() string { // too little is taken while others have the CPUs
+			before := taken(t, leaks)
+			r := look(t, leaks, why.Options{For: 2 * time.Second})
+			after := taken(t, leaks)
+			if m := r.Activity.Memory; m == nil || m.Native < before || m.Native > after+64<<20 || m.Managed > 64<<20 ||
+				m.RSS != m.Managed+m.Native+m.Stacks+m.Code+m.Files+m.Shared {
+				t.Errorf("%+v, and %d to %d were taken", m, before, after)
+			}
+			if len(r.Verdicts) == 0 {
+				return "a verdict"
+			}
+			if v := &r.Verdicts[0]; len(r.Verdicts) > 1 || v.Cause != profile.CauseNativeGrowth {
+				t.Errorf("%v", r.Verdicts)
+			}
+			return ""
+		})
+		for _, v := range look(t, gives, why.Options{For: 2 * time.Second}).Verdicts {
+			t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+		}
+	})
+}
+
+// taken is how many bytes of native memory a program has taken, as it says itself.
+func taken(t *testing.T, a *testenv.App) (n int64) {
+	t.Helper()
+	for _, line := range a.Ask("taken") {
+		if _, err := fmt.Sscanf(line, "TAKEN %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatal("the program does not say how much it has taken")
+	return 0
+}
+
+// checkActivity requires that what a process did is plausible, whatever the process is.
+func checkActivity(t *testing.T, r *why.Report) {
+	t.Helper()
+	a := r.Activity
+	if a == nil || a.CPU == nil || a.Memory == nil {
+		t.Fatalf("%+v", a)
+	}
+	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 || a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
+		a.Memory.RSS < 16<<20 || a.Memory.Managed <= 0 || a.Memory.Files <= 0 || a.Memory.Stacks <= 0 {
+		t.Errorf("%+v, %+v, %+v", a, a.CPU, a.Memory)
+	}
+	all := 0.0
+	for _, share := range a.CPU.ByKind {
+		all += share
+	}
+	if len(a.CPU.ByKind) > 0 && (all < 0.999 || all > 1.001) {
+		t.Errorf("the kinds of CPU time have %v in all: %v", all, a.CPU.ByKind)
+	}
+}
+
 // TestWellRuntimeAsync: nor are those whose methods the runtime itself suspends.
 func TestWellRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
@@ -247,6 +312,9 @@ func checkWell(t *testing.T, o testenv.Options) {
 	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+	}
+	if checkActivity(t, r); r.Activity.GCShare < 0 || r.Activity.ExceptionsPerSecond <= 0 {
+		t.Errorf("%+v", r.Activity)
 	}
 	if len(r.Looked) < 4 || len(r.Missing) > 0 {
 		t.Errorf("looked at %q, not at %q", r.Looked, r.Missing)

@@ -50,6 +50,7 @@ What is looked for, the gravest first:
   gc-pressure             garbage collections take the program's time
   exceptions              exceptions are thrown all the time
   heap-growth             objects pile up
+  native-growth           memory grows that is not the managed heap's
 
 Each verdict is certain, likely or possible: certain if the evidence admits no other
 explanation. What only follows from something else is told there, not as a verdict of

@@ -17,6 +17,7 @@ type Status struct {
 	Groups                 []int
 	NSPID                  []int  // from our PID namespace down to the innermost
 	RSS                    int64  // bytes of memory that the process has in RAM, shared ones included
+	Anonymous              int64  // of these, those of no file; 0 before Linux 4.5
 	CapPrm, CapEff, CapBnd uint64 // capabilities, as bits
 	Seccomp                int    // 0: off, 1: strict, 2: a filter
 	VoluntarySwitches      uint64 // context switches because the thread waited for something
@@ -52,7 +53,7 @@ func (d Dir) Status() (Status, error) {
 	}
 	if other, ok := d.living("status"); ok {
 		if of, err := d.status(other); err == nil {
-			s.RSS = of.RSS
+			s.RSS, s.Anonymous = of.RSS, of.Anonymous
 		}
 	}
 	return s, nil
@@ -111,10 +112,9 @@ func (s *Status) set(key string, value []byte) (ok bool) {
 	case "NSpid":
 		s.NSPID, ok = idList(nil, value, maxNSPID)
 	case "VmRSS":
-		var kib uint64
-		kib, ok = number(first)
-		ok = ok && kib <= math.MaxInt64>>10
-		s.RSS = int64(kib) << 10
+		s.RSS, ok = kibibytes(first)
+	case "RssAnon":
+		s.Anonymous, ok = kibibytes(first)
 	case "CapPrm":
 		s.CapPrm, ok = hex(first)
 	case "CapEff":
@@ -129,6 +129,12 @@ func (s *Status) set(key string, value []byte) (ok bool) {
 		s.InvoluntarySwitches, ok = number(first)
 	}
 	return ok
+}
+
+// kibibytes reads a field with a number of KiB, and returns bytes.
+func kibibytes(field []byte) (int64, bool) {
+	kib, ok := number(field)
+	return int64(kib) << 10, ok && kib <= math.MaxInt64>>10
 }
 
 func (i *IDs) set(value []byte) bool {

@@ -77,7 +77,11 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
 		}
 	}
-	return h.result(census), p.Alive()
+	out := h.result(census)
+	if m, err := p.Memory(); err == nil {
+		out.Memory = &m
+	}
+	return out, p.Alive()
 }
 
 // walk walks over all objects, of one moment if that is asked for and can be done.

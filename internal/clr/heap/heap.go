@@ -36,11 +36,15 @@ const (
 // Segment is a piece of memory with objects.
 type Segment struct {
 	Start, End arch.Addr // of the allocated part
+	Frozen     bool      // of objects that are never collected: it lies apart from the others
 
 	at    arch.Addr // of what the collector says of it
 	limit arch.Addr // of the memory that it may grow to
 	seen  int       // the look in which End was read last
 }
+
+// Limit is the end of the memory that the segment may grow to.
+func (s *Segment) Limit() arch.Addr { return s.limit }
 
 // Reader reads the heap of one runtime. It is not safe for concurrent use.
 type Reader struct {

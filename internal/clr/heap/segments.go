@@ -230,7 +230,7 @@ func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHe
 		if err != nil {
 			return nil, err
 		}
-		s := Segment{Start: n.start, End: n.end, at: at}
+		s := Segment{Start: n.start, End: n.end, Frozen: n.flags&segmentReadOnly != 0, at: at}
 		if at == h.ephemeral {
 			s.End = h.allocated // what lies behind is left over from before the last collection
 		}

@@ -2,6 +2,7 @@ using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.Linq;
+using System.Runtime.InteropServices;
 using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
@@ -43,6 +44,19 @@ static class Fine
     }
 
     static string Describe(int n) => string.Join(',', Enumerable.Range(n, 100).Select(i => $"order {i}"));
+
+    /// <summary>Native memory is taken and given back, again and again.</summary>
+    public static unsafe void Buffers() => App.Background("buffers", () =>
+    {
+        for (int i = 1; ; i = i % 16 + 1)
+        {
+            nuint bytes = (nuint)i << 20;
+            void* at = NativeMemory.Alloc(bytes);
+            NativeMemory.Fill(at, bytes, 1);
+            Thread.Sleep(20);
+            NativeMemory.Free(at);
+        }
+    });
 
     /// <summary>All CPUs are used on purpose, in many methods.</summary>
     public static void Batch()

@@ -71,6 +71,25 @@ static class Outside
         App.Background("collects", () => { Ready.Wait(); while (true) { GC.Collect(); Thread.Sleep(10); } });
     }
 
+    static long taken;
+
+    /// <summary>Native memory is taken, and never given back: 5 MiB a second.</summary>
+    public static void Native()
+    {
+        App.Background("images", () =>
+        {
+            for (; ; Thread.Sleep(50)) Take(256 << 10);
+        });
+        App.Answer = _ => [$"TAKEN {Volatile.Read(ref taken)}"];
+        while (Volatile.Read(ref taken) < 64 << 20) Take(1 << 20);
+    }
+
+    static unsafe void Take(int bytes)
+    {
+        NativeMemory.Fill(NativeMemory.Alloc((nuint)bytes), (nuint)bytes, 1);
+        Interlocked.Add(ref taken, bytes);
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Poll()
     {

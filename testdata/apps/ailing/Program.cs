@@ -30,6 +30,8 @@ static class Program
         ["remote"] = Outside.Remote,
         ["descriptors"] = Outside.Descriptors,
         ["holdout"] = Outside.Holdout,
+        ["native"] = Outside.Native,
+        ["buffers"] = Fine.Buffers,
         ["batch"] = Fine.Batch,
         ["consumers"] = Fine.Consumers,
         ["errors"] = Fine.Errors,

@@ -1,0 +1,118 @@
+package profile
+
+// Activity is what a process did while it was looked at, whether or not anything is wrong with that.
+type Activity struct {
+	CPU                 *ActivityCPU // nil: not known
+	Memory              *Memory      // at the end; nil: not known
+	GCShare             float64      // of the time, in which the program stood still for collections; -1: not known
+	ExceptionsPerSecond float64      // -1: not known
+	Descriptors         int          // -1: not known
+	DescriptorsLimit    int          // -1: none; 0: not known
+	Threads             ActivityThreads
+}
+
+// ActivityThreads counts threads, by what they did in the last look.
+type ActivityThreads struct {
+	Running int // or ready to run
+	Waiting int
+	Idle    int // without anything to do, such as pool workers without work
+}
+
+// ActivityCPU is the CPU time that a process used.
+type ActivityCPU struct {
+	Used   float64 // CPUs, on average
+	May    float64 // CPUs that it may use: those of the machine, or what its control group allows
+	ByKind map[CPUKind]float64
+	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. PathShare is the share of the
+	// samples in that stack's own method: the one nearest to the leaf that is of the program, or else of a package.
+	Path      []Frame
+	PathShare float64
+}
+
+// Share is the share of the CPU time that the process may use.
+func (a *ActivityCPU) Share() float64 { return a.Used / a.May }
+
+// CPUKind is what CPU time is used for.
+type CPUKind string
+
+// The kinds of CPU time, by the leaf of the stack. What the runtime does on its own behalf is no code of the program.
+const (
+	CPUOwn       CPUKind = "own"       // the program's own methods
+	CPUPackages  CPUKind = "packages"  // methods of libraries that the program uses
+	CPUFramework CPUKind = "framework" // methods of .NET
+	CPUNative    CPUKind = "native"    // native libraries, the runtime's own included
+	CPUGC        CPUKind = "gc"
+	CPUJIT       CPUKind = "jit"
+	CPURuntime   CPUKind = "runtime" // other work of the runtime: tiered compilation, finalizers, event pipes
+	CPUKernel    CPUKind = "kernel"
+)
+
+// CPUKinds are all kinds.
+var CPUKinds = [...]CPUKind{CPUOwn, CPUPackages, CPUFramework, CPUNative, CPUGC, CPUJIT, CPURuntime, CPUKernel}
+
+// CPUByKind sums up the weights of samples of a mode, of threads that ran, by what the CPU time was used for, as shares
+// of all of them. nil: there are none.
+func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
+	byRole := map[runtimeWork][]runtimeWork{}
+	out, all := map[CPUKind]float64{}, 0.0
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != mode || x.State != Running || x.Weight <= 0 {
+			continue
+		}
+		role := roleWork[r.Threads[x.Thread].Role]
+		work, ok := byRole[role]
+		if !ok {
+			work = r.workOf(role)
+			byRole[role] = work
+		}
+		out[cpuKind(r.Function(x.Node), work[x.Node])] += float64(x.Weight)
+		all += float64(x.Weight)
+	}
+	if all == 0 {
+		return nil
+	}
+	for kind := range out {
+		out[kind] /= all
+	}
+	return out
+}
+
+// workOf is what the runtime does on its own behalf at each node, on threads with a role. A node comes after its parent.
+func (r *Recording) workOf(role runtimeWork) []runtimeWork {
+	work := make([]runtimeWork, len(r.Nodes))
+	for n := range r.Nodes {
+		if work[n] = role; n > 0 {
+			work[n] = workIn(r.Function(int32(n)), work[r.Nodes[n].Parent])
+		}
+	}
+	return work
+}
+
+// cpuKind is what a function is executed for that is a leaf.
+func cpuKind(leaf *Function, work runtimeWork) CPUKind {
+	if leaf != nil && leaf.Kind == Kernel {
+		return CPUKernel
+	}
+	switch work {
+	case noWork:
+	case workGC:
+		return CPUGC
+	case workJIT:
+		return CPUJIT
+	default:
+		return CPURuntime
+	}
+	if leaf == nil {
+		return CPURuntime
+	}
+	switch leaf.Origin() {
+	case OfUser:
+		return CPUOwn
+	case OfPackage:
+		return CPUPackages
+	case OfFramework:
+		return CPUFramework
+	}
+	return CPUNative
+}

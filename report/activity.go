@@ -1,0 +1,168 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// memoryText says where the memory of a process is, the largest part first: "632.0 MiB in RAM: 600.1 MiB native, …".
+func memoryText(m *profile.Memory) string {
+	type part struct {
+		bytes int64
+		name  string
+	}
+	parts := []part{
+		{m.Managed, "managed heap"}, {m.Native, "native memory"}, {m.Stacks, "thread stacks"},
+		{m.Code, "compiled code"}, {m.Files, "mapped files"}, {m.Shared, "shared memory"},
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.bytes, a.bytes) })
+	var words []string
+	for _, x := range parts {
+		if x.bytes > 0 {
+			words = append(words, bytesText(uint64(x.bytes))+" "+x.name)
+		}
+	}
+	return bytesText(uint64(m.RSS)) + " in RAM: " + strings.Join(words, ", ")
+}
+
+// activityLines say what a process did, a line each.
+func activityLines(a *profile.Activity) (lines []string) {
+	if a.CPU != nil {
+		lines = append(lines, cpuUseText(a.CPU))
+	}
+	lines = append(lines, fmt.Sprintf("Threads: %d running, %d waiting, %d idle", a.Threads.Running, a.Threads.Waiting,
+		a.Threads.Idle))
+	if a.Memory != nil {
+		lines = append(lines, "Memory: "+memoryText(a.Memory))
+	}
+	if a.GCShare >= 0 {
+		lines = append(lines, "Garbage collections: the program stood still for "+display.Percent(a.GCShare)+" of the time")
+	}
+	if a.ExceptionsPerSecond >= 0 {
+		lines = append(lines, fmt.Sprintf("Exceptions: %.3g a second", a.ExceptionsPerSecond))
+	}
+	if a.Descriptors >= 0 {
+		text := "Descriptors: " + display.Number(a.Descriptors)
+		if a.DescriptorsLimit > 0 {
+			text += " of " + display.Number(a.DescriptorsLimit)
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// cpuKinds are the words for kinds of CPU time.
+var cpuKinds = map[profile.CPUKind]string{
+	profile.CPUOwn: "own code", profile.CPUPackages: "packages", profile.CPUFramework: "framework",
+	profile.CPUNative: "native code", profile.CPUGC: "garbage collector", profile.CPUJIT: "JIT compiler",
+	profile.CPURuntime: "other work of the runtime", profile.CPUKernel: "kernel",
+}
+
+// leastShown is the least share of the CPU time that is worth a word.
+const leastShown = 0.01
+
+func cpuUseText(c *profile.ActivityCPU) string {
+	text := fmt.Sprintf("CPU: %.2f of %.3g CPUs", c.Used, c.May)
+	kinds := slices.SortedFunc(slices.Values(profile.CPUKinds[:]), func(a, b profile.CPUKind) int {
+		return cmp.Compare(c.ByKind[b], c.ByKind[a])
+	})
+	sep := ": "
+	for _, k := range kinds {
+		if share := c.ByKind[k]; share >= leastShown {
+			text += sep + display.Percent(share) + " " + cpuKinds[k]
+			sep = ", "
+		}
+	}
+	if own := ownOf(c.Path); own != "" && c.PathShare >= leastShown {
+		text += "; " + display.Percent(c.PathShare) + " in " + own
+	}
+	return text
+}
+
+// ownOf names the method of a stack that is nearest to the leaf and the program's, or else a package's.
+func ownOf(frames []profile.Frame) (name string) {
+	for i := range frames {
+		switch f := &frames[i]; f.Origin() {
+		case profile.OfUser:
+			return f.Display
+		case profile.OfPackage:
+			name = cmp.Or(name, f.Display)
+		}
+	}
+	return name
+}
+
+type jsonActivity struct {
+	CPU                 *jsonCPU    `json:"cpu,omitempty"`
+	Memory              *jsonMemory `json:"memory,omitempty"`
+	GCShare             *float64    `json:"gcShare,omitempty"`
+	ExceptionsPerSecond *float64    `json:"exceptionsPerSecond,omitempty"`
+	Descriptors         *int        `json:"descriptors,omitempty"`
+	DescriptorsLimit    int         `json:"descriptorsLimit,omitempty"`
+	Threads             jsonThreads `json:"threads"`
+}
+
+type jsonThreads struct {
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	Idle    int `json:"idle"`
+}
+
+type jsonCPU struct {
+	Share     float64                     `json:"share"`
+	Used      float64                     `json:"used"`
+	May       float64                     `json:"may"`
+	ByKind    map[profile.CPUKind]float64 `json:"byKind,omitempty"`
+	Path      []*jsonFrame                `json:"path,omitempty"`
+	PathShare float64                     `json:"pathShare,omitempty"`
+}
+
+type jsonMemory struct {
+	RSS     int64 `json:"rss"`
+	Managed int64 `json:"managed"`
+	Native  int64 `json:"native"`
+	Stacks  int64 `json:"stacks"`
+	Code    int64 `json:"code"`
+	Files   int64 `json:"files"`
+	Shared  int64 `json:"shared"`
+}
+
+func jsonMemoryOf(m *profile.Memory) *jsonMemory {
+	if m == nil {
+		return nil
+	}
+	return &jsonMemory{
+		RSS: m.RSS, Managed: m.Managed, Native: m.Native, Stacks: m.Stacks, Code: m.Code, Files: m.Files,
+		Shared: m.Shared,
+	}
+}
+
+func jsonActivityOf(a *profile.Activity) *jsonActivity {
+	if a == nil {
+		return nil
+	}
+	out := &jsonActivity{
+		Memory: jsonMemoryOf(a.Memory), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
+	}
+	if a.GCShare >= 0 {
+		out.GCShare = &a.GCShare
+	}
+	if a.ExceptionsPerSecond >= 0 {
+		out.ExceptionsPerSecond = &a.ExceptionsPerSecond
+	}
+	if a.Descriptors >= 0 {
+		out.Descriptors = &a.Descriptors
+	}
+	if c := a.CPU; c != nil {
+		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare}
+		for i := range c.Path {
+			out.CPU.Path = append(out.CPU.Path, jsonFrameOf(&c.Path[i]))
+		}
+	}
+	return out
+}

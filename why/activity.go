@@ -1,0 +1,65 @@
+package why
+
+import (
+	"clrsnap/profile"
+)
+
+// activity is what the process did, as far as the evidence tells.
+func (e *evidence) activity() *profile.Activity {
+	first, last, ok := e.delta()
+	if !ok || e.core() {
+		return nil
+	}
+	a := &profile.Activity{
+		CPU: e.cpuActivity(first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.files,
+		DescriptorsLimit: last.filesLimit,
+	}
+	if n := len(e.heaps); n > 0 {
+		a.Memory = e.heaps[n-1].Memory
+	}
+	if r := e.samples; r != nil && r.Duration > 0 {
+		if hasMode(r, profile.GC) {
+			a.GCShare = atOnce(int64(collectionsOf(r).pause), r.Duration)
+		}
+		if hasMode(r, profile.Exception) {
+			thrown, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Exception })
+			a.ExceptionsPerSecond = float64(thrown) / r.Duration.Seconds()
+		}
+	}
+	for i := range e.last().snap.Threads {
+		switch t := &e.last().snap.Threads[i]; {
+		case resting(t):
+			a.Threads.Idle++
+		case t.Waits():
+			a.Threads.Waiting++
+		default:
+			a.Threads.Running++
+		}
+	}
+	return a
+}
+
+// cpuActivity is the CPU time between two moments; nil: there is none to speak of in the kernel's ticks.
+func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
+	took := last.at - first.at
+	if took <= 0 || last.cpu < first.cpu {
+		return nil
+	}
+	a := &profile.ActivityCPU{Used: atOnce(int64(last.cpu-first.cpu), took), May: float64(e.cpus)}
+	for _, c := range last.groups.CPU {
+		if c.Quota > 0 {
+			a.May = min(a.May, c.Quota)
+		}
+	}
+	mode, ok := e.runningMode()
+	if !ok {
+		return a
+	}
+	runs := func(x *profile.Sample) bool { return x.Mode == mode && x.State == profile.Running }
+	a.ByKind = e.samples.CPUByKind(mode)
+	if list := sites(e.samples, runs); len(list) > 0 {
+		all, _ := weigh(e.samples, runs)
+		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
+	}
+	return a
+}
