@@ -195,7 +195,6 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Fatal("no D state")
 	}
 	var c target.Capture
-	begin := time.Now()
 	err := p.Trace(func(tr *Tracer) error {
 		if err := capturing(tr, &target.Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
 			t.Errorf("D state: %v", err)
@@ -205,12 +204,13 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		untraced(t, p, pr.arg)
 		return capturing(tr, &target.Request{TID: pr.pid}, &c)
 	})
-	if err != nil || time.Since(begin) > 10*time.Second { // the child lives for a minute
-		t.Fatalf("%v after %v", err, time.Since(begin))
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
+	// Nobody has waited for the child, which lives for a minute: the thread waits for it still.
 	if err := p.TryBlocked(&target.Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
