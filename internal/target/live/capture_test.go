@@ -189,7 +189,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	layer.Live(t)
 	pr := start(t, nil, "vfork", "60000")
 	p := open(t, pr)
-	p.StopLimit, p.AllLimit = 500*time.Millisecond, 500*time.Millisecond
+	p.StopLimit, p.AllLimit = 500*time.Millisecond, 3*time.Second
 	child := func() int { return int(counter(t, p, pr, 1)) }
 	if !within(waitLimit, func() bool { return child() != 0 && taskState(pr.pid, pr.arg) == 'D' }) {
 		t.Fatal("no D state")
@@ -202,6 +202,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 			t.Log(err)
 		}
 		untraced(t, p, pr.arg)
+		p.StopLimit = waitLimit // a thread that stops may have to wait for a CPU
 		return capturing(tr, &target.Request{TID: pr.pid}, &c)
 	})
 	if err != nil {
