@@ -19,15 +19,16 @@ type evidence struct {
 	took    time.Duration // from the beginning of the first look to the end of the last one
 	cpus    int           // of the machine
 
-	looks   []look
-	moments []moment            // of the whole process; at least two, of a running one
-	samples *profile.Recording  // nil: none were taken
-	sockets []socket            // of the process; nil: not known
-	chains  []profile.TaskChain // async methods that wait; nil: not looked for
-	web     *profile.Requests   // requests and calls of HttpClient; nil: not looked for
-	heaps   []heapLook          // at the beginning and at the end; nil: not known
-	kept    []keptPile          // what keeps what piles up, as far as it is known
-	age     time.Duration       // of the process, at the last look at its heap; 0: not known
+	looks     []look
+	moments   []moment            // of the whole process; at least two, of a running one
+	anonymous []amount            // memory of no file, all the time
+	samples   *profile.Recording  // nil: none were taken
+	sockets   []socket            // of the process; nil: not known
+	chains    []profile.TaskChain // async methods that wait; nil: not looked for
+	web       *profile.Requests   // requests and calls of HttpClient; nil: not looked for
+	heaps     []heapLook          // at the beginning and at the end; nil: not known
+	kept      []keptPile          // what keeps what piles up, as far as it is known
+	age       time.Duration       // of the process, at the last look at its heap; 0: not known
 
 	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
 	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
@@ -65,7 +66,6 @@ type moment struct {
 	traced     int  // the process that traces it; 0: none
 	tracer     string
 	rss        int64         // bytes in RAM
-	anonymous  int64         // of these, those that no file has; 0: not known
 	cpu        time.Duration // that all threads have used
 	groups     cgroup.State
 	files      int // descriptors

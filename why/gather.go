@@ -72,6 +72,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		g.e.took = time.Since(g.start)
 	}()
 	g.e.missing = append(g.e.missing, unknown(g.p)...)
+	defer g.watchMemory()()
 	g.moment()
 	if g.e.held() {
 		return g.gatherHeld(ctx)
@@ -92,7 +93,6 @@ func (g *gatherer) gather(ctx context.Context) error {
 	} else {
 		g.miss("No samples were taken: there was no time for them. Look longer, with --for.")
 	}
-	g.moment()
 	for i := range 2 {
 		if i > 0 && !g.pause(ctx, lookGap) {
 			return ctx.Err()

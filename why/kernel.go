@@ -18,7 +18,7 @@ func (g *gatherer) moment() {
 		m.state, m.cpu = s.State, time.Duration(s.CPU)*procfs.ClockTick
 	}
 	if s, err := g.dir.Status(); err == nil {
-		m.rss, m.anonymous, m.traced = s.RSS, s.Anonymous, s.TracerPID
+		m.rss, m.traced = s.RSS, s.TracerPID
 	}
 	if m.traced != 0 {
 		if d, err := procfs.Open(m.traced); err == nil {

@@ -12,7 +12,7 @@ import (
 const (
 	nativeRate  = 1 << 20 // bytes a second
 	nativeGrown = 3 << 20 // bytes, from the first to the last look
-	nativeHalf  = 0.2     // of that, at the least in each half of the time
+	nativePart  = 0.2     // of that, from the lowest of a third of the time to that of the next third
 )
 
 // leastNativeAge is how old a process is whose native memory does not grow because it starts. A test has less time.
@@ -20,7 +20,7 @@ var leastNativeAge = 15 * time.Second
 
 // judgeNativeGrowth looks for memory that grows all the time, and is not the managed heap's.
 func judgeNativeGrowth(e *evidence) []profile.Verdict {
-	if len(e.heaps) < 2 || len(e.moments) < 3 || e.age < leastNativeAge {
+	if len(e.heaps) < 2 || e.age < leastNativeAge {
 		return nil
 	}
 	first, last := &e.heaps[0], &e.heaps[len(e.heaps)-1]
@@ -33,10 +33,8 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 	if grown < nativeGrown || speed < nativeRate {
 		return nil
 	}
-	for i := 1; i < len(e.moments); i++ {
-		if float64(e.moments[i].anonymous-e.moments[i-1].anonymous) < nativeHalf*float64(grown) {
-			return nil
-		}
+	if low, ok := lows(e.anonymous); !ok || float64(min(low[1]-low[0], low[2]-low[1])) < nativePart*float64(grown) {
+		return nil // it is given back in between
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseNativeGrowth, Certainty: profile.Likely,
@@ -49,4 +47,58 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 			fmt.Sprintf("clrsnap record %d --mode cpu -d 30s", e.process.PID), fmt.Sprintf("pmap -x %d", e.process.PID),
 		},
 	}}
+}
+
+// amount is how much anonymous memory the process had in RAM at a moment.
+type amount struct {
+	at    time.Duration
+	bytes int64
+}
+
+// leastAmounts is in how many moments of each third of the time the memory was read, at the least.
+const leastAmounts = 5
+
+// lows are the lowest amounts of the thirds of the time. What is taken and given back again has a low that stays.
+func lows(list []amount) (low [3]int64, ok bool) {
+	if len(list) == 0 {
+		return low, false
+	}
+	var n [3]int
+	first, took := list[0].at, list[len(list)-1].at-list[0].at
+	for _, a := range list {
+		i := min(int(3*(a.at-first)/max(took, 1)), 2)
+		if n[i]++; n[i] == 1 || a.bytes < low[i] {
+			low[i] = a.bytes
+		}
+	}
+	return low, min(n[0], n[1], n[2]) >= leastAmounts
+}
+
+// amountGap is the time between two readings of the memory.
+const amountGap = 50 * time.Millisecond
+
+// watchMemory reads again and again how much anonymous memory the process has. The result ends that.
+func (g *gatherer) watchMemory() (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	var list []amount
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(max(amountGap, g.o.For/1000))
+		defer tick.Stop()
+		for {
+			if s, err := g.dir.Status(); err == nil {
+				list = append(list, amount{time.Since(g.start), s.Anonymous})
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+		g.e.anonymous = list
+	}
 }
