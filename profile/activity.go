@@ -78,7 +78,8 @@ func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
 	return out
 }
 
-// workOf is what the runtime does on its own behalf at each node, on threads with a role. A node comes after its parent.
+// workOf is what the runtime does on its own behalf at each node, on threads with a role. A node comes after its
+// parent.
 func (r *Recording) workOf(role runtimeWork) []runtimeWork {
 	work := make([]runtimeWork, len(r.Nodes))
 	for n := range r.Nodes {

@@ -13,6 +13,7 @@ const (
 	// the runtime waits for a thread that does not let itself be stopped
 	CauseSuspension     Cause = "suspension"
 	CauseFinalizer      Cause = "finalizer"              // a finalizer does not return
+	CauseShutdown       Cause = "shutdown"               // the process is to end, and does not
 	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
 	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up
 	CauseDescriptors    Cause = "descriptors"            // the limit of open files is reached
@@ -28,7 +29,8 @@ const (
 
 // Causes are all causes, the gravest first.
 var Causes = [...]Cause{
-	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseThrottled, CauseMemoryPressure,
+	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseShutdown, CauseThrottled,
+	CauseMemoryPressure,
 	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseCPU, CauseGC, CauseExceptions,
 	CauseHeapGrowth, CauseNativeGrowth,
 }

@@ -168,10 +168,12 @@ type Thread struct {
 	// "frozen by its control group", "in an uninterruptible wait (folio_wait_bit_common)". "": it does, or that is not
 	// known.
 	Kernel string
-	Mode   string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
-	Wait   *Wait         // what it waits for; nil: it does not wait, or that is not known
-	Holds  []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
-	Pause  time.Duration // the longest stop of this thread; 0: it was not stopped
+	Mode   string // the GC mode: "cooperative" or "preemptive"; empty for a native thread
+	// Background: the process does not wait for the end of the thread (Thread.IsBackground).
+	Background bool
+	Wait       *Wait         // what it waits for; nil: it does not wait, or that is not known
+	Holds      []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
+	Pause      time.Duration // the longest stop of this thread; 0: it was not stopped
 	// Still: it is proved that the thread did not run while the waits of all threads that are Still were read. So
 	// what they say was true at the same time. Only snapshots that are taken for that have it.
 	Still   bool

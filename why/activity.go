@@ -39,7 +39,7 @@ func (e *evidence) activity() *profile.Activity {
 	return a
 }
 
-// cpuActivity is the CPU time between two moments; nil: there is none to speak of in the kernel's ticks.
+// cpuActivity is the CPU time between two moments; nil: not known. Few samples say nothing of what it was used for.
 func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 	took := last.at - first.at
 	if took <= 0 || last.cpu < first.cpu {
@@ -56,9 +56,12 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 		return a
 	}
 	runs := func(x *profile.Sample) bool { return x.Mode == mode && x.State == profile.Running }
+	all, n := weigh(e.samples, runs)
+	if n < leastRun {
+		return a
+	}
 	a.ByKind = e.samples.CPUByKind(mode)
 	if list := sites(e.samples, runs); len(list) > 0 {
-		all, _ := weigh(e.samples, runs)
 		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
 	}
 	return a

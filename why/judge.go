@@ -12,7 +12,7 @@ type judge func(*evidence) []profile.Verdict
 
 // judges are all of them.
 var judges = []judge{
-	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
+	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions,
 	judgeGrowth, judgeNativeGrowth,
 }

@@ -14,6 +14,8 @@ import (
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 	"clrsnap/why"
+
+	"golang.org/x/sys/unix"
 )
 
 // An ailment is what the program "ailing" can have, and what has to be said of it.
@@ -257,6 +259,51 @@ func TestNativeGrowth(t *testing.T) {
 		})
 		for _, v := range look(t, gives, why.Options{For: 2 * time.Second}).Verdicts {
 			t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+		}
+	})
+}
+
+// TestShutdown: a process that is to end and does not is told, with where it stands; one that works on is not.
+func TestShutdown(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			args      []string
+			certainty profile.Certainty // "": nothing is wrong
+			signal    bool
+			says      []string
+		}{
+			{[]string{"--of", "exit"}, profile.Certain, false, []string{"Shop.Stuck.Flush", "exits (", "Environment.Exit"}},
+			{[]string{"--of", "signal"}, profile.Likely, true, []string{"the handler of a signal", "Shop.Stuck.Drain"}},
+			{[]string{"--of", "signal"}, "", false, nil},
+			{[]string{"--of", "foreground", "--return"}, profile.Possible, false,
+				[]string{"Main has returned", "drains (", "Shop.Stuck.Drain"}},
+			{[]string{"--of", "worker", "--return"}, "", false, nil},
+		} {
+			t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: tt.args})
+				if tt.signal {
+					if err := unix.Kill(a.PID, unix.SIGTERM); err != nil {
+						t.Fatal(err)
+					}
+				}
+				testenv.UntilSeen(t, func() string { // it is a moment until the handler is called
+					r := look(t, a, why.Options{For: time.Second, NoAgent: true})
+					for _, v := range r.Verdicts {
+						if v.Cause != profile.CauseShutdown || v.Certainty != tt.certainty {
+							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(&v))
+						}
+						for _, s := range tt.says {
+							if !strings.Contains(shows(&v), s) {
+								t.Errorf("%q is not in %s", s, shows(&v))
+							}
+						}
+					}
+					if tt.certainty != "" && len(r.Verdicts) == 0 {
+						return "a verdict"
+					}
+					return ""
+				})
+			})
 		}
 	})
 }

@@ -39,6 +39,7 @@ What is looked for, the gravest first:
   deadlock                threads wait for one another, or for a lock that is never left
   suspension              the runtime waits for a thread that does not let itself be stopped
   finalizer               a finalizer does not return
+  shutdown                the process is to end, and does not
   throttled               the cgroup's quota of CPU time is used up
   memory-pressure         the cgroup's memory is used up
   descriptors             the limit of open files is reached

@@ -293,7 +293,7 @@ const maxUnsuited = 4096
 func (p *Process) Summary(t *Thread) profile.Thread {
 	return profile.Thread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedID, ThreadID: uint64(t.ID),
-		Name: t.Name, Role: t.Role,
+		Name: t.Name, Role: t.Role, Background: t.Background,
 	}
 }
 

@@ -19,6 +19,7 @@ type Thread struct {
 	Name        string
 	Role        string // see Role
 	Cooperative bool   // at the time of the listing
+	Background  bool   // the process does not wait for its end; also a thread that the runtime does not know
 	Halted      bool   // stopped by a signal
 	Deep        bool   // in a wait that cannot be interrupted (D) when it was listed
 	Runs        bool   // on a CPU, or waiting for one (R), when it was listed
@@ -63,7 +64,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 		return Thread{}, false
 	}
 	t := Thread{
-		OSThreadID: tid, Name: info.Name, Started: info.StartTime,
+		OSThreadID: tid, Name: info.Name, Started: info.StartTime, Background: true,
 		Halted: info.State == 'T', Traced: info.State == 't', Deep: info.State == 'D',
 		Runs: info.State == 'R',
 	}
@@ -74,6 +75,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	k, managed := p.known[t.NSThreadID]
 	if managed {
 		t.ID, t.ManagedID, t.Cooperative = k.Address, k.ManagedID, k.Cooperative
+		t.Background = k.State&thread.StateBackground != 0
 		f.thread = &k
 		f.name, f.nameKnown = p.Runtime.Threads.Name(&k)
 		if f.name != "" {

@@ -45,6 +45,16 @@ static class Fine
 
     static string Describe(int n) => string.Join(',', Enumerable.Range(n, 100).Select(i => $"order {i}"));
 
+    /// <summary>Main returns, and this thread works on.</summary>
+    public static void Worker() => new Thread(() =>
+    {
+        while (true)
+        {
+            lock (gate) total += Describe(1).Length;
+            Thread.Sleep(5);
+        }
+    }) { Name = "worker" }.Start();
+
     /// <summary>Native memory is taken and given back, again and again.</summary>
     public static unsafe void Buffers() => App.Background("buffers", () =>
     {

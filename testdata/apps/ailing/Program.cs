@@ -31,6 +31,10 @@ static class Program
         ["descriptors"] = Outside.Descriptors,
         ["holdout"] = Outside.Holdout,
         ["native"] = Outside.Native,
+        ["exit"] = Stuck.Exit,
+        ["signal"] = Stuck.Signal,
+        ["foreground"] = Stuck.Foreground,
+        ["worker"] = Fine.Worker,
         ["buffers"] = Fine.Buffers,
         ["batch"] = Fine.Batch,
         ["consumers"] = Fine.Consumers,
@@ -46,6 +50,7 @@ static class Program
         Thread.Sleep(App.Int("settle", 500));
         App.Line("READY");
         Outside.Ready.Set();
+        if (App.Flag("return")) return;
         App.WaitForEnd();
         App.Line("RESULT OK");
         App.Exit(0);

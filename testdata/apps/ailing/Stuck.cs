@@ -1,5 +1,6 @@
 using System;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
 using Common;
@@ -144,4 +145,37 @@ static class Stuck
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Close(ManualResetEventSlim closed) => closed.Wait();
+
+    /// <summary>A handler of the end waits for the thread that ends the process.</summary>
+    public static void Exit()
+    {
+        var exits = new Thread(() => { Outside.Ready.Wait(); Environment.Exit(3); }) { Name = "exits" };
+        exits.IsBackground = true;
+        AppDomain.CurrentDomain.ProcessExit += (_, _) => Flush(exits);
+        exits.Start();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Flush(Thread writer)
+    {
+        writer.Join();
+        GC.KeepAlive(writer);
+    }
+
+    static PosixSignalRegistration signal;
+
+    /// <summary>The handler of a signal does not return.</summary>
+    public static void Signal() => signal = PosixSignalRegistration.Create(PosixSignal.SIGTERM, _ => Drain());
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Drain()
+    {
+        lock (gone) Monitor.Wait(gone);
+        GC.KeepAlive(gone);
+    }
+
+    static readonly object gone = new();
+
+    /// <summary>Main returns, and this thread waits for ever.</summary>
+    public static void Foreground() => new Thread(Drain) { Name = "drains" }.Start();
 }

@@ -1,0 +1,147 @@
+package why
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Methods of the framework: what calls the handler of a signal, what calls those of the end of the process, if the call
+// has left a frame, and what a thread calls that ends the process.
+const (
+	onSignal = "System.Runtime.InteropServices.PosixSignalRegistration."
+	onExit   = "System.AppContext.OnProcessExit"
+	exit     = "System.Environment.Exit"
+)
+
+// judgeShutdown looks for a process that is to end and does not: a handler of its end does not return, or Main has
+// returned and a foreground thread waits for something.
+func judgeShutdown(e *evidence) []profile.Verdict {
+	if e.core() || len(e.looks) < 2 {
+		return nil
+	}
+	threads := e.threads()
+	ends := slices.ContainsFunc(threads, func(w watched) bool { return w.stays(exit) || e.hasReturned(&w) })
+	for i := range threads {
+		switch w := &threads[i]; {
+		case w.stays(onSignal):
+			return []profile.Verdict{e.endless(w, "the handler of a signal", threads)}
+		case w.stays(onExit), ends && w.unmoved && handlesExit(w.last()):
+			return []profile.Verdict{e.endless(w, "a handler of its end (AppDomain.ProcessExit)", threads)}
+		}
+	}
+	return e.keptAlive(threads)
+}
+
+// handlesExit reports whether the thread of the finalizers runs the program's own code that is no finalizer: of a
+// process that is to end the runtime calls the handlers there.
+func handlesExit(t *profile.Thread) bool {
+	return t.Role == "Finalizer" && ownFrame(t.Frames) != nil &&
+		!slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasSuffix(f.Method, ".Finalize") })
+}
+
+// stays reports whether a thread was in a method of the framework in all looks, in the same calls.
+func (w *watched) stays(prefix string) bool { return w.unmoved && callsFramework(w.last(), prefix) }
+
+// callsFramework reports whether a method of the framework is on the stack whose name begins so.
+func callsFramework(t *profile.Thread, prefix string) bool {
+	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
+		return f.Kind == profile.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
+	})
+}
+
+// endless is the verdict on a handler that does not return.
+func (e *evidence) endless(w *watched, handler string, threads []watched) profile.Verdict {
+	t := w.last()
+	v := e.shutdown(fmt.Sprintf("The process is to end, and does not: %s has not returned since the first look. It is "+
+		"in %s, and %s.", handler, method(ownFrame(t.Frames)), doing(t)), t)
+	v.Certainty = profile.Likely // it may wait for what takes long
+	for i := range threads {
+		o := threads[i].last()
+		if !threads[i].stays(exit) {
+			continue
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text:   fmt.Sprintf("%s has called Environment.Exit:", threadName(ref(o))),
+			Frames: o.Frames, Threads: []profile.ThreadRef{ref(o)},
+		})
+		if owner := e.ownerOf(t); owner != nil && owner.OSThreadID == o.OSThreadID {
+			v.Certainty = profile.Certain
+			v.Text += fmt.Sprintf(" %s waits in Environment.Exit for the handler: neither can go on.", threadName(ref(o)))
+		}
+	}
+	return v
+}
+
+// keptAlive looks for foreground threads that keep a process whose Main has returned. One that gets on is what the
+// process is for.
+func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
+	returned := false
+	var keepers []*watched
+	for i := range threads {
+		w := &threads[i]
+		switch t := w.last(); {
+		case t.Role == "Main":
+			returned = e.hasReturned(w)
+		case t.ManagedThreadID != 0 && !t.Background:
+			keepers = append(keepers, w)
+		}
+	}
+	still := func(w *watched) bool { return w.unmoved && w.waits() }
+	if !returned || len(keepers) == 0 || !still(keepers[0]) {
+		return nil
+	}
+	for _, w := range keepers {
+		if !still(w) {
+			return nil
+		}
+	}
+	first := keepers[0].last()
+	text := fmt.Sprintf("Main has returned, and the process does not end: %s, a foreground thread, has not moved since "+
+		"the first look. It is in %s, and %s.", threadName(ref(first)), method(ownFrame(first.Frames)), doing(first))
+	if n := len(keepers); n > 1 {
+		text = fmt.Sprintf("Main has returned, and the process does not end: %d foreground threads have not moved since "+
+			"the first look. One of them, %s, is in %s, and %s.", n, threadName(ref(first)),
+			method(ownFrame(first.Frames)), doing(first))
+	}
+	v := e.shutdown(text, first)
+	v.Certainty = profile.Possible // it may be what the process is for to wait
+	for _, w := range keepers[1:] {
+		v.Evidence[0].Threads = append(v.Evidence[0].Threads, ref(w.last()))
+	}
+	return []profile.Verdict{v}
+}
+
+// hasReturned reports whether Main has returned on a thread: there is no method any more, and the thread waits in the
+// runtime, which has made it a background thread to wait for the others (threads.cpp, WaitForOtherThreads).
+func (e *evidence) hasReturned(w *watched) bool {
+	t := w.last()
+	if t.Role != "Main" || !t.Background || t.ManagedThreadID == 0 || !w.unmoved {
+		return false
+	}
+	runtime, waits := path.Base(e.process.Runtime.Path), ""
+	for i := range t.Frames {
+		f := &t.Frames[i]
+		if f.Kind == profile.Managed {
+			return false
+		}
+		if waits == "" && !strings.HasPrefix(f.Module, "libc.") && !strings.HasPrefix(f.Module, "ld-musl") {
+			waits = f.Module
+		}
+	}
+	return waits == runtime
+}
+
+func (e *evidence) shutdown(text string, t *profile.Thread) profile.Verdict {
+	return profile.Verdict{
+		Cause: profile.CauseShutdown, Text: text,
+		Evidence: []profile.Evidence{{
+			Text:   threadName(ref(t)) + waitPhrase(t) + ":",
+			Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+		}},
+		Commands: []string{fmt.Sprintf("clrsnap stack %d", e.process.PID)},
+	}
+}
