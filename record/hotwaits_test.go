@@ -23,20 +23,7 @@ func TestRecordHotWaits(t *testing.T) {
 			Runtime: runtime, Args: []string{"--short", "--ms", "5", "--exchange"},
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		r := livetest.Recorded(t, p, record.Options{
-			Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 2 * time.Second,
-		})
-		seen, known := map[string]map[profile.WaitingFor]int{}, 0
-		for what, samples := range r.WaitSamples() {
-			for _, i := range samples {
-				name := r.Threads[r.Samples[i].Thread].Name
-				if seen[name] == nil {
-					seen[name] = map[profile.WaitingFor]int{}
-				}
-				seen[name][what]++
-			}
-		}
-		for name, want := range map[string]profile.WaitingFor{
+		want := map[string]profile.WaitingFor{
 			"permit":   {Kind: profile.SemaphoreWait},
 			"permits":  {Kind: profile.SemaphoreWait},
 			"monitor":  {Kind: profile.MonitorWait, Type: "object", Module: ""},
@@ -46,14 +33,36 @@ func TestRecordHotWaits(t *testing.T) {
 			"sleeps":   {Kind: profile.ThreadSleep},
 			"slim":     {Kind: profile.EventWait},
 			"lock":     {Kind: profile.LockEnter},
-		} {
+		}
+		seen, known := map[string]map[profile.WaitingFor]int{}, 0
+		testenv.UntilSeen(t, func() string { // beside others some spin on, and do not come to wait
+			r := livetest.Recorded(t, p, record.Options{
+				Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 2 * time.Second,
+			})
+			for what, samples := range r.WaitSamples() {
+				for _, i := range samples {
+					name := r.Threads[r.Samples[i].Thread].Name
+					if seen[name] == nil {
+						seen[name] = map[profile.WaitingFor]int{}
+					}
+					seen[name][what]++
+				}
+			}
+			for name := range want {
+				if len(seen[name]) == 0 {
+					return "a wait of " + name
+				}
+			}
+			return ""
+		})
+		for name, want := range want {
 			all := 0
 			for _, n := range seen[name] {
 				all += n
 			}
 			none := seen[name][profile.WaitingFor{}] + seen[name][profile.WaitingFor{Kind: profile.WaitRuntime}]
 			switch got := seen[name][want]; {
-			case all == 0 || got+none <= all/2: // the others spin before they wait, or have just woken
+			case got+none <= all/2: // the others spin before they wait, or have just woken
 				t.Errorf("%s: %d of %d samples wait for %v: %v", name, got, all, &want, seen[name])
 			case got > all/2:
 				known++
