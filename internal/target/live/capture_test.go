@@ -202,7 +202,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 			t.Log(err)
 		}
 		untraced(t, p, pr.arg)
-		p.StopLimit = waitLimit // a thread that stops may have to wait for a CPU
+		p.StopLimit = p.AllLimit // a thread that stops may have to wait for a CPU
 		return capturing(tr, &target.Request{TID: pr.pid}, &c)
 	})
 	if err != nil {
