@@ -133,7 +133,8 @@ func yesOrNo(did map[string]bool, what string) string {
 
 // shapeOrder are the shapes in the table's order and words.
 var shapeOrder = []string{
-	"framework-dependent", "app host", "self-contained", "single file", "compressed single file", "single file, musl",
+	"framework-dependent", "app host", "self-contained", "single file", "compressed single file", "trimmed single file",
+	"single file, musl",
 }
 
 var update = flag.Bool("update", false, "write the table in docs/runtimes.md anew")
