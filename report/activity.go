@@ -10,15 +10,15 @@ import (
 	"clrsnap/profile"
 )
 
-// memoryText says where the memory of a process is, the largest part first: "632.0 MiB in RAM: 600.1 MiB native, …".
+// memoryText says where the memory of a process is, the largest part first: "632 MiB in RAM: 600 MiB native, …".
 func memoryText(m *profile.Memory) string {
 	type part struct {
 		bytes int64
 		name  string
 	}
 	parts := []part{
-		{m.Managed, "managed heap"}, {m.Native, "native memory"}, {m.Stacks, "thread stacks"},
-		{m.Code, "compiled code"}, {m.Files, "mapped files"}, {m.Shared, "shared memory"},
+		{m.Managed, "managed heap"}, {m.Native, "native"}, {m.Stacks, "stacks"}, {m.Code, "code"}, {m.Files, "files"},
+		{m.Shared, "shared"},
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.bytes, a.bytes) })
 	var words []string
