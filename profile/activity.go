@@ -23,9 +23,11 @@ type ActivityCPU struct {
 	Used   float64 // CPUs, on average
 	May    float64 // CPUs that it may use: those of the machine, or what its control group allows
 	ByKind map[CPUKind]float64
-	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. PathShare is the share of the
-	// samples in that stack's own method: the one nearest to the leaf that is of the program, or else of a package.
+	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. Own is the name of that stack's
+	// own method, the one nearest to the leaf that is of the program, or else of a package; PathShare is the share of the
+	// samples in that method.
 	Path      []Frame
+	Own       string
 	PathShare float64
 }
 

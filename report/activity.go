@@ -41,7 +41,8 @@ func activityLines(a *profile.Activity) (lines []string) {
 		lines = append(lines, "Memory: "+memoryText(a.Memory))
 	}
 	if a.GCShare >= 0 {
-		lines = append(lines, "Garbage collections: the program stood still for "+display.Percent(a.GCShare)+" of the time")
+		lines = append(lines,
+			"Garbage collections: the program stood still for "+display.Percent(a.GCShare)+" of the time")
 	}
 	if a.ExceptionsPerSecond >= 0 {
 		lines = append(lines, fmt.Sprintf("Exceptions: %.3g a second", a.ExceptionsPerSecond))
@@ -78,23 +79,10 @@ func cpuUseText(c *profile.ActivityCPU) string {
 			sep = ", "
 		}
 	}
-	if own := ownOf(c.Path); own != "" && c.PathShare >= leastShown {
-		text += "; " + display.Percent(c.PathShare) + " in " + own
+	if c.Own != "" && c.PathShare >= leastShown {
+		text += "; " + display.Percent(c.PathShare) + " in " + c.Own
 	}
 	return text
-}
-
-// ownOf names the method of a stack that is nearest to the leaf and the program's, or else a package's.
-func ownOf(frames []profile.Frame) (name string) {
-	for i := range frames {
-		switch f := &frames[i]; f.Origin() {
-		case profile.OfUser:
-			return f.Display
-		case profile.OfPackage:
-			name = cmp.Or(name, f.Display)
-		}
-	}
-	return name
 }
 
 type jsonActivity struct {

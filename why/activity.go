@@ -63,6 +63,7 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 	a.ByKind = e.samples.CPUByKind(mode)
 	if list := sites(e.samples, runs); len(list) > 0 {
 		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
+		a.Own = e.samples.Function(list[0].node).Display
 	}
 	return a
 }

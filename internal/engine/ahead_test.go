@@ -10,23 +10,13 @@ import (
 	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/module"
-	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
 
 // openAhead returns an engine on a native AOT program of the newest .NET.
 func openAhead(t *testing.T, pid int) (*Engine, *locate.Runtime) {
 	t.Helper()
-	p, err := live.Open(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	e, err := New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := openProcess(t, pid)
 	r, err := e.OpenRuntime()
 	if r == nil || r.Shape != locate.NativeAOT || e.Ahead == nil {
 		t.Fatalf("the runtime is %+v, with names: %v: %v", r, e.Ahead != nil, err)

@@ -26,7 +26,18 @@ func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
 	t.Helper()
 	testenv.Kit(t).Need(t, runtime)
 	a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, Args: []string{"--threads", "4"}})
-	p, err := live.Open(a.PID)
+	e := openProcess(t, a.PID)
+	r, err := e.OpenRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, r
+}
+
+// openProcess returns an engine on a process.
+func openProcess(t *testing.T, pid int) *Engine {
+	t.Helper()
+	p, err := live.Open(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +47,7 @@ func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	r, err := e.OpenRuntime()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e, r
+	return e
 }
 
 // checked are the fields that walks depend on in any program, so that a wrong offset is

@@ -83,7 +83,6 @@ func managedSpans(list []resident, segments []heap.Segment) (out []span) {
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b span) int { return int(int64(a.start) - int64(b.start)) })
 	return out
 }
 

@@ -223,7 +223,9 @@ func (n *Names) Method(start arch.Addr) (name.Method, bool) {
 	if m, ok := n.known[start]; ok {
 		return m, m.Exact != ""
 	}
-	i, ok := slices.BinarySearchFunc(n.entries, start, func(e entry, at arch.Addr) int { return cmp.Compare(e.start, at) })
+	i, ok := slices.BinarySearchFunc(n.entries, start, func(e entry, at arch.Addr) int {
+		return cmp.Compare(e.start, at)
+	})
 	if !ok {
 		return name.Method{}, false
 	}
