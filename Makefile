@@ -36,6 +36,14 @@ agent-arm64:
 dotnets:
 	@scripts/get-dotnet.sh 8 9 10 11 aot musl
 
+# The programs that tests start, for the frameworks of a layer.
+.PHONY: apps apps-all
+apps: dotnet
+	@$(GO) run ./scripts/apps net10 net11
+
+apps-all: dotnets
+	@$(GO) run ./scripts/apps net8 net9 net10 net11
+
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh
 
@@ -49,23 +57,23 @@ tools:
 # Tests in four layers, and what they need. internal/testenv/layer says what belongs to which.
 .PHONY: check test matrix proof
 FORM ?= short
-check: agent dotnet ## what a developer runs all day: offline tests, and one live test of each verb (two minutes)
+check: agent apps ## what a developer runs all day: offline tests, and one live test of each verb (two minutes)
 	@GO='$(GO)' scripts/test.sh check $(TESTFLAGS)
 
-test: tools agent dotnets speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (ten minutes)
+test: tools agent dotnets apps speedscope ## all live behaviour on .NET 10 and 11, and the offline tests (ten minutes)
 	@GO='$(GO)' scripts/test.sh live $(TESTFLAGS)
 
-matrix: tools agent dotnets ## every other runtime, every shape, every kind of dump (FORM=full: installed runtimes too)
+matrix: tools agent apps-all ## every other runtime, every shape, every kind of dump (FORM=full: installed runtimes too)
 	@GO='$(GO)' scripts/test.sh matrix $(FORM) $(TESTFLAGS)
 
 # The long form of the proofs takes hours, all together: PROOF=oracle is one of internal/proof.
 PROOF ?=
-proof: tools agent dotnets ## the proofs of docs/correctness.md (FORM=full: the long ones; PROOF=oracle: that one)
+proof: tools agent apps-all ## the proofs of docs/correctness.md (FORM=full: the long ones; PROOF=oracle: that one)
 	@GO='$(GO)' scripts/test.sh proof $(FORM) $(TESTFLAGS) \
 		$(foreach p,$(PROOF),$(if $(filter ./%,$p),$p,./internal/proof/$p))
 	@[ -n '$(PROOF)' ] || GO='$(GO)' scripts/test.sh quiet $(FORM) $(TESTFLAGS)
 
-test-race: tools agent dotnets speedscope ## live tests under the race detector (needs gcc)
+test-race: tools agent dotnets apps speedscope ## live tests under the race detector (needs gcc)
 	@CGO_ENABLED=1 GO='$(GO)' scripts/test.sh live -race $(TESTFLAGS)
 
 # With a layer's tag (internal/testenv/layer) a benchmark fails if there is no .NET.

@@ -59,23 +59,14 @@ if [ -t 1 ]; then
 fi
 events=$(mktemp)
 unjudged=$(mktemp)
-again=$(mktemp)
-trap 'rm -f "$events" "$unjudged" "$again"' EXIT
+trap 'rm -f "$events" "$unjudged"' EXIT
 status=0
-# In CI, until runs beside load have shown that it is not needed, a few live tests that fail are run once more. That is
-# said below. A proof is not: one failure is what it looks for.
-rerun=()
-if [ -n "${CI:-}" ] && [ $# -eq 0 ] && [[ $layer =~ ^(live|matrix)$ ]]; then
-    rerun=(--rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test
-        --rerun-fails-report "$again" --packages "${packages[*]}")
-    packages=()
-fi
 # Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
 # has go vet.
 "$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
-    ${color[@]+"${color[@]}"} ${rerun[@]+"${rerun[@]}"} --hide-summary skipped --jsonfile "$events" \
+    ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
     -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
-    ${packages[@]+"${packages[@]}"} ${flags[@]+"${flags[@]}"} "$@" |
+    "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
     grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
 
 # told prints the tests that said something, with what they said.
@@ -100,10 +91,6 @@ if [ -s "$unjudged" ] || [[ $layer =~ ^(proof|quiet)$ ]]; then
     printf '\nNOT JUDGED: %d of %d tests\n' "$(count <"$unjudged")" \
         "$({ ended | cut -d' ' -f3; cat "$unjudged"; } | count)"
     sed 's/^/    /' "$unjudged"
-fi
-if [ -s "$again" ]; then
-    printf '\nUnsteady, and run once more (each with its runs and failures):\n'
-    sed 's/^/    /' "$again"
 fi
 printf '\nThe slowest, in seconds:\n'
 ended | sort -rn | sed -n '1,10s/^/    /p'

@@ -8,6 +8,7 @@ package testenv
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -215,7 +216,7 @@ func (k DotNet) Host(runtime string) string {
 }
 
 // Build compiles a program of testdata/apps for the default runtime and returns
-// the path of its assembly. It compiles each state of the sources once, however
+// the path of its assembly. Each state of the sources is compiled once, however
 // many tests and test binaries ask at the same time.
 func Build(tb testing.TB, app string) string {
 	tb.Helper()
@@ -253,49 +254,123 @@ func buildFor(tb testing.TB, kit DotNet, app, runtime string, args ...string) st
 }
 
 func (k DotNet) build(app, framework string, more ...string) (string, error) {
-	apps, err := appsDir()
+	a, err := k.assembly(app, framework, more...)
 	if err != nil {
 		return "", err
+	}
+	return a.dll(), k.compile(a)
+}
+
+// BuildAll compiles the programs of testdata/apps for a framework in one process of the compiler, whose own code the JIT
+// compiles for more than two seconds. A program that the compiler refuses is left out: some programs are for newer
+// frameworks, and a test that needs the program tells what is wrong. Nothing is done for a framework that the kit lacks.
+func BuildAll(framework string) error {
+	kit, err := kitDir()
+	if err != nil {
+		return err
+	}
+	k := DotNet{kit}
+	if k.check(framework) != nil {
+		return nil
+	}
+	apps, err := appsDir()
+	if err != nil {
+		return err
+	}
+	dirs, err := os.ReadDir(apps)
+	if err != nil {
+		return err
+	}
+	var all []assembly
+	for _, d := range dirs {
+		if d.Name() == "common" || !d.IsDir() {
+			continue
+		}
+		a, err := k.assembly(d.Name(), framework)
+		if err != nil {
+			return err
+		}
+		all = append(all, a)
+	}
+	if err := k.compile(all...); !errors.As(err, new(*exec.ExitError)) {
+		return err
+	}
+	return nil
+}
+
+// An assembly is a state of the sources of a program, compiled for a framework.
+type assembly struct {
+	app  string
+	dir  string   // of the assembly; other processes see the directory only when all of its files are there
+	args []string // of the compiler, without the framework and the output
+}
+
+func (a *assembly) dll() string { return filepath.Join(a.dir, a.app+".dll") }
+func (a *assembly) tmp() string { return a.dir + ".tmp" }
+
+func (k DotNet) assembly(app, framework string, more ...string) (assembly, error) {
+	apps, err := appsDir()
+	if err != nil {
+		return assembly{}, err
 	}
 	sources, err := sourcesOf(apps, app)
 	if err != nil {
-		return "", err
+		return assembly{}, err
 	}
 	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework)}
-	args = append(append(args, more...), "-pathmap:"+apps+"=/testdata/apps")
 	if slices.Contains(aspNetApps, app) {
-		args = slices.Insert(args, 1, "--aspnet")
+		args = append(args, "--aspnet")
 	}
-	hash, err := k.hash(args[:len(args)-1], apps, sources)
+	args = append(args, more...)
+	hash, err := k.hash(args, apps, sources)
 	if err != nil {
-		return "", err
+		return assembly{}, err
 	}
-	dir := filepath.Join(k.Dir, "apps", app+"-"+hash)
-	dll := filepath.Join(dir, app+".dll")
-	if exists(dll) {
-		return dll, nil
+	return assembly{
+		app: app, dir: filepath.Join(k.Dir, "apps", app+"-"+hash),
+		args: slices.Concat(args, []string{"-pathmap:" + apps + "=/testdata/apps"}, sources),
+	}, nil
+}
+
+// compile compiles those of the assemblies that are not there yet. The framework of all is the same.
+func (k DotNet) compile(all ...assembly) error {
+	there := func(a assembly) bool { return exists(a.dll()) }
+	if all = slices.DeleteFunc(all, there); len(all) == 0 {
+		return nil
 	}
 	unlock, err := lock(filepath.Join(k.Dir, "apps", ".lock"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
-	if exists(dll) { // another process was faster
-		return dll, nil
+	if all = slices.DeleteFunc(all, there); len(all) == 0 { // another process was faster
+		return nil
 	}
-	// Other processes see the directory only when it is complete.
-	tmp := dir + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
-		return "", err
+	args := []string{all[0].args[0]}
+	for i := range all {
+		a := &all[i]
+		if err := os.RemoveAll(a.tmp()); err != nil {
+			return err
+		}
+		if i > 0 {
+			args = append(args, "--")
+		}
+		args = append(append(args, a.args[1:]...), "-out:"+filepath.Join(a.tmp(), a.app+".dll"))
 	}
-	args = append(append(args, "-out:"+filepath.Join(tmp, app+".dll")), sources...)
-	if out, err := exec.Command(k.Compiler(), args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
+	out, failed := exec.Command(k.Compiler(), args...).CombinedOutput()
+	for i := range all {
+		a := &all[i]
+		if !exists(filepath.Join(a.tmp(), a.app+".dll")) {
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(a.dir), os.Rename(a.tmp(), a.dir)); err != nil {
+			return err
+		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return "", err
+	if failed != nil {
+		return fmt.Errorf("%w\n%s", failed, out)
 	}
-	return dll, os.Rename(tmp, dir)
+	return nil
 }
 
 // aspNetApps are the programs that need ASP.NET Core, which net8 of the kit has not.
@@ -328,9 +403,11 @@ func (k DotNet) hash(args []string, apps string, sources []string) (string, erro
 		if err != nil {
 			return "", err
 		}
-		name, err := filepath.Rel(apps, file)
-		if err != nil {
-			return "", err
+		name := filepath.Base(file)
+		if !slices.Contains(kitMarks, file) {
+			if name, err = filepath.Rel(apps, file); err != nil {
+				return "", err
+			}
 		}
 		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}

@@ -55,18 +55,27 @@ static class Fine
         }
     }) { Name = "worker" }.Start();
 
-    /// <summary>Native memory is taken and given back, again and again.</summary>
-    public static unsafe void Buffers() => App.Background("buffers", () =>
+    static long returned;
+
+    /// <summary>Native memory is taken and given back, again and again, more of it each time, then little again.</summary>
+    public static unsafe void Buffers()
     {
-        for (int i = 1; ; i = i % 16 + 1)
+        App.Background("buffers", () =>
         {
-            nuint bytes = (nuint)i << 20;
-            void* at = NativeMemory.Alloc(bytes);
-            NativeMemory.Fill(at, bytes, 1);
-            Thread.Sleep(20);
-            NativeMemory.Free(at);
-        }
-    });
+            for (; ; Interlocked.Increment(ref returned))
+            {
+                for (int i = 1; i <= 16; i++)
+                {
+                    nuint bytes = (nuint)i << 20;
+                    void* at = NativeMemory.Alloc(bytes);
+                    NativeMemory.Fill(at, bytes, 1);
+                    Thread.Sleep(5);
+                    NativeMemory.Free(at);
+                }
+            }
+        });
+        App.Answer = _ => [$"RETURNED {Volatile.Read(ref returned)}"];
+    }
 
     /// <summary>All CPUs are used on purpose, in many methods.</summary>
     public static void Batch()

@@ -1,0 +1,20 @@
+// Apps compiles the programs of testdata/apps that have changed, before tests start them.
+//
+//	go run ./scripts/apps FRAMEWORK...
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"clrsnap/internal/testenv"
+)
+
+func main() {
+	for _, framework := range os.Args[1:] {
+		if err := testenv.BuildAll(framework); err != nil {
+			fmt.Fprintf(os.Stderr, "apps: %s: %v\n", framework, err)
+			os.Exit(1)
+		}
+	}
+}
