@@ -58,6 +58,8 @@ type Request struct {
 	Since    time.Time  // zero: not known
 	Thread   *ThreadRef // that runs it; nil: none does
 	Aborted  bool       // the client has gone
+
+	Answering bool // the head of the answer has been sent, or is about to be
 }
 
 // CallGroup is calls of HttpClient to one server that wait in the same place.

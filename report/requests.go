@@ -112,6 +112,9 @@ func (p *requestsPrinter) request(r *profile.Request) {
 		words = append(words, "from "+display.Clean(r.Remote))
 	}
 	words = append(words, p.age(r.Since))
+	if r.Answering {
+		words = append(words, "is being answered")
+	}
 	if r.Aborted {
 		words = append(words, "the client has gone")
 	}

@@ -78,6 +78,8 @@ type jsonRequest struct {
 	Age      *int64     `json:"ageMilliseconds,omitempty"`
 	Thread   *jsonOwner `json:"thread,omitempty"`
 	Aborted  bool       `json:"aborted,omitempty"`
+
+	Answering bool `json:"answering,omitempty"`
 }
 
 type jsonCallGroup struct {
@@ -145,6 +147,7 @@ func jsonRequestGroupOf(g *profile.RequestGroup, at time.Time, query bool) jsonR
 		r := &g.Requests[i]
 		x := jsonRequest{
 			ID: r.ID, Method: r.Method, Path: r.Path, Protocol: r.Protocol, Remote: r.Remote, Aborted: r.Aborted,
+			Answering: r.Answering,
 		}
 		if query {
 			x.Query = r.Query

@@ -495,7 +495,7 @@ func joinDoing(to, d *profile.Doing) {
 func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 	r := profile.Request{
 		ID: s.ID, Method: s.Method, Path: s.Path, Query: s.Query, Protocol: s.Protocol, Remote: addressText(s.Remote),
-		Since: w.since(s.Start), Aborted: s.Aborted,
+		Since: w.since(s.Start), Aborted: s.Aborted, Answering: s.Answering,
 	}
 	d := w.doing(s.chains)
 	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning || awaitsRunning(&d)) {

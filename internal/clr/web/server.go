@@ -21,6 +21,8 @@ type Request struct {
 	Remote   netip.AddrPort
 	Start    Start
 	Aborted  bool // the client has gone
+
+	Answering bool // the head of the answer has been sent, or is complete and will be sent
 }
 
 // Fields of Kestrel.
@@ -28,7 +30,13 @@ const (
 	hostContext = "<Microsoft.AspNetCore.Hosting.Server.Abstractions.IHostContextContainer<TContext>.HostContext>" +
 		"k__BackingField"
 	ownField = "<HttpResponseControl>k__BackingField" // has the object itself
+
+	statusField = "_requestProcessingStatus"
 )
+
+// headCommitted is RequestProcessingStatus.HeadersCommitted (Internal/Http/RequestProcessingStatus.cs). Later statuses
+// are higher.
+const headCommitted = 4
 
 // Moved returns where a Server object is now, if the collector has moved it and what is at its address is what was left
 // there. Otherwise it returns the same address.
@@ -129,6 +137,11 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 		pattern != 0 {
 		out.Route, _ = r.text(pattern, class, "<RawText>k__BackingField")
 	}
+	status, _, err := r.number(obj, c, statusField)
+	if err != nil {
+		return nil, err
+	}
+	out.Answering = status >= headCommitted
 	aborted, _, err := r.flag(obj, c, "_connectionAborted")
 	out.Aborted = aborted != 0
 	return out, err

@@ -91,8 +91,11 @@ var ways = []way{
 	{"upstream", profile.TaskWaiting, "", true, ""},
 	{"several", profile.TaskWaiting, "", false, ""},
 	{"body", profile.TaskWaiting, profile.AwaitsPipe, false, ""},
-	{"answering", profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
+	{answering, profile.TaskWaiting, profile.AwaitsCompletion, false, ""},
 }
+
+// answering is the way of requests whose answer has begun.
+const answering = "answering"
 
 // hung is a request that hangs.
 type hung struct {
@@ -102,6 +105,7 @@ type hung struct {
 	two    bool          // HTTP/2
 	left   bool          // the client has gone
 	cancel context.CancelFunc
+	head   chan struct{} // the client has the head of the answer
 	done   chan struct{} // the client has the whole answer
 }
 
@@ -206,6 +210,11 @@ func (l *load) change(most int) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, h := range l.hangs {
+		if h.way.name == answering {
+			<-h.head
+		}
+	}
+	for _, h := range l.hangs {
 		if !h.left && h.way.name != "body" && l.rnd.IntN(12) == 0 { // the client hangs up: the application goes on
 			h.cancel()
 			<-h.done
@@ -221,7 +230,7 @@ func (l *load) begin(w *way, two bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hung{
 		way: w, id: fmt.Sprintf("%s-%d", w.name, l.next), two: two, cancel: cancel, sent: live.Monotonic(),
-		done: make(chan struct{}),
+		head: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.hangs[h.id] = h
 	c, url := l.client(two)
@@ -236,7 +245,9 @@ func (l *load) begin(w *way, two bool) {
 	}
 	go func() {
 		defer close(h.done)
-		if r, err := c.Do(q); err == nil {
+		r, err := c.Do(q)
+		close(h.head)
+		if err == nil {
 			io.Copy(io.Discard, r.Body)
 			r.Body.Close()
 		}
@@ -376,6 +387,9 @@ func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
 	}
 	if x.Aborted && !h.left {
 		l.t.Errorf("%s: its client has not gone", h.id)
+	}
+	if x.Answering != (h.way.name == answering) {
+		l.t.Errorf("%s: its answer has begun: %v", h.id, x.Answering)
 	}
 	if x.Since.IsZero() != (l.clock == "none") {
 		l.t.Errorf("%s: since %v with the clock %s", h.id, x.Since, l.clock)
