@@ -329,7 +329,7 @@ func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err
 	return c, box != nil && box.Reused(), err
 }
 
-// awaiting reads once the box of a site's async method, and the methods that await the method.
+// awaiting reads once the box of a site's async method, and the awaiting methods.
 func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain, err error) {
 	if site.table == 0 {
 		box, err = r.Box(site.Argument)
@@ -357,7 +357,7 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 	return box, c, err
 }
 
-// steadily repeats read until read was consistent: the objects read have the same contents at a
+// steadily repeats read until one read is consistent: the objects read have the same contents at a
 // second look, and the collector has moved nothing meanwhile. steadily gives up when valid, if not
 // nil, returns false. For a core dump one call of read is enough.
 func (p *Process) steadily(read func() error, valid func() bool) bool {
@@ -392,7 +392,7 @@ const callSlot = 8
 
 func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
-		// New needs nothing that New binds: there is no error.
+		// None of the fields that New binds is required: there is no error.
 		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
 		p.async.ResumeInfoBy(p.resumeWord)
 		p.async.ContextsBy(p.savedContext)

@@ -29,7 +29,7 @@ var awaitedClasses = map[string]profile.AwaitedKind{
 	"System.Threading.Tasks.Task+CancellationPromise`1":            profile.AwaitsTimeout,
 }
 
-// awaitedAssemblies are the libraries with awaited objects of a special kind.
+// awaitedAssemblies maps libraries to the kinds of their awaited objects.
 var awaitedAssemblies = map[string]profile.AwaitedKind{
 	"System.Threading.Channels": profile.AwaitsChannel,
 	"System.IO.Pipelines":       profile.AwaitsPipe,
@@ -111,7 +111,7 @@ var sourceTasks = map[string]bool{
 	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
 }
 
-// unwrap returns the source behind a task of ValueTask.AsTask, or a.
+// unwrap returns the source behind a task of ValueTask.AsTask. Any other a is returned unchanged.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil
@@ -202,7 +202,8 @@ func (t *taskWalk) tableOf(obj arch.Addr) arch.Addr {
 }
 
 // methodNames returns the names of the innermost and the outermost of the methods that an object
-// stands for; "": unknown, as for methods with suspension by the runtime while the methods run.
+// stands for; "": unknown. The names are unknown while a method runs that the runtime itself
+// suspends.
 func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 	if b, err := t.r.Box(obj); err == nil {
 		return b.Machine.Display, b.Machine.Display

@@ -20,7 +20,7 @@ type CoreOptions struct {
 	// Options are those of a running process; a MaxStack of 0 stands for 64 MB. AlwaysStop, MaxPause and
 	// NonBlocking mean nothing for a core dump.
 	Options
-	// Executable is the program's file, if the file is elsewhere than in the process.
+	// Executable is the program's file, if the file is not where the process had it.
 	Executable string
 	// Sysroot is the folder above the process's files: the folder of an unpacked container image,
 	// for example. Empty: the files are where the process had them.

@@ -176,9 +176,9 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	return p.Capture.Proof
 }
 
-// lookAtConstructor reads once more the static constructor that a thread waits for. A capture of
-// the thread would need a stop, and the thread would run. But everything about the wait is in the
-// Thread object.
+// lookAtConstructor reads once more the static constructor that a thread waits for. Only a stop
+// could capture the thread, and a stop makes the thread run. But everything about the wait is in
+// the Thread object.
 func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) target.Proof {
 	count := p.Live.RunCount(t.OSThreadID)
 	head := make([]byte, p.Runtime.Threads.HeadLen())

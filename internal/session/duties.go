@@ -22,12 +22,12 @@ type duty struct {
 	all    []permits.MethodID // of a task: the methods that complete the task
 }
 
-// duties holds the duties of threads. The threads' frames tell the duties.
+// duties holds the duties of threads, as shown by the threads' frames.
 type duties struct {
 	reader *permits.Reader
 	sites  []dutySite // of the walked thread
 	by     map[int][]duty
-	queued map[int]arch.Addr // by thread: the task by which the thread waits for a semaphore that the stack does not tell
+	queued map[int]arch.Addr // by thread: the task by which the thread waits for a semaphore unknown from the stack
 	unsure map[int]bool      // threads that hold, or may hold, a permit of an unknown semaphore
 	blind  bool              // the permits held by some method of the walked thread are unknown
 
@@ -247,7 +247,7 @@ func (d *duties) keep(p *Process, tid int) {
 }
 
 // missesPermit reports whether code is between taking and releasing a permit, but no semaphore is
-// among the code's duties: the semaphore is unknown. An object to be disposed is mostly no
+// among the code's duties: the semaphore is unknown. An object to be disposed is rarely a
 // semaphore.
 func missesPermit(held []permits.Section, list []duty) bool {
 	return slices.ContainsFunc(held, isPermit) &&

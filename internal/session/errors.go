@@ -18,7 +18,7 @@ const (
 	NoThread       // no live thread of this id
 	NoRuntime      // no runtime to ask
 	Nested         // a walk was asked for inside the callback of another walk
-	NoMethod       // a value is not the method or the type that the value should be
+	NoMethod       // a value should be a method or a type, and is neither
 )
 
 // Error is a failure, with the thread concerned.

@@ -261,7 +261,7 @@ func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
 	}
 }
 
-// Why an exception may be the wrong exception.
+// Why a described exception may be the wrong exception.
 const (
 	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
 	uncertainRan   = "the thread ran while it was read: this is the exception in flight a moment after the stack"

@@ -145,8 +145,8 @@ func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Ad
 	return n, err == nil
 }
 
-// objects names the frames of a captured thread whose instantiation depends on objects, if the
-// objects are proved.
+// objects names the frames of a captured thread, where the instantiation depends on an object and
+// the object is proved.
 //
 // The proof. The frames must have been on the stack all the time: the thread was blocked and has
 // not run since, or the thread stood still. After the copy of the stack, with the addresses of the

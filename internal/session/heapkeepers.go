@@ -93,7 +93,7 @@ func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []
 	return out
 }
 
-// atLeast is the number of Keepers that retain so many bytes.
+// atLeast is the number of Keepers that retain at least so many bytes.
 func atLeast(all []heap.Keeper, bytes uint64) (n int) {
 	for i := range all {
 		if all[i].Retained >= bytes {

@@ -40,7 +40,7 @@ func (h *heapWalk) linkTypes(g *heap.Graph) {
 	}
 }
 
-// runningCode makes the LoaderAllocators of the collectible code that a thread runs roots
+// runningCode adds the roots of a thread's running code: the LoaderAllocators of collectible types
 // (src/coreclr/vm/stackwalk.cpp, gcenv.ee.common.cpp, GcReportLoaderAllocator).
 func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
 	for i := range t.Frames {

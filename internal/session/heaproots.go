@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// rootsOf are the roots of the heap: everything but objects that keeps objects.
+// rootsOf are the roots of the heap: everything that keeps objects, other than objects.
 type rootsOf struct {
 	sure   []uint32 // objects that are certainly kept
 	maybe  []uint32 // objects that words of stacks lead to
@@ -156,7 +156,8 @@ func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	}
 }
 
-// earlyRoots adds the objects in static fields before the walk, if no object has been moved since.
+// earlyRoots adds the objects that static fields referred to before the walk, if no object has been
+// moved since.
 func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
 	if len(h.early) == 0 || h.moved() {
 		return

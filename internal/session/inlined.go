@@ -94,10 +94,11 @@ func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 const callsForWaits = 16
 
 // withPrimitive returns the frames that describe the wait of the thread just walked. Most often
-// these are the frames of the thread's stack. Sometimes the caller of the outermost primitive has
-// certainly reached the primitive through another primitive, without a frame: the JIT inlines
-// ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. An inlined method gets the part of
-// the stack that belongs to the caller; the caller has no part left then.
+// these are the frames of the thread's stack. But the caller of the outermost primitive may
+// certainly have reached the primitive through another, inlined primitive: the JIT inlines
+// ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. Then the inlined primitive is
+// added. An inlined method gets the part of the stack that belongs to the caller; the caller has no
+// part left then.
 func (p *Process) withPrimitive(frames []profile.Frame) []profile.Frame {
 	at := profile.PrimitiveOf(frames).Outer + 1
 	if first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed }); at <= first {
@@ -216,7 +217,7 @@ func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	return found
 }
 
-// findInlined is InlinedAt without the memory.
+// findInlined is InlinedAt without remembered results.
 func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
 	found, err := p.certainAt(c)
 	if err != nil {

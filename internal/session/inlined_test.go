@@ -14,8 +14,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWithPrimitive: a primitive inlined into its caller tells the thread's wait, and the stack of
-// the primitive is the caller's.
+// TestWithPrimitive: a primitive inlined into its caller explains the thread's wait, and the stack
+// of the primitive is the caller's.
 func TestWithPrimitive(t *testing.T) {
 	const event, later = "System.Threading.ManualResetEventSlim.Wait", "System.Threading.CountdownEvent.Wait"
 	for name, tt := range map[string]struct {

@@ -12,9 +12,9 @@ import (
 	"clrsnap/profile"
 )
 
-// The owner of a lock was read before the instant. A thread takes a lock, and releases a lock,
-// itself. So if the owner did not run from before the second read of the lock until after the
-// instant, the owner held the lock at the instant. If the owner is stopped for the instant, the
+// The owner of a lock was read before the instant. Only a thread's own code takes and releases the
+// thread's locks. So if the owner did not run from before the second read of the lock until after
+// the instant, the owner held the lock at the instant. If the owner is stopped for the instant, the
 // lock is copied while the owner stands still. If the owner is blocked, the lock is read again
 // afterwards.
 

@@ -6,9 +6,9 @@ import (
 	"clrsnap/profile"
 )
 
-// byObjects explains a wait by the thread's own managed objects. The objects tell what the thread
-// waits for. So the objects also tell the primitive where the frames do not show the primitive, or
-// show only the part that was not inlined. false: the objects tell nothing beyond the frames.
+// byObjects explains a wait by the thread's own managed objects. The objects identify the awaited
+// object. So the objects also identify the primitive where the frames do not show the primitive, or
+// show only the part that was not inlined. false: the objects say nothing beyond the frames.
 func (e *explanation) byObjects() (done bool, err error) {
 	if info, ok := e.info(); ok {
 		return e.byInfo(&info)

@@ -12,8 +12,8 @@ import (
 // DeadlockAwareLock, by which the runtime finds circles of constructors (src/coreclr/vm/threads.h,
 // Thread::m_pBlockingLock). The lock is a part of the entry for the class in the list of running
 // constructors (src/coreclr/vm/listlock.h, ListLockEntryBase). No descriptor has these fields, and
-// none is needed: the right word is a word that leads to the address of a Thread, with the address
-// of a class beside it.
+// none is needed: the right word leads to the address of a Thread, with the address of a class
+// beside it.
 const (
 	entryHolder = 0  // the Thread that runs the constructor
 	entryClass  = 16 // the class's MethodTable

@@ -40,7 +40,7 @@ func (everybody) Ref(t *thread.Thread) *profile.ThreadRef {
 func (everybody) Other(osID int) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: osID} }
 func (everybody) All() bool                         { return true }
 
-// FuzzRelations: the code that tells holders and waiters, on memory with any content. There is an
+// FuzzRelations: the code that finds holders and waiters, on memory with any content. There is an
 // answer in bounded time, and no thread waits for a static constructor that the thread runs.
 func FuzzRelations(f *testing.F) {
 	f.Add(make([]byte, 64), uint64(0x10000), false)

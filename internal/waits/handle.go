@@ -25,8 +25,8 @@ var handleClasses = map[pal.Kind]string{pal.Mutex: mutexClass, pal.Semaphore: "S
 // resets name the kinds of events of an EventWaitHandle.
 var resets = map[pal.Kind]string{pal.AutoResetEvent: "auto-reset", pal.ManualResetEvent: "manual-reset"}
 
-// inNative finds the thread in the native functions that the first managed method has called: the
-// functions that wait have the thread.
+// inNative finds the runtime's thread object in the native part of the stack, below the first
+// managed method: the native functions that wait have the object as an argument.
 func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 	if p.first <= 0 || s.Stack == nil {
 		return pal.Blocked{}, false
@@ -124,8 +124,8 @@ func (e *explanation) unseenJoin() error {
 	return e.join()
 }
 
-// handle explains a wait for a handle. The blocking object has the state. The frames have the
-// program's object.
+// handle explains a wait for a handle. The blocking object has the state of the wait. The frames
+// have the program's object.
 func (e *explanation) handle() error {
 	w, ok, err := e.native()
 	if err != nil {
@@ -244,7 +244,7 @@ func (r *Reader) ownerOf(o *pal.Object) *profile.ThreadRef {
 const maxHandles = 64
 
 // handles explains a wait for several handles. A thread that waits for all handles needs each of
-// them: the first mutex that another thread owns tells the holder.
+// them: the holder is the owner of the first mutex that another thread owns.
 func (e *explanation) handles() error {
 	w, ok, err := e.native()
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	return out
 }
 
-// mayHold returns the objects on a stack with a state that says that the thread holds the object.
+// mayHold returns the objects on a stack that the thread holds, by the state of each object.
 func (r *Reader) mayHold(s *Subject) (out []found) {
 	if r.Runtime.Heap.Begin(r.Live) != nil {
 		return nil

@@ -41,7 +41,7 @@ var hasOwnMonitor = map[profile.WaitKind]bool{
 func (e *explanation) made(m lock.Monitor) error {
 	inner := m.Object
 	if inner == 0 {
-		inner = m.Lock // the Lock of a primitive without a monitor: of ManualResetEventSlim from .NET 11 on
+		inner = m.Lock // a Lock that is no monitor: ManualResetEventSlim has a Lock from .NET 11 on
 	}
 	if inner == 0 {
 		return nil // the primitive around the monitor is unknown

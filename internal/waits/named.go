@@ -22,7 +22,8 @@ const (
 	nextNamed        = "<NextOwnedNamedMutex>k__BackingField"
 )
 
-// Named is the detail of a hold of a named Mutex. The Mutex has the name of the file at Wait.Lock.
+// Named is the detail of a hold of a named Mutex. The Mutex has the name of the file that contains
+// Wait.Lock.
 const Named = "named"
 
 // namedMutex is a named Mutex that a thread owns.

@@ -75,8 +75,8 @@ func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 	return r.People.Ref(t)
 }
 
-// orphaned returns the owner of a lock that knows only the runtime's name for the owner: the owner
-// has ended. Else the lock is just being taken.
+// orphaned returns the owner of a lock, if the lock has only the runtime's name for the owner and
+// the owner has ended. Else the lock is just being taken.
 func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
 	at, id := m.Holder()
 	t := r.find(func() *thread.Thread {

@@ -223,11 +223,11 @@ func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, all bool, err error)
 }
 
 // ReadByEnded reports whether a ReaderWriterLockSlim is certainly read by a thread that has ended
-// without leaving the lock. Another thread must wait to write. The lock counts its readers, and
-// living readers have the lock in their lists (ReaderWriterLockSlim.cs: the thread that may upgrade
-// counts, but has the lock in no list). Nobody enters a lock to read while a thread waits to write.
-// So the number of readers only becomes smaller. If the number is the same before and after the
-// lists are read, nobody has left in between.
+// without leaving the lock. There must be a thread that waits to write. The lock counts its
+// readers, and living readers have the lock in their lists (ReaderWriterLockSlim.cs: the thread
+// that may upgrade counts, but has the lock in no list). Nobody enters a lock to read while a
+// thread waits to write. So the number of readers only becomes smaller. If the number is the same
+// before and after the lists are read, nobody has left in between.
 func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
 	before, ok := r.lockState(obj)
 	if !ok || before.id != id || before.readers == 0 {

@@ -129,7 +129,7 @@ func (p *subsystemProgram) wait() *profile.Wait {
 	})
 }
 
-// TestSubsystem: a thread's record tells the wait, even if no frame shows a wait.
+// TestSubsystem: a thread's record describes the wait, even if no frame shows a wait.
 func TestSubsystem(t *testing.T) {
 	p := newSubsystem(t)
 	owner, _ := p.managed(&p.owner)

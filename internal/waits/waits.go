@@ -7,9 +7,9 @@
 // parts: a SemaphoreSlim refers to the object whose monitor the thread waits for, a
 // BlockingCollection to the SemaphoreSlim, a Task to the event that the Task will set.
 //
-// From .NET 11 on all waits are managed code, and the thread's own managed objects tell the wait
-// (byobjects.go, subsystem.go). The frames only name the primitive around the awaited object, and
-// the object of the program.
+// From .NET 11 on all waits are managed code, and the thread's own managed objects describe the
+// wait (byobjects.go, subsystem.go). The frames only name the primitive around the awaited object,
+// and the object of the program.
 //
 // Lock, ReaderWriterLockSlim, Thread.Join and handles are not made of monitors. There the object
 // must be the only object of its class in the frames of the primitive, and in a state in which
@@ -67,8 +67,8 @@ type Reader struct {
 	searches int       // searches for localAt since the latest LockNumber
 	looked   int       // references examined since the latest readCounts
 	found    candidates
-	searched bool   // isObject has been asked
-	unknown  bool   // isObject had no answer for some address
+	searched bool   // isObject has been called
+	unknown  bool   // whether some address has an object is unknown
 	renewed  bool   // not the first reading
 	now      []byte // buffer to compare a stack with: see still
 }
