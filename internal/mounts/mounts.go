@@ -25,7 +25,7 @@ import (
 // ErrMayBlock: a process can keep its reader waiting.
 var ErrMayBlock = errors.New("it can keep whoever looks at it waiting")
 
-// BlockError names the file system. A BlockError is an ErrMayBlock.
+// BlockError names the file system that may block. A BlockError is an ErrMayBlock.
 type BlockError struct {
 	Type  string // "fuse.sshfs" for example; "": not mounted where we can see the file system
 	Place string // the mount point, or the path of the mapped file
@@ -72,8 +72,8 @@ const maxTable = 256 << 10
 // maxTables bounds the kept tables.
 const maxTables = 256
 
-// A Checker checks processes. The Checker keeps the tables of mount namespaces, and so is for the
-// use of a moment. A Checker is not safe for concurrent use.
+// A Checker checks processes. The Checker keeps the tables of mount namespaces, so use a Checker
+// for a moment only. A Checker is not safe for concurrent use.
 type Checker struct {
 	own    *table
 	ownNS  string // our user namespace

@@ -83,8 +83,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckSelf: the test's own process, as far as its mounts allow. The memory includes a file
-// that exists only in memory, like the runtime's own files.
+// TestCheckSelf: the test's own process, as far as its mounts go. The memory includes a file that
+// exists only in memory, like the runtime's own files.
 func TestCheckSelf(t *testing.T) {
 	fd, err := unix.MemfdCreate("doublemapper", unix.MFD_CLOEXEC)
 	if err != nil {

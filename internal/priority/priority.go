@@ -66,8 +66,8 @@ func Hurry() (end func()) {
 //
 // The calling goroutine keeps its OS thread for good. For urgentFor the thread comes before all
 // ordinary threads, if permitted: among 200 threads that compute, a thread with the highest
-// ordinary priority has only half of a CPU. Only one thread is urgent, so that others never lose
-// more than one CPU.
+// ordinary priority has only half of a CPU. Only one thread is urgent, so that others lose at most
+// one CPU.
 func HurryAll() {
 	if chosen() {
 		return
@@ -123,7 +123,7 @@ type Priority struct {
 // Run calls f, and f can raise its priority if that is permitted. f runs on a separate OS thread.
 // If f is the purpose of this process (all), f runs in the calling goroutine, and the priority is
 // the whole process's: to wake a goroutine with a separate OS thread takes a switch to another
-// thread first. Then f starts no process: a child would have the same priority.
+// thread first. In this case f must start no process: a child would have the same priority.
 func Run(all bool, f func(*Priority)) {
 	p := &Priority{all: all, normal: high}
 	if before, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
