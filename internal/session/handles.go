@@ -43,7 +43,7 @@ const (
 )
 
 // Follow reads handles, all Sound. The results belong to no single moment, but an object reported
-// as dead is dead. The error is that none of the handles can be read.
+// as dead is dead. The error is that none of the handles can be read, or that the process is gone.
 func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 	out := make([]Followed, len(handles))
 	order := make([]int, len(handles))
