@@ -1,11 +1,12 @@
-// Package cgroup reads what the kernel tells of the control groups that a process is in: how much CPU time and memory
-// they may use, and what came of it. It knows version 2 and the hierarchies of version 1 (cgroups(7)).
+// Package cgroup reads the kernel's data on the control groups of a process: the limits of CPU time
+// and memory, and the effects of the limits. The package knows version 2 and the hierarchies of
+// version 1 (cgroups(7)).
 //
-// A limit binds all groups below the one that has it, so that those above count, too, as far as they can be seen here:
-// in a container the outer ones cannot.
+// A limit binds all groups below the limit's group. So the groups above a process's group count,
+// too, as far as they are visible here: in a container the outer groups are not.
 //
-// Sources (Linux): Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/freezer-subsystem.rst;
-// Documentation/scheduler/sched-bwc.rst.
+// Sources (Linux): Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
+// cgroup-v1/freezer-subsystem.rst; Documentation/scheduler/sched-bwc.rst.
 package cgroup
 
 import (
@@ -22,35 +23,35 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// State is what the groups of a process say at one moment. Counters never go back.
+// State is the state of a process's groups at one moment. Counters never go back.
 type State struct {
 	CPU    []CPU    // of each group with a quota, the innermost first
 	Memory []Memory // of each group with a limit, the innermost first
 	Frozen bool     // the freezer keeps all processes of the group from running
 }
 
-// CPU is what a group with a quota of CPU time has used of it.
+// CPU is the use of CPU time by a group with a quota.
 type CPU struct {
-	Group     string        // its path, as the mount shows it
-	Quota     float64       // CPUs; 0: not known
-	Periods   uint64        // in which its processes wanted to run
-	Throttled uint64        // of these, those in which the quota was used up
-	Stood     time.Duration // how long they then had to wait, all CPUs together
+	Group     string        // path, as the mount shows the group
+	Quota     float64       // CPUs; 0: unknown
+	Periods   uint64        // periods in which processes of the group wanted to run
+	Throttled uint64        // periods in which the quota was used up
+	Stood     time.Duration // how long processes had to wait then, all CPUs together
 }
 
-// Memory is what a group with a limit has of it, in bytes.
+// Memory is the use of memory by a group with a limit, in bytes.
 type Memory struct {
 	Group   string
-	Max     int64 // what may not be exceeded; 0: anything may
-	High    int64 // above this processes are slowed down; 0: nowhere
+	Max     int64 // the hard limit; 0: none
+	High    int64 // above High processes are slowed down; 0: no bound
 	Used    int64
 	Reclaim int64  // of Used: file pages that are given back without harm
 	Hits    uint64 // how often the limit was reached
 	Slowed  uint64 // how often processes were slowed down above High
-	Kills   uint64 // processes that were killed, of groups below as well
+	Kills   uint64 // killed processes, of groups below as well
 }
 
-// maxDepth bounds the groups above one another that are read, maxFile what is read of each file.
+// maxDepth bounds the levels of groups that are read, maxFile the bytes that are read of each file.
 const (
 	maxDepth = 16
 	maxFile  = 64 << 10
@@ -62,13 +63,14 @@ type Reader struct {
 	mounts map[string][]mount // by controller, and "" for version 2
 }
 
-// mount is where a hierarchy, or a part of it, is mounted.
+// mount is the mount of a hierarchy, or of a part of a hierarchy.
 type mount struct {
 	place string
-	root  string // the group that is there: a path as in /proc/PID/cgroup
+	root  string // the group at the mount: a path as in /proc/PID/cgroup
 }
 
-// NewReader returns a Reader for a process. Files are those that are mounted here.
+// NewReader returns a Reader for a process. The files are read in the mounts of our own mount
+// namespace.
 func NewReader(of procfs.Dir) *Reader {
 	r := &Reader{of: of, mounts: map[string][]mount{}}
 	self, err := procfs.Self()
@@ -98,7 +100,8 @@ func (r *Reader) add(controller string, m *procfs.Mount) {
 	r.mounts[controller] = append(r.mounts[controller], mount{m.Place, m.Root})
 }
 
-// State reads the groups as they are now. What cannot be read is missing in it; the error says that nothing can.
+// State reads the groups as they are now. Unreadable parts are missing in the result; the error
+// says that nothing can be read.
 func (r *Reader) State() (State, error) {
 	groups, err := r.of.Cgroups()
 	if err != nil {
@@ -124,7 +127,7 @@ func (r *Reader) State() (State, error) {
 	return s, nil
 }
 
-// each calls add with a group and those above it, from the inside out.
+// each calls add with a group and the groups above, from the inside out.
 func (r *Reader) each(controller, group string, add func(*folder)) {
 	for _, m := range r.mounts[controller] {
 		at, ok := m.below(group)
@@ -142,9 +145,9 @@ func (r *Reader) each(controller, group string, add func(*folder)) {
 	}
 }
 
-// below returns the path of a group below the mount; false: it is not there. The mount of a container begins with the
-// container's own group. Both paths are relative to the root of our cgroup namespace, and begin with "/.." outside of
-// it (cgroup_namespaces(7)).
+// below returns the path of a group below the mount; false: the group is not there. The mount of a
+// container begins with the container's own group. Both paths are relative to the root of our
+// cgroup namespace. Paths outside of the namespace begin with "/.." (cgroup_namespaces(7)).
 func (m *mount) below(group string) (string, bool) {
 	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
 	if !ok || rest != "" && rest[0] != '/' || rest == "/.." || strings.HasPrefix(rest, "/../") {
@@ -175,7 +178,7 @@ func (f *folder) has(name string) bool {
 	return true
 }
 
-// number reads a file that has one number; false: it has none, or "max".
+// number reads a file with one number; false: the file has no number, or has "max".
 func (f *folder) number(name string) (int64, bool) {
 	b, ok := f.read(name)
 	if !ok {
@@ -234,7 +237,7 @@ func (s *State) second(f *folder) {
 		return
 	}
 	n := f.counts("memory.events")
-	local := f.counts("memory.events.local") // without those of groups below; since Linux 5.2
+	local := f.counts("memory.events.local") // without the groups below; since Linux 5.2
 	if local == nil {
 		local = n
 	}
@@ -244,7 +247,7 @@ func (s *State) second(f *folder) {
 	})
 }
 
-// Limit is what processes of the group have without being slowed down, or killed.
+// Limit is the memory that processes of the group can have without being slowed down, or killed.
 func (m *Memory) Limit() int64 {
 	if m.High > 0 && (m.Max == 0 || m.High < m.Max) {
 		return m.High
@@ -252,7 +255,8 @@ func (m *Memory) Limit() int64 {
 	return m.Max
 }
 
-// parseQuota parses a cpu.max: "150000 100000", the quota and the period in µs. It returns CPUs; 0: there is no quota.
+// parseQuota parses a cpu.max: "150000 100000", the quota and the period in µs. The result is in
+// CPUs; 0: no quota.
 func parseQuota(b []byte) float64 {
 	fields := strings.Fields(string(b))
 	if len(fields) != 2 {
@@ -268,7 +272,7 @@ func parseQuota(b []byte) float64 {
 
 // firstCPU adds a group of version 1.
 func (s *State) firstCPU(f *folder) {
-	quota, ok1 := f.number("cpu.cfs_quota_us") // -1: there is none
+	quota, ok1 := f.number("cpu.cfs_quota_us") // -1: no quota
 	period, ok2 := f.number("cpu.cfs_period_us")
 	if !ok1 || !ok2 || quota == 0 || period == 0 {
 		return
@@ -280,8 +284,8 @@ func (s *State) firstCPU(f *folder) {
 	})
 }
 
-// unlimited is above any limit of memory in version 1, where a group without one has the largest multiple of a page
-// that 63 bits hold.
+// unlimited is above any limit of memory in version 1. A group without a limit has the largest
+// multiple of a page that 63 bits hold.
 const unlimited = 1 << 60
 
 func (s *State) firstMemory(f *folder) {
@@ -308,8 +312,8 @@ func span(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(math.MaxInt64)/uint64(unit))) * unit
 }
 
-// Since returns the counters of s without what they had counted before: how much they have grown. Groups that were
-// not there before are left out.
+// Since returns the growth of the counters of s since before. Groups that were not there before are
+// left out.
 func (s *State) Since(before *State) State {
 	out := State{Frozen: s.Frozen}
 	for _, c := range s.CPU {

@@ -51,7 +51,7 @@ func TestSecond(t *testing.T) {
 	}
 }
 
-// TestNoLimits: a group without limits is none that counts.
+// TestNoLimits: a group without limits does not count.
 func TestNoLimits(t *testing.T) {
 	var s State
 	s.second(files(t, "/",
@@ -89,7 +89,8 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestEach: groups above count, too, and those of a container whose mount begins with its own.
+// TestEach: groups above count, too, also in a container whose mount begins with the container's
+// own group.
 func TestEach(t *testing.T) {
 	f := files(t, "/a/b", map[string]string{"cgroup.procs": "1\n"})
 	if err := os.WriteFile(filepath.Join(f.mount, "cgroup.procs"), nil, 0o644); err != nil {
@@ -134,13 +135,13 @@ func TestSince(t *testing.T) {
 	if len(d.Memory) != 1 || d.Memory[0].Hits != 5 || d.Memory[0].Kills != 1 {
 		t.Errorf("%+v", d.Memory)
 	}
-	back := before.Since(&now) // another group has its name by now
+	back := before.Since(&now) // another group has the name by now
 	if len(back.CPU) != 0 || back.Memory[0].Hits != 0 {
 		t.Errorf("%+v", back)
 	}
 }
 
-// TestState: that of this process can be read.
+// TestState: the state of this process can be read.
 func TestState(t *testing.T) {
 	self, err := procfs.Self()
 	if err != nil {

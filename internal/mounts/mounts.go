@@ -1,12 +1,12 @@
-// Package mounts tells which processes can keep whoever looks at them waiting for ever: those
-// that have mapped, or can reach, files of a file system that somebody serves who need not
-// answer. A file system in user space (FUSE) can be any user's; a network file system's server
-// can be dead. Whoever reads such a file, or memory that is mapped from it, waits in the
-// kernel until the answer comes, and SIGKILL does not end that.
+// Package mounts tells which processes can keep a reader waiting for ever: processes that have
+// mapped, or can reach, files of a file system with a server that need not answer. Any user can run
+// a file system in user space (FUSE); the server of a network file system can be dead. Whoever
+// reads a file of the file system, or memory mapped from the file, waits in the kernel until the
+// answer comes, and SIGKILL does not end the wait.
 //
-// A file system is known by its device number, which /proc/PID/mountinfo and /proc/PID/maps
-// have in common (proc(5)). One that is not mounted in any place that can be seen, because it
-// was detached, could be of any type.
+// The device number identifies a file system, both in /proc/PID/mountinfo and in /proc/PID/maps
+// (proc(5)). A file system that is not mounted in any visible place, because it was detached, could
+// be of any type.
 package mounts
 
 import (
@@ -22,13 +22,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMayBlock: a process can keep whoever looks at it waiting.
+// ErrMayBlock: a process can keep its reader waiting.
 var ErrMayBlock = errors.New("it can keep whoever looks at it waiting")
 
-// BlockError says which file system it is. It is an ErrMayBlock.
+// BlockError names the file system that may block. A BlockError is an ErrMayBlock.
 type BlockError struct {
-	Type  string // such as "fuse.sshfs"; "" for one that is not mounted where we can see it
-	Place string // where it is mounted, or the path of what is mapped
+	Type  string // "fuse.sshfs" for example; "": not mounted where we can see the file system
+	Place string // the mount point, or the path of the mapped file
 }
 
 func (e *BlockError) Error() string {
@@ -41,9 +41,9 @@ func (e *BlockError) Error() string {
 // Is makes a BlockError an ErrMayBlock.
 func (e *BlockError) Is(err error) bool { return err == ErrMayBlock }
 
-// local are the types of file systems whose answers come from this machine's kernel and its
-// disks. Of a type that is not among them anything may be true. autofs is among them because
-// every machine with systemd has one (for binfmt_misc), which leads to nothing else.
+// local are the types of file systems whose answers come from this machine's kernel and disks.
+// Nothing is known about other types. autofs is in the list because every machine with systemd has
+// an autofs (for binfmt_misc), and this autofs leads to nothing else.
 var local = setOf(`
 	ext2 ext3 ext4 xfs btrfs bcachefs f2fs zfs jfs reiserfs nilfs2 ufs minix
 	tmpfs ramfs rootfs devtmpfs hugetlbfs overlay aufs
@@ -59,32 +59,32 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// A table is what one mountinfo says.
+// A table is the content of one mountinfo.
 type table struct {
 	local map[uint64]bool // devices of local file systems
-	slow  *BlockError     // the first one that is not; nil: none
+	slow  *BlockError     // the first file system that is not local; nil: none
 }
 
-// maxTable bounds how much of a mountinfo is read, in bytes: who has more than this mounted
-// (a thousand or so) may well have something among it that blocks.
+// maxTable bounds how much of a mountinfo is read, in bytes: a process with more mounts (a thousand
+// or so) may well have a mount that blocks.
 const maxTable = 256 << 10
 
-// maxTables is how many of them are kept.
+// maxTables bounds the kept tables.
 const maxTables = 256
 
-// A Checker checks processes. It keeps what it has read of mount namespaces, so it is for
-// the use of a moment. It is not safe for concurrent use.
+// A Checker checks processes. The Checker keeps the tables of mount namespaces, so use a Checker
+// for a moment only. A Checker is not safe for concurrent use.
 type Checker struct {
 	own    *table
 	ownNS  string // our user namespace
 	tables map[string]*table
-	memfd  uint64 // the device of files that only exist in memory
+	memfd  uint64 // the device of files that exist only in memory
 }
 
-// Check returns a BlockError if a process whose /proc/PID/maps says maps can keep whoever looks
-// at it waiting, with its mappings or with anything that its files may lie on. It touches
-// neither its memory nor its files. What cannot be read is not judged: then nothing else of
-// the process can be read either.
+// Check returns a BlockError if a process can keep its reader waiting, by a mapping or by any file
+// system that the process's files may lie on. maps is the content of /proc/PID/maps. Check touches
+// neither the memory nor the files of the process. Unreadable data is not judged: then nothing else
+// of the process can be read either.
 func (c *Checker) Check(of procfs.Dir, maps []byte) error {
 	if c.own == nil {
 		c.start()
@@ -101,7 +101,7 @@ func (c *Checker) Check(of procfs.Dir, maps []byte) error {
 			return &BlockError{Place: "its " + link}
 		}
 	}
-	known := ^uint64(0) // the device of the mapping before, which is local; none has this number
+	known := ^uint64(0) // the local device of the mapping before; no device has this number
 	for line := range bytes.Lines(maps) {
 		m, path, ok := procfs.ParseMapping(bytes.TrimSuffix(line, []byte{'\n'}))
 		if !ok || m.Inode == 0 || m.Dev == known {
@@ -119,11 +119,11 @@ func (c *Checker) isLocal(t *table, dev uint64) bool {
 	return t.local[dev] || c.own.local[dev] || dev == c.memfd
 }
 
-// An ID tells files apart.
+// An ID identifies a file.
 type ID struct{ Dev, Inode uint64 }
 
-// Stat is what the kernel knows of a file, by a name relative to a directory, without asking
-// whoever serves the file system. The inode is filled in whether it is asked for or not.
+// Stat returns the kernel's data on a file, by a name relative to a directory, without asking the
+// server of the file system. The kernel fills in the inode in any case.
 func Stat(dir int, name string) (ID, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st); err != nil {
@@ -152,7 +152,7 @@ func (c *Checker) start() {
 	}
 }
 
-// tableOf reads the mount table of a process; nil where that is not allowed.
+// tableOf reads the mount table of a process; nil: not allowed.
 func (c *Checker) tableOf(of procfs.Dir) *table {
 	mnt, err1 := of.Readlink("ns/mnt")
 	user, err2 := of.Readlink("ns/user")
@@ -163,8 +163,8 @@ func (c *Checker) tableOf(of procfs.Dir) *table {
 	if t := c.tables[key]; t != nil {
 		return t
 	}
-	// Every user can make a user namespace, and in it an overlay over a file system of his
-	// own making.
+	// Every user can make a user namespace, and in the namespace an overlay over a file system of
+	// the user's own making.
 	t := readTable(of, user == c.ownNS)
 	if t != nil {
 		if len(c.tables) >= maxTables {
@@ -175,7 +175,7 @@ func (c *Checker) tableOf(of procfs.Dir) *table {
 	return t
 }
 
-// readTable reads the mountinfo of a process; nil where it cannot be read.
+// readTable reads the mountinfo of a process; nil: unreadable.
 func readTable(of procfs.Dir, overlayIsLocal bool) *table {
 	b, err := of.ReadMost("mountinfo", maxTable+1)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process makes a folder that looks like a /proc/PID in what a Checker reads.
+// process makes a folder like a /proc/PID, as far as a Checker reads the folder.
 func process(t *testing.T, mountinfo, userNS string) procfs.Dir {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func process(t *testing.T, mountinfo, userNS string) procfs.Dir {
 
 const disk = "22 1 200:1 / / rw,relatime shared:1 - ext4 /dev/x rw\n"
 
-// TestCheck: what is mounted, what is mapped, and what follows.
+// TestCheck: mounts, mappings, and the resulting error.
 func TestCheck(t *testing.T) {
 	const mapped = "7f0a1c000000-7f0a1c021000 r-xp 00000000 c8:01 131                        /a file\n"
 	const detached = "7f0a1d000000-7f0a1d021000 r-xp 00000000 00:fe 7                          /gone\n"
@@ -83,8 +83,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckSelf: this very process, as far as its mounts go. Its memory includes a file that
-// exists in memory only, as the runtime's own do.
+// TestCheckSelf: the test's own process, as far as its mounts go. The memory includes a file that
+// exists only in memory, like the runtime's own files.
 func TestCheckSelf(t *testing.T) {
 	fd, err := unix.MemfdCreate("doublemapper", unix.MFD_CLOEXEC)
 	if err != nil {

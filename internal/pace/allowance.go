@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Allowance bounds an amount, such as the bytes that are read of something that may be hostile. What was taken comes
-// back as time passes, so that whoever looks for long is not left without. It is safe for concurrent use.
+// Allowance bounds an amount, for example the bytes read from a source that may be hostile. The
+// amount taken comes back as time passes, so that a long look is not left without. An Allowance is
+// safe for concurrent use.
 type Allowance struct {
 	most, perSecond int64
 
@@ -15,12 +16,12 @@ type Allowance struct {
 	filled time.Time
 }
 
-// NewAllowance returns one of which nothing has been taken.
+// NewAllowance returns an Allowance from which nothing has been taken.
 func NewAllowance(most, perSecond int64) *Allowance {
 	return &Allowance{most: most, perSecond: perSecond, left: most, filled: time.Now()}
 }
 
-// Take takes n; false: so much is not left now, and nothing was taken.
+// Take takes n; false: less than n is left now, and nothing was taken.
 func (a *Allowance) Take(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

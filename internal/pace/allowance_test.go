@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestAllowance: no more is given than there is, and it comes back.
+// TestAllowance: no more is given than there is, and the amount comes back.
 func TestAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAllowance(100, 10)
@@ -26,7 +26,7 @@ func TestAllowance(t *testing.T) {
 	})
 }
 
-// TestAllowanceShared: several that take at the same time get no more together.
+// TestAllowanceShared: several concurrent takers get no more together.
 func TestAllowanceShared(t *testing.T) {
 	const most, takers = 100_000, 8
 	a := NewAllowance(most, 0)

@@ -8,21 +8,21 @@ import "time"
 type Pace struct {
 	Share float64              // of one CPU: 0.1 for a tenth; more than 1 for several CPUs
 	Used  func() time.Duration // CPU time used so far, by the thread or process that counts
-	// a clock to use instead as long as little time passes: it goes on also while others have the CPU, but is read in
-	// a fraction of the time; nil: there is none
+	// a clock to use instead as long as little time passes; nil: none. The clock goes on while
+	// others have the CPU, but a read of the clock takes a fraction of the time.
 	Clock  func() time.Duration
 	credit time.Duration // CPU time that the activity may use
 	at     time.Duration // when credit was brought up to date
-	mark   time.Duration // Used() when the activity last began, or
-	began  time.Duration // Clock()
-	timed  bool          // it is the latter
+	mark   time.Duration // Used() when the activity last began, unless timed
+	began  time.Duration // Clock() when the activity last began, if timed
+	timed  bool          // the Clock counts, not Used
 }
 
-// maxCredit is for how much time credit can be saved up.
+// maxCredit bounds the time for which credit can be saved up.
 const maxCredit = 100 * time.Millisecond
 
-// Begin starts the activity: it adds what has been earned since the last Begin. now is any
-// monotonic time.
+// Begin starts the activity, and adds the credit earned since the last Begin. now is any monotonic
+// time.
 func (p *Pace) Begin(now time.Duration) {
 	limit := p.limit()
 	if p.at > 0 {
@@ -39,11 +39,11 @@ func (p *Pace) Begin(now time.Duration) {
 	}
 }
 
-// soon is which part of the credit may be counted by the Clock.
+// soon is the part of the credit that the Clock may count: a quarter.
 const soon = 4
 
-// tell goes on with CPU time if the Clock has gone on for too long. What has been used by then is not known: at most
-// what has passed, and most likely not more than what can be saved up.
+// tell goes on with CPU time if the Clock has gone on for too long. The CPU time used by then is
+// not known: at most the time that has passed, and most likely not more than the largest credit.
 func (p *Pace) tell() {
 	if !p.timed {
 		return
@@ -54,7 +54,7 @@ func (p *Pace) tell() {
 	}
 }
 
-// End ends the activity: it subtracts the CPU time used since Begin. The debt is at most what a
+// End ends the activity, and subtracts the CPU time used since Begin. The debt is at most what a
 // second earns: a larger amount was not used by the activity, but by a garbage collection, say.
 func (p *Pace) End() {
 	if p.tell(); p.timed {
@@ -68,7 +68,7 @@ func (p *Pace) End() {
 
 func (p *Pace) limit() time.Duration { return time.Duration(p.Share * float64(maxCredit)) }
 
-// Spent reports whether the activity has used up its credit, and is to stop.
+// Spent reports whether the activity has used up the credit, and has to stop.
 func (p *Pace) Spent() bool {
 	p.tell()
 	return !p.timed && p.Used()-p.mark >= p.credit

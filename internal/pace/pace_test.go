@@ -7,13 +7,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPace: whatever happens and when, no more is used than the share of the time
-// that has passed, what may be saved up, and one step too many. And as long as
-// there is something to do, not much less.
+// TestPace: at any time, no more is used than the share of the time that has passed, plus the
+// largest credit, plus one step. As long as there is something to do, not much less is used.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := rapid.Float64Range(0.001, 2).Draw(t, "share")
-		var all, ours time.Duration // CPU time: of everything, and of what the pace is about
+		var all, ours time.Duration // CPU time of everything, and of the activity
 		p := Pace{Share: share, Used: func() time.Duration { return all }}
 		waits := time.Duration(0) // while others had the CPU
 		timed := rapid.Bool().Draw(t, "clock")
@@ -27,7 +26,7 @@ func TestPace(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "rounds") {
 			wait := time.Duration(rapid.Int64Range(1, int64(3*maxCredit)).Draw(t, "wait"))
 			now += wait
-			idle += max(0, wait-maxCredit) // for which nothing is saved up
+			idle += max(0, wait-maxCredit) // no credit is saved up for this time
 			all += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "others"))
 			p.Begin(now)
 			for !p.Spent() {
@@ -41,7 +40,7 @@ func TestPace(t *testing.T) {
 				t.Fatalf("used %v, earned %v, saved at most %v, a step is %v", ours, earned, limit, step)
 			}
 			if timed {
-				continue // time in which others had the CPU may have been counted
+				continue // the clock may have counted time of others
 			}
 			if least := earned - time.Duration(share*float64(idle)); ours < least-time.Microsecond {
 				t.Fatalf("used %v, could have used %v", ours, least)
@@ -50,7 +49,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestPaceDebt: what cannot be foreseen is paid back, but not for ever.
+// TestPaceDebt: an unforeseeable use is paid back, but not for ever.
 func TestPaceDebt(t *testing.T) {
 	var used time.Duration
 	p := Pace{Share: 0.1, Used: func() time.Duration { return used }}

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { role.Main(m) }
 
-// hurrying hurries, says how its thread and a process that it starts are scheduled, and waits for the end.
+// hurrying hurries, prints how the thread and a child process are scheduled, and waits for the end
+// of the real-time priority.
 var hurrying = role.New("hurrying", func(role.Args) error {
 	HurryAll()
 	fmt.Println("at first", scheduled())
@@ -32,7 +33,7 @@ var hurrying = role.New("hurrying", func(role.Args) error {
 	return nil
 })
 
-// scheduled tells of the calling OS thread.
+// scheduled describes the calling OS thread.
 func scheduled() string {
 	a, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
@@ -41,7 +42,8 @@ func scheduled() string {
 	return fmt.Sprintf("policy %d nice %d", a.Policy, a.Nice)
 }
 
-// TestHurryAll: one thread comes before others for a while; what it starts does not. What somebody has chosen stays.
+// TestHurryAll: one thread comes before others for a while; a child process does not. A chosen
+// priority stays.
 func TestHurryAll(t *testing.T) {
 	if chosen() {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: somebody has chosen a priority for the tests")

@@ -1,5 +1,5 @@
-// Package priority raises the priority of work of this process, if that is permitted: of one OS thread, or of all of
-// them. Priorities are nice values.
+// Package priority raises the priority of work of this process, if that is permitted: of one OS
+// thread, or of all OS threads. Priorities are nice values.
 package priority
 
 import (
@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// high is the nice value of work that must be done in time. It matters on a machine
-// whose CPUs are all busy with the target.
+// high is the nice value of work that must be done in time. The value matters on a machine whose
+// CPUs are all busy with the target.
 const high = -10
 
-// always are the OS threads of RunHigh, by their ids. It is locked while a thread's priority changes.
+// always has the OS threads of RunHigh, by thread id. The lock is held while a thread's priority
+// changes.
 var always = struct {
 	sync.Mutex
 	tids map[int]bool
 }{tids: map[int]bool{}}
 
-// RunHigh calls f on an OS thread of its own, with a higher priority than others if that
-// is permitted. No Priority changes that thread's.
+// RunHigh calls f on a separate OS thread, with a higher priority than others if that is permitted.
+// No Priority changes the priority of the thread.
 func RunHigh(f func()) {
 	onItsOwn(func() {
 		tid := unix.Gettid()
@@ -42,29 +43,31 @@ func RunHigh(f func()) {
 	})
 }
 
-// hurried is the nice value of work that takes part of a second: on a machine with many busy threads for each CPU, the
-// next ones would keep it waiting for a hundred times as long.
+// hurried is the nice value of work that takes part of a second. On a machine with many busy
+// threads for each CPU, the next threads would keep the work waiting for a hundred times as long.
 const hurried = -20
 
-// Hurry gives the calling goroutine an OS thread for itself, with a higher priority than others if that is permitted,
-// until end is called. If somebody has chosen a priority for this process, that stays.
+// Hurry gives the calling goroutine an exclusive OS thread, with a higher priority than others if
+// that is permitted, until end is called. A priority that somebody has chosen for this process
+// stays.
 func Hurry() (end func()) {
 	runtime.LockOSThread()
 	if chosen() || unix.Setpriority(unix.PRIO_PROCESS, 0, hurried) != nil {
 		return runtime.UnlockOSThread
 	}
 	return func() {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) // to have less is always permitted
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) // a lower priority is always permitted
 		runtime.UnlockOSThread()
 	}
 }
 
-// HurryAll gives this whole process, which ends in part of a second, what Hurry gives to one thread. Go's collector and
-// what is written do not keep it waiting either.
+// HurryAll gives the whole process what Hurry gives to one thread. The process must end in part of
+// a second. Go's collector and the output do not keep the process waiting either.
 //
-// The calling goroutine keeps its OS thread for good. That thread comes before all ordinary ones for urgentFor, if that
-// is permitted: among 200 threads that compute, one with the highest ordinary priority has half of a CPU only. It is
-// one thread, so that it never takes more than one CPU from others.
+// The calling goroutine keeps its OS thread for good. For urgentFor the thread comes before all
+// ordinary threads, if permitted: among 200 threads that compute, a thread with the highest
+// ordinary priority has only half of a CPU. Only one thread is urgent, so that others lose at most
+// one CPU.
 func HurryAll() {
 	if chosen() {
 		return
@@ -78,12 +81,12 @@ func HurryAll() {
 }
 
 const (
-	urgent    = 1 // the lowest real-time priority: those who stop threads have a higher one
+	urgent    = 1 // the lowest real-time priority: the tracer that stops threads has a higher priority
 	urgentFor = 250 * time.Millisecond
 )
 
-// setPolicy sets how an OS thread is scheduled. Processes and threads that it starts are ordinary ones. Of the nice
-// value, it says what setAll has given to the thread.
+// setPolicy sets the scheduling of an OS thread. Processes and threads started by the thread are
+// ordinary. The nice value repeats the value from setAll.
 func setPolicy(tid int, policy, priority uint32) error {
 	return unix.SchedSetAttr(tid, &unix.SchedAttr{
 		Policy: policy, Priority: priority, Nice: hurried, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
@@ -100,7 +103,7 @@ func chosen() bool {
 	return err == nil && a.Policy != unix.SCHED_NORMAL
 }
 
-// onItsOwn calls f on an OS thread of its own.
+// onItsOwn calls f on a separate OS thread.
 func onItsOwn(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -111,16 +114,16 @@ func onItsOwn(f func()) {
 	<-done
 }
 
-// A Priority is that of the OS threads that do some work: see Run.
+// A Priority is the priority of the OS threads that do some work: see Run.
 type Priority struct {
-	all    bool // those of this process, not only the one that the work has for itself
+	all    bool // all threads of this process, not only the exclusive thread of the work
 	normal int  // nice value
 }
 
-// Run calls f, which can raise the priority that it has, if that is permitted. f runs on an OS thread of its own. If it
-// is what this process is for (all), f runs in this goroutine, and the priority is that of the whole process: to be
-// woken, a goroutine with an OS thread of its own takes a switch to another thread first. In that case f starts no
-// process: it would have the same priority.
+// Run calls f, and f can raise its priority if that is permitted. f runs on a separate OS thread.
+// If f is the purpose of this process (all), f runs in the calling goroutine, and the priority is
+// the whole process's: to wake a goroutine with a separate OS thread takes a switch to another
+// thread first. In this case f must start no process: a child would have the same priority.
 func Run(all bool, f func(*Priority)) {
 	p := &Priority{all: all, normal: high}
 	if before, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
@@ -134,7 +137,8 @@ func Run(all bool, f func(*Priority)) {
 	onItsOwn(func() { f(p) })
 }
 
-// Raise makes the priority higher than that of other processes, or what it was before.
+// Raise makes the priority higher than the priority of other processes, or restores the priority
+// from before.
 func (p *Priority) Raise(higher bool) {
 	if p.normal <= high {
 		return
@@ -150,11 +154,11 @@ func (p *Priority) Raise(higher bool) {
 	}
 }
 
-// kernelPriority minus the nice value is what the system call getpriority(2) returns.
+// kernelPriority minus the nice value is the result of the system call getpriority(2).
 const kernelPriority = 20
 
-// setAll sets the nice value of all OS threads of this process but those of RunHigh. Those that they
-// start have it, too.
+// setAll sets the nice value of all OS threads of this process except the threads of RunHigh.
+// Threads started later inherit the nice value.
 func setAll(nice int) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -163,10 +167,10 @@ func setAll(nice int) {
 	defer self.Close()
 	always.Lock()
 	defer always.Unlock()
-	for range 2 { // once more for those that were being started
+	for range 2 { // once more for threads that were being started
 		threads, _ := self.Tasks()
 		if !slices.Contains(threads, os.Getpid()) {
-			return // this /proc is that of another PID namespace: the numbers are those of others here
+			return // this /proc belongs to another PID namespace: here the numbers belong to other threads
 		}
 		for _, t := range threads {
 			if always.tids[t] {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPriority: all threads of a process that does nothing else have the higher priority meanwhile, also those that
-// start then, and the one before afterwards.
+// TestPriority: in a process without other work, all threads have the higher priority meanwhile,
+// also threads started meanwhile. Afterwards all threads have the priority from before.
 func TestPriority(t *testing.T) {
 	quit := make(chan struct{})
 	defer close(quit)
@@ -47,7 +47,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestPriorityOfOne: in a process that does more, only the thread that does the work has the higher priority.
+// TestPriorityOfOne: in a process with other work, only the working thread has the higher priority.
 func TestPriorityOfOne(t *testing.T) {
 	before := nices(t)
 	Run(false, func(p *Priority) {
@@ -64,7 +64,8 @@ func TestPriorityOfOne(t *testing.T) {
 	})
 }
 
-// TestPriorityOfAnother: work that always has a high priority keeps it while that of the whole process is lowered.
+// TestPriorityOfAnother: work of RunHigh keeps the high priority while the priority of the whole
+// process is lowered.
 func TestPriorityOfAnother(t *testing.T) {
 	tid, quit, ended := make(chan int), make(chan struct{}), make(chan struct{})
 	go func() {

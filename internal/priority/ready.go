@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ready returns how long the OS threads that have this priority have been ready to run without a CPU, in all: those of
-// the process that live now, or only the calling one. It is 0 where the kernel does not count that.
+// Ready returns how long the OS threads with this priority have been ready to run without a CPU, in
+// all: the living threads of the process, or only the calling thread. The result is 0 where the
+// kernel does not count the time.
 func (p *Priority) Ready() time.Duration {
 	self, err := procfs.Self()
 	if err != nil {
@@ -22,7 +23,7 @@ func (p *Priority) Ready() time.Duration {
 	}
 	var all time.Duration
 	for _, tid := range threads {
-		if b, err := self.ReadFile(procfs.TaskFile(tid, "schedstat")); err == nil { // else it has ended
+		if b, err := self.ReadFile(procfs.TaskFile(tid, "schedstat")); err == nil { // else the thread has ended
 			all += procfs.ParseSchedstat(b).Ready
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestReady: threads wait for a CPU if more of them compute than there are CPUs, and not while they sleep.
+// TestReady: threads wait for a CPU if more threads compute than there are CPUs, and not while the
+// threads sleep.
 func TestReady(t *testing.T) {
 	p := Priority{all: true}
 	before := p.Ready()
@@ -24,7 +25,8 @@ func TestReady(t *testing.T) {
 	if after-before < 100*time.Millisecond {
 		t.Errorf("threads have been ready for %v", after-before)
 	}
-	// On a busy machine, threads that look for work may still wait for a CPU. If sleep counted, it would always.
+	// On a busy machine, threads that look for work may still wait for a CPU. If sleep counted,
+	// each sleep would count in full.
 	const slept = 300 * time.Millisecond
 	for end := time.Now().Add(time.Minute); ; {
 		before := p.Ready()

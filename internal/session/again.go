@@ -11,9 +11,10 @@ import (
 // maxSameCalls bounds the frames of a thread that is captured once more.
 const maxSameCalls = 1 << 10
 
-// again captures a thread once more that was blocked when it was walked, and has run since: what it waits for has to be
-// read while it waits. It returns the copy of its stack, and the capture is the second one from then on. nil: the
-// thread is not blocked in the very same calls, and all is as it was. A capture of many threads is not replaced.
+// again captures a thread once more. The thread was blocked during the walk, and has run since; the
+// wait has to be read while the thread waits. again returns the new copy of the stack, and the
+// second capture replaces the first. nil: the thread is not blocked in the very same calls, and
+// nothing has changed. A capture of many threads is not replaced.
 func (s *Suspension) again(frames []profile.Frame) *target.Stack {
 	p, first := s.Process, s.Capture
 	if first.Busy() || first != &p.Capture || len(frames) > maxSameCalls {
@@ -29,8 +30,9 @@ func (s *Suspension) again(frames []profile.Frame) *target.Stack {
 	return s.Walk.Stack
 }
 
-// sameCalls reports whether a thread was in the same calls at two captures: it was at the same instruction, its stack
-// was as deep, and each of its frames has the same address to return to at the same place.
+// sameCalls reports whether a thread was in the same calls at two captures: at the same
+// instruction, with the same depth of the stack, and for each frame with the same return address at
+// the same place.
 func sameCalls(frames []profile.Frame, sp uint8, a, b *target.Capture) bool {
 	if a.Context.IP != b.Context.IP || a.Context.Regs[sp] != b.Context.Regs[sp] || a.SyscallNr != b.SyscallNr {
 		return false

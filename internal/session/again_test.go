@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestSameCalls: a thread is in the same calls only if all of them return to where they did.
+// TestSameCalls: a thread is in the same calls only if all calls return to the same places.
 func TestSameCalls(t *testing.T) {
 	const sp, base = 4, 0x1000
 	frames := []profile.Frame{{IP: 0x10, SP: base}, {IP: 0x20, SP: base + 0x20}, {IP: 0x30, SP: base + 0x40}}

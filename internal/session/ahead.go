@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// tierAhead is how the methods of a native AOT program were compiled.
+// tierAhead is the Tier of the methods of a native AOT program.
 const tierAhead = "native AOT"
 
-// nameAhead makes a frame that was walked as a native one that of a method which was compiled ahead of time. False: its
-// function is none, or it has no name.
+// nameAhead turns a frame walked as a native frame into the frame of a method compiled ahead of
+// time. False: the function is no method, or has no name.
 func (p *Process) nameAhead(out *profile.Frame, f *walk.Frame) bool {
 	if p.Engine.Ahead == nil || f.Module == nil || f.Module != p.Found.Module {
 		return false
@@ -31,8 +31,9 @@ func (p *Process) nameAhead(out *profile.Frame, f *walk.Frame) bool {
 	return true
 }
 
-// methodAhead returns the method that an address in code lies in, and where its code starts. A part of a method that is
-// a function of its own, such as a handler of exceptions, is the method's.
+// methodAhead returns the method at an address in code, and the start of the method's code. A part
+// of a method can be a separate function, for example an exception handler: the part belongs to the
+// method.
 func (p *Process) methodAhead(in *module.Module, at arch.Addr) (m name.Method, start arch.Addr, ok bool) {
 	if start, ok = in.Function(at); !ok {
 		return m, 0, false

@@ -16,47 +16,47 @@ import (
 	"clrsnap/profile"
 )
 
-// An async method that goes on after an await is called by the thread pool, most often. Who awaits it is not on
-// the stack, but on the heap (package async). Its frame, or that of the box which has called it, has the state
-// machine or the box as its first argument.
+// After an await, the thread pool most often resumes an async method. The awaiting method is then
+// not on the stack, but on the heap (package async). The first argument of the async method's frame
+// is the state machine; the first argument of a box method's frame is the box.
 
-// AsyncChain is a chain of awaits, and AsyncStep a step of it.
+// AsyncChain is a chain of awaits. AsyncStep is a step of a chain.
 type (
 	AsyncChain = async.Chain
 	AsyncStep  = async.Step
 )
 
-// AsyncCode is what the code at an instruction means for async methods.
+// AsyncCode is the meaning of the code at an instruction for async methods.
 type AsyncCode struct {
-	runner bool           // it is .NET's way to call a MoveNext
+	runner bool           // framework code that leads to the call of a MoveNext
 	box    bool           // a method of a box
-	serves bool           // the server's method that serves requests, without a state machine
-	resume bool           // it resumes methods that the runtime has suspended
+	serves bool           // the web server's method that serves requests, without a state machine
+	resume bool           // resumes methods suspended by the runtime
 	table  arch.Addr      // of a MoveNext: the type of the state machine
-	place  ilmap.Variable // where the first argument is
-	known  bool           // it is there
+	place  ilmap.Variable // location of the first argument
+	known  bool           // place is valid
 }
 
 // AsyncSite is a frame that runs an async method.
 type AsyncSite struct {
-	Below    int       // index of the frame above which what awaits the method is shown
-	Argument arch.Addr // the first one of the frame: the state machine, or the box, or the task; 0: it is not known
-	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is something else
-	of       arch.Addr // of a box: the type of the state machine whose MoveNext it has called; 0: that is not known
+	Below    int       // index of the frame above which the awaiting methods are shown
+	Argument arch.Addr // first argument of the frame: state machine, box or task; 0: unknown
+	table    arch.Addr // of a MoveNext: the type of the state machine; 0: Argument is something else
+	of       arch.Addr // of a box: the state machine type of the MoveNext called by the box; 0: unknown
 	serves   bool      // Argument is the object of the server
-	task     int       // index of the frame that runs a task's delegate, of which Argument is the task; 0: it is none
-	resumed  bool      // what calls the method is .NET's way to go on with one that was suspended
+	task     int       // index of the frame that runs the delegate of the task in Argument; 0: none
+	resumed  bool      // the caller is framework code that resumes a suspended method
 	resumes  *resumingFrame
 }
 
-// AwaitingAt is what awaits an async method of a stack.
+// AwaitingAt holds the methods that await an async method of a stack.
 type AwaitingAt struct {
-	SP     uint64 // of the frame above which it is shown
+	SP     uint64 // of the frame above which Frames are shown
 	Frames []profile.Frame
-	task   uint64 // that a thread waits for, and that ends the chain; 0: it ends otherwise
+	task   uint64 // task at the end of the chain, with a thread that waits for the task; 0: the chain ends otherwise
 }
 
-// awaitingByThread is what awaits the async methods of stacks, by the thread's id.
+// awaitingByThread holds the awaiting methods of stacks, by thread id.
 type awaitingByThread map[int][]AwaitingAt
 
 func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
@@ -65,25 +65,25 @@ func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
 	}
 }
 
-// maxAsyncSites bounds the async methods of one stack that are looked at.
+// maxAsyncSites bounds the async methods examined in one stack.
 const maxAsyncSites = 32
 
 // Asyncs finds the async methods in a walk.
 type Asyncs struct {
 	Sites  []AsyncSite
-	Of     arch.Addr // the runtime's Thread that is walked, if the walk does not know it; 0: none
-	runner int       // index of the first of the latest frames that are all .NET's way to call a MoveNext; -1: none is
+	Of     arch.Addr // the walked Thread of the runtime, if the walk does not know the Thread; 0: none
+	runner int       // index where the latest unbroken run of runner frames begins; -1: no run
 
-	task int // likewise of frames between a task's delegate and what runs the task
+	task int // likewise of the frames between a task's delegate and the code that runs the task
 
 	moves int       // index of the latest frame of a MoveNext
-	table arch.Addr // of that; 0: there was none
+	table arch.Addr // state machine type of that MoveNext; 0: there was none
 }
 
 // Begin begins another walk.
 func (a *Asyncs) Begin() { a.Sites, a.runner, a.task, a.table = a.Sites[:0], -1, -1, 0 }
 
-// The beginnings of the methods of .NET that call a MoveNext.
+// The prefixes of the .NET methods that call a MoveNext.
 const (
 	boxMethods     = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1."
 	pooledMethods  = "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1."
@@ -91,8 +91,8 @@ const (
 	contextMethods = "System.Threading.ExecutionContext.Run"
 )
 
-// AsyncCode describes the code of the managed frame that has just been named fr; false: it has nothing to do with
-// async methods.
+// AsyncCode describes the code of the managed frame just named fr; false: the code has nothing to
+// do with async methods.
 func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok bool) {
 	core := fr.Module == coreLib
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
@@ -113,7 +113,8 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 	return c, true
 }
 
-// variableOf returns where a frame has an argument, or a variable, if the debug info says that it is needed still.
+// variableOf returns the location of a frame's argument or variable, if the debug info says that
+// the value is still needed.
 func (p *Process) variableOf(f *walk.Frame, number uint32) (v ilmap.Variable, ok bool) {
 	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
 		return v, false
@@ -131,7 +132,7 @@ func (p *Process) variableOf(f *walk.Frame, number uint32) (v ilmap.Variable, ok
 	return v, false
 }
 
-// Frame notes a frame of a walk by what its code means; nil: nothing.
+// Frame records a frame of a walk. c is the meaning of the frame's code; nil: none.
 func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	site, ok := a.site(c, index)
 	if !ok {
@@ -149,9 +150,10 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	}
 }
 
-// Reported notes a frame, like Frame, of which somebody else has read the argument; 0: nobody has. It reports whether
-// the frame runs an async method. A state machine is on a stack once: what another frame has as well is not its own,
-// but what a register was not restored to. The argument of a frame that resumes methods is its structure.
+// Reported records a frame, like Frame, but somebody else has read the argument; 0: nobody has.
+// Reported reports whether the frame runs an async method. A state machine is on a stack only once:
+// where a second frame reports the same state machine, the value comes from a register that was not
+// restored. The argument of a frame that resumes methods is the frame's dispatcher structure.
 func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	site, ok := a.site(c, index)
 	if !ok || argument == 0 {
@@ -167,7 +169,7 @@ func (a *Asyncs) Reported(c *AsyncCode, index int, argument arch.Addr) bool {
 	return true
 }
 
-// site returns the site of a frame, but for its argument; false: it is none.
+// site returns the site of a frame, without the argument; false: the frame is no site.
 func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	if c == nil || !c.runner {
 		a.runner = -1
@@ -193,7 +195,7 @@ func (a *Asyncs) site(c *AsyncCode, index int) (s AsyncSite, ok bool) {
 	return s, true
 }
 
-// valueAt reads what a frame has where a variable is; false: nothing, or that cannot be read.
+// valueAt reads the value of a variable in a frame; false: the value is zero or cannot be read.
 func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
 	v, ok := register(f, at.Register)
 	if at.OnStack && ok {
@@ -204,7 +206,7 @@ func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
 	return v, ok && v != 0
 }
 
-// asyncFrame notes a frame that has just been named.
+// asyncFrame records the frame that was just named.
 func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
 	p.asyncs.taskFrame(fr, index)
 	if f.Kind == walk.Managed {
@@ -216,7 +218,7 @@ func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
 	p.asyncs.Frame(f, nil, index)
 }
 
-// awaiting returns what awaits the async methods of the thread that has just been walked.
+// awaiting returns the methods that await the async methods of the thread just walked.
 func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 	p := s.Process
 	p.awaited = p.awaited[:0]
@@ -230,7 +232,7 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 		}
 		below := &frames[site.Below]
 		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
-			continue // by the frame above
+			continue // added for the frame above
 		}
 		if site.task > 0 {
 			s.findTask(site, frames)
@@ -254,33 +256,34 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 	return p.awaited
 }
 
-// asyncCost is how many bytes a frame takes.
+// asyncCost is the size of a frame in bytes.
 func asyncCost(f *profile.Frame) int {
 	return int(unsafe.Sizeof(*f)) + len(f.Method) + len(f.Display) + len(f.Short) + len(f.Signature)
 }
 
 const maxChainTries = 4
 
-// Why it is not known what awaits an async method.
+// Why the methods that await an async method are unknown.
 var (
-	// ErrNeverSuspended: nothing awaits it but the method that has called it.
+	// ErrNeverSuspended: nothing but the caller awaits the method.
 	ErrNeverSuspended = errors.New("the method has not been suspended yet")
-	// ErrOver: it has ended, and nothing awaits it any more.
+	// ErrOver: the method has ended, and nothing awaits the method any more.
 	ErrOver = errors.New("the method has ended")
-	// ErrReused: its box may serve another call by now.
+	// ErrReused: the box of the method may serve another call by now.
 	ErrReused   = errors.New("the box of the method is used again for others")
 	errChanging = errors.New("what awaits the method changed all the time")
 )
 
-// Rests reports whether the thread has certainly not run since its stack was copied.
+// Rests reports whether the thread has certainly not run since the copy of the stack.
 func (s *Suspension) Rests() bool {
 	return s.Capture != nil && !s.Capture.Stopped && !s.ran && s.Process.Live != nil &&
 		s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 }
 
-// Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
-// only if it was all there at one moment, at which the call had not returned yet. A call from the same place can be
-// another one, for which a box is used again: then the thread must not have run, as rests says; nil: it may have.
+// Awaiting reads the methods that await an async method. sp and ip belong to the frame of the
+// caller. The result counts only if all data was there at one moment, before the call returned. A
+// later call from the same place may reuse the box: then rests must report that the thread has not
+// run; nil: the thread may have run.
 func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool) (c async.Chain, err error) {
 	reused := false
 	var nobody error
@@ -305,14 +308,15 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	return c, nil
 }
 
-// StillCalled reports whether the call is still there that returns to ip, where the stack pointer is then sp. If it is
-// over, so are the calls that were made in it.
+// StillCalled reports whether a call is still active: the call returns to ip, and the stack pointer
+// is sp after the return. When the call is over, all calls made within the call are over too.
 func (p *Process) StillCalled(sp, ip arch.Addr) bool {
 	at, err := target.NewReader(p.from).Uint64(sp - callSlot)
 	return err == nil && arch.Addr(at) == ip
 }
 
-// awaitingSite reads what awaits the async method of a site, once. reused: what is read may serve another call by now.
+// awaitingSite reads once the methods that await the async method of a site. reused: the data may
+// serve another call by now.
 func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err error) {
 	switch {
 	case site.resumes != nil:
@@ -325,13 +329,13 @@ func (p *Process) awaitingSite(site *AsyncSite) (c async.Chain, reused bool, err
 	return c, box != nil && box.Reused(), err
 }
 
-// awaiting reads the box of the async method of a site, and what awaits it, once.
+// awaiting reads once the box of a site's async method, and the awaiting methods.
 func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain, err error) {
 	if site.table == 0 {
 		box, err = r.Box(site.Argument)
 	} else if box, err = r.Of(site.Argument, site.table); errors.Is(err, async.ErrNoBox) {
 		if site.resumed {
-			return nil, c, ErrOver // its state machine is cleared then
+			return nil, c, ErrOver // a method's end clears the state machine
 		}
 		return nil, c, ErrNeverSuspended
 	}
@@ -344,7 +348,7 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 			return nil, c, err
 		}
 		if !is {
-			return nil, c, ErrOver // the collector has put another one there
+			return nil, c, ErrOver // the collector has put another box there
 		}
 	}
 	if c, err = r.Awaiting(box.Object); err == nil && c.End == async.Done && len(c.Steps) == 0 {
@@ -353,15 +357,16 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 	return box, c, err
 }
 
-// steadily calls read until what it has read of objects is the same when it is read again, and the collector moved
-// nothing meanwhile; as long as valid, if it is not nil. Of a core dump once is enough.
+// steadily repeats read until one read is consistent: the objects read have the same contents at a
+// second look, and the collector has moved nothing meanwhile. steadily gives up when valid, if not
+// nil, returns false. For a core dump one call of read is enough.
 func (p *Process) steadily(read func() error, valid func() bool) bool {
 	if !p.from.changes() {
 		return read() == nil
 	}
 	holds := func() bool { return valid == nil || valid() }
 	if !holds() {
-		return false // most often it is over already
+		return false // most often the call is over already
 	}
 	seen := p.Runtime.Seen
 	defer seen.End()
@@ -382,12 +387,12 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 	return false
 }
 
-// callSlot is what a call pushes, in bytes.
+// callSlot is the size in bytes of the return address that a call pushes.
 const callSlot = 8
 
 func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
-		// Nothing that it binds is needed: there is no error.
+		// None of the fields that New binds is required: there is no error.
 		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
 		p.async.ResumeInfoBy(p.resumeWord)
 		p.async.ContextsBy(p.savedContext)
@@ -395,8 +400,8 @@ func (p *Process) asyncReader() *async.Reader {
 	return p.async
 }
 
-// resumeWord reads a word of what methods are resumed by, which nobody changes. That of code that was compiled ahead of
-// time is in its image, of which some dumps lack this part.
+// resumeWord reads a word of the constant data by which methods are resumed. For code compiled
+// ahead of time the word is in the image, and some dumps lack this part of the image.
 func (p *Process) resumeWord(at arch.Addr) (arch.Addr, error) {
 	word, err := p.Runtime.Objects.Word(at)
 	if err != nil {
@@ -407,8 +412,8 @@ func (p *Process) resumeWord(at arch.Addr) (arch.Addr, error) {
 	return word, err
 }
 
-// asyncStep describes a step of a chain, with the line of its await. inner is the step that it awaits; nil: it is not
-// known.
+// asyncStep describes a step of a chain, with the line of the await. inner is the awaited step;
+// nil: unknown.
 func (p *Process) asyncStep(s, inner *async.Step) profile.Frame {
 	if s.Resumption != nil {
 		return p.resumptionFrame(s.Resumption, inner)
@@ -444,7 +449,7 @@ func shortLabel(name string) string {
 	return name[strings.LastIndexByte(name[:max(dot, 0)], '.')+1:]
 }
 
-// awaitLine returns the line of the await at which a method waits; nil: it is not known.
+// awaitLine returns the line of the await at which a method waits; nil: unknown.
 func (p *Process) awaitLine(b *async.Box) *profile.SourceLine {
 	m := b.Machine
 	if p.lines == nil || !b.HasState || b.State < 0 || m.Image == 0 {
@@ -490,7 +495,7 @@ func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
 	return sourceLine(&l, false)
 }
 
-// stateStores returns where the IL of a MoveNext sets the state of its state machine.
+// stateStores returns the places where the IL of a MoveNext sets the state of the state machine.
 func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
 	stores, err := p.Runtime.Names.StateStores(m.Module, m.RID)
 	out := make([]source.StateStore, len(stores))
@@ -500,8 +505,9 @@ func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
 	return out, err
 }
 
-// AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does, or at its
-// await. inner is the step that it awaits; nil: none. False: that is not known, or no lines are wanted.
+// AwaitPlace returns the IL place where a method of a chain waits: the place that sets the current
+// state, or the await. inner is the awaited step; nil: none. False: the place is unknown, or no
+// lines are wanted.
 func (p *Process) AwaitPlace(s, inner *async.Step) (Place, bool) {
 	if p.lines != nil && s.Resumption != nil {
 		return p.resumedPlace(s.Resumption, inner)
@@ -530,7 +536,8 @@ func (p *Process) AwaitPlace(s, inner *async.Step) (Place, bool) {
 	return out, true
 }
 
-// addAwaiting adds to captured stacks the frames of what awaits their async methods.
+// addAwaiting adds to captured stacks the frames of the methods that await the stacks' async
+// methods.
 func addAwaiting(threads []profile.Thread, list awaitingByThread) {
 	waiters := map[uint64]*profile.Thread{}
 	for i := range threads {
@@ -555,7 +562,7 @@ func addAwaiting(threads []profile.Thread, list awaitingByThread) {
 	}
 }
 
-// waiterFrame is the end of a chain that a thread waits for.
+// waiterFrame describes the thread that waits for the task at the end of a chain.
 func waiterFrame(t *profile.Thread) profile.Frame {
 	const wait = "System.Threading.Tasks.Task.Wait"
 	return profile.Frame{
@@ -564,7 +571,8 @@ func waiterFrame(t *profile.Thread) profile.Frame {
 	}
 }
 
-// insertAwaiting adds to a stack, leaf first, the frames of what awaits its async methods.
+// insertAwaiting adds to a stack, leaf first, the frames of the methods that await the stack's
+// async methods.
 func insertAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
 	var out []profile.Frame
 	from := 0

@@ -42,7 +42,8 @@ func TestInsertAwaiting(t *testing.T) {
 	}
 }
 
-// TestReported: a state machine is on a stack once, its box in each of the frames that have called its MoveNext.
+// TestReported: a state machine is on a stack once, its box in each of the frames that have called
+// the MoveNext.
 func TestReported(t *testing.T) {
 	moves, box := &AsyncCode{table: 0x100, known: true}, &AsyncCode{runner: true, box: true, known: true}
 	var a Asyncs
@@ -69,7 +70,7 @@ func TestReported(t *testing.T) {
 	}
 }
 
-// TestCopiedWords: of a copy of some words only these can be read.
+// TestCopiedWords: only the copied words can be read.
 func TestCopiedWords(t *testing.T) {
 	m := copiedWords{0x10: 0x0807060504030201, 0x18: 0x100f0e0d0c0b0a09, 0x28: 1}
 	b := make([]byte, 10)

@@ -13,10 +13,10 @@ import (
 )
 
 // SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one
-// instant. At that instant every thread that was running is stopped. Of the others it is proved
-// that they were blocked, and did not run from before their stacks were copied until after the
-// instant. If an attempt lacks a stack, because a thread got no CPU to stop on, for example, a few
-// more instants are tried. The last attempt counts as it is: a thread that is missing says why.
+// instant. At that instant every running thread is stopped. The other threads are proved to have
+// been blocked, and not to have run from before the copy of their stacks until after the instant.
+// If an attempt lacks a stack, for example because a thread got no CPU to stop on, SnapshotAtOnce
+// tries a few more instants. The last attempt counts in any case: a missing thread has the reason.
 // The stacks in a core dump always belong to one instant.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if !p.from.changes() {
@@ -66,9 +66,9 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	return out, p.Live.Alive()
 }
 
-// instantLimits are how long each attempt waits for the running threads to stop, while
-// the first of them stand still already. A thread that has got no CPU by then may well have
-// one at the next attempt.
+// instantLimits bound how long each attempt waits for the running threads to stop, while the first
+// of the threads already stand still. A thread that has got no CPU by then may well have a CPU at
+// the next attempt.
 var instantLimits = []time.Duration{
 	20 * time.Millisecond, 50 * time.Millisecond, live.DefaultAllLimit, live.DefaultAllLimit,
 }
@@ -80,27 +80,27 @@ type atOnce struct {
 	out     *profile.Snapshot
 	members []member
 	listed  int  // threads of the process when members were listed
-	again   bool // the latest attempt lacks something that another may have
+	again   bool // another attempt may have what the latest attempt lacks
 	extra   int  // bytes of stack that the members ask for, beyond the first part of each
-	beyond  int  // bytes that they may have there
+	beyond  int  // bound of extra
 }
 
 // member is a thread on its way to the common instant.
 type member struct {
 	thread  Thread
-	proof   target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
+	proof   target.Proof   // that the thread is blocked with the stack below; "": the thread has to be stopped
 	stack   profile.Thread // of the latest capture
-	calls   keptCalls      // of its frames
+	calls   keptCalls      // of the frames in stack
 	awaited []AwaitingAt   // likewise
-	cost    int            // of its frames, in bytes of Process.room
-	extra   []target.Range // pieces of stack to be copied when it is stopped
+	cost    int            // of the frames, in bytes of Process.room
+	extra   []target.Range // pieces of stack to copy when the thread is stopped
 	ended   bool
-	owner   []target.Region // what the owner of the lock that it waits for was read from
+	owner   []target.Region // the memory read to find the owner of the awaited lock
 }
 
-// looks is how many times blocked threads are looked at before the others are stopped. The first
-// time takes as long as walking their stacks does. Threads that have run meanwhile are looked at
-// again.
+// looks is the number of times that blocked threads are captured before the other threads are
+// stopped. The first time takes as long as walking the blocked threads' stacks. Threads that have
+// run meanwhile are captured again.
 const looks = 3
 
 // attempt takes all stacks of one instant.
@@ -116,7 +116,7 @@ func (a *atOnce) attempt() error {
 	return a.capture()
 }
 
-// list lists the threads, and keeps what earlier attempts have found out about them.
+// list lists the threads, and keeps the findings of earlier attempts.
 func (a *atOnce) list() error {
 	list, err := a.p.Threads()
 	if err != nil {
@@ -142,8 +142,8 @@ func (a *atOnce) list() error {
 	return nil
 }
 
-// look captures and walks threads without stopping them: those that are blocked and have
-// run since they were last looked at. It returns how many these were.
+// look captures and walks, without a stop, the blocked threads that have run since the last look.
+// The result is the number of these threads.
 func (a *atOnce) look() (moved int) {
 	for i := range a.members {
 		m := &a.members[i]
@@ -165,13 +165,13 @@ func (a *atOnce) look() (moved int) {
 	return moved
 }
 
-// forget makes room for another stack of a thread, which is going to be walked.
+// forget makes room for the next walk of a thread's stack.
 func (a *atOnce) forget(m *member) {
 	a.p.room += m.cost
 	m.proof, m.cost = "", 0
 }
 
-// describe describes a thread that has just been walked.
+// describe describes the thread just walked.
 func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.stack = a.p.Summary(&s.Thread)
 	m.stack.Frames = a.p.takeWalked()
@@ -185,21 +185,21 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
-// minStackAtOnce in any case: that and the head of its Thread object take a page.
+// minStackAtOnce in any case: minStackAtOnce and the head of the Thread object take a page.
 const (
 	allStacksAtOnce = 64 << 20
 	minStackAtOnce  = 2 << 10
 )
 
-// shareStacks shares allStacksAtOnce out: each of n threads gets so much for the first part of its
-// stack, half of the memory at most together. The rest is for what deep stacks have beyond that.
+// shareStacks divides allStacksAtOnce among n threads. first is each thread's share for the first
+// part of the stack: at most half of the memory together. beyond is the rest, for the further parts
+// of deep stacks.
 func shareStacks(n int) (first, beyond int) {
 	first = max(minStackAtOnce, min(FirstStack, allStacksAtOnce/2/max(n, 1)))
 	return first, max(allStacksAtOnce-n*first, 0)
 }
 
-// capture has all members stand still at one instant, and walks those that had to be
-// stopped for it.
+// capture has all members stand still at one instant, and walks the members that had to be stopped.
 func (a *atOnce) capture() error {
 	reqs := make([]target.Request, len(a.members))
 	var limit int
@@ -233,21 +233,20 @@ func (a *atOnce) capture() error {
 		if captures[i].Stopped || errs[i] != nil {
 			a.stopped(m, &captures[i], errs[i])
 		}
-		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread is there until all have ended
+		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread stays listed until all threads have ended
 			ended++
 		}
 	}
 	a.checkOwners(captures, errs)
 	a.out.Unlisted = 0
-	if len(a.members) == a.listed { // else it is not known how many of the others have ended
+	if len(a.members) == a.listed { // else the number of ended threads among the others is unknown
 		a.out.Unlisted = max(threads-(a.listed-ended), 0)
 	}
 	a.again = a.again || a.out.Unlisted > 0
 	return nil
 }
 
-// stopped walks a member that had to be stopped, and sets again if another attempt may
-// bring more.
+// stopped walks a member that had to be stopped, and sets again if another attempt may bring more.
 func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 	a.forget(m)
 	s := Suspension{Process: a.p, Thread: m.thread, Capture: c, extra: m.extra}
@@ -268,12 +267,12 @@ func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 	a.describe(m, &s, r)
 	switch {
 	case s.metRuntime(r), s.Walk.Gap != nil, m.thread.ID != 0 && s.Walk.Info.Address == 0:
-		a.again = true // it is another thread for the runtime than when it was listed, or has thrown since
+		a.again = true // the runtime's thread is not the listed thread any more, or has thrown since
 	case r.Complete || isFull(r.Err) || sameEnd(&before, &m.stack):
 	default:
 		a.again = true
 		if extra, ok := s.missing(r.Err); !ok {
-			_ = a.p.updateModules() // else the walk says what it lacks
+			_ = a.p.updateModules() // on failure the walk reports the lack
 		} else if a.extra += extra.Len; a.extra <= a.beyond {
 			m.extra = append(m.extra, extra)
 		}

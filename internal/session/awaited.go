@@ -15,7 +15,7 @@ import (
 // What methods wait for. The names of classes and fields are those of System.Private.CoreLib and other libraries of
 // dotnet/runtime from .NET 8 on: Task.cs, SemaphoreSlim.cs, Timer.cs, PeriodicTimer.cs, Socket.Tasks.cs.
 
-// awaitedClasses are the classes of what is awaited, by their names.
+// awaitedClasses maps the class names of awaited objects to kinds.
 var awaitedClasses = map[string]profile.AwaitedKind{
 	"System.Threading.Tasks.Task+DelayPromise":                     profile.AwaitsTimer,
 	"System.Threading.PeriodicTimer+State":                         profile.AwaitsTimer,
@@ -29,7 +29,7 @@ var awaitedClasses = map[string]profile.AwaitedKind{
 	"System.Threading.Tasks.Task+CancellationPromise`1":            profile.AwaitsTimeout,
 }
 
-// awaitedAssemblies are the libraries whose objects are awaited as something of their own.
+// awaitedAssemblies maps libraries to the kinds of their awaited objects.
 var awaitedAssemblies = map[string]profile.AwaitedKind{
 	"System.Threading.Channels": profile.AwaitsChannel,
 	"System.IO.Pipelines":       profile.AwaitsPipe,
@@ -38,7 +38,8 @@ var awaitedAssemblies = map[string]profile.AwaitedKind{
 
 const taskName = "System.Threading.Tasks.Task"
 
-// taskEnds are the bits of Task.m_stateFlags that say how a task has ended (Task.cs, TaskStateFlags).
+// taskEnds are the bits of Task.m_stateFlags for the ways in which a task ends (Task.cs,
+// TaskStateFlags).
 var taskEnds = []struct {
 	bit   uint32
 	state profile.TaskState
@@ -46,7 +47,7 @@ var taskEnds = []struct {
 	{0x0020_0000, profile.TaskFaulted}, {0x0040_0000, profile.TaskCanceled}, {0x0100_0000, profile.TaskReady},
 }
 
-// isComplete reports whether something is a task that is complete.
+// isComplete reports whether an object is a complete task.
 func (p *Process) isComplete(obj arch.Addr, class *object.Class) (complete, known bool) {
 	if !class.Is(coreLib, taskName) {
 		return false, true
@@ -104,13 +105,13 @@ func (t *taskWalk) awaited(s *async.Step) (*profile.Awaited, profile.TaskState, 
 	return out, state, t.timeout(out, &promise)
 }
 
-// sourceTasks are the tasks that ValueTask.AsTask makes of a source.
+// sourceTasks are the classes of the tasks that ValueTask.AsTask makes of a source.
 var sourceTasks = map[string]bool{
 	"System.Threading.Tasks.ValueTask+ValueTaskSourceAsTask":   true,
 	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
 }
 
-// unwrap returns what a task stands for that was made of the source of a ValueTask.
+// unwrap returns the source behind a task of ValueTask.AsTask. Any other a is returned unchanged.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil
@@ -126,8 +127,9 @@ func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	return async.Awaited{Object: source, Class: class}, err
 }
 
-// permit returns the place in a semaphore's queue that a promise of Task.WaitAsync is for: SemaphoreSlim.WaitAsync with
-// a time limit or a token awaits such a one. Of anything else it returns that.
+// permit returns the place in a semaphore's queue behind a promise of Task.WaitAsync:
+// SemaphoreSlim.WaitAsync with a time limit or a token awaits a promise of Task.WaitAsync. Anything
+// else is returned unchanged.
 func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 {
 		return a, nil
@@ -149,7 +151,8 @@ func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
 	return async.Awaited{Object: inner, Class: class}, nil
 }
 
-// kindOf says what objects of a class are, as far as the class tells, and whether they are tasks.
+// kindOf returns the kind of a class's objects, as far as the class tells, and whether the objects
+// are tasks.
 func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask bool) {
 	for c := range class.Bases {
 		_, full, err := t.p.Runtime.Objects.FullName(c)
@@ -170,7 +173,7 @@ func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask
 // unwrapPromise is the task of Task.Run of an async method, and of Unwrap.
 const unwrapPromise = "System.Threading.Tasks.UnwrapPromise"
 
-// plainKind is what an object is whose class does not tell.
+// plainKind returns the kind of an object if the class does not tell the kind.
 func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool) (profile.AwaitedKind, error) {
 	method := a.Object
 	if at := t.r.OfMachine(a.Object, a.Class); at != 0 {
@@ -198,8 +201,9 @@ func (t *taskWalk) tableOf(obj arch.Addr) arch.Addr {
 	return class.Table
 }
 
-// methodNames returns the names of the innermost and the outermost of the methods that an object stands for; "": they
-// are not known, as of those that the runtime itself suspends while they run.
+// methodNames returns the names of the innermost and the outermost of the methods that an object
+// stands for; "": unknown. The names are unknown while a method runs that the runtime itself
+// suspends.
 func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 	if b, err := t.r.Box(obj); err == nil {
 		return b.Machine.Display, b.Machine.Display
@@ -226,7 +230,8 @@ func (t *taskWalk) methodNames(obj arch.Addr) (inner, outer string) {
 	return inner, outer
 }
 
-// detail adds what is particular to a kind. What a version of .NET does not have is left out.
+// detail adds the particulars of a kind. Particulars that a version of .NET does not have are left
+// out.
 func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 	switch out.Kind {
 	case profile.AwaitsTimer, profile.AwaitsTimeout:
@@ -247,7 +252,7 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 	return nil
 }
 
-// timeout adds when the timer of an object is due, if it has one.
+// timeout adds the due time of an object's timer, if there is a timer.
 func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 	timer, ok := t.p.follow(a.Object, a.Class, "_timer", "_owner._timer")
 	if !ok {
@@ -261,14 +266,14 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 	return err
 }
 
-// isEndless reports whether the promise of a Task.Delay has no timer, as that of an infinite delay.
+// isEndless reports whether the promise of a Task.Delay has no timer, as for an infinite delay.
 func (t *taskWalk) isEndless(a *async.Awaited) bool {
 	timer, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_timer")
 	return err == nil && timer == 0
 }
 
-// follow follows the references in fields from an object: the first path that leads somewhere. The steps of a path are
-// separated by dots.
+// follow follows the references in fields from an object. The result is the end of the first path
+// that leads somewhere. Dots separate the steps of a path.
 func (p *Process) follow(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
 	for _, path := range paths {
 		at, c := obj, class
@@ -290,10 +295,11 @@ func (p *Process) follow(obj arch.Addr, class *object.Class, paths ...string) (a
 	return 0, false
 }
 
-// infinite stands for a timer that is not armed, or armed once (Timeout.UnsignedInfinite).
+// infinite as a due time means that the timer is not armed; as a period, that the timer is armed
+// once (Timeout.UnsignedInfinite).
 const infinite = 0xffff_ffff
 
-// due returns when a TimerQueueTimer is due: of a dump that says nothing.
+// due returns when a TimerQueueTimer is due. For a dump the due time means nothing.
 func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, err error) {
 	objects := t.p.Runtime.Objects
 	class, err := objects.Class(timer)
@@ -324,13 +330,14 @@ func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, 
 	return time.Duration(ms) * time.Millisecond, period, true, nil
 }
 
-// tickCount is Environment.TickCount64 of a program on this machine, in ms, to within some of them.
+// tickCount is Environment.TickCount64 of a program on this machine, in ms, with an error of a few
+// ms.
 func tickCount() int64 { return live.Monotonic().Milliseconds() }
 
-// maxWaiters bounds those that wait for one semaphore.
+// maxWaiters bounds the waiters of one semaphore.
 const maxWaiters = 1 << 20
 
-// findSemaphores finds who waits for which SemaphoreSlim: those that wait form a list.
+// findSemaphores finds the waiters of each SemaphoreSlim: the waiters form a list.
 func (t *taskWalk) findSemaphores() {
 	objects := t.p.Runtime.Objects
 	t.semaphores = map[arch.Addr]arch.Addr{}
@@ -360,7 +367,7 @@ const placeInQueue = "System.Threading.SemaphoreSlim+TaskNode"
 // maxSemaphoreLooks bounds how often the queues of all semaphores are read again.
 const maxSemaphoreLooks = 4
 
-// lateSemaphore finds the semaphore that a method has begun to wait for since the queues were read.
+// lateSemaphore finds the semaphore of a method that has begun to wait since the queues were read.
 func (t *taskWalk) lateSemaphore(w *profile.Awaited) {
 	if w == nil || w.Type != placeInQueue {
 		return
@@ -371,15 +378,16 @@ func (t *taskWalk) lateSemaphore(w *profile.Awaited) {
 		t.p.Engine.Cache.Invalidate()
 		t.findSemaphores()
 	}
-	w.Object, w.Type = uint64(t.semaphores[at]), "System.Threading.SemaphoreSlim" // 0: it has just left the queue
+	w.Object, w.Type = uint64(t.semaphores[at]), "System.Threading.SemaphoreSlim" // 0: the method has just left the queue
 }
 
-// socketVerbs are what is done with a socket, by SocketAsyncOperation (System.Net.Sockets).
+// socketVerbs name the operations on a socket, by SocketAsyncOperation (System.Net.Sockets).
 var socketVerbs = map[uint32]string{
 	1: "accept", 2: "connect", 3: "disconnect", 4: "recv", 5: "recv", 6: "recv", 7: "send", 8: "send", 9: "send",
 }
 
-// socket describes the socket of an operation: its SocketAsyncEventArgs is awaited.
+// socket describes the socket of an operation: the awaited object is the operation's
+// SocketAsyncEventArgs.
 func (t *taskWalk) socket(a *async.Awaited) string {
 	objects := t.p.Runtime.Objects
 	verb := "socket"
@@ -393,18 +401,18 @@ func (t *taskWalk) socket(a *async.Awaited) string {
 	return t.handle(verb, handle)
 }
 
-// fileOperation is the class of an operation on a file that a thread of the pool does, or is to do
+// fileOperation is the class of an operation on a file that a pool thread does or will do
 // (SafeFileHandle.ThreadPoolValueTaskSource.cs).
 const fileOperation = "Microsoft.Win32.SafeHandles.SafeFileHandle+ThreadPoolValueTaskSource"
 
-// fileVerbs are what is done with a file, by its Operation.
+// fileVerbs name the operations on a file, by Operation.
 var fileVerbs = map[byte]string{1: "read", 2: "write", 3: "read", 4: "write"}
 
 // file describes the file of an operation.
 func (t *taskWalk) file(a *async.Awaited) string {
 	op, err := t.p.Runtime.Objects.Uint32(a.Object, a.Class, "_operation") // a byte
 	verb := fileVerbs[byte(op)]
-	if err != nil || verb == "" { // it is done
+	if err != nil || verb == "" { // the operation is over
 		return ""
 	}
 	handle, ok := t.p.follow(a.Object, a.Class, "_fileHandle")
@@ -414,7 +422,7 @@ func (t *taskWalk) file(a *async.Awaited) string {
 	return t.handle(verb, handle)
 }
 
-// handle says what is done with the descriptor of a SafeHandle.
+// handle describes an operation on the descriptor of a SafeHandle.
 func (t *taskWalk) handle(verb string, handle arch.Addr) string {
 	objects := t.p.Runtime.Objects
 	if t.p.Live == nil {

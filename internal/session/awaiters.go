@@ -7,11 +7,11 @@ import (
 	"clrsnap/internal/clr/threadpool"
 )
 
-// What is awaited of which the method keeps nothing: an awaiter that is not .NET's has a delegate to the methods that
-// the runtime itself has suspended, and optimised code of these does not save the awaiter; and after Task.Yield a
-// method waits for nothing but a thread of the pool.
+// Sometimes the method keeps nothing of the awaited object. A custom awaiter has a delegate to the
+// methods that the runtime itself has suspended, but optimised code of these methods does not save
+// the awaiter. And after Task.Yield a method waits for nothing but a thread of the pool.
 
-// actionClass is the class of what a custom awaiter is asked to call.
+// actionClass is the class of the delegate that a custom awaiter calls.
 const actionClass = "System.Action"
 
 // mayResume reports whether objects of a class may be custom awaiters.
@@ -30,10 +30,11 @@ func (t *taskWalk) mayResume(class *object.Class) bool {
 	return false
 }
 
-// maxResumers bounds the delegates of awaiters that are remembered.
+// maxResumers bounds the remembered delegates of awaiters.
 const maxResumers = 1 << 20
 
-// resumer returns the custom awaiter that goes on with the methods of a RuntimeAsyncTask. Object 0: none is found.
+// resumer returns the custom awaiter that resumes the methods of a RuntimeAsyncTask. Object 0: none
+// is found.
 func (t *taskWalk) resumer(task arch.Addr) (async.Awaited, error) {
 	action, err := t.r.Action(task)
 	if err != nil || action == 0 {
@@ -47,13 +48,13 @@ func (t *taskWalk) resumer(task arch.Addr) (async.Awaited, error) {
 		return async.Awaited{}, nil
 	}
 	class, err := t.p.Runtime.Objects.Class(obj)
-	if err != nil || !t.r.Resumes(obj, class, action) { // it was moved meanwhile, or called
+	if err != nil || !t.r.Resumes(obj, class, action) { // the awaiter was moved meanwhile, or called
 		return async.Awaited{}, err
 	}
 	return async.Awaited{Object: obj, Class: class}, nil
 }
 
-// findResumers notes who has which delegate.
+// findResumers finds the awaiter of each delegate.
 func (t *taskWalk) findResumers() {
 	objects := t.p.Runtime.Objects
 	t.resumers = map[arch.Addr]arch.Addr{}
@@ -95,7 +96,7 @@ func (t *taskWalk) isQueued(obj arch.Addr) bool {
 	return err == nil && at == obj
 }
 
-// findQueued notes where in the queues of the thread pool the items are.
+// findQueued finds the slots of the items in the queues of the thread pool.
 func (t *taskWalk) findQueued() {
 	t.slots = map[arch.Addr]arch.Addr{}
 	q := queued{t: t, stopped: t.stopped}
@@ -111,7 +112,7 @@ func (t *taskWalk) findQueued() {
 			return err
 		})
 	}
-	// What cannot be read, or changes meanwhile, has no items that are known.
+	// A queue that cannot be read, or changes meanwhile, has no known items.
 	r := threadpool.Queues{Objects: t.p.Runtime.Objects, Look: q.another}
 	for _, obj := range t.objects[queueClass] {
 		_ = r.Global(obj, add)

@@ -19,25 +19,26 @@ type sent struct {
 	web.Message
 	pool    arch.Addr
 	phase   profile.CallPhase
-	use     *web.Use // nil: it has no connection, or that is not known
+	use     *web.Use // nil: no connection, or unknown
 	chains  []*profile.TaskChain
 	request string
-	object  arch.Addr  // the HttpRequestMessage, where it was when the call was read
-	sending bool       // it is known by the method that sends it: the answer has not begun
-	epoch   heap.Stamp // of the moment at which it was read; 0: not known
-	missed  int        // how many walks have missed it since it was read
-	since   time.Time  // when it began; zero: that is not known
-	seen    time.Time  // when it was read
-	server  string     // that it goes to, as of the walk that has read it
+	object  arch.Addr  // the HttpRequestMessage, at its address when the call was read
+	sending bool       // known by the sending method: the answer has not begun
+	epoch   heap.Stamp // GC epoch at which the call was read; 0: unknown
+	missed  int        // number of walks that have missed the call since the last reading
+	since   time.Time  // when the call began; zero: unknown
+	seen    time.Time  // when the call was read
+	server  string     // destination of the call, as of the walk that has read the call
 }
 
-// pooled is a pool, and how many calls have a connection of it.
+// pooled is a pool, with the number of calls that have a connection of the pool.
 type pooled struct {
 	web.PoolState
 	active int
 }
 
-// findPools reads the pools of connections. Calls that no thread has left are known by their place in the queue.
+// findPools reads the pools of connections. A call that is still on a thread's stack is known by
+// the place in the queue.
 func (w *requestWalk) findPools() {
 	for _, obj := range w.objects[clientPoolClass] {
 		if w.stopped() {
@@ -61,7 +62,7 @@ func (w *requestWalk) findPools() {
 	}
 }
 
-// answerPhase is how far a call has come that has a connection, and that no method is known to send.
+// answerPhase is the phase of a call with a connection, if no method is known to send the call.
 func (w *requestWalk) answerPhase() profile.CallPhase {
 	if w.threads.blocking {
 		return profile.CallOpen
@@ -69,7 +70,7 @@ func (w *requestWalk) answerPhase() profile.CallPhase {
 	return profile.CallBody
 }
 
-// findConnections reads which calls have a connection.
+// findConnections finds the calls with a connection.
 func (w *requestWalk) findConnections() {
 	for _, obj := range w.objects[connectionClass] {
 		if w.stopped() {
@@ -87,7 +88,7 @@ func (w *requestWalk) findConnections() {
 	}
 }
 
-// addCall adds a call by its object, or what else is known of one.
+// addCall adds a call by the call's object, or adds a connection to a known call.
 func (w *requestWalk) addCall(object, pool arch.Addr, u *web.Use) {
 	c := w.found[object]
 	if c == nil {
@@ -109,7 +110,7 @@ func (w *requestWalk) addCall(object, pool arch.Addr, u *web.Use) {
 	}
 }
 
-// answered is how far a call has come whose answer is read from a connection.
+// answered is the phase of a call whose answer is read from a connection.
 func (w *requestWalk) answered(c *sent, u *web.Use) profile.CallPhase {
 	switch phase := w.answerPhase(); {
 	case c.WebSocket && (u.Detached || u.HTTP2 && phase == profile.CallBody):
@@ -121,8 +122,9 @@ func (w *requestWalk) answered(c *sent, u *web.Use) profile.CallPhase {
 	}
 }
 
-// calling reads the call that a chain makes, all of it at the moment at which the chain is read: what its parts lead to
-// is another call's as soon as the collector has moved something. nil: the chain makes none.
+// calling reads the call that a chain makes. The whole call is read at the same moment as the
+// chain: once the collector has moved something, the parts of the chain lead to another call. nil:
+// the chain makes no call.
 func (w *requestWalk) calling() (c *sent, err error) {
 	var channel, carrier arch.Addr
 	reads := 0
@@ -164,7 +166,8 @@ func (w *requestWalk) calling() (c *sent, err error) {
 	return c, err
 }
 
-// sendingBy reads a call by the method that sends it, by way of a connection and of a stream, if these are not 0.
+// sendingBy reads a call by the sending method, through a connection and a stream if these are not
+// 0.
 func (w *requestWalk) sendingBy(s *async.Step, channel, stream arch.Addr) (c *sent, err error) {
 	c = &sent{sending: true, phase: profile.CallConnection}
 	if c.object, err = w.p.webLocal(s, web.MessageVar); err != nil || c.object == 0 {
@@ -186,8 +189,8 @@ func (w *requestWalk) sendingBy(s *async.Step, channel, stream arch.Addr) (c *se
 	return c, err
 }
 
-// server is the server that a call goes to: its pool's, or that of its URI. Another pool may have been moved to where
-// its pool was.
+// server returns the server of a call: the server of the call's pool, or the server in the URI.
+// Another pool may have been moved to the place of the call's pool.
 func (w *requestWalk) server(c *sent) string {
 	if p := w.pools[c.pool]; p != nil && !p.Proxied && (w.still || p.Authority == c.Authority) {
 		return cmp.Or(p.Authority, c.Authority)
@@ -195,7 +198,7 @@ func (w *requestWalk) server(c *sent) string {
 	return c.Authority
 }
 
-// callGroups groups calls by where they go, and what they do.
+// callGroups groups calls by destination and by the work of their callers.
 func (w *requestWalk) callGroups() []profile.CallGroup {
 	by := map[string]*profile.CallGroup{}
 	var list []*profile.CallGroup
@@ -225,7 +228,7 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 // andSo stands for the rest of several paths.
 const andSo = "…"
 
-// commonPath is what two paths have in common: whole segments of them.
+// commonPath returns the common beginning of two paths, in whole segments.
 func commonPath(a, b string) string {
 	if a == b {
 		return a
@@ -265,7 +268,8 @@ func (w *requestWalk) clientCall(c *sent) profile.ClientCall {
 	return out
 }
 
-// remote is the other end of a connection: as the kernel has it, or as the program had it when it connected.
+// remote is the other end of a connection, from the kernel, or else as the program had it at the
+// connect.
 func (w *requestWalk) remote(u *web.Use) string {
 	if w.p.Live != nil {
 		if to := w.p.remoteOf(u.Socket); to != "" {
@@ -275,7 +279,7 @@ func (w *requestWalk) remote(u *web.Use) string {
 	return addressText(u.Remote)
 }
 
-// remoteOf is the remote address of the socket that a descriptor leads to; "": it is none.
+// remoteOf returns the remote address of a descriptor's socket; "": no socket.
 func (p *Process) remoteOf(fd int32) string {
 	if fd < 0 {
 		return ""
@@ -288,11 +292,11 @@ func (p *Process) remoteOf(fd int32) string {
 	return to
 }
 
-// poolList describes the pools: those that the most calls wait for come first.
+// poolList describes the pools. Pools with the most waiting calls come first.
 func (w *requestWalk) poolList() []profile.CallPool {
 	var out []profile.CallPool
 	for _, p := range w.pools {
-		if p.HTTP1.All+p.HTTP2.All+p.active+len(p.Queue) == 0 { // one that is made in vain, as several threads did
+		if p.HTTP1.All+p.HTTP2.All+p.active+len(p.Queue) == 0 { // a pool made in vain by one of several threads
 			continue
 		}
 		out = append(out, profile.CallPool{

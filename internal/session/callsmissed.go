@@ -9,17 +9,18 @@ import (
 	"clrsnap/profile"
 )
 
-// A call is read at one moment as a whole. Which of two readings are of the same call, must not be told by addresses of
-// different moments: the collector moves objects to where others were. At one moment a call is known by its object, and
-// at any time by the place where it is sent, or else by what it asks for and when it began.
+// A call is read as a whole at one moment. Addresses of different moments must not decide whether
+// two readings are of the same call: the collector moves objects to the places of others. At one
+// moment the object identifies a call. Over time the place where the call is sent identifies a
+// call, or else the request and the start time.
 
-// line is the place where a call is sent: the same wherever the collector moves its objects.
+// line is the place where a call is sent. The collector does not change the line.
 type line struct {
 	socket int32  // of the connection
 	stream uint32 // of HTTP/2; 0: a connection of HTTP/1 has one call at a time
 }
 
-// lineOf returns the place of a call; false: it has none, or that is not known.
+// lineOf returns the line of a call; false: none, or unknown.
 func lineOf(c *sent) (p line, ok bool) {
 	if c.use == nil || c.use.Socket < 0 || c.use.HTTP2 && c.use.Stream == 0 {
 		return p, false
@@ -27,10 +28,10 @@ func lineOf(c *sent) (p line, ok bool) {
 	return line{c.use.Socket, c.use.Stream}, true
 }
 
-// kind is equal for calls that ask for the same and began at the same time.
+// kind is equal for calls with the same request and the same start time.
 type kind struct {
 	web.Message
-	since int64 // Unix time in ns; 0: it is not known
+	since int64 // Unix time in ns; 0: unknown
 }
 
 func kindOf(c *sent) kind {
@@ -62,7 +63,7 @@ func (w *requestWalk) list() {
 		case w.listed[i].Message == c.Message:
 			w.join(w.listed[i], c)
 			continue
-		default: // what was sent there before has ended
+		default: // the earlier call on the line has ended
 			count[kindOf(w.listed[i])]--
 			w.listed[i] = c
 		}
@@ -78,7 +79,7 @@ func (w *requestWalk) list() {
 			continue
 		}
 		if k.since == 0 {
-			w.unproven++ // one that was read twice, or another one
+			w.unproven++ // a call that was read twice, or another call
 		}
 		w.join(like[k], c)
 	}
@@ -90,7 +91,8 @@ func (w *requestWalk) list() {
 	}
 }
 
-// doubtFound counts the calls that only their objects tell of. What is left of an object that was moved looks the same.
+// doubtFound counts the calls known only by their objects. The remains of a moved object look like
+// a live object.
 func (w *requestWalk) doubtFound(at map[line]int) {
 	known := map[web.Message]bool{}
 	for _, c := range w.listed {
@@ -104,7 +106,8 @@ func (w *requestWalk) doubtFound(at map[line]int) {
 	}
 }
 
-// addFound joins what chains tell of calls, and what pools and connections do: nothing has been moved meanwhile.
+// addFound joins the findings from chains with the findings from pools and connections: nothing has
+// been moved meanwhile.
 func (w *requestWalk) addFound() {
 	known := map[arch.Addr]bool{}
 	for _, c := range w.made {
@@ -117,7 +120,7 @@ func (w *requestWalk) addFound() {
 			if c.sending {
 				c.phase = profile.CallAnswer
 			}
-		case c.use.Socket == f.use.Socket && c.use.Stream == 0: // who sends a call may know its connection only
+		case c.use.Socket == f.use.Socket && c.use.Stream == 0: // the sender of a call may know only the connection
 			c.use = f.use
 		}
 	}
@@ -129,10 +132,11 @@ func (w *requestWalk) addFound() {
 	}
 }
 
-// unmoved is the epoch of all calls of a walk during which nothing was moved.
+// unmoved is the GC epoch of all calls of a walk without moved objects.
 const unmoved heap.Stamp = 1
 
-// distinct joins calls that were read several times at one moment. most is how many of a kind there were at one moment.
+// distinct joins calls that were read several times at one moment. most is the number of calls of a
+// kind at one moment.
 func (w *requestWalk) distinct() (calls []*sent, most map[kind]int) {
 	type sight struct {
 		epoch  heap.Stamp
@@ -161,12 +165,12 @@ func (w *requestWalk) distinct() (calls []*sent, most map[kind]int) {
 	return calls, most
 }
 
-// join adds what is known by another reading of the same call.
+// join adds the findings of another reading of the same call.
 func (w *requestWalk) join(c, other *sent) {
 	for _, chain := range other.chains {
 		w.makes[chain] = c
 	}
-	if len(c.chains) == 0 || c.epoch != 0 && c.epoch == other.epoch { // else it may be the same chain again
+	if len(c.chains) == 0 || c.epoch != 0 && c.epoch == other.epoch { // else the chain may be the same
 		c.chains = append(c.chains, other.chains...)
 	}
 	if other.sending && !c.sending {
@@ -184,14 +188,15 @@ func (w *requestWalk) join(c, other *sent) {
 }
 
 const (
-	// mostMissed is how many walks in a row may miss a call of which it is known when it began.
+	// mostMissed is how many walks in a row may miss a call with a known start time.
 	mostMissed = 3
-	// coarse is how much earlier than it did a call may seem to begin: the runtime's clock goes in steps.
+	// coarse is how much too early a call may seem to begin: the runtime's clock goes in steps.
 	coarse = 20 * time.Millisecond
 )
 
-// inheritCalls takes over the calls that earlier walks have listed and this one has missed, unless they have certainly
-// ended: this walk has missed nothing, or another call is in their place.
+// inheritCalls takes over the calls that earlier walks have listed and this walk has missed. A call
+// has certainly ended, and is left out, if this walk has missed nothing, or if another call has
+// taken the line.
 func (w *requestWalk) inheritCalls(from *requestWalk) {
 	if w.own = len(w.listed); from == nil {
 		return
@@ -219,11 +224,11 @@ func (w *requestWalk) inheritCalls(from *requestWalk) {
 		k := kindOf(c)
 		_, ok := lineOf(c)
 		switch {
-		case ok && k.since == 0: // equal ones are told by their places
+		case ok && k.since == 0: // the lines tell equal calls apart
 		case loose[k] > 0:
 			loose[k]--
 			continue
-		case placed[k] > 0: // it has got a place since
+		case placed[k] > 0: // the call has got a line since
 			placed[k]--
 			continue
 		}
@@ -241,8 +246,8 @@ func (w *requestWalk) inheritCalls(from *requestWalk) {
 	}
 }
 
-// inheritCall takes over a call that this walk has missed. counts: a call that goes on would most likely not have been
-// missed.
+// inheritCall takes over a call that this walk has missed. counts: this walk would most likely have
+// met a call that goes on.
 func (w *requestWalk) inheritCall(c *sent, counts bool) {
 	again := *c
 	if counts {
@@ -254,8 +259,8 @@ func (w *requestWalk) inheritCall(c *sent, counts bool) {
 	w.listed = append(w.listed, &again)
 }
 
-// ended reports whether a call has most likely ended since it was read: too many walks have missed it, or it has not
-// been seen for longer than it had gone on before.
+// ended reports whether a call has most likely ended since the last reading: too many walks have
+// missed the call, or the call has been missed for longer than the call had lasted before.
 func (c *sent) ended() bool {
 	if c.since.IsZero() {
 		return c.missed > 1
@@ -263,7 +268,7 @@ func (c *sent) ended() bool {
 	return c.missed > mostMissed || time.Since(c.seen) > c.seen.Sub(c.since)
 }
 
-// callCost is how many bytes are kept of a call and its chains.
+// callCost is the size in bytes of a call and the call's chains.
 func callCost(c *sent) int {
 	cost := len(c.Method) + len(c.Authority) + len(c.Path) + len(c.Query)
 	for _, chain := range c.chains {
@@ -272,8 +277,8 @@ func callCost(c *sent) int {
 	return cost
 }
 
-// poolOf is the pool of a call; nil: it is not known. That of a call of an earlier walk may have been moved since: it
-// is the only one to the call's server.
+// poolOf returns the pool of a call; nil: unknown. The pool of a call of an earlier walk may have
+// been moved since: then the result is the only pool to the call's server.
 func (w *requestWalk) poolOf(c *sent) (found *pooled) {
 	if p := w.pools[c.pool]; p != nil && w.server(c) == c.server {
 		return p

@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// callsOf makes calls: "path", and behind that, as far as it is known, "@socket" or "@socket/stream", "+s" for when it
-// began, and "!n" for the moment at which it was read.
+// callsOf makes calls from texts: "path", then "@socket" or "@socket/stream", "+s" for the start
+// time, and "!n" for the moment of the reading. Everything after the path may be unknown.
 func callsOf(t *testing.T, texts string) (out []*sent) {
 	t.Helper()
 	for i, text := range strings.Fields(texts) {
@@ -67,15 +67,16 @@ func walkWith(calls ...*sent) *requestWalk {
 	}
 }
 
-// TestCallsTakenOver: what a walk has missed is taken over from an earlier one, and no call is listed twice.
+// TestCallsTakenOver: calls that a walk has missed are taken over from an earlier walk, and no call
+// is listed twice.
 func TestCallsTakenOver(t *testing.T) {
 	for _, tt := range []struct{ now, before, want string }{
 		{"/a@5", "/a@5 /b@6", "/a@5 /b@6"},
 		{"/b@5", "/a@5", "/b@5"},                                   // HTTP/1: one after the other
-		{"/a@5/1 /a@5/3", "/a@5/3 /a@5/5", "/a@5/1 /a@5/3 /a@5/5"}, // equal ones are told by their streams
-		{"/a@5+1", "/a+1 /a+2", "/a+2 /a@5+1"},                     // it has got its place since
+		{"/a@5/1 /a@5/3", "/a@5/3 /a@5/5", "/a@5/1 /a@5/3 /a@5/5"}, // streams tell equal calls apart
+		{"/a@5+1", "/a+1 /a+2", "/a+2 /a@5+1"},                     // the call has got a line since
 		{"/a@5", "/a", "/a@5"},
-		{"/a@5/0", "/a@5/3", "/a /a@5/3"}, // the stream is not known, nor whether it is the same
+		{"/a@5/0", "/a@5/3", "/a /a@5/3"}, // the stream is unknown, and so the calls may be different
 		{"/a@5/0+1", "/a@5/3+1", "/a+1"},
 		{"", "/a+1 /a+2", "/a+1 /a+2"},
 	} {
@@ -89,12 +90,12 @@ func TestCallsTakenOver(t *testing.T) {
 
 	for _, tt := range []struct {
 		call string
-		most int // walks that may miss it
+		most int // walks that may miss the call
 	}{{"/a@5+1", mostMissed}, {"/a@5", 1}, {"/a@5+9", 0}} {
 		w := walkWith(callsOf(t, tt.call)...)
 		w.list()
 		if c := w.listed[0]; c.since.Unix() == 9 {
-			c.since = c.seen // it has just begun
+			c.since = c.seen // the call has just begun
 		}
 		for missed := range tt.most + 1 {
 			next := walkWith()
@@ -111,7 +112,8 @@ func TestCallsTakenOver(t *testing.T) {
 	}
 }
 
-// TestCallsReadTwice: of what was read at different moments, addresses do not tell what is the same call.
+// TestCallsReadTwice: for readings of different moments, addresses do not tell whether the call is
+// the same.
 func TestCallsReadTwice(t *testing.T) {
 	for _, tt := range []struct {
 		read     string
@@ -119,10 +121,10 @@ func TestCallsReadTwice(t *testing.T) {
 		unproven int
 	}{
 		{"/a@5 /a@5", "/a@5", 0},
-		{"/a@5 /b@5", "/b@5", 0},                // the first one has ended
+		{"/a@5 /b@5", "/b@5", 0},                // the first call has ended
 		{"/a+1 /a+1", "/a+1", 0},                // at different moments
-		{"/a+1!1 /a+1!1", "/a+1 /a+1", 0},       // at one
-		{"/a+1 /a@5+1", "/a@5+1", 0},            // it has got its place meanwhile
+		{"/a+1!1 /a+1!1", "/a+1 /a+1", 0},       // at one moment
+		{"/a+1 /a@5+1", "/a@5+1", 0},            // the call has got a line meanwhile
 		{"/a@5!1 /a!1 /a!2 /a!2", "/a /a@5", 2}, // two at each moment; there may have been others
 	} {
 		w := walkWith(callsOf(t, tt.read)...)

@@ -12,11 +12,12 @@ import (
 	"clrsnap/internal/target"
 )
 
-// An async method that has an event may have ended when the event is read. So the agent copies, inside the event, the
-// words of the objects that lead to what awaits the method. Which words these are it is told here; what they mean is
-// read as if they were the memory of the heap, and nothing else of the heap were there.
+// An async method in an event may have ended by the time we read the event. So the agent copies
+// into the event the words of the objects that lead to the awaiting methods. The code here tells
+// the agent the words to copy. Later the copied words are read like memory of the heap, as if the
+// heap had no other words.
 
-// CopiedAwaits reads what awaits async methods from words that were copied at one moment.
+// CopiedAwaits reads the methods that await async methods, from words copied at one moment.
 type CopiedAwaits struct {
 	p       *Process
 	words   copiedWords
@@ -25,14 +26,15 @@ type CopiedAwaits struct {
 	lacks   []ContextWord
 }
 
-// ContextWord is a word that was not copied, and that tells the instantiation of shared generic code.
+// ContextWord is a word that was not copied. The word would identify the instantiation of shared
+// generic code.
 type ContextWord struct {
-	Table  arch.Addr // the MethodTable of a Continuation
-	Offset uint32    // in it, in bytes
-	Object bool      // it is an object whose class tells it
+	Table  arch.Addr // MethodTable of a Continuation
+	Offset uint32    // in the Continuation, in bytes
+	Object bool      // the word refers to an object, and the object's class identifies the instantiation
 }
 
-// CopiedAwaits returns what reads chains of copied words.
+// CopiedAwaits returns a reader of chains in copied words.
 func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 	c := &CopiedAwaits{p: p, words: copiedWords{}}
 	var err error
@@ -40,13 +42,13 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 		return nil, err
 	}
 	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
-		c.reader.ResumeInfoBy(p.Runtime.Objects.Word) // it lies with the code
+		c.reader.ResumeInfoBy(p.Runtime.Objects.Word) // resume data lies with the code
 		c.reader.ContextsBy(c.savedContext)
 	}
 	return c, err
 }
 
-// Begin begins another moment: what could not be read of classes is read again.
+// Begin begins another moment: classes that could not be read are read again.
 func (c *CopiedAwaits) Begin() { c.objects.Begin() }
 
 // Clear forgets all words.
@@ -55,11 +57,13 @@ func (c *CopiedAwaits) Clear() {
 	c.lacks = c.lacks[:0]
 }
 
-// Lacks are the words that would have told more of methods that were read since the last Clear.
+// Lacks returns the missing words that would have told more about the methods read since the last
+// Clear.
 func (c *CopiedAwaits) Lacks() []ContextWord { return c.lacks }
 
-// savedContext is Process.savedContext of copied words. Code that was compiled ahead of time does not say which word is
-// to be copied, so all are that the method has saved. What can be unloaded may be something else by now.
+// savedContext is Process.savedContext of copied words. Code compiled ahead of time does not tell
+// the word to copy, so the agent copies all words that the method has saved. Collectible code may
+// be something else by now.
 func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 	code, err := c.p.Runtime.Code.Lookup(m.IP)
 	if err != nil || code.MethodDesc == 0 || code.Collectible {
@@ -98,19 +102,19 @@ func (c *CopiedAwaits) savedContext(m *async.Resumption) arch.Addr {
 	return context
 }
 
-// mostContextWords bounds the words of a Continuation that are copied to find a context among them: the agent has no
-// room for more in a rule.
+// mostContextWords bounds the words of a Continuation that are copied to find a context: a rule of
+// the agent has no room for more.
 const mostContextWords = 8
 
-// mostWhole bounds the words of an event among which all are that should be: of one with more, the agent has left out
-// which classes objects are of (agent/chain.c, copy_head).
+// mostWhole bounds the words of a complete event: from an event with more words, the agent has left
+// out the classes of objects (agent/chain.c, copy_head).
 const mostWhole = 384
 
-// lowest is the lowest address that an object can have: Linux has nothing below it (vm.mmap_min_addr).
+// lowest is the lowest possible address of an object: Linux has nothing below (vm.mmap_min_addr).
 const lowest = 1 << 16
 
-// has reports whether some words of a Continuation were copied, and the first words of objects to which they may lead.
-// Those that were not are noted.
+// has reports whether a range of words of a Continuation was copied, with the first words of the
+// objects that the range may refer to. Missing words are added to lacks.
 func (c *CopiedAwaits) has(m *async.Resumption, from, to uint32, kind gcinfo.Context) bool {
 	class, err := c.objects.Class(m.Object)
 	if err != nil {
@@ -133,7 +137,7 @@ func (c *CopiedAwaits) has(m *async.Resumption, from, to uint32, kind gcinfo.Con
 // Add adds a word, at an address that is a multiple of 8.
 func (c *CopiedAwaits) Add(at arch.Addr, word uint64) { c.words[at] = word }
 
-// Awaiting reads what awaits the async method of a site.
+// Awaiting reads the methods that await the async method of a site.
 func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
 	chain, err := c.awaiting(site)
 	if err != nil {
@@ -143,7 +147,7 @@ func (c *CopiedAwaits) Awaiting(site *AsyncSite) (AsyncChain, error) {
 	return chain, nil
 }
 
-// awaiting reads what awaits the method of a site, with its helpers.
+// awaiting is Awaiting with the runtime's helper methods.
 func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
 	if site.resumes == nil {
 		_, chain, err = site.awaiting(c.reader)
@@ -156,32 +160,37 @@ func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
 	return c.reader.Resuming(d)
 }
 
-// Table is the MethodTable that the first word of an object leads to.
+// Table returns the MethodTable in the first word of an object.
 func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Runtime.Objects.Untagged(word) }
 
-// Words says what is to be copied of the objects of a class, by its MethodTable, and of those classes that it is or
-// derives from whose objects all have the same words. Of a class that can be unloaded nothing is.
+// Words returns the words to copy of the objects of a class. table is the MethodTable of the class.
+// all has the class and base classes whose objects all have the same words. For a collectible class
+// there are no words.
 func (c *CopiedAwaits) Words(table arch.Addr) (w async.Words, all map[arch.Addr]async.Words, err error) {
 	return c.reader.Words(table)
 }
 
-// AsyncArgument is where a frame that runs an async method has its first argument, and what is to be copied from there.
+// AsyncArgument is the location of the first argument in a frame that runs an async method, with
+// the words to copy from there.
 type AsyncArgument struct {
 	Place  ilmap.Variable
-	Object bool // it is an object, of which Words says the words
+	Object bool // the argument is an object, and the method Words gives the words
 	Words  async.Words
-	// Resumes: the frame resumes methods, and its argument is a structure in it. Place.Offset is where in a thread its
-	// static data is, and Field where in that the address of the newest structure is. The first word of Words is the
-	// address of the structure before.
+	// Resumes: the frame resumes methods, and the argument is a structure in the frame.
+	// Place.Offset is the offset of a thread's static data. Field is the offset of the newest
+	// structure's address in the static data. The first word of Words is the address of the
+	// previous structure.
 	Resumes bool
 	Field   uint16
 }
 
-// Argument says what is to be copied where a frame has some code. False: nothing leads from there.
+// Argument returns the argument to copy from a frame with some code. False: nothing leads on from
+// the frame.
 //
-// The runtime's own walk does not restore the registers that a callee of a native caller has saved, but hands out what
-// they have nearer to the leaf. A state machine leads to its box and the box back to it, so another one's is noticed;
-// a box alone proves nothing.
+// The runtime's own walk does not restore the registers saved by a callee of a native caller. The
+// walk hands out the registers' values nearer to the leaf. A state machine leads to the box and the
+// box back to the state machine, so the state machine of another frame is noticed; a box alone
+// proves nothing.
 func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
 	if code.resume {
 		return c.resuming()
@@ -197,7 +206,7 @@ func (c *CopiedAwaits) Argument(code *AsyncCode) (a AsyncArgument, ok bool) {
 	return a, true
 }
 
-// stackPointer is the number of a register in debug info (AMD64).
+// stackPointer is the register number of the stack pointer in debug info (AMD64).
 const stackPointer = 4
 
 // resuming is Argument of a frame that resumes methods.
@@ -214,15 +223,15 @@ func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
 	return a, true
 }
 
-// Layout says where in the target the collector's count of reasons is why references may be wrong, and where in a
-// MethodTable the one of the base class is. False: that is not known.
+// Layout returns where the target has the collector's count of reasons for wrong references, and
+// the offset of the base class in a MethodTable. False: unknown.
 func (c *CopiedAwaits) Layout() (moving arch.Addr, base uint32, ok bool) {
 	moving, ok = c.p.Runtime.Heap.Moving()
 	base, known := c.p.Engine.Layout.Offset("MethodTable", "ParentMethodTable")
 	return moving, base, ok && known
 }
 
-// copiedWords is memory of which only some words are there.
+// copiedWords is memory with only some words present.
 type copiedWords map[arch.Addr]uint64
 
 // ReadMemory fills p from addr.

@@ -15,22 +15,22 @@ import (
 	"clrsnap/profile"
 )
 
-// CoreOptions change how a core dump is looked at. The zero value is good.
+// CoreOptions change how a core dump is read. The zero value is good.
 type CoreOptions struct {
 	// Options are those of a running process; a MaxStack of 0 stands for 64 MB. AlwaysStop, MaxPause and
 	// NonBlocking mean nothing for a core dump.
 	Options
-	// Executable is the program's file, if it is not where the process had it.
+	// Executable is the program's file, if the file is not where the process had it.
 	Executable string
-	// Sysroot is the folder below which the process's files are: that of an
-	// unpacked container image, for example. Empty: where the process had them.
+	// Sysroot is the folder above the process's files: the folder of an unpacked container image,
+	// for example. Empty: the files are where the process had them.
 	Sysroot string
 }
 
-// OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
-// or the runtime's createdump has written. What the dump leaves out is read from the files
-// that the process had mapped, if they are unchanged. All of Process works, but what needs a
-// running process: see Runs.
+// OpenCore opens the process in a core dump. The kernel, gcore or the runtime's createdump has
+// written the dump. Memory that the dump leaves out is read from the files that the process had
+// mapped, if the files are unchanged. All of Process works, except where a running process is
+// needed: see Runs.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	if o.MaxStack <= 0 {
 		o.MaxStack = target.MaxStackLimit
@@ -231,8 +231,8 @@ func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 
 var errNoStack = errors.New("the stack pointer is in no memory of the dump")
 
-// redZone is what a leaf function may use below the stack pointer, in bytes (System V
-// ABI for x86-64, 3.2.2).
+// redZone is the space below the stack pointer that a leaf function may use, in bytes (System V ABI
+// for x86-64, 3.2.2).
 const redZone = 128
 
 // head copies the head of a Thread object. If the dump ends within it, the rest is zero: only

@@ -13,8 +13,8 @@ const (
 	failFastError = "System.ExecutionEngineException"
 )
 
-// failFast describes the end of a thread that has called Environment.FailFast. The message is kept nowhere
-// but on the stack, where the string is held while the runtime has its characters
+// failFast describes the end of a thread that has called Environment.FailFast. The message is only
+// on the stack: the string stays there while the runtime uses the characters
 // (src/coreclr/classlibnative/bcltype/system.cpp).
 func (s *Suspension) failFast(st *profile.Thread) {
 	if s.Process.Runtime == nil {
@@ -38,9 +38,10 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	}
 }
 
-// failFastException describes the exception that FailFast was called with. The runtime makes another one for
-// debuggers, the last of the thread, which nobody has thrown; its inner one is that of FailFast, and no other: an
-// exception that was merely thrown before is not (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
+// failFastException describes the exception passed to FailFast. The runtime makes another exception
+// for debuggers: the last exception of the thread, although nobody has thrown it. The inner
+// exception of the runtime's exception is always the exception passed to FailFast, never an
+// exception that was merely thrown before (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
 func (s *Suspension) failFastException(st *profile.Thread) {
 	last := []arch.Addr{s.Process.Runtime.Threads.LastThrown(&s.Walk.Info)}
 	if all := s.Process.exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
@@ -50,12 +51,12 @@ func (s *Suspension) failFastException(st *profile.Thread) {
 	case e != nil && e.Type == failFastError:
 		st.Exception = st.FailFast.Exception
 	case e != nil && reflect.DeepEqual(e, st.FailFast.Exception):
-		st.FailFast.Exception = e // FailFast was called while it was handled
+		st.FailFast.Exception = e // FailFast was called while the exception was handled
 	}
 }
 
-// failFastFrames returns where among the frames those of FailFast are, with what they have called
-// of the runtime: [first, end). Without any both are the number of frames.
+// failFastFrames returns the range [first, end) of the frames of FailFast, with the runtime
+// functions that FailFast has called. Without FailFast both are the number of frames.
 func (s *Suspension) failFastFrames(frames []profile.Frame) (first, end int) {
 	isFailFast := func(f profile.Frame) bool { return f.Method == failFastName && f.Module == coreLib }
 	first = slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
@@ -66,17 +67,17 @@ func (s *Suspension) failFastFrames(frames []profile.Frame) (first, end int) {
 		for end = first; end < len(frames) && isFailFast(frames[end]); end++ {
 		}
 	case s.inFailFast():
-		end = first // in .NET 8 it is a function of the runtime
+		end = first // in .NET 8 FailFast is a function of the runtime
 	default:
 		return len(frames), len(frames)
 	}
 	return max(0, first-failFastNative), end
 }
 
-// failFastNative is how many of the runtime's frames are searched: FailFast and what it calls.
+// failFastNative is the number of runtime frames that are searched: FailFast and its callees.
 const failFastNative = 2
 
-// inFailFast reports whether the newest Frame is that of FailFast.
+// inFailFast reports whether the newest Frame belongs to FailFast.
 func (s *Suspension) inFailFast() bool {
 	r := s.Process.Runtime
 	desc := r.Chain.Method(s.Walk.Stack, s.Walk.Info.Frame)

@@ -10,14 +10,15 @@ import (
 	"clrsnap/profile"
 )
 
-// proofs is how often threads that seem to wait for one another are looked at, to prove that they do.
+// proofs is how often we try to prove that threads wait for one another.
 const proofs = 6
 
 // proveWaits proves the deadlocks of a snapshot.
 //
-// The members of a circle are captured, one after the other. Then each is captured again, and what it waits for is
-// read again. If none has run from its first capture until after the last second one, then all that was read in
-// the second round was true at the same time: a lock changes hands only if its owner runs, or who waits for it.
+// The members of a circle are captured, one after the other. Then each member is captured again,
+// and the member's wait is read again. If no member has run from its first capture until after the
+// last second capture, everything read in the second round was true at the same time: a lock
+// changes hands only if the owner or a waiter runs.
 func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found) {
 	looked := false
 	for range proofs {
@@ -45,11 +46,12 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found
 	}
 }
 
-// maxUnsettled bounds the threads that are looked at again because their waits could not be read consistently.
+// maxUnsettled bounds the threads that are captured again after an inconsistent read of their
+// waits.
 const maxUnsettled = 256
 
-// unsettled are the threads whose waits for others were not the same when they were read again: their locks changed
-// hands, or the garbage collector moved them.
+// unsettled returns the threads whose waits differed when read again: locks changed hands, or the
+// garbage collector moved them.
 func unsettled(threads []profile.Thread) (out []int) {
 	for i := range threads {
 		w := threads[i].Wait
@@ -65,7 +67,8 @@ func unsettled(threads []profile.Thread) (out []int) {
 	return out
 }
 
-// suspects are the deadlocks that are not proved yet: of each its members, as indices in Snapshot.Threads.
+// suspects returns the deadlocks without a proof yet: the members of each, as indices in
+// Snapshot.Threads.
 func suspects(g *profile.WaitGraph) (out [][]int) {
 	for _, d := range g.Suspected {
 		if !d.Certain {
@@ -75,7 +78,8 @@ func suspects(g *profile.WaitGraph) (out [][]int) {
 	return out
 }
 
-// unmark takes Still back from threads with which no deadlock was proved: others may be proved at another time.
+// unmark clears Still of threads without a proved deadlock: other deadlocks may be proved at
+// another time.
 func unmark(threads []profile.Thread, g *profile.WaitGraph) {
 	proved := make(map[int]bool, len(threads))
 	for _, list := range [][]profile.Deadlock{g.Deadlocks, g.Suspected} {
@@ -90,13 +94,13 @@ func unmark(threads []profile.Thread, g *profile.WaitGraph) {
 	}
 }
 
-// look is what was found when a thread was looked at.
+// look is the finding of one look at a thread.
 type look struct {
-	proof target.Proof // that it is blocked; "": it is not proved
-	wait  string       // what it waits for, and for whom
+	proof target.Proof // that the thread is blocked; "": no proof
+	wait  string       // the kind of wait, and the threads waited for
 }
 
-// of notes for whom a thread waits, by all that has been read meanwhile.
+// of adds the threads that a thread waits for, by all data read meanwhile.
 func (l look) of(w *profile.Wait) look {
 	if w == nil {
 		return look{}
@@ -115,7 +119,8 @@ func (l look) of(w *profile.Wait) look {
 	return l
 }
 
-// stood marks the threads of a circle, or of a tangle of circles, that have not run since they were first looked at.
+// stood marks the threads of a circle, or of a tangle of circles, that have not run since the first
+// look.
 func (p *Process) stood(out *profile.Snapshot, threads []int, first, second map[int]look) {
 	for _, at := range threads {
 		l := first[at]
@@ -123,7 +128,8 @@ func (p *Process) stood(out *profile.Snapshot, threads []int, first, second map[
 	}
 }
 
-// lookAgain captures threads once more, and reads what they wait for with a new list of the runtime's threads.
+// lookAgain captures threads once more, and reads the threads' waits with a new list of the
+// runtime's threads.
 func (p *Process) lookAgain(ctx context.Context, out *profile.Snapshot, threads []int, f found) map[int]look {
 	looks := make(map[int]look, len(threads))
 	p.Engine.Cache.Invalidate()
@@ -143,11 +149,12 @@ func (p *Process) lookAgain(ctx context.Context, out *profile.Snapshot, threads 
 	return looks
 }
 
-// lookAt captures a thread once more, without stopping it, and returns the proof that it is blocked.
+// lookAt captures a thread once more, without a stop, and returns the proof that the thread is
+// blocked.
 func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	t, ok := p.Describe(st.OSThreadID)
 	if !ok {
-		st.Wait = nil // it has ended
+		st.Wait = nil // the thread has ended
 		return ""
 	}
 	if w := st.Wait; w != nil && w.Kind == profile.WaitRuntime {
@@ -155,10 +162,10 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	}
 	room := p.room
 	now, blocked, ok := p.snapshotBlocked(&t)
-	p.room = room // its frames take the place of the old ones
+	p.room = room // the new frames take the place of the old frames
 	switch {
 	case !blocked:
-		st.Wait = nil // it has got what it waited for
+		st.Wait = nil // the wait is over
 		return ""
 	case !ok:
 		return ""
@@ -169,8 +176,9 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	return p.Capture.Proof
 }
 
-// lookAtConstructor reads once more for which static constructor a thread waits. Such a thread could be captured only
-// by stopping it, and so would run: but all that its wait rests on is in its Thread object.
+// lookAtConstructor reads once more the static constructor that a thread waits for. Only a stop
+// could capture the thread, and a stop makes the thread run. But everything about the wait is in
+// the Thread object.
 func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) target.Proof {
 	count := p.Live.RunCount(t.OSThreadID)
 	head := make([]byte, p.Runtime.Threads.HeadLen())

@@ -7,16 +7,18 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// delegateKey is what a delegate calls: its code, and the class of its target.
+// delegateKey identifies the callee of a delegate: the code, and the class of the target.
 type delegateKey struct{ code, table arch.Addr }
 
-// maxDelegates bounds the names of methods that are remembered.
+// maxDelegates bounds the remembered names of methods.
 const maxDelegates = 1 << 12
 
-// delegateNames are the names of methods that delegates call. They are right for a moment: code can be replaced.
+// delegateNames are the names of the methods that delegates call. The names are right for a moment:
+// code can be replaced.
 type delegateNames map[delegateKey]string
 
-// of names the method that a delegate calls, as the source has it; "": it calls several, or that is not known.
+// of names the method that a delegate calls, as in the source; "": the delegate calls several
+// methods, or the method is unknown.
 func (n delegateNames) of(p *Process, delegate arch.Addr) string {
 	objects := p.Runtime.Objects
 	class, err := objects.Class(delegate)
@@ -66,8 +68,8 @@ func (p *Process) calledName(key delegateKey) string {
 	return n.Display
 }
 
-// targetName names the class of the object that a delegate calls. Of a lambda, whose class nobody has written, it names
-// the method.
+// targetName names the class of the object that a delegate calls. Nobody has written the class of a
+// lambda: there the result is the name of the method.
 func (n delegateNames) targetName(p *Process, delegate arch.Addr, target *object.Class) string {
 	if _, full, err := p.Runtime.Objects.FullName(target); err == nil && name.IsCapturing(full) {
 		if method := n.of(p, delegate); method != "" {

@@ -10,38 +10,39 @@ import (
 	"clrsnap/profile"
 )
 
-// A duty is what others wait for and somebody has, most likely: a permit of a semaphore that he is going to release, or
-// a task that he is going to complete.
+// A duty is a likely obligation of a method that others wait for: to release a permit of a
+// semaphore, or to complete a task.
 type duty struct {
 	kind   profile.LockKind // SemaphoreLock or CompletionLock
 	object arch.Addr        // the semaphore, or the task
 	typ    string
 	field  string
 	of     permits.MethodID
-	count  int                // of a semaphore: how many permits there are; 0: that is not known
-	all    []permits.MethodID // of a task: the methods that complete it
+	count  int                // of a semaphore: the number of permits; 0: unknown
+	all    []permits.MethodID // of a task: the methods that complete the task
 }
 
-// duties are those of threads, by what their frames say.
+// duties holds the duties of threads, as shown by the threads' frames.
 type duties struct {
 	reader *permits.Reader
-	sites  []dutySite // of the thread that is walked
+	sites  []dutySite // of the walked thread
 	by     map[int][]duty
-	queued map[int]arch.Addr // by thread: the task by which it waits for a semaphore that its stack does not tell
-	unsure map[int]bool      // threads that have a permit of a semaphore that is not known, or may have
-	blind  bool              // of a method of the thread that is walked it is not known what it has
+	queued map[int]arch.Addr // by thread: the task by which the thread waits for a semaphore unknown from the stack
+	unsure map[int]bool      // threads that hold, or may hold, a permit of an unknown semaphore
+	blind  bool              // the permits held by some method of the walked thread are unknown
 
 	met     map[permits.MethodID]bool     // methods on any stack that hold permits somewhere
-	inlined map[callKey][]permits.Inlined // at calls that were looked at
+	inlined map[callKey][]permits.Inlined // by call
 }
 
-// dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
+// dutySite is a frame with duties: the frame's method, and the values of the arguments and
+// variables.
 type dutySite struct {
 	method   permits.MethodID
 	held     []permits.Section
 	promised []permits.Promise
 	values   map[permits.Variable]arch.Addr
-	table    arch.Addr // of a method of a struct: of the struct
+	table    arch.Addr // of a method of a struct: the MethodTable of the struct
 }
 
 const (
@@ -64,7 +65,8 @@ func (d *duties) begin() {
 	}
 }
 
-// queue notes the task by which a thread waits for a semaphore; 0: it does not.
+// queue records the task by which a thread waits for a semaphore; 0: the thread does not wait for a
+// semaphore.
 func (d *duties) queue(tid int, task arch.Addr) {
 	if d == nil {
 		return
@@ -75,7 +77,8 @@ func (d *duties) queue(tid int, task arch.Addr) {
 	}
 }
 
-// frame notes a frame that has just been named, and what was inlined at its call of the frame above.
+// frame records the frame just named, and the methods inlined at the frame's call of the frame
+// above.
 func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame, above []profile.Frame) {
 	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
 		!d.reader.Matters(p.method.Module) {
@@ -109,7 +112,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame, above []pro
 	d.site(p, f, of, held, promised)
 }
 
-// meets notes a method that is on a stack, and reports whether it holds permits somewhere.
+// meets records a method on a stack, and reports whether the method holds permits somewhere.
 func (d *duties) meets(of permits.MethodID, c *permits.Code) bool {
 	holds := holdsSome(c)
 	if holds && len(d.met) < maxMet {
@@ -118,7 +121,7 @@ func (d *duties) meets(of permits.MethodID, c *permits.Code) bool {
 	return holds
 }
 
-// site notes what the frame has, or a method that was inlined into it.
+// site records the duties of a frame, or of a method inlined into the frame.
 func (d *duties) site(p *Process, f *walk.Frame, of permits.MethodID, held []permits.Section,
 	promised []permits.Promise) {
 	if len(held)+len(promised) == 0 || len(d.sites) == maxDutySites {
@@ -141,8 +144,8 @@ func (d *duties) site(p *Process, f *walk.Frame, of permits.MethodID, held []per
 	d.sites = append(d.sites, s)
 }
 
-// inlinedAt returns the methods that were certainly inlined where a frame has called the frame above, outermost first:
-// up to the first one of which it is not known where it is.
+// inlinedAt returns the methods that were certainly inlined where a frame has called the frame
+// above, outermost first. The list ends before the first method with an unknown IL offset.
 func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (out []permits.Inlined) {
 	if len(above) == 0 || p.inlined == nil || p.profiled() {
 		return nil
@@ -173,7 +176,7 @@ func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (ou
 	return out
 }
 
-// read reads an argument or a variable of the frame, if it is there.
+// read reads an argument or a variable of the frame, if the location is known.
 func (s *dutySite) read(p *Process, f *walk.Frame, v permits.Variable) {
 	number := uint32(v.Number)
 	if v.Local { // variables are counted behind the arguments
@@ -190,7 +193,7 @@ func (s *dutySite) read(p *Process, f *walk.Frame, v permits.Variable) {
 	}
 }
 
-// roots are the frame's arguments and variables.
+// roots returns the lookup of the frame's arguments and variables.
 func (s *dutySite) roots(p *Process) permits.Roots {
 	return func(v permits.Variable) (permits.Place, bool) {
 		at, ok := s.values[v]
@@ -206,10 +209,11 @@ func (s *dutySite) roots(p *Process) permits.Roots {
 	}
 }
 
-// structHeader is what a struct lacks of an object: the MethodTable in front of its fields, in bytes.
+// structHeader is the size of the MethodTable in front of an object's fields, in bytes. A struct
+// has no MethodTable.
 const structHeader = 8
 
-// keep finds the objects of the duties of the thread that has just been walked.
+// keep finds the objects of the duties of the thread just walked.
 func (d *duties) keep(p *Process, tid int) {
 	if d == nil {
 		return
@@ -242,8 +246,9 @@ func (d *duties) keep(p *Process, tid int) {
 	}
 }
 
-// missesPermit reports whether code is between taking and releasing a permit, and none is among its duties: it is not
-// known of which semaphore. What is disposed of is mostly something else.
+// missesPermit reports whether code is between taking and releasing a permit, but no semaphore is
+// among the code's duties: the semaphore is unknown. An object to be disposed is rarely a
+// semaphore.
 func missesPermit(held []permits.Section, list []duty) bool {
 	return slices.ContainsFunc(held, isPermit) &&
 		!slices.ContainsFunc(list, func(d duty) bool { return d.kind == profile.SemaphoreLock })
@@ -254,7 +259,8 @@ func isPermit(s permits.Section) bool { return !s.Closes }
 // holdsSome reports whether code holds permits somewhere, by its own calls of Wait and Release.
 func holdsSome(c *permits.Code) bool { return !c.Empty() && slices.ContainsFunc(c.Sections, isPermit) }
 
-// dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
+// dutiesAt returns the duties of code with known arguments. Duties with unknown objects are left
+// out.
 func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise,
 	roots permits.Roots) (
 	out []duty,
@@ -288,7 +294,7 @@ func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised
 
 var errShared = errors.New("others may complete it as well")
 
-// promise returns the duty to complete a task, of which it is known who else does that.
+// promise returns the duty to complete a task, if all methods that complete the task are known.
 func (p *Process) promise(of permits.MethodID, s *permits.Promise, roots permits.Roots) (d duty, err error) {
 	r := p.permitReader()
 	use, err := r.Use(of.Module, s.Object, roots)

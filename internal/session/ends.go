@@ -10,10 +10,11 @@ import (
 	"clrsnap/internal/sockdiag"
 )
 
-// maxEnds bounds the other ends of a pipe or a socket that are named.
+// maxEnds bounds the named holders of the other end of a pipe or a socket.
 const maxEnds = 3
 
-// files returns who has which pipes and sockets open, as of the first time that somebody asked in this snapshot.
+// files returns the holders of all pipes and sockets, as of the first call of files in this
+// snapshot.
 func (p *Process) files() *openfiles.Index {
 	if p.refs.files == nil {
 		p.refs.files = openfiles.Look(p.from.PID())
@@ -21,8 +22,8 @@ func (p *Process) files() *openfiles.Index {
 	return p.refs.files
 }
 
-// otherEnd says who has the other end of a pipe: " ← sort (4711) fd 1" of one that is read here. "" if it is not known
-// which end this is.
+// otherEnd describes the other end of a pipe: " ← sort (4711) fd 1" if the descriptor is the
+// reading end. "" if the descriptor's end is unknown.
 func (p *Process) otherEnd(link string, fd int32) string {
 	pid, all := p.from.PID(), p.files().Of(link)
 	var own openfiles.Holder
@@ -47,7 +48,7 @@ func (p *Process) otherEnd(link string, fd int32) string {
 	return arrow + p.ends(others)
 }
 
-// ends names those that have a pipe or a socket open.
+// ends names the holders of a pipe or a socket.
 func (p *Process) ends(list []openfiles.Holder) string {
 	var out []string
 	for i := range list {
@@ -74,7 +75,8 @@ func (p *Process) ends(list []openfiles.Holder) string {
 	return "nobody that can be seen from here"
 }
 
-// unixSocket describes a Unix socket: its name, or that of its peer, and who has the peer; "": that is not known.
+// unixSocket describes a Unix socket: the name of the socket or of the peer, and the holders of the
+// peer; "": unknown.
 func (p *Process) unixSocket(inode uint64) string {
 	s, err := p.askUnix(inode)
 	if err != nil {

@@ -9,24 +9,24 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Kind is what an Error is about.
+// Kind is the subject of an Error.
 type Kind uint8
 
 // The kinds.
 const (
 	Failed    Kind = iota
-	NoThread       // there is no such live thread
-	NoRuntime      // there is no runtime that can be asked
-	Nested         // a walk was asked for inside the callback of another one
-	NoMethod       // what should be a method or a type is none
+	NoThread       // no live thread of this id
+	NoRuntime      // no runtime to ask
+	Nested         // a walk was asked for inside the callback of another walk
+	NoMethod       // a value should be a method or a type, and is neither
 )
 
-// Error is what went wrong, and with which thread.
+// Error is a failure, with the thread concerned.
 type Error struct {
 	Kind   Kind
-	Thread arch.Addr // 0: it was not about a thread
+	Thread arch.Addr // 0: no thread
 	Text   string
-	Err    error // the cause, where there is one
+	Err    error // the cause, if there is one
 }
 
 func (e *Error) Error() string {

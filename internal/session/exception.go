@@ -17,14 +17,14 @@ import (
 // Bounds of the exceptions of one thread.
 const (
 	maxExceptions = 64      // together
-	maxDepth      = 16      // of exceptions that led to one another
-	maxTraces     = 4000    // frames of all of them
+	maxDepth      = 16      // of a chain of inner exceptions
+	maxTraces     = 4000    // trace frames of all exceptions together
 	maxTexts      = 1 << 20 // bytes of messages and traces as text
-	maxBases      = 32      // classes that an exception's class derives from
+	maxBases      = 32      // base classes of an exception's class
 	maxReadings   = 8       // pairs of readings of a running process
 )
 
-// The classes of System.Private.CoreLib that are looked into.
+// The classes of System.Private.CoreLib whose fields are read.
 const (
 	coreLib            = "System.Private.CoreLib"
 	exceptionName      = "System.Exception"
@@ -32,7 +32,7 @@ const (
 	aggregateException = "System.AggregateException"
 )
 
-// thrown is what an exception object has, without the names of methods.
+// thrown is the content of an exception object, without the names of methods.
 type thrown struct {
 	at        arch.Addr
 	name      string // of the class
@@ -49,11 +49,12 @@ type thrown struct {
 type reading struct {
 	p      *Process
 	seen   map[arch.Addr]bool
-	frames int // that there is still room for
-	texts  int // bytes of text that there is still room for
+	frames int // room left for frames
+	texts  int // room left for text, in bytes
 }
 
-// read reads the exceptions in some objects, with their inner ones. Those that cannot be read are left out.
+// read reads the exceptions in some objects, with the inner exceptions. Unreadable exceptions are
+// left out.
 func (p *Process) read(objects []arch.Addr) []*thrown {
 	r := reading{p: p, seen: map[arch.Addr]bool{}, frames: maxTraces, texts: maxTexts}
 	var out []*thrown
@@ -65,7 +66,8 @@ func (p *Process) read(objects []arch.Addr) []*thrown {
 	return out
 }
 
-// read reads the exception in an object; nil if it cannot be read, or there is no room for it.
+// read reads the exception in an object; nil: the object cannot be read, or is no exception, or
+// there is no room left.
 func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	if obj == 0 || depth >= maxDepth || r.seen[obj] || len(r.seen) >= maxExceptions {
 		return nil
@@ -82,7 +84,7 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	}
 	base, baseName, known := r.p.knownBase(e.Type)
 	if known && baseName == "" {
-		return nil // it is no exception
+		return nil // no exception
 	}
 	r.bound(&e)
 	t := &thrown{at: obj, name: class.Display, object: e}
@@ -105,7 +107,7 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	return t
 }
 
-// bound cuts the texts of an exception to what there is still room for.
+// bound cuts the texts of an exception to the room left.
 func (r *reading) bound(e *thread.ExceptionObject) {
 	if len(e.Message) > r.texts {
 		e.Message, e.Cut = "", true
@@ -119,8 +121,8 @@ func (r *reading) bound(e *thread.ExceptionObject) {
 	}
 }
 
-// others reads the inner exceptions of an AggregateException that follow the first one, which is its
-// inner exception as well (System.Private.CoreLib, AggregateException.cs: _innerExceptions).
+// others reads the inner exceptions of an AggregateException after the first. The first is the
+// Inner of the object (System.Private.CoreLib, AggregateException.cs: _innerExceptions).
 func (r *reading) others(t *thrown, array arch.Addr, depth int) {
 	if array == 0 {
 		return
@@ -140,8 +142,8 @@ func (r *reading) others(t *thrown, array arch.Addr, depth int) {
 	}
 }
 
-// knownBase returns the class that a class derives from, or is, which is the first of those that are looked into,
-// and its name; "" if none is. known is false if not all classes can be read, as in a small dump.
+// knownBase returns the nearest of the classes above, among a class and the base classes, and the
+// name; "" if there is none. known is false if not all classes can be read, as in a small dump.
 func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known bool) {
 	for range maxBases {
 		c, err := p.Runtime.Names.Class(class)
@@ -163,8 +165,8 @@ func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known
 	return 0, "", false
 }
 
-// exceptions describes the exceptions in some objects. uncertain is why they may be others than
-// those that are meant.
+// exceptions describes the exceptions in some objects. uncertain is the reason why the objects may
+// be the wrong exceptions.
 func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
 	var out []*profile.ExceptionInfo
 	for _, t := range p.read(objects) {
@@ -175,23 +177,23 @@ func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.E
 	return out
 }
 
-// describeThrown names what has been read.
+// describeThrown names the content of an exception.
 func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 	o := &t.object
 	e := &profile.ExceptionInfo{
 		Type: t.name, Message: o.Message, NoMessage: o.Unread, CutMessage: o.Cut, HResult: o.HResult,
 		More: t.trace.More, Remote: o.Remote + o.Text, NoFrames: t.traceErr, LeftOut: t.leftOut,
 	}
-	if t.parameter != "" { // the words are those of System.Private.CoreLib (Arg_ParamName_Name in Strings.resx)
+	if t.parameter != "" { // the wording of System.Private.CoreLib (Arg_ParamName_Name in Strings.resx)
 		e.Message += " (Parameter '" + t.parameter + "')"
 	}
-	if o.Text == "" { // else .NET prints that text, and no frames
+	if o.Text == "" { // else .NET prints Text, and no frames
 		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
 		p.above = ""
 		for i := range t.trace.Frames {
 			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
 			if p.above = source.LastName(e.Frames[i].Method); t.trace.Frames[i].EndsTrace {
-				p.above = "" // the next one has not called it
+				p.above = "" // the next frame has not called the current frame
 			}
 		}
 	}
@@ -204,8 +206,9 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 	return e
 }
 
-// traceFrame names a frame of an exception's stack trace. The name is that of the MethodDesc in it, if
-// the code at its address is code of that method: the memory of a method that was unloaded can be another's.
+// traceFrame names a frame of an exception's stack trace. The name comes from the frame's
+// MethodDesc, if the frame's address is in code of the same method: the memory of an unloaded
+// method can belong to another method.
 func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
 	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
@@ -222,11 +225,12 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	if err != nil || code.MethodDesc != f.Method || !code.Kind.Managed() {
 		return out
 	}
-	// An address within an instruction is as good for its line as where execution goes on.
+	// For the line, an address within an instruction is as good as the address where execution goes
+	// on.
 	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
 		if suspends, err := p.Runtime.Names.Suspends(&p.method); err == nil && suspends {
-			out.EndsTrace = false // as .NET prints it: it throws again what it awaits
+			out.EndsTrace = false // as .NET prints: an async method throws the awaited exception again
 		}
 		if f.Resumed {
 			out.Line = p.resumptionLine(&code, &async.Resumption{IP: f.IP, State: noState}, out.Module, p.above)
@@ -237,11 +241,11 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	return out
 }
 
-// noState is the number of a suspension point that is not known.
+// noState is the number of an unknown suspension point.
 const noState = -1
 
-// confirmLine makes an approximate line of a trace's frame certain if the call that it is in has the same. The
-// line stays that of the address alone, as .NET prints it, also if the call's is another.
+// confirmLine makes an approximate line of a trace's frame certain if the call has the same line.
+// If the call has another line, the frame keeps the line of the address alone, as .NET prints.
 func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
 	if p.above == "" || f.Line == nil || !f.Line.Approximate {
 		return
@@ -250,14 +254,14 @@ func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
 	if err != nil {
 		return
 	}
-	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // a part of the call
+	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // an address in the call
 	if l := p.line(code, behind, n.Assembly, n.Image); l != nil && !l.Approximate && l.Line == f.Line.Line &&
 		l.File == f.Line.File {
 		f.Line = l
 	}
 }
 
-// Why an exception may not be the one that is meant.
+// Why a described exception may be the wrong exception.
 const (
 	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
 	uncertainRan   = "the thread ran while it was read: this is the exception in flight a moment after the stack"
@@ -290,8 +294,9 @@ func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
 	}
 }
 
-// liveExceptions describes the exceptions in flight of a thread of a running process. Objects move and change
-// meanwhile. What is read twice alike, with no collection under way before, between and after, is as it was.
+// liveExceptions describes the exceptions in flight of a thread of a running process. Objects move
+// and change meanwhile. Exceptions are certain if two readings are equal, and no collection was
+// under way before, between and after the readings.
 func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 	find := func() []arch.Addr { return s.Process.Runtime.Threads.InFlight(&s.Walk.Info) }
 	all, uncertain := s.Process.readTwice(find)
@@ -299,7 +304,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 		uncertain = uncertainRan
 	}
 	if !s.Process.Runtime.Threads.StillInFlight(&s.Walk.Info) {
-		return nil // it has been handled since: what was read can be anything
+		return nil // handled since: the data read can be anything
 	}
 	out := make([]*profile.ExceptionInfo, 0, len(all))
 	for _, t := range all {
@@ -310,7 +315,8 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 	return out
 }
 
-// readTwice reads exceptions until two readings are the same. uncertain is why they were not.
+// readTwice reads exceptions until two readings are equal. uncertain is the reason why no two
+// readings were equal.
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
 	for range maxReadings {
 		p.Engine.Cache.Invalidate()
@@ -327,20 +333,21 @@ func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain s
 	return all, uncertainMoved
 }
 
-// unmoved reports whether the thread has certainly not run since it was captured.
+// unmoved reports whether the thread has certainly not run since the capture.
 func (s *Suspension) unmoved() bool {
 	return !s.ran && s.Process.Live != nil && s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 }
 
-// Where the exceptions of a task that nobody has looked at are reported, and what the handlers are given
-// (System.Private.CoreLib, TaskExceptionHolder.cs and TaskScheduler.cs).
+// The method that reports the exceptions of an unobserved task, and the class of the handlers'
+// arguments (System.Private.CoreLib, TaskExceptionHolder.cs and TaskScheduler.cs).
 const (
 	holderFinalizer = "System.Threading.Tasks.TaskExceptionHolder.Finalize"
 	unobservedArgs  = "System.Threading.Tasks.UnobservedTaskExceptionEventArgs"
 )
 
-// unobserved describes the exception whose handlers of TaskScheduler.UnobservedTaskException run on the
-// thread. It is not in flight: only the arguments of the handlers have it, which some frame refers to.
+// unobserved describes the exception that a thread passes to the handlers of
+// TaskScheduler.UnobservedTaskException. The exception is not in flight: only the arguments of the
+// handlers refer to the exception, and some frame refers to the arguments.
 func (s *Suspension) unobserved(st *profile.Thread) {
 	if s.Thread.Role != finalizer {
 		return

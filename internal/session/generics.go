@@ -14,7 +14,7 @@ import (
 	"clrsnap/profile"
 )
 
-// A generic is a frame of shared generic code whose context is an object.
+// A generic is a frame of shared generic code with an object as context.
 type generic struct {
 	frame    int // index among the named frames
 	method   method.Method
@@ -23,18 +23,19 @@ type generic struct {
 	volatile bool // the code can be unloaded
 }
 
-// maxGenerics bounds the objects of one thread that are looked at.
+// maxGenerics bounds the objects examined for one thread.
 const maxGenerics = 1 << 10
 
-// A held context is what tells the instantiation of a frame, and where it is.
+// A held context identifies the instantiation of a frame. slot is the place of the context.
 type held struct {
 	kind  gcinfo.Context
 	value arch.Addr
-	slot  arch.Addr // on the stack; 0: it is in a register
+	slot  arch.Addr // on the stack; 0: the context is in a register
 }
 
-// instance names the instantiation of shared code that a frame runs, whose method is p.method; false: it
-// is not known. later: it depends on an object, which may have moved since the stack was captured.
+// instance names the instantiation of the shared code that a frame runs. p.method is the frame's
+// method. False: unknown. later: the instantiation depends on an object that may have moved since
+// the capture of the stack.
 func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok bool) {
 	c, ok := p.context(f)
 	if !ok {
@@ -55,7 +56,7 @@ func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok boo
 	return n, nil, ok
 }
 
-// context is the context that a frame keeps for the runtime's own use.
+// context returns the context that a frame keeps for the runtime's own use.
 func (p *Process) context(f *walk.Frame) (c held, ok bool) {
 	place, slot, ok := p.contextSlot(f)
 	if !ok {
@@ -65,8 +66,9 @@ func (p *Process) context(f *walk.Frame) (c held, ok bool) {
 	return held{place.Kind, arch.Addr(word), slot}, ok && word != 0
 }
 
-// Context returns the context of a frame of shared generic code, and the slot on the stack where it is, if
-// that is what tells its instantiation: a MethodDesc or a MethodTable.
+// Context returns the context of a frame of shared generic code, and the context's slot on the
+// stack, if the context is a MethodDesc or a MethodTable. False: there is no context, or the
+// context is an object.
 func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
 	if p.Runtime == nil || f.Kind != walk.Managed {
 		return 0, 0, false
@@ -75,7 +77,8 @@ func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
 	return c.slot, c.value, ok && c.kind != gcinfo.This
 }
 
-// MayHaveContext reports whether Context can tell more of a frame than its instruction pointer does.
+// MayHaveContext reports whether Context can tell more about a frame than the instruction pointer
+// tells.
 func (p *Process) MayHaveContext(f *walk.Frame) bool {
 	if p.Runtime == nil || f.Kind != walk.Managed {
 		return false
@@ -84,10 +87,11 @@ func (p *Process) MayHaveContext(f *walk.Frame) bool {
 	return err != nil || place.Kind != gcinfo.NoContext
 }
 
-// contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.
+// contextSlot returns where a frame keeps the context; false: the frame keeps no context, or has
+// none at this instruction.
 func (p *Process) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr, ok bool) {
 	if !f.Walked() || f.Code.Funclet || f.Epilog() {
-		return place, 0, false // a filter's registers are not those of its method
+		return place, 0, false // the registers in a filter do not belong to the filter's method
 	}
 	place, err := p.Runtime.Generic.Place(f.Code)
 	if err != nil || place.Kind == gcinfo.NoContext {
@@ -113,7 +117,7 @@ func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
 	return arch.Addr(v), ok
 }
 
-// instanceOf names the instantiation that belongs to an object, which mem has.
+// instanceOf names the instantiation that belongs to an object. mem must have the object.
 func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok bool) {
 	if !p.Runtime.Heap.Settled(mem) {
 		return n, false
@@ -125,7 +129,7 @@ func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok b
 	return p.exactly(&g.method, gcinfo.This, p.Runtime.Generic.ObjectTable(word), g.volatile)
 }
 
-// exactly names the instantiation of a method that has a context.
+// exactly names the instantiation of a method with a context.
 func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Addr, volatile bool) (name.Method, bool) {
 	x, err := p.Runtime.Generic.Exact(m, kind, context)
 	if err != nil {
@@ -141,14 +145,14 @@ func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Ad
 	return n, err == nil
 }
 
-// objects names the frames of a captured thread whose instantiation depends on objects, as far as it can
-// be proved which objects these were.
+// objects names the frames of a captured thread, where the instantiation depends on an object and
+// the object is proved.
 //
-// The frames must have been on the stack all the time: the thread was blocked and has not run since, or it
-// stood still. When its stack had been copied, and with it the addresses of the objects, the collector was
-// not moving anything. Then the objects were read, and then the addresses once more, from the stack. A
-// collection that moves an object changes its address on the stack before: if the addresses are the same,
-// the objects were there.
+// The proof. The frames must have been on the stack all the time: the thread was blocked and has
+// not run since, or the thread stood still. After the copy of the stack, with the addresses of the
+// objects, the collector was not moving anything. Then the objects were read. Then the addresses on
+// the stack were read once more. A collection changes the address on the stack before an object
+// moves. So if the addresses are the same, the objects were there.
 func (s *Suspension) objects(frames []profile.Frame) {
 	if len(s.generics) == 0 {
 		return
@@ -197,9 +201,10 @@ func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr)
 	}
 }
 
-// copiedObjects is objects for a thread that was stopped: what askObjects had copied after the stack.
+// copiedObjects is objects for a thread that was stopped. The data was copied after the stack, as
+// asked by askObjects.
 func (s *Suspension) copiedObjects(frames []profile.Frame) {
-	if len(s.copies) == 0 || s.Capture.SPUnmapped { // then the stack may have been copied last
+	if len(s.copies) == 0 || s.Capture.SPUnmapped { // SPUnmapped: the stack may have been copied last
 		return
 	}
 	state, ok := s.copied(0, s.copies[0].Addr)
@@ -232,13 +237,13 @@ func (s *Suspension) copied(i int, at arch.Addr) (uint64, bool) {
 }
 
 const (
-	maxCopied = 8        // objects that are copied with a stack
-	maxSlots  = 64 << 10 // bytes of stack that are copied once more
+	maxCopied = 8        // objects copied with a stack
+	maxSlots  = 64 << 10 // bytes of stack copied once more
 )
 
-// askObjects has the next capture of a thread that was stopped copy, after its stack and in this order, the
-// collector's state, the objects that its frames depend on, and the part of the stack with their addresses.
-// It returns false if that would bring nothing.
+// askObjects adds pieces to the next capture of a stopped thread, to be copied after the stack and
+// in this order: the collector's state, the objects that the frames depend on, and the part of the
+// stack with the objects' addresses. False: the pieces would bring nothing.
 func (s *Suspension) askObjects() bool {
 	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Busy() || !s.Process.from.changes() {
 		return false

@@ -10,11 +10,12 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// variable is the context of a frame that does not keep one, but still has it as an argument: its object, or
-// the hidden argument of its method, which is p.method. The debug info says where, and from where to where.
+// variable returns the context of a frame that keeps no context, but still has the context as an
+// argument: the frame's object, or the hidden argument of the method, p.method. The debug info has
+// the location, and the range of code in which the location is valid.
 //
-// The address of an object counts only in a stack slot that the garbage collector looks after at every
-// instruction. In other places it may be out of date.
+// The address of an object counts only in a stack slot that the garbage collector updates at every
+// instruction. In other places the address may be out of date.
 func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
 	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
 		return c, false
@@ -54,7 +55,8 @@ func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
 	return c, c.value != 0
 }
 
-// contextArgument is the argument of a method, whose code is shared, that tells its instantiation.
+// contextArgument returns the argument that identifies the instantiation of a method with shared
+// code.
 func (p *Process) contextArgument(m *method.Method) (number uint32, kind gcinfo.Context, ok bool) {
 	if len(m.Args) > 0 {
 		return ilmap.ContextVariable, gcinfo.MethodDesc, true
@@ -73,8 +75,8 @@ func (p *Process) contextArgument(m *method.Method) (number uint32, kind gcinfo.
 	return ilmap.ThisVariable, gcinfo.This, true
 }
 
-// lookedAfter reports whether the collector knows at every instruction that a slot of a frame has the
-// address of an object.
+// lookedAfter reports whether the collector knows at every instruction that a slot of a frame has
+// the address of an object.
 func (p *Process) lookedAfter(f *walk.Frame, slot arch.Addr) bool {
 	slots, frameRegister, err := p.Runtime.Generic.Untracked(f.Code)
 	if err != nil {

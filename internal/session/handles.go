@@ -19,29 +19,31 @@ type Handle struct {
 	Table   arch.Addr // the object's MethodTable
 }
 
-// Sound reports whether this can be a handle: what a process says of itself need not be true.
+// Sound reports whether h can be a handle: a process may send anything.
 func (h Handle) Sound() bool {
 	const end = 1 << 57 // of the addresses of a user's program
 	return h.Address != 0 && h.Address%8 == 0 && h.Address < end
 }
 
-// Followed is what a handle leads to.
+// Followed is the target of a handle.
 type Followed struct {
 	Object arch.Addr // 0: the object is dead, unless Unread
 	Unread bool      // the word of the handle cannot be read
-	// Generation is where the object is, if Placed. An object that has moved meanwhile is not.
+	// Generation is the generation of the object, if Placed. An object that has moved meanwhile is
+	// not Placed.
 	Generation profile.Generation
 	Placed     bool
 }
 
-// Bounds of how the words of handles are read. The runtime keeps those of one kind side by side.
+// Bounds of the reads of handles' words. The runtime keeps the words of one kind of handle side by
+// side.
 const (
 	handleGap   = 512 // bytes between two words that are read with one piece
 	handlePiece = 32 << 10
 )
 
-// Follow looks at handles, which are Sound. The results are those of no single moment, but each object that is said to
-// be dead is. The error is that none of the handles can be read.
+// Follow reads handles, all Sound. The results belong to no single moment, but an object reported
+// as dead is dead. The error is that none of the handles can be read, or that the process is gone.
 func (p *Process) Follow(handles []Handle) ([]Followed, error) {
 	out := make([]Followed, len(handles))
 	order := make([]int, len(handles))
@@ -100,14 +102,15 @@ func (p *Process) followEach(handles []Handle, out []Followed) (err error) {
 	return err
 }
 
-// Looks at handles that are to say in which generations objects are.
+// Looks at handles for the generations of objects.
 const (
 	placeTries = 10
 	placeEvery = 2 * time.Millisecond
 )
 
-// FollowPlaced is Follow, and says in which generations the objects are. It repeats the look while the collector moves
-// objects. If it does so all the time, or the layout of the heap is not known, nothing is Placed.
+// FollowPlaced is Follow with the generations of the objects. The look is repeated while the
+// collector moves objects. If the collector moves objects all the time, or the layout of the heap
+// is unknown, nothing is Placed.
 func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
 	if p.Runtime == nil || p.Runtime.Heap == nil {
 		return p.Follow(handles)
@@ -130,7 +133,8 @@ func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
 	return p.Follow(handles)
 }
 
-// place finds the generations of objects. One whose MethodTable is another is at another place by now.
+// place finds the generations of objects. An object with another MethodTable is at another place by
+// now.
 func (p *Process) place(regions []heap.Region, handles []Handle, out []Followed) {
 	slices.SortFunc(regions, func(a, b heap.Region) int { return cmp.Compare(a.Start, b.Start) })
 	const marks = 7 // the collector's, in the low bits of an object's first word

@@ -10,7 +10,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// TestFollowUnread: a handle that cannot be read costs the others nothing. The handles are words of this process.
+// TestFollowUnread: a handle that cannot be read costs the others nothing. The handles are words of
+// the test's process.
 func TestFollowUnread(t *testing.T) {
 	l, err := live.Open(os.Getpid())
 	if err != nil {

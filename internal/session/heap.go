@@ -17,44 +17,47 @@ import (
 	"clrsnap/profile"
 )
 
-// HeapOptions say what is looked at on the heap. The zero value counts all objects by type.
+// HeapOptions select the work of Heap. The zero value counts all objects by type.
 type HeapOptions struct {
-	// Type chooses types by their names, of which Instances are listed; nil: none.
+	// Type selects types by name. The instances of these types are listed; nil: none.
 	Type *regexp.Regexp
 	// MaxInstances bounds the list of instances, the largest first; 0 stands for 1,000.
 	MaxInstances int
-	// MaxStrings is how many texts of strings are listed; 0: none.
+	// MaxStrings is the number of string texts to list; 0: none.
 	MaxStrings int
-	// Roots chooses types by their names; Paths says how their objects are kept; nil: none.
-	// For it each thread is stopped while its stack is copied.
+	// Roots selects types by name. Paths explains how the types' objects are kept; nil: none. For
+	// Roots each thread is stopped while the thread's stack is copied.
 	Roots *regexp.Regexp
-	// Retained finds how much the objects of each type keep from being collected.
+	// Retained finds the bytes that the objects of each type keep from being collected.
 	Retained bool
-	// Graph keeps all objects and their references, and finds what keeps them, as Roots does.
+	// Graph keeps all objects and references, and finds the roots that keep the objects, as Roots
+	// does.
 	Graph bool
-	// Owners finds whose the types are.
+	// Owners finds the owners of types.
 	Owners bool
-	// Keepers finds what keeps what, type by type, and Retained.
+	// Keepers finds what keeps what, type by type. Keepers implies Retained.
 	Keepers bool
-	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
-	// While threads are stopped it is 1 at least, and 0 stands for 4 or all that there are.
+	// MaxCPU is the number of CPUs that may be used, 0.5 for example; 0 stands for 1. With more
+	// than 1, several goroutines walk. While threads are stopped, the least is 1, and 0 stands for
+	// 4, or for all CPUs if there are fewer.
 	MaxCPU float64
-	// Stop stops all threads of a running process, so that the heap is that of one moment.
+	// Stop stops all threads of a running process, so that the heap belongs to one moment.
 	Stop bool
-	// MaxPause is how long they may be stopped; 0 stands for DefaultHeapPause.
+	// MaxPause bounds the stop; 0 stands for DefaultHeapPause.
 	MaxPause time.Duration
-	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no
+	// calls.
 	Progress func(done, all uint64)
-	// Doing is called from time to time with what is found out about what was walked, and how far that has come: from 0
-	// to 1; nil: it is not.
+	// Doing is called from time to time while the walked objects are analysed, with the name of the
+	// analysis and the progress from 0 to 1; nil: no calls.
 	Doing func(what string, done float64)
 }
 
 // ErrNoHeap: the heap of the runtime cannot be read.
 var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
 
-// Heap walks all objects of the managed heap, without stopping the program unless Stop, Roots or Graph ask for it. If
-// ctx ends, the result has what was walked until then, and is Partial.
+// Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
+// Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -84,7 +87,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	return out, p.Alive()
 }
 
-// walk walks over all objects, of one moment if that is asked for and can be done.
+// walk walks over all objects, of one moment if that is wanted and possible.
 func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 	if h.o.Stop && h.p.from.changes() {
 		if census, err := h.atOnce(ctx); census != nil || err != nil {
@@ -93,14 +96,13 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
-	h.noteStamp() // as of now, and not as of before a stop: objects may have been moved since
+	h.noteStamp() // the GC epoch of now, not of before a stop: objects may have been moved since
 	return h.p.walkHeap(h.options())
 }
 
 // errLeftOut: most dumps have no heap.
 var errLeftOut = errors.New("the dump has left it out: createdump writes it with type 2 (with heap) or 4 (full)")
 
-// walkHeap walks all objects.
 func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
 	census, err := p.Runtime.Heap.Walk(o)
 	if err == nil && !p.from.changes() && census.Walked == 0 {
@@ -117,8 +119,8 @@ func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 	}
 }
 
-// noteStamp notes as of when objects have their addresses, and reads what may change during the walk, if that is of
-// interest.
+// noteStamp notes the GC epoch of the objects' addresses, and reads the fields that may change
+// during the walk. Only a graph needs both.
 func (h *heapWalk) noteStamp() {
 	if h.graph() {
 		h.stamp = h.p.stampNow()
@@ -132,13 +134,13 @@ type heapWalk struct {
 	o     HeapOptions
 	begin time.Time
 	used  time.Duration // CPU time before
-	began time.Time     // when threads had been stopped; zero: they were not
+	began time.Time     // when all threads had been stopped; zero: no stop
 	stop  *profile.HeapStop
 
 	mu         sync.Mutex
-	names      map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
-	chosen     map[arch.Addr]bool       // MethodTables that Options.Type chooses
-	text       arch.Addr                // the MethodTable of strings
+	names      map[arch.Addr]name.Class // of MethodTables met so far, if the name had to be read early
+	chosen     map[arch.Addr]bool       // MethodTables that HeapOptions.Type selects
+	text       arch.Addr                // MethodTable of strings
 	instances  []profile.HeapInstance
 	matching   profile.HeapAmount
 	strings    stringCounts
@@ -148,8 +150,8 @@ type heapWalk struct {
 	stopped    func() bool
 	ctx        context.Context
 	contexts   loadContexts
-	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the address of the runtime's; nil: not asked for
-	stamp      heap.Stamp           // as of when objects have their addresses; 0: that is not known
+	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the runtime's LoaderAllocator; nil: not asked for
+	stamp      heap.Stamp           // GC epoch of the objects' addresses; 0: unknown
 }
 
 func (h *heapWalk) options() heap.Options {
@@ -172,12 +174,12 @@ func (h *heapWalk) options() heap.Options {
 	return o
 }
 
-// graph: the references between objects are asked for.
+// graph reports whether the references between objects are wanted.
 func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
 
 func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 
-// rest waits until no more CPU time has been used than is allowed.
+// rest waits until the CPU time used is within MaxCPU.
 func (h *heapWalk) rest() {
 	const most = 100 * time.Millisecond
 	if ahead := h.ahead(); ahead > time.Millisecond {
@@ -185,13 +187,13 @@ func (h *heapWalk) rest() {
 	}
 }
 
-// ahead is how long to wait until no more CPU time has been used than is allowed.
+// ahead returns how long to wait until the CPU time used is within MaxCPU.
 func (h *heapWalk) ahead() time.Duration {
 	used := float64(live.OwnCPU() - h.used)
 	return time.Duration(used/h.share()) - time.Since(h.begin)
 }
 
-// threads lists the runtime's threads as they are now.
+// threads lists the current threads of the runtime.
 func (h *heapWalk) threads() ([]arch.Addr, error) {
 	h.p.Engine.Cache.Invalidate()
 	list, err := h.p.Runtime.Threads.List()
@@ -205,10 +207,10 @@ func (h *heapWalk) threads() ([]arch.Addr, error) {
 	return out, nil
 }
 
-// check reports whether there is a MethodTable at an address. One that can be unloaded is named at once.
+// check reports whether an address has a MethodTable. A collectible MethodTable is named at once.
 func (h *heapWalk) check(mt arch.Addr) error {
 	err := h.p.Runtime.Types.Check(mt)
-	if err != nil && h.p.from.changes() { // it may be newer than the page that is known
+	if err != nil && h.p.from.changes() { // the MethodTable may be newer than the cached page
 		h.p.Engine.Cache.Invalidate()
 		err = h.p.Runtime.Types.Check(mt)
 	}
@@ -221,7 +223,8 @@ func (h *heapWalk) check(mt arch.Addr) error {
 	return nil
 }
 
-// name names the class of a MethodTable. One that cannot be named keeps its address.
+// name names the class of a MethodTable. A MethodTable without a readable name gets the address as
+// name.
 func (h *heapWalk) name(mt arch.Addr) name.Class {
 	if c := h.known(mt); c.Display != "" {
 		return c
@@ -236,7 +239,7 @@ func (h *heapWalk) name(mt arch.Addr) name.Class {
 	return c
 }
 
-// known is the name of a class that was read before; empty: none was.
+// known returns the name of a class if the name was read before, or an empty name.
 func (h *heapWalk) known(mt arch.Addr) name.Class {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,7 +254,7 @@ func (h *heapWalk) want(mt arch.Addr) bool {
 	return chosen || h.o.MaxStrings > 0 && mt == h.text
 }
 
-// result describes what was found.
+// result describes the findings of the walk.
 func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out := &profile.Heap{
 		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
@@ -312,7 +315,8 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	return out
 }
 
-// typeKey is what types are the same by. Assemblies that were loaded several times have types of the same name.
+// typeKey identifies a type of the report. Assemblies loaded several times have types of the same
+// name.
 type typeKey struct{ name, assembly, context string }
 
 func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
@@ -320,7 +324,7 @@ func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
 	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
 }
 
-// doing passes on how far something has come.
+// doing returns the callback that passes on the progress of an analysis.
 func (h *heapWalk) doing(what string) func(done float64) {
 	if h.o.Doing == nil {
 		return nil
@@ -328,7 +332,7 @@ func (h *heapWalk) doing(what string) func(done float64) {
 	return func(done float64) { h.o.Doing(what, done) }
 }
 
-// types sums up by name and load context. of is what objects retain; nil: that is not known.
+// types sums up by name and load context. of has the retained bytes; nil: unknown.
 func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 	byName := map[typeKey]int{}
 	var retained []uint64

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// objects describes all objects and what keeps them.
+// objects describes all objects, and the roots that keep the objects.
 func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
 	if out.Partial {
 		return
@@ -42,10 +42,11 @@ func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
 	out.Graph = to
 }
 
-// maxRootSets bounds how many sets of roots there are. Beyond it static fields have no names.
+// maxRootSets bounds the sets of roots. Beyond the bound, static fields have no names.
 const maxRootSets = 1 << 18
 
-// rootSets are roots by what they are, each with the objects that it keeps; kept are these objects of all sets.
+// rootSets groups roots by kind, each group with the objects that the roots keep. kept has the
+// objects of all groups.
 func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []profile.HeapRootSet, kept []uint32) {
 	h.readStatics(g)
 	type kind struct {

@@ -5,13 +5,13 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is kept of a tree of Keepers.
+// Bounds of the shown tree of Keepers.
 const (
 	mostShownKeepers  = 20_000
-	leastKeptFraction = 20_000 // a Keeper has this share of the heap at least: one in so many
+	leastKeptFraction = 20_000 // a Keeper retains at least this fraction of the heap: 1/20,000
 )
 
-// keepers finds what keeps what, type by type.
+// keepers finds the dominators (Keepers) of the heap, type by type.
 func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap) {
 	labels, types := labelsOf(c.Tables, out.Types, h)
 	slots, sets := h.rootSlots(c.Graph, out.RootsMoved)
@@ -37,8 +37,8 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 	out.Keepers = shownKeepers(all, types, sets)
 }
 
-// labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number
-// that is no such label.
+// labelsOf returns the indices of types, by MethodTable; -1: no object of the type was counted.
+// types is the first number that is no index of a type.
 func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels []int32, types int32) {
 	byName := map[typeKey]int32{}
 	for i := range all {
@@ -54,7 +54,8 @@ func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels
 	return labels, int32(len(all))
 }
 
-// rootSlots are the roots that certainly keep objects, and which of them keeps an object.
+// rootSlots returns the sets of roots that certainly keep objects, and for each object the index of
+// the set that keeps the object.
 func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32, sets []profile.HeapRootSet) {
 	slots = map[uint32]int32{}
 	sets, _ = h.rootSets(g, h.roots.sure, moved)
@@ -66,7 +67,7 @@ func (h *heapWalk) rootSlots(g *heap.Graph, moved bool) (slots map[uint32]int32,
 	return slots, sets
 }
 
-// shownKeepers are those that keep most, each below its parent.
+// shownKeepers returns the Keepers that keep most, each below its parent.
 func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []profile.HeapKeeper {
 	least := all[0].Retained/leastKeptFraction + 1
 	for atLeast(all, least) > mostShownKeepers {
@@ -77,7 +78,7 @@ func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []
 	for i, k := range all {
 		at[i] = -1
 		if i > 0 && k.Retained < least {
-			continue // and so are those below it
+			continue // as are the Keepers below
 		}
 		at[i] = int32(len(out))
 		o := profile.HeapKeeper{
@@ -92,7 +93,7 @@ func shownKeepers(all []heap.Keeper, types int32, sets []profile.HeapRootSet) []
 	return out
 }
 
-// atLeast is how many keep so many bytes.
+// atLeast is the number of Keepers that retain at least so many bytes.
 func atLeast(all []heap.Keeper, bytes uint64) (n int) {
 	for i := range all {
 		if all[i].Retained >= bytes {

@@ -8,9 +8,9 @@ import (
 	"clrsnap/profile"
 )
 
-// An object of a type that can be unloaded keeps the LoaderAllocator of the type, although no field refers to it: the
-// collector asks the type (dotnet/runtime, src/coreclr/gc/gc.cpp, go_through_object_cl; vm/gcenv.ee.cpp,
-// GetLoaderAllocatorObjectForGC).
+// An object of a collectible type keeps the LoaderAllocator of the type, although no field refers
+// to the LoaderAllocator: the collector asks the type (dotnet/runtime, src/coreclr/gc/gc.cpp,
+// go_through_object_cl; vm/gcenv.ee.cpp, GetLoaderAllocatorObjectForGC).
 
 const (
 	allocatorClass = "System.Reflection.LoaderAllocator"
@@ -21,7 +21,8 @@ const (
 	unnamed        = "a load context"
 )
 
-// linkTypes has each object of a type that can be unloaded refer to the LoaderAllocator of the type.
+// linkTypes adds a reference from each object of a collectible type to the LoaderAllocator of the
+// type.
 func (h *heapWalk) linkTypes(g *heap.Graph) {
 	keeps := make([]uint32, len(g.Tables))
 	found := false
@@ -39,8 +40,8 @@ func (h *heapWalk) linkTypes(g *heap.Graph) {
 	}
 }
 
-// runningCode has code of types that can be unloaded, which a thread runs, keep their LoaderAllocators (src/coreclr/vm/
-// stackwalk.cpp, gcenv.ee.common.cpp, GcReportLoaderAllocator).
+// runningCode adds the roots of a thread's running code: the LoaderAllocators of collectible types
+// (src/coreclr/vm/stackwalk.cpp, gcenv.ee.common.cpp, GcReportLoaderAllocator).
 func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
 	for i := range t.Frames {
 		f := &t.Frames[i]
@@ -62,7 +63,7 @@ func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
 	}
 }
 
-// allocator is the LoaderAllocator object of a type; false: it is not known.
+// allocator returns the LoaderAllocator object of a type; false: unknown.
 func (h *heapWalk) allocator(g *heap.Graph, mt arch.Addr) (n uint32, ok bool) {
 	at, err := h.p.Runtime.Types.LoaderAllocator(mt)
 	if err != nil {
@@ -75,8 +76,8 @@ func (h *heapWalk) allocator(g *heap.Graph, mt arch.Addr) (n uint32, ok bool) {
 	return n, ok
 }
 
-// findAllocators finds the LoaderAllocator objects: each has a scout, which has the address of the runtime's
-// LoaderAllocator.
+// findAllocators finds the LoaderAllocator objects: each has a scout with the address of the
+// runtime's LoaderAllocator.
 func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 	out := map[arch.Addr]uint32{}
 	named := func(name string) func(*heap.Table) bool {
@@ -93,7 +94,7 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 					return
 				}
 				class, err := h.p.Runtime.Objects.Class(scout.Addr)
-				if err != nil || class.Table != scout.Table.Addr { // it was moved
+				if err != nil || class.Table != scout.Table.Addr { // the scout was moved
 					return
 				}
 				if at, err := h.p.Runtime.Objects.Pointer(scout.Addr, class, scoutField); err == nil && at != 0 {
@@ -107,12 +108,13 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 
 // loadContexts are the load contexts of types.
 type loadContexts struct {
-	names map[arch.Addr]string // by what the runtime has for each
+	names map[arch.Addr]string // by the runtime's address for the context
 	count map[string]int       // of contexts with a name
 }
 
-// loadContext names the load context of a type; empty: it is the default one, or not known. Contexts of one name have
-// numbers; so have those that can be unloaded where their names are not known (.NET 8 and 9).
+// loadContext names the load context of a type; empty: the default context, or unknown. Contexts
+// with the same name get numbers. Collectible contexts with an unknown name (.NET 8 and 9) also get
+// numbers.
 func (h *heapWalk) loadContext(mt arch.Addr) string {
 	c := &h.contexts
 	if c.names == nil {
@@ -145,7 +147,7 @@ func (h *heapWalk) loadContext(mt arch.Addr) string {
 	return name
 }
 
-// contextName reads the name of an AssemblyLoadContext; empty: of the default one.
+// contextName reads the name of an AssemblyLoadContext; empty: the default context.
 func (h *heapWalk) contextName(object arch.Addr) (string, error) {
 	objects := h.p.Runtime.Objects
 	class, err := objects.Class(object)

@@ -13,9 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// matches reports whether a type is chosen by its name: as C# writes it, as the runtime and debuggers do
-// (System.Collections.Generic.List<System.String>), or without its arguments (System.Collections.Generic.List`1). The
-// mark of a name that is not proved is no part of it.
+// matches reports whether a pattern chooses a type by name: the name in C#, the name of the runtime
+// and of debuggers (System.Collections.Generic.List<System.String>), or the name without arguments
+// (System.Collections.Generic.List`1). The mark of an unproved name is not part of the name.
 func (h *heapWalk) matches(chosen *regexp.Regexp, mt arch.Addr) bool {
 	if chosen.MatchString(unmarked(h.name(mt).Display)) {
 		return true
@@ -30,7 +30,7 @@ func (h *heapWalk) matches(chosen *regexp.Regexp, mt arch.Addr) bool {
 
 func unmarked(s string) string { return strings.ReplaceAll(s, name.Unproved, "") }
 
-// withArities writes how many arguments there are in place of the arguments.
+// withArities replaces arguments by the number of arguments.
 func withArities(s string) string {
 	var b strings.Builder
 	depth, count := 0, 0
@@ -54,7 +54,7 @@ func withArities(s string) string {
 	return b.String()
 }
 
-// chosenTables says of which tables the objects are chosen.
+// chosenTables reports for each table whether the table's objects are chosen.
 func (h *heapWalk) chosenTables(g *heap.Graph, by *regexp.Regexp) []bool {
 	out := make([]bool, len(g.Tables))
 	for i, t := range g.Tables {
@@ -63,14 +63,14 @@ func (h *heapWalk) chosenTables(g *heap.Graph, by *regexp.Regexp) []bool {
 	return out
 }
 
-// Bounds of what is compared with a name that nothing has.
+// Bounds of the comparison with a name that no type has.
 const (
 	mostNear    = 5
 	mostNames   = 20_000
 	longestNear = 64 // bytes
 )
 
-// nearest are the names of types that are most like what was asked for, and that have objects.
+// nearest returns the names of types with objects that are most like the wanted name.
 func nearest(asked *regexp.Regexp, types []profile.HeapType) (out []string) {
 	want := lastName(asked.String())
 	if want == "" {
@@ -103,10 +103,11 @@ var (
 	arguments = regexp.MustCompile("[<`\\[(].*")
 )
 
-// lastName is the last name in the name of a type, or in a pattern, without arguments; in small letters.
+// lastName returns the last name in the name of a type, or in a pattern, without arguments and in
+// lower case.
 func lastName(s string) string {
 	s = strings.TrimPrefix(s, "(?:")
-	if i := strings.Index(s, ")|^"); i >= 0 { // of a pattern that a name was made of
+	if i := strings.Index(s, ")|^"); i >= 0 { // a pattern made from a name
 		s = s[:i]
 	}
 	all := words.FindAllString(arguments.ReplaceAllString(s, ""), -1)
@@ -117,7 +118,8 @@ func lastName(s string) string {
 	return last[:min(len(last), longestNear)]
 }
 
-// distance is how many letters have to be changed, added or left out to make one name the other (Levenshtein).
+// distance is the number of letters to change, add or leave out to turn one name into the other
+// (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -25,10 +25,10 @@ func (h *heapWalk) visit(r *heap.Region, objects []heap.Object) {
 	}
 }
 
-// instance keeps an object, if it is one of the largest.
+// instance keeps an object that is among the largest.
 func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
 	class := h.known(o.Table.Addr)
-	if !h.isChosen(o.Table.Addr) { // a string, which was wanted for its text
+	if !h.isChosen(o.Table.Addr) { // a string, wanted for the text
 		return
 	}
 	h.matching.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
@@ -56,7 +56,7 @@ func (h *heapWalk) trim() {
 	h.instances = h.instances[:min(len(h.instances), h.maxInstances())]
 }
 
-// describe says what the instances stand for. The texts of strings are shown only if they are asked for.
+// describe adds what the instances stand for. The texts of strings are shown only on request.
 func (h *heapWalk) describe() {
 	for i := range h.instances {
 		x := &h.instances[i]
@@ -68,19 +68,19 @@ func (h *heapWalk) describe() {
 	}
 }
 
-// Bounds of the texts that are counted.
+// Bounds of the counted texts.
 const (
 	mostTexts   = 1 << 18
-	longestText = 200 // UTF-16 units that are shown
+	longestText = 200 // UTF-16 units shown
 )
 
-// stringCounts counts strings by what they say. Of a text its first 64 KB count.
+// stringCounts counts strings by text. Only the first 64 KB of a text count.
 type stringCounts struct {
 	seed  maphash.Seed
 	texts map[uint64]*profile.HeapString
 }
 
-// The layout of a string (object.h, StringObject): the number of UTF-16 units, then these.
+// The layout of a string (object.h, StringObject): the number of UTF-16 units, then the units.
 const (
 	stringLength = 8
 	stringChars  = 12

@@ -13,14 +13,14 @@ import (
 
 // Bounds of paths.
 const (
-	mostSampled = 20_000 // objects whose paths are followed
+	mostSampled = 20_000 // objects with followed paths
 	mostSteps   = 1_000  // of one path
-	mostPaths   = 1_000  // that differ
+	mostPaths   = 1_000  // different paths
 
 	maxStaticSlots = 1 << 17 // of one array
 )
 
-// paths finds how the objects of the types that were asked for are kept.
+// paths finds the paths that keep the objects of the types in HeapOptions.Roots.
 func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	wanted := h.chosenTables(g, h.o.Roots)
 	for n := range g.Len() {
@@ -75,7 +75,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	})
 }
 
-// findWays finds the ways to all objects; nil: it was ended early.
+// findWays finds the ways to all objects; nil: the search was ended early.
 func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 	roots := h.findRoots(g, true, out)
 	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.doing("the shortest ways to objects"), h.stopped)
@@ -85,17 +85,18 @@ func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 	return ways
 }
 
-// isStatics reports whether an object that nothing refers to is a table in which the runtime keeps static fields: an
-// array of objects that was allocated so that it never moves (src/coreclr/vm/appdomain.cpp, PinnedHeapHandleTable).
+// isStatics reports whether an object without incoming references is a table in which the runtime
+// keeps static fields: an array of objects, allocated so that the array never moves
+// (src/coreclr/vm/appdomain.cpp, PinnedHeapHandleTable).
 func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 	return in == heap.Pinned && h.name(o.Table.Addr).Display == "object[]"
 }
 
-// addPath adds the path of one object; false: there are too many that differ.
+// addPath adds the path of one object; false: there are too many different paths.
 func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath,
 	out *profile.Heap) bool {
 	to := ways.To(n, mostSteps)
-	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
+	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap], objects are left out
 	slices.Reverse(way)
 	begin := profile.HeapPath{Root: profile.RootCircle}
 	if to.Whole {
@@ -147,7 +148,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	}
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Of != "" && s.Of != h.meaning(g, way[lasts[i]]) {
-			s.Of = "" // they differ
+			s.Of = "" // the meanings differ
 		}
 	}
 	o, _ := g.Object(n)
@@ -155,7 +156,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	return true
 }
 
-// beginning says what keeps the first object of a way.
+// beginning describes the root that keeps the first object of a way.
 func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPath) {
 	p.Root = profile.RootUnknown
 	by, ok := h.roots.by[uint32(n)]
@@ -173,13 +174,13 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 	return p
 }
 
-// still reports whether an object of the class is where it was.
+// still reports whether an object of the class is still at the address.
 func (h *heapWalk) still(o heap.Object) bool {
 	class, err := h.p.Runtime.Objects.Class(o.Addr)
 	return err == nil && class.Table == o.Table.Addr
 }
 
-// keyOf tells ways apart. Those from stacks of threads of one name are one.
+// keyOf tells paths apart. Paths from stacks of threads with one name are the same.
 func keyOf(p *profile.HeapPath) string {
 	var b strings.Builder
 	b.WriteString(string(p.Root))
@@ -204,7 +205,7 @@ func keyOf(p *profile.HeapPath) string {
 	return b.String()
 }
 
-// meaning says what an object stands for; empty: for itself, or it has been moved.
+// meaning describes what an object stands for; empty: nothing else, or the object has been moved.
 func (h *heapWalk) meaning(g *heap.Graph, n int) string {
 	o, _ := g.Object(n)
 	return h.meaningOf(o)
@@ -218,9 +219,9 @@ func (h *heapWalk) meaningOf(o heap.Object) string {
 	return h.p.Runtime.Meaning(o.Addr, class)
 }
 
-// slotField names the static field by which an array of a class's static fields refers to an object; empty: it is no
-// such array, or that is not known. A class that can be unloaded has an array of its own, which its LoaderAllocator
-// keeps.
+// slotField names the static field by which an array of static fields refers to an object; empty:
+// the array is no array of static fields, or the field is unknown. A collectible class has its own
+// array, kept by the class's LoaderAllocator.
 func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
 	o, in := g.Object(from)
 	if h.name(o.Table.Addr).Display != "object[]" || !h.still(o) {
@@ -247,7 +248,8 @@ func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
 	return ""
 }
 
-// field is in which field an object refers to another; empty: that is not known, because both have moved since, say.
+// field returns the field in which an object refers to another; empty: unknown, because both have
+// moved since, say.
 func (h *heapWalk) field(g *heap.Graph, from, to int) string {
 	a, _ := g.Object(from)
 	b, _ := g.Object(to)
@@ -257,7 +259,7 @@ func (h *heapWalk) field(g *heap.Graph, from, to int) string {
 		return ""
 	}
 	field, err := h.p.Runtime.Objects.RefersTo(a.Addr, class, b.Addr)
-	if field == "" && err == nil { // it has another object by now
+	if field == "" && err == nil { // the field has another object by now
 		field, err = h.p.Runtime.Objects.OnlyField(a.Addr, class, b.Table.Addr)
 	}
 	if err != nil {

@@ -13,22 +13,22 @@ import (
 	"clrsnap/profile"
 )
 
-// rootsOf are what keeps objects besides other objects.
+// rootsOf are the roots of the heap: everything that keeps objects, other than objects.
 type rootsOf struct {
 	sure   []uint32 // objects that are certainly kept
-	maybe  []uint32 // those that words of stacks lead to
+	maybe  []uint32 // objects that words of stacks lead to
 	by     map[uint32]root
 	stacks bool // stacks have been read
-	full   bool // some are missing: there are too many
+	full   bool // some roots are missing: there are too many
 }
 
-// root is what keeps one object.
+// root describes the root of one object.
 type root struct {
 	kind   profile.HeapRoot
 	slots  []arch.Addr // RootStatic: where the fields are
 	handle profile.HandleKind
 	thread *profile.ThreadRef
-	array  uint32 // RootThreadStatic: the number of the array, and the offset in it
+	array  uint32 // RootThreadStatic: the number of the array, and the offset in the array
 	offset uint32
 	method string
 }
@@ -39,11 +39,12 @@ const (
 	maxThreadArrays = 1 << 12 // of one thread
 	maxThreadFields = 1 << 12 // of one class
 	maxLocals       = 1 << 22 // static fields of all threads, and arrays of them
-	// where an array of references has the first one (object.h, PtrArray); fields count from its start
+	// offset of the first element in an array of references (object.h, PtrArray); fields count from
+	// the array's start
 	arrayData = 16
 )
 
-// add notes that something keeps an object. What is noted first counts.
+// add records a root of an object. The first root of an object counts.
 func (r *rootsOf) add(to *[]uint32, n int, by root) {
 	if _, ok := r.by[uint32(n)]; ok {
 		return
@@ -56,8 +57,8 @@ func (r *rootsOf) add(to *[]uint32, n int, by root) {
 	*to = append(*to, uint32(n))
 }
 
-// field notes that a static field keeps an object. Strings can be kept by what is no field as well, and then the field
-// is of interest.
+// field records that a static field keeps an object. A slot without a field can keep a string as
+// well; the field is of interest then.
 func (r *rootsOf) field(at arch.Addr, to int) {
 	by, ok := r.by[uint32(to)]
 	switch {
@@ -69,7 +70,7 @@ func (r *rootsOf) field(at arch.Addr, to int) {
 	}
 }
 
-// findRoots reads what keeps objects, once. Stacks are read if they are asked for. What could not be read is noted.
+// findRoots reads the roots, once. Stacks are read if they are wanted. Failures are noted in out.
 func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *rootsOf {
 	lack := func(what string, err error) {
 		if err != nil && h.p.Alive() == nil {
@@ -103,22 +104,23 @@ func (h *heapWalk) moved() bool {
 	return h.p.Live != nil && (h.stamp == 0 || h.p.Runtime.Heap.Stamp(h.p.Live) != h.stamp)
 }
 
-// slot is a static field, as it was before the walk.
+// slot is a static field, as of before the walk.
 type slot struct{ table, at, to arch.Addr }
 
-// Bounds of what is read before the walk.
+// Bounds of the read before the walk.
 const (
 	maxEarlyTables = 1 << 10
 	maxEarlySlots  = 1 << 10 // of one table
 )
 
-// readSlots reads static fields before the objects of a running program are walked. A field that is set to a new object
-// meanwhile, as that of an event is when somebody subscribes, would lead to one that has not been met.
+// readSlots reads static fields before the objects of a running program are walked. A field may be
+// set to a new object meanwhile: the field of an event, for example, when somebody subscribes.
+// After the walk the field would lead to an object that the walk has not met.
 func (h *heapWalk) readSlots() {
 	if !h.p.from.changes() {
 		return
 	}
-	handles, _ := h.p.Runtime.Heap.Handles(h.p.from) // what cannot be read is told later
+	handles, _ := h.p.Runtime.Heap.Handles(h.p.from) // an error is reported later
 	tables := 0
 	for i := range handles {
 		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.stopped() {
@@ -139,7 +141,8 @@ func (h *heapWalk) readSlots() {
 	}
 }
 
-// tableRoots are the tables in which the runtime keeps static fields, and what is in them.
+// tableRoots adds the tables in which the runtime keeps static fields, and the objects in the
+// tables.
 func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	isTable := func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) }
 	var tables []int
@@ -153,7 +156,8 @@ func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	}
 }
 
-// earlyRoots are what static fields led to before the walk, if no object has been moved since.
+// earlyRoots adds the objects that static fields referred to before the walk, if no object has been
+// moved since.
 func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
 	if len(h.early) == 0 || h.moved() {
 		return
@@ -178,7 +182,7 @@ var handleKinds = map[heap.HandleKind]profile.HandleKind{
 	heap.AsyncPinned: profile.HandleAsyncPinned, heap.SizedRef: profile.HandleSized,
 }
 
-// handleRoots are handles. Dependent ones are references from one object to another.
+// handleRoots adds the handles. Dependent handles are references from one object to another.
 func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
 	handles, err := h.p.Runtime.Heap.Handles(h.p.from)
 	for i := range handles {
@@ -200,7 +204,7 @@ func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
 	return err
 }
 
-// readyRoots are the objects whose finalizers are to run.
+// readyRoots adds the objects with a finalizer still to run.
 func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
 	ready, err := h.p.Runtime.Heap.Ready(h.p.from)
 	for _, at := range ready {
@@ -211,7 +215,7 @@ func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
 	return err
 }
 
-// threadRoots are static fields of which each thread has its own.
+// threadRoots adds the thread-static fields.
 func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 	if err := h.p.ReadThreadStore(); err != nil {
 		return err
@@ -236,7 +240,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 			}
 			fields, err := h.p.Runtime.Objects.References(array, maxThreadFields)
 			if left -= 1 + len(fields); err != nil {
-				continue // of fields that are no references, or of none yet
+				continue // an array of fields that are no references, or no array yet
 			}
 			for j, to := range fields {
 				if n, ok := g.Number(to); ok {
@@ -254,7 +258,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 	return nil
 }
 
-// stackRoots are the objects that words of the stacks of managed threads lead to.
+// stackRoots adds the objects that words on the stacks of managed threads lead to.
 func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 	inspect := h.p.Inspect
 	defer func() { h.p.Inspect = inspect }()
@@ -273,7 +277,7 @@ func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 	managed := func(t *Thread) bool { return t.ID != 0 }
 	_, err := h.p.plainSnapshot(h.ctx, managed)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return nil // the walk says that it was ended
+		return nil // the walk itself reports the end
 	}
 	return err
 }
@@ -283,11 +287,12 @@ type stackScan struct {
 	g    *heap.Graph
 	r    *rootsOf
 	t    *profile.Thread
-	from arch.Addr // where its newest frame begins
-	next int       // the frame that the next word lies in, or an older one
+	from arch.Addr // start of the newest frame
+	next int       // the next word lies in this frame or in an older frame
 }
 
-// region looks through a piece of the stack. Below its newest frame lies what is left of calls that have returned.
+// region looks through a piece of the stack. Below the newest frame lie the remains of calls that
+// have returned.
 func (s *stackScan) region(piece *target.Region) {
 	data, base := piece.Data, piece.Base
 	if s.from > base && s.from-base < arch.Addr(len(data)) {
@@ -299,7 +304,7 @@ func (s *stackScan) region(piece *target.Region) {
 	}
 }
 
-// registers looks through the registers that are known.
+// registers looks through the known registers.
 func (s *stackScan) registers(of *Suspension) {
 	if of == nil {
 		return
@@ -326,7 +331,8 @@ func (s *stackScan) word(v uint64, at arch.Addr) {
 	s.r.add(&s.r.maybe, n, root{kind: profile.RootStack, thread: &ref, method: s.method(at)})
 }
 
-// method is the method in whose frame a word of the stack lies, or that has called what has it.
+// method names the managed method of the frame in which a word of the stack lies, or else the next
+// managed caller.
 func (s *stackScan) method(at arch.Addr) string {
 	frames := s.t.Frames
 	if s.next >= len(frames) || arch.Addr(frames[s.next].SP) > at {

@@ -8,27 +8,27 @@ import (
 	"clrsnap/internal/clr/heap"
 )
 
-// statics finds the names of static fields by where they lie.
+// statics finds the names of static fields by address.
 type statics struct {
 	bases []staticBase                    // by address
-	known map[arch.Addr]map[uint32]string // names of the static fields that are references, by class and offset
-	own   map[arch.Addr]map[uint32]string // likewise of those of which each thread has its own
-	local map[uint32][]arch.Addr          // the classes that such fields can be of, by the number of the array
+	known map[arch.Addr]map[uint32]string // names of static reference fields, by class and offset
+	own   map[arch.Addr]map[uint32]string // likewise of thread-static fields
+	local map[uint32][]arch.Addr          // the possible classes of thread-static fields, by the number of the array
 }
 
-// staticBase is where the static fields of a class begin that are references.
+// staticBase is the address of the static reference fields of a class.
 type staticBase struct{ at, mt arch.Addr }
 
 // Bounds of a search for static fields.
 const (
-	maxClasses     = 1 << 19 // that can have static fields
+	maxClasses     = 1 << 19 // classes that can have static fields
 	maxModules     = 1 << 14
-	maxEqualSlots  = 16      // that refer to one object
-	maxKnownFields = 1 << 12 // classes whose fields are kept
-	maxTable       = 1 << 20 // bytes from where the static fields of a class begin
+	maxEqualSlots  = 16      // fields that refer to one object
+	maxKnownFields = 1 << 12 // classes with remembered fields
+	maxTable       = 1 << 20 // bytes of the static fields of a class
 )
 
-// readStatics reads where static fields are, once.
+// readStatics finds the static fields, once.
 func (h *heapWalk) readStatics(g *heap.Graph) {
 	if h.static == nil {
 		h.p.Engine.Cache.Invalidate()
@@ -36,7 +36,7 @@ func (h *heapWalk) readStatics(g *heap.Graph) {
 	}
 }
 
-// findStatics reads where the static fields of classes are.
+// findStatics finds the addresses of the static fields of classes.
 func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	s := &statics{
 		known: map[arch.Addr]map[uint32]string{}, own: map[arch.Addr]map[uint32]string{},
@@ -47,7 +47,7 @@ func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 		if h.stopped() || classes >= maxClasses {
 			break
 		}
-		defined, _ := h.p.Runtime.Types.Defined(m) // what could be read counts
+		defined, _ := h.p.Runtime.Types.Defined(m) // a partial list counts
 		generic, _ := h.p.Runtime.Types.Instantiations(m)
 		classes += len(defined) + len(generic)
 		for _, mt := range append(defined, generic...) {
@@ -65,9 +65,10 @@ func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	return s
 }
 
-// modules are those of all assemblies, and those that have objects on the heap.
+// modules returns the modules of all assemblies, and the modules of the types with objects on the
+// heap.
 func (h *heapWalk) modules(g *heap.Graph) (out []arch.Addr) {
-	all, _ := h.p.Runtime.Inlined.Modules() // what could be read counts
+	all, _ := h.p.Runtime.Inlined.Modules() // a partial list counts
 	for _, t := range g.Tables {
 		if c, err := h.p.Runtime.Types.Read(t.Addr); err == nil && c.Module != 0 && !t.Free {
 			all = append(all, c.Module)
@@ -78,7 +79,7 @@ func (h *heapWalk) modules(g *heap.Graph) (out []arch.Addr) {
 	return all[:min(len(all), maxModules)]
 }
 
-// staticField names the first static field that lies at one of some addresses; empty: none is known.
+// staticField names the first known static field at one of some addresses; empty: none is known.
 func (h *heapWalk) staticField(slots []arch.Addr) string {
 	for _, at := range slots {
 		if name := h.fieldAt(at); name != "" {
@@ -101,7 +102,7 @@ func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	if off >= maxTable {
 		return ""
 	}
-	for at := bases[i-1].at; i > 0 && bases[i-1].at == at; i-- { // in .NET 8, classes of a module have one in common
+	for at := bases[i-1].at; i > 0 && bases[i-1].at == at; i-- { // in .NET 8, classes of a module share a base
 		if name, ok := h.fieldsOf(bases[i-1].mt, false)[uint32(off)]; ok {
 			return h.name(bases[i-1].mt).Display + "." + name
 		}
@@ -109,8 +110,8 @@ func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	return ""
 }
 
-// fieldsOf are the names of the static fields of a class that are references, by their offsets: those that all threads
-// share, or those of which each has its own. nil: they cannot be read.
+// fieldsOf returns the names of the static reference fields of a class, by offset: the fields
+// shared by all threads, or the thread-static fields. nil: unreadable.
 func (h *heapWalk) fieldsOf(mt arch.Addr, local bool) map[uint32]string {
 	s := h.static
 	all := s.known
@@ -147,14 +148,13 @@ func (h *heapWalk) fieldsOf(mt arch.Addr, local bool) map[uint32]string {
 	return all[mt]
 }
 
-// threadField names the static field of which each thread has its own at an offset of an array; empty: that is not
-// known.
+// threadField names the thread-static field at an offset of an array; empty: unknown.
 func (h *heapWalk) threadField(array, offset uint32) string {
 	name := ""
 	for _, mt := range h.static.local[array] {
 		if field, ok := h.fieldsOf(mt, true)[offset]; ok {
 			if name != "" {
-				return "" // two classes cannot have the same array: one of them has no such fields
+				return "" // two classes cannot have the same array: one of the two has no thread-static fields
 			}
 			name = h.name(mt).Display + "." + field
 		}

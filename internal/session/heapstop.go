@@ -20,12 +20,12 @@ const DefaultHeapPause = 2 * time.Second
 // Bounds of the search for a moment at which the heap can be walked.
 const (
 	heapStops    = 6
-	passingStops = 3                     // of these, where threads do not stop
-	firstRest    = 10 * time.Millisecond // between two stops, and twice as long before each further one
-	mostReaders  = 4                     // that walk while the process is stopped, unless more are allowed
+	passingStops = 3                     // of the stops, if threads do not stop
+	firstRest    = 10 * time.Millisecond // between the first two stops, and twice as long before each further stop
+	mostReaders  = 4                     // goroutines that walk while the process is stopped, unless more are allowed
 )
 
-// atOnce walks the heap while all threads are stopped. The census is nil if that could not be done:
+// atOnce walks the heap while all threads are stopped. If that fails, the census is nil, and
 // HeapStop.Reason says why. The error is for a process that has exited.
 func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.warm(ctx)
@@ -104,20 +104,20 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	return census, err
 }
 
-// forecast says how long a walk will take that has begun.
+// forecast estimates the duration of a walk that has begun.
 type forecast struct {
 	begin     time.Time
 	limit     time.Duration
 	done, all atomic.Uint64 // bytes
-	vain      atomic.Bool   // it will take much longer than it may
+	vain      atomic.Bool   // the walk will take much longer than allowed
 }
 
-// earliest is when something can be said of how long a walk will take: the first milliseconds are for threads that have
+// earliest is the time until the first estimate: the first milliseconds are for threads that have
 // to start, and for memory that nobody has read yet.
 const earliest = 25 * time.Millisecond
 
-// progress is called during the walk. What would take more than twice as long as it may is given up after a tenth of
-// that time, so that threads do not stand still in vain.
+// progress is called during the walk. A walk that would take more than twice the limit is given up
+// after a tenth of the limit, so that threads do not stand still in vain.
 func (f *forecast) progress(done, all uint64) {
 	f.done.Store(done)
 	f.all.Store(all)
@@ -126,19 +126,20 @@ func (f *forecast) progress(done, all uint64) {
 	}
 }
 
-// total is how long all takes, if what was done took so long.
+// total is the expected duration of the whole walk, if the part done so far took so long.
 func (f *forecast) total(took time.Duration) time.Duration {
 	const longest = float64(time.Hour)
 	return time.Duration(min(float64(took)*float64(f.all.Load())/float64(max(f.done.Load(), 1)), longest))
 }
 
-// needed is how long a pause should be: half as long again as what is to be expected, rounded.
+// needed is a sufficient pause: one and a half times the expected duration, rounded.
 func (f *forecast) needed() time.Duration {
 	const step = 100 * time.Millisecond
 	return (f.total(time.Since(f.begin))*3/2 + step).Truncate(step)
 }
 
-// readers is how many goroutines read while the process is stopped: it does not need the CPUs then.
+// readers is the number of goroutines that read while the process is stopped: the process does not
+// need the CPUs then.
 func (h *heapWalk) readers() int {
 	if h.o.MaxCPU > 0 {
 		return max(int(h.o.MaxCPU), 1)
@@ -153,13 +154,13 @@ func (h *heapWalk) calm(ctx context.Context) {
 	}
 }
 
-// warm walks the heap once while the process runs, if types are chosen by their names: names take files and time, and
-// both are better spent before threads are stopped.
+// warm walks the heap once while the process runs, if types are chosen by name: names take files
+// and time, and both are better spent before threads are stopped.
 func (h *heapWalk) warm(ctx context.Context) {
 	if h.o.Type == nil {
 		return
 	}
 	o := h.options()
 	o.Visit, o.Data, o.Graph, o.Progress = func(*heap.Region, []heap.Object) {}, false, false, nil
-	_, _ = h.p.Runtime.Heap.Walk(o) // what is wrong shows again
+	_, _ = h.p.Runtime.Heap.Walk(o) // an error shows again
 }

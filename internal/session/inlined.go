@@ -16,37 +16,36 @@ import (
 	"clrsnap/profile"
 )
 
-// Call is a call by managed code, at which other methods may have been inlined. It stays valid when
-// the walk is over.
+// Call is a call by managed code. Other methods may have been inlined at the call. A Call stays
+// valid after the walk.
 type Call struct {
-	Frame  int // of the caller, in the stack, leaf first
+	Frame  int // index of the caller in the stack, leaf first
 	Code   codemap.Code
-	IP     arch.Addr // where it returns to
-	Callee arch.Addr // MethodDesc of the frame that was called, or of the P/Invoke that the caller is in
+	IP     arch.Addr // return address
+	Callee arch.Addr // MethodDesc of the called frame, or of the P/Invoke that the caller is in
 }
 
-// inlined is what is known of inlined methods.
+// inlined remembers the methods inlined at calls.
 type inlined struct {
 	known    map[callKey][]InlinedFrame
-	profiler bool // a profiler is loaded, which can have the runtime compile other IL
-	modules  int  // that were there when it was looked for
+	profiler bool // a profiler is loaded, and may have the runtime compile other IL
+	modules  int  // number of modules at the latest search for a profiler
 }
 
 type callKey struct{ ip, callee arch.Addr }
 
-// InlinedFrame is a method that was inlined: a frame without registers, and where in IL its call is. Without
-// a module the place is not known, or no lines are wanted.
+// InlinedFrame is an inlined method: a frame without registers, and the IL place of the call in
+// progress within the method. Without a module the place is unknown, or no lines are wanted.
 type InlinedFrame struct {
 	Frame profile.Frame
 	Place Place
 }
 
-// maxInlined bounds the calls of which it is remembered what was inlined there: 300 bytes each, more
-// or less.
+// maxInlined bounds the calls with remembered inlined methods: about 300 bytes each.
 const maxInlined = 1 << 14
 
-// Call describes the call that a managed frame is at; above is the frame that it called. False:
-// nothing can be said of it.
+// Call describes the call in progress in a managed frame; above is the called frame. False: nothing
+// can be said about the call.
 func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bool) {
 	if p.inlined == nil || f.Kind != walk.Managed || f.Exact || f.Code.Collectible {
 		return Call{}, false
@@ -58,7 +57,7 @@ func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bo
 	return c, c.Callee != 0
 }
 
-// callsByThread are the calls of stacks, by the thread's id.
+// callsByThread holds the calls of stacks, by thread id.
 type callsByThread map[int]keptCalls
 
 func (c callsByThread) keep(tid int, calls keptCalls) {
@@ -67,12 +66,12 @@ func (c callsByThread) keep(tid int, calls keptCalls) {
 	}
 }
 
-// addInlined adds to captured stacks what was certainly inlined at their calls.
+// addInlined adds to captured stacks the methods that were certainly inlined at the stacks' calls.
 func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 	if !p.Options.Inlined || p.inlined == nil || len(calls) == 0 || p.profiled() {
 		return
 	}
-	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
+	p.Engine.Begin() // the runtime records inlining before the code runs, but perhaps not long before
 	var buf []Call
 	var packed packing
 	for i := range threads {
@@ -90,18 +89,20 @@ func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 	}
 }
 
-// callsForWaits is how many calls of a stack are kept, from the leaf on, if inlined methods are not wanted: by these
-// primitives are found that were inlined.
+// callsForWaits is the number of calls kept of a stack, from the leaf on, if inlined methods are
+// not wanted: the calls serve to find inlined primitives.
 const callsForWaits = 16
 
-// withPrimitive returns the frames by which the wait of a thread is told that has just been walked. These are those of
-// its stack, unless the method that has called the outermost primitive has certainly got it from another one, which was
-// inlined: the JIT inlines ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. The stack of a method that was
-// inlined is that of its caller, which has none of its own then.
+// withPrimitive returns the frames that describe the wait of the thread just walked. Most often
+// these are the frames of the thread's stack. But the caller of the outermost primitive may
+// certainly have reached the primitive through another, inlined primitive: the JIT inlines
+// ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. Then the inlined primitive is
+// added. An inlined method gets the part of the stack that belongs to the caller; the caller has no
+// part left then.
 func (p *Process) withPrimitive(frames []profile.Frame) []profile.Frame {
 	at := profile.PrimitiveOf(frames).Outer + 1
 	if first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed }); at <= first {
-		at = first // none has a frame
+		at = first // no primitive has a frame
 	}
 	i := slices.IndexFunc(p.calls, func(c Call) bool { return c.Frame == at })
 	if i < 0 || at+1 >= len(frames) || frames[at+1].SP <= frames[at].SP || p.profiled() {
@@ -122,11 +123,12 @@ func (p *Process) withPrimitive(frames []profile.Frame) []profile.Frame {
 	return out
 }
 
-// agentLibrary is the profiler that changes no IL: our own.
+// agentLibrary is our own profiler, and changes no IL.
 const agentLibrary = "libclrsnap-agent.so"
 
-// profiled reports whether a profiler is loaded: a library by which the runtime finds one. It can have
-// methods compiled from other IL than their assembly's, by which nothing can be proved.
+// profiled reports whether a profiler is loaded: a library with the entry point by which the
+// runtime finds a profiler. A profiler can have methods compiled from other IL than the assembly's.
+// The assembly's IL proves nothing then.
 func (p *Process) profiled() bool {
 	modules := p.Engine.Modules.All()
 	if p.inlined.modules == len(modules) {
@@ -145,10 +147,10 @@ func (p *Process) profiled() bool {
 	return p.inlined.profiler
 }
 
-// withInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
-// are those of its frames in ascending order. The calls of a stack should be looked at when it has
-// been captured: what is read by then includes all that was inlined into its methods. The result is appended to out; it
-// is frames if nothing was inlined.
+// withInlined adds to a stack, leaf first, the methods that were certainly inlined at the stack's
+// calls. calls are in ascending order of frames. The calls should be examined after the capture of
+// the stack: the data read by then includes every method inlined into the stack's methods. The
+// result is appended to out, or is frames if nothing was inlined.
 func (p *Process) withInlined(out, frames []profile.Frame, calls []Call) []profile.Frame {
 	from, begin := 0, len(out)
 	for i := range calls {
@@ -171,7 +173,7 @@ func (p *Process) withInlined(out, frames []profile.Frame, calls []Call) []profi
 	return append(out, frames[from:]...)
 }
 
-// BeginInlined begins a moment at which InlinedAt is asked; false: nothing can be said.
+// BeginInlined begins a moment for calls of InlinedAt; false: nothing can be said.
 func (p *Process) BeginInlined() bool {
 	if p.inlined == nil || p.profiled() {
 		return false
@@ -180,7 +182,8 @@ func (p *Process) BeginInlined() bool {
 	return true
 }
 
-// InlinedIn is InlinedAt of a call by a method, whose code it finds. Of code that can be unloaded it says nothing.
+// InlinedIn is InlinedAt of a call by a method. InlinedIn finds the code of the method, and says
+// nothing about collectible code.
 func (p *Process) InlinedIn(c Call, method arch.Addr) []InlinedFrame {
 	if p.inlined == nil {
 		return nil
@@ -196,7 +199,8 @@ func (p *Process) InlinedIn(c Call, method arch.Addr) []InlinedFrame {
 	return p.InlinedAt(&c)
 }
 
-// InlinedAt returns the methods that were certainly inlined at a call, innermost first. It remembers them.
+// InlinedAt returns the methods that were certainly inlined at a call, innermost first. The result
+// is remembered.
 func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	key := callKey{c.IP, c.Callee}
 	if found, ok := p.inlined.known[key]; ok {
@@ -204,7 +208,7 @@ func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	}
 	found, err := p.findInlined(c)
 	if err != nil {
-		return nil // it may be readable the next time
+		return nil // the data may be readable the next time
 	}
 	if len(p.inlined.known) >= maxInlined {
 		clear(p.inlined.known)
@@ -213,7 +217,7 @@ func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	return found
 }
 
-// findInlined is InlinedAt of a call that is not remembered.
+// findInlined is InlinedAt without remembered results.
 func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
 	found, err := p.certainAt(c)
 	if err != nil {
@@ -230,8 +234,8 @@ func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
 	return out, nil
 }
 
-// certainAt returns the methods that were certainly inlined at a call, outermost first: those that the runtime has
-// recorded, or those that are proved, if these are more.
+// certainAt returns the methods that were certainly inlined at a call, outermost first: the methods
+// recorded by the runtime, or the proved methods if there are more.
 func (p *Process) certainAt(c *Call) ([]inlining.Frame, error) {
 	found, _, err := p.Recorded(c)
 	if err != nil {
@@ -241,14 +245,14 @@ func (p *Process) certainAt(c *Call) ([]inlining.Frame, error) {
 	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
 		return nil, err
 	}
-	if len(proved) > len(found) { // a method that was inlined several times is certain, if not which time
+	if len(proved) > len(found) { // a method inlined several times is certain, but the occurrence is not
 		found = proved
 	}
 	return found, nil
 }
 
-// Recorded returns what was inlined at a call by what the runtime has recorded of the code, outermost
-// first; false: it has recorded nothing, as usual.
+// Recorded returns the runtime's record of the methods inlined at a call, outermost first; false:
+// there is no record, as usual.
 func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error) {
 	t, err := p.Runtime.IL.Tree(&c.Code)
 	if err != nil || t == nil {
@@ -262,8 +266,8 @@ func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error)
 	return found, true, err
 }
 
-// Proved returns what was certainly inlined at a call of code of which nothing is recorded, outermost
-// first.
+// Proved returns the methods that were certainly inlined at a call in code without a record,
+// outermost first.
 func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
 	of, ok, err := p.Runtime.Inlined.Definition(c.Code.MethodDesc)
 	if err != nil || !ok {
@@ -281,15 +285,15 @@ func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
 	return p.Runtime.Inlined.Prove(&c.Code, of, callee, inlining.Range{Start: start, End: end})
 }
 
-// called returns the method that a call calls; false: it is not certain. The frame above need not be
-// that method's: one that has called another last may have left its frame to it.
+// called returns the method that a call calls; false: the method is not certain. The frame above
+// may belong to another method: a method may have left the frame to the target of a tail call.
 func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
 	above, err := p.Runtime.Methods.Read(c.Callee)
 	if err != nil {
 		return d, false, err
 	}
 	desc := c.Callee
-	if above.Class != method.PInvoke { // else it is called by this very code
+	if above.Class != method.PInvoke { // else the code itself calls the P/Invoke
 		if desc, err = p.Runtime.Inlined.Callee(c.IP); err != nil || desc == 0 {
 			return d, false, err
 		}

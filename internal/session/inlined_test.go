@@ -14,16 +14,16 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWithPrimitive: a primitive that was inlined into its caller tells what a thread waits for, and its stack is the
-// caller's.
+// TestWithPrimitive: a primitive inlined into its caller explains the thread's wait, and the stack
+// of the primitive is the caller's.
 func TestWithPrimitive(t *testing.T) {
 	const event, later = "System.Threading.ManualResetEventSlim.Wait", "System.Threading.CountdownEvent.Wait"
 	for name, tt := range map[string]struct {
-		methods []string // of the stack, leaf first; those of the program begin with "Shop."
-		at      int      // the frame with the call at which these were inlined, innermost first
+		methods []string // of the stack, leaf first; the program's methods begin with "Shop."
+		at      int      // the frame with the call at which the methods below were inlined, innermost first
 		inlined []string
 		kind    profile.WaitKind
-		outer   uint64 // where the primitive's stack ends
+		outer   uint64 // end of the primitive's stack
 	}{
 		"event": {
 			[]string{"", "System.Threading.Monitor.Wait", "Shop.Work", "Shop.Main"}, 2, []string{event},
@@ -87,7 +87,7 @@ func TestWithPrimitive(t *testing.T) {
 	}
 }
 
-// framed is a frame of a method; without a name it is native.
+// framed is a frame of a method; without a name the frame is native.
 func framed(method string, sp uint64) profile.Frame {
 	switch {
 	case method == "":
@@ -98,8 +98,8 @@ func framed(method string, sp uint64) profile.Frame {
 	return profile.Frame{Kind: profile.Managed, Module: coreLib, Method: method, SP: sp}
 }
 
-// TestInlinedWait: the wait of a thread whose primitive has no frame any more is that for the primitive, whether or not
-// inlined methods are wanted.
+// TestInlinedWait: if the primitive has no frame any more, the thread's wait is still the wait for
+// the primitive, whether or not inlined methods are wanted.
 func TestInlinedWait(t *testing.T) {
 	a := testenv.Start(t, "hotwait", testenv.Options{})
 	hasFrame := true
@@ -109,7 +109,7 @@ func TestInlinedWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		// It spins first, and may sleep meanwhile.
+		// The thread spins first, and may sleep meanwhile.
 		testenv.UntilSeen(t, func() string {
 			snap, err := p.SnapshotAll(context.Background(), func(t *Thread) bool { return t.Name == "hot" })
 			if err != nil || len(snap.Threads) != 1 {

@@ -12,14 +12,16 @@ import (
 	"clrsnap/profile"
 )
 
-// Who holds a lock was read before the instant. A thread gets a lock, and gives it up, itself. So if the owner did not
-// run from before the lock was read again until after the instant, it held the lock at the instant. An owner that is
-// stopped for the instant has the lock copied while it stands still. One that is blocked has it read again afterwards.
+// The owner of a lock was read before the instant. Only a thread's own code takes and releases the
+// thread's locks. So if the owner did not run from before the second read of the lock until after
+// the instant, the owner held the lock at the instant. If the owner is stopped for the instant, the
+// lock is copied while the owner stands still. If the owner is blocked, the lock is read again
+// afterwards.
 
-// near is how far apart pieces of memory are copied as one, in bytes.
+// near is the distance within which pieces of memory are copied as one, in bytes.
 const near = 512
 
-// ranges are what has to be copied for some pieces of memory.
+// ranges returns the ranges to copy for some pieces of memory.
 func ranges(pieces []target.Region) (out []target.Range) {
 	pieces = slices.Clone(pieces)
 	slices.SortFunc(pieces, func(a, b target.Region) int { return cmp.Compare(a.Base, b.Base) })
@@ -34,18 +36,18 @@ func ranges(pieces []target.Region) (out []target.Range) {
 	return out
 }
 
-// exclusive are the kinds of locks that have an owner.
+// exclusive are the waits for locks with an owner.
 var exclusive = map[profile.WaitKind]bool{
 	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
 	profile.WriteLock: true,
 }
 
-// isMutex reports whether a wait for handles is one for a mutex that a thread owns.
+// isMutex reports whether a wait for handles is a wait for a mutex with an owner.
 func isMutex(w *profile.Wait) bool {
 	return profile.LockKindOf(w) == profile.HandleLock && w.Owner != nil
 }
 
-// places returns the places of members by their ids.
+// places returns the indices of members by thread id.
 func (a *atOnce) places() map[int]int {
 	places := make(map[int]int, len(a.members))
 	for i := range a.members {
@@ -54,7 +56,8 @@ func (a *atOnce) places() map[int]int {
 	return places
 }
 
-// askOwners has each owner of a lock that a blocked member waits for copy that lock, should it have to be stopped.
+// askOwners adds the lock that a blocked member waits for to the request of the lock's owner. The
+// lock is copied if the owner has to be stopped.
 func (a *atOnce) askOwners(reqs []target.Request) {
 	places := a.places()
 	for i := range a.members {
@@ -69,13 +72,13 @@ func (a *atOnce) askOwners(reqs []target.Request) {
 		}
 		req := &reqs[owner]
 		wanted := slices.DeleteFunc(ranges(m.owner), func(r target.Range) bool { return slices.Contains(req.Extra, r) })
-		if len(req.Extra)+len(wanted) <= live.MaxExtra { // else it is not certain who held it
+		if len(req.Extra)+len(wanted) <= live.MaxExtra { // else the owner at the instant is not certain
 			req.Extra = append(req.Extra, wanted...)
 		}
 	}
 }
 
-// checkOwners takes back owners that cannot be proved for the instant.
+// checkOwners takes back owners without a proof for the instant.
 func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
 	places := a.places()
 	for i := range a.members {
@@ -85,7 +88,7 @@ func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
 			continue
 		}
 		if w.Owner == nil {
-			if len(w.Readers) == 0 && w.Detail == "" { // nobody had it for a moment, which need not be the instant
+			if len(w.Readers) == 0 && w.Detail == "" { // the lock was free for a moment, but perhaps not at the instant
 				waits.Doubt(w)
 			}
 			continue
@@ -98,7 +101,7 @@ func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
 	}
 }
 
-// owned reports whether the owner of a lock that a member waits for held it at the instant.
+// owned reports whether the owner of the lock that a member waits for held the lock at the instant.
 func (a *atOnce) owned(m, owner *member, c *target.Capture, err error) bool {
 	if err != nil {
 		return false
@@ -126,7 +129,7 @@ func copied(c *target.Capture, p target.Region) bool {
 	return false
 }
 
-// same reports whether memory is as it was.
+// same reports whether memory is unchanged.
 func same(mem target.Memory, pieces []target.Region) bool {
 	now := make([]target.Region, len(pieces))
 	for i, p := range pieces {

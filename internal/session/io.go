@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ioCalls are the system calls that wait for input or output, and what each does. All but those in ioSets
-// begin with a descriptor.
+// ioCalls are the system calls that wait for input or output, with a verb for each. The first
+// argument is a descriptor, except for the calls in ioSets.
 var ioCalls = map[string]string{
 	"read": "read", "readv": "read", "pread64": "read", "write": "write", "writev": "write", "pwrite64": "write",
 	"recvfrom": "recv", "recvmsg": "recv", "sendto": "send", "sendmsg": "send", "accept": "accept",
@@ -26,12 +26,13 @@ var ioCalls = map[string]string{
 	"epoll_wait": "poll", "epoll_pwait": "poll", "epoll_pwait2": "poll", "io_uring_enter": "wait for",
 }
 
-// ioSets are the calls that do not begin with a descriptor.
+// ioSets are the calls with a first argument that is no descriptor.
 var ioSets = map[string]bool{
 	"poll": true, "ppoll": true, "select": true, "pselect6": true, "open": true, "openat": true,
 }
 
-// ioWait explains a wait in a system call for input or output; nil: it is none.
+// ioWait explains a wait in a system call for input or output; nil: the thread is in no call of
+// ioCalls.
 func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	c := s.Capture
 	name := Syscalls[c.SyscallNr]
@@ -41,7 +42,7 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	}
 	w := &profile.Wait{Kind: profile.WaitIO, Target: verb, Certain: true}
 	if s.Process.Live == nil || c.SyscallArgs == [6]uint64{} {
-		return w // a dump does not keep what descriptors lead to
+		return w // a dump does not keep the targets of descriptors
 	}
 	switch {
 	case name == "open" || name == "openat":
@@ -58,8 +59,8 @@ func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	return w
 }
 
-// resolver is the function of the C library by which a thread asks for names of hosts, if that is what it waits for:
-// the library asks name servers in the same thread.
+// resolver returns the function of the C library that looks up names of hosts, if the thread waits
+// in the function: the library asks name servers in the same thread.
 func resolver(frames []profile.Frame) string {
 	for i := range frames {
 		switch f := &frames[i]; {
@@ -72,12 +73,13 @@ func resolver(frames []profile.Frame) string {
 	return ""
 }
 
-// restartSyscall is what goes on with a call that was interrupted, such as by a capture (restart_syscall(2)).
+// restartSyscall continues a call that was interrupted, by a capture for example
+// (restart_syscall(2)).
 const restartSyscall = 219
 
-// inSameCall reports whether the thread is in the system call that it was captured in, now that its descriptors have
-// been read: if it has run since, they can be other files by now. One that was stopped for the capture goes on with its
-// call afterwards.
+// inSameCall reports whether the thread is in the system call of the capture, now that the
+// descriptors have been read. If the thread has run since, the descriptors can be other files by
+// now. A thread that was stopped for the capture goes on with the call afterwards.
 func (s *Suspension) inSameCall() bool {
 	c, live := s.Capture, s.Process.Live
 	if !c.Busy() {
@@ -89,15 +91,15 @@ func (s *Suspension) inSameCall() bool {
 		if blocked {
 			break
 		}
-		time.Sleep(200 * time.Microsecond) // it has only just been released
+		time.Sleep(200 * time.Microsecond) // the thread has only just been released
 		now, blocked = live.Call(s.Thread.OSThreadID)
 	}
 	return blocked && (now.Nr == c.SyscallNr || now.Nr == restartSyscall) && now.Args == c.SyscallArgs &&
 		now.SP == sp
 }
 
-// opened is the path of the file that a thread opens; "": it cannot be read. It waits for the other end of a FIFO, or
-// for a file system.
+// opened returns the path of the file that a thread opens; "": unreadable. The thread waits for the
+// other end of a FIFO, or for a file system.
 func (s *Suspension) opened(call string) string {
 	at := s.Capture.SyscallArgs[0]
 	if call == "openat" {
@@ -110,7 +112,7 @@ func (s *Suspension) opened(call string) string {
 	return path
 }
 
-// maxPolled bounds the descriptors of a poll that are named.
+// maxPolled bounds the named descriptors of a poll.
 const maxPolled = 8
 
 // polled describes the descriptors that a thread polls.
@@ -132,7 +134,7 @@ func (s *Suspension) polled() (out []string) {
 	return out
 }
 
-// describeIO says what is done with a descriptor: "read /var/log/orders.log".
+// describeIO describes an operation on a descriptor: "read /var/log/orders.log".
 func (p *Process) describeIO(verb string, fd int32) string {
 	if fd < 0 {
 		return verb
@@ -140,8 +142,9 @@ func (p *Process) describeIO(verb string, fd int32) string {
 	return verb + " " + p.descriptor(fd)
 }
 
-// descriptor says what a descriptor leads to: a path, a pipe and who has its other end, or the addresses and the state
-// of a socket. The process may have closed it meanwhile, and opened another one with its number.
+// descriptor describes the target of a descriptor: a path, a pipe with the process at the other
+// end, or the addresses and the state of a socket. The process may have closed the descriptor
+// meanwhile, and opened another file with the same number.
 func (p *Process) descriptor(fd int32) string {
 	dir := p.Live.Dir()
 	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
@@ -171,8 +174,9 @@ func (p *Process) descriptor(fd int32) string {
 	return cmp.Or(p.unixSocket(n), link)
 }
 
-// anonymous are names of what has no file (anon_inode_getfd in the kernel) that others know by another one. The others
-// have the name of the system call that makes them: eventfd, timerfd, inotify, signalfd, io_uring.
+// anonymous has the usual names of files without a path (anon_inode_getfd in the kernel), where the
+// kernel's name is another. The rest have the name of the system call that makes the file: eventfd,
+// timerfd, inotify, signalfd, io_uring.
 var anonymous = map[string]string{"eventpoll": "epoll"}
 
 // connectionText describes a socket: "tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".

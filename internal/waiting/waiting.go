@@ -1,6 +1,6 @@
-// Package waiting tells which threads of this process wait for something that need not come:
-// the memory of another process, or a file, whose pages somebody has to provide. Such a wait
-// cannot be interrupted.
+// Package waiting finds the threads of this process in a wait that may never end and cannot be
+// interrupted: for the memory of another process, or for a file whose pages somebody has to
+// provide.
 package waiting
 
 import (
@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// touching are the system calls with which processes and files are read.
+// touching are the system calls that read processes and files.
 var touching = map[int64]bool{
 	unix.SYS_PROCESS_VM_READV: true, unix.SYS_PREAD64: true, unix.SYS_READ: true,
 	unix.SYS_OPENAT: true, unix.SYS_OPENAT2: true, unix.SYS_NEWFSTATAT: true,
 	unix.SYS_STATX: true, unix.SYS_FSTAT: true, unix.SYS_READLINKAT: true,
 }
 
-// Threads returns what threads of this process wait for, in system calls on a process or a
-// file that cannot be interrupted: a text for each, which is the same only as long as the
-// thread has not run since. perhaps: a thread may be waiting so that is not among them yet.
+// Threads describes the uninterruptible waits of this process's threads in system calls on a
+// process or a file. The text of a wait stays the same only as long as the thread has not run.
+// perhaps: a thread may be in an uninterruptible wait without being in the result yet.
 func Threads() (waits []string, perhaps bool, err error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -34,7 +34,7 @@ func Threads() (waits []string, perhaps bool, err error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	looks := unix.Gettid() // it reads files, and does not wait
+	looks := unix.Gettid() // the current thread reads files, and does not wait
 	for _, tid := range tids {
 		if tid == looks {
 			continue
@@ -47,7 +47,8 @@ func Threads() (waits []string, perhaps bool, err error) {
 	return waits, perhaps, nil
 }
 
-// of says what one thread waits for; nothing is empty. touches: it is in such a system call.
+// of describes the wait of one thread; empty: no wait. touches: the thread is in a system call of
+// touching.
 func of(self procfs.Dir, tid int) (what string, touches bool) {
 	text, err := self.ReadFile(procfs.TaskFile(tid, "syscall"))
 	if err != nil {
@@ -61,8 +62,8 @@ func of(self procfs.Dir, tid int) (what string, touches bool) {
 		return "", false
 	}
 	if status.State != 'D' {
-		// A wait for a file system in user space looks like one that can be interrupted, such
-		// as for a pipe, until a signal comes. This one means nothing to the Go runtime.
+		// Until a signal comes, a wait for a file system in user space looks like an interruptible
+		// wait, for a pipe for example. SIGURG means nothing to the Go runtime.
 		_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
 		return "", true
 	}

@@ -5,8 +5,9 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Class returns the class of the object of a monitor that a thread is blocked on; nil: that is not certain. It was so
-// at some moment between the call and its return: the thread may no longer be blocked by then.
+// Class returns the class of the object whose monitor blocks a thread; nil: not certain. The answer
+// was right at some moment between the call and its return: the thread may no longer be blocked by
+// then.
 func (r *Reader) Class(b lock.Blocking) *object.Class {
 	var class *object.Class
 	if !r.steadily(func() error {
@@ -21,10 +22,11 @@ func (r *Reader) Class(b lock.Blocking) *object.Class {
 	return class
 }
 
-// OfSemaphore reports whether a class is that of the objects whose monitors SemaphoreSlims have.
+// OfSemaphore reports whether SemaphoreSlims use the monitors of objects of a class.
 func OfSemaphore(c *object.Class) bool { return c.Assembly == coreLib && c.Display == semaphoreMonitor }
 
-// MonitorClass is Class of what a thread says of a Lock or a Condition. monitor: the Lock is somebody's monitor.
+// MonitorClass is Class for a thread's record of a Lock or a Condition. monitor: the Lock is the
+// monitor of an object.
 func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) {
 	locks := r.Runtime.Locks
 	read := func() bool {

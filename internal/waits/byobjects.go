@@ -6,9 +6,9 @@ import (
 	"clrsnap/profile"
 )
 
-// byObjects explains a wait by what the thread's own managed objects say of it: what it waits for, and so which
-// primitive it is where the frames do not show it, or only the part of it that was not inlined. false: they say nothing
-// that the frames do not.
+// byObjects explains a wait by the thread's own managed objects. The objects identify the awaited
+// object. So the objects also identify the primitive where the frames do not show the primitive, or
+// show only the part that was not inlined. false: the objects say nothing beyond the frames.
 func (e *explanation) byObjects() (done bool, err error) {
 	if info, ok := e.info(); ok {
 		return e.byInfo(&info)
@@ -47,13 +47,13 @@ func (e *explanation) byObjects() (done bool, err error) {
 	return false, nil
 }
 
-// unseen are the kinds of which the frames show less than there may be, if callers were inlined.
+// unseen are the kinds of wait for which the frames may show too little, if callers were inlined.
 var unseen = map[profile.WaitKind]bool{
 	"": true, profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.MonitorWait: true,
 	profile.MonitorEnter: true, profile.LockEnter: true,
 }
 
-// info returns what the thread says of the Lock or Condition that it waits for.
+// info returns the thread's record of the awaited Lock or Condition.
 func (e *explanation) info() (i lock.Info, ok bool) {
 	rt := e.r.Runtime
 	at, ok := rt.Locks.InfoRange(rt.Threads.LocalData(e.s.Thread.Address), rt.Threads.StringType())
@@ -86,17 +86,18 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 	case monitor || e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait:
 		return true, e.monitor(w)
 	case !unseen[e.p.kind]:
-		return true, nil // the Lock is a part of what the frames show
+		return true, nil // the Lock is a part of the primitive in the frames
 	}
 	e.p.kind, e.w.Kind, e.w.Timeout = profile.LockEnter, profile.LockEnter, w.timeout
 	return true, e.lockAt(i.Object)
 }
 
-// semaphoreMonitor is the class of the object whose monitor a SemaphoreSlim has (m_lockObjAndDisposed).
+// semaphoreMonitor is the class of the object whose monitor a SemaphoreSlim uses
+// (m_lockObjAndDisposed).
 const semaphoreMonitor = "System.Runtime.CompilerServices.StrongBox<bool>"
 
-// seePrimitive finds out which primitive is made of a Condition, and of which other one that is a part, where the
-// frames do not show it.
+// seePrimitive finds the primitive made of a Condition, and the primitive made of the first
+// primitive, where the frames do not show them.
 func (e *explanation) seePrimitive(m *lock.Monitor) {
 	inner := m.Object
 	if inner == 0 {
@@ -137,7 +138,7 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 	if unseen[kind] {
 		kind = profile.MonitorWait
 		if c, err := e.r.Runtime.Objects.Class(m.Object); m.Object == 0 {
-			kind, e.p.guess = profile.EventWait, true // Conditions of Locks that are no monitors
+			kind, e.p.guess = profile.EventWait, true // a Condition of a Lock that is no monitor
 		} else if err == nil && OfSemaphore(c) {
 			kind = profile.SemaphoreWait
 		}
@@ -145,7 +146,8 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 	e.p.kind, e.w.Kind = kind, kind
 }
 
-// ofReaderWriter returns which lock of a ReaderWriterLockSlim an event stands for; "": for none.
+// ofReaderWriter returns the kind of lock of a ReaderWriterLockSlim that an event stands for; "":
+// none.
 func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
 	event, ok, err := e.waitHandle(&s.Objects[0])
 	if err != nil || !ok {
@@ -168,7 +170,8 @@ func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
 	return readerWriterEvents[name]
 }
 
-// readerWriterEvents are the fields of a ReaderWriterLockSlim that have the events for which threads wait.
+// readerWriterEvents are the fields of a ReaderWriterLockSlim with the events that threads wait
+// for.
 var readerWriterEvents = map[string]profile.WaitKind{
 	"_readEvent": profile.ReadLock, "_writeEvent": profile.WriteLock, "_waitUpgradeEvent": profile.WriteLock,
 	"_upgradeEvent": profile.UpgradeableLock,

@@ -7,19 +7,22 @@ import (
 	"clrsnap/profile"
 )
 
-// A thread that needs a class whose static constructor another one runs waits in native code. Its Thread object
-// then has the address of a DeadlockAwareLock, by which the runtime finds circles of constructors
-// (src/coreclr/vm/threads.h, Thread::m_pBlockingLock). That is a part of the entry for the class in the list of
-// constructors that run (src/coreclr/vm/listlock.h, ListLockEntryBase). No descriptor has these fields, and none is
-// needed: only that one leads to a Thread, and to a class beside it.
+// A thread that needs a class waits in native code while another thread runs the static constructor
+// of the class. The Thread object of the waiting thread then has the address of a
+// DeadlockAwareLock, by which the runtime finds circles of constructors (src/coreclr/vm/threads.h,
+// Thread::m_pBlockingLock). The lock is a part of the entry for the class in the list of running
+// constructors (src/coreclr/vm/listlock.h, ListLockEntryBase). No descriptor has these fields, and
+// none is needed: the right word leads to the address of a Thread, with the address of a class
+// beside it.
 const (
 	entryHolder = 0  // the Thread that runs the constructor
 	entryClass  = 16 // the class's MethodTable
 	entryLen    = 24
 )
 
-// Constructor returns the class whose static constructor another thread runs, if a thread waits for that; nil: it does
-// not. head is a copy of the head of its Thread object, which is at self. The owner is who runs it.
+// Constructor returns the class whose static constructor another thread runs, if a thread waits for
+// the constructor; nil: no wait. head is a copy of the head of the waiting thread's Thread object,
+// at the address self. The owner is the thread that runs the constructor.
 func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 	if r.Runtime == nil {
 		return nil
@@ -39,7 +42,7 @@ func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 	return nil
 }
 
-// constructor explains a wait for the lock at an address; nil: it is no constructor's.
+// constructor explains a wait for the lock at an address; nil: the lock belongs to no constructor.
 func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 	var b [entryLen]byte
 	if r.Runtime.Seen.ReadMemory(b[:], at) != nil {

@@ -9,9 +9,10 @@ import (
 // plainContext is the class of a SynchronizationContext that hands everything to the thread pool.
 const plainContext = "System.Threading.SynchronizationContext"
 
-// Context returns the SynchronizationContext of a thread, whose Thread object is at an address, and its class; 0: the
-// thread has none, or one that does nothing of its own. An async method that has waited on such a thread goes on where
-// the context wants it to, mostly on that thread again (Thread.CoreCLR.cs and Thread.cs, _synchronizationContext).
+// Context returns the SynchronizationContext of a thread, and the context's class. at is the
+// address of the Thread object. 0: the thread has no context, or a context without any effect. An
+// async method that has waited on a thread with a context goes on where the context wants, mostly
+// on the same thread again (Thread.CoreCLR.cs and Thread.cs, _synchronizationContext).
 func (r *Reader) Context(at arch.Addr) (context arch.Addr, class string) {
 	t := r.find(func() *thread.Thread { return r.People.At(at) }, anybody)
 	if t == nil {

@@ -9,8 +9,9 @@ import (
 	"clrsnap/profile"
 )
 
-// describe adds what the fields of an object say of a wait for it. The names of fields here, and below, are
-// those of System.Private.CoreLib in .NET 8 to 11: SemaphoreSlim.cs, Task.cs, ReaderWriterLockSlim.cs.
+// describe adds the details of a wait from the fields of the awaited object. The names of fields
+// here, and below, are the names in System.Private.CoreLib of .NET 8 to 11: SemaphoreSlim.cs,
+// Task.cs, ReaderWriterLockSlim.cs.
 func (e *explanation) describe(obj arch.Addr, class *object.Class, m *lock.Monitor) error {
 	switch e.w.Kind {
 	case profile.SemaphoreWait:
@@ -31,8 +32,8 @@ func (e *explanation) count(obj arch.Addr, class *object.Class) error {
 	return err
 }
 
-// taskStates are bits of Task.m_stateFlags (Task.cs, TaskStateFlags), and what Task.Status they stand for. The
-// first one that is set counts.
+// taskStates are bits of Task.m_stateFlags (Task.cs, TaskStateFlags), with the names of
+// Task.Status. The first bit that is set counts.
 var taskStates = []struct {
 	bit  uint32
 	name string
@@ -47,12 +48,12 @@ var taskStates = []struct {
 }
 
 const (
-	// asyncBox is the task of an async method. Its last type argument is the state machine, which is called
+	// asyncBox is the task of an async method. The last type argument is the state machine, named
 	// like the method.
 	asyncBox = "AsyncStateMachineBox<"
 )
 
-// task describes a task that is waited for.
+// task describes an awaited task.
 func (e *explanation) task(obj arch.Addr, class *object.Class) error {
 	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
 	if err == nil {
@@ -86,11 +87,11 @@ func (e *explanation) readerWriter() error {
 		return err
 	}
 	if rw.waiters == 0 {
-		return nil // this one is not waited for
+		return nil // nobody waits for this lock
 	}
 	e.w.Object, e.w.Type, e.w.Waiters, e.w.Lock = uint64(f.obj), f.class.Display, rw.waiters, rw.id
 	if own := e.s.Thread.ManagedID; rw.upgrader == own && rw.readers > 0 {
-		rw.readers-- // itself
+		rw.readers-- // without the waiting thread
 		rw.upgrader = 0
 	}
 	switch {
@@ -105,7 +106,7 @@ func (e *explanation) readerWriter() error {
 	return nil
 }
 
-// counted is a number with its noun.
+// counted is a number with a noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -116,9 +117,9 @@ func counted(n int, one, many string) string {
 // readerWriter is the state of a ReaderWriterLockSlim.
 type readerWriter struct {
 	writer, upgrader int // managed thread ids; 0: none
-	readers          int // those that may upgrade included
+	readers          int // including the thread that may upgrade
 	waiters          int
-	id               uint64 // which no other has
+	id               uint64 // unique to the lock
 }
 
 // Bits of ReaderWriterLockSlim._owners.

@@ -9,22 +9,24 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is looked through for the fields that hold locks.
+// Bounds of the search for the fields that hold locks.
 const (
 	fieldFrames = 32 // frames of a stack
 	ownFrames   = 4  // frames of the program's own code among them
-	maxEnclosed = 4  // classes that one is nested in
+	maxEnclosed = 4  // enclosing classes of a class
 )
 
-// thisField is where closures and state machines of C# keep the object that they belong to.
+// thisField is the field in which closures and state machines of C# keep the object of their
+// method.
 const thisField = "<>4__this"
 
 const delegateClass = "System.Delegate"
 
-// nameFields names the fields that hold what a thread waits for, or holds: fields of the objects that the frames from
-// one on, and those that they have called, refer to, and static ones of the classes whose methods these are. It is
-// called when all else has been read. A field is named only if no collection has moved objects since that was begun: so
-// the addresses are still those of the same objects.
+// nameFields names the fields that hold the objects of waits or of holds. The search covers the
+// fields of the objects that the frames from first on, and their callees, refer to, and the static
+// fields of the classes of the frames' methods. nameFields is called when all else has been read. A
+// field is named only if no collection has moved objects since the first read: so the addresses
+// still belong to the same objects.
 func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
 	n := naming{r: r, s: s, found: map[arch.Addr]place{}}
 	for _, w := range of {
@@ -33,7 +35,7 @@ func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
 		}
 	}
 	if len(n.wanted) == 0 || len(s.Frames) == 0 || r.Runtime.Heap.Scarce() {
-		return // what is left of the heap is for what counts more
+		return // the rest of the heap's budget is for more important reads
 	}
 	searched, unknown := r.searched, r.unknown
 	n.walk(first)
@@ -48,14 +50,14 @@ func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
 	}
 }
 
-// naming looks for the fields that hold some objects.
+// naming is a search for the fields that hold some objects.
 type naming struct {
 	r      *Reader
 	s      *Subject
 	wanted []arch.Addr
 	found  map[arch.Addr]place
-	caller string // the assembly of the code that has called the primitive; "": of none
-	parts  *parts // nil: only the fields of what is wanted are looked for
+	caller string // the assembly of the code that has called the primitive; "": none
+	parts  *parts // nil: only the fields of wanted objects are searched
 }
 
 // place is a field that holds an object.
@@ -88,7 +90,7 @@ func (n *naming) walk(first int) {
 	}
 }
 
-// done reports whether there is nothing more to look for.
+// done reports whether the search is complete.
 func (n *naming) done() bool {
 	if n.parts != nil {
 		return n.parts.full()
@@ -111,8 +113,9 @@ func (n *naming) objects(from, to arch.Addr) {
 	}
 }
 
-// this returns the object whose method a closure or a state machine belongs to, or a delegate is of: optimised code
-// that is called by one need not keep it.
+// this returns the object of the method that a closure or a state machine belongs to, or the target
+// of a delegate. Optimised code called by a closure, a state machine or a delegate need not keep
+// the object.
 func (n *naming) this(f found) (found, bool) {
 	objects := n.r.Runtime.Objects
 	at, class := f.obj, f.class
@@ -141,13 +144,13 @@ func (n *naming) this(f found) (found, bool) {
 	return found{obj, c}, err == nil
 }
 
-// names reports whether the fields of a class tell a person anything: those of the program's code do, and those of the
-// library that has called the primitive.
+// names reports whether the fields of a class tell a person anything. The fields of the program's
+// code do, and the fields of the library that has called the primitive.
 func (n *naming) names(c *object.Class) bool {
 	return !profile.Framework(c.Assembly) || n.caller != "" && c.Assembly == n.caller
 }
 
-// object looks for fields of an object.
+// object searches the fields of an object.
 func (n *naming) object(f found) {
 	if !n.names(f.class) {
 		return
@@ -169,7 +172,7 @@ func (n *naming) object(f found) {
 	}
 }
 
-// is reports whether there is an address at another now, whatever caches have.
+// is reports whether the word at one address is another address now, whatever caches have.
 func (n *naming) is(at, want arch.Addr) bool {
 	if n.r.Live == nil {
 		return true
@@ -178,7 +181,8 @@ func (n *naming) is(at, want arch.Addr) bool {
 	return err == nil && v&^7 == want
 }
 
-// add notes a field that holds an object. The nearest counts, but a variable only without another.
+// add records a field that holds an object. The nearest field counts, but a captured variable
+// counts only without another field.
 func (n *naming) add(obj, table arch.Addr, field string) {
 	name, err := n.r.Runtime.Names.Holder(table, field)
 	if err != nil || name == "" {
@@ -190,8 +194,8 @@ func (n *naming) add(obj, table arch.Addr, field string) {
 	}
 }
 
-// statics looks through the static fields of the class that a frame's method is of, and of those that it is nested in.
-// Where those of generic classes are is not known of .NET 8.
+// statics looks through the static fields of the class of a frame's method, and of the enclosing
+// classes. For .NET 8, the location of the statics of generic classes is not known.
 func (n *naming) statics(f *profile.Frame) {
 	rt := n.r.Runtime
 	if f.FunctionID == 0 || n.done() {

@@ -15,14 +15,14 @@ type found struct {
 	class *object.Class
 }
 
-// candidates are the objects that a part of a stack refers to, each once. Not every reference is one that
-// counts: a frame keeps what it does not need any more.
+// candidates are the objects that a part of a stack refers to, each once. Not every reference
+// counts: a frame also keeps references that the frame does not need any more.
 type candidates struct {
 	list []found
 	seen map[arch.Addr]bool
 }
 
-// maxWords bounds the part of a stack that is looked through, in words.
+// maxWords bounds the searched part of a stack, in words.
 const maxWords = 1 << 13
 
 // look finds the objects that the stack refers to between two addresses.
@@ -54,7 +54,8 @@ func (r *Reader) look(stack *target.Stack, from, to arch.Addr) []found {
 	return c.list
 }
 
-// inFrames are the objects in the frames of the primitive; if wide, also those in that of its caller, and in fields.
+// inFrames returns the objects in the frames of the primitive; if wide, also the objects in the
+// caller's frame, and in fields.
 func (e *explanation) inFrames(wide bool) []found {
 	outer := e.p.outer + 1
 	if wide {
@@ -72,8 +73,8 @@ func (e *explanation) inFrames(wide bool) []found {
 	return list
 }
 
-// only returns the one object of some that is wanted; false: there is none, or there are several, or that is not
-// known.
+// only returns the single wanted object of a list; false: none is wanted, or several are, or the
+// answer is unknown.
 func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool) {
 	for i := range list {
 		if !wanted(&list[i]) {
@@ -88,8 +89,8 @@ func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool)
 	return f, ok
 }
 
-// isObject reports whether there is an object of the heap at an address. If that is not known, nothing that rests on
-// objects that were looked for is certain any more.
+// isObject reports whether an address has an object of the heap. If the answer is unknown, nothing
+// that rests on searched objects is certain any more.
 func (r *Reader) isObject(obj arch.Addr) bool {
 	r.searched = true
 	is, known := r.Runtime.Heap.IsObject(obj)

@@ -27,7 +27,7 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// everybody is the threads of a process in which each id and address is a thread's.
+// everybody is the threads of a process in which each id and each address belongs to a thread.
 type everybody struct{}
 
 func (everybody) OS(id int) *thread.Thread            { return &thread.Thread{OSID: id} }
@@ -40,11 +40,11 @@ func (everybody) Ref(t *thread.Thread) *profile.ThreadRef {
 func (everybody) Other(osID int) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: osID} }
 func (everybody) All() bool                         { return true }
 
-// FuzzRelations: what says who waits for whom, on memory that holds anything. There is an answer in bounded time, and
-// no thread waits for the static constructor that it runs itself.
+// FuzzRelations: the code that finds holders and waiters, on memory with any content. There is an
+// answer in bounded time, and no thread waits for a static constructor that the thread runs.
 func FuzzRelations(f *testing.F) {
 	f.Add(make([]byte, 64), uint64(0x10000), false)
-	circle := make([]byte, 64) // each word leads to the next one, the last to the first
+	circle := make([]byte, 64) // each word leads to the next, the last to the first
 	for i := range 8 {
 		binary.LittleEndian.PutUint64(circle[8*i:], uint64(0x10000+8*((i+1)%8)))
 	}

@@ -18,13 +18,15 @@ const (
 	threadClass     = "System.Threading.Thread"
 )
 
-// handleClasses are the classes of what the runtime's objects are for in a program; of events there are several.
+// handleClasses are the program's classes for kinds of the runtime's objects. An event has several
+// classes.
 var handleClasses = map[pal.Kind]string{pal.Mutex: mutexClass, pal.Semaphore: "System.Threading.Semaphore"}
 
-// resets say which kind of event an EventWaitHandle is.
+// resets name the kinds of events of an EventWaitHandle.
 var resets = map[pal.Kind]string{pal.AutoResetEvent: "auto-reset", pal.ManualResetEvent: "manual-reset"}
 
-// inNative finds the thread in the native functions that its first method has called: those that wait have it.
+// inNative finds the runtime's thread object in the native part of the stack, below the first
+// managed method: the native functions that wait have the object as an argument.
 func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 	if p.first <= 0 || s.Stack == nil {
 		return pal.Blocked{}, false
@@ -36,7 +38,7 @@ func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 	return b, ok
 }
 
-// native returns what the thread is blocked on in the runtime's native code; false: that is not known.
+// native returns the objects that block the thread in the runtime's native code; false: unknown.
 func (e *explanation) native() (w pal.Wait, ok bool, err error) {
 	if e.r.Runtime.Locks.Managed() {
 		s, err := e.r.subsystem(&e.s.Thread)
@@ -49,8 +51,8 @@ func (e *explanation) native() (w pal.Wait, ok bool, err error) {
 	return e.r.Runtime.PAL.Wait(&b)
 }
 
-// join explains a wait for the end of a thread. What the thread is blocked on says which one it is; otherwise the
-// frames may have it.
+// join explains a wait for the end of a thread. The blocking object identifies the thread;
+// otherwise the frames may have the thread.
 func (e *explanation) join() error {
 	w, ok, err := e.native()
 	if err != nil {
@@ -76,7 +78,7 @@ func (e *explanation) join() error {
 	return err
 }
 
-// joins says that the thread waits for the end of that of a managed Thread object.
+// joins records a wait for the end of the thread of a managed Thread object.
 func (e *explanation) joins(obj arch.Addr, err error) error {
 	if err == nil {
 		err = e.is(obj)
@@ -91,7 +93,7 @@ func (e *explanation) joins(obj arch.Addr, err error) error {
 	return err
 }
 
-// ends says that the thread waits for the end of one with an id of the operating system.
+// ends records a wait for the end of the thread with an operating system id.
 func (e *explanation) ends(id int) error {
 	t := e.r.byOSID(id)
 	if t == nil {
@@ -106,13 +108,13 @@ func (e *explanation) ends(id int) error {
 	return e.is(obj)
 }
 
-// byOSID returns the thread with an id of the operating system; nil: it is none of the runtime's.
+// byOSID returns the thread with an operating system id; nil: no thread of the runtime has the id.
 func (r *Reader) byOSID(id int) *thread.Thread {
 	return r.find(func() *thread.Thread { return r.People.OS(id) }, anybody)
 }
 
-// unseenJoin explains the wait of a thread whose frames do not tell what it waits for: in .NET 8 and 9 Thread.Join with
-// a timeout is a function of the runtime, which has no frame of its own.
+// unseenJoin explains the wait of a thread whose frames do not tell the wait: in .NET 8 and 9
+// Thread.Join with a timeout is a function of the runtime, without a frame.
 func (e *explanation) unseenJoin() error {
 	w, ok, err := e.native()
 	if err != nil || !ok || len(w.Objects) != 1 || w.Objects[0].Kind != pal.Thread {
@@ -122,8 +124,8 @@ func (e *explanation) unseenJoin() error {
 	return e.join()
 }
 
-// handle explains a wait for a handle. What the thread is blocked on says its state. Which object of the program it is
-// say the frames.
+// handle explains a wait for a handle. The blocking object has the state of the wait. The frames
+// have the program's object.
 func (e *explanation) handle() error {
 	w, ok, err := e.native()
 	if err != nil {
@@ -148,7 +150,7 @@ func (e *explanation) handle() error {
 	return nil
 }
 
-// waitHandle finds the object of the program whose handle leads to an object of the runtime's.
+// waitHandle finds the program's object whose handle leads to an object of the runtime.
 func (e *explanation) waitHandle(o *pal.Object) (found, bool, error) {
 	var err error
 	f, ok := e.r.only(e.inFrames(true), func(f *found) bool {
@@ -161,7 +163,8 @@ func (e *explanation) waitHandle(o *pal.Object) (found, bool, error) {
 	return f, ok, err
 }
 
-// handleState returns what the handle of a WaitHandle leads to; false: the object is none, or that is not known.
+// handleState returns the object behind the handle of a WaitHandle; false: f is no WaitHandle, or
+// the object is unknown.
 func (r *Reader) handleState(f *found) (o pal.Object, ok bool, err error) {
 	if !f.class.Is(coreLib, waitHandleClass) {
 		return o, false, nil
@@ -176,7 +179,8 @@ func (r *Reader) handleState(f *found) (o pal.Object, ok bool, err error) {
 	return r.Runtime.PAL.ByHandle(handle)
 }
 
-// handleOf returns the handle of a WaitHandle; 0: it has none (System.Private.CoreLib: WaitHandle.cs, SafeHandle.cs).
+// handleOf returns the handle of a WaitHandle; 0: none (System.Private.CoreLib: WaitHandle.cs,
+// SafeHandle.cs).
 func (r *Reader) handleOf(f *found) (arch.Addr, error) {
 	objects := r.Runtime.Objects
 	safe, err := objects.Pointer(f.obj, f.class, "_waitHandle")
@@ -190,8 +194,8 @@ func (r *Reader) handleOf(f *found) (arch.Addr, error) {
 	return objects.Pointer(safe, class, "handle")
 }
 
-// handleInFrames finds the object of a wait for a handle: the frames have its SafeWaitHandle, and what that belongs to
-// says which kind of handle it is.
+// handleInFrames finds the object of a wait for a handle. The frames have the object's
+// SafeWaitHandle, and the owner of the SafeWaitHandle tells the kind of the handle.
 func (e *explanation) handleInFrames() error {
 	list := e.inFrames(true)
 	safe, ok := e.r.only(list, func(f *found) bool { return f.class.Is(coreLib, safeHandle) })
@@ -207,7 +211,7 @@ func (e *explanation) handleInFrames() error {
 	return nil
 }
 
-// state describes the state of what is waited for.
+// state describes the state of the awaited object.
 func (e *explanation) state(o *pal.Object) {
 	if e.w.Type == "" {
 		e.w.Type = handleClasses[o.Kind]
@@ -225,7 +229,7 @@ func (e *explanation) state(o *pal.Object) {
 	}
 }
 
-// ownerOf names the owner of a mutex; nil: it has none.
+// ownerOf names the owner of a mutex; nil: no owner.
 func (r *Reader) ownerOf(o *pal.Object) *profile.ThreadRef {
 	if o.Owner == 0 {
 		return nil
@@ -239,8 +243,8 @@ func (r *Reader) ownerOf(o *pal.Object) *profile.ThreadRef {
 // maxHandles is how many handles a thread can wait for at once (WaitHandle.MaxWaitHandles).
 const maxHandles = 64
 
-// handles explains a wait for several handles. One that waits for all of them needs each: the first mutex among them
-// that another thread owns says for whom it waits.
+// handles explains a wait for several handles. A thread that waits for all handles needs each of
+// them: the holder is the owner of the first mutex that another thread owns.
 func (e *explanation) handles() error {
 	w, ok, err := e.native()
 	if err != nil {
@@ -272,7 +276,7 @@ func handlesText(n int) string {
 	return fmt.Sprintf("%d handles", n)
 }
 
-// handlesInFrames counts the handles of a wait for several, by the list that the frames have.
+// handlesInFrames counts the handles of a wait for several handles, by the list in the frames.
 func (e *explanation) handlesInFrames() error {
 	objects := e.r.Runtime.Objects
 	f, ok := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })

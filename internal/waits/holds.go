@@ -10,12 +10,13 @@ import (
 	"clrsnap/profile"
 )
 
-// maxHolds bounds the locks of a thread that are named.
+// maxHolds bounds the named locks of a thread.
 const maxHolds = 64
 
-// Holds returns the locks that a thread holds and that its stack refers to. lock in C# keeps the object on the
-// stack until it is left, and so do using and finally. Each is one that says itself that this thread holds it. That is
-// certain of a thread that has not run since its stack was copied.
+// Holds returns the locks that a thread holds and that the thread's stack refers to. The lock
+// statement of C# keeps the object on the stack until the end of the statement, and so do using and
+// finally. The state of each lock says that the thread holds the lock. The result is certain for a
+// thread that has not run since the copy of the stack.
 func (r *Reader) Holds(s *Subject) []profile.Wait {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil || len(s.Frames) == 0 {
 		return nil
@@ -28,7 +29,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	var out []profile.Wait
 	blocked := s
 	if !s.Blocked {
-		blocked = nil // its stack is another one by now
+		blocked = nil // the stack has changed by now
 	}
 	stands := r.steadily(func() error {
 		if r.renewed {
@@ -64,7 +65,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	return out
 }
 
-// mayHold returns the objects on a stack that say of themselves that the thread holds them.
+// mayHold returns the objects on a stack that the thread holds, by the state of each object.
 func (r *Reader) mayHold(s *Subject) (out []found) {
 	if r.Runtime.Heap.Begin(r.Live) != nil {
 		return nil
@@ -84,7 +85,7 @@ func (r *Reader) mayHold(s *Subject) (out []found) {
 	return out
 }
 
-// mutexesOf returns what reads the mutexes that a thread owns; nil: that is not known.
+// mutexesOf returns a reader of the mutexes that a thread owns; nil: unknown.
 func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
 	if r.Runtime.Locks.Managed() {
 		return func() ([]pal.Object, error) { return r.owned(&s.Thread) }
@@ -95,7 +96,7 @@ func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
 	return nil
 }
 
-// withMutexes adds the mutexes that a thread owns and to which its stack does not refer.
+// withMutexes adds the mutexes that a thread owns and that the thread's stack does not refer to.
 func withMutexes(list []profile.Wait, owned []pal.Object) []profile.Wait {
 	for i := range owned {
 		o := &owned[i]
@@ -115,7 +116,7 @@ func heldMutex(w profile.Wait, o *pal.Object) profile.Wait {
 	return w
 }
 
-// held describes an object that a thread holds; nil: it does not.
+// held describes an object that a thread holds; nil: the thread does not hold the object.
 func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
 	switch {
@@ -128,7 +129,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok { // from .NET 11 on: the monitor is what is held
+		if ok { // from .NET 11 on: the thread holds the monitor
 			class, err := r.Runtime.Objects.Class(of.Object)
 			if err != nil {
 				return nil, err
@@ -169,10 +170,11 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	return heldMonitor(kept(w), &m), nil
 }
 
-// kept is a wait that is kept: most objects that held looks at are nobody's, and need none.
+// kept allocates a wait: most objects that held examines are nobody's, and need no allocation.
 func kept(w profile.Wait) *profile.Wait { return &w }
 
-// HeldNow describes the lock at an address as one that a thread holds; nil: it certainly does not, or that is not known.
+// HeldNow describes the lock at an address as held by a thread; nil: the thread certainly does not
+// hold the lock, or the holder is unknown.
 func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
 	s := &Subject{Thread: *t}
 	stands := r.steadily(func() error {
@@ -189,8 +191,8 @@ func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
 	return w
 }
 
-// HeldAt reports whether a thread certainly holds the monitor of what is at an address, without anybody else wanting
-// it.
+// HeldAt reports whether a thread certainly holds the monitor of the object at an address, and
+// nobody else wants the monitor.
 func (r *Reader) HeldAt(obj uint64, managedID int) bool {
 	var m lock.Monitor
 	stands := r.steadily(func() (err error) {
@@ -205,11 +207,11 @@ func heldMonitor(w *profile.Wait, m *lock.Monitor) *profile.Wait {
 	return w
 }
 
-// together is how many monitors are read as of one moment.
+// together is the number of monitors that are read as of one moment.
 const together = 32
 
-// Monitors returns the monitors that threads hold and that somebody has waited for once, by the owner's id of
-// the operating system, in the target's PID namespace. all is false if there may be more.
+// Monitors returns the held monitors that somebody has waited for once, by the owner's operating
+// system id in the target's PID namespace. all is false if there may be more.
 func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 	if r.Runtime == nil || r.Runtime.Locks == nil {
 		return nil, false
@@ -243,7 +245,7 @@ func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 	return held, all
 }
 
-// osID returns the id of the operating system of who holds a monitor; 0: that is not known.
+// osID returns the operating system id of the holder of a monitor; 0: unknown.
 func (r *Reader) osID(m *lock.Monitor) int {
 	if !m.ByManagedID {
 		return m.Owner

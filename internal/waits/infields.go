@@ -5,27 +5,27 @@ import (
 	"clrsnap/profile"
 )
 
-// Code that is optimised need not keep what it waits for: it has the address from a field, or in itself. So what no
-// frame refers to is looked for in the fields of the callers. That it is what the thread waits for says only what it is
-// made of.
+// Optimised code need not keep the awaited object: the code has the address from a field, or as a
+// constant. So the fields of the callers are searched for an object that no frame refers to. Only
+// the object's parts prove that the thread waits for the object.
 
-// hasParts are the kinds of wait whose object is proved to be the one by what it is made of.
+// hasParts are the kinds of wait whose object is proved by the object's parts.
 var hasParts = map[profile.WaitKind]bool{
 	profile.HandleOne: true, profile.EventWait: true, profile.SemaphoreWait: true, profile.CountdownWait: true,
 	profile.BarrierWait: true, profile.TaskWait: true, profile.CollectionTake: true, profile.CollectionAdd: true,
 	profile.ReadLock: true, profile.UpgradeableLock: true, profile.WriteLock: true,
 }
 
-// partClasses are the classes of what is waited for, and of its parts.
+// partClasses are the classes of awaited objects, and of the objects' parts.
 var partClasses = []part{
 	semaphoreSlim, eventSlim, taskPart, {threading, "System.Threading.CountdownEvent"},
 	{threading, "System.Threading.Barrier"}, {concurrent, "System.Collections.Concurrent.BlockingCollection"},
 	{coreLib, readerWriterClass}, {coreLib, waitHandleClass},
 }
 
-// Bounds of what is looked through.
+// Bounds of the search.
 const (
-	maxParts     = 1 << 8  // objects of such classes
+	maxParts     = 1 << 8  // objects of partClasses
 	maxPartWords = 1 << 12 // references
 	partsOfParts = 2       // a BlockingCollection has a SemaphoreSlim
 )
@@ -40,7 +40,7 @@ type parts struct {
 
 func (p *parts) full() bool { return len(p.list) >= maxParts || p.words >= maxPartWords }
 
-// add notes what is at an address, if it is of such a class, and its parts.
+// add adds the object at an address, with the object's parts, if the object is of partClasses.
 func (p *parts) add(obj arch.Addr, depth int) {
 	if p.words++; obj == 0 || p.full() || p.seen[obj] || !p.r.Runtime.Heap.Contains(obj) {
 		return
@@ -61,7 +61,7 @@ func (p *parts) add(obj arch.Addr, depth int) {
 	}
 }
 
-// of notes the objects of such classes that the fields of an object refer to.
+// of adds the objects of partClasses that the fields of an object refer to.
 func (p *parts) of(f found) { p.fields(f, 0) }
 
 func (p *parts) fields(f found, depth int) {
@@ -79,8 +79,8 @@ func (p *parts) fields(f found, depth int) {
 	}
 }
 
-// inFields are the objects of partClasses that the fields of the callers of a primitive refer to, those from a frame
-// on. They may be what the thread waits for, or its parts.
+// inFields returns the objects of partClasses that the fields of a primitive's callers refer to,
+// from a frame on. The thread may wait for one of the objects, or for an object made of one.
 func (r *Reader) inFields(s *Subject, first int) []found {
 	if r.Runtime.Heap.Scarce() || len(s.Frames) == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 
 const lockClass = "System.Threading.Lock"
 
-// A thread that waits for a Lock has a record of that on its stack, for debuggers (System.Private.CoreLib:
-// ThreadBlockingInfo.cs, .NET 9 and later): the address of a variable that holds the Lock, what it is, the
-// timeout in ms.
+// A thread that waits for a Lock has a record of the wait on the stack, for debuggers
+// (System.Private.CoreLib: ThreadBlockingInfo.cs, .NET 9 and later): the address of a variable that
+// holds the Lock, the kind of the object, and the timeout in ms.
 const (
 	infoKind        = 8
 	infoOfLock      = 2 // ThreadBlockingInfo.ObjectKind.Lock
@@ -42,7 +42,7 @@ func (e *explanation) lockAt(obj arch.Addr) error {
 		return err
 	}
 	if m.Waiters == 0 {
-		return lock.ErrChanging // it is not waited for
+		return lock.ErrChanging // nobody waits for the Lock
 	}
 	if err := e.is(obj); err != nil {
 		return err
@@ -54,14 +54,15 @@ func (e *explanation) lockAt(obj arch.Addr) error {
 	return err
 }
 
-// blockingInfo finds the record of the wait in the frames of the primitive: for an object of a class of the framework.
+// blockingInfo finds the record of the wait in the frames of the primitive: a record of a kind, for
+// an object of a class of the framework.
 func (e *explanation) blockingInfo(kind uint32, class string) (obj arch.Addr, most time.Duration, ok bool) {
 	return e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1), kind, class)
 }
 
-// blockingInfo finds the record of a wait in a part of a stack, of a kind and for an object of a class. One of an
-// earlier wait may be left there: ok is false if there are records of several objects, and the timeout is 0 if they
-// contradict each other.
+// blockingInfo finds the record of a wait in a part of a stack: a record of a kind, for an object
+// of a class. A record of an earlier wait may be left there: ok is false if there are records of
+// several objects, and the timeout is 0 if the records contradict each other.
 func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr, kind uint32, of string) (
 	obj arch.Addr, most time.Duration, ok bool,
 ) {

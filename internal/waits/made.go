@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// part is a class of the framework that is made of another one.
+// part is a class of the framework that is made of another class, or is a part of another class.
 type part struct{ assembly, class string }
 
 var (
@@ -18,8 +18,8 @@ var (
 	taskPart      = part{coreLib, "System.Threading.Tasks.Task"}
 )
 
-// madeOf are the classes between the object whose monitor a thread waits for and the primitive of each kind,
-// from the inside out: each refers to the one before it.
+// madeOf lists, for each kind of wait, the classes from the object whose monitor a thread waits for
+// to the primitive, from the inside out: each class refers to the class before.
 var madeOf = map[profile.WaitKind][]part{
 	profile.SemaphoreWait:  {semaphoreSlim},
 	profile.EventWait:      {eventSlim},
@@ -32,19 +32,19 @@ var madeOf = map[profile.WaitKind][]part{
 	profile.TaskWaitAny:    {eventSlim, taskPart},
 }
 
-// hasOwnMonitor are the kinds of what has one monitor, which is no other's.
+// hasOwnMonitor are the kinds of primitives with one monitor, shared with no other primitive.
 var hasOwnMonitor = map[profile.WaitKind]bool{
 	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true,
 }
 
-// made explains a wait for a primitive that is made of a monitor.
+// made explains a wait for a primitive made of a monitor.
 func (e *explanation) made(m lock.Monitor) error {
 	inner := m.Object
 	if inner == 0 {
-		inner = m.Lock // of a Lock that is no monitor: ManualResetEventSlim has one from .NET 11 on
+		inner = m.Lock // a Lock that is no monitor: ManualResetEventSlim has a Lock from .NET 11 on
 	}
 	if inner == 0 {
-		return nil // it cannot be told of what it is a part
+		return nil // the primitive around the monitor is unknown
 	}
 	var class *object.Class
 	list := e.inFrames(true)
@@ -78,14 +78,16 @@ func (e *explanation) made(m lock.Monitor) error {
 	return e.describe(inner, class, &m)
 }
 
-// taskNode is the class of the tasks of those that wait for a SemaphoreSlim with WaitAsync.
+// taskNode is the class of the tasks in the queue of a SemaphoreSlim: SemaphoreSlim.WaitAsync makes
+// the tasks.
 var taskNode = part{coreLib, "System.Threading.SemaphoreSlim+TaskNode"}
 
-// maxQueue bounds those that wait in front of a thread.
+// maxQueue bounds the waiters in front of a thread.
 const maxQueue = 1 << 12
 
-// queued explains a wait for a SemaphoreSlim for which async methods wait already: the thread stands in their queue,
-// and waits for a task that it has there (SemaphoreSlim.cs, WaitCore).
+// queued explains a wait for a SemaphoreSlim that async methods already wait for: the thread stands
+// in the queue of the async methods, and waits for a task of its own in the queue
+// (SemaphoreSlim.cs, WaitCore).
 func (e *explanation) queued(inner arch.Addr, list []found) error {
 	objects := e.r.Runtime.Objects
 	event, ok := e.r.only(list, func(f *found) bool {
@@ -126,7 +128,8 @@ func (e *explanation) queued(inner arch.Addr, list []found) error {
 	return e.count(sem.obj, sem.class)
 }
 
-// refers reports whether an object has a field that refers to another, or, if listed, to a list with it.
+// refers reports whether an object has a field that refers to another object or, if listed, to a
+// list with the other object.
 func (e *explanation) refers(f *found, other arch.Addr, listed bool) bool {
 	objects := e.r.Runtime.Objects
 	if name, err := objects.RefersTo(f.obj, f.class, other); err == nil && name != "" {
@@ -135,7 +138,7 @@ func (e *explanation) refers(f *found, other arch.Addr, listed bool) bool {
 	return listed && e.continues(f, other)
 }
 
-// maxContinuations bounds what is read of a task's list of continuations.
+// maxContinuations bounds the read of a task's list of continuations.
 const maxContinuations = 1 << 10
 
 // continues reports whether the list of a task's continuations has an object.
@@ -165,7 +168,7 @@ func (e *explanation) continues(f *found, other arch.Addr) bool {
 	return false
 }
 
-// asyncMethod returns the async method that a task is of; "": of none.
+// asyncMethod returns the async method of a task; "": none.
 func (r *Reader) asyncMethod(class *object.Class) string {
 	if !strings.Contains(class.Display, asyncBox) {
 		return ""

@@ -8,22 +8,23 @@ import (
 	"clrsnap/profile"
 )
 
-// In .NET 11 the monitor is managed code (package lock, managedmonitor.go). A thread that wants to enter one is in the
-// Enter of the Lock that stands for it, and one in Monitor.Wait is in the Wait of the Lock's Condition. Both leave a
-// record of that on the stack. The sync table leads from the Lock to the object.
+// In .NET 11 the monitor is managed code (package lock, managedmonitor.go). A thread that wants to
+// enter a monitor is in the Enter of the monitor's Lock. A thread in Monitor.Wait is in the Wait of
+// the Lock's Condition. Both leave a record of the wait on the stack. The sync table leads from the
+// Lock to the object.
 //
-// Sources (dotnet/runtime, development branch of .NET 11): System.Private.CoreLib: Monitor.cs, Condition.cs,
-// ThreadBlockingInfo.cs.
+// Sources (dotnet/runtime, development branch of .NET 11): System.Private.CoreLib: Monitor.cs,
+// Condition.cs, ThreadBlockingInfo.cs.
 
 const (
 	conditionClass = "System.Threading.Condition"
 	conditionWait  = conditionClass + ".Wait"
 	lockMethods    = lockClass + "."
 
-	maxWaiting = 1 << 10 // threads that are counted that wait for one Condition
+	maxWaiting = 1 << 10 // threads counted as waiters of one Condition
 )
 
-// managedMonitor returns what a thread does with a managed monitor; nil: nothing that is known.
+// managedMonitor returns a thread's wait for a managed monitor; nil: no known wait.
 func (e *explanation) managedMonitor() (*monitorWait, error) {
 	if e.p.kind == profile.LockEnter || e.p.kind == "" {
 		return nil, nil // no monitor's Lock
@@ -50,8 +51,8 @@ func (e *explanation) managedMonitor() (*monitorWait, error) {
 	return w, nil
 }
 
-// isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the frames say so, or the
-// sync table does. A primitive may be made of a Lock that is none.
+// isMonitor reports whether a Lock stands for the monitor that the thread wants to enter: the
+// frames say so, or the sync table does. A primitive may be made of a Lock that is no monitor.
 func (e *explanation) isMonitor(obj arch.Addr) bool {
 	if e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait {
 		return true
@@ -60,8 +61,8 @@ func (e *explanation) isMonitor(obj arch.Addr) bool {
 	return ok && err == nil
 }
 
-// inMonitor reports whether the frames of the primitive say that the thread is in Monitor.Wait or, beyond that, wants
-// to enter a Lock. Who has been woken in Monitor.Wait enters.
+// inMonitor reports whether the frames of the primitive say that the thread is in Monitor.Wait or
+// wants to enter a Lock. A thread woken in Monitor.Wait enters.
 func (e *explanation) inMonitor() (waits, enters bool) {
 	for i := range e.s.Frames[:min(e.p.outer+1, len(e.s.Frames))] {
 		f := &e.s.Frames[i]
@@ -78,8 +79,8 @@ func (e *explanation) inMonitor() (waits, enters bool) {
 	return false, false
 }
 
-// managedMonitor returns the monitor that a Lock stands for, or a Condition's Lock if it is waited for. Without an
-// object only the Lock tells of it.
+// managedMonitor returns the monitor of a Lock or, without enters, of a Condition's Lock. If no
+// object is known, the monitor has only the Lock.
 func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err error) {
 	at, waiting := obj, 0
 	if !enters {
@@ -100,8 +101,8 @@ func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err
 	return m, err
 }
 
-// condition returns the Lock of a Condition, and how many threads wait for it; 0: they are too many to be counted for
-// each of them.
+// condition returns the Lock of a Condition, and the number of waiting threads; 0: too many to be
+// counted for each thread.
 func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error) {
 	objects := r.Runtime.Objects
 	class, err := objects.Class(obj)

@@ -13,8 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// The program of .NET 11 in these tests is constructed: its contracts, and the source of its monitor, say how it is
-// laid out. Thread 7 of it holds monitors, and another one waits.
+// The program of .NET 11 in these tests is constructed: the contracts of the program, and the
+// source of the monitor, tell the layout. Thread 7 of the program holds monitors, and another
+// thread waits.
 type net11 struct {
 	*clrtest.Program
 	everybody
@@ -81,7 +82,7 @@ func newNet11(t *testing.T) *net11 {
 	entries := p.Room(16 * 8)
 	p.Words[arch.Addr(table)] = uint64(entries)
 	for i := range arch.Addr(7) {
-		p.Words[entries+16*i+8] = 1 // free; the last one was never used
+		p.Words[entries+16*i+8] = 1 // free; the last entry was never used
 	}
 	variable, _ := p.d.Global("SyncBlockCache")
 	cache := p.Room(256)
@@ -90,7 +91,8 @@ func newNet11(t *testing.T) *net11 {
 	return p
 }
 
-// monitor adds an object whose monitor is a Lock that a thread holds as often as that, and an entry of the sync table.
+// monitor adds an object with a Lock for its monitor, and an entry of the sync table. A thread
+// holds the Lock as often as that.
 func (p *net11) monitor(entry int, owner, often uint64) (obj, lock arch.Addr) {
 	obj, lock = p.Object(p.object), p.held(owner, often)
 	handle, block := p.Room(8), p.Room(128)
@@ -104,7 +106,7 @@ func (p *net11) monitor(entry int, owner, often uint64) (obj, lock arch.Addr) {
 	return obj, lock
 }
 
-// held adds a Lock that a thread holds.
+// held adds a Lock held by a thread.
 func (p *net11) held(owner, often uint64) arch.Addr {
 	at := p.Object(p.lock)
 	p.Set(at, p.lock, "_owningThreadId", owner)
@@ -115,8 +117,8 @@ func (p *net11) held(owner, often uint64) arch.Addr {
 	return at
 }
 
-// waits is the wait of a thread in methods, leaf first, that has records on its stack: of which kind, for what, and for
-// how many ms.
+// waits returns the wait of a thread in methods, leaf first, with records on the stack. A record
+// has a kind, an object, and a timeout in ms.
 func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
 	p.t.Helper()
 	const base, frame = arch.Addr(0x7000_0000_0000), 0x100
@@ -147,14 +149,16 @@ func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
 	})
 }
 
-// What a record of a wait is for (ThreadBlockingInfo.cs, ObjectKind), and its timeout if there is none.
+// The kinds of a record of a wait (ThreadBlockingInfo.cs, ObjectKind), and the timeout of a wait
+// without a limit.
 const (
 	ofLock      = 2
 	ofCondition = 3
 	forever     = 0xffff_ffff
 )
 
-// TestManagedMonitorEnter: who wants to enter a monitor of .NET 11 waits for an object, which thread 7 holds.
+// TestManagedMonitorEnter: a thread that wants to enter a monitor of .NET 11 waits for an object
+// held by thread 7.
 func TestManagedMonitorEnter(t *testing.T) {
 	p := newNet11(t)
 	obj, lock := p.monitor(3, 7, 2)
@@ -188,7 +192,7 @@ func TestManagedMonitorEnter(t *testing.T) {
 	}
 }
 
-// TestManagedLock: a Lock that the program itself enters is no monitor.
+// TestManagedLock: a Lock that the program's own code enters is no monitor.
 func TestManagedLock(t *testing.T) {
 	p := newNet11(t)
 	lock := p.held(7, 1)
@@ -203,8 +207,8 @@ func TestManagedLock(t *testing.T) {
 	}
 }
 
-// TestManagedMonitorWait: a thread in Monitor.Wait is in the Wait of a Condition, which knows the others. When it has
-// been woken it wants to enter.
+// TestManagedMonitorWait: a thread in Monitor.Wait is in the Wait of a Condition, and the Condition
+// knows the other waiters. A thread that has been woken wants to enter.
 func TestManagedMonitorWait(t *testing.T) {
 	p := newNet11(t)
 	obj, lock := p.monitor(3, 7, 1)

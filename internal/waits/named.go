@@ -11,9 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
-// A named Mutex is none of the wait subsystem's. From .NET 11 on the record of a thread leads to a list of the named
-// ones that it owns: an object for each, with the thread, how often that owns it, and the address of the pthread mutex
-// that all processes share.
+// A named Mutex is no object of the wait subsystem. From .NET 11 on the record of a thread leads to
+// a list of the named mutexes that the thread owns. Each entry is an object with the thread, the
+// recursion count, and the address of the pthread mutex that all processes share.
 //
 // Source (dotnet/runtime): System.Private.CoreLib, src/System/Threading/NamedMutex.Unix.cs.
 const (
@@ -22,17 +22,18 @@ const (
 	nextNamed        = "<NextOwnedNamedMutex>k__BackingField"
 )
 
-// Named is the detail of a hold of a named Mutex. Its name is that of the file in which Wait.Lock is.
+// Named is the detail of a hold of a named Mutex. The Mutex has the name of the file that contains
+// Wait.Lock.
 const Named = "named"
 
 // namedMutex is a named Mutex that a thread owns.
 type namedMutex struct {
 	at    arch.Addr // of the pthread mutex
-	often int       // how often the thread owns it; 0: it does not
-	next  arch.Addr // the next one that it owns
+	often int       // how often the thread owns the mutex; 0: not at all
+	next  arch.Addr // the next mutex that the thread owns
 }
 
-// named reads a named Mutex, by the object that this process has for it.
+// named reads a named Mutex, by the object that this process has for the Mutex.
 func (r *Reader) named(obj arch.Addr, t *thread.Thread) (n namedMutex, err error) {
 	own, err := r.managedThread(t)
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *Reader) named(obj arch.Addr, t *thread.Thread) (n namedMutex, err error
 	return n, nil
 }
 
-// namedOf returns the object that this process has for the named Mutex of a Mutex; false: it has no name.
+// namedOf returns the object that this process has for a named Mutex; false: the Mutex has no name.
 func (r *Reader) namedOf(f *found) (arch.Addr, bool) {
 	if !r.Runtime.Locks.Managed() {
 		return 0, false
@@ -68,7 +69,8 @@ func (r *Reader) namedOf(f *found) (arch.Addr, bool) {
 	return data, of.err == nil && data != 0
 }
 
-// withNamed adds the named mutexes that a thread owns and to which its stack does not refer.
+// withNamed adds the named mutexes that a thread owns and that the thread's stack does not refer
+// to.
 func (r *Reader) withNamed(list []profile.Wait, t *thread.Thread) ([]profile.Wait, error) {
 	f, err := r.record(t)
 	if f == nil || err != nil {

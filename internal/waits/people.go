@@ -9,28 +9,28 @@ import (
 	"clrsnap/profile"
 )
 
-// People are the runtime's threads, as they were listed.
+// People are the runtime's threads, as listed.
 type People interface {
-	// OS returns the thread with an id of the operating system, in the target's PID namespace; nil: there is none.
+	// OS returns the thread with an operating system id, in the target's PID namespace; nil: none.
 	OS(id int) *thread.Thread
 	// Managed returns the thread with a managed id.
 	Managed(id int) *thread.Thread
-	// At returns the thread whose Thread object is at an address.
+	// At returns the thread with the Thread object at an address.
 	At(address arch.Addr) *thread.Thread
-	// Renew lists the threads once more. It is false if there is no point in that.
+	// Renew lists the threads once more. The result is false if another list would bring nothing.
 	Renew() bool
-	// Ref says what a thread is called.
+	// Ref names a thread.
 	Ref(t *thread.Thread) *profile.ThreadRef
-	// Other says the same of a thread that is not, or no longer, one of the runtime's; nil: that is not known.
+	// Other names a thread that is not, or no longer, one of the runtime's; nil: unknown.
 	Other(osID int) *profile.ThreadRef
 	// All reports whether all of the runtime's threads are listed. A dump may lack some.
 	All() bool
 }
 
-// Ids are given to other threads when theirs have ended. So a thread is believed to have an id only if its Thread
-// object says so when it is read along with the lock.
+// When a thread has ended, another thread may get the id. So an id counts only if the Thread
+// object, read along with the lock, has the id.
 
-// find returns a thread that the runtime has now; nil: there is none.
+// find returns a thread that the runtime has now; nil: none.
 func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool) *thread.Thread {
 	for first := true; ; first = false {
 		if t := get(); t != nil && r.Runtime.Threads.Same(r.Runtime.Seen, t) && fits(t) {
@@ -44,12 +44,12 @@ func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool)
 
 func anybody(*thread.Thread) bool { return true }
 
-// byManagedID names the thread with a managed id; nil: that is not known.
+// byManagedID names the thread with a managed id; nil: unknown.
 func (r *Reader) byManagedID(id int) *profile.ThreadRef {
 	return r.ref(r.find(func() *thread.Thread { return r.People.Managed(id) }, anybody), id)
 }
 
-// ref names a thread with a managed id. One that is not there any more has ended.
+// ref names a thread with a managed id. A thread that is not there any more has ended.
 func (r *Reader) ref(t *thread.Thread, id int) *profile.ThreadRef {
 	switch {
 	case t != nil:
@@ -62,7 +62,7 @@ func (r *Reader) ref(t *thread.Thread, id int) *profile.ThreadRef {
 
 func holds(m *lock.Monitor, t *thread.Thread) bool { return m.HeldBy(t.Address, t.OSID, t.ManagedID) }
 
-// owner names who holds a monitor.
+// owner names the holder of a monitor.
 func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 	if m.ByManagedID {
 		return r.byManagedID(m.Owner)
@@ -75,8 +75,8 @@ func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 	return r.People.Ref(t)
 }
 
-// orphaned returns the owner of a lock that says of it only what the runtime calls it: it has ended. Else the lock
-// is just being taken.
+// orphaned returns the owner of a lock, if the lock has only the runtime's name for the owner and
+// the owner has ended. Else the lock is just being taken.
 func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
 	at, id := m.Holder()
 	t := r.find(func() *thread.Thread {
@@ -91,7 +91,7 @@ func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
 	return nil, lock.ErrChanging
 }
 
-// threadOf names the thread of a managed Thread object; nil: it cannot be told. The fields are those of
+// threadOf names the thread of a managed Thread object; nil: unknown. The fields are the fields of
 // Thread.CoreCLR.cs in .NET 8 to 11.
 func (r *Reader) threadOf(obj arch.Addr, class *object.Class) (*profile.ThreadRef, error) {
 	native, err := r.Runtime.Objects.Pointer(obj, class, "_DONT_USE_InternalThread")

@@ -6,7 +6,7 @@ import (
 	"clrsnap/profile"
 )
 
-// The assemblies that have primitives.
+// The assemblies with primitives.
 const (
 	coreLib    = "System.Private.CoreLib"
 	threading  = "System.Threading"

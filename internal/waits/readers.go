@@ -9,15 +9,18 @@ import (
 	"clrsnap/internal/target"
 )
 
-// A ReaderWriterLockSlim counts its readers, but does not know who they are. Each thread has a list of the locks that
-// it reads, in a static field of its own (System.Private.CoreLib: ReaderWriterLockSlim.t_rwc, a ReaderWriterCount for
-// each lock, which it knows by a number). Where the statics of a thread are is not in the descriptors of all versions,
-// but can be recognised:
+// A ReaderWriterLockSlim counts its readers, but does not know the readers. Each thread has a list
+// of the locks that the thread reads, in a thread-static field (System.Private.CoreLib:
+// ReaderWriterLockSlim.t_rwc, a ReaderWriterCount for each lock; a number identifies the lock). The
+// descriptors of some versions do not say where the statics of a thread are, but the statics can be
+// recognised:
 //
-// From .NET 9 on a Thread refers to a ThreadLocalData, which refers back to the Thread, and to an array. Elements of
-// that are arrays with the static references of a class (src/coreclr/vm/threadstatics.h). In .NET 8 a Thread refers to
-// a table, whose first word is the first of some buckets. Each of these has the length of an array of static references
-// and a handle of it (src/coreclr/vm/threadstatics.h and appdomain.hpp there, ThreadStaticHandleBucket).
+// From .NET 9 on a Thread refers to a ThreadLocalData. The ThreadLocalData refers back to the
+// Thread, and to an array. Elements of the array are arrays with the static references of a class
+// (src/coreclr/vm/threadstatics.h). In .NET 8 a Thread refers to a table. The first word of the
+// table is the first of some buckets. Each bucket has the length of an array of static references
+// and a handle of the array (src/coreclr/vm/threadstatics.h and appdomain.hpp there,
+// ThreadStaticHandleBucket).
 const (
 	localArray  = 8
 	localThread = 24
@@ -29,13 +32,13 @@ const (
 	bucketHandle = 16
 	bucketLen    = 24
 
-	threadLen    = 4096 // bytes of a Thread that are looked through
+	threadLen    = 4096 // bytes of a Thread that are searched
 	maxBuckets   = 16
 	maxStatics   = 1 << 14
 	maxOfOne     = 256     // static references of one class
 	maxReadLocks = 256     // of one thread
-	maxSearches  = 512     // threads that are looked through for one lock before any has been found to read
-	maxLooked    = 1 << 16 // references of one thread that are looked at
+	maxSearches  = 512     // threads searched for one lock before the statics are found in any thread
+	maxLooked    = 1 << 16 // references examined for one thread
 )
 
 const (
@@ -43,8 +46,8 @@ const (
 	references = "object[]"
 )
 
-// readCounts finds a thread's first ReaderWriterCount; 0: none is found. read: all static fields of the thread were
-// looked at, so that it certainly has no other list.
+// readCounts finds a thread's first ReaderWriterCount; 0: none is found. read: all static fields of
+// the thread were examined, so the thread certainly has no other list.
 func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	r.looked = 0
 	if at, ok := r.Runtime.Threads.LocalDataAt(); ok {
@@ -53,7 +56,7 @@ func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	if r.localAt > 0 {
 		p, err := target.NewReader(r.Runtime.Seen).Pointer(thread + arch.Addr(r.localAt))
 		if err != nil || p == 0 {
-			return 0, err == nil // it has no such fields yet
+			return 0, err == nil // the thread has no thread-static fields yet
 		}
 		return r.countIn(thread, p)
 	}
@@ -77,7 +80,7 @@ func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	return 0, false
 }
 
-// countIn finds the ReaderWriterCount by a word of the thread.
+// countIn finds the ReaderWriterCount behind a word of the thread.
 func (r *Reader) countIn(thread, p arch.Addr) (first arch.Addr, read bool) {
 	if p%8 != 0 || p < 1<<16 || p>>47 != 0 {
 		return 0, false
@@ -96,7 +99,7 @@ func (r *Reader) countIn(thread, p arch.Addr) (first arch.Addr, read bool) {
 	return r.countInBuckets(arch.Addr(binary.LittleEndian.Uint64(b[:])))
 }
 
-// countInBuckets finds it as .NET 8 keeps the statics of a thread.
+// countInBuckets finds the ReaderWriterCount in the statics of a thread of .NET 8.
 func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 	for range maxBuckets {
 		var b [bucketLen]byte
@@ -130,8 +133,8 @@ func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 	return 0, false
 }
 
-// countOf finds a ReaderWriterCount in an array of references, or, if nested, in the arrays that are in it. read: the
-// array could be read as a whole, or it has one.
+// countOf finds a ReaderWriterCount in an array of references or, if nested, in the arrays among
+// the references. read: the array could be read as a whole, or has a ReaderWriterCount.
 func (r *Reader) countOf(array arch.Addr, nested bool) (first arch.Addr, read bool) {
 	objects := r.Runtime.Objects
 	if c, err := objects.Class(array); err != nil || c.Display != references {
@@ -170,15 +173,15 @@ func (r *Reader) countOf(array arch.Addr, nested bool) (first arch.Addr, read bo
 	return 0, read
 }
 
-// LockNumber returns the number that a ReaderWriterLockSlim has for the lists of its readers.
+// LockNumber returns the number of a ReaderWriterLockSlim in the lists of the lock's readers.
 func (r *Reader) LockNumber(obj arch.Addr) (uint64, bool) {
 	r.searches = 0
 	rw, ok := r.lockState(obj)
 	return rw.id, ok
 }
 
-// ReadLocks returns the numbers of the ReaderWriterLockSlims that a thread, whose Thread object is at an address,
-// holds to read. all: it certainly holds no others.
+// ReadLocks returns the numbers of the ReaderWriterLockSlims that a thread holds to read. thread is
+// the address of the Thread object. all: the thread certainly holds no others.
 func (r *Reader) ReadLocks(thread arch.Addr) (ids []uint64, all bool) {
 	stands := r.steadily(func() (err error) {
 		ids, all, err = r.readLocks(thread)
@@ -219,11 +222,12 @@ func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, all bool, err error)
 	return ids, all, nil
 }
 
-// ReadByEnded reports whether a ReaderWriterLockSlim, for which a thread waits to write, is certainly read by a thread
-// that has ended without leaving it. The lock counts its readers; those that live have it in their lists
-// (ReaderWriterLockSlim.cs: who may upgrade counts, but has it in no list). Nobody enters a lock to read while a thread
-// waits to write. So its number of readers only becomes smaller, and if it is the same before and after the lists are
-// read, nobody has left in between.
+// ReadByEnded reports whether a ReaderWriterLockSlim is certainly read by a thread that has ended
+// without leaving the lock. There must be a thread that waits to write. The lock counts its
+// readers, and living readers have the lock in their lists (ReaderWriterLockSlim.cs: the thread
+// that may upgrade counts, but has the lock in no list). Nobody enters a lock to read while a
+// thread waits to write. So the number of readers only becomes smaller. If the number is the same
+// before and after the lists are read, nobody has left in between.
 func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
 	before, ok := r.lockState(obj)
 	if !ok || before.id != id || before.readers == 0 {
@@ -253,7 +257,7 @@ func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
 	return ok && after == before && living < before.readers
 }
 
-// lockState reads a ReaderWriterLockSlim; false: it is none, or changes.
+// lockState reads a ReaderWriterLockSlim; false: obj is no ReaderWriterLockSlim, or changes.
 func (r *Reader) lockState(obj arch.Addr) (rw readerWriter, ok bool) {
 	ok = r.steadily(func() error {
 		class, err := r.Runtime.Objects.Class(obj)

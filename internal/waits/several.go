@@ -9,18 +9,19 @@ import (
 	"clrsnap/profile"
 )
 
-// Task.WaitAll puts the tasks that are not complete into a list, and waits for an event that counts them. The event is
-// a continuation of each. Task.WaitAny waits for a task of its own, which has all those that the program gave it.
-// Task.cs and TaskFactory.cs have them in .NET 8 to 11.
+// Task.WaitAll puts the incomplete tasks into a list, and waits for an event that counts the tasks.
+// The event is a continuation of each task. Task.WaitAny waits for a task of its own; this task has
+// all tasks that the program passed. The code is in Task.cs and TaskFactory.cs of .NET 8 to 11.
 const (
 	countdownEvent = "System.Threading.Tasks.Task+SetOnCountdownMres"
 	anyPromise     = "System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise"
-	blockingFlag   = 2 // of _stateFlags: the promise is that of WaitAny, and not of WhenAny (SyncBlockingFlag)
+	blockingFlag   = 2 // of _stateFlags: the promise belongs to WaitAny, and not to WhenAny (SyncBlockingFlag)
 
-	maxAllTasks = 1 << 12 // of a WaitAll whose list is read
+	maxAllTasks = 1 << 12 // of a WaitAll with a list that is read
 )
 
-// seeAll finds out whether an event is that of a Task.WaitAll: the methods that say so may have been inlined.
+// seeAll finds out whether an event belongs to a Task.WaitAll: the methods that would show the
+// WaitAll may have been inlined.
 func (e *explanation) seeAll(inner arch.Addr, list []found) {
 	_, ok := e.r.only(list, func(f *found) bool {
 		return f.class.Is(coreLib, countdownEvent) && e.refers(f, inner, false)
@@ -49,7 +50,7 @@ func (e *explanation) all(event arch.Addr, class *object.Class, list []found) er
 		case tasks == nil:
 			of, tasks = all, got
 		case of != all:
-			of = 0 // one of the lists is that of an earlier wait for the same tasks
+			of = 0 // one of the lists belongs to an earlier wait for the same tasks
 		}
 	}
 	if tasks != nil && !e.r.unknown {
@@ -58,8 +59,8 @@ func (e *explanation) all(event arch.Addr, class *object.Class, list []found) er
 	return nil
 }
 
-// counted returns the tasks of a list that are not complete, and how many there are in all; false: one of them does not
-// have the event as a continuation.
+// counted returns the incomplete tasks of a list, and the number of all tasks in the list; false:
+// an incomplete task does not have the event as a continuation.
 func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profile.Wait, ok bool) {
 	objects := e.r.Runtime.Objects
 	n, err := objects.Uint32(f.obj, f.class, "_size")
@@ -88,11 +89,11 @@ func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profil
 		}
 		tasks = append(tasks, t)
 	}
-	slices.Reverse(tasks) // WaitAll goes through what it is given from the end (Task.WaitAllCore)
+	slices.Reverse(tasks) // WaitAll goes through the tasks of the program from the end (Task.WaitAllCore)
 	return int(n), tasks, true
 }
 
-// any explains a wait for any of several tasks by the task that completes with the first of them.
+// any explains a wait for any of several tasks, by the promise that completes with the first task.
 func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 	objects := e.r.Runtime.Objects
 	flags, err := objects.Uint32(promise, class, "_stateFlags")
@@ -104,7 +105,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 	}
 	at, err := objects.Pointer(promise, class, "_tasks")
 	if err != nil || at == 0 {
-		return err // it has just been completed
+		return err // the promise has just been completed
 	}
 	refs, err := e.tasksIn(at)
 	if err != nil || len(refs) == 0 {
@@ -124,7 +125,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 	return nil
 }
 
-// tasksIn returns the tasks in an array, or in a list; none: it is neither, or too long.
+// tasksIn returns the tasks in an array or in a list; none: at is neither, or is too long.
 func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
 	objects := e.r.Runtime.Objects
 	class, err := objects.Class(at)
@@ -143,7 +144,7 @@ func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
 	return objects.References(at, int(size))
 }
 
-// oneTask describes one of several tasks as what a Task.Wait is for.
+// oneTask describes one of several tasks, like the task of a Task.Wait.
 func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err error) {
 	class, err := e.r.Runtime.Objects.Class(obj)
 	if err != nil {
@@ -162,7 +163,7 @@ func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err
 
 func tasksOf(n int) string { return counted(n, "task", "tasks") }
 
-// tasksText says how many tasks of some are not complete; of 0: of how many is not known.
+// tasksText says how many of some tasks are not complete; of 0: the number of all tasks is unknown.
 func tasksText(left, of int) string {
 	if of == 0 {
 		return tasksOf(left) + " not complete"

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// verbs are what is done with a socket, by what the names of methods have in them.
+// verbs name the operations on a socket, by a part of the method's name.
 var verbs = []struct{ method, verb string }{
 	{"Receive", "recv"}, {"Read", "recv"}, {"Send", "send"}, {"Write", "send"}, {"Accept", "accept"},
 	{"Connect", "connect"},
@@ -21,8 +21,8 @@ var handleOf = map[string]string{
 
 const socketHandle = "System.Net.Sockets.SafeSocketHandle"
 
-// socket explains a wait for a socket that does not block in the kernel: it has been used asynchronously, and
-// its thread waits for an event that the thread of socket events sets.
+// socket explains a wait for a socket that does not block in the kernel: the socket has been used
+// asynchronously, and the thread waits for an event. The thread of socket events sets the event.
 func (e *explanation) socket() error {
 	verb := "poll"
 	for _, v := range verbs {
@@ -43,8 +43,8 @@ func (e *explanation) socket() error {
 	return err
 }
 
-// socketHandle returns the one SafeSocketHandle that the frames lead to; its class is nil if there is none, or
-// several.
+// socketHandle returns the only SafeSocketHandle that the frames lead to. The class is nil if there
+// is none, or if there are several.
 func (e *explanation) socketHandle() (handle found, err error) {
 	objects := e.r.Runtime.Objects
 	for _, f := range e.inFrames(false) {

@@ -9,8 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestMovedReferences: what the collector has changed on the stack of a thread that has not run is noticed, and the
-// next reading is of the stack as it is then.
+// TestMovedReferences: when the collector changes the stack of a thread that has not run, the
+// change is noticed, and the next reading uses the changed stack.
 func TestMovedReferences(t *testing.T) {
 	const base = arch.Addr(0x7000_0000_0000)
 	mem := clrtest.Words{}

@@ -10,35 +10,37 @@ import (
 	"clrsnap/profile"
 )
 
-// From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed code. A managed
-// Thread has a record of what it waits for, and a list of the mutexes that it owns; a handle is the address of a GC
-// handle of what it stands for. So all that is known of a wait comes from these objects, whatever is on the stack. They
-// move: what leads to them is a part of what a statement rests on.
+// From .NET 11 on threads wait for events, semaphores, mutexes and the ends of threads in managed
+// code. A managed Thread has a record of its wait, and a list of the mutexes that the thread owns.
+// A handle is the address of a GC handle of the object that the handle stands for. So the facts
+// about a wait come from these objects, whatever is on the stack. The objects move: a statement
+// also rests on the references that lead to the objects.
 //
-// Sources (dotnet/runtime): System.Private.CoreLib, src/System/Threading: WaitSubsystem.ThreadWaitInfo.Unix.cs,
-// WaitSubsystem.WaitableObject.Unix.cs, WaitSubsystem.HandleManager.Unix.cs, Thread.CoreCLR.cs.
+// Sources (dotnet/runtime): System.Private.CoreLib, src/System/Threading:
+// WaitSubsystem.ThreadWaitInfo.Unix.cs, WaitSubsystem.WaitableObject.Unix.cs,
+// WaitSubsystem.HandleManager.Unix.cs, Thread.CoreCLR.cs.
 const (
 	recordClass   = "System.Threading.WaitSubsystem+ThreadWaitInfo"
 	waitableClass = "System.Threading.WaitSubsystem+WaitableObject"
 
-	notWaiting = 2 // ThreadWaitInfo.WaitSignalState: the first one of a thread that does not wait
+	notWaiting = 2 // ThreadWaitInfo.WaitSignalState: the first state of a thread that does not wait
 	maxWaiters = 1 << 12
 	maxOwned   = 64
 	maxOften   = 1 << 30
-	oneByte    = 0xff // of four
+	oneByte    = 0xff // of four bytes
 )
 
 // waitables are the kinds of WaitableObject (WaitableObjectType).
 var waitables = [...]pal.Kind{pal.ManualResetEvent, pal.AutoResetEvent, pal.Semaphore, pal.Mutex}
 
-// subsystem is what a thread says of its wait in the wait subsystem.
+// subsystem is a thread's record of its wait in the wait subsystem.
 type subsystem struct {
 	pal.Wait
-	known bool // the thread says something
-	waits bool // for these objects; for none: it sleeps
+	known bool // the thread has a record
+	waits bool // the thread waits for Objects; without Objects the thread sleeps
 }
 
-// fieldsOf reads fields of an object, until one cannot be read.
+// fieldsOf reads fields of an object, until a read fails.
 type fieldsOf struct {
 	r     *Reader
 	obj   arch.Addr
@@ -46,7 +48,8 @@ type fieldsOf struct {
 	err   error
 }
 
-// fields begins to read the fields of an object, which must be of a class of CoreLib; "": of any.
+// fields begins to read the fields of an object. The object must have the CoreLib class; "": any
+// class.
 func (r *Reader) fields(obj arch.Addr, class string) *fieldsOf {
 	f := &fieldsOf{r: r, obj: obj}
 	if f.class, f.err = r.Runtime.Objects.Class(obj); f.err == nil && class != "" && !f.class.Is(coreLib, class) {
@@ -69,7 +72,7 @@ func (f *fieldsOf) number(name string) (n uint32) {
 	return n
 }
 
-// managedThread returns the managed Thread object of a thread; 0: it has none.
+// managedThread returns the managed Thread object of a thread; 0: none.
 func (r *Reader) managedThread(t *thread.Thread) (arch.Addr, error) {
 	if t.Exposed == 0 {
 		return 0, nil
@@ -77,7 +80,8 @@ func (r *Reader) managedThread(t *thread.Thread) (arch.Addr, error) {
 	return target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
 }
 
-// record returns a thread's record of what it waits for; nil: it has none, or the runtime has no such records.
+// record returns a thread's record of its wait; nil: the thread has no record, or the runtime has
+// none at all.
 func (r *Reader) record(t *thread.Thread) (*fieldsOf, error) {
 	if !r.Runtime.Locks.Managed() {
 		return nil, nil
@@ -100,7 +104,7 @@ func (r *Reader) record(t *thread.Thread) (*fieldsOf, error) {
 	return f, f.err
 }
 
-// subsystem returns what a thread says of its wait in the wait subsystem.
+// subsystem reads a thread's record of its wait in the wait subsystem.
 func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	f, err := r.record(t)
 	if f == nil || err != nil {
@@ -133,8 +137,8 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	return w, nil
 }
 
-// Kind returns what kind of thing a thread waits for in the wait subsystem; "": for none, or that is not known. It is
-// so only if the thread has not run meanwhile.
+// Kind returns the kind of a thread's wait in the wait subsystem; "": no wait, or unknown. The kind
+// is right only if the thread has not run meanwhile.
 func (r *Reader) Kind(t *thread.Thread) profile.WaitKind {
 	s, err := r.subsystem(t)
 	switch n := len(s.Objects); {
@@ -162,7 +166,7 @@ func orChanging(err error) error {
 	return err
 }
 
-// waitable reads the state of what can be waited for.
+// waitable reads the state of a WaitableObject.
 func (r *Reader) waitable(at arch.Addr) (o pal.Object, err error) {
 	f := r.fields(at, waitableClass)
 	kind, owned, head := f.number("_type")&oneByte, f.pointer("_ownershipInfo"), f.pointer("_waitersHead")
@@ -194,7 +198,7 @@ func (r *Reader) waitable(at arch.Addr) (o pal.Object, err error) {
 	return o, err
 }
 
-// idOf returns the id of the operating system of the thread of a managed Thread object.
+// idOf returns the operating system id of the thread of a managed Thread object.
 func (r *Reader) idOf(obj arch.Addr) (int, error) {
 	f := r.fields(obj, threadClass)
 	native, id := f.pointer("_DONT_USE_InternalThread"), int(f.number("_managedThreadId"))
@@ -204,12 +208,12 @@ func (r *Reader) idOf(obj arch.Addr) (int, error) {
 	t := r.find(func() *thread.Thread { return r.People.At(native) },
 		func(t *thread.Thread) bool { return t.ManagedID == id })
 	if t == nil {
-		return 0, lock.ErrChanging // it ends: then the mutex is nobody's
+		return 0, lock.ErrChanging // the thread ends: then the mutex is nobody's
 	}
 	return t.OSID, nil
 }
 
-// byHandle returns what a handle stands for; false: it is none of the wait subsystem's.
+// byHandle returns the object that a handle stands for; false: no object of the wait subsystem.
 func (r *Reader) byHandle(handle arch.Addr) (o pal.Object, ok bool, err error) {
 	at, err := target.NewReader(r.Runtime.Seen).Pointer(handle)
 	if err != nil || at == 0 {
@@ -246,7 +250,8 @@ func (r *Reader) owned(t *thread.Thread) (out []pal.Object, err error) {
 	return out, err
 }
 
-// joined returns the managed Thread object of the thread whose end an event stands for; 0: none that is there.
+// joined returns the managed Thread object of the thread whose end an event stands for; 0: no
+// living thread.
 func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 	if o.Kind != pal.ManualResetEvent {
 		return 0, nil
@@ -258,7 +263,7 @@ func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 	for i := range list {
 		obj, err := r.managedThread(&list[i])
 		if err != nil || obj == 0 {
-			continue // it has just ended
+			continue // the thread has just ended
 		}
 		f := r.fields(obj, threadClass)
 		event := f.pointer("_joinEvent")

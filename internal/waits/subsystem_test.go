@@ -12,14 +12,14 @@ import (
 	"clrsnap/profile"
 )
 
-// subsystemProgram is a program of .NET 11 whose thread has a record of what it waits for. What each class has, and
-// where, is as in System.Private.CoreLib 11.0.0.
+// subsystemProgram is a program of .NET 11 with a thread that has a record of its wait. The layout
+// of each class is as in System.Private.CoreLib 11.0.0.
 type subsystemProgram struct {
 	*net11
 	thread, record, waitable, node, ownership *clrtest.Class
 	chain, named                              *clrtest.Class
-	self                                      thread.Thread // who waits
-	its                                       arch.Addr     // its record
+	self                                      thread.Thread // the waiting thread
+	its                                       arch.Addr     // the record of self
 }
 
 // At implements People.
@@ -70,7 +70,7 @@ func newSubsystem(t *testing.T) *subsystemProgram {
 	return p
 }
 
-// managed adds the managed Thread object of a thread, and a handle of it.
+// managed adds the managed Thread object of a thread, with a handle.
 func (p *subsystemProgram) managed(t *thread.Thread) (obj, handle arch.Addr) {
 	obj, handle = p.Object(p.thread), p.Room(8)
 	p.Set(obj, p.thread, "_DONT_USE_InternalThread", uint64(t.Address))
@@ -84,7 +84,7 @@ func (p *subsystemProgram) state(state uint64, all bool) {
 	if all {
 		state |= 1 << 8
 	}
-	p.Words[p.its+56] = state | 0xee<<16 // what follows is another field
+	p.Words[p.its+56] = state | 0xee<<16 // another field follows
 }
 
 // waitsFor has the thread wait for some objects.
@@ -93,7 +93,8 @@ func (p *subsystemProgram) waitsFor(objects ...arch.Addr) {
 	p.Set(p.its, p.record, "_waitedCount", uint64(len(objects)))
 }
 
-// waited adds what so many threads wait for. owner, if there is one, has taken it twice.
+// waited adds an object with so many waiting threads. owner, if there is one, has taken the object
+// twice.
 func (p *subsystemProgram) waited(kind uint64, waiters int, owner arch.Addr) arch.Addr {
 	at := p.Object(p.waitable)
 	p.Words[at+48] = kind<<32 | 0xaa<<40
@@ -112,7 +113,7 @@ func (p *subsystemProgram) waited(kind uint64, waiters int, owner arch.Addr) arc
 	return at
 }
 
-// wait explains the wait of the thread, whose frames show nothing of it.
+// wait explains the wait of a thread whose frames show no wait.
 func (p *subsystemProgram) wait() *profile.Wait {
 	const base = arch.Addr(0x7000_0000_0000)
 	data := make([]byte, 0x400)
@@ -128,7 +129,7 @@ func (p *subsystemProgram) wait() *profile.Wait {
 	})
 }
 
-// TestSubsystem: what a thread waits for is in its record, also if no frame shows that it waits.
+// TestSubsystem: a thread's record describes the wait, even if no frame shows a wait.
 func TestSubsystem(t *testing.T) {
 	p := newSubsystem(t)
 	owner, _ := p.managed(&p.owner)
@@ -164,7 +165,7 @@ func TestSubsystem(t *testing.T) {
 	}
 }
 
-// TestSubsystemChanging: what contradicts itself, or has no end, says nothing for certain.
+// TestSubsystemChanging: contradictory objects, or lists without an end, say nothing for certain.
 func TestSubsystemChanging(t *testing.T) {
 	for name, spoil := range map[string]func(p *subsystemProgram, semaphore arch.Addr){
 		"the record of another thread": func(p *subsystemProgram, _ arch.Addr) {
@@ -191,7 +192,7 @@ func TestSubsystemChanging(t *testing.T) {
 	}
 }
 
-// TestSubsystemOwned: a thread has a list of the mutexes that it owns.
+// TestSubsystemOwned: a thread has a list of the mutexes that the thread owns.
 func TestSubsystemOwned(t *testing.T) {
 	p := newSubsystem(t)
 	own := arch.Addr(p.Words[p.self.Exposed])
@@ -215,7 +216,7 @@ func TestSubsystemOwned(t *testing.T) {
 	}
 }
 
-// TestNamedOwned: a thread has a list of the named mutexes that it owns.
+// TestNamedOwned: a thread has a list of the named mutexes that the thread owns.
 func TestNamedOwned(t *testing.T) {
 	p := newSubsystem(t)
 	own, other := arch.Addr(p.Words[p.self.Exposed]), p.Object(p.thread)
@@ -235,7 +236,7 @@ func TestNamedOwned(t *testing.T) {
 		p.Set(chain, p.chain, "_head", uint64(at))
 		last = cmp.Or(last, at)
 	}
-	list, err := r.withNamed([]profile.Wait{{Lock: 0x7000}}, &p.self) // which is on the stack
+	list, err := r.withNamed([]profile.Wait{{Lock: 0x7000}}, &p.self) // 0x7000 is on the stack
 	if err != nil || len(list) != 2 || list[1].Lock != 0x7001 || list[1].Recursion != 2 || list[1].Detail != Named {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -9,16 +9,19 @@ import (
 	"clrsnap/profile"
 )
 
-// Run is a task that cannot complete before a thread goes on, because that runs it, or what it waits for.
+// Run is a task that cannot complete before a thread goes on: the thread runs the task, or another
+// task that the first awaits.
 type Run struct {
 	Task arch.Addr
-	// Ran is the task that the thread runs: Task, or one that Task awaits.
+	// Ran is the task that the thread runs: Task, or a task that Task awaits.
 	Ran arch.Addr
-	// Async: Ran is that of an async method. It can go on elsewhere once the thread has left it.
+	// Async: Ran is the task of an async method, and can go on elsewhere once the thread has left
+	// the method.
 	Async bool
 }
 
-// runners are the methods that run a task, which their frames, or those that they call, refer to.
+// runners are the methods that run a task. The frames of a runner, or of its callees, refer to the
+// task.
 var runners = []struct {
 	part  string
 	async bool
@@ -30,8 +33,9 @@ var runners = []struct {
 	{runtimeTask + "`1.InstrumentedDispatchContinuations", true},
 }
 
-// runtimeTask is the task of methods that the runtime itself suspends, from .NET 11 on. Those that are suspended are in
-// its m_stateObject: it has none while one of them runs (AsyncHelpers.CoreCLR.cs).
+// runtimeTask is the task of methods that the runtime itself suspends, from .NET 11 on. The
+// suspended methods are in m_stateObject. The field is empty while one of the methods runs
+// (AsyncHelpers.CoreCLR.cs).
 const runtimeTask = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask"
 
 func isRuntimeTask(class *object.Class) bool {
@@ -44,7 +48,7 @@ func (r *Reader) suspendedIn(obj arch.Addr, class *object.Class) (suspended, kno
 	return at != 0, err == nil
 }
 
-// runner reports whether a frame is of a method that runs a task.
+// runner reports whether a frame belongs to a method that runs a task.
 func runner(f *profile.Frame) (async, ok bool) {
 	if f.Kind != profile.Managed || f.Module != coreLib {
 		return false, false
@@ -62,13 +66,14 @@ const (
 	cancellation = "System.Threading.CancellationTokenSource"
 
 	maxRuns  = 256     // tasks of a thread
-	maxDepth = 1 << 12 // objects that are looked at for them
+	maxDepth = 1 << 12 // objects examined to find the tasks
 )
 
 // Runs returns the tasks that cannot complete before a thread goes on.
 //
-// A task says itself that its delegate has been called and has not returned; only one thread can be in it. An
-// async method says in its state that it runs. Those that await such a task are found by its continuations.
+// A task's flags tell whether the delegate has been called and has not returned; only one thread
+// can be in the delegate. An async method's state tells whether the method runs. The task's
+// continuations lead to the awaiting tasks.
 func (r *Reader) Runs(s *Subject) []Run {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
 		return nil
@@ -92,7 +97,7 @@ func (r *Reader) Runs(s *Subject) []Run {
 	return out
 }
 
-// RunAt returns the task whose delegate the method of a frame runs; 0: that is not known.
+// RunAt returns the task whose delegate the method of a frame runs; 0: unknown.
 func (r *Reader) RunAt(s *Subject, frame int) (task arch.Addr) {
 	stands := r.steadily(func() error {
 		f, _ := r.runAt(s, frame, false)
@@ -111,7 +116,7 @@ func (r *Reader) runAt(s *Subject, frame int, async bool) (found, bool) {
 	return r.only(list, func(f *found) bool { return r.running(f.obj, f.class, async) })
 }
 
-// runBy returns the task that the method of a frame runs, and those that await it.
+// runBy returns the task that the method of a frame runs, and the awaiting tasks.
 func (r *Reader) runBy(s *Subject, frame int, async bool) ([]Run, error) {
 	f, ok := r.runAt(s, frame, async)
 	if !ok {
@@ -151,13 +156,14 @@ func (r *Reader) running(obj arch.Addr, class *object.Class, async bool) bool {
 	return strings.Contains(class.Display, asyncBox) && r.stateOf(obj, class) == stateRuns
 }
 
-// States of an async method's state machine. While it is suspended its state is the number of an await.
+// States of an async method's state machine. While the method is suspended, the state is the number
+// of an await.
 const (
 	stateRuns    = -1
 	stateUnknown = -1 << 31
 )
 
-// stateOf returns the state of the async method whose task an object is.
+// stateOf returns the state of the async method of a task.
 func (r *Reader) stateOf(obj arch.Addr, class *object.Class) int32 {
 	at, machine, err := r.Runtime.Objects.Generic(obj, class, "StateMachine")
 	if err != nil {
@@ -170,8 +176,8 @@ func (r *Reader) stateOf(obj arch.Addr, class *object.Class) int32 {
 	return int32(state)
 }
 
-// StillRuns reports whether the thread that a Run is of is certainly still there. still says whether it has not
-// run since.
+// StillRuns reports whether the thread of a Run is certainly still in the task. still: the thread
+// has not run since.
 func (r *Reader) StillRuns(run Run, still bool) bool {
 	if run.Async && !still {
 		return false
@@ -185,8 +191,8 @@ func (r *Reader) StillRuns(run Run, still bool) bool {
 	return stands && runs
 }
 
-// awaiting returns the tasks that cannot complete before a task has, by its continuations: async methods that
-// await it, and the tasks of Unwrap, WhenAll and ContinueWith.
+// awaiting returns the tasks that cannot complete before a task, by the task's continuations:
+// awaiting async methods, and the tasks of Unwrap, WhenAll and ContinueWith.
 func (r *Reader) awaiting(task arch.Addr, class *object.Class) ([]arch.Addr, error) {
 	w := awaiters{r: r}
 	if err := w.behind(task, class); err != nil {
@@ -204,14 +210,14 @@ func (r *Reader) awaiting(task arch.Addr, class *object.Class) ([]arch.Addr, err
 	return w.tasks, nil
 }
 
-// awaiters are the tasks that await another, while they are looked for.
+// awaiters is a search for the tasks that await another task.
 type awaiters struct {
 	r      *Reader
 	tasks  []arch.Addr
 	looked int
 }
 
-// behind adds what a task's continuations are.
+// behind adds the tasks in a task's continuations.
 func (w *awaiters) behind(task arch.Addr, class *object.Class) error {
 	next, err := w.r.Runtime.Objects.Pointer(task, class, "m_continuationObject")
 	if err != nil || next == 0 {
@@ -220,10 +226,10 @@ func (w *awaiters) behind(task arch.Addr, class *object.Class) error {
 	return w.add(next, true)
 }
 
-// promises are the framework's tasks that complete only after each of those that they are for.
+// promises are the framework's tasks that complete only after each of their source tasks.
 var promises = []string{"System.Threading.Tasks.UnwrapPromise", "System.Threading.Tasks.Task+WhenAllPromise"}
 
-// links are the fields that lead from a continuation to what goes on then, by classes that have them.
+// links are the fields that lead from a continuation to the code or task that goes on, by class.
 var links = []struct{ class, field string }{
 	{"System.Threading.Tasks.AwaitTaskContinuation", "m_action"},
 	{"System.Threading.Tasks.ContinueWithTaskContinuation", "m_task"},
@@ -232,7 +238,7 @@ var links = []struct{ class, field string }{
 	{"System.Runtime.CompilerServices.RuntimeAsyncTaskContinuation", "RuntimeAsyncTask"},
 }
 
-// add adds what a continuation leads to. What is not known leads nowhere.
+// add adds the tasks that a continuation leads to. An unknown continuation leads nowhere.
 func (w *awaiters) add(obj arch.Addr, list bool) error {
 	for range 8 { // of links
 		if w.looked++; w.looked > maxDepth || obj == 0 || len(w.tasks) >= maxRuns || slices.Contains(w.tasks, obj) {
@@ -258,7 +264,7 @@ func (w *awaiters) add(obj arch.Addr, list bool) error {
 	return nil
 }
 
-// follow returns what a link leads to; 0: it is none.
+// follow returns the target of a link; 0: none.
 func (w *awaiters) follow(obj arch.Addr, class *object.Class) (arch.Addr, error) {
 	for _, l := range links {
 		if class.Is(coreLib, l.class) {
@@ -268,7 +274,7 @@ func (w *awaiters) follow(obj arch.Addr, class *object.Class) (arch.Addr, error)
 	return 0, nil
 }
 
-// waits reports whether a task, which is a continuation, waits for what it continues.
+// waits reports whether a task that is a continuation waits for the continued task.
 func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
 	flags, err := w.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
 	if err != nil || flags&taskCompleted != 0 {
@@ -302,7 +308,7 @@ func (r *Reader) cancellable(task arch.Addr, class *object.Class) bool {
 	return err != nil || source != 0
 }
 
-// each adds what is in a list of continuations.
+// each adds the tasks of a list of continuations.
 func (w *awaiters) each(list arch.Addr, class *object.Class) error {
 	objects := w.r.Runtime.Objects
 	items, err := objects.Pointer(list, class, "_items")

@@ -1,23 +1,26 @@
-// Package waits says what a captured thread waits for, and what it holds: which lock, event, semaphore, task
-// or thread, of which class, and who has it.
+// Package waits finds out what a captured thread waits for, and what the thread holds: the lock,
+// event, semaphore, task or thread, its class, and its holder.
 //
-// What is known for certain comes first. A thread that is blocked on a monitor says so itself: the runtime
-// keeps a list of such waits for debuggers (lock.Blocked). Most of .NET's primitives are made of monitors. The
-// managed frames tell which primitive it is that the program called, and an object on the stack is proved to
-// be that primitive by what it is made of: a SemaphoreSlim refers to the object whose monitor the thread waits
-// for, a BlockingCollection to the SemaphoreSlim, a Task to the event that it will set.
+// Certain facts come first. The runtime keeps a list of threads blocked on monitors, for debuggers
+// (lock.Blocked). Most of .NET's primitives are made of monitors. The managed frames show the
+// primitive that the program called. An object on the stack is proved to be the primitive by its
+// parts: a SemaphoreSlim refers to the object whose monitor the thread waits for, a
+// BlockingCollection to the SemaphoreSlim, a Task to the event that the Task will set.
 //
-// From .NET 11 on all waits are managed code, and the thread's own managed objects say what it waits for (byobjects.go,
-// subsystem.go). Frames only name the primitive that is made of that, and the object of the program.
+// From .NET 11 on all waits are managed code, and the thread's own managed objects describe the
+// wait (byobjects.go, subsystem.go). The frames only name the primitive around the awaited object,
+// and the object of the program.
 //
-// For what is not made of monitors (Lock, ReaderWriterLockSlim, Thread.Join, handles) the object is the only
-// one of its class in the frames of the primitive, and in a state in which threads wait for it. If there are
-// several, the wait has no object. Frames also have references to what an object was before the collector
-// moved it: what is no object of the heap (package heap) does not count.
+// Lock, ReaderWriterLockSlim, Thread.Join and handles are not made of monitors. There the object
+// must be the only object of its class in the frames of the primitive, and in a state in which
+// threads wait for it. If there are several candidates, the wait has no object. Frames also have
+// stale references to places from which the collector has moved an object: an address without an
+// object of the heap (package heap) does not count.
 //
-// The program runs on while all this is read. Everything that a statement rests on, the waiting thread's stack
-// included, is kept (target.Evidence) and read again. If it has changed, or if the collector moved objects meanwhile,
-// all is read anew, a few times. A thread that has run meanwhile is captured again, if it waits in the same calls.
+// The program runs on during the reads. All memory that a statement rests on, the waiting thread's
+// stack included, is kept (target.Evidence) and read again. If the memory has changed, or if the
+// collector moved objects meanwhile, everything is read anew, a few times. If the thread has run
+// meanwhile, the thread is captured again, as long as the thread waits in the same calls.
 package waits
 
 import (
@@ -38,41 +41,41 @@ type Subject struct {
 	Frames []profile.Frame // leaf first
 	Stack  *target.Stack   // with lock.Store.BlockingRange
 	Thread thread.Thread
-	// Blocked: the thread was blocked when its stack was copied.
+	// Blocked: the thread was blocked when the stack was copied.
 	Blocked bool
-	// Still reports whether the thread has certainly not run since. nil, or false: that is not known.
+	// Still reports whether the thread has certainly not run since. nil, or false: unknown.
 	Still func() bool
-	// Again copies the stack of the thread once more, which has run since. nil: that does not work, or the thread is
-	// not blocked in the very same calls.
+	// Again copies the stack once more of a thread that has run since. nil: no copy is possible, or
+	// the thread is not blocked in the very same calls.
 	Again func() *target.Stack
 }
 
-// Reader explains the waits of one runtime's threads. It is not safe for concurrent use.
+// Reader explains the waits of one runtime's threads. A Reader is not safe for concurrent use.
 type Reader struct {
 	Runtime *clr.Runtime
 	People  People
-	// Live is the target's memory as it is now. nil: the target does not run.
+	// Live is the target's current memory. nil: the target does not run.
 	Live target.Memory
-	// File describes what is done with a descriptor of the target. nil: that is not known.
+	// File describes an operation on a descriptor of the target. nil: descriptors are unknown.
 	File func(verb string, fd int32) string
-	// Renew is called before memory is read once more. It drops what caches have of it.
+	// Renew is called before memory is read once more. Renew drops the memory from caches.
 	Renew func()
 
 	queue    arch.Addr // see Queue
-	slot     arch.Addr // where the stack has what the thread waits for; 0: nothing says so
-	localAt  int       // where a Thread refers to its statics: see readers.go; 0: not known yet
-	searches int       // for that since the latest LockNumber
-	looked   int       // references, since the latest readCounts
+	slot     arch.Addr // the highest stack slot that tells what the thread waits for; 0: none does
+	localAt  int       // offset of the statics in a Thread: see readers.go; 0: not known yet
+	searches int       // searches for localAt since the latest LockNumber
+	looked   int       // references examined since the latest readCounts
 	found    candidates
-	searched bool   // an object was looked for in the heap
-	unknown  bool   // whether something is an object could not be found out
-	renewed  bool   // this is not the first reading
-	now      []byte // what a stack is compared with: see still
+	searched bool   // isObject has been called
+	unknown  bool   // whether some address has an object is unknown
+	renewed  bool   // not the first reading
+	now      []byte // buffer to compare a stack with: see still
 }
 
 const maxTries = 6
 
-// Wait returns what a thread waits for; nil: that is not known. Of what runs it is nil.
+// Wait explains the wait of a thread; nil: unknown, or the thread runs.
 func (r *Reader) Wait(s *Subject) *profile.Wait {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
 		return nil
@@ -110,26 +113,28 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	return w
 }
 
-// Doubt makes a wait one that is not certain: what changes is left out.
+// Doubt makes a wait uncertain: everything that changes is left out.
 func Doubt(w *profile.Wait) {
 	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
 	w.Of = ""
 	w.Readers, w.Behind, w.Tasks = nil, nil, nil
 }
 
-// Queue returns the task by which the thread of the last Wait stands in the queue of a SemaphoreSlim, if nothing on its
-// stack tells which semaphore that is; 0: it does not.
+// Queue returns the task by which the thread of the last Wait stands in the queue of a
+// SemaphoreSlim, if nothing on the thread's stack identifies the semaphore; 0: there is no such
+// task.
 func (r *Reader) Queue() arch.Addr { return r.queue }
 
-// RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and all that is as it was
-// then, the owner still holds it.
+// RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and the
+// memory is unchanged, the owner still holds the lock.
 func (r *Reader) RestsOn() []target.Region { return r.Runtime.Seen.Pieces() }
 
-// settled reports whether no objects are being moved now. Where that is not known nothing on a stack counts as one.
+// settled reports whether no objects are being moved now. Where the heap is not known, nothing on a
+// stack counts as an object, and settled is true.
 func (r *Reader) settled() bool { return !r.Runtime.Heap.Known() || r.Runtime.Heap.Settled(r.Live) }
 
-// steadily calls read until all that it has read is the same when it is read again. s may be nil: then it rests on no
-// stack.
+// steadily repeats read until a second look finds all memory that read has used unchanged. s may be
+// nil: then read rests on no stack.
 func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	seen := r.Runtime.Seen
 	defer seen.End()
@@ -156,8 +161,9 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	}
 }
 
-// copyAgain copies the stack of a thread once more. If it has not run since, the collector has put other references
-// there if it has moved objects. If it has, it may wait in the same calls again.
+// copyAgain copies the stack of a thread once more. If the thread has not run since, the collector
+// may have moved objects and changed the references. If the thread has run, the thread may wait in
+// the same calls again.
 func (r *Reader) copyAgain(s *Subject, p primitive) {
 	from, to, ok := r.compared(s, p)
 	if !ok || s.Still == nil {
@@ -179,13 +185,14 @@ func (r *Reader) copyAgain(s *Subject, p primitive) {
 	}
 }
 
-// begin begins to look for objects.
+// begin begins a search for objects.
 func (r *Reader) begin() {
 	r.searched, r.unknown = false, false
-	_ = r.Runtime.Heap.Begin(r.Live) // without it nothing on a stack counts as an object
+	_ = r.Runtime.Heap.Begin(r.Live) // without the heap nothing on a stack counts as an object
 }
 
-// unmoved reports whether no object can have been moved since begin, as far as anything rests on that.
+// unmoved reports whether no object can have been moved since begin, as far as the result rests on
+// objects.
 func (r *Reader) unmoved() bool {
 	if r.searched {
 		return r.Runtime.Heap.Stands(r.Live)
@@ -193,8 +200,8 @@ func (r *Reader) unmoved() bool {
 	return r.settled()
 }
 
-// same reports whether the thread's stack is as it was copied, up to the caller of the primitive. That of a thread that
-// has not run since is another one if the collector has moved objects.
+// same reports whether the thread's stack is unchanged since the copy, up to the caller of the
+// primitive. The collector changes the stack even of a thread that has not run, by moving objects.
 func (r *Reader) same(s *Subject, p primitive) bool {
 	if s == nil {
 		return true
@@ -203,12 +210,13 @@ func (r *Reader) same(s *Subject, p primitive) bool {
 	return ok && r.still(s.Stack.Data[from:to], s.Stack.Base+arch.Addr(from))
 }
 
-// compared is the part of a thread's stack that a wait rests on; false: it was not copied.
+// compared returns the part of a thread's stack that a wait rests on; false: the part was not
+// copied.
 func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
 	if s == nil {
 		return 0, 0, false
 	}
-	end, sp := r.end(s, p), arch.Addr(s.Frames[0].SP) // below it lies nothing
+	end, sp := r.end(s, p), arch.Addr(s.Frames[0].SP) // nothing lies below sp
 	if r.slot != 0 {
 		end = max(end, r.slot+8) // in the caller, if all else has been inlined there
 	}
@@ -225,10 +233,10 @@ func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
 	return from, to, from <= to
 }
 
-// compareBytes is how much of a stack is compared at a time: of most stacks all.
+// compareBytes is how much of a stack is compared at a time: all of most stacks.
 const compareBytes = 32 << 10
 
-// still reports whether memory is as it was copied.
+// still reports whether memory is unchanged since the copy.
 func (r *Reader) still(want []byte, at arch.Addr) bool {
 	if r.now == nil {
 		r.now = make([]byte, compareBytes)
@@ -243,10 +251,10 @@ func (r *Reader) still(want []byte, at arch.Addr) bool {
 	return true
 }
 
-// end is where the stack of the primitive's frames ends: that of its caller begins there.
+// end is the end of the stack of the primitive's frames, where the caller's stack begins.
 func (r *Reader) end(s *Subject, p primitive) arch.Addr { return frameAt(s, r.caller(s, p)) }
 
-// caller is the frame that has called the primitive.
+// caller is the index of the frame that has called the primitive.
 func (r *Reader) caller(s *Subject, p primitive) int {
 	outer := p.outer
 	if p.kind == "" && outer == 0 {
@@ -272,7 +280,7 @@ type explanation struct {
 	blocked  bool
 	fields   []found // objects in fields of the callers: see inFields
 	w        profile.Wait
-	later    bool // only objects that were read after the stack say that the thread waits
+	later    bool // only objects read after the stack tell of the wait
 }
 
 func (e *explanation) run() error {
@@ -319,20 +327,20 @@ func timeout(ms int32) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// monitorWait is that a thread is blocked on a monitor.
+// monitorWait describes a thread's block on a monitor.
 type monitorWait struct {
-	enters  bool // else it is in Monitor.Wait
+	enters  bool // else the thread is in Monitor.Wait
 	timeout time.Duration
 	read    func() (lock.Monitor, error)
 }
 
-// monitor explains the wait of a thread that is blocked on a monitor.
+// monitor explains the wait of a thread blocked on a monitor.
 func (e *explanation) monitor(b *monitorWait) error {
-	if e.p.kind != profile.BarrierWait { // which waits again and again
+	if e.p.kind != profile.BarrierWait { // a Barrier waits again and again
 		e.w.Timeout = b.timeout
 	}
 	if e.p.kind.OfTasks() && e.w.Timeout == profile.Forever && e.cancellable() {
-		e.w.Timeout = 0 // it ends when the token is cancelled
+		e.w.Timeout = 0 // the wait ends when the token is cancelled
 	}
 	if b.enters {
 		e.w.Kind = profile.MonitorEnter
@@ -374,7 +382,7 @@ func (e *explanation) cancellable() bool {
 	})
 }
 
-// is notes the object that is waited for.
+// is records the awaited object.
 func (e *explanation) is(obj arch.Addr) error {
 	c, err := e.r.Runtime.Objects.Class(obj)
 	if err != nil {
