@@ -122,7 +122,9 @@ var mayImport = map[string]string{
 	"internal/testenv":        "internal/testenv/layer",
 	"internal/testenv/layer":  "",
 	"internal/testenv/role":   "",
+	"scripts/apps":            "internal/testenv",
 	"scripts/mutate":          "",
+	"scripts/words":           "",
 	"internal/matrix":         "",
 	"internal/matrix/details": "",
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
