@@ -97,21 +97,21 @@ func (p *program) shop() {
 	p.pooledBox = boxes(p.pooledBoxes, p.pooled)
 }
 
-// Where boxes have what is in their state machines.
+// Offsets in boxes of the fields of their state machines.
 const (
 	boxState   = 72
 	boxBuilder = 80
 	boxAwaiter = 88
 )
 
-// suspended adds the box of a method that waits at its first await for what is in its awaiter.
+// suspended adds the box of a method that waits at its first await for the object in its awaiter.
 func (p *program) suspended(box *clrtest.Class, awaited arch.Addr) arch.Addr {
 	at := p.Object(box)
 	p.Words[at+boxBuilder], p.Words[at+boxAwaiter] = uint64(at), uint64(awaited)
 	return at
 }
 
-// continues notes in a task what goes on when it completes.
+// continues notes a continuation in a task.
 func (p *program) continues(task, with arch.Addr) {
 	p.Set(task, p.task, "m_continuationObject", uint64(with))
 }
@@ -123,7 +123,7 @@ func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	return readerOf(t, mem, mem, descriptor)
 }
 
-// readerOf returns a reader of objects in one memory, of types in another one.
+// readerOf returns a reader of objects in one memory, and of types in another memory.
 func readerOf(t testing.TB, heap, mem target.Memory, descriptor string) *Reader {
 	t.Helper()
 	d := clrtest.Descriptor(t, descriptor)
