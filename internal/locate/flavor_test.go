@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// described is a program that describes itself like a runtime.
+// described is a program with a description like a runtime's.
 const described = `
 #include <stdio.h>
 static const char text[] = "{\"version\":2,\"globals\":{\"RuntimeFlavor\":[\"" FLAVOR "\",\"string\"]}}";
@@ -66,7 +66,7 @@ func TestRuntimeFlavor(t *testing.T) {
 	}
 }
 
-// runDescribed starts the program, and returns its id as soon as it runs.
+// runDescribed starts the program, and returns the process id as soon as the program runs.
 func runDescribed(t *testing.T, exe string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(exe)

@@ -1,5 +1,5 @@
-// Package locate finds the .NET runtime in a process: the file that contains it, its version, and the address of its
-// data descriptor.
+// Package locate finds the .NET runtime in a process: the runtime's file, its version, and the address of its data
+// descriptor.
 package locate
 
 import (
@@ -16,7 +16,7 @@ import (
 	"clrsnap/internal/module"
 )
 
-// Shape is the way in which a program was deployed with its runtime.
+// Shape is how a program was deployed with its runtime.
 type Shape string
 
 // The shapes.
@@ -47,7 +47,7 @@ const (
 	library = "libcoreclr.so"
 )
 
-// FileError: a file that has the runtime, or may have it, cannot be read.
+// FileError: a file with a runtime, or possibly with a runtime, cannot be read.
 type FileError struct {
 	What string // "the runtime's file" or "the executable"
 	Path string
@@ -74,8 +74,8 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 			return describe(m, shape)
 		}
 	}
-	// A single-file application maps parts of its own file as code more than once; only one of these mappings is of
-	// the executable itself.
+	// A single-file application maps parts of its own file as code more than once. Only the mapping of the executable
+	// itself counts.
 	for _, m := range mods.All() {
 		if !isFile(m, exe) || isAheadOfTime(mods, m) {
 			continue
@@ -117,8 +117,8 @@ func host(m *module.Module) (*Runtime, error) {
 	return nil, nil
 }
 
-// aheadOfTime looks for code that was compiled ahead of time: the program itself, or else the first library that
-// contains a runtime of its own.
+// aheadOfTime looks for code compiled ahead of time: the program itself, or else the first library with a runtime of
+// its own.
 func aheadOfTime(mods *module.Set, exe string) *Runtime {
 	var found *module.Module
 	for _, m := range mods.All() {
@@ -135,8 +135,8 @@ func aheadOfTime(mods *module.Set, exe string) *Runtime {
 	return &Runtime{Module: found, Shape: NativeAOT, Version: compilerVersion(found)}
 }
 
-// isAheadOfTime reports whether a module has code that was compiled ahead of time, with the runtime of such code.
-// Since .NET 11 this runtime describes itself as CoreCLR does, with another flavor (src/coreclr/nativeaot/Runtime,
+// isAheadOfTime reports whether a module has code that was compiled ahead of time, and the runtime of such code.
+// Since .NET 11 this runtime has a description like CoreCLR's, with another flavor (src/coreclr/nativeaot/Runtime,
 // datadescriptor.inc). Only CoreCLR has a table for debuggers. The table tells the two runtimes apart where a dump
 // lacks the description.
 func isAheadOfTime(mods *module.Set, m *module.Module) bool {

@@ -38,7 +38,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// counted is a sparse file that counts the bytes that are read of it.
+// counted is a sparse file that counts the bytes of all reads.
 type counted struct {
 	head []byte
 	read int64
@@ -149,7 +149,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// An executable that cannot be read is not reported as no .NET program.
+// An executable that cannot be read is not reported as a program without .NET.
 func TestFindUnreadable(t *testing.T) {
 	unreadable := errors.New("no permission")
 	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (target.File, error) { return nil, unreadable })

@@ -39,17 +39,17 @@ var (
 		"try again, or look at it by its id")
 )
 
-// How long Processes waits for processes that keep it waiting. It goes on to the next process after patience, and
-// collects late answers at the end.
+// How long Processes waits for processes that keep it waiting. Processes goes on to the next process after patience,
+// and collects late answers at the end.
 const (
-	patience = 100 * time.Millisecond // for the first such process; a half for the second, a third for the third …
+	patience = 100 * time.Millisecond // for the first late process; a half for the second, a third for the third …
 	moreTime = time.Second            // for late answers, at the end
 	allTime  = 3 * time.Second        // for all processes together
-	maxLate  = 64                     // late processes that are waited for at the same time
+	maxLate  = 64                     // late processes with a simultaneous wait
 )
 
 // Processes lists the visible .NET processes, by process id. If nonBlocking, it does not touch processes that can
-// keep it waiting for ever, and returns their ids as left. When ctx ends, the result has the processes found by then,
+// block a reader for ever, and returns their ids as left. When ctx ends, the result has the processes found by then,
 // and the error is the error of ctx.
 func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
 	if err := live.CheckProc(live.AllProcesses); err != nil {
@@ -72,8 +72,8 @@ func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int
 	return s.out, left, ctx.Err()
 }
 
-// takeTurns orders processes so that users take turns. So the processes of one user, however many, do not use up the
-// time of other users' processes.
+// takeTurns orders processes so that users take turns. So a user with many processes does not use up the time of
+// other users' processes.
 func takeTurns(pids []int) {
 	turn, met := map[int]int{}, map[int]int{}
 	for _, pid := range pids {
@@ -114,8 +114,8 @@ func openError(dir procfs.Dir) error {
 	return err
 }
 
-// dotNetThreads recognises a .NET process that we may not read, by the names of the runtime's threads. Everybody may
-// read these names.
+// dotNetThreads recognises a .NET process without the right to read the process, by the names of the runtime's
+// threads. Everybody may read these names.
 func dotNetThreads(dir procfs.Dir) bool {
 	tids, err := dir.Tasks()
 	if err != nil {

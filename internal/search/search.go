@@ -22,20 +22,20 @@ import (
 	"clrsnap/profile"
 )
 
-// search is the state of one search.
+// search is the state of a search.
 type search struct {
-	ctx  context.Context // of this search alone
+	ctx  context.Context // of the search alone
 	out  []Found
 	late []lateLook
 	end  time.Time
 
-	// A late look goes on while the next look runs, so these fields are safe for concurrent use.
+	// A late look goes on while the next look runs, so the following fields are safe for concurrent use.
 	users sync.Map // names of users, by id
 	other sync.Map // executables without a runtime (mounts.ID)
 	hosts sync.Map // processes with a file named like the runtime's, by id
 }
 
-// A look is the result for one process.
+// A look is the result for a process.
 type look struct {
 	found    Found
 	dotNet   bool // the process belongs on the list
@@ -48,8 +48,8 @@ type lateLook struct {
 	done chan look
 }
 
-// lookAt looks at processes, one after the other. Unless touch is set, it does not touch processes that can keep the
-// search waiting for ever, and returns them.
+// lookAt looks at processes, one after the other. Unless touch is set, it does not touch processes that can block the
+// search for ever, and returns them.
 func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	l := &looker{search: s, touch: touch}
 	for _, pid := range pids {
@@ -76,8 +76,8 @@ func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	return mayBlock
 }
 
-// await waits for a look until it is done. If the look itself waits for longer than patience, or the time for all
-// looks is used up, await gives up, with ok false.
+// await waits for the end of a look. It gives up, with ok false, if the look waits for longer than patience, or the
+// time for all looks is used up.
 func (s *search) await(done <-chan look) (r look, ok bool) {
 	for {
 		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
@@ -214,8 +214,7 @@ func (l *looker) look(pid int) look {
 // muxer is the file name of the dotnet command.
 const muxer = "dotnet"
 
-// described describes the process itself. Without a command line, the process's name stands for it. described reads
-// nothing in the process's memory.
+// described describes the process without its memory. Without a command line, the process's name takes its place.
 func (s *search) described(dir procfs.Dir, args []string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: procfs.JoinArgs(args)}
 	if exe, err := dir.Readlink("exe"); err == nil && len(args) > 0 && path.Base(exe) == muxer {

@@ -105,7 +105,7 @@ func (s *Suspension) ofKernel(st *profile.Thread) {
 var faultsIn = []string{"fault", "folio", "page", "swap", "io_schedule"}
 
 // fault says of a blocked thread outside system calls that the thread waits for a page, if the kernel names the
-// function in which the thread waits.
+// function of the wait.
 func (s *Suspension) fault() string {
 	function, ok := s.sleepsIn()
 	if !ok || !slices.ContainsFunc(faultsIn, func(part string) bool { return strings.Contains(function, part) }) {
@@ -114,7 +114,7 @@ func (s *Suspension) fault() string {
 	return byFault + " (" + function + ")"
 }
 
-// sleepsIn is the kernel function in which the thread waits; "": the kernel does not name the function
+// sleepsIn is the kernel function of the thread's wait; "": the kernel does not name the function
 // (proc_pid_wchan(5)). false: the thread has run since its capture.
 func (s *Suspension) sleepsIn() (function string, ok bool) {
 	tid := s.Thread.OSThreadID

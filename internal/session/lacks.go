@@ -10,8 +10,8 @@ import (
 
 // lacks counts the threads that needed memory missing in a dump.
 type lacks struct {
-	names  int          // threads whose description needed missing memory
-	stacks map[int]bool // threads whose walk needed missing memory, by thread id
+	names  int          // threads with a gap in their description
+	stacks map[int]bool // threads with a gap in their walk, by thread id
 }
 
 // watch notes whether the walk of a thread meets missing memory before the call of end.
@@ -28,7 +28,7 @@ func (l *lacks) watch(from origin, tid int) (end func()) {
 	}
 }
 
-// consequence says what a snapshot lacks because of memory that the dump lacks.
+// consequence describes the gaps of a snapshot for lack of memory in the dump.
 func (l *lacks) consequence(s *profile.Snapshot) string {
 	var cut []string
 	whole, first := 0, 0
@@ -74,8 +74,8 @@ func are(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// crashState says what the thread was doing that the process died of: dying. While createdump writes a dump, the
-// thread waits for createdump in the runtime's handler, or is still in the system call that raised the signal.
+// crashState is the state of the thread that the process died of: dying. While createdump writes a dump, the thread
+// waits for createdump in the runtime's handler, or is still in the system call that raised the signal.
 func (p *Process) crashState() string {
 	switch s := p.info.Core.Signal; {
 	case s == nil:

@@ -18,8 +18,8 @@ import (
 // fetchAlone is how long symbols are fetched for the snapshot of one thread. Nobody can end that fetch earlier.
 const fetchAlone = time.Minute
 
-// late is what frames lack because their symbols are not on this machine. Symbols are fetched after the capture of
-// all stacks: stacks captured after a fetch would be of another moment.
+// late is what frames lack because there are no symbols on this machine. Symbols are fetched after the capture of all
+// stacks: stacks captured after a fetch would be of another moment.
 type late struct {
 	lines  []lateLine
 	native map[walk.Place]nativePlace

@@ -32,9 +32,9 @@ const (
 	likelyTries = 3
 )
 
-// SnapshotWaits is SnapshotAll for callers who ask which thread waits for which. Threads that seem to wait for one
-// another are captured again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the
-// snapshot also has likely holders.
+// SnapshotWaits is SnapshotAll for callers who ask for threads' wait edges. Threads that seem to wait for one another
+// are captured again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot
+// also has likely holders.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
 		p.duties = &duties{

@@ -19,10 +19,10 @@ const (
 	maxQueued = 1 << 20 // waiters for all semaphores
 )
 
-// findLost finds the semaphores whose permits nobody seems to have. It looks at a semaphore only if the first async
-// method in the queue releases the semaphore later in the same method, and all other methods that take a permit do
-// so, too. Otherwise a permit is a signal from a method that takes none, or is handed over. findLost reports nothing
-// if anything that could have a permit was not seen.
+// findLost finds the semaphores whose permits nobody seems to have. A semaphore counts only if the first async method
+// in the queue releases the semaphore later in the same method, as do all other methods that take a permit. Otherwise
+// a permit is a signal from a method that takes no permit, or is handed over. findLost reports nothing if any
+// possible holder of a permit was not seen.
 func (l *likely) findLost() {
 	l.out.Lost = nil
 	if l.unsure || l.blind || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
@@ -53,7 +53,7 @@ func (l *likely) findLost() {
 	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int { return cmp.Compare(b.Awaits, a.Awaits) })
 }
 
-// hasMoreFrames reports whether a thread's stack may have methods that were not seen.
+// hasMoreFrames reports whether a thread's stack may have unseen methods.
 func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complete }
 
 // queueOf returns the first task in the queue of a semaphore whose permits are all taken, and the length of the queue
@@ -84,8 +84,7 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	return first, n
 }
 
-// lost describes a semaphore that is released by the method that awaits a task; false: the method does not release
-// the semaphore.
+// lost describes a semaphore, if the method that awaits the task releases the semaphore; false: the method does not.
 func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	box := l.waiting[task]
 	if box == 0 || l.yields[sem] {
@@ -130,7 +129,7 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 const firstYield = -4
 
 // findWaiting finds the async methods that wait for semaphores, and the async iterators suspended at a yield return.
-// Each iterator has given an element to its consumer, and the consumer is using the element.
+// An iterator at a yield return has given an element to the consumer, and the consumer is using the element.
 func (l *likely) findWaiting() {
 	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]bool{}
 	for i, obj := range l.t.objects[boxClass] {
@@ -182,7 +181,7 @@ func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 }
 
 // resumedWaitsIn is waitsIn for methods that the runtime has suspended together. With a token, SemaphoreSlim's
-// waiting method is suspended together with its caller, unless SemaphoreSlim's method is compiled to a state machine.
+// waiting method is suspended together with the caller, unless SemaphoreSlim's method is compiled to a state machine.
 func (l *likely) resumedWaitsIn(obj arch.Addr) (task, box arch.Addr) {
 	a, err := l.t.r.AwaitedIn(obj)
 	if err != nil || a.Object == 0 {
@@ -240,9 +239,9 @@ func (l *likely) findYields(box arch.Addr) {
 	}
 }
 
-// releases reports whether a method that awaits a permit releases the permit behind that await, and the field that
-// the semaphore is read from. Only the code around the field uses the semaphore (permits.Use), and no method there
-// takes a permit for another method to release.
+// releases reports whether a method that awaits a permit releases the permit behind the await, and the field of the
+// semaphore. Only the code around the field uses the semaphore (permits.Use), and no method there takes a permit for
+// another method to release.
 func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	at, ok := l.stateAt(b)
 	if !ok {
@@ -252,7 +251,7 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	return l.releasesAt(of, at, rootsIn(b), sem)
 }
 
-// releasesAt is releases for a method that is suspended at an await, with given arguments and variables.
+// releasesAt is releases for a method suspended at an await, with given arguments and variables.
 func (l *likely) releasesAt(of permits.MethodID, await uint32, roots permits.Roots, sem arch.Addr) (
 	field string, ok bool,
 ) {

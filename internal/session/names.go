@@ -67,8 +67,8 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 }
 
 // LastingFrame is Frame for names that are kept. An instantiation of shared generic code is named only if the frame's
-// Context tells it and it cannot be unloaded. Native frames have no lines: the first line of a library takes long to
-// read.
+// Context tells the instantiation, and the instantiation cannot be unloaded. Native frames have no lines: the first
+// line of a library takes long to read.
 func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
 	p.lasting = true
 	defer func() { p.lasting = false }()
@@ -234,8 +234,8 @@ func (p *Process) callee(f *walk.Frame) (call name.PInvoke, ok bool) {
 	return p.Runtime.Names.PInvoke(desc)
 }
 
-// NameCallee names a frame without a symbol by the P/Invoke of its caller, a managed frame. It returns false if
-// nothing is changed: the frame must be of the function to which the runtime has linked the P/Invoke.
+// NameCallee names a frame without a symbol by the P/Invoke of its caller, a managed frame. NameCallee returns false
+// if nothing is changed: the frame must be of the function to which the runtime has linked the P/Invoke.
 func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 	if frame.Kind != profile.Native || frame.Method != "" || frame.Tier != "" {
 		return false

@@ -26,7 +26,7 @@ type origin interface {
 	Thread(tid int) (target.ThreadInfo, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
 	Capture(*target.Request, *target.Capture) error
-	// TryBlocked captures a thread without a stop. It returns an error if that is not possible.
+	// TryBlocked captures a thread without a stop. The error says that this is not possible.
 	TryBlocked(*target.Request, *target.Capture) error
 	Close() error
 
@@ -52,7 +52,7 @@ type origin interface {
 	// relocated returns the word at an address in an image that the origin lacks, by the image's file
 	// (core.Relocated).
 	relocated(at arch.Addr) (arch.Addr, bool)
-	// leftOut reports whether err is about memory that the process had, and that the origin lacks.
+	// leftOut reports whether err is about memory that the process had, and the origin lacks.
 	leftOut(err error) bool
 	// proved reports whether the bytes read of an image in a mapping are the bytes that the process had loaded.
 	proved(image arch.Addr, m *target.Mapping) bool

@@ -30,8 +30,8 @@ func (d *dump) OpenFile(path string) (target.File, error) {
 	return f, nil
 }
 
-// owner says whose an assembly is, by its simple name and the address of its image. The first call reads files beside
-// the assemblies: a process that is only listed has no use for them.
+// owner tells the owner of an assembly, by simple name and address of the image. The first call reads files beside
+// the assemblies: a merely listed process has no use for the files.
 func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
 	if p.owners == nil {
 		var bundle arch.Addr

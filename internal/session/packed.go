@@ -7,7 +7,7 @@ import (
 	"clrsnap/profile"
 )
 
-// packing packs the stacks of a snapshot while they are captured, and the facts about the calls of their frames.
+// packing packs the stacks of a snapshot during the capture, and the facts about the calls of frames.
 type packing struct {
 	frames profile.FrameTable
 	calls  dedup.Table[Call]

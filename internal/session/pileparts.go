@@ -44,8 +44,8 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	return names.best, true
 }
 
-// target names the class of the object that a delegate calls, or the delegate's method if it is a lambda; "": the
-// delegate of a static method is its own target.
+// target names the class of the object that a delegate calls, or the method of a lambda; "": the delegate of a static
+// method is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	to, err := h.p.Runtime.Objects.Pointer(delegate, c, handlerTarget)
 	if err != nil || to == delegate {
@@ -148,7 +148,7 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 const (
 	registrations = "System.Threading.CancellationTokenSource+Registrations"
 	callbackNode  = "System.Threading.CancellationTokenSource+CallbackNode"
-	maxTokens     = 1 << 16 // bounds the tokens whose callbacks are counted
+	maxTokens     = 1 << 16 // bounds the tokens with counted callbacks
 )
 
 // nodeFields are the offsets of a node's fields: its registrations, its callback, and the callback's argument.
@@ -196,8 +196,8 @@ func (h *pileWalk) addTokens() {
 	h.trim()
 }
 
-// called names the class of the object that most of some callbacks get, or the class of the object whose method they
-// call.
+// called names the most frequent class of the callbacks' arguments. Without an argument, the class of the object that
+// the callback calls counts.
 func (h *pileWalk) called(sample []calledBack) string {
 	var names mostOf
 	for _, one := range sample {

@@ -21,7 +21,7 @@ type Pile struct {
 	Type  string // of the object: the delegate's, the collection's
 	Count int    // of handlers, elements, timers
 	// the counted objects: for an event the class of the objects that most handlers of a sample call, for a
-	// collection its last type argument. "": static methods are called, or there are no type arguments
+	// collection the last type argument. "": static methods are called, or there are no type arguments
 	Element string
 	Calls   string // of timers and tokens: the callee of most of a sample; "": static methods, or not known
 }
@@ -44,9 +44,9 @@ const (
 	maxPiles      = 1 << 10 // large collections that are kept
 	maxPileTypes  = 1 << 14
 	sampledPile   = 64
-	mostAlike     = 16      // of one type
+	mostAlike     = 16      // of the same type
 	maxPileTables = 1 << 12 // of concurrent dictionaries
-	maxPileLocks  = 1 << 12 // of one dictionary
+	maxPileLocks  = 1 << 12 // of a dictionary
 )
 
 // Fields of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs). A delegate with
@@ -90,8 +90,8 @@ var countables = map[string]countable{
 	"System.Collections.ArrayList":               {Collection, "_size", "", false},
 }
 
-// The tables of a ConcurrentDictionary are replaced as the dictionary grows. Each lock has the number of the elements
-// that it guards.
+// The tables of a ConcurrentDictionary are replaced as the dictionary grows. Each lock has the number of guarded
+// elements.
 const (
 	concurrentTables = "System.Collections.Concurrent.ConcurrentDictionary`2+Tables"
 	countPerLock     = "_countPerLock"
@@ -255,7 +255,7 @@ func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
 	}
 }
 
-// count is the number of elements that an object has, by its own fields.
+// count is the number of an object's elements, by the object's own fields.
 func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
 	if c.kind == Timers {
 		return h.active(o.Addr)
@@ -359,7 +359,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		return nil, 0, heap.ErrTooLarge
 	}
 	h.addTokens()
-	slices.SortStableFunc(h.found, func(a, b foundPile) int { // like itself comes first, if it has not moved
+	slices.SortStableFunc(h.found, func(a, b foundPile) int { // like itself comes first, if like has not moved
 		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
 	})
 	var all profile.Heap

@@ -25,7 +25,7 @@ func (t *taskWalk) stopped() bool {
 	return t.ended
 }
 
-// pool describes the thread pool; nil: it has not been used yet, or its state is not known.
+// pool describes the thread pool; nil: the pool has not been used yet, or its state is not known.
 func (t *taskWalk) pool() (out *profile.Pool) {
 	for _, obj := range t.objects[poolClass] {
 		if t.stopped() {
@@ -106,7 +106,7 @@ func (q *queued) read() error {
 	return nil
 }
 
-// another is called for each object that is read. An error means one object too many, or the end of the time.
+// another is called for each object to read. An error means one object too many, or the end of the time.
 func (q *queued) another() error {
 	if q.looked++; q.looked%1024 == 0 && q.stopped() {
 		q.looked = maxLooked + 1
@@ -222,7 +222,7 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 }
 
 // timerCalls names the .NET method that armed a timer, or the method that the timer calls, or else the class of the
-// object that the timer calls: the delegate of a static method calls itself. "": none of these is known.
+// object that the timer calls: the delegate of a static method calls itself. "": not known.
 func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegateNames) (string, error) {
 	if state, ok := p.follow(timer, class, "_state"); ok {
 		c, err := p.Runtime.Objects.Class(state)

@@ -41,9 +41,9 @@ type Options struct {
 	// 10 ms. The watchdog does not depend on the scheduling of this process. In SnapshotAtOnce the bound is 100 ms
 	// more.
 	MaxPause time.Duration
-	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. Such a process
-	// has files of a FUSE or network file system within its reach. Nothing ends the wait, not even SIGKILL. The
-	// caller can read such a process from a child process, and abandon the child.
+	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. Within its reach,
+	// the process has files of a FUSE or network file system. Nothing ends the wait, not even SIGKILL. The caller can
+	// read the process from a child process, and abandon the child.
 	NonBlocking bool
 	// ExactGenerics finds the instantiation of shared generic code in each frame, if the frame keeps the
 	// instantiation.
@@ -54,7 +54,7 @@ type Options struct {
 	Symbols []string
 	// Roots say where source files are on this machine.
 	Roots source.Roots
-	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
+	// Source is where symbols are fetched from if they are nowhere on this machine; nil: nowhere.
 	Source symbols.Source
 	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
 	Inlined bool
@@ -67,8 +67,8 @@ type Options struct {
 	PackStacks bool
 }
 
-// Process is a process whose stacks can be walked: a running process, or a process with a core dump. It is not safe
-// for concurrent use.
+// Process is a process whose stacks can be walked: a running process, or a process with a core dump. A Process is not
+// safe for concurrent use.
 type Process struct {
 	Options Options
 	Live    *live.Process // nil for a core dump

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// images implements name.Images for a process: it tells whether a file is the file that the runtime has loaded.
+// images implements name.Images for a process: it recognises the files that the runtime has loaded.
 type images struct{ p *Process }
 
 // Proved implements name.Images.
@@ -26,8 +26,8 @@ func (i images) Proved(image arch.Addr) bool {
 func (i images) Refused(image arch.Addr, why error) { i.p.from.refused(image, why) }
 
 // proved implements origin. A mapped file shows later writes. The runtime loads nothing before it has a thread of its
-// own, and no file before the file exists and is complete: the program writes a file once that it has compiled or
-// copied itself.
+// own, and no file before the file exists and is complete: a file that the program itself compiles or copies is
+// written once.
 func (r running) proved(_ arch.Addr, m *target.Mapping) bool {
 	const writing = 2 * time.Second // how long it takes to write a file
 	made, changed, known := r.Written(m)

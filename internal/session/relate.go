@@ -26,7 +26,7 @@ func (s *Suspension) noteRuns(subject *waits.Subject) {
 }
 
 // relate adds other threads to waits: the thread that runs an awaited task, the readers of a ReaderWriterLockSlim,
-// and its waiting writers. of are the waiting threads, as indices; nil: all.
+// and the waiting writers. of has the indices of the waiting threads; nil: all.
 func (p *Process) relate(threads []profile.Thread, of []int) {
 	if of == nil {
 		of = make([]int, len(threads))

@@ -19,7 +19,7 @@ const (
 	maxRewalks    = 200
 	fewWalks      = 4 // walks that may take slowly times as much time
 	slowly        = 3
-	idleRewalks   = 2 // of requests whose only gap is their action
+	idleRewalks   = 2 // of requests with an unknown action as the only gap
 )
 
 // requestLook is one call of Requests: several walks. Each walk takes up the results of earlier walks, so only the
@@ -84,8 +84,8 @@ func (l *requestLook) walk(within time.Duration) error {
 	return nil
 }
 
-// judge estimates how many calls all walks may have missed, by the calls that w has found and earlier walks have
-// missed. If nothing was moved, no call is missing. A walk that has itself missed most calls tells nothing.
+// judge estimates how many calls all walks may have missed, by the calls found by w and missed by earlier walks. If
+// nothing was moved, no call is missing. If w itself has missed most calls, w tells nothing.
 func (l *requestLook) judge(w *requestWalk) {
 	switch {
 	case w.still:
@@ -136,8 +136,8 @@ func (w *requestWalk) takeUp(from *requestWalk) {
 	}
 }
 
-// inherit takes over the proved results of earlier walks that this walk has missed: requests that have not certainly
-// ended, and the waits of requests whose wait this walk does not know.
+// inherit takes over the proved results of earlier walks if this walk has missed them: requests that have not
+// certainly ended, and the waits of requests without a known wait.
 func (w *requestWalk) inherit(from *requestWalk) {
 	if from == nil {
 		return
@@ -166,7 +166,7 @@ func (w *requestWalk) inherit(from *requestWalk) {
 }
 
 // dropEarlier drops requests that have certainly ended: a connection of HTTP/1 serves one request after the other, so
-// all but its last request have ended.
+// only the last request can be in progress.
 func (w *requestWalk) dropEarlier() {
 	last := map[string]string{} // ids, by connection
 	for id, s := range w.requests {

@@ -18,8 +18,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestRequestsMissed: a walk finds missing requests by other objects that it has met, or by the results of an earlier
-// walk.
+// TestRequestsMissed: a walk finds missing requests by other objects, or by the results of an earlier walk.
 func TestRequestsMissed(t *testing.T) {
 	p := hangingRequests(t, "source", "semaphore", "delay", "several", "upstream")
 	all := walkOf(t, p, nil, func(*requestWalk) {})
@@ -75,7 +74,7 @@ func TestRequestsMissed(t *testing.T) {
 			return err != nil || w.role(&async.Step{Box: b}) != web.Serving
 		})
 	})
-	delete(want, "/several/{id}") // the task that awaits several methods does not lead to them
+	delete(want, "/several/{id}") // the task that awaits several methods does not lead to the methods
 	got := doings(outer)
 	delete(got, "/several/{id}")
 	if !maps.Equal(got, want) || len(outer.listed) != 1 {
@@ -118,7 +117,7 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 	return p
 }
 
-// walkOf is a walk that has met only the objects that are left after miss was called.
+// walkOf is a walk that has met only the objects left by miss.
 func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWalk)) *requestWalk {
 	t.Helper()
 	w := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})

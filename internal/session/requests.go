@@ -23,9 +23,9 @@ var webClasses = map[web.Kind]taskClass{
 	web.Server: serverClass, web.Pool: clientPoolClass, web.Connection: connectionClass, web.Stream: connectionClass,
 }
 
-// Requests finds the requests that the process's web server is serving, and its HttpClient calls in progress. It
-// captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the result
-// has everything found until then, and is Partial.
+// Requests finds the requests that the process's web server is serving, and the HttpClient calls in progress.
+// Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
+// result has everything found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
 	out, _, err := p.requests(ctx, o, servingThreads{}, true)
 	return out, err
@@ -88,18 +88,18 @@ type requestWalk struct {
 
 	requests map[string]*served  // by their id
 	known    map[string]*served  // likewise, of earlier walks
-	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, at their current addresses
-	found    map[arch.Addr]*sent // calls by their HttpRequestMessage: pools and connections lead to it
-	made     []*sent             // calls that chains make; a call may have been read several times
+	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
+	found    map[arch.Addr]*sent // calls by HttpRequestMessage: pools and connections lead to the message
+	made     []*sent             // calls of chains; a call may have been read several times
 	pools    map[arch.Addr]*pooled
-	room     int                          // bytes that may still be kept of requests and calls
+	room     int                          // bytes left for requests and calls
 	rests    int                          // how often reading has waited for the collector
-	makes    map[*profile.TaskChain]*sent // the call that a chain makes
+	makes    map[*profile.TaskChain]*sent // the call of a chain
 	of       chainOf                      // of the latest chain
-	listed   []*sent                      // calls, also of earlier walks if this walk may have missed them
+	listed   []*sent                      // calls, also calls of earlier walks that this walk may have missed
 	own      int                          // how many calls of listed this walk has read
-	fresh    int                          // calls that earlier walks have missed, though the calls had begun
-	ageless  int                          // likewise, calls whose begin is not known
+	fresh    int                          // calls missed by earlier walks, though begun before
+	ageless  int                          // likewise, calls with an unknown begin
 	boot     time.Time                    // when the machine began, by the wall clock: the same for all walks
 
 	lost  int  // Kestrel's objects that could not be read
@@ -112,7 +112,7 @@ type requestWalk struct {
 type chainOf struct {
 	server arch.Addr
 	id     string // of the request
-	frame  int    // of the method that serves it
+	frame  int    // of the serving method
 	call   *sent  // nil: the chain makes no call
 }
 
@@ -164,7 +164,7 @@ func (w *requestWalk) keep(bytes int, texts ...string) bool {
 	return !w.full
 }
 
-// findRequests reads the requests that Kestrel's objects serve.
+// findRequests reads the requests of Kestrel's objects.
 func (w *requestWalk) findRequests() {
 	for _, obj := range w.objects[serverClass] {
 		if w.stopped() {
@@ -264,8 +264,7 @@ func (w *requestWalk) settle() {
 	}
 }
 
-// relate finds the request and the call of a chain. The methods that make a call follow the method that sends the
-// call.
+// relate finds the request and the call of a chain. The methods that make a call follow the sending method.
 func (w *requestWalk) relate() (err error) {
 	w.of = chainOf{}
 	if w.of.call, err = w.calling(); err != nil {
@@ -339,7 +338,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	return cost
 }
 
-// lateRequest reads a request that a chain serves, if the object of Kestrel was moved before its first read.
+// lateRequest reads the request of a chain, if the object of Kestrel was moved before the first read.
 func (w *requestWalk) lateRequest(of chainOf) {
 	if r, ok := w.request(of.server); ok && r != nil && r.ID == of.id {
 		w.addRequest(r)
@@ -450,7 +449,7 @@ func compareSince(a, b time.Time) int {
 
 const httpAssembly = "System.Net.Http"
 
-// doingKey is equal for actions that are shown together.
+// doingKey is equal for actions in one group.
 func doingKey(d *profile.Doing) string {
 	if c := d.Call; c != nil { // the methods of HttpClient make no difference
 		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != httpAssembly })
@@ -468,8 +467,8 @@ func doingKey(d *profile.Doing) string {
 	return chainKey(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
 }
 
-// unnumbered leaves out the numbers of methods that are made at run time: an action of a controller may have several
-// methods, if its first requests come together.
+// unnumbered leaves out the numbers of methods made at run time: an action of a controller may have several methods,
+// if the first requests come together.
 func unnumbered(frames []profile.Frame) []profile.Frame {
 	out := slices.Clone(frames)
 	for i := range out {
@@ -507,7 +506,7 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 }
 
 // awaitsRunning reports whether a request, as far as known, waits for something that a thread may run: a task that
-// runs code, or an unknown method. A running method that the runtime has suspended before is unknown.
+// runs code, or an unknown method. A running method after a suspension by the runtime is unknown.
 func awaitsRunning(d *profile.Doing) bool {
 	w := d.WaitsFor
 	return d.State == profile.TaskWaiting && w != nil &&

@@ -18,12 +18,12 @@ import (
 // The methods that the runtime itself suspends (async.Resumption), and the lines of their awaits.
 //
 // A Continuation has an address in the method's code, and the number of the suspension point. The code's debug info
-// has a point for suspensions at that very address. But optimised code lacks the point if the await's helper was
+// has a point for suspensions at the very address. But optimised code lacks the point if the await's helper was
 // inlined. The point before then belongs to another await, and equal awaits of several lines may have become one. So
-// a line is shown only if all possible awaits are on it: no line is better than a wrong line.
+// a line is shown only if all possible awaits are on the line: no line is better than a wrong line.
 
-// resumptionFrame describes a method suspended by the runtime itself, with its line. inner is the step that the
-// method awaits; nil: none.
+// resumptionFrame describes a method suspended by the runtime itself, with a line. inner is the step that the method
+// awaits; nil: none.
 func (p *Process) resumptionFrame(m *async.Resumption, inner *async.Step) profile.Frame {
 	called := p.stepName(inner)
 	f, code := p.resumedFrame(m)
@@ -90,8 +90,8 @@ func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.So
 	return out
 }
 
-// awaitILs returns the IL offsets of the awaits at which p.method may be suspended. inner is the name of the method
-// whose task p.method awaits; "": not known. For code that stays, the offsets are found once.
+// awaitILs returns the IL offsets of the possible awaits of p.method. inner is the name of the method whose task
+// p.method awaits; "": not known. For code that stays, the offsets are found once.
 func (p *Process) awaitILs(code *codemap.Code, m *async.Resumption, inner string) []uint32 {
 	key := resumedKey{m.IP, m.State, inner}
 	if il, ok := p.lines.resumed[key]; ok && !code.Collectible {
@@ -148,8 +148,8 @@ func (p *Process) findAwaitILs(code *codemap.Code, m *async.Resumption, inner st
 	return out, nil
 }
 
-// awaitOf returns the await that the code of an IL offset belongs to, by the await itself or by the call that makes
-// the awaited object; -1: the offset belongs to no await.
+// awaitOf returns the await of the code at an IL offset. An await's code begins with the call that makes the awaited
+// object; -1: the offset belongs to no await.
 func awaitOf(awaits []name.Await, il uint32) int {
 	return slices.IndexFunc(awaits, func(a name.Await) bool { return a.IL >= il })
 }

@@ -39,7 +39,7 @@ func ResumesMethods(method string) bool {
 	return strings.HasPrefix(method, resumingMethods) && strings.HasSuffix(method, resumingMethod)
 }
 
-// LiesBetween reports whether a method lies between a resumed method and the method that has resumed it.
+// LiesBetween reports whether a method lies between a resumed method and the resuming method.
 func LiesBetween(method string) bool {
 	return method == resumeStub || strings.HasPrefix(method, listenedMethods)
 }
@@ -60,7 +60,7 @@ func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 	return nil
 }
 
-// dispatcher is where threads keep the methods that they resume.
+// dispatcher is where threads keep the resumed methods.
 type dispatcher struct {
 	field  uint32 // offset of the address of the newest structure in a thread's static fields
 	layout async.DispatcherLayout
@@ -126,7 +126,7 @@ func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, 
 }
 
 // Inner is the step that the first step of a site's chain awaits, if known: the resumed method in the frame above.
-// Other sites know their awaits themselves.
+// Other sites know their awaits.
 func (s *AsyncSite) Inner(method func() string) *async.Step {
 	if s.resumes == nil || s.Below == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (s *AsyncSite) Inner(method func() string) *async.Step {
 
 // Suspendable says how a method takes part in the runtime's own suspension of methods.
 type Suspendable struct {
-	Taskless bool // only methods that the runtime suspends call the method, and they get no task
+	Taskless bool // only methods suspended by the runtime call the method, and get no task
 	Body     bool // the method is the IL of a suspendable method; code that wants the task calls a thunk
 }
 

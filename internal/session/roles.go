@@ -48,8 +48,8 @@ var nativeRoles = map[string]string{
 // finalizerComm is the kernel's name of the finalizer.
 const finalizerComm = ".NET Finalizer"
 
-// inherited are the kernel's names that a thread of the program can have: Linux gives a new thread the name of the
-// thread that starts it, and .NET changes the name only for a thread with a managed name.
+// inherited are the possible names, in the kernel, of a thread of the program: Linux gives a new thread the name of
+// its creator, and .NET changes the name only for a thread with a managed name.
 var inherited = func() map[string]bool {
 	out := map[string]bool{finalizerComm: true, ".NET SIGTERM": true, ".NET SigHandler": true, ".NET SynchManag": true}
 	for name := range namedRoles {
@@ -58,8 +58,8 @@ var inherited = func() map[string]bool {
 	return out
 }()
 
-// RoleOfEnded is the role of a thread that has ended before the runtime was asked, by the kernel's name. Names that a
-// thread of the program can have decide nothing.
+// RoleOfEnded is the role of a thread that has ended before the runtime was asked, by the kernel's name. The possible
+// names of a thread of the program decide nothing.
 func RoleOfEnded(comm string) string {
 	if inherited[comm] {
 		return ""

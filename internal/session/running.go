@@ -9,10 +9,9 @@ import (
 	"clrsnap/profile"
 )
 
-// A thread that has resumed a method has taken the method out of its RuntimeAsyncTask. The runtime itself had
-// suspended the method. The thread has the task, and the awaiters of the running method (package async). Only the
-// thread's stack tells which method runs. The stack is read only of blocked threads, because tasks are read without a
-// stop.
+// While a thread runs a method that the runtime itself had suspended, the method's RuntimeAsyncTask is empty. The
+// thread has the task, and the awaiters of the running method (package async). Only the thread's stack tells the
+// running method. The stack is read only of blocked threads, because tasks are read without a stop.
 
 // runningTask is a RuntimeAsyncTask with a method that a thread runs.
 type runningTask struct {
@@ -28,7 +27,7 @@ type runningTask struct {
 // maxRunningLooks bounds the searches of all threads for tasks with running methods.
 const maxRunningLooks = 1 << 8
 
-// findRunning finds the tasks with methods that threads run, and these methods.
+// findRunning finds the tasks with running methods, and the methods.
 func (t *taskWalk) findRunning() {
 	t.running, t.looks = map[arch.Addr]*runningTask{}, 0
 	if !t.r.Resumptions() || !t.canResume() {
@@ -83,7 +82,7 @@ func (t *taskWalk) lookForRunning() {
 		newest := data + arch.Addr(t.p.dispatcher.field)
 		list, _ := t.r.AllDispatching(newest, t.p.dispatcher.layout) // unreadable tasks do not count as running
 		for _, d := range list {
-			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended the task, and another has resumed it
+			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended the task, another has resumed the task
 				delete(t.running, d.Task)
 				continue
 			}
@@ -189,7 +188,7 @@ func (t *taskWalk) findMachines() {
 // maxMachineThreads bounds the searched threads.
 const maxMachineThreads = 1 << 10
 
-// runs returns the current address of a task if a thread runs one of its methods; 0: no thread does.
+// runs returns the current address of a task if a thread runs a method of the task; 0: no thread does.
 func (t *taskWalk) runs(obj arch.Addr) (arch.Addr, error) {
 	run, d, err := t.runningTask(obj)
 	if err != nil || run == nil {

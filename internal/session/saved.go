@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Permits and promised tasks of methods that the runtime itself has suspended. As with state machines, the code tells
-// for each await what a method has. The objects are found by the variables in Continuations.
+// Permits and promised tasks of methods suspended by the runtime itself. As with state machines, the code tells the
+// permits and tasks at each await. The objects are found by the variables in Continuations.
 
 // resumedHave reports whether the methods suspended in a RuntimeAsyncTask are likely holders.
 func (l *likely) resumedHave(obj arch.Addr) bool {
@@ -102,9 +102,9 @@ func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
 	return out, unsure
 }
 
-// savedRoots are the arguments and variables that a method has saved, as far as the debug info of its code tells. The
-// method's own object, and the objects that lead to semaphores and tasks, can also be found by their class, if the
-// method has saved only one object of the class.
+// savedRoots are the saved arguments and variables of a method, as far as the debug info of the code tells. The
+// method's own object, and the objects that lead to semaphores and tasks, can also be found by class, if a single
+// object of the class is saved.
 func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	none := func(permits.Variable) (permits.Place, bool) { return permits.Place{}, false }
 	code, err := p.Runtime.Code.Lookup(at.IP)

@@ -202,7 +202,7 @@ func (p *Process) contextAmong(
 	return out
 }
 
-// neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with it.
+// neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with the object.
 func (p *Process) neededByRuntime(class arch.Addr) bool {
 	c, err := p.Runtime.Objects.Table(class)
 	if err != nil {

@@ -185,8 +185,8 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 	return frames[:i]
 }
 
-// commonThings are the kinds of waits in which several threads wait for one object. In other waits, each request may
-// have an object of its own: its event, or its task.
+// commonThings are the kinds of waits in which several threads wait for a common object. In other waits, each request
+// may have a separate object: an event, or a task.
 var commonThings = map[profile.WaitKind]bool{
 	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
 	profile.WriteLock: true, profile.SemaphoreWait: true, profile.BarrierWait: true, profile.CollectionTake: true,

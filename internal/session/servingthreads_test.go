@@ -32,8 +32,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 	return t
 }
 
-// TestThreadDoing: a request with a blocked thread waits for the object that the thread waits for. Requests that wait
-// for the same lock in the same place are one group.
+// TestThreadDoing: a request with a blocked thread waits for the object that the thread waits for. Requests with the
+// same lock in the same place are one group.
 func TestThreadDoing(t *testing.T) {
 	one := threadDoing(blockedThread(0x7000, "System.Threading.WaitHandle.WaitOne", "System.Threading.Lock.Enter"))
 	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 ||
@@ -61,7 +61,7 @@ func TestThreadDoing(t *testing.T) {
 	}
 }
 
-// TestJoinWait: a group shows the facts that are true of all its requests.
+// TestJoinWait: a group shows the facts common to all its requests.
 func TestJoinWait(t *testing.T) {
 	of := func(change func(*profile.Wait)) *profile.Wait {
 		w := blockedThread(0x7000).Wait

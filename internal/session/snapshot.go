@@ -40,8 +40,8 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	return &out.Threads[0], nil
 }
 
-// complete adds fetched symbols to captured stacks. Then it adds the inlined methods at their calls and the awaiters
-// of their async methods, because both move frames.
+// complete adds fetched symbols to captured stacks. Then it adds inlined methods at calls and the awaiters of async
+// methods, because both move frames.
 func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread, waiting awaitingByThread) {
 	p.fetch(ctx, out.Threads)
 	p.addInlined(out.Threads, calls)
@@ -52,9 +52,9 @@ func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls cal
 type Filter func(*Thread) bool
 
 // SnapshotAll takes a snapshot of every thread that filter accepts (nil: all), one after the other. Each thread is
-// stopped only while it is copied. When ctx ends, the result has the threads captured by then, and the error is the
-// error of ctx. When the process exits, the result has everything captured until then, and the error says that the
-// process has exited.
+// stopped only for the copy. When ctx ends, the result has the threads captured by then, and the error is the error
+// of ctx. When the process exits, the result has everything captured until then, and the error says that the process
+// has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	p.beginPacking()
 	defer p.endPacking()
@@ -117,7 +117,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	return out, nil
 }
 
-// ErrThreadEnded marks a thread that ended before it could be captured.
+// ErrThreadEnded marks a thread that ended before the capture.
 var ErrThreadEnded = errors.New("the thread has ended")
 
 // maxStackFrames bounds the frames of one thread. Few stacks of 8 MB have more: an overflowed stack has some 260,000
@@ -257,8 +257,8 @@ func (s *Suspension) metRuntime(r walk.Result) bool {
 	return true
 }
 
-// WalkBlocked captures the thread without a stop, and lets walked walk it, if the thread is provably blocked and its
-// few known registers lead to the base of its stack.
+// WalkBlocked captures the thread without a stop, and calls walked for the walk, if the thread is provably blocked
+// and the few known registers lead to the base of the stack.
 func (s *Suspension) WalkBlocked(walked func() walk.Result) (walk.Result, bool) {
 	p := s.Process
 	for range maxAttempts {
@@ -327,8 +327,8 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 	}
 }
 
-// nameless is why the method of a frame cannot be named. A running process has everything that its methods need; a
-// dump may have gaps.
+// nameless is why the method of a frame cannot be named. A running process has everything that names need; a dump may
+// have gaps.
 func nameless(ip arch.Addr, err error) error {
 	var missing *target.ReadError
 	if errors.As(err, &missing) || errors.Is(err, name.ErrLimit) {
@@ -419,8 +419,8 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	return r
 }
 
-// Named walks the suspended thread's stack once, and names its frames and the calls by which others may have been
-// inlined. It is for tests that walk a moment of their own; Snapshot captures the thread by itself.
+// Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
+// inlined. Named is for tests with a moment of their own; Snapshot captures the thread by itself.
 func (s *Suspension) Named() (profile.Thread, []Call) {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))

@@ -36,7 +36,7 @@ type likely struct {
 	unsure   bool
 	blind    bool            // the permits of a method are not known
 	contexts []contextThread // nil: not looked for
-	direct   map[int]int     // by await that one of contexts waits for: the context's index; -1: several wait
+	direct   map[int]int     // by await that contexts wait for: the index of the context; -1: several wait
 	pool     *profile.Pool   // nil: not looked for
 }
 
@@ -90,7 +90,7 @@ func (l *likely) isHidden(b *async.Box) bool {
 	return err != nil || holdsSome(code) && !l.p.duties.met[of]
 }
 
-// codeOf returns what a suspended method has at its await; nil: not known.
+// codeOf returns the permits and promised tasks of a suspended method; nil: not known.
 func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	key := awaitKey{b.Machine.Module, b.Machine.RID, b.State}
 	if c, ok := l.all[key]; ok {
@@ -225,7 +225,7 @@ func (l *likely) await(obj arch.Addr) (int, bool) {
 	return at, true
 }
 
-// suspendedIn returns the methods that are suspended in an object, the innermost first; none: they have gone on.
+// suspendedIn returns the methods suspended in an object, the innermost first; none: the methods have gone on.
 func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
 	steps, _, err := l.t.r.Methods(obj)
 	if err != nil || len(steps) == 0 {

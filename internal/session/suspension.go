@@ -13,8 +13,8 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// Suspension is a thread as it was at one moment: its registers and its stack. It stands for the suspended thread of
-// the profiling API's steps (suspend, get the context, seed, walk, resume), but the thread itself was stopped only
+// Suspension is a thread as of one moment: its registers and its stack. A Suspension stands for the suspended thread
+// of the profiling API's steps (suspend, get the context, seed, walk, resume), but the thread itself was stopped only
 // for the copy, and runs again. A Suspension is valid until its Process captures a thread again.
 type Suspension struct {
 	Process *Process
@@ -82,8 +82,8 @@ func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 	}
 }
 
-// mendChain adds the memory outside the stack that the thread's Frames point to to the next copy, and reports whether
-// there is any. A debugger's evaluation of an expression has its context in the heap.
+// mendChain adds memory outside the stack to the next copy, if the thread's Frames point to the memory, and reports
+// whether there is any. A debugger's evaluation of an expression has its context in the heap.
 func (s *Suspension) mendChain() bool {
 	if s.Walk.Info.Address == 0 || !errors.Is(s.Process.Walker.CheckChain(&s.Walk), walk.ErrMissing) {
 		return false

@@ -11,13 +11,13 @@ import (
 	"clrsnap/profile"
 )
 
-// takeAll captures the stacks of the threads that filter accepts, into out. It stops as few threads as possible. A
-// blocked thread is captured without a stop, and without most of its registers (live.Process.TryBlocked). If more
-// threads run than there are CPUs, any other thread is captured with the registers that the kernel has saved
-// (live.Process.Look), and stopped only if the kernel has none. If the kernel does not tell registers, these threads
-// are put off, and stopped together (together). Otherwise a thread stops at once, for some microseconds, and its wait
-// can be read during the stop. After more stops than there are CPUs, the running threads are counted anew: the
-// collector may have kept them from running.
+// takeAll captures the stacks of the threads that filter accepts, into out, with as few stops as possible. A blocked
+// thread is captured without a stop, and without most registers (live.Process.TryBlocked). If more threads run than
+// there are CPUs, any other thread is captured with the registers saved by the kernel (live.Process.Look), and
+// stopped only if the kernel has none. If the kernel does not tell registers, these threads are put off, and stopped
+// together (together). Otherwise a thread stops at once, for some microseconds, and the wait can be read during the
+// stop. After more stops than there are CPUs, the running threads are counted anew: the collector may have kept them
+// from running.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop
 	looks := may && waitForCPUs(list)

@@ -11,8 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// The pool also calls tasks that run a delegate, as Task.Run does. The task is on the stack, near the method that
-// runs the task (Task.cs), and leads to its awaiters.
+// The pool also calls tasks that run a delegate, as in Task.Run. The task is on the stack, near the method that runs
+// the task (Task.cs), and leads to the awaiters.
 
 const runsTask = "System.Threading.Tasks.Task.ExecuteWithThreadLocal"
 
@@ -22,7 +22,7 @@ var withinTask = []string{
 	"System.Threading.Tasks.Task+<>c.<.cctor>", contextMethods, runsTask,
 }
 
-// taskFrame notes the latest named frame, if it runs a task, or is called by a frame that runs a task.
+// taskFrame notes the latest named frame, if the frame runs a task, or is called by a frame that runs a task.
 func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 	within := fr.Kind == profile.Managed && fr.Module == coreLib &&
 		slices.ContainsFunc(withinTask, func(s string) bool { return strings.HasPrefix(fr.Method, s) })

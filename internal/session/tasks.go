@@ -59,8 +59,8 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 // change all the time.
 const vainLooks = 8
 
-// lacking counts the methods that could not be read: collections had moved them, or they changed all the time. In a
-// heap that is not consistent, further methods may be missing without a trace.
+// lacking counts the methods that could not be read: collections had moved the methods' objects, or the methods
+// changed all the time. In a heap that is not consistent, further methods may be missing without a trace.
 func lacking(t *profile.Tasks) int {
 	n := t.Unproven + t.Unread
 	if t.ConsistentShare < 1 {
@@ -356,7 +356,7 @@ func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost in
 	return true
 }
 
-// nodes returns the methods that have not ended. Their next methods are not proved yet.
+// nodes returns the methods that have not ended. The next methods are not proved yet.
 func (t *taskWalk) nodes() []node {
 	found := t.objects[boxClass]
 	nodes := make([]node, 0, len(found))
@@ -480,7 +480,7 @@ func isSuspended(s *async.Step) bool {
 	return s.Resumption != nil || s.Box != nil && (!s.Box.HasState || s.Box.State >= 0)
 }
 
-// steps returns the methods that an object stands for, and their awaiters.
+// steps returns the methods of an object, and the awaiters.
 func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
 	steps, alive, err = t.r.Methods(obj)
 	if err != nil {
@@ -493,9 +493,9 @@ func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err err
 	return append(steps, chain.Steps...), true, err
 }
 
-// inner follows a chain inwards, to the methods that its first method waits for. As a rule there are none. But the
+// inner follows a chain inwards, to the methods that the first method waits for. As a rule there are none. But the
 // walk may have missed methods that were moved meanwhile or had not been suspended yet, and a chain is never shown
-// without its inner methods. Methods with several waiters have a chain of their own.
+// without the inner methods. A method with several waiters has a chain of its own.
 func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
 	for range maxInner {
 		if !isSuspended(&steps[0]) {
@@ -576,7 +576,7 @@ func (t *taskWalk) frame(steps []async.Step, i int) profile.Frame {
 // group.
 const maxTargets = 8
 
-// joinTargets joins chains that differ only in their sockets, if there are many.
+// joinTargets joins chains that differ only in sockets, if there are many.
 func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
 	groups := map[string][]*profile.TaskChain{}
 	for _, c := range list {

@@ -9,8 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// The system call futex (futex(2)): its waiting operations, and their flags. Arguments: address, operation, value,
-// address of the timeout.
+// The system call futex (futex(2)): the waiting operations, and flags. Arguments: address, operation, value, address
+// of the timeout.
 const (
 	futexCall       = 202 // on x86-64: see Syscalls
 	futexWait       = 0

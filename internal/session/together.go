@@ -10,8 +10,8 @@ import (
 	"clrsnap/profile"
 )
 
-// together takes the stacks of threads that have to be stopped. Most of these threads wait for a CPU to stop on, so
-// they are asked together (live.Tracer.CaptureEach). A thread that does not stop is then stopped by itself.
+// together captures the stacks of threads that have to be stopped. Most of these threads wait for a CPU to stop on,
+// so live.Tracer.CaptureEach asks all threads together. A thread that still does not stop is stopped alone.
 type together struct {
 	p     *Process
 	out   *profile.Snapshot
@@ -26,10 +26,10 @@ type putOff struct {
 	at int // in Snapshot.Threads
 }
 
-// mostTogether bounds the threads that are put off, by the memory for their first copies.
+// mostTogether bounds the threads that are put off, by the memory of the first copies.
 const mostTogether = allStacksAtOnce / FirstStack
 
-// off puts a thread off. A thread that cannot be stopped is not put off: it would be waited for twice.
+// off puts a thread off. A thread that cannot be stopped is not put off: the wait would come twice.
 func (g *together) off(ctx context.Context, t *Thread) error {
 	if len(g.list) >= mostTogether {
 		if err := g.take(ctx); err != nil {
@@ -55,7 +55,7 @@ func (g *together) put(o *putOff, st profile.Thread) {
 	g.f.keep(g.p, st.OSThreadID)
 }
 
-// end leaves out the threads that have ended, and the threads that were not captured.
+// end leaves out the threads that have ended, and the threads without a capture.
 func (g *together) end() {
 	if !g.began {
 		return
@@ -66,7 +66,7 @@ func (g *together) end() {
 	})
 }
 
-// take takes the stacks of all threads that were put off. Threads with a gap in their copy are copied once more.
+// take captures the stacks of all threads that were put off. Threads with a gap in the copy are copied once more.
 func (g *together) take(ctx context.Context) error {
 	list := g.list
 	g.list = nil
@@ -103,7 +103,7 @@ func fitting(list []*putOff) int {
 	return len(list)
 }
 
-// capture stops threads together, and walks them. It returns the threads with a gap that another copy may fill.
+// capture stops threads together, and walks the stacks. Threads with a gap that another copy may fill are returned.
 func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
 	p := g.p
 	reqs := make([]target.Request, len(list))

@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// AlsoBlocking returns the memory that is copied with a thread to explain its wait.
+// AlsoBlocking returns the memory to copy with a thread, to explain the thread's wait.
 func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
@@ -160,8 +160,8 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 	return false
 }
 
-// addHolds adds the monitors that threads hold without a reference on their stacks. The monitors are read after all
-// stacks. So they are certain for threads that have not run since, unless another thread was seen as the holder.
+// addHolds adds the monitors that threads hold without a reference on the stack. The monitors are read after all
+// stacks. So a hold is certain if the thread has not run since, unless another thread was seen as the holder.
 func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -192,8 +192,9 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 	p.addWanted(out)
 }
 
-// withHold adds a monitor to a thread's holds. A monitor that had another address before is the same monitor if it
-// has the same lock. A monitor that had no lock before may be the same: it gets a lock when another thread wants it.
+// withHold adds a monitor to a thread's holds. A monitor with another address before is the same monitor if the lock
+// is the same. A monitor without a lock before may be the same: a monitor gets a lock when another thread wants the
+// monitor.
 func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 	moved := !p.unmoved(t.OSThreadID)
 	for i := range t.Holds {

@@ -9,9 +9,9 @@ import (
 	"clrsnap/internal/clr/web"
 )
 
-// The async methods of ASP.NET Core's server and of HttpClient, and their variables. In a state machine, fields have
-// the names of the variables. Of a method that the runtime itself suspends, a saved object is the variable if no
-// other saved object has the variable's class.
+// The async methods of ASP.NET Core's server and of HttpClient, and the methods' variables. In a state machine,
+// fields have the names of the variables. Of a method suspended by the runtime itself, a saved object is the variable
+// if no other saved object has the variable's class.
 
 // webRole says what an async method does for a request or a call, and whether the role may change: the code can be
 // unloaded.
@@ -80,8 +80,8 @@ func (p *Process) webTimer(reader *web.Reader, s *async.Step) (arch.Addr, error)
 	return reader.Timer(source)
 }
 
-// savedTimer is webTimer of a method that the runtime itself has suspended. HttpClient links a call's source to the
-// source that ends all calls of the client, and the method has saved both. HttpClient does not link the program's own
+// savedTimer is webTimer of a method suspended by the runtime itself. HttpClient links a call's source to the source
+// that ends all calls of the client, and the method has saved both. HttpClient does not link the program's own
 // source.
 func (p *Process) savedTimer(reader *web.Reader, m *async.Resumption) (arch.Addr, error) {
 	var sources []arch.Addr

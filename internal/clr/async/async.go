@@ -1,12 +1,11 @@
 // Package async reads async methods that are suspended, or that run after a suspension: which method awaits which.
 //
-// When an async method awaits an incomplete object, its locals go to the heap. C# and F# compile the method to a
-// state machine, a type whose MoveNext has the method's code. .NET puts the state machine into a box, an object that
-// is also the task returned by the method. The task has its awaiter: the runtime notes in the task the continuation,
-// to be called when the task completes. The continuation is the awaiting method's box, or an object that leads to the
-// box: a delegate, a list of several, a promise such as the promise of Task.WhenAll. So a chain of awaiting methods
-// is read from the inside out, object by object. Nothing is searched for, and an object of an unknown class ends the
-// chain.
+// When an async method awaits an incomplete object, the method's locals go to the heap. C# and F# compile the method
+// to a state machine, a type whose MoveNext has the method's code. .NET puts the state machine into a box, an object
+// that is also the task returned by the method. The runtime notes in the task the continuation, to be called at the
+// completion of the task. The continuation is the awaiting method's box, or an object that leads to the box: a
+// delegate, a list of several, a promise as for Task.WhenAll. So a chain of awaiting methods is read from the inside
+// out, object by object. There is no search, and an object of an unknown class ends the chain.
 //
 // ValueTasks need not be tasks. Their sources note the continuation in a struct, ManualResetValueTaskSourceCore; so
 // do the boxes of PoolingAsyncValueTaskMethodBuilder, and async iterators. Methods that the runtime itself suspends
@@ -15,7 +14,7 @@
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System): Threading/Tasks/Task.cs,
 // TaskContinuation.cs, Sources/ManualResetValueTaskSourceCore.cs;
 // Runtime/CompilerServices/AsyncTaskMethodBuilderT.cs, PoolingAsyncValueTaskMethodBuilderT.cs,
-// AsyncMethodBuilderCore.cs. The names of classes and fields are those of .NET 8 to 11.
+// AsyncMethodBuilderCore.cs. The names of classes and fields are from .NET 8 to 11.
 package async
 
 import (
@@ -40,7 +39,7 @@ var ErrNoBox = errors.New("not a box of an async method")
 // async iterator's, or a debug build's (AsyncTaskMethodBuilderT.cs, AsyncStateMachineBox.ClearStateUponCompletion).
 var errEnded = errors.New("the async method has ended")
 
-// Reader reads the async methods of one runtime. It reads objects as memory has them at some moment, like
+// Reader reads the async methods of a runtime. Objects are read as memory has them at some moment, like in
 // object.Reader. A Reader is not safe for concurrent use.
 type Reader struct {
 	objects  *object.Reader
@@ -181,8 +180,8 @@ func (r *Reader) Box(obj arch.Addr) (*Box, error) {
 	return r.box(obj, class, s)
 }
 
-// Fields returns the place of the state machine's fields, and its class: an object, or a struct as if it had a
-// MethodTable in front of it.
+// Fields returns the place and the class of the state machine's fields: an object, or a struct as if a MethodTable
+// were in front of the struct.
 func (b *Box) Fields() (at arch.Addr, class *object.Class) { return b.at, b.Machine.class }
 
 const objectHeader = 8 // the MethodTable in front of an object's fields, in bytes
@@ -219,7 +218,7 @@ func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error)
 	return b, nil
 }
 
-// builderWords is the number of a builder's words that may refer to its box: AsyncVoidMethodBuilder has a
+// builderWords is how many words of a builder may refer to the box: AsyncVoidMethodBuilder has a
 // SynchronizationContext as well.
 const builderWords = 2
 

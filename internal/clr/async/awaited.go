@@ -9,8 +9,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// IsBox reports whether objects of a class, by its MethodTable, are boxes of async methods, or have methods that the
-// runtime itself suspends.
+// IsBox reports whether objects of a class, by MethodTable, are boxes of async methods, or RuntimeAsyncTasks.
 func (r *Reader) IsBox(mt arch.Addr) bool {
 	s := r.shapeAt(mt)
 	return s != nil && (s.kind.box() || s.kind == runtimeTask)
@@ -105,7 +104,7 @@ const awaiterField, awaiterFieldVB = "<>u__", "$A"
 // first.
 const maxAwaiter = 64
 
-// Awaited returns the object that a suspended method waits for: the object in its awaiter.
+// Awaited returns the object that a suspended method waits for: the object in the method's awaiter.
 func (r *Reader) Awaited(b *Box) (Awaited, error) {
 	fields, err := r.objects.FieldsOf(b.Machine.class)
 	if err != nil {

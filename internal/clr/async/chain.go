@@ -8,15 +8,14 @@ import (
 // maxSteps bounds a chain.
 const maxSteps = 256
 
-// Step is a method or promise that goes on when the step before it in the chain completes.
+// Step is a method or promise that goes on when the step before completes.
 type Step struct {
 	Box        *Box        // an async method; nil: not a box
-	Resumption *Resumption // a method that the runtime itself has suspended
-	Label      string      // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
+	Resumption *Resumption // a method suspended by the runtime itself
+	Label      string      // otherwise: the method of .NET behind the promise, as System.Threading.Tasks.Task.WhenAll
 }
 
-// Task returns the object that goes on with a method: its box, or the RuntimeAsyncTask in which the method is
-// suspended.
+// Task returns the object that goes on with a method: the box, or the RuntimeAsyncTask of the suspended method.
 func (s *Step) Task() arch.Addr {
 	switch {
 	case s.Box != nil:
@@ -178,10 +177,10 @@ func (r *Reader) resolve(obj arch.Addr, depth int, lists bool) (follower, error)
 	return follower{end: Cyclic}, nil
 }
 
-// maxContinuations bounds the continuations that are read of one task.
+// maxContinuations bounds the continuations read of a task.
 const maxContinuations = 64
 
-// resolveList follows a list of continuations, if only one of them leads on.
+// resolveList follows a list of continuations, if a single continuation leads on.
 func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth int) (follower, error) {
 	items, err := r.objects.Word(obj + arch.Addr(s.field))
 	if err != nil {

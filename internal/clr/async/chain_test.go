@@ -31,7 +31,7 @@ func steps(c *Chain) (out []string) {
 // The descriptors that support made-up programs: .NET 8 keeps emitted metadata elsewhere.
 var descriptors = []string{clrtest.Net9, clrtest.Net10, clrtest.Net11}
 
-// TestAwaiting: each way that leads from a task to its awaiting method.
+// TestAwaiting: each way from a task to the awaiting method.
 func TestAwaiting(t *testing.T) {
 	for _, d := range descriptors {
 		t.Run(d, func(t *testing.T) {

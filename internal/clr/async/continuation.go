@@ -8,16 +8,16 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// From .NET 11 on the runtime itself can suspend async methods ("runtime async"). Such a method has no state machine.
-// Each of the methods that are suspended together has a Continuation, an object that leads to the Continuation of the
-// caller. The innermost Continuation is in a RuntimeAsyncTask, the task that the outermost method returned. The task
-// has its awaiter, as other tasks do. The place where a method waits is an address in its code. In front of the
-// innermost Continuation is a Continuation of the runtime's own, with the awaited task or the awaited source of a
-// ValueTask. The awaited task also notes the runtime's Continuation as its follower. A custom awaiter has a delegate
-// to the RuntimeAsyncTask.
+// From .NET 11 on the runtime itself can suspend async methods ("runtime async"). A method suspended by the runtime
+// has no state machine. Methods that are suspended together have a Continuation each, an object that leads to the
+// caller's Continuation. The innermost Continuation is in a RuntimeAsyncTask, the task returned by the outermost
+// method. The task has its awaiter, as other tasks do. The place of a method's await is an address in the method's
+// code. In front of the innermost Continuation is a Continuation of the runtime's own, with the awaited task or the
+// awaited source of a ValueTask. The awaited task also notes the runtime's Continuation as its follower. A custom
+// awaiter has a delegate to the RuntimeAsyncTask.
 //
-// While the innermost method runs, the task has no Continuation: the runtime's call that resumes one method after the
-// other keeps the next Continuation on its stack. See dispatch.go.
+// While the innermost method runs, the task has no Continuation: the runtime's call that resumes the methods keeps
+// the next Continuation on its stack. See dispatch.go.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/datadescriptor/datadescriptor.inc (ContinuationObject, AsyncResumeInfo),
 // src/coreclr/vm/asynccontinuations.cpp, src/coreclr/inc/corinfo.h (CORINFO_AsyncResumeInfo),
@@ -29,7 +29,7 @@ const (
 	headField         = "m_stateObject"
 )
 
-// continuationLayout has the offsets of a Continuation's fields. It is absent before .NET 11.
+// continuationLayout has the offsets of a Continuation's fields. Before .NET 11 there are none.
 type continuationLayout struct {
 	Size   uint32 `clr:"ContinuationObject.!,optional"` // without the values that a method saves
 	Next   uint32 `clr:"ContinuationObject.Next,optional"`
@@ -50,11 +50,11 @@ func (l *continuationLayout) known() bool {
 // Resumptions reports whether the runtime can itself suspend methods.
 func (r *Reader) Resumptions() bool { return r.continuation.known() }
 
-// Resumption is a method that the runtime itself has suspended.
+// Resumption is a method suspended by the runtime itself.
 type Resumption struct {
-	Object arch.Addr // its Continuation
-	Task   arch.Addr // the RuntimeAsyncTask in which the method is suspended
-	IP     arch.Addr // where the method goes on, in its code
+	Object arch.Addr // the method's Continuation
+	Task   arch.Addr // the RuntimeAsyncTask of the suspended method
+	IP     arch.Addr // where the method goes on, in the code
 	State  int32     // the number of the await
 	// Context tells the instantiation of shared generic code: a MethodDesc, or a MethodTable, for example of the
 	// method's object. 0: not known, or the code is not shared.
@@ -64,8 +64,8 @@ type Resumption struct {
 // ContextsBy sets the function that finds the Context of a suspended method; 0: not known.
 func (r *Reader) ContextsBy(context func(*Resumption) arch.Addr) { r.context = context }
 
-// resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: the task runs,
-// or has ended. Continuations without an address are the runtime's own.
+// resumptions returns the methods suspended in a RuntimeAsyncTask, the innermost first; none: the task runs, or has
+// ended. Continuations without an address are the runtime's own.
 func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error) {
 	if s.next == 0 {
 		return nil, nil
@@ -73,7 +73,7 @@ func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error)
 	return r.continuations(task+arch.Addr(s.next), task)
 }
 
-// continuations returns the methods that are suspended in a task, from the Continuation in the word next on.
+// continuations returns the methods suspended in a task, from the Continuation in the word next on.
 func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 	if !r.continuation.known() {
 		return nil, nil
@@ -113,14 +113,14 @@ func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 	return steps, nil
 }
 
-// leaves are the Continuations that the runtime puts in front of the methods' Continuations, with the field for the
-// object that the innermost method waits for.
+// leaves are the Continuations that the runtime puts in front of the methods' Continuations, with the field of the
+// object awaited by the innermost method.
 var leaves = map[string]string{
 	leafContinuation: "Task",
 	"System.Runtime.CompilerServices.AsyncHelpers+ValueTaskSourceContinuation": "Source",
 }
 
-// AwaitedIn returns the object that the innermost method suspended in a RuntimeAsyncTask waits for.
+// AwaitedIn returns the object awaited by the innermost method in a RuntimeAsyncTask.
 func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 	s, err := r.shapeOfObject(task)
 	if err != nil || s.kind != runtimeTask || s.next == 0 {
@@ -154,8 +154,8 @@ func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 // (ContinuationFlags.ContinueOnCapturedSynchronizationContext of .NET 11.0.0).
 const inContext = 2
 
-// Posted reports whether a method that waits for nothing goes on in its SynchronizationContext. The context has then
-// got the rest of the method.
+// Posted reports whether a method without an awaited object goes on in its SynchronizationContext. The context has
+// then got the rest of the method.
 func (r *Reader) Posted(s *Step) (bool, error) {
 	if s.Resumption == nil {
 		return false, nil
@@ -171,9 +171,9 @@ func (r *Reader) Posted(s *Step) (bool, error) {
 // maxSaved bounds the words that are read of a Continuation.
 const maxSaved = 512
 
-// awaiter returns the awaiter that a method of a RuntimeAsyncTask waits for, by the method's Continuation: the method
-// has saved the awaiter, and the awaiter leads to the task, for example with the delegate that resumes the task.
-// Optimised code saves no awaiter that it does not use later.
+// awaiter returns the awaiter of a method of a RuntimeAsyncTask, by the method's Continuation. The method has saved
+// the awaiter, and the awaiter leads to the task, for example with the delegate that resumes the task. Optimised code
+// saves the awaiter only for later use.
 func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, error) {
 	action, err := r.Action(task)
 	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {
@@ -228,8 +228,8 @@ func (r *Reader) Resumes(obj arch.Addr, class *object.Class, action arch.Addr) b
 	return err == nil && field != ""
 }
 
-// Methods returns the methods of an object that IsBox has recognised, the inner one first, and whether the methods
-// have not ended.
+// Methods returns the methods of an object recognised by IsBox, the innermost first, and whether the methods have not
+// ended.
 func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 	s, err := r.shapeOfObject(obj)
 	if err != nil {
@@ -250,8 +250,8 @@ func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 	return []Step{{Box: b}}, alive, err
 }
 
-// Place returns the current address of an object that IsBox has recognised, in case the collector has moved the
-// object. 0: its methods have ended, or rest.
+// Place returns the current address of an object recognised by IsBox, in case the collector has moved the object. 0:
+// the object's methods have ended, or rest.
 func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 	s, err := r.shapeOfObject(obj)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// resumed adds a RuntimeAsyncTask with methods that wait at addresses of their code, the inner one first; 0: a method
-// of the runtime.
+// resumed adds a RuntimeAsyncTask with methods that wait at addresses, the innermost first; 0: a method of the
+// runtime.
 func (p *program) resumed(of *clrtest.Class, ips ...arch.Addr) arch.Addr {
 	task := p.Object(p.Instance(p.runtimeTask, p.object.Table))
 	next := arch.Addr(0)
@@ -90,7 +90,7 @@ func TestRuntimeAsync(t *testing.T) {
 	}
 }
 
-// TestAwaitedIn: the object that the innermost of the methods suspended together waits for.
+// TestAwaitedIn: the object awaited by the innermost of the methods suspended together.
 func TestAwaitedIn(t *testing.T) {
 	p := newProgram(t, clrtest.Net11)
 	of := p.Continuation(p.continuation)
@@ -109,7 +109,7 @@ func TestAwaitedIn(t *testing.T) {
 	p.Set(from, p.ofSource, "Source", uint64(source))
 	behind(from, ofSource)
 
-	// A method saves its awaiter, or the object that resumes the method, among other things: with a delegate, or
+	// A method saves the awaiter, or the object that resumes the method, among other things: with a delegate, or
 	// behind a wrapper.
 	custom, wrapped, nothing := p.resumed(of, 0x7f00_3000), p.resumed(of, 0x7f00_4000), p.resumed(of, 0x7f00_5000)
 	awaiter, other, waited := p.Object(p.awaiter), p.Object(p.awaiter), p.Object(p.task)
@@ -179,7 +179,7 @@ func TestRuntimeAsyncHostile(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeAsync: before .NET 11 there are no such methods.
+// TestNoRuntimeAsync: before .NET 11 there are no methods suspended by the runtime.
 func TestNoRuntimeAsync(t *testing.T) {
 	p := newProgram(t, clrtest.Net10)
 	task := p.resumed(p.continuation, 0x7f00_1000)

@@ -30,7 +30,7 @@ type Dispatching struct {
 // ErrNotDispatching: a frame resumes no method, or none any more.
 var ErrNotDispatching = errors.New("the frame does not resume a method")
 
-// maxDispatching bounds the calls of one thread that resume methods.
+// maxDispatching bounds the resuming calls of a thread.
 const maxDispatching = 64
 
 // Dispatching reads the structure of a call. The call's frame is the stack from low to high. newest is the place of
@@ -75,7 +75,7 @@ func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at ar
 	return err
 }
 
-// Words are the words that are read of a structure. The first word leads to the structure before.
+// Words are the words to read of a structure. The first word leads to the structure before.
 func (l *DispatcherLayout) Words() (w Words) {
 	w.word(l.Next, false)
 	w.word(l.Continuation, true)

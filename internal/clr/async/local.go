@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// MachineName returns the assembly of a type of state machines, and its metadata name, such as
-// "Web.Orders+<Handle>d__3". Either is empty if the type cannot be read.
+// MachineName returns the assembly and the metadata name of a type of state machines, for example
+// "Web.Orders+<Handle>d__3". Both are empty if the type cannot be read.
 func (r *Reader) MachineName(m *Machine) (assembly, full string) {
 	assembly, full, err := r.objects.FullName(m.class)
 	if err != nil {
@@ -21,10 +21,10 @@ func (r *Reader) MachineName(m *Machine) (assembly, full string) {
 func (r *Reader) MachineOf(mt arch.Addr) (*Machine, error) { return r.machine(mt) }
 
 // Locals reads the named parameters and local variables of a suspended method, "this" among them: words, in the order
-// of their fields. None: the method keeps no variable of that name.
+// of the fields. None: the method keeps no variable of the name.
 //
 // The C# compiler names the field like the parameter, "<>4__this", or "<connection>5__2" for a local variable
-// (Roslyn, GeneratedNames). Variables of one name in different blocks have a field each.
+// (Roslyn, GeneratedNames). Variables of the same name in different blocks have a field each.
 func (r *Reader) Locals(b *Box, name string) ([]arch.Addr, error) {
 	return r.locals(b.Machine, b.at, name)
 }
@@ -71,8 +71,8 @@ func isLocal(f *object.Field, name string) bool {
 	return f.Name == name || strings.HasPrefix(f.Name, "<"+name+">5__")
 }
 
-// Saved calls found for each object that a method has saved, such as the variables that the method needs later. Which
-// object belongs to which variable is not known. A number that happens to be the address of an object counts as well.
+// Saved calls found for each object that a method has saved, for example variables for later use. The variable of
+// each object is not known. A number that equals the address of an object counts as well.
 func (r *Reader) Saved(m *Resumption, found func(obj arch.Addr, class *object.Class)) error {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Reader) saved(at arch.Addr, class *object.Class, more func(obj arch.Add
 	})
 }
 
-// SavedWords calls found for each saved word of a method that may be an address.
+// SavedWords calls found for each possible address among a method's saved words.
 func (r *Reader) SavedWords(m *Resumption, found func(word arch.Addr)) error {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *Reader) savedWords(at arch.Addr, class *object.Class, more func(word ar
 	return err
 }
 
-// SavedIn returns the range of a method's saved words in its Continuation, in bytes.
+// SavedIn returns the range of a method's saved words in the Continuation, in bytes.
 func (r *Reader) SavedIn(m *Resumption) (from, to uint32, err error) {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {

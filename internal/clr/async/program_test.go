@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// program is a made-up program with async methods: Shop.Store.Inner, Middle and Outer, Pooled, whose box is used
-// again, and an async iterator, Items. The offsets of fields are not those of a runtime.
+// program is a made-up program with async methods: Shop.Store.Inner, Middle and Outer, Pooled with a box for repeated
+// use, and an async iterator, Items. The offsets of fields are not those of a runtime.
 type program struct {
 	*clrtest.Program
 	object, task, whenAll, mres, continuing, list *clrtest.Class
@@ -104,7 +104,7 @@ const (
 	boxAwaiter = 88
 )
 
-// suspended adds the box of a method that waits at its first await for the object in its awaiter.
+// suspended adds the box of a method that waits at the first await for the object awaited.
 func (p *program) suspended(box *clrtest.Class, awaited arch.Addr) arch.Addr {
 	at := p.Object(box)
 	p.Words[at+boxBuilder], p.Words[at+boxAwaiter] = uint64(at), uint64(awaited)

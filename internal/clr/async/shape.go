@@ -10,13 +10,13 @@ type kind uint8
 
 const (
 	other       kind = iota
-	taskBox          // the box of an async method, which is its task
-	pooledBox        // a box that is used again, and is the source of a ValueTask
+	taskBox          // the box of an async method, also the method's task
+	pooledBox        // a box for repeated use, also the source of a ValueTask
 	task             // another task, with a continuation
-	runtimeTask      // the task of methods that the runtime itself suspends
+	runtimeTask      // the task of methods suspended by the runtime itself
 	delegate
 	wrapper    // of a delegate
-	continuing // the record of an await that captured a context, or of ContinueWith: it has a reference
+	continuing // the record of an await with a context, or of ContinueWith, with a reference
 	list       // of several continuations
 	blocking   // a thread waits
 	finished   // the mark in a completed task
@@ -28,7 +28,7 @@ func (k kind) box() bool { return k == taskBox || k == pooledBox }
 type shape struct {
 	kind  kind
 	label string // the name of a promise; empty: the promise is not shown
-	field uint32 // offset of the reference that leads on
+	field uint32 // offset of the next reference in the chain
 
 	machine arch.Addr // of boxes: the type argument that is the type of the state machine
 	value   bool      // of boxes: the state machine is a struct
@@ -36,7 +36,7 @@ type shape struct {
 	// Of a runtimeTask: offset of the innermost suspended method.
 }
 
-// known are the classes of System.Private.CoreLib in chains, with the field that leads on.
+// known are the classes of System.Private.CoreLib in chains, with the field of the next reference.
 var known = map[string]struct {
 	kind  kind
 	field string
@@ -93,7 +93,7 @@ var known = map[string]struct {
 
 const continuationField = "m_continuationObject"
 
-// shape returns the shape of a class, or of its nearest known base.
+// shape returns the shape of a class, or of the nearest known base.
 func (r *Reader) shape(class *object.Class) (*shape, error) {
 	if s := r.shapes[class.Table]; s != nil {
 		return s, nil

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Words are the words of an object that are read for chains. A caller copies the words before the reader runs: in the
+// Words are the words to read of an object of a chain. A caller copies the words before the reader runs: in the
 // process itself, inside an event.
 type Words struct {
 	Offsets []int32 // in bytes, of words of 8 bytes
@@ -31,15 +31,15 @@ func (w *Words) core(offset uint32) {
 	w.word(offset+wordSize, true)
 }
 
-// builder adds the words of a builder that may refer to its box.
+// builder adds the words of a builder that may refer to the box.
 func (w *Words) builder(offset uint32) {
 	for i := range uint32(builderWords) {
 		w.word(offset+wordSize*i, true)
 	}
 }
 
-// copiedContinuations is the number of a list's continuations that are copied: more than one end a chain. A list that
-// has not grown has room for as many.
+// copiedContinuations is how many continuations of a list are copied: two already end a chain. A list has room for as
+// many before it grows.
 const copiedContinuations = 4
 
 // Words returns the words that are read of the objects of a class, by its MethodTable, besides the first word. None:
@@ -87,7 +87,7 @@ func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err erro
 	return w, r.baseWords(class), nil
 }
 
-// boxWords adds the words that are read of a box.
+// boxWords adds the words to read of a box.
 func (r *Reader) boxWords(w *Words, s *shape) error {
 	if s.kind == pooledBox {
 		w.core(s.next)
@@ -106,7 +106,7 @@ func (r *Reader) boxWords(w *Words, s *shape) error {
 	return nil
 }
 
-// machineWords adds the words that are read of a state machine in an object: its state, the continuation of an async
+// machineWords adds the words to read of a state machine in an object: the state, the continuation of an async
 // iterator, and the builder.
 func (r *Reader) machineWords(w *Words, m *Machine, at uint32) {
 	if m.state != 0 {

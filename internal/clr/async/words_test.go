@@ -103,7 +103,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// awaitedByOuter makes a box of a class that keeps its continuation in a struct, and a method that awaits the box.
+// awaitedByOuter makes a box of a class with the continuation in a struct, and a method that awaits the box.
 func awaitedByOuter(p *program, class *clrtest.Class) arch.Addr {
 	outer := p.suspended(p.outerBox, 0)
 	core := arch.Addr(pooledCore)
@@ -118,8 +118,8 @@ func awaitedByOuter(p *program, class *clrtest.Class) arch.Addr {
 	return box
 }
 
-// awaitedByResumed makes a task, its awaiters suspended by the runtime itself, and their awaiter with a state
-// machine.
+// awaitedByResumed makes a task, awaiting methods suspended by the runtime itself, and an awaiting method with a
+// state machine.
 func awaitedByResumed(p *program) arch.Addr {
 	delay, outer, leaf := p.Object(p.task), p.suspended(p.outerBox, 0), p.Object(p.ofTask)
 	task := p.resumed(p.Continuation(p.continuation), 0x7f00_1000, 0x7f00_2000)

@@ -17,14 +17,14 @@ type builder struct {
 	module arch.Addr
 	depth  int
 
-	awaits []uint32 // where the method is suspended: there it stores a state, or asks the runtime to suspend
+	awaits []uint32 // where the method stores a state to suspend, or asks the runtime to suspend
 	events []event
 	code   Code
 }
 
-// event is an instruction that matters.
+// event is a relevant instruction.
 type event struct {
-	at, from uint32 // from: the permit of a taking event is held behind this offset
+	at, from uint32 // from: behind this offset, the permit of a taking event is held
 	kind     eventKind
 	object   *ecma335.Value
 	typ      ecma335.Token
@@ -35,7 +35,7 @@ type eventKind uint8
 const (
 	takes eventKind = iota
 	gives
-	opens  // an object is kept that may be disposed of
+	opens  // an object is kept for Dispose
 	closes // the object is disposed of
 )
 
@@ -92,7 +92,7 @@ func (b *builder) look(il []byte) (err error) {
 	return nil
 }
 
-// worthwhile reports whether IL has a call that counts, or a call that may lead to a counting call.
+// worthwhile reports whether IL has a relevant call, or a call that may lead to a relevant call.
 func (b *builder) worthwhile(il []byte) bool {
 	calls, err := ecma335.Calls(il)
 	if err != nil {
@@ -206,14 +206,13 @@ func known(v *ecma335.Value) bool {
 	return true
 }
 
-// pair finds the sections: from the latest instruction that takes or opens an object to the instruction that releases
-// or disposes of the object.
+// pair finds the sections: from the latest take or open of an object to its release or Dispose.
 func (b *builder) pair() {
 	type begin struct {
 		kind eventKind
 		key  string
 	}
-	last := map[begin]int{} // events that sections begin with
+	last := map[begin]int{} // the first events of sections
 	paired := map[int]bool{}
 	for i := range b.events {
 		e := &b.events[i]
@@ -250,8 +249,8 @@ func (b *builder) pair() {
 // thisField is the field of a state machine with the object of its method.
 const thisField = "<>4__this"
 
-// started returns the permits that an async method takes, for the method that starts it: the code is in the MoveNext
-// of a nested type beside the method, named after the method.
+// started returns the permits that an async method takes, for the method that starts the async method. The code is in
+// the MoveNext of a nested type beside the starting method, named after the starting method.
 func (b *builder) started(rid uint32) (*Code, error) {
 	if b.depth == 0 || b.depth == maxDepth+1 {
 		return nil, nil
@@ -311,7 +310,7 @@ func outside(v *ecma335.Value) *ecma335.Value {
 	return replaced(v, this)
 }
 
-// replaced returns a value with the argument this in place of old, a value that leads to v.
+// replaced returns v with the argument this in place of old, a value on the way to v.
 func replaced(v, old *ecma335.Value) *ecma335.Value {
 	if v == old {
 		return &ecma335.Value{Kind: ecma335.Argument}

@@ -17,10 +17,10 @@ var ErrUnknown = errors.New("the object that the code means is not known")
 type Place struct {
 	At    arch.Addr
 	Class *object.Class
-	only  arch.Addr // of a struct of an unknown class: the only object that the struct refers to
+	only  arch.Addr // of a struct of an unknown class: the only object in the struct
 }
 
-// Variable is an argument or a local variable of a method, by its number. The number of this is 0.
+// Variable is an argument or a local variable of a method, by number. The number of this is 0.
 type Variable struct {
 	Local  bool
 	Number int32
@@ -217,7 +217,7 @@ func (r *Reader) returned(module arch.Addr, rid uint32, this Place, getters *int
 	return r.find(module, v, thisIs(this), getters)
 }
 
-// result returns the value that a method returns, if its IL has only one such value.
+// result returns the result of a method, if the IL has a single return.
 func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err error) {
 	il, err := r.names.IL(module, rid)
 	if err != nil {
@@ -267,7 +267,7 @@ func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 		case !ok || root != v:
 		case !s.Closes || s.Object.Of != nil:
 			return leads(s.Object, isSemaphore)
-		case s.Type.RID() != 0: // a struct, which may be a semaphore and nothing else
+		case s.Type.RID() != 0: // a struct: only a semaphore in the struct fits
 			fits = isSemaphore
 		default:
 			fits = r.releases
@@ -281,8 +281,8 @@ func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 	return fits
 }
 
-// leads returns the condition for a class of the variable that leads to a value: the class has the member that is
-// read from the variable. For the value itself the condition is the argument. Names of generic classes and of
+// leads returns the condition for the class of the variable that leads to a value: the class declares the member read
+// from the variable. If the variable is the value itself, the condition is itself. Names of generic classes and of
 // interfaces fit no class.
 func leads(v *ecma335.Value, itself func(*object.Class) bool) func(*object.Class) bool {
 	if v.Of == nil {
@@ -311,7 +311,7 @@ func (r *Reader) releases(class *object.Class) bool {
 	return err == nil && len(gives) > 0
 }
 
-// Name is the author's name of the field, or the property, that a value is read from, with its class; "": not known,
+// Name is the author's name of the field, or the property, from which a value is read, with its class; "": not known,
 // or a variable.
 func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
 	switch {
@@ -335,7 +335,7 @@ func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
 	return ""
 }
 
-// Held returns the semaphores whose permits a section holds: one semaphore, unless Dispose releases several.
+// Held returns the semaphores whose permits a section holds: a single semaphore, unless Dispose releases several.
 func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error) {
 	if !s.Closes {
 		p, err := r.Find(module, s.Object, roots)
@@ -361,7 +361,7 @@ func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error
 	return out, nil
 }
 
-// given returns the permits that a method releases without having taken them.
+// given returns the permits that a method releases without taking them.
 func (r *Reader) given(module arch.Addr, rid uint32) ([]*ecma335.Value, error) {
 	r.room = maxIL
 	c, err := r.code(module, rid, 1)
@@ -421,7 +421,7 @@ func (r *Reader) inVariable(module arch.Addr, s *Section) bool {
 // maxStruct bounds a struct that is searched, in bytes.
 const maxStruct = 64
 
-// structure returns a struct in a field that refers to one object.
+// structure returns a struct in a field, if the struct refers to a single object.
 func (r *Reader) structure(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
 	if v.Kind != ecma335.FieldOf {
 		return Place{}, ErrUnknown

@@ -10,7 +10,7 @@ type Inlined struct {
 
 // Inside returns the sections and promises of methods that were inlined into one another at a call of the method
 // outer, outermost first. The call is between two offsets. Objects are values of outer: the objects of an inlined
-// method count if they come from its first argument, or from a static field.
+// method count if they come from the method's first argument, or from a static field.
 func (r *Reader) Inside(outer MethodID, from, to uint32, list []Inlined) (held [][]Section, promised [][]Promise) {
 	held, promised = make([][]Section, len(list)), make([][]Promise, len(list))
 	var first *ecma335.Value

@@ -3,20 +3,19 @@
 //
 // A SemaphoreSlim does not know the holders of its permits: any waiter may go on, and anybody may release the
 // semaphore. But code tells. A method between a Wait or WaitAsync and the Release of the same object, in the order of
-// its IL, most likely holds a permit, whether the method is on a stack or suspended at an await. So does a method
-// between a call that waits and a call that releases; and a method with an object to dispose of, if the object's
-// Dispose releases (using). A method with a call of TaskCompletionSource.SetResult behind its current place will most
-// likely complete the source.
+// the IL, most likely holds a permit, whether the method is on a stack or suspended at an await. So does a method
+// between a waiting call and a releasing call; and a method with an object to dispose of, if the object's Dispose
+// releases (using). A method in front of a call of TaskCompletionSource.SetResult will most likely complete the
+// source.
 //
 // The IL also tells the object: fields and properties lead from an argument, a variable or a static field to the
-// object. They are followed in memory.
+// object. The references are followed in memory.
 //
 // None of these facts is a proof. A permit may be handed over, a Wait with a timeout may have failed, a Release may
-// lie behind a branch that is not taken, and IL that was replaced by a profiler is not seen. Results of this package
-// are called likely.
+// lie behind an untaken branch, and IL replaced by a profiler is not seen. Results of this package are called likely.
 //
 // Sources: the public interface of System.Threading.SemaphoreSlim and System.Threading.Tasks.TaskCompletionSource;
-// the names that compilers give to state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
+// compilers' names of state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
 package permits
 
 import (
@@ -37,11 +36,11 @@ const (
 )
 
 const (
-	maxCodes = 1 << 14 // methods whose actions are kept
-	maxIL    = 4 << 20 // bytes of IL that are read for one method
+	maxCodes = 1 << 14 // methods whose code is kept
+	maxIL    = 4 << 20 // bytes of IL read for a method
 )
 
-// Reader reads the permits and promises of the methods of one runtime. It is not safe for concurrent use.
+// Reader reads the permits and promises of the methods of a runtime. A Reader is not safe for concurrent use.
 type Reader struct {
 	names   *name.Namer
 	types   *types.System
@@ -49,7 +48,7 @@ type Reader struct {
 	codes   map[codeKey]*Code
 	modules map[arch.Addr]*module
 	uses    map[useKey]*Use
-	room    int // bytes of IL that may still be read
+	room    int // bytes of IL still allowed
 }
 
 type codeKey struct {
@@ -58,7 +57,7 @@ type codeKey struct {
 	depth  int
 }
 
-// New returns a Reader that reads code by names, and objects.
+// New returns a Reader of code, by names, and of objects.
 func New(objects *object.Reader, names *name.Namer, ts *types.System) *Reader {
 	return &Reader{
 		names: names, types: ts, objects: objects, codes: map[codeKey]*Code{}, modules: map[arch.Addr]*module{},
@@ -71,16 +70,16 @@ type Code struct {
 	Sections []Section
 	Promises []Promise
 
-	takes, gives []*ecma335.Value // permits that the method takes and does not release, and the other way round
+	takes, gives []*ecma335.Value // permits taken and not released by the method, and the other way round
 	async        bool
 }
 
 // Section is a part of a method's IL in which the method holds a permit.
 type Section struct {
 	From, To uint32         // the permit is held behind the instruction From, until the instruction To
-	Object   *ecma335.Value // the semaphore; with Closes the object that is disposed of at To
+	Object   *ecma335.Value // the semaphore; with Closes the object of the Dispose at To
 	Closes   bool
-	Type     ecma335.Token // of an object to dispose of, if it is a struct; RID 0: no struct
+	Type     ecma335.Token // of the object of a Dispose, if the object is a struct; RID 0: no struct
 }
 
 // Promise is where a method completes a TaskCompletionSource.
@@ -107,8 +106,8 @@ func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	return held, promised
 }
 
-// From returns the permits that a method holds behind the await of a permit at an offset, until the method itself
-// releases the permit.
+// From returns the permits that a method holds behind the await of a permit at an offset, until the method's own
+// release.
 func (c *Code) From(at uint32) (out []Section) {
 	for _, s := range c.Sections {
 		if s.From == at && !s.Closes {
@@ -118,7 +117,7 @@ func (c *Code) From(at uint32) (out []Section) {
 	return out
 }
 
-// module is a module with its relevant references.
+// module is a module with the relevant references.
 type module struct {
 	name.Assembly
 	tokens map[ecma335.Token]verb // of its MemberRefs
@@ -130,7 +129,7 @@ type verb uint8
 const (
 	nothing verb = iota
 	waits        // for a permit
-	begins       // to wait for a permit: it returns a task
+	begins       // to wait for a permit, and returns a task
 	releases
 	completes
 )
@@ -180,13 +179,13 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 	return m, nil
 }
 
-// Matters reports whether a module has calls that count.
+// Matters reports whether a module has relevant calls.
 func (r *Reader) Matters(at arch.Addr) bool {
 	m, err := r.module(at)
 	return m != nil && err == nil
 }
 
-// find finds the references to the methods that count.
+// find finds the references to the relevant methods.
 func (m *module) find() {
 	md := m.Metadata
 	for rid := uint32(1); rid <= md.Rows(ecma335.TableMemberRef); rid++ {
@@ -212,7 +211,7 @@ func (m *module) find() {
 	}
 }
 
-// maxDepth bounds the depth of followed calls: a method may call a method that waits, or releases.
+// maxDepth bounds the depth of followed calls: a callee may wait, or release.
 const maxDepth = 2
 
 // Code returns the Code of a method of a module, by the method's row in the MethodDef table.

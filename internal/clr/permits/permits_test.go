@@ -88,7 +88,7 @@ func testModule(t testing.TB) *ecma335.Metadata {
 	return md
 }
 
-// testBuilder reads methods of the test's module. Its Enter takes a permit of this.gate, and Leave gives one.
+// testBuilder reads methods of the test's module. Enter takes a permit of this.gate, and Leave gives a permit.
 func testBuilder(t testing.TB) *builder {
 	r := New(nil, nil, nil)
 	m := &module{Assembly: name.Assembly{Name: "m", Base: 1, Metadata: testModule(t)}, tokens: map[ecma335.Token]verb{}}

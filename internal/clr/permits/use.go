@@ -30,7 +30,7 @@ const (
 	maxOuter   = 4       // classes around a class, and properties that lead to a field
 )
 
-// MethodID is a method, by its module and its row in the MethodDef table.
+// MethodID is a method, by module and row in the MethodDef table.
 type MethodID struct {
 	Module arch.Addr
 	RID    uint32
@@ -62,7 +62,7 @@ func (r *Reader) Use(module arch.Addr, v *ecma335.Value, roots Roots) (*Use, err
 	return u, nil
 }
 
-// behind returns the field that a value is read from, through properties.
+// behind returns the field from which a value is read, through properties.
 func (r *Reader) behind(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (arch.Addr, ecma335.Token, error) {
 	switch {
 	case (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition.RID() != 0:
@@ -270,7 +270,7 @@ func (u *usage) stored(v *ecma335.Value, actions []ecma335.Action) {
 
 const several = -2
 
-// setOnce returns the value that a variable is set to; nil: there are several.
+// setOnce returns the only value that a variable is set to; nil: there are several.
 func setOnce(variable int32, actions []ecma335.Action) (out *ecma335.Value) {
 	for i := range actions {
 		if a := &actions[i]; a.Kind == ecma335.Setting && a.Variable == variable {
