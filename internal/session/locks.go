@@ -22,7 +22,7 @@ type LockEvent struct {
 }
 
 // LockedClass returns the class of a locked object; false: the agent has found another object, or no class, or the
-// owner of the monitor is not certain.
+// object of the lock is not certain.
 //
 // Where monitors are Locks, the sync table has the monitors of live objects only. An object can be gone before its
 // events are read. So a Lock is known to be no monitor in two cases: the table was searched during the wait, or the

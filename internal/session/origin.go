@@ -17,7 +17,7 @@ import (
 // the two.
 type origin interface {
 	engine.Source
-	// OpenFile opens a regular file by the process's path of the file.
+	// OpenFile opens a regular file by its path in the process.
 	OpenFile(path string) (target.File, error)
 	PID() int
 	// Alive returns nil as long as the process can be read; an error once it has exited.

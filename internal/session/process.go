@@ -41,9 +41,9 @@ type Options struct {
 	// 10 ms. The watchdog does not depend on the scheduling of this process. In SnapshotAtOnce the bound is 100 ms
 	// more.
 	MaxPause time.Duration
-	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. Within its reach,
-	// the process has files of a FUSE or network file system. Nothing ends the wait, not even SIGKILL. The caller can
-	// read the process from a child process, and abandon the child.
+	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. The process has
+	// files of a FUSE or network file system within its reach. Nothing ends the wait, not even SIGKILL. The caller
+	// can read the process from a separate process, and abandon the separate process.
 	NonBlocking bool
 	// ExactGenerics finds the instantiation of shared generic code in each frame, if the frame keeps the
 	// instantiation.

@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// The heap is walked again as long as another walk may find missing objects, within a time. The time is shorter if
+// The heap is walked again, for some time, as long as another walk may find missing objects. The time is shorter if
 // tasks are to be found as well.
 const (
 	rewalkWithin  = 3 * time.Second

@@ -15,7 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// The instantiation of shared generic code that a suspended method is. The runtime itself has suspended the method.
+// How to find the instantiation of a suspended method, if the method is shared generic code. The runtime itself has
+// suspended the method.
 //
 // The method has saved its context, the source of the instantiation, if it needs the context later. The debug info of
 // jitted code says where. ReadyToRun code has no such debug info, but tells whether the context was saved. If the

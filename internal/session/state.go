@@ -27,7 +27,7 @@ func state(c *target.Capture) string {
 	return "in " + name
 }
 
-// wakes reports whether a thread's futex(2) call wakes other threads, or does not wait for another reason.
+// wakes reports whether a thread's futex(2) call wakes other threads, or does something else without a wait.
 func wakes(c *target.Capture) bool {
 	if c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
 		return false // the call, or its operation, is not known

@@ -39,8 +39,8 @@ var timed = map[profile.WaitKind]bool{
 	profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
 }
 
-// timeout adds the longest duration of a wait, if the system call tells the duration and the primitive does not: the
-// wait has no timeout, or the rest of a timeout.
+// timeout adds to a wait its longest duration, if the system call tells the duration and the primitive does not: for
+// ever, or the rest of a timeout.
 func (s *Suspension) timeout(st *profile.Thread) {
 	w, c := st.Wait, s.Capture
 	if w == nil || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {

@@ -173,7 +173,7 @@ const maxSaved = 512
 
 // awaiter returns the awaiter of a method of a RuntimeAsyncTask, by the method's Continuation. The method has saved
 // the awaiter, and the awaiter leads to the task, for example with the delegate that resumes the task. Optimised code
-// saves the awaiter only for later use.
+// saves only an awaiter with a later use.
 func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, error) {
 	action, err := r.Action(task)
 	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// copier copies words as the agent does (agent/chain.c): the first word of each object, and the told words of its
+// copier copies words as the agent does (agent/chain.c): the first word of each object, and the words known for its
 // class, following references.
 type copier struct {
 	from  *target.Reader

@@ -170,8 +170,8 @@ func (r *Reader) forget() {
 	r.fields = 0
 }
 
-// Is reports whether a class has an assembly and a name (with its namespace, without type arguments), or derives from
-// a class with them.
+// Is reports whether a class, or a base of the class, has an assembly and a name (with its namespace, without type
+// arguments).
 func (c *Class) Is(assembly, name string) bool {
 	for ; c != nil; c = c.base {
 		if c.Assembly == assembly && plain(c.Display) == name {
@@ -385,7 +385,7 @@ func (r *Reader) length(at arch.Addr) (int, error) {
 // ArrayWords returns the offsets of the length and of the first element in arrays of references, in bytes.
 func (r *Reader) ArrayWords() (length, items uint32) { return r.l.Count, r.l.Items }
 
-// References reads an array of references, at most the first most references.
+// References reads an array of references, but no more than most.
 func (r *Reader) References(obj arch.Addr, most int) ([]arch.Addr, error) {
 	c, err := r.Class(obj)
 	if err != nil {

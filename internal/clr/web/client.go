@@ -25,7 +25,7 @@ type PoolState struct {
 // Connections are numbers of connections of one version of HTTP.
 type Connections struct {
 	All     int // in use, idle and pending
-	Pending int // of All, the connections in progress
+	Pending int // of All, connections that are being made
 	Maximum int // 0: unlimited, or not known
 }
 
@@ -415,8 +415,8 @@ func (r *Reader) descriptor(socket arch.Addr, c *object.Class) (int32, error) {
 	return int32(fd), nil
 }
 
-// inner returns the stream inside a stream. The TLS stream, and a stream from the program's own connect callback,
-// have the inner stream in a field. 0: there is none, or there are several.
+// inner returns the stream inside a stream. The TLS stream, and a stream of the connection's maker, have the inner
+// stream in a field. 0: there is none, or there are several.
 func (r *Reader) inner(stream arch.Addr, c *object.Class) (out arch.Addr, class *object.Class, err error) {
 	if out, class, err = r.reference(stream, c, "_innerStream"); err != nil || out != 0 {
 		return out, class, err

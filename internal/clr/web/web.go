@@ -261,7 +261,7 @@ func (r *Reader) number(obj arch.Addr, c *object.Class, field string) (v uint32,
 	return v, err == nil, err
 }
 
-// words returns the words of a struct in an object's field: up to the next field, but at most most words.
+// words returns the words of a struct in an object's field: up to the next field, but no more than most.
 func (r *Reader) words(obj arch.Addr, c *object.Class, field string, most int) ([]arch.Addr, error) {
 	fields, err := r.objects.FieldsOf(c)
 	if err != nil {
