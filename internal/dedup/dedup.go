@@ -1,18 +1,18 @@
 // Package dedup keeps equal values once.
 package dedup
 
-// Table has values that differ. The zero Table is empty. It is not safe for concurrent use.
+// Table has different values. The zero Table is empty. A Table is not safe for concurrent use.
 type Table[V comparable] struct {
-	latest map[uint64]uint32 // by key: the value that was added last
-	before []uint32          // of each value: 1 + the one with the same key that was added before it; 0: none
+	latest map[uint64]uint32 // by key: the latest value
+	before []uint32          // of each value: 1 + the previous value with the same key; 0: none
 	values []*V
 }
 
-// sameKey bounds the values with one key that a value is compared with: what a target has in its memory could make all
-// keys equal. A value that is equal to none of these is kept once more.
+// sameKey bounds the comparisons of a value with other values of its key: a target's memory could make all keys
+// equal. A value that equals none of the compared values is kept once more.
 const sameKey = 16
 
-// Add returns the number of a value that is equal to v, which it copies if there is none. Equal values have equal keys.
+// Add returns the number of a value equal to v. If there is none, Add copies v. Equal values have equal keys.
 func (t *Table[V]) Add(key uint64, v *V) uint32 {
 	i, ok := t.latest[key]
 	before := uint32(0)
@@ -38,5 +38,5 @@ func (t *Table[V]) Add(key uint64, v *V) uint32 {
 	return i
 }
 
-// At returns a value by its number. It must not be changed.
+// At returns a value by its number. The caller must not change the value.
 func (t *Table[V]) At(i uint32) *V { return t.values[i] }

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableBounds has many values with one key: few of them are compared, and all are kept.
+// TestTableBounds adds many values with one key: few values are compared, and all are kept.
 func TestTableBounds(t *testing.T) {
 	var table Table[pair]
 	for i := range 10 * sameKey {

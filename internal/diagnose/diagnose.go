@@ -1,4 +1,4 @@
-// Package diagnose checks everything that stacks and recordings need, one thing at a time.
+// Package diagnose checks everything that stacks and recordings need, step by step.
 package diagnose
 
 import (
@@ -20,21 +20,21 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Verdict says what a check means for stacks and recordings.
+// Verdict is the meaning of a check for stacks and recordings.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Fine     Verdict = iota
-	Degraded         // something will be missing, or cost more
+	Degraded         // a part will be missing, or cost more
 	Blocking         // no stacks can be taken
 )
 
-// Report is called with the outcome of each check, which clrsnap.Check explains.
+// Report is called with the outcome of each check. clrsnap.Check explains the checks.
 type Report func(name string, v Verdict, detail, remedy string)
 
-// Process checks everything that stacks of process pid need, one thing at a time, and finally
-// takes them. It stops early if the remaining checks are not possible.
+// Process checks everything that stacks of process pid need, step by step, and finally takes the stacks. It stops
+// early if the remaining checks are not possible.
 func Process(ctx context.Context, pid int, report Report) {
 	blocked := false
 	for _, f := range live.CheckAccess(pid) {
@@ -70,7 +70,7 @@ func Process(ctx context.Context, pid int, report Report) {
 	}
 }
 
-// diagnosis checks a process that could be opened.
+// diagnosis checks an opened process.
 type diagnosis struct {
 	p   *session.Process
 	add Report
@@ -148,16 +148,16 @@ func (d *diagnosis) layouts() {
 	}
 }
 
-// modules checks that the native modules can be read. Without its file a module has no names, and
-// often no unwind information.
+// modules checks that the native modules can be read. Without its file a module has no names, and often no unwind
+// information.
 func (d *diagnosis) modules() {
 	var bad []string
 	var first error
 	n := 0
 	for _, m := range d.p.Engine.Modules.All() {
-		// Assemblies are mapped like native code but are no ELF images, and a
-		// single-file program maps pieces of its own file as assemblies. A program that
-		// writes a jitdump maps its first page, for perf to find it.
+		// Assemblies are mapped like native code but are no ELF images, and a single-file program maps pieces of its
+		// own file as assemblies. A program that writes a jitdump maps the first page of the dump, for perf to find
+		// the dump.
 		jitdump := strings.HasPrefix(m.Name, "jit-") && strings.HasSuffix(m.Name, ".dump")
 		piece := m.Path == d.p.Found.Module.Path && m.Start != d.p.Found.Module.Start
 		if jitdump || piece || strings.HasSuffix(m.Name, ".dll") {
@@ -218,7 +218,7 @@ func (d *diagnosis) perfEvents() {
 	d.scope(e)
 }
 
-// samplesError is what is wrong and what to do, if perfevent.Open returns err.
+// samplesError is the reason and the remedy, if perfevent.Open returns err.
 func samplesError(err error) (what, remedy string) {
 	if e, ok := errors.AsType[*perfevent.Error](err); ok {
 		return e.Reason(), e.Remedy
@@ -228,7 +228,7 @@ func samplesError(err error) (what, remedy string) {
 
 const samplesRemedy = "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
 
-// scope says what the kernel watches for CPU samples, because that decides what they cost.
+// scope says what the kernel watches for CPU samples, because the scope decides their cost.
 func (d *diagnosis) scope(e *perfevent.Events) {
 	const name, remedy = "cost of samples", samplesRemedy
 	switch s, why := e.Scope(); s {

@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Self says what this process is allowed to do, and which of clrsnap's functions that is enough
-// for, with any target. Process is about one target.
+// Self lists the rights of this process, and the functions of clrsnap for which the rights are enough, with any
+// target. Process is about a single target.
 func Self(report Report) {
 	for _, f := range live.CheckSelf() {
 		v := Fine
@@ -55,7 +55,7 @@ func ownSamples(report Report) {
 	report(name, v, detail, remedy)
 }
 
-// confinement says what view and stack --core give up before they read a file.
+// confinement says which rights view and stack --core give up before they read a file.
 func confinement(report Report) {
 	const name = "view, stack --core"
 	abi := confine.LandlockABI()

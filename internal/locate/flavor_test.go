@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// described is a program that describes itself as a runtime does.
+// described is a program with a description like a runtime's.
 const described = `
 #include <stdio.h>
 static const char text[] = "{\"version\":2,\"globals\":{\"RuntimeFlavor\":[\"" FLAVOR "\",\"string\"]}}";
@@ -31,8 +31,8 @@ int main(void)
 }
 `
 
-// TestRuntimeFlavor: a program that describes its runtime says whether that is CoreCLR, as a single-file program has
-// it, or that of code compiled ahead of time.
+// TestRuntimeFlavor: a program's description of its runtime tells CoreCLR, as in a single-file program, from the
+// runtime of code compiled ahead of time.
 func TestRuntimeFlavor(t *testing.T) {
 	const magic, none = "0x0043414443434e44ull", "0"
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestRuntimeFlavor(t *testing.T) {
 	}
 }
 
-// runDescribed starts the program, and returns its id as soon as it runs.
+// runDescribed starts the program, and returns the process id as soon as the program runs.
 func runDescribed(t *testing.T, exe string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(exe)

@@ -1,5 +1,5 @@
-// Package locate finds the .NET runtime in a process: the file that contains it, its
-// version, and the address of its data descriptor.
+// Package locate finds the .NET runtime in a process: the runtime's file, its version, and the address of its data
+// descriptor.
 package locate
 
 import (
@@ -16,7 +16,7 @@ import (
 	"clrsnap/internal/module"
 )
 
-// Shape is the way in which a program was deployed with its runtime.
+// Shape is how a program was deployed with its runtime.
 type Shape string
 
 // The shapes.
@@ -27,28 +27,27 @@ const (
 	NativeAOT     Shape = "native AOT"     // no CoreCLR at all: a program or a library that was compiled ahead of time
 )
 
-// Runtime is a runtime that was found.
+// Runtime is a runtime in a process.
 type Runtime struct {
 	Module     *module.Module
-	Version    string // such as "10.0.8"; empty if it is not known
+	Version    string // such as "10.0.8"; empty if not known
 	Shape      Shape
-	Descriptor arch.Addr // of DotNetRuntimeContractDescriptor; 0: it has none
-	Table      arch.Addr // of g_dacTable; 0: it has none
+	Descriptor arch.Addr // of DotNetRuntimeContractDescriptor; 0: there is none
+	Table      arch.Addr // of g_dacTable; 0: there is none
 	TableSize  uint64    // in bytes
 }
 
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = errors.New("not a .NET process: it has neither libcoreclr.so nor a .NET single-file host mapped")
 
-// Exported symbols by which a runtime's file is recognised (src/coreclr/hosts,
-// src/coreclr/debug/runtimeinfo).
+// Exported symbols that identify a runtime's file (src/coreclr/hosts, src/coreclr/debug/runtimeinfo).
 const (
 	symInfo = "DotNetRuntimeInfo"
 
 	library = "libcoreclr.so"
 )
 
-// FileError: a file that has the runtime, or may have it, cannot be read.
+// FileError: a file with a runtime, or possibly with a runtime, cannot be read.
 type FileError struct {
 	What string // "the runtime's file" or "the executable"
 	Path string
@@ -59,11 +58,11 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("cannot read %s %s: %v", e.What, e.Path, e.Err)
 }
 
-// Unwrap returns why it cannot be read.
+// Unwrap returns why the file cannot be read.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Find looks for the runtime among the modules of a process whose executable is
-// at path exe, as the process sees it.
+// Find looks for the runtime among the modules of a process. exe is the path of the executable, as the process sees
+// it.
 func Find(mods *module.Set, exe string) (*Runtime, error) {
 	var unreadable error
 	for _, m := range mods.All() {
@@ -75,8 +74,8 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 			return describe(m, shape)
 		}
 	}
-	// A single-file application maps parts of its own file as code more than
-	// once; only one of these mappings is that of the executable itself.
+	// A single-file application maps parts of its own file as code more than once. Only the mapping of the executable
+	// itself counts.
 	for _, m := range mods.All() {
 		if !isFile(m, exe) || isAheadOfTime(mods, m) {
 			continue
@@ -98,9 +97,8 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 	return nil, ErrNotDotNet
 }
 
-// isFile reports whether m is the file at a path. The kernel writes a newline in a path as
-// \012. In mappings of a live process that is turned back into a newline, also where the
-// name itself has \012.
+// isFile reports whether m is the file at a path. The kernel writes a newline in a path as \012. In mappings of a
+// live process \012 is turned back into a newline, even if the name itself has \012.
 func isFile(m *module.Module, path string) bool {
 	return m.Path == path || m.Path == strings.ReplaceAll(path, `\012`, "\n")
 }
@@ -119,8 +117,8 @@ func host(m *module.Module) (*Runtime, error) {
 	return nil, nil
 }
 
-// aheadOfTime looks for code that was compiled ahead of time: the program itself, or
-// else the first library that contains a runtime of its own.
+// aheadOfTime looks for code compiled ahead of time: the program itself, or else the first library with a runtime of
+// its own.
 func aheadOfTime(mods *module.Set, exe string) *Runtime {
 	var found *module.Module
 	for _, m := range mods.All() {
@@ -137,9 +135,10 @@ func aheadOfTime(mods *module.Set, exe string) *Runtime {
 	return &Runtime{Module: found, Shape: NativeAOT, Version: compilerVersion(found)}
 }
 
-// isAheadOfTime reports whether a module has code that was compiled ahead of time, with the runtime of such code. Since
-// .NET 11 that describes itself as CoreCLR does, and says that it is another one (src/coreclr/nativeaot/Runtime,
-// datadescriptor.inc). It has no table for debuggers, which tells the two apart where a dump lacks the description.
+// isAheadOfTime reports whether a module has code that was compiled ahead of time, and the runtime of such code.
+// Since .NET 11 this runtime has a description like CoreCLR's, with another flavor (src/coreclr/nativeaot/Runtime,
+// datadescriptor.inc). Only CoreCLR has a table for debuggers. The table tells the two runtimes apart where a dump
+// lacks the description.
 func isAheadOfTime(mods *module.Set, m *module.Module) bool {
 	if m.AheadOfTime() {
 		return true
@@ -159,8 +158,8 @@ func isAheadOfTime(mods *module.Set, m *module.Module) bool {
 	return flavor == "NativeAot"
 }
 
-// compilerVersion reads the version of the compiler, which is that of the runtime
-// that it links in: ".NET: ilc 10.0.11-servicing.26373.116+e2f47b0…" (from .NET 9 on;
+// compilerVersion reads the version of the compiler, also the version of the runtime that the compiler links in:
+// ".NET: ilc 10.0.11-servicing.26373.116+e2f47b0…" (from .NET 9 on;
 // src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/ObjectWriter).
 func compilerVersion(m *module.Module) string {
 	img, err := m.Image()
@@ -177,7 +176,7 @@ func compilerVersion(m *module.Module) string {
 	return ""
 }
 
-// size returns the size of a symbol that the module has, in bytes.
+// size returns the size of a module's symbol, in bytes.
 func size(m *module.Module, name string) uint64 {
 	img, err := m.Image()
 	if err != nil {
@@ -206,10 +205,9 @@ func describe(m *module.Module, shape Shape) (*Runtime, error) {
 	return r, nil
 }
 
-// version reads the version that the build stamps into the runtime's data
-// ("@(#)Version 10.0.1226.56789 @Commit: …", eng/native/version): major, minor,
-// and a third number whose last two digits count builds. Where that is not
-// found, the folder of a shared framework has it in its name.
+// version reads the version that the build stamps into the runtime's data ("@(#)Version 10.0.1226.56789 @Commit: …",
+// eng/native/version): major, minor, and a third number whose last two digits count builds. Without a stamp, the
+// version is the name of a shared framework's folder.
 func version(m *module.Module) string {
 	if img, err := m.Image(); err == nil {
 		if v, ok := stamped(img); ok {
@@ -230,8 +228,7 @@ const (
 	maxScan  = 64 << 20 // bytes of one image, however many segments its headers list
 )
 
-// stamped searches the data segments, the writable ones first: the stamp is a
-// plain variable.
+// stamped searches the data segments, the writable segments first: the stamp is a plain variable.
 func stamped(img *elfx.Image) (string, bool) {
 	const load, write, execute = 1, 2, 1
 	buf := make([]byte, chunk)

@@ -38,7 +38,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// counted is a sparse file that counts the bytes that are read of it.
+// counted is a sparse file that counts the bytes of all reads.
 type counted struct {
 	head []byte
 	read int64
@@ -53,8 +53,8 @@ func (c *counted) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// TestStampedBounded: an image that says it has thousands of large segments, all of the
-// same part of a sparse file, is not searched without end.
+// TestStampedBounded: an image with thousands of large segments, all of the same part of a sparse file, is not
+// searched without end.
 func TestStampedBounded(t *testing.T) {
 	const segments, size = 4096, 64 << 20
 	var b bytes.Buffer
@@ -149,7 +149,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// An executable that cannot be read is not reported as no .NET program.
+// An executable that cannot be read is not reported as a program without .NET.
 func TestFindUnreadable(t *testing.T) {
 	unreadable := errors.New("no permission")
 	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (target.File, error) { return nil, unreadable })
@@ -167,8 +167,7 @@ func (noMemory) ReadMemory(p []byte, addr arch.Addr) error {
 	return &target.ReadError{Addr: addr, Len: len(p), Err: io.ErrUnexpectedEOF}
 }
 
-// TestAheadOfTime looks at the file of a native AOT library, as the program itself and
-// as one of a program's libraries.
+// TestAheadOfTime looks at the file of a native AOT library, as the program itself and as a library of a program.
 func TestAheadOfTime(t *testing.T) {
 	library := testenv.AheadOfTime(t)
 	open := func(m *target.Mapping) (target.File, error) {

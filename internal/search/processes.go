@@ -17,8 +17,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Found is a .NET process that Processes found. It is converted to a clrsnap.Found, where the
-// fields are explained.
+// Found is a .NET process that Processes found. It is converted to a clrsnap.Found, where the fields are explained.
 type Found struct {
 	PID, UID           int
 	User, Command      string
@@ -30,7 +29,7 @@ type Found struct {
 	Err                error
 }
 
-// ErrNoAnswer: the process keeps whoever looks at it waiting.
+// ErrNoAnswer: the process keeps its readers waiting.
 var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
 
 var (
@@ -40,18 +39,18 @@ var (
 		"try again, or look at it by its id")
 )
 
-// How long Processes waits for processes that keep it waiting. It goes on to the next process
-// after patience, and collects late answers at the end.
+// How long Processes waits for processes that keep it waiting. Processes goes on to the next process after patience,
+// and collects late answers at the end.
 const (
-	patience = 100 * time.Millisecond // for the first such process; a half for the second, a third for the third …
-	moreTime = time.Second            // for late ones, at the end
+	patience = 100 * time.Millisecond // for the first late process; a half for the second, a third for the third …
+	moreTime = time.Second            // for late answers, at the end
 	allTime  = 3 * time.Second        // for all processes together
-	maxLate  = 64                     // late ones that are waited for at the same time
+	maxLate  = 64                     // late processes with a simultaneous wait
 )
 
-// Processes lists the .NET processes that are visible here, by process id. If nonBlocking, it does not
-// touch processes that can keep it waiting for ever, and returns their ids as left. When ctx
-// ends, the result is what was found by then, and the error is that of ctx.
+// Processes lists the visible .NET processes, by process id. If nonBlocking, it does not touch processes that can
+// block a reader for ever, and returns their ids as left. When ctx ends, the result has the processes found by then,
+// and the error is the error of ctx.
 func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
 	if err := live.CheckProc(live.AllProcesses); err != nil {
 		return nil, nil, err
@@ -73,8 +72,8 @@ func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int
 	return s.out, left, ctx.Err()
 }
 
-// takeTurns orders processes so that users take turns. So the processes of one user, however
-// many, do not use up the time of the others'.
+// takeTurns orders processes so that users take turns. So a user with many processes does not use up the time of
+// other users' processes.
 func takeTurns(pids []int) {
 	turn, met := map[int]int{}, map[int]int{}
 	for _, pid := range pids {
@@ -86,8 +85,8 @@ func takeTurns(pids []int) {
 	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
 }
 
-// runtimeIn looks for the runtime of a process, through its mappings. With a
-// runtime the error is why it cannot be read.
+// runtimeIn looks for the runtime of a process, through its mappings. With a runtime, the error is why the runtime
+// cannot be read.
 func runtimeIn(dir procfs.Dir) (*locate.Runtime, error) {
 	p, err := live.OpenDir(dir)
 	if err != nil {
@@ -115,8 +114,8 @@ func openError(dir procfs.Dir) error {
 	return err
 }
 
-// dotNetThreads recognises a .NET process that we may not read, by the names of the runtime's
-// threads, which everybody may read.
+// dotNetThreads recognises a .NET process without the right to read the process, by the names of the runtime's
+// threads. Everybody may read these names.
 func dotNetThreads(dir procfs.Dir) bool {
 	tids, err := dir.Tasks()
 	if err != nil {

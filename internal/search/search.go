@@ -22,24 +22,24 @@ import (
 	"clrsnap/profile"
 )
 
-// search is what one search remembers.
+// search is the state of a search.
 type search struct {
-	ctx  context.Context // of this search alone
+	ctx  context.Context // of the search alone
 	out  []Found
 	late []lateLook
 	end  time.Time
 
-	// A late look goes on while the next one runs, so what both use is safe for that.
+	// A late look goes on while the next look runs, so the following fields are safe for concurrent use.
 	users sync.Map // names of users, by id
-	other sync.Map // executables that have no runtime in them (mounts.ID)
-	hosts sync.Map // processes with a file that is called as the runtime's, by id
+	other sync.Map // executables without a runtime (mounts.ID)
+	hosts sync.Map // processes with a file named like the runtime's, by id
 }
 
-// A look is one process as it was found.
+// A look is the result for a process.
 type look struct {
 	found    Found
-	dotNet   bool // it belongs on the list
-	mayBlock bool // it was not touched
+	dotNet   bool // the process belongs on the list
+	mayBlock bool // the process was not touched
 }
 
 // lateLook is a process that keeps us waiting.
@@ -48,8 +48,8 @@ type lateLook struct {
 	done chan look
 }
 
-// lookAt looks at processes, one after the other. Unless touch is set, it does not touch those
-// that can keep it waiting for ever, and returns them.
+// lookAt looks at processes, one after the other. Unless touch is set, it does not touch processes that can block the
+// search for ever, and returns them.
 func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	l := &looker{search: s, touch: touch}
 	for _, pid := range pids {
@@ -76,8 +76,8 @@ func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	return mayBlock
 }
 
-// await waits for a look until it is done. It gives up, with ok false, if the look itself waits
-// for something for longer than patience, or the time for all is used up.
+// await waits for the end of a look. It gives up, with ok false, if the look waits for longer than patience, or the
+// time for all looks is used up.
 func (s *search) await(done <-chan look) (r look, ok bool) {
 	for {
 		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
@@ -99,7 +99,7 @@ func (s *search) take(r look) {
 	}
 }
 
-// awaitLate gives those that were late the rest of the time.
+// awaitLate gives late looks the rest of the time.
 func (s *search) awaitLate() {
 	end := time.NewTimer(min(time.Until(s.end), moreTime))
 	defer end.Stop()
@@ -123,11 +123,10 @@ func (s *search) awaitLate() {
 	}
 }
 
-// list lists a process that was given up, if it looks like .NET. It reads only files of /proc
-// that do not need the process's memory.
+// list lists an abandoned process, if it looks like .NET. It reads only files of /proc outside the process's memory.
 func (s *search) list(pid int, why error) {
 	dir, err := procfs.Open(pid)
-	if err != nil { // it has ended
+	if err != nil { // the process has ended
 		return
 	}
 	defer dir.Close()
@@ -147,7 +146,7 @@ type looker struct {
 	buf     []byte
 }
 
-// readMaps reads the list of mappings, which lasts until the next call.
+// readMaps reads the list of mappings. The list is valid until the next call.
 func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	const usual = 64 << 10
 	if l.buf == nil {
@@ -160,10 +159,10 @@ func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	return maps, err
 }
 
-// look finds out whether a process runs .NET, and describes it if so.
+// look finds out whether a process runs .NET, and then describes the process.
 func (l *looker) look(pid int) look {
 	dir, err := procfs.Open(pid)
-	if err != nil { // it has ended
+	if err != nil { // the process has ended
 		return look{}
 	}
 	defer dir.Close()
@@ -178,7 +177,7 @@ func (l *looker) look(pid int) look {
 			f.Err = err
 		}
 		return look{found: f, dotNet: true}
-	case err != nil || len(maps) == 0: // it has ended, or is the kernel's own
+	case err != nil || len(maps) == 0: // the process has ended, or is the kernel's own
 		return look{}
 	}
 	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) ||
@@ -189,7 +188,7 @@ func (l *looker) look(pid int) look {
 	if !l.touch && l.checker.Check(dir, maps) != nil {
 		return look{mayBlock: true}
 	}
-	id, _ := mounts.Stat(dir.FD(), "exe") // zero if that fails
+	id, _ := mounts.Stat(dir.FD(), "exe") // zero after an error
 	if _, other := l.other.Load(id); other && !host {
 		return look{}
 	}
@@ -212,15 +211,14 @@ func (l *looker) look(pid int) look {
 	return look{found: f, dotNet: true}
 }
 
-// muxer is the name that the file of the dotnet command must have.
+// muxer is the file name of the dotnet command.
 const muxer = "dotnet"
 
-// described describes the process itself. If there is no command line, the process's name stands
-// for it. It reads nothing that lies in the process's memory.
+// described describes the process without its memory. Without a command line, the process's name takes its place.
 func (s *search) described(dir procfs.Dir, args []string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: procfs.JoinArgs(args)}
 	if exe, err := dir.Readlink("exe"); err == nil && len(args) > 0 && path.Base(exe) == muxer {
-		args[0] = exe // whatever it was called by whoever started it
+		args[0] = exe // whatever name the caller used
 	}
 	program, rest := profile.ProgramOf(args)
 	f.Program, f.Arguments = program, arguments(rest)
@@ -258,7 +256,7 @@ func arguments(args []string) string {
 	return strings.ToValidUTF8(s[:maxArguments], "") + "…"
 }
 
-// commandLine is the command line of a process, as it claims it to be; nil if it cannot be read.
+// commandLine is the command line that a process claims to have; nil if it cannot be read.
 func commandLine(dir procfs.Dir) []string {
 	args, err := dir.Args()
 	if err != nil {

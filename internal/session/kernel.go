@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Why the kernel does not let a thread run, whatever that waits for itself: profile.Thread.Kernel.
+// Why the kernel does not run a thread, whatever the thread itself waits for: profile.Thread.Kernel.
 const (
 	bySignal   = "stopped by a signal"
 	byDebugger = "stopped by a debugger"
@@ -23,7 +23,8 @@ const (
 	deepWait   = "in an uninterruptible wait"
 )
 
-// kernel says why the kernel does not let a thread run that has just been captured; "": it does, or that is not known.
+// kernel says why the kernel does not run a thread that has just been captured; "": the kernel runs the thread, or
+// the reason is not known.
 func (s *Suspension) kernel() string {
 	p, c := s.Process, s.Capture
 	switch {
@@ -53,14 +54,15 @@ func (s *Suspension) kernel() string {
 	return deepWait + " (" + function + ")"
 }
 
-// isDeep reports whether the thread is in a wait that cannot be interrupted now.
+// isDeep reports whether the thread is in an uninterruptible wait now.
 func (s *Suspension) isDeep() bool {
 	info, err := s.Process.from.Thread(s.Thread.OSThreadID)
 	return err == nil && info.State == 'D'
 }
 
-// inDeepWait describes a thread that could not be stopped because of an uninterruptible wait: with as much of its stack
-// as can be walked without a stop, or else with what the kernel tells of it. false: that is not why.
+// inDeepWait describes a thread that could not be stopped because of an uninterruptible wait. The description has as
+// much of the stack as a walk without a stop finds, or else the kernel's facts about the thread. false: the failed
+// stop has another reason.
 func (s *Suspension) inDeepWait(err error) (st profile.Thread, ok bool) {
 	p := s.Process
 	if p.Live == nil || !errors.Is(err, live.ErrNotStopping) || !s.isDeep() {
@@ -80,8 +82,8 @@ func (s *Suspension) inDeepWait(err error) (st profile.Thread, ok bool) {
 	return st, true
 }
 
-// ofKernel says of a thread in an uninterruptible wait what the kernel tells: the system call, what it is for, and why
-// the thread does not run.
+// ofKernel describes a thread in an uninterruptible wait by the kernel's facts: the system call, what the call waits
+// for, and why the thread does not run.
 func (s *Suspension) ofKernel(st *profile.Thread) {
 	p, c, tid := s.Process, s.Capture, s.Thread.OSThreadID
 	count := p.Live.RunCount(tid)
@@ -91,7 +93,7 @@ func (s *Suspension) ofKernel(st *profile.Thread) {
 	st.Kernel = deepWait
 	call, blocked := p.Live.Call(tid)
 	if !blocked || !p.Live.NotRunSince(tid, count) {
-		return // in which call that is is not known
+		return // the system call is not known
 	}
 	c.SyscallNr, c.SyscallArgs, c.Stopped, c.Proof = call.Nr, call.Args, false, count
 	s.Thread.Deep = true
@@ -99,11 +101,11 @@ func (s *Suspension) ofKernel(st *profile.Thread) {
 	st.Wait = s.ioWait(nil)
 }
 
-// faultsIn are parts of the names of the kernel's functions in which threads wait for a page.
+// faultsIn are parts of the names of kernel functions in which threads wait for a page.
 var faultsIn = []string{"fault", "folio", "page", "swap", "io_schedule"}
 
-// fault says of a thread that is blocked, but in no system call, that it waits for a page, if the kernel tells in which
-// of its functions the thread is.
+// fault says of a blocked thread outside system calls that the thread waits for a page, if the kernel names the
+// function of the wait.
 func (s *Suspension) fault() string {
 	function, ok := s.sleepsIn()
 	if !ok || !slices.ContainsFunc(faultsIn, func(part string) bool { return strings.Contains(function, part) }) {
@@ -112,8 +114,8 @@ func (s *Suspension) fault() string {
 	return byFault + " (" + function + ")"
 }
 
-// sleepsIn is the function of the kernel that the thread waits in; "": the kernel does not tell (proc_pid_wchan(5)).
-// false: it has run since it was captured.
+// sleepsIn is the kernel function of the thread's wait; "": the kernel does not name the function
+// (proc_pid_wchan(5)). false: the thread has run since its capture.
 func (s *Suspension) sleepsIn() (function string, ok bool) {
 	tid := s.Thread.OSThreadID
 	text, err := s.Process.Live.Dir().ReadFile(procfs.TaskFile(tid, "wchan"))
@@ -126,8 +128,8 @@ func (s *Suspension) sleepsIn() (function string, ok bool) {
 	return function, true
 }
 
-// watchGroups begins to watch the control groups of the process. What is returned says of the threads of a snapshot
-// that these are frozen or, of those that run, throttled.
+// watchGroups begins to watch the control groups of the process. The returned function marks the threads of a
+// snapshot as frozen, or the running threads as throttled.
 func (p *Process) watchGroups() func([]profile.Thread) {
 	if p.Live == nil {
 		return func([]profile.Thread) {}

@@ -8,13 +8,13 @@ import (
 	"clrsnap/profile"
 )
 
-// lacks is what reads of memory that a dump lacks were for.
+// lacks counts the threads that needed memory missing in a dump.
 type lacks struct {
-	names  int          // threads whose description needed some
-	stacks map[int]bool // threads whose walk did, by thread id
+	names  int          // threads with a gap in their description
+	stacks map[int]bool // threads with a gap in their walk, by thread id
 }
 
-// watch notes whether memory is missing from now until end is called, for the walk of a thread.
+// watch notes whether the walk of a thread meets missing memory before the call of end.
 func (l *lacks) watch(from origin, tid int) (end func()) {
 	before := from.misses()
 	return func() {
@@ -28,7 +28,7 @@ func (l *lacks) watch(from origin, tid int) (end func()) {
 	}
 }
 
-// consequence says what is missing in a snapshot because of memory that the dump lacks.
+// consequence describes the gaps of a snapshot for lack of memory in the dump.
 func (l *lacks) consequence(s *profile.Snapshot) string {
 	var cut []string
 	whole, first := 0, 0
@@ -74,9 +74,8 @@ func are(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// crashState says what the thread was doing that the process died of: dying. While a dump is
-// written it waits for createdump in the runtime's handler, or still is in the system call that
-// has raised the signal.
+// crashState is the state of the thread that the process died of: dying. While createdump writes a dump, the thread
+// waits for createdump in the runtime's handler, or is still in the system call that raised the signal.
 func (p *Process) crashState() string {
 	switch s := p.info.Core.Signal; {
 	case s == nil:

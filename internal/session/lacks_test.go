@@ -6,8 +6,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestConsequence: what follows from pages that a dump lacks is said in words, whatever they were
-// needed for.
+// TestConsequence: a text names the consequences of pages that a dump lacks, whatever needed the pages.
 func TestConsequence(t *testing.T) {
 	s := &profile.Snapshot{Threads: []profile.Thread{
 		{OSThreadID: 11, Complete: true}, {OSThreadID: 12}, {OSThreadID: 13, Complete: true}, {OSThreadID: 14},
@@ -17,7 +16,7 @@ func TestConsequence(t *testing.T) {
 		want string
 	}{
 		{lacks{}, "nothing that is shown needs them"},
-		{lacks{stacks: map[int]bool{99: true}}, "nothing that is shown needs them"}, // a thread that was not asked for
+		{lacks{stacks: map[int]bool{99: true}}, "nothing that is shown needs them"}, // a thread outside the snapshot
 		{lacks{stacks: map[int]bool{12: true}}, "1 stack is not complete (12)"},
 		{lacks{stacks: map[int]bool{12: true, 14: true, 13: true}, names: 1}, "2 stacks are not complete (12, 14); " +
 			"names, parameters or tiers of methods may be missing, first in thread 13; " +

@@ -15,17 +15,17 @@ import (
 	"clrsnap/profile"
 )
 
-// fetchAlone is how long symbols are fetched for the snapshot of one thread, which nobody can end.
+// fetchAlone is how long symbols are fetched for the snapshot of one thread. Nobody can end that fetch earlier.
 const fetchAlone = time.Minute
 
-// late is what frames lack because their symbols are not on this machine. Symbols are fetched when all stacks
-// have been taken: they would be of another moment otherwise.
+// late is what frames lack because there are no symbols on this machine. Symbols are fetched after the capture of all
+// stacks: stacks captured after a fetch would be of another moment.
 type late struct {
 	lines  []lateLine
 	native map[walk.Place]nativePlace
 }
 
-// lateLine is a place in managed code, and the line of frames there, which is still empty.
+// lateLine is a place in managed code, and the line of frames there. The line is still empty.
 type lateLine struct {
 	line     *profile.SourceLine
 	assembly *source.Assembly
@@ -37,14 +37,14 @@ type lateLine struct {
 	exact    bool
 }
 
-// beginLate has symbols that are missing noted, if there is somebody to fetch them from.
+// beginLate begins to note missing symbols, if there is a source to fetch symbols from.
 func (p *Process) beginLate() {
 	if p.Options.Source != nil {
 		p.late = &late{native: map[walk.Place]nativePlace{}}
 	}
 }
 
-// endLate forgets what was noted, if it was not fetched.
+// endLate forgets the noted places, if their symbols were not fetched.
 func (p *Process) endLate() {
 	if p.late == nil {
 		return
@@ -57,7 +57,8 @@ func (p *Process) endLate() {
 	p.late = nil
 }
 
-// addLine notes that the line of code of p.method may be had later, and returns it; nil: there is no room.
+// addLine notes that the line of code of p.method may be fetched later, and returns the empty line; nil: there is no
+// room.
 func (p *Process) addLine(
 	code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool,
 ) *profile.SourceLine {
@@ -69,14 +70,14 @@ func (p *Process) addLine(
 	return l.line
 }
 
-// addNative notes that a native frame's name and line may be had later.
+// addNative notes that a native frame's name and line may be fetched later.
 func (l *late) addNative(f *walk.Frame) {
 	if len(l.native) < maxLines {
 		l.native[walk.Place{IP: f.IP(), Exact: f.Exact}] = placeOf(f)
 	}
 }
 
-// modules are those of the native frames that were noted.
+// modules are the modules of the noted native frames.
 func (l *late) modules() (out []*module.Module) {
 	for _, at := range l.native {
 		if !slices.Contains(out, at.module) {
@@ -87,8 +88,8 @@ func (l *late) modules() (out []*module.Module) {
 	return out
 }
 
-// nativeAt returns what was noted of a native frame. An address may be a return address in one stack, and where
-// the thread was interrupted in another: if both are known, only the first frame is certain.
+// nativeAt returns the noted place of a native frame. An address may be a return address in one stack, and the
+// address of an interrupted instruction in another stack: if both are known, only the first frame is certain.
 func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
 	exact, isExact := l.native[walk.Place{IP: ip, Exact: true}]
 	call, isCall := l.native[walk.Place{IP: ip}]
@@ -98,7 +99,7 @@ func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
 	return call, isCall && !isExact
 }
 
-// fetch gets the symbols that frames lack from Options.Source, and completes these threads.
+// fetch gets missing symbols from Options.Source, and completes the frames of these threads.
 func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 	l := p.late
 	if p.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
@@ -133,7 +134,7 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 	}
 }
 
-// completeLine gives frames the line that was noted for them. What has none stays empty.
+// completeLine fills the noted line of frames. A line that cannot be read stays empty.
 func (p *Process) completeLine(l *lateLine) {
 	p.method, p.above = l.method, l.above
 	at, err := p.lineIn(&l.code, l.at, l.assembly, l.il, l.next)
@@ -144,7 +145,7 @@ func (p *Process) completeLine(l *lateLine) {
 	}
 }
 
-// eachFrame visits the frames of a thread, and those of its exceptions.
+// eachFrame visits the frames of a thread and of the thread's exceptions.
 func eachFrame(t *profile.Thread, visit func(*profile.Frame)) {
 	for i := range t.Frames {
 		visit(&t.Frames[i])

@@ -11,30 +11,30 @@ import (
 	"clrsnap/profile"
 )
 
-// PermitsMode says whether SnapshotWaits also finds what is only likely: who has the permits of semaphores, and who
-// completes the tasks of TaskCompletionSources. It reads the managed heap for that: async methods that are suspended
-// are nowhere else.
+// PermitsMode says whether SnapshotWaits also finds likely holders: threads and async methods that have the permits
+// of semaphores, or that complete the tasks of TaskCompletionSources. The search reads the managed heap, because
+// suspended async methods are nowhere else.
 type PermitsMode uint8
 
 // The modes.
 const (
 	PermitsNever  PermitsMode = iota
-	PermitsSoon               // as long as the heap can be read within permitsWithin
-	PermitsAlways             // however long it takes
+	PermitsSoon               // if the heap can be read within permitsWithin
+	PermitsAlways             // however long the reading takes
 )
 
 const (
 	// permitsWithin is how long a walk of the heap may take. 1 GB takes up to a second.
 	permitsWithin = 1500 * time.Millisecond
-	// likelyFor is how long a circle has to last until it is likely to be a deadlock.
+	// likelyFor is how long a circle has to last before a deadlock is likely.
 	likelyFor = 100 * time.Millisecond
-	// likelyTries is how often the heap is walked, in which objects may move.
+	// likelyTries is how often the heap is walked. Objects may move during a walk.
 	likelyTries = 3
 )
 
-// SnapshotWaits is SnapshotAll for who wants to know who waits for whom. Threads that seem to wait for one another
-// are looked at again until it is proved that they did (profile.Thread.Still), or until it turns out that they do not.
-// Options.Permits has it find what is only likely as well.
+// SnapshotWaits is SnapshotAll for callers who ask for threads' wait edges. Threads that seem to wait for one another
+// are captured again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot
+// also has likely holders.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
 		p.duties = &duties{
@@ -51,12 +51,12 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 			return
 		}
 		if p.findLikely(ctx, out, f); filter != nil {
-			out.Lost = nil // a thread that was not looked at may have a permit
+			out.Lost = nil // a thread outside the filter may have a permit
 		}
 	})
 }
 
-// findLikely adds to a snapshot what is likely to be waited for.
+// findLikely adds likely wait edges to a snapshot.
 func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found) {
 	for try := range likelyTries {
 		l := likely{p: p, out: out, f: f, all: map[awaitKey]*suspendedCode{}, resumed: map[resumedKey]*suspendedCode{}}
@@ -72,7 +72,7 @@ func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found
 	}
 }
 
-// walk finds the suspended methods that have duties; false: the heap cannot be read.
+// walk finds the suspended methods that are likely holders; false: the heap cannot be read.
 func (l *likely) walk(ctx context.Context) bool {
 	bounded, cancel := ctx, func() {}
 	if l.p.Options.Permits == PermitsSoon && l.p.from.changes() {
@@ -88,7 +88,7 @@ func (l *likely) walk(ctx context.Context) bool {
 	l.p.Engine.Cache.Invalidate()
 	l.t.findSemaphores()
 	l.scan()
-	l.t.ctx = ctx // what follows has no such limit
+	l.t.ctx = ctx // the rest has no time limit
 	if census.Stopped || l.t.full || l.t.ended {
 		l.out.Unsearched = "the managed heap is too large to be looked through in so short a time"
 	} else {
@@ -97,8 +97,8 @@ func (l *likely) walk(ctx context.Context) bool {
 	return true
 }
 
-// confirm reports whether the circles that were found are still there some time later, without their members having
-// done anything meanwhile. Those that are not are taken back.
+// confirm reports whether the circles still exist some time later, and their members have done nothing meanwhile.
+// Other circles are taken back.
 func (l *likely) confirm(ctx context.Context) bool {
 	first := l.out.WaitGraph().Likely
 	if len(first) == 0 {
@@ -144,7 +144,8 @@ func (l *likely) threadsOf(list []profile.LikelyDeadlock) (out []int) {
 	return out
 }
 
-// names are what stays the same of circles whose members do nothing: by what the first is, the others.
+// names identifies circles: the ids of all members of a circle, by the id of its first member. The ids stay the same
+// while the members do nothing.
 func (l *likely) names(list []profile.LikelyDeadlock) map[uint64][]uint64 {
 	out := map[uint64][]uint64{}
 	for i := range list {
@@ -162,7 +163,7 @@ func (l *likely) names(list []profile.LikelyDeadlock) map[uint64][]uint64 {
 	return out
 }
 
-// drop takes back what the members of circles need.
+// drop removes the wait edges of members of circles.
 func (l *likely) drop() {
 	graph := l.out.WaitGraph().Likely
 	l.out.Needs = slices.DeleteFunc(l.out.Needs, func(n profile.Need) bool {

@@ -12,21 +12,21 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// A LockEvent is what the agent says of a wait for a lock.
+// A LockEvent is the agent's report of a wait for a lock.
 type LockEvent struct {
 	ID         uint64
-	Class      arch.Addr // of the object that is locked, as the agent has found it
-	Monitor    bool      // somebody waits for the monitor of what the agent has found
+	Class      arch.Addr // of the locked object, as the agent has found it
+	Monitor    bool      // a thread waits for the monitor of the object that the agent has found
 	Begin, End time.Duration
 	Methods    iter.Seq[arch.Addr] // of the stack, the leaf first
 }
 
-// LockedClass returns the class of an object that is locked; false: the agent has found another object, or no class, or
-// it is not certain whose monitor the lock is.
+// LockedClass returns the class of a locked object; false: the agent has found another object, or no class, or the
+// object of the lock is not certain.
 //
-// Where monitors are Locks, the sync table has those of the objects that live now. Objects can be gone by the time that
-// their events are read. So that a Lock is none's monitor is known only if the table was looked through during the
-// wait, or if only who enters a Lock itself calls the methods that the frames show.
+// Where monitors are Locks, the sync table has the monitors of live objects only. An object can be gone before its
+// events are read. So a Lock is known to be no monitor in two cases: the table was searched during the wait, or the
+// frames have only methods that are called to enter a Lock itself.
 func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 	isLock := p.IsLock(e.Class)
 	if p.Runtime.Locks == nil || !p.Runtime.Locks.Managed() {
@@ -35,7 +35,7 @@ func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 	}
 	if isLock {
 		p.locked.class = e.Class
-	} // else it had moved: all that events name are Locks
+	} // otherwise the object had moved: all events name Locks
 	monitor, sure := p.entersMonitor(e.Methods)
 	if sure && !monitor {
 		return p.locked.class, p.locked.class != 0
@@ -52,7 +52,7 @@ func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 		}
 		return c.Table, true
 	}
-	// What was no monitor a moment ago is none now, unless another Lock has the same handle by now.
+	// A Lock that was no monitor a moment ago is no monitor now, unless another Lock has got the handle meanwhile.
 	return p.locked.class, p.locked.class != 0 && !monitor && ok && seen.class == 0 && e.Begin-seen.at < lockLasts
 }
 
@@ -61,22 +61,23 @@ const (
 	maxLockLooks = 1 << 12
 )
 
-// lockLook is what the sync table said of a Lock: at was a moment after the look began.
+// lockLook is the sync table's answer about a Lock. The field at is a moment after the look began.
 type lockLook struct {
-	class arch.Addr // of the object whose monitor it is; 0: of none
+	class arch.Addr // of the object whose monitor the Lock is; 0: the Lock is no monitor
 	at    time.Duration
 }
 
-// lockLooks is what is known of Locks.
+// lockLooks keeps facts about Locks.
 type lockLooks struct {
-	of      map[uint64]lockLook // by the ids that events have for them
+	of      map[uint64]lockLook // by the ids in events
 	class   arch.Addr           // the MethodTable of System.Threading.Lock; 0: not known yet
 	methods map[arch.Addr]int   // how methods lead to waits for Locks
 	at      time.Duration       // when the latest look through the sync table began
-	all     bool                // it has found all monitors
+	all     bool                // the latest look has found all monitors
 }
 
-// LookAtLock finds out whose monitor a Lock is, for which a thread waits now: since is when the wait began.
+// LookAtLock finds the object whose monitor a Lock is. A thread has waited for the Lock since the time since, and
+// still waits.
 func (p *Process) LookAtLock(id uint64, since time.Duration) {
 	if seen, ok := p.locked.of[id]; ok && seen.at >= since {
 		return
@@ -94,14 +95,14 @@ func (p *Process) LookAtLock(id uint64, since time.Duration) {
 	}
 }
 
-// MonitorOf returns the monitor that is a System.Threading.Lock, by the id that events have for it; false: none that
-// lives now, as far as the sync table was looked through.
+// MonitorOf returns the monitor that is a System.Threading.Lock, by the Lock's id in events; false: the Lock is no
+// live monitor, as far as the sync table was searched.
 func (p *Process) MonitorOf(id uint64) (m lock.Monitor, ok bool) {
 	locks := p.Runtime.Locks
 	if m, ok = locks.OfEvent(id); ok || !locks.Due(true) {
 		return m, ok
 	}
-	p.Engine.Cache.Invalidate() // objects have moved since it was read
+	p.Engine.Cache.Invalidate() // objects have moved since the cache was filled
 	p.locked.at = live.Monotonic()
 	p.locked.all = p.settled() && locks.Look()
 	p.Engine.Cache.Invalidate()
@@ -117,13 +118,13 @@ func (p *Process) settled() bool {
 // How methods lead to a wait for a Lock (System.Private.CoreLib: Lock.cs, Monitor.cs, Condition.cs).
 const (
 	leadsElsewhere = iota
-	leadsToLock    // of a monitor, or not
-	entersLock     // that is no monitor
+	leadsToLock    // a monitor, or any other Lock
+	entersLock     // a Lock that is no monitor
 	entersMonitor
 )
 
-// entersMonitor reports whether the methods of a stack say that it enters a monitor; if they are sure, and do not, it
-// enters a Lock itself.
+// entersMonitor reports whether the methods of a stack enter a monitor. If sure is true and monitor is false, the
+// stack enters a Lock itself.
 func (p *Process) entersMonitor(methods iter.Seq[arch.Addr]) (monitor, sure bool) {
 	for method := range methods {
 		how, ok := p.locked.methods[method]
@@ -160,13 +161,13 @@ func (p *Process) leadsTo(method arch.Addr) int {
 	case in("System.Threading.Lock.EnterScope", "System.Threading.Lock.EnterAndGetCurrentThreadId"):
 		return entersLock
 	case in("System.Threading.Lock.", "System.Threading.WaitHandle.", "System.Threading.WaitSubsystem",
-		"System.Diagnostics.Tracing.NativeRuntimeEventSource."): // which raises the event
+		"System.Diagnostics.Tracing.NativeRuntimeEventSource."): // this class raises the event
 		return leadsToLock
 	}
 	return leadsElsewhere
 }
 
-// IsWaitHandle reports whether a class is System.Threading.WaitHandle, or derives from it.
+// IsWaitHandle reports whether a class is or derives from System.Threading.WaitHandle.
 func (p *Process) IsWaitHandle(class arch.Addr) bool {
 	if _, err := p.Class(class); err != nil {
 		return false
@@ -175,8 +176,8 @@ func (p *Process) IsWaitHandle(class arch.Addr) bool {
 	return err == nil && c.Is(coreLib, "System.Threading.WaitHandle")
 }
 
-// IsLock reports whether a class is System.Threading.Lock, whose objects are locks themselves. Other
-// objects have a monitor.
+// IsLock reports whether a class is System.Threading.Lock. Objects of the class are locks themselves; other objects
+// have a monitor.
 func (p *Process) IsLock(class arch.Addr) bool {
 	c, err := p.Class(class)
 	return err == nil && c.Display == "System.Threading.Lock" && c.Assembly == coreLib

@@ -12,17 +12,17 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is looked at, and of what is told.
+// Bounds of the search and of the report.
 const (
 	maxLost   = 16
-	maxQueue  = 1 << 16 // who waits for one semaphore
-	maxQueued = 1 << 20 // who waits for any
+	maxQueue  = 1 << 16 // waiters for one semaphore
+	maxQueued = 1 << 20 // waiters for all semaphores
 )
 
-// findLost finds the semaphores whose permits nobody seems to have. The ones that async methods wait for are looked at:
-// those in whose queue the first one releases it later in the same method, as do all methods that take a permit. Else a
-// permit is a signal, which somebody gives who does not take any, or it is handed over. If anything was not seen that
-// could have a permit, nothing is told.
+// findLost finds the semaphores whose permits nobody seems to have. A semaphore counts only if the first async method
+// in the queue releases the semaphore later in the same method, as do all other methods that take a permit. Otherwise
+// a permit is a signal from a method that takes no permit, or is handed over. findLost reports nothing if any
+// possible holder of a permit was not seen.
 func (l *likely) findLost() {
 	l.out.Lost = nil
 	if l.unsure || l.blind || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
@@ -53,11 +53,11 @@ func (l *likely) findLost() {
 	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int { return cmp.Compare(b.Awaits, a.Awaits) })
 }
 
-// hasMoreFrames reports whether there are methods on a thread's stack, perhaps, that were not seen.
+// hasMoreFrames reports whether a thread's stack may have unseen methods.
 func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complete }
 
-// queueOf returns the first task in the queue of a semaphore, of those whose permits are all taken, and how long the
-// queue is (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
+// queueOf returns the first task in the queue of a semaphore whose permits are all taken, and the length of the queue
+// (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
 func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	objects := l.p.Runtime.Objects
 	stands := l.p.steadily(func() error {
@@ -84,7 +84,7 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	return first, n
 }
 
-// lost describes a semaphore that the method releases that awaits a task; false: it does not.
+// lost describes a semaphore, if the method that awaits the task releases the semaphore; false: the method does not.
 func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	box := l.waiting[task]
 	if box == 0 || l.yields[sem] {
@@ -124,17 +124,17 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	return out, true
 }
 
-// firstYield and lower are the states of async iterators that are suspended at a yield return
-// (dotnet/roslyn, StateMachineStates.cs).
+// firstYield and lower numbers are the states of async iterators that are suspended at a yield return (dotnet/roslyn,
+// StateMachineStates.cs).
 const firstYield = -4
 
-// findWaiting finds the async methods that wait for semaphores, and those that are at a yield return: these have given
-// an element to somebody who does something with it.
+// findWaiting finds the async methods that wait for semaphores, and the async iterators suspended at a yield return.
+// An iterator at a yield return has given an element to the consumer, and the consumer is using the element.
 func (l *likely) findWaiting() {
 	l.waiting, l.yields = map[arch.Addr]arch.Addr{}, map[arch.Addr]bool{}
 	for i, obj := range l.t.objects[boxClass] {
 		if i%256 == 0 && l.t.stopped() || i == maxSuspended || l.blind {
-			l.blind = true // there are more
+			l.blind = true // there are more boxes
 			return
 		}
 		b, err := l.t.r.Box(obj)
@@ -157,8 +157,8 @@ func (l *likely) findWaiting() {
 }
 
 // waitsIn returns the task in the queue of a semaphore that an async method waits for, and the box of the method that
-// has called WaitAsync: with a token that is one of SemaphoreSlim's own, and whoever awaits that has called it. 0: it
-// waits for something else, or only for some time.
+// has called WaitAsync. With a token, an async method of SemaphoreSlim waits in the queue, and the caller of
+// WaitAsync awaits SemaphoreSlim's method. 0: the method waits for something else, or only for some time.
 func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 	a, err := l.t.r.Awaited(b)
 	if err != nil || a.Object == 0 {
@@ -180,8 +180,8 @@ func (l *likely) waitsIn(b *async.Box) (task, box arch.Addr) {
 	return a.Object, box
 }
 
-// resumedWaitsIn is waitsIn of methods that the runtime has suspended together. The method of SemaphoreSlim that waits
-// with a token is among those of who has called it, unless that is compiled to a state machine.
+// resumedWaitsIn is waitsIn for methods that the runtime has suspended together. With a token, SemaphoreSlim's
+// waiting method is suspended together with the caller, unless SemaphoreSlim's method is compiled to a state machine.
 func (l *likely) resumedWaitsIn(obj arch.Addr) (task, box arch.Addr) {
 	a, err := l.t.r.AwaitedIn(obj)
 	if err != nil || a.Object == 0 {
@@ -210,12 +210,12 @@ func (l *likely) resumedWaitsIn(obj arch.Addr) (task, box arch.Addr) {
 	return a.Object, box
 }
 
-// ofCoreLib reports whether a method that the runtime has suspended is one of System.Private.CoreLib.
+// ofCoreLib reports whether a method that the runtime has suspended is in System.Private.CoreLib.
 func (l *likely) ofCoreLib(s *async.Step) bool {
 	return s.Resumption != nil && l.p.AsyncFrame(s).Module == coreLib
 }
 
-// findYields finds the semaphores of which an async iterator may have a permit.
+// findYields finds the semaphores whose permit an async iterator may have.
 func (l *likely) findYields(box arch.Addr) {
 	var has []duty
 	unsure := false
@@ -239,9 +239,9 @@ func (l *likely) findYields(box arch.Addr) {
 	}
 }
 
-// releases reports whether a method that awaits a permit of a semaphore releases it behind that await, and the field
-// that it has it from. Only the code around that field uses it, and no method there takes a permit for another one to
-// release.
+// releases reports whether a method that awaits a permit releases the permit behind the await, and the field of the
+// semaphore. Only the code around the field uses the semaphore (permits.Use), and no method there takes a permit for
+// another method to release.
 func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	at, ok := l.stateAt(b)
 	if !ok {
@@ -251,7 +251,7 @@ func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
 	return l.releasesAt(of, at, rootsIn(b), sem)
 }
 
-// releasesAt is releases of a method that is suspended at an await, with some arguments and variables.
+// releasesAt is releases for a method suspended at an await, with given arguments and variables.
 func (l *likely) releasesAt(of permits.MethodID, await uint32, roots permits.Roots, sem arch.Addr) (
 	field string, ok bool,
 ) {
@@ -274,8 +274,8 @@ func (l *likely) releasesAt(of permits.MethodID, await uint32, roots permits.Roo
 	return "", false
 }
 
-// resumedReleases is releases of methods that the runtime has suspended together. Those of .NET in front of the first
-// other one are what that has called.
+// resumedReleases is releases for methods that the runtime has suspended together. The methods of .NET in front of
+// the first other method are the callees of that method.
 func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field string, ok bool) {
 	for i := range steps {
 		at := steps[i].Resumption
@@ -303,13 +303,13 @@ func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field strin
 	return "", false
 }
 
-// dutiesIn finds the objects of duties of a method that is suspended.
+// dutiesIn finds the objects that a suspended method is going to release or complete.
 func (l *likely) dutiesIn(b *async.Box, held []permits.Section, promised []permits.Promise) []duty {
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
 	return l.p.dutiesAt(of, held, promised, rootsIn(b))
 }
 
-// rootsIn are the arguments of a method that is suspended: of these it has its state machine.
+// rootsIn are the arguments of a suspended method. Only the argument this, the state machine, is known.
 func rootsIn(b *async.Box) permits.Roots {
 	at, class := b.Fields()
 	return func(v permits.Variable) (permits.Place, bool) {

@@ -10,8 +10,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Memory says where the memory is that the process has in RAM. Nothing is stopped. ErrNoHeap: of a dump, or of a
-// collector that is not understood, that is not known.
+// Memory says where the process's memory in RAM is. Nothing is stopped. The error ErrNoHeap means a dump, or a
+// collector that is not understood.
 func (p *Process) Memory() (profile.Memory, error) {
 	if p.Live == nil || p.Runtime == nil || p.Runtime.Heap == nil {
 		return profile.Memory{}, ErrNoHeap
@@ -34,7 +34,7 @@ func (p *Process) Memory() (profile.Memory, error) {
 	return partition(list, managedSpans(list, segments), stacks), nil
 }
 
-// resident is a mapping with how many bytes of the mapping are in RAM.
+// resident is a mapping with the number of its bytes in RAM.
 type resident struct {
 	target.Mapping
 	bytes int64
@@ -42,7 +42,7 @@ type resident struct {
 
 type span struct{ start, end arch.Addr }
 
-// stackPointers are those of threads that are blocked, in ascending order.
+// stackPointers are the stack pointers of blocked threads, in ascending order.
 func (p *Process) stackPointers() ([]arch.Addr, error) {
 	tids, err := p.from.Threads()
 	if err != nil {
@@ -58,11 +58,11 @@ func (p *Process) stackPointers() ([]arch.Addr, error) {
 	return out, nil
 }
 
-// managedSpans is where the managed heap lies, in ascending order: its segments, and what lies between two of them
-// without a hole and without a file. The collector has reserved that with them. Free regions of the heap are in no
-// segment, but have memory.
+// managedSpans are the spans of the managed heap, in ascending order: its segments, and the memory between two
+// segments if there is neither a hole nor a file. The collector has reserved that memory with the segments. Free
+// regions of the heap are in no segment, but have memory.
 func managedSpans(list []resident, segments []heap.Segment) (out []span) {
-	holes := make([]arch.Addr, 0, len(list)) // where a row of anonymous mappings ends
+	holes := make([]arch.Addr, 0, len(list)) // the ends of rows of anonymous mappings
 	for i := range list {
 		if i+1 == len(list) || list[i+1].Start != list[i].End || list[i].IsFile() != list[i+1].IsFile() {
 			holes = append(holes, list[i].End)
@@ -71,7 +71,7 @@ func managedSpans(list []resident, segments []heap.Segment) (out []span) {
 	row := func(at arch.Addr) int {
 		return sort.Search(len(holes), func(i int) bool { return holes[i] > at })
 	}
-	last := -1 // in out: the span that the next segment may belong to
+	last := -1 // in out: the span to which the next segment may belong
 	for i := range segments {
 		s := span{segments[i].Start, segments[i].Limit()}
 		switch {
@@ -86,7 +86,7 @@ func managedSpans(list []resident, segments []heap.Segment) (out []span) {
 	return out
 }
 
-// partition shares the memory of mappings out.
+// partition divides the memory of mappings into parts.
 func partition(list []resident, managed []span, stacks []arch.Addr) (out profile.Memory) {
 	for i := range list {
 		m := &list[i]
@@ -98,8 +98,8 @@ func partition(list []resident, managed []span, stacks []arch.Addr) (out profile
 	return out
 }
 
-// managedIn is how many bytes of a mapping belong to the managed heap. The kernel may have joined the heap's mapping
-// with another one.
+// managedIn is the number of a mapping's bytes that belong to the managed heap. The kernel may have joined the heap's
+// mapping with another mapping.
 func managedIn(m *target.Mapping, managed []span) (n int64) {
 	if m.IsFile() {
 		return 0
@@ -111,11 +111,11 @@ func managedIn(m *target.Mapping, managed []span) (n int64) {
 	return n
 }
 
-// doubleMapped is the file that the runtime maps compiled code from, once to write and once to run
+// doubleMapped is the file from which the runtime maps compiled code, once to write and once to run
 // (src/coreclr/minipal/Unix/doublemapping.cpp).
 const doubleMapped = "/memfd:doublemapper"
 
-// partOf is the part of the memory that a mapping counts in.
+// partOf is the part of the memory in which a mapping counts.
 func partOf(out *profile.Memory, m *target.Mapping, stacks []arch.Addr) *int64 {
 	i, _ := slices.BinarySearch(stacks, m.Start)
 	switch {

@@ -16,7 +16,7 @@ func TestPartition(t *testing.T) {
 	}
 	list := []resident{
 		at(0x1000, 0x2000, target.PermRead|target.PermExec, "/lib/a.so", 1),
-		at(0x10000, 0x20000, rw, "", 0x10000), // half of it is the heap's: the kernel has joined two
+		at(0x10000, 0x20000, rw, "", 0x10000), // half of the mapping is the heap's: the kernel has joined two mappings
 		at(0x20000, 0x30000, 0, "", 0),        // reserved
 		at(0x30000, 0x40000, rw, "", 0x8000),  // a free region
 		at(0x40000, 0x50000, rw, "", 0x10000), // the last region

@@ -14,12 +14,12 @@ import (
 	"clrsnap/profile"
 )
 
-// A named Mutex is a pthread mutex in a file that all processes map which use it
-// (src/coreclr/pal/src/include/pal/mutex.hpp, NamedMutexSharedData; sharedmemory.h). A thread that waits for it is in
-// the system call futex, whose address is in the mutex: at its begin in glibc, behind four bytes in musl. The word
-// there has the owner's thread id; behind the mutex are the owner's process id and, once more, its thread id, as the
-// owner's PID namespace has them. From .NET 11 on the latter is the managed thread id (System.Private.CoreLib:
-// NamedMutex.Unix.cs), which only the owner's own process confirms.
+// A named Mutex is a pthread mutex in a file that all its users map (src/coreclr/pal/src/include/pal/mutex.hpp,
+// NamedMutexSharedData; sharedmemory.h). A waiter is in the system call futex. The address of the futex is in the
+// mutex: at its begin in glibc, behind four bytes in musl. The word there has the owner's thread id. Behind the mutex
+// are the owner's process id and, once more, the thread id, as in the owner's PID namespace. From .NET 11 on the
+// second thread id is the managed thread id (System.Private.CoreLib: NamedMutex.Unix.cs), and only the owner's own
+// process confirms a managed thread id.
 const (
 	sharedFolder  = "/.dotnet/shm/"
 	muslWord      = 4
@@ -29,11 +29,11 @@ const (
 	futexTIDs     = 1<<30 - 1 // the bits of a futex that are a thread id: FUTEX_TID_MASK
 )
 
-// namedMutex completes a wait for a named Mutex: its name, and who owns it.
+// namedMutex completes a wait for a named Mutex with the name and the owner.
 func (s *Suspension) namedMutex(st *profile.Thread) {
 	c, w := s.Capture, st.Wait
 	if w == nil && s.Process.Runtime.Locks != nil && s.Process.Runtime.Locks.Managed() && !wakes(c) {
-		// Where all that waits has been inlined, the system call says it.
+		// Where all waiting methods have been inlined, the system call shows the wait.
 		w = &profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Certain: true}
 	}
 	if w == nil || w.Kind != profile.HandleOne || w.Lock != 0 || c.SyscallNr != futexCall || c.SyscallArgs[0] == 0 {
@@ -54,7 +54,7 @@ func (s *Suspension) namedMutex(st *profile.Thread) {
 	w.Detail = "named " + name
 }
 
-// nameHeld completes what a thread holds of named mutexes: their names.
+// nameHeld adds the names of named mutexes to the locks that a thread holds.
 func (s *Suspension) nameHeld(holds []profile.Wait) {
 	for i := range holds {
 		if h := &holds[i]; h.Detail == waits.Named {
@@ -63,7 +63,7 @@ func (s *Suspension) nameHeld(holds []profile.Wait) {
 	}
 }
 
-// sharedName is the name of the object of several processes that an address is in; "": it is in none.
+// sharedName is the name of the shared object that contains an address; "": there is none.
 func (s *Suspension) sharedName(at arch.Addr) string {
 	maps, err := s.Process.from.Mappings()
 	if err != nil {
@@ -77,7 +77,8 @@ func (s *Suspension) sharedName(at arch.Addr) string {
 	return ""
 }
 
-// ownedNamed says who owns the named Mutex at an address. It is false if that is not confirmed by all that says so.
+// ownedNamed says who owns the named Mutex at an address. It returns false if the sources do not all confirm the
+// owner.
 func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name string) bool {
 	p, tid := s.Process, s.Thread.OSThreadID
 	mem := target.NewReader(p.from)
@@ -103,7 +104,7 @@ func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name str
 	return true
 }
 
-// saysOwner reports whether the id that a named Mutex has besides its word is that of the same owner.
+// saysOwner reports whether the id behind the mutex and the id in its word are of the same owner.
 func (p *Process) saysOwner(pid, tid int, said uint64) bool {
 	if !p.Runtime.Locks.Managed() {
 		return said == uint64(tid)
@@ -115,7 +116,7 @@ func (p *Process) saysOwner(pid, tid int, said uint64) bool {
 	return t != nil && uint64(t.ManagedID) == said
 }
 
-// namedOwner names the owner of a Mutex: a thread of this process, or one of another process, in words.
+// namedOwner names the owner of a Mutex: a thread of this process, or in words a thread of another process.
 func (s *Suspension) namedOwner(pid, tid int) (ref *profile.ThreadRef, other string) {
 	p := s.Process
 	if own, err := p.from.NSTid(p.from.PID()); err == nil && own == pid {

@@ -57,8 +57,8 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 	return string(t), err
 }
 
-// Frame names a walked frame. With an error the frame has a placeholder in place of its name.
-// Frames are named in the order in which a walk visits them.
+// Frame names a walked frame. With an error the frame has a placeholder in place of its name. Frames are named in the
+// order of a walk.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	if p.Options.ExactGenerics {
 		return p.frame(f, anyInstance)
@@ -66,9 +66,9 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	return p.frame(f, noInstance)
 }
 
-// LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
-// the frame's Context tells it and it cannot be unloaded. Native frames have no lines: to read the first of a
-// library takes long.
+// LastingFrame is Frame for names that are kept. An instantiation of shared generic code is named only if the frame's
+// Context tells the instantiation, and the instantiation cannot be unloaded. Native frames have no lines: the first
+// line of a library takes long to read.
 func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
 	p.lasting = true
 	defer func() { p.lasting = false }()
@@ -132,7 +132,7 @@ const (
 	anyInstance
 )
 
-// nameInstance names the instantiation that a frame of shared code runs, if it is told, and not only later.
+// nameInstance names the instantiation that a frame of shared code runs, if it is known now, and not only later.
 func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instances) {
 	n, later, ok := p.instance(f)
 	if which == lastingInstance && (later != nil || p.passing) {
@@ -144,8 +144,8 @@ func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instance
 	}
 }
 
-// methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
-// is. With an error, out has a placeholder in place of the name, or no tier.
+// methodFrame names the method whose code is at ip, and keeps the method in p.method. The place at is the method's.
+// With an error, out has a placeholder in place of the name, or no tier.
 func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
 	known, err := p.nameCode(out, code, ip)
 	if err != nil {
@@ -177,10 +177,10 @@ func (p *Process) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr)
 	return known, nil
 }
 
-// codeKey is code of a method, which can have been compiled more than once.
+// codeKey is code of a method. A method can have been compiled more than once.
 type codeKey struct{ method, start arch.Addr }
 
-// methodOfCode is the method that code is of, and how it was compiled.
+// methodOfCode is the method of some code, and how the code was compiled.
 type methodOfCode struct {
 	method  method.Method
 	tier    method.Tier
@@ -192,7 +192,7 @@ type methodsOfCode map[codeKey]methodOfCode
 // maxMethods bounds Process.methods: 150 bytes each, more or less.
 const maxMethods = 1 << 15
 
-// methodOf returns the method that code is of. Of code that stays it is read once.
+// methodOf returns the method of code. For code that stays, the method is read once.
 func (p *Process) methodOf(code *codemap.Code) (m methodOfCode, err error) {
 	key := codeKey{code.MethodDesc, code.MethodStart}
 	if m, ok := p.methods[key]; ok && !code.Collectible {
@@ -234,9 +234,8 @@ func (p *Process) callee(f *walk.Frame) (call name.PInvoke, ok bool) {
 	return p.Runtime.Names.PInvoke(desc)
 }
 
-// NameCallee names a frame without a symbol by the P/Invoke that its caller, a managed frame, is
-// in. It returns false if nothing is changed: the frame must be of the function that the runtime has
-// linked the P/Invoke to.
+// NameCallee names a frame without a symbol by the P/Invoke of its caller, a managed frame. NameCallee returns false
+// if nothing is changed: the frame must be of the function to which the runtime has linked the P/Invoke.
 func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 	if frame.Kind != profile.Native || frame.Method != "" || frame.Tier != "" {
 		return false
@@ -255,8 +254,7 @@ func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 	return true
 }
 
-// stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts
-// as native.
+// stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts as native.
 func (p *Process) stubFrame(f *walk.Frame) profile.Frame {
 	out := p.bare(f, profile.Native)
 	out.Display = "[stub]"
@@ -273,8 +271,8 @@ func (p *Process) bare(f *walk.Frame, kind profile.Kind) profile.Frame {
 	return profile.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[p.Arch.SP]}
 }
 
-// symbolAddr is the address whose symbol a native frame shows. For a return address it is one
-// byte less: a call can be the last instruction of its function.
+// symbolAddr is the address whose symbol a native frame shows. For a return address it is one byte less: a call can
+// be the last instruction of a function.
 func symbolAddr(f *walk.Frame) arch.Addr {
 	if f.Exact {
 		return f.IP()

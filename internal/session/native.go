@@ -11,7 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// nativePlace is where a native frame is: the address whose symbol and line it has, and the instruction pointer.
+// nativePlace is the place of a native frame: the instruction pointer, and the address whose symbol and line the
+// frame has.
 type nativePlace struct {
 	module *module.Module
 	ip, at arch.Addr
@@ -19,7 +20,7 @@ type nativePlace struct {
 
 func placeOf(f *walk.Frame) nativePlace { return nativePlace{f.Module, f.IP(), symbolAddr(f)} }
 
-// nameNative gives a native frame its name and its line, as far as there are symbols for them.
+// nameNative gives a native frame a name and a line, as far as there are symbols.
 func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
 	if f.module == nil {
 		return
@@ -35,8 +36,8 @@ func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
 	}
 }
 
-// NativePlace returns the module of a native frame, and where in it the instruction is whose symbol and line the
-// frame has; nil: it is in none, or no lines are wanted.
+// NativePlace returns the module of a native frame, and the offset in the module of the instruction whose symbol and
+// line the frame has; nil: the frame is in no module, or no lines are wanted.
 func (p *Process) NativePlace(f *walk.Frame) (*module.Module, uint64) {
 	if p.lines == nil || f.Kind != walk.Native || f.Module == nil {
 		return nil, 0

@@ -13,11 +13,11 @@ import (
 	"clrsnap/profile"
 )
 
-// origin is where a process is read from: a running process or a core dump. Its methods are all
-// that the two differ in.
+// origin is the source of a process: a running process or a core dump. Its methods are the only differences between
+// the two.
 type origin interface {
 	engine.Source
-	// OpenFile opens a regular file by the path that the process had for it.
+	// OpenFile opens a regular file by its path in the process.
 	OpenFile(path string) (target.File, error)
 	PID() int
 	// Alive returns nil as long as the process can be read; an error once it has exited.
@@ -26,39 +26,40 @@ type origin interface {
 	Thread(tid int) (target.ThreadInfo, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
 	Capture(*target.Request, *target.Capture) error
-	// TryBlocked captures a thread without a stop. It returns an error if that is not possible.
+	// TryBlocked captures a thread without a stop. The error says that this is not possible.
 	TryBlocked(*target.Request, *target.Capture) error
 	Close() error
 
-	// runs returns nil if the process can be recorded and send notifications, else why it cannot.
+	// runs returns nil if the process can be recorded and send notifications, else the reason why not.
 	runs() error
-	// changes reports whether reading again can find something else.
+	// changes reports whether another read can find something else.
 	changes() bool
 	// Crashed is the thread that the process died of; 0: none.
 	Crashed() int
 	// capturedAt is the time of stacks that are captured now.
 	capturedAt() time.Time
-	// note records what taking the stacks of out costs or lacks, until end is called.
+	// note records the cost or the gaps of the stacks in out, until end is called.
 	note(p *Process, out *profile.Snapshot) (end func())
-	// noteTasks records what the tasks of out lack.
+	// noteTasks records the gaps of the tasks in out.
 	noteTasks(out *profile.Tasks)
-	// furtherStack bounds a further piece of a stack, in bytes, of which pieces were copied
-	// before, and left bytes may still be.
+	// furtherStack bounds a further piece of a stack, in bytes. pieces is how many pieces were copied before, and
+	// left is how many bytes may still be copied.
 	furtherStack(pieces, left int) int
 	// starting reports whether the runtime may still be starting.
 	starting() bool
 	// misses is how many reads have failed so far because the origin lacks memory that the process had.
 	misses() int
-	// relocated returns the word at an address in an image that the origin lacks, by the image's file (core.Relocated).
+	// relocated returns the word at an address in an image that the origin lacks, by the image's file
+	// (core.Relocated).
 	relocated(at arch.Addr) (arch.Addr, bool)
-	// leftOut reports whether err is about memory that the process had, and that the origin lacks.
+	// leftOut reports whether err is about memory that the process had, and the origin lacks.
 	leftOut(err error) bool
-	// proved reports whether what is read of an image in a mapping is what the process had loaded.
+	// proved reports whether the bytes read of an image in a mapping are the bytes that the process had loaded.
 	proved(image arch.Addr, m *target.Mapping) bool
-	// refused is called with an image of which the file is another one than the process had loaded.
+	// refused is called with an image whose file is not the file that the process had loaded.
 	refused(image arch.Addr, why error)
-	// spoilt says why the runtime could not be opened, if the reason lies in the origin's files;
-	// else nil. found is the runtime, nil if none was found.
+	// spoilt says why the runtime could not be opened, if the reason lies in the origin's files; else nil. found is
+	// the runtime; nil: none was found.
 	spoilt(found *locate.Runtime, err error) error
 }
 
@@ -112,6 +113,6 @@ func (r running) starting() bool {
 	return true
 }
 
-// Runs returns nil for a running process. For a core dump it returns an error that says that
-// recordings and notifications need a running process.
+// Runs returns nil for a running process. For a core dump the error says that recordings and notifications need a
+// running process.
 func (p *Process) Runs() error { return p.from.runs() }

@@ -20,8 +20,8 @@ func (r running) OpenFile(path string) (target.File, error) {
 	return f, nil
 }
 
-// OpenFile implements assemblies.Source. Nothing proves that the file is the one that was there when
-// the process ran; it says only whose code something is.
+// OpenFile implements assemblies.Source. The file may have changed since the process ran. It is used only to tell
+// whose code something is.
 func (d *dump) OpenFile(path string) (target.File, error) {
 	f, err := d.Core.OpenFile(path)
 	if err != nil {
@@ -30,8 +30,8 @@ func (d *dump) OpenFile(path string) (target.File, error) {
 	return f, nil
 }
 
-// owner says whose an assembly is, by its simple name and the address of its image. The first call reads
-// files beside the assemblies: a process that is only listed has no use for them.
+// owner tells the owner of an assembly, by simple name and address of the image. The first call reads files beside
+// the assemblies: a merely listed process has no use for the files.
 func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
 	if p.owners == nil {
 		var bundle arch.Addr
@@ -44,9 +44,9 @@ func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
 	return p.owners.Of(assembly, image, func() (string, bool) { return p.imageFile(assembly, image) })
 }
 
-// imageFile returns the path of the file that an assembly's image was loaded from, or of the single-file
-// program that it is in; "": it was loaded from memory. known is false if the mappings that there are may
-// be too old to say: then ask again later.
+// imageFile returns the path of the file from which an assembly's image was loaded, or of the single-file program
+// with the image; "": the image was loaded from memory. known is false if the mappings may be too old to tell: the
+// caller asks again later.
 func (p *Process) imageFile(assembly string, image arch.Addr) (path string, known bool) {
 	if image == 0 {
 		return "", true
@@ -57,7 +57,7 @@ func (p *Process) imageFile(assembly string, image arch.Addr) (path string, know
 			return m.Path, true
 		}
 	}
-	// It has been loaded since, or from memory, or from a file of another name.
+	// The image has been loaded since, or from memory, or from a file of another name.
 	now := p.remapped()
 	if now == nil {
 		return "", false
@@ -76,11 +76,10 @@ func (p *Process) isBundle(m *target.Mapping) bool {
 	return p.Found != nil && p.Found.Shape == locate.SingleFile && m.Path == p.Found.Module.Path
 }
 
-// remapEvery is how often the mappings are read again at most, for the files of assemblies that
-// have been loaded since.
+// remapEvery is how often the mappings are read again at most, for the files of recently loaded assemblies.
 const remapEvery = 100 * time.Millisecond
 
-// remapped reads the mappings again; nil: they have been read only just now, or cannot be read.
+// remapped reads the mappings again; nil: the last read is recent, or the mappings cannot be read.
 func (p *Process) remapped() target.Mappings {
 	if !p.from.changes() {
 		return p.Engine.Maps

@@ -7,16 +7,16 @@ import (
 	"clrsnap/profile"
 )
 
-// packing packs the stacks of a snapshot while they are taken, and what is known of their calls.
+// packing packs the stacks of a snapshot during the capture, and the facts about the calls of frames.
 type packing struct {
 	frames profile.FrameTable
 	calls  dedup.Table[Call]
 	buf    []profile.Frame
-	more   []profile.Frame // than in buf
+	more   []profile.Frame // the frames of buf and inlined methods
 }
 
-// beginPacking has the stacks of a snapshot that begins packed, if Options want that. Stacks whose frames get names
-// later are not.
+// beginPacking begins to pack the stacks of a new snapshot, if Options want packed stacks. Stacks whose frames get
+// names later are not packed.
 func (p *Process) beginPacking() {
 	if p.packing = nil; p.Options.PackStacks && p.Options.Source == nil {
 		p.packing = &packing{}
@@ -25,13 +25,13 @@ func (p *Process) beginPacking() {
 
 func (p *Process) endPacking() { p.packing = nil }
 
-// keepStack packs the stack of a thread that has just been walked, and described, and returns the calls of its frames.
-// What awaits methods is found by where their frames lie: a thread that has such keeps its stack, and so does one whose
-// stack is large.
+// keepStack packs the stack of a thread that has just been walked and described, and returns the calls of its frames.
+// A stack with awaited methods is not packed, because awaiters are found by the places of frames. Nor is a large
+// stack.
 func (p *Process) keepStack(st *profile.Thread) keptCalls {
 	calls := p.calls
 	if !p.Options.Inlined {
-		calls = nil // they were for the wait
+		calls = nil // the calls were for the wait
 	}
 	if p.packing == nil {
 		return keptCalls{calls: slices.Clone(calls)}
@@ -55,7 +55,7 @@ func (p *Process) keepStack(st *profile.Thread) keptCalls {
 // keptCalls are the calls of a stack: as they are, or packed.
 type keptCalls struct {
 	calls  []Call
-	table  *dedup.Table[Call] // without Frame; nil: they are not packed
+	table  *dedup.Table[Call] // without Frame; nil: the calls are not packed
 	packed []packedCall
 }
 
@@ -66,7 +66,7 @@ type packedCall struct {
 
 func (c *keptCalls) len() int { return max(len(c.calls), len(c.packed)) }
 
-// unpack returns the calls, in the memory of buf if they are packed.
+// unpack returns the calls. Packed calls use the memory of buf.
 func (c *keptCalls) unpack(buf []Call) []Call {
 	if c.table == nil {
 		return c.calls
@@ -78,7 +78,7 @@ func (c *keptCalls) unpack(buf []Call) []Call {
 	return buf
 }
 
-// packInlined is addInlined of a stack that is packed.
+// packInlined is addInlined for a packed stack.
 func (p *Process) packInlined(k *packing, t *profile.Thread, calls []Call) {
 	k.buf = t.Packed.Unpack(k.buf[:0])
 	if frames := p.withInlined(k.more[:0], k.buf, calls); len(frames) > len(k.buf) {

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// describe says what was found. It is false if there is something else now.
+// describe describes a large collection. It returns false if the memory has something else now.
 func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 	p = Pile{At: f.at, Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
 	switch ok = true; p.Kind {
@@ -21,8 +21,8 @@ func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 	return p, ok
 }
 
-// targets returns the class of the objects that most of the first delegates of a list call. It is false if the list is
-// none, or shorter than it should be: the object was moved, or is something else.
+// targets returns the class of the objects that most of a list's first delegates call. It returns false if there is
+// no list, or if the list is too short: the object was moved, or is something else.
 func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	objects := h.p.Runtime.Objects
 	at, err := objects.Pointer(f.at, f.class.Class, f.class.list)
@@ -44,8 +44,8 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	return names.best, true
 }
 
-// target names the class of the object that a delegate calls, or its method if that is a lambda; "": a static method's
-// delegate is its own target.
+// target names the class of the object that a delegate calls, or the method of a lambda; "": the delegate of a static
+// method is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	to, err := h.p.Runtime.Objects.Pointer(delegate, c, handlerTarget)
 	if err != nil || to == delegate {
@@ -58,10 +58,10 @@ func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	return h.delegates.targetName(h.p, delegate, class)
 }
 
-// mostOf finds the name that comes most often.
+// mostOf finds the most frequent name.
 type mostOf struct {
 	counts map[string]int
-	best   string // "": none has come
+	best   string // "": there was no name
 }
 
 func (m *mostOf) add(name string) {
@@ -76,7 +76,7 @@ func (m *mostOf) add(name string) {
 	}
 }
 
-// The queues of timers, and what is read of them (System.Private.CoreLib: Timer.cs). A queue has two lists.
+// The queues of timers, and their fields (System.Private.CoreLib: Timer.cs). A queue has two lists.
 const (
 	timerQueues  = "System.Threading.TimerQueue[]"
 	activeTimers = "<ActiveCount>k__BackingField"
@@ -87,7 +87,7 @@ const (
 	maxQueues    = 1 << 12                          // in one array
 )
 
-// active adds up how many timers the queues of an array have; 0: they cannot be read.
+// active is the sum of the active timers in the queues of an array; 0: the queues cannot be read.
 func (h *pileWalk) active(array arch.Addr) (sum int64) {
 	objects := h.p.Runtime.Objects
 	queues, err := objects.References(array, maxQueues)
@@ -112,7 +112,7 @@ func (h *pileWalk) active(array arch.Addr) (sum int64) {
 	return sum
 }
 
-// timersCall names what most of a sample of timers call.
+// timersCall names the callee of most timers of a sample.
 func (h *pileWalk) timersCall(array arch.Addr) string {
 	objects := h.p.Runtime.Objects
 	queues, err := objects.References(array, maxQueues)
@@ -143,28 +143,28 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 	return names.best
 }
 
-// Callbacks of a CancellationTokenSource are nodes of a list, which belong to its registrations. One that is free has
-// no callback (System.Private.CoreLib: CancellationTokenSource.cs).
+// Callbacks of a CancellationTokenSource are nodes of a list. The nodes belong to the source's registrations. A free
+// node has no callback (System.Private.CoreLib: CancellationTokenSource.cs).
 const (
 	registrations = "System.Threading.CancellationTokenSource+Registrations"
 	callbackNode  = "System.Threading.CancellationTokenSource+CallbackNode"
-	maxTokens     = 1 << 16 // whose callbacks are counted
+	maxTokens     = 1 << 16 // bounds the tokens with counted callbacks
 )
 
-// nodeFields is where a node has what it belongs to, what is called, and what with.
+// nodeFields are the offsets of a node's fields: its registrations, its callback, and the callback's argument.
 type nodeFields struct{ of, callback, state uint32 }
 
-// tokenCallbacks are those of one CancellationTokenSource.
+// tokenCallbacks are the callbacks of one CancellationTokenSource.
 type tokenCallbacks struct {
-	class  *pileClass // of its nodes
+	class  *pileClass // of the nodes
 	count  int
 	sample []calledBack
 }
 
-// calledBack is what a node calls: a delegate, and the object that it is given, or 0.
+// calledBack is the callback of a node: a delegate, and the object that the delegate gets, or 0.
 type calledBack struct{ delegate, state arch.Addr }
 
-// callback counts a callback that is registered.
+// callback counts a registered callback.
 func (h *pileWalk) callback(c *pileClass, o *heap.Object) {
 	of := arch.Addr(number(o.Data, c.node.of, true))
 	one := calledBack{
@@ -186,7 +186,7 @@ func (h *pileWalk) callback(c *pileClass, o *heap.Object) {
 	}
 }
 
-// addTokens adds the tokens that have many callbacks to what was found.
+// addTokens adds the tokens with many callbacks to the large collections.
 func (h *pileWalk) addTokens() {
 	for at, t := range h.tokens {
 		if t.count >= leastPile {
@@ -196,7 +196,8 @@ func (h *pileWalk) addTokens() {
 	h.trim()
 }
 
-// called names the class of what most of some callbacks are given, or of whose method they call.
+// called names the most frequent class of the callbacks' arguments. Without an argument, the class of the object that
+// the callback calls counts.
 func (h *pileWalk) called(sample []calledBack) string {
 	var names mostOf
 	for _, one := range sample {
@@ -206,7 +207,7 @@ func (h *pileWalk) called(sample []calledBack) string {
 		c, err := h.p.Runtime.Objects.Class(one.state)
 		switch {
 		case err != nil:
-		case c.Is(coreLib, multicastClass): // what Register was given, if it was given no state
+		case c.Is(coreLib, multicastClass): // the argument of Register, if Register got no state
 			names.add(h.target(one.state, c))
 		default:
 			names.add(c.Display)

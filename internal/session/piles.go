@@ -13,27 +13,27 @@ import (
 	"clrsnap/profile"
 )
 
-// Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
-// the timers, a token with many callbacks.
+// Pile is a large collection: an object that refers to many others directly or indirectly. It is an event with many
+// handlers, a collection, the timers, or a token with many callbacks.
 type Pile struct {
-	At    arch.Addr // of the object, when it was looked at
+	At    arch.Addr // of the object, during the walk
 	Kind  PileKind
-	Type  string // of the object: of a delegate, of a collection
+	Type  string // of the object: the delegate's, the collection's
 	Count int    // of handlers, elements, timers
-	// of what: the class of the objects that most handlers of a sample call; of a collection its last type argument.
-	// "": static methods are called, or it has no type arguments
+	// the counted objects: for an event the class of the objects that most handlers of a sample call, for a
+	// collection the last type argument. "": static methods are called, or there are no type arguments
 	Element string
-	Calls   string // of timers and tokens: what most of a sample call; "": static methods, or that is not known
+	Calls   string // of timers and tokens: the callee of most of a sample; "": static methods, or not known
 }
 
-// PileKind is what sort of thing a pile is.
+// PileKind is the kind of a Pile.
 type PileKind uint8
 
 // The kinds of piles.
 const (
-	Event      PileKind = iota // a delegate that calls many others: what an event with many handlers is
+	Event      PileKind = iota // a delegate that calls many others: the delegate of an event with many handlers
 	Collection                 // of System.Collections
-	Timers                     // active ones of all System.Threading.TimerQueues, one for each CPU, which an array has
+	Timers                     // active timers of all System.Threading.TimerQueues, one queue for each CPU, in an array
 	Token                      // callbacks that are registered with a System.Threading.CancellationTokenSource
 )
 
@@ -41,28 +41,29 @@ const (
 const (
 	leastPile     = 100
 	mostPile      = 1 << 28
-	maxPiles      = 1 << 10 // that are kept
+	maxPiles      = 1 << 10 // large collections that are kept
 	maxPileTypes  = 1 << 14
 	sampledPile   = 64
-	mostAlike     = 16      // of one type
+	mostAlike     = 16      // of the same type
 	maxPileTables = 1 << 12 // of concurrent dictionaries
-	maxPileLocks  = 1 << 12 // of one
+	maxPileLocks  = 1 << 12 // of a dictionary
 )
 
-// What is read of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs). A delegate of
-// several has them in an array, of which the first so many count.
+// Fields of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs). A delegate with
+// several handlers has the handlers at the start of an array.
 const (
 	multicastClass = "System.MulticastDelegate"
 	handlerTarget  = "_target"
 )
 
-// handlerFields are the fields of a delegate of several: the array, and how many of it count. Those of .NET 11 have
-// something else in other delegates.
+// handlerFields are the fields of a delegate with several handlers: the array, and the number of handlers in the
+// array. In .NET 11, other delegates have something else in these fields.
 var handlerFields = []struct{ list, count string }{
 	{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"},
 }
 
-// countable is how a class says how many there are: a number in a field, less one in another.
+// countable says which fields count the elements of a class's objects: one field's number, less another field's
+// number.
 type countable struct {
 	kind       PileKind
 	count      string
@@ -70,8 +71,8 @@ type countable struct {
 	eightBytes bool
 }
 
-// countables are the classes that say so (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections).
-// A concurrent dictionary has many numbers, in its tables: see tables.
+// countables are the countable classes (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections). A
+// concurrent dictionary has many numbers, in its tables: see concurrentTables.
 var countables = map[string]countable{
 	multicastClass:   {Event, "", "", true}, // by handlerFields
 	concurrentTables: {Collection, "", "", false},
@@ -89,16 +90,17 @@ var countables = map[string]countable{
 	"System.Collections.ArrayList":               {Collection, "_size", "", false},
 }
 
-// The tables of a ConcurrentDictionary, which are replaced as it grows, and how many elements each of its locks guards.
+// The tables of a ConcurrentDictionary are replaced as the dictionary grows. Each lock has the number of guarded
+// elements.
 const (
 	concurrentTables = "System.Collections.Concurrent.ConcurrentDictionary`2+Tables"
 	countPerLock     = "_countPerLock"
 )
 
-// Piles finds the events, collections and tokens on the heap that have at least 100 of something, and the timers if
-// there are so many, the larger ones first: of events of each type and element the largest, of others of the same type
-// the 16 largest. Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends,
-// there are none: a part of them cannot be compared with what is found another time.
+// Piles finds the large collections on the heap: events, collections and tokens with at least 100 elements, and the
+// timers if there are as many. The larger collections come first: the largest event of each type and element, and the
+// 16 largest of each other type. Collections that have been replaced by larger ones and are not collected yet count
+// as well. If ctx ends, there is no result: a part of the collections cannot be compared with a later result.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -119,7 +121,7 @@ func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	return h.result(), p.Alive()
 }
 
-// pileWalk looks for piles.
+// pileWalk searches the heap for large collections.
 type pileWalk struct {
 	p       *Process
 	classes map[arch.Addr]*pileClass // by MethodTable; nil: not countable
@@ -136,11 +138,11 @@ func newPileWalk(p *Process) *pileWalk {
 	}
 }
 
-// pileClass is a class whose objects say how many they have.
+// pileClass is a class whose objects have a count.
 type pileClass struct {
 	*object.Class
 	countable
-	count, free uint32 // offsets; free is 0 if there is none
+	count, free uint32 // offsets; free is 0 if there is no such field
 	element     string
 	list        string     // of Event: the field with the array
 	node        nodeFields // of Token
@@ -153,7 +155,7 @@ type foundPile struct {
 	token *tokenCallbacks // of Token
 }
 
-// want reports whether objects of a class say how many they have.
+// want reports whether objects of a class have a count.
 func (h *pileWalk) want(mt arch.Addr) bool {
 	if len(h.classes) >= maxPileTypes {
 		return false
@@ -165,7 +167,7 @@ func (h *pileWalk) want(mt arch.Addr) bool {
 	return c != nil
 }
 
-// class returns how objects of a class say how many they have; nil: they do not.
+// class returns the fields with the count of a class's objects; nil: the objects have no count.
 func (h *pileWalk) class(mt arch.Addr) *pileClass {
 	objects := h.p.Runtime.Objects
 	c, err := objects.Table(mt)
@@ -194,7 +196,7 @@ func (h *pileWalk) class(mt arch.Addr) *pileClass {
 	return nil
 }
 
-// bind finds the fields; nil: the class does not have them.
+// bind finds the fields; nil: the class lacks a field.
 func (c *pileClass) bind(objects *object.Reader) *pileClass {
 	if c.kind == Event {
 		for _, f := range handlerFields {
@@ -219,7 +221,7 @@ func (c *pileClass) bind(objects *object.Reader) *pileClass {
 	return c
 }
 
-// fields are those that are read, by name, and where their offsets go.
+// fields are the fields to read, by name, and the places for their offsets.
 func (c *pileClass) fields() map[string]*uint32 {
 	switch {
 	case c.kind == Token:
@@ -232,10 +234,10 @@ func (c *pileClass) fields() map[string]*uint32 {
 	return map[string]*uint32{c.countable.count: &c.count, c.countable.free: &c.free}
 }
 
-// perLock reports whether the numbers are those of locks.
+// perLock reports whether the numbers are counted per lock.
 func (c *pileClass) perLock() bool { return c.kind == Collection && c.countable.count == "" }
 
-// visit keeps what has many.
+// visit keeps the objects with many elements.
 func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
 	for i := range list {
 		o := &list[i]
@@ -253,7 +255,7 @@ func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
 	}
 }
 
-// count is how many an object says it has.
+// count is the number of an object's elements, by the object's own fields.
 func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
 	if c.kind == Timers {
 		return h.active(o.Addr)
@@ -268,7 +270,7 @@ func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
 	return n
 }
 
-// sum adds up the numbers of an array; 0: it cannot be read, or so many have been read before.
+// sum adds up the numbers of an array; 0: the array cannot be read, or too many arrays have been read.
 func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 	if h.tables++; h.tables > maxPileTables || array == 0 {
 		return 0
@@ -287,7 +289,7 @@ func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 	return sum
 }
 
-// number reads a number in an object; 0: it is not there.
+// number reads a number in an object; 0: the object is too short.
 func number(data []byte, at uint32, eightBytes bool) int64 {
 	switch {
 	case eightBytes && int(at)+8 <= len(data):
@@ -298,7 +300,7 @@ func number(data []byte, at uint32, eightBytes bool) int64 {
 	return 0
 }
 
-// keep keeps the largest ones.
+// keep adds a large collection, and drops smaller ones above the bound.
 func (h *pileWalk) keep(f foundPile) {
 	h.found = append(h.found, f)
 	if len(h.found) >= 2*maxPiles {
@@ -311,7 +313,7 @@ func (h *pileWalk) trim() {
 	h.found = h.found[:min(len(h.found), maxPiles)]
 }
 
-// result names what was found: of each kind, type and element the largest.
+// result names the large collections: the largest of each kind, type and element.
 func (h *pileWalk) result() []Pile {
 	h.addTokens()
 	h.p.Engine.Cache.Invalidate()
@@ -329,9 +331,9 @@ func (h *pileWalk) result() []Pile {
 	return out
 }
 
-// Keeper says what keeps a pile, or the largest of those that are like it; nil: none of them was found to be kept, or
-// that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes
-// the memory and the time of HeapOptions.Roots.
+// Keeper returns the dominator of a large collection, or of the largest similar collection; nil: none of them was
+// found to be kept, or the heap cannot tell. count is the number of elements of that collection. Keeper holds the
+// references between all objects for a while: it takes the memory and the time of HeapOptions.Roots.
 func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
 	if p.Runtime == nil {
 		return nil, 0, p.NoRuntimeError()
@@ -357,7 +359,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		return nil, 0, heap.ErrTooLarge
 	}
 	h.addTokens()
-	slices.SortStableFunc(h.found, func(a, b foundPile) int { // itself comes first, if it is where it was
+	slices.SortStableFunc(h.found, func(a, b foundPile) int { // like itself comes first, if like has not moved
 		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
 	})
 	var all profile.Heap
@@ -382,7 +384,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 	return nil, 0, nil
 }
 
-// absent is 0 of what there is, and 1 otherwise.
+// absent is 0 if there is true, and 1 otherwise.
 func absent(there bool) int {
 	if there {
 		return 0

@@ -10,27 +10,29 @@ import (
 	"clrsnap/profile"
 )
 
-// From .NET 11 on a monitor is a System.Threading.Lock, which the sync table leads to. So a Lock that is waited for,
-// and that the table does not have, is nobody's monitor, and never will be. Apart from monitors, only
-// ManualResetEventSlim has a Lock whose Condition is waited for: class Condition is internal to System.Private.CoreLib,
-// a Lock makes its own (Lock.GetOrCreateCondition), and of .NET 11.0.0 no other class has a field or a variable of it.
+// From .NET 11 on a monitor is a System.Threading.Lock, and the sync table refers to it. So a Lock that a thread
+// waits for, and that the table lacks, is nobody's monitor, and never will be. Apart from monitors, only
+// ManualResetEventSlim has a Lock with a Condition to wait for: class Condition is internal to
+// System.Private.CoreLib, a Lock makes its own Condition (Lock.GetOrCreateCondition), and in .NET 11.0.0 no other
+// class has a field or a variable of type Condition.
 
-// plainLocks are Locks that are waited for and that the sync table does not have, by their addresses, as of a stamp.
+// plainLocks are Locks with waiters that the sync table lacks, by their addresses, as of a GC epoch.
 type plainLocks struct {
 	stamp heap.Stamp
-	since map[arch.Addr]time.Time // when it was seen; zero: it is no monitor
+	since map[arch.Addr]time.Time // when the Lock was seen; zero: the Lock is no monitor
 }
 
-// maxPlainLocks bounds the Locks that are remembered.
+// maxPlainLocks bounds the remembered Locks.
 const maxPlainLocks = 1 << 14
 
-// plain returns what a thread waits for that has just been walked, and that is blocked on a Lock, or a Condition, that
-// is not known to be a monitor's; "": that is not certain. stamp was taken before it was looked whether it is one.
+// plain returns the kind of a thread's wait. The thread has just been walked, and is blocked on a Lock, or a
+// Condition, that is not known to be a monitor's; "": the kind is not certain. stamp is from before the search for
+// the monitor.
 func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
 	p := s.Process
 	p.Engine.Cache.Invalidate()
 	at, err := p.Runtime.Locks.LockOf(i)
-	// The collector keeps the thread's reference right: if it is what it was, the object is where it was.
+	// The collector updates the thread's reference: if the reference is the same, the object was not moved.
 	now, err2 := target.NewReader(p.from).Pointer(i.Slot)
 	if err != nil || err2 != nil || now != i.Object || stamp == 0 || p.stampNow() != stamp || !s.Rests() {
 		return ""
@@ -44,8 +46,8 @@ func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
 	return profile.LockEnter
 }
 
-// isPlain reports whether a Lock that is waited for, and that the sync table did not have when it was looked through
-// last, is no monitor: it was there before a look that has found all monitors.
+// isPlain reports whether a Lock with waiters, and without an entry at the last look through the sync table, is no
+// monitor: the Lock was there before the begin of a look that found all monitors.
 func (p *Process) isPlain(at arch.Addr, stamp heap.Stamp) bool {
 	l, locks := &p.plainLocks, p.Runtime.Locks
 	if l.stamp != stamp || len(l.since) >= maxPlainLocks {

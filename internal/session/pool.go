@@ -15,8 +15,8 @@ import (
 
 // Bounds of the work items of the thread pool.
 const (
-	maxLooked    = 1 << 22 // queues, segments and items that are looked at, in all tries
-	maxWorkItems = 1 << 16 // that are named
+	maxLooked    = 1 << 22 // queues, segments and items that are read, in all tries
+	maxWorkItems = 1 << 16 // items that are named
 )
 
 // stopped reports whether the time has ended.
@@ -25,7 +25,7 @@ func (t *taskWalk) stopped() bool {
 	return t.ended
 }
 
-// pool describes the thread pool; nil: it has not been used yet, or its state is not known.
+// pool describes the thread pool; nil: the pool has not been used yet, or its state is not known.
 func (t *taskWalk) pool() (out *profile.Pool) {
 	for _, obj := range t.objects[poolClass] {
 		if t.stopped() {
@@ -51,14 +51,14 @@ func (t *taskWalk) readPool(obj arch.Addr) (*profile.Pool, error) {
 	}, err
 }
 
-// addWork counts the work items that no thread has begun, if all of them are there at one moment.
+// addWork counts the work items that no thread has begun, by a consistent read of all items.
 func (t *taskWalk) addWork(out *profile.Pool) {
 	if len(t.objects[queueClass]) == 0 {
 		return
 	}
 	q := queued{t: t, stopped: t.stopped, what: map[string]int{}}
 	if !t.p.steadily(q.read, nil) {
-		q.nameless = true // more would be read than is kept to prove it
+		q.nameless = true // the names need more reads than a consistent read can prove
 		if !t.p.steadily(q.read, nil) {
 			return
 		}
@@ -106,7 +106,7 @@ func (q *queued) read() error {
 	return nil
 }
 
-// another is called for each thing that is looked at. With an error it is one too many, or the time has ended.
+// another is called for each object to read. An error means one object too many, or the end of the time.
 func (q *queued) another() error {
 	if q.looked++; q.looked%1024 == 0 && q.stopped() {
 		q.looked = maxLooked + 1
@@ -119,7 +119,7 @@ func (q *queued) another() error {
 
 var errTooMuch = errors.New("the thread pool has more work items than can be counted")
 
-// item counts an item. One that is just being taken, or put there, is none.
+// item counts an item. An item that is just being taken or put does not count.
 func (q *queued) item(slot arch.Addr) error {
 	if err := q.another(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (t *taskWalk) workName(obj arch.Addr) string {
 	return class.Display
 }
 
-// timers lists the timers that are armed.
+// timers lists the armed timers.
 func (t *taskWalk) timers() []profile.Timer {
 	type key struct {
 		callback string
@@ -195,7 +195,7 @@ func (t *taskWalk) timers() []profile.Timer {
 	return out
 }
 
-// timerStates are what arms timers of .NET's, by what a timer is given.
+// timerStates are the methods of .NET that arm timers, by the class of the timer's state.
 var timerStates = map[string]string{
 	"System.Threading.Tasks.Task+DelayPromise":                 "Task.Delay",
 	"System.Threading.Tasks.Task+DelayPromiseWithCancellation": "Task.Delay",
@@ -203,7 +203,7 @@ var timerStates = map[string]string{
 	"System.Threading.PeriodicTimer+State":                     "PeriodicTimer",
 }
 
-// waitAsync begins the name of what Task.WaitAsync makes.
+// waitAsync begins the class name of Task.WaitAsync's promise.
 const waitAsync = "System.Threading.Tasks.Task+CancellationPromise<"
 
 func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err error) {
@@ -221,8 +221,8 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 	return out, true, err
 }
 
-// timerCalls names what a timer is for, or the method that it calls. If that is not known, it names the class of the
-// object that it calls: a static method's delegate calls itself. "": that is not known either.
+// timerCalls names the .NET method that armed a timer, or the method that the timer calls, or else the class of the
+// object that the timer calls: the delegate of a static method calls itself. "": not known.
 func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegateNames) (string, error) {
 	if state, ok := p.follow(timer, class, "_state"); ok {
 		c, err := p.Runtime.Objects.Class(state)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestLooked: however much a hostile process claims to have queued, so much is looked at, and the time counts.
+// TestLooked: the number of reads has a bound, however much a hostile process claims to have queued, and so has the
+// time.
 func TestLooked(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -29,47 +29,46 @@ import (
 
 // Options change how a process is read. The zero value has good defaults.
 type Options struct {
-	// NativeOnly opens processes without a .NET runtime too, for their native
-	// stacks.
+	// NativeOnly opens processes without a .NET runtime too, for their native stacks.
 	NativeOnly bool
 	// AlwaysStop stops every thread that is captured. Otherwise a thread that is provably blocked
 	// is captured without a stop.
 	AlwaysStop bool
-	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB
-	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, and
-	// the result says so.
+	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB; 0 stands for 8 MB. A copy
+	// of a deeper stack lacks the frames near the base, and the result says so.
 	MaxStack int
-	// MaxPause is how long a thread may be stopped before a watchdog, which does
-	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
-	// for 10 ms. In SnapshotAtOnce it is 100 ms more.
+	// MaxPause is how long a thread may be stopped before a watchdog lets the thread go: 2 ms at least; 0 stands for
+	// 10 ms. The watchdog does not depend on the scheduling of this process. In SnapshotAtOnce the bound is 100 ms
+	// more.
 	MaxPause time.Duration
-	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock.
-	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
-	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
+	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. The process has
+	// files of a FUSE or network file system within its reach. Nothing ends the wait, not even SIGKILL. The caller
+	// can read the process from a separate process, and abandon the separate process.
 	NonBlocking bool
-	// ExactGenerics finds which instantiation of shared generic code each frame runs, where the frame
-	// keeps it.
+	// ExactGenerics finds the instantiation of shared generic code in each frame, if the frame keeps the
+	// instantiation.
 	ExactGenerics bool
 	// Lines finds the source lines of managed frames, if the PDBs of the assemblies are there.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs and debug files are looked for, too.
+	// Symbols are further folders on this machine with PDBs and debug files.
 	Symbols []string
 	// Roots say where source files are on this machine.
 	Roots source.Roots
-	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
+	// Source is where symbols are fetched from if they are nowhere on this machine; nil: nowhere.
 	Source symbols.Source
 	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
 	Inlined bool
-	// Async adds the async methods that await those which run to the stacks of snapshots.
+	// Async adds to the stacks of snapshots the async methods that await the running methods.
 	Async bool
-	// Permits says whether SnapshotWaits also finds who is likely to have permits of semaphores, and to complete tasks.
+	// Permits says whether SnapshotWaits also finds the likely holders of permits of semaphores, and of tasks to
+	// complete.
 	Permits PermitsMode
 	// PackStacks packs the stacks of threads (profile.Thread.Packed) in SnapshotAll and SnapshotAtOnce.
 	PackStacks bool
 }
 
-// Process is a process whose stacks can be walked: a running one, or one of which
-// a core dump is left. It is not safe for concurrent use.
+// Process is a process whose stacks can be walked: a running process, or a process with a core dump. A Process is not
+// safe for concurrent use.
 type Process struct {
 	Options Options
 	Live    *live.Process // nil for a core dump
@@ -79,14 +78,14 @@ type Process struct {
 	Walker  *walk.Walker
 
 	Found      *locate.Runtime // nil: there is none
-	RuntimeErr error           // why what was found cannot be read, or why nothing was
+	RuntimeErr error           // why the runtime in Found cannot be read, or why none was found
 
 	Capture  target.Capture     // the latest
 	second   target.Capture     // see Suspension.again
-	Stops    *[]time.Duration   // where to note how long stops last; nil: nowhere
+	Stops    *[]time.Duration   // where to note the duration of stops; nil: nowhere
 	Walking  bool               // a callback runs: no thread may be captured
 	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil
-	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: it is not.
+	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: no call.
 	Inspect func(t *profile.Thread, stack *target.Stack)
 
 	info   profile.Process
@@ -95,27 +94,27 @@ type Process struct {
 
 	names      map[arch.Addr]threadName // of managed threads, by Thread object, read while no object was moved
 	known      map[int]thread.Thread    // the runtime's threads, by the id in the target's namespace
-	unlisted   error                    // why some may be missing in known; nil: none are
+	unlisted   error                    // why some threads may be missing in known; nil: none are
 	walked     []profile.Frame          // by the latest walk for a Snapshot
 	room       int                      // bytes of frames that a Snapshot may still have
 	opened     time.Time
-	updating   time.Duration      // in which modules were looked for since
-	method     method.Method      // the latest that was named
+	updating   time.Duration      // time spent since then on the search for modules
+	method     method.Method      // the latest named method
 	methods    methodsOfCode      // of code that stays
 	image      arch.Addr          // of its assembly
 	above      string             // the name of the latest frame's method, without its type; "": none
-	later      *generic           // what the name of the latest frame waits for; nil: nothing
-	passing    bool               // the name of the latest frame is not kept: it has types that can be unloaded
+	later      *generic           // how the latest frame's name can be completed later; nil: the name is complete
+	passing    bool               // the name of the latest frame is not kept: its types can be unloaded
 	moment     uint64             // counts captures: each overwrites the one before
 	current    *Suspension        // the latest one
-	lacks      lacks              // what a dump lacks of the threads
+	lacks      lacks              // thread data that a dump lacks
 	lines      *lines             // nil: no source lines are wanted
 	late       *late              // nil: no symbols are fetched
 	lasting    bool               // LastingFrame names a frame
 	inlined    *inlined           // nil: there is no runtime
 	calls      []Call             // of the latest walk for a Snapshot
-	packing    *packing           // of the snapshot that is taken; nil: its stacks are not packed
-	kept       keptCalls          // of the latest stack that was kept
+	packing    *packing           // of the snapshot in progress; nil: its stacks are not packed
+	kept       keptCalls          // of the latest kept stack
 	unsuited   map[arch.Addr]bool // ips at which a walk without registers fails
 	owners     *assemblies.Owners // nil: not read yet
 	waits      *waits.Reader      // nil: not needed yet
@@ -123,20 +122,20 @@ type Process struct {
 	permits    *permits.Reader    // likewise
 	plainLocks plainLocks
 	savings    map[savingKey]saving // where suspended methods have their contexts
-	dispatcher *dispatcher          // nil: it is not known
+	dispatcher *dispatcher          // nil: not known yet
 	asyncs     Asyncs               // of the latest walk that named frames
-	awaited    []AwaitingAt         // what awaits these
+	awaited    []AwaitingAt         // the awaiters of the frames
 	refs       refs
 	runs       map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
-	duties     *duties             // nil: what threads hold of semaphores is not wanted
-	stamps     map[int]heap.Stamp  // by thread: as of when objects have the addresses that were read of it
+	duties     *duties             // nil: permits that threads hold are not wanted
+	stamps     map[int]heap.Stamp  // by thread: the GC epoch of the addresses of objects that were read of the thread
 	mapped     time.Time           // when mappings were read for owners and lines
-	maps       target.Mappings     // those
-	locked     lockLooks           // what is known of Locks that the events name
+	maps       target.Mappings     // the mappings read at mapped
+	locked     lockLooks           // facts about the Locks in events
 }
 
-// Open finds the runtime in process pid and the layout of its structures. It attaches to
-// nothing, and stops no thread. The error says what is wrong and what to do next.
+// Open finds the runtime in process pid and the layout of its structures. Open attaches to nothing, and stops no
+// thread. The error says what is wrong and what to do next.
 func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	return p, nil
 }
 
-// stackBound is what an option MaxStack means.
+// stackBound is the meaning of an option MaxStack.
 func stackBound(n int) int {
 	if n <= 0 {
 		n = 8 << 20
@@ -168,7 +167,7 @@ func stackBound(n int) int {
 	return max(FirstStack, min(n, target.MaxStackLimit))
 }
 
-// orExit returns the error that says that the process has exited, if it has, else err.
+// orExit returns the error of an exited process, if the process has exited, else err.
 func (p *Process) orExit(err error) error {
 	if end := p.from.Alive(); end != nil {
 		return end
@@ -176,7 +175,7 @@ func (p *Process) orExit(err error) error {
 	return err
 }
 
-// open gets ready to walk, or closes what has been opened.
+// open gets ready to walk, or closes the Process again.
 func (p *Process) open(ctx context.Context) error {
 	p.Arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
 	if err := p.openEngine(ctx); err != nil {
@@ -250,7 +249,7 @@ func (p *Process) Alive() error { return p.from.Alive() }
 // Info describes the process and its runtime.
 func (p *Process) Info() profile.Process { return p.info }
 
-// NoRuntimeError is the error of what needs a runtime.
+// NoRuntimeError is the error of methods that need a runtime.
 func (p *Process) NoRuntimeError() error {
 	why := "has no .NET runtime"
 	if p.info.Runtime.Shape == string(locate.NativeAOT) {
@@ -260,7 +259,7 @@ func (p *Process) NoRuntimeError() error {
 	return &Error{Kind: NoRuntime, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }
 
-// CommandLine is the command line of a process, its arguments separated by spaces.
+// CommandLine is the command line of a process, with spaces between the arguments.
 func CommandLine(of procfs.Dir) string {
 	s, err := of.Cmdline()
 	if err != nil {
@@ -277,7 +276,7 @@ func shortCommand(s string) string {
 	return s
 }
 
-// Age is how long the process has run; 0: it is a core dump, or that is not known.
+// Age is how long the process has run; 0: for a core dump, or if the age is not known.
 func (p *Process) Age() time.Duration {
 	if p.Live == nil {
 		return 0

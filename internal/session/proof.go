@@ -8,13 +8,13 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// images is the process as package name wants it, to know which files are what the runtime has loaded.
+// images implements name.Images for a process: it recognises the files that the runtime has loaded.
 type images struct{ p *Process }
 
 // Proved implements name.Images.
 func (i images) Proved(image arch.Addr) bool {
 	m := i.p.Engine.Maps.Find(image)
-	if m == nil { // it has been loaded since
+	if m == nil { // the image has been loaded since
 		if now := i.p.remapped(); now != nil {
 			m = now.Find(image)
 		}
@@ -25,9 +25,9 @@ func (i images) Proved(image arch.Addr) bool {
 // Refused implements name.Images.
 func (i images) Refused(image arch.Addr, why error) { i.p.from.refused(image, why) }
 
-// proved implements origin. A file that is mapped shows what is written to it later. The runtime has loaded nothing
-// before it had a thread of its own, nor before the file was there and complete: what the program itself has compiled
-// or copied is written once.
+// proved implements origin. A mapped file shows later writes. The runtime loads nothing before it has a thread of its
+// own, and no file before the file exists and is complete: a file that the program itself compiles or copies is
+// written once.
 func (r running) proved(_ arch.Addr, m *target.Mapping) bool {
 	const writing = 2 * time.Second // how long it takes to write a file
 	made, changed, known := r.Written(m)

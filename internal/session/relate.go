@@ -10,10 +10,10 @@ import (
 	"clrsnap/profile"
 )
 
-// maxRunners bounds the threads whose tasks are kept in mind.
+// maxRunners bounds the threads whose tasks are remembered.
 const maxRunners = 1 << 16
 
-// noteRuns notes which tasks a thread that has just been walked runs.
+// noteRuns notes the tasks that a thread runs. The thread has just been walked.
 func (s *Suspension) noteRuns(subject *waits.Subject) {
 	p := s.Process
 	delete(p.runs, s.Thread.OSThreadID)
@@ -25,8 +25,8 @@ func (s *Suspension) noteRuns(subject *waits.Subject) {
 	}
 }
 
-// relate says of waits for what other threads do who these are: of tasks who runs them, of a ReaderWriterLockSlim
-// who reads, and who waits to write. of are the waiting threads, as indices; nil: all.
+// relate adds other threads to waits: the thread that runs an awaited task, the readers of a ReaderWriterLockSlim,
+// and the waiting writers. of has the indices of the waiting threads; nil: all.
 func (p *Process) relate(threads []profile.Thread, of []int) {
 	if of == nil {
 		of = make([]int, len(threads))
@@ -48,7 +48,7 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 			r.runner(w, threads[i].OSThreadID)
 		case w.Kind == profile.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
 			if w.Readers = r.readers(w, i); !p.still(threads[i].OSThreadID) {
-				w.Readers = nil // it may have got the lock since
+				w.Readers = nil // the thread may have got the lock since
 			}
 		case (w.Kind == profile.ReadLock || w.Kind == profile.UpgradeableLock) && w.Owner == nil:
 			if w.Behind = r.writers(w, i); !p.still(threads[i].OSThreadID) {
@@ -58,7 +58,7 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 	}
 }
 
-// relating is what relate needs of all threads.
+// relating is relate's knowledge of all threads.
 type relating struct {
 	p       *Process
 	threads []profile.Thread
@@ -74,8 +74,8 @@ type runner struct {
 	run    waits.Run
 }
 
-// runner says of a wait for a task which thread runs that, if it is known. It is not certain if objects may have been
-// moved since that thread or the one that waits was captured: tasks are told apart by their addresses.
+// runner adds to a wait for a task the thread that runs the task, if the thread is known. The result is not certain
+// if objects may have moved since the capture of either thread: tasks are told apart by their addresses.
 func (r *relating) runner(w *profile.Wait, waiting int) {
 	w.Owner = nil
 	if r.runs == nil {
@@ -102,10 +102,10 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 	w.Owner, w.Certain = &ref, r.p.unmoved(waiting) && r.p.unmoved(ref.OSThreadID)
 }
 
-// maxReaders bounds the readers of a lock that are named. How many there are says the lock itself: Wait.Detail.
+// maxReaders bounds the named readers of a lock. The lock itself tells the number of readers: Wait.Detail.
 const maxReaders = 256
 
-// readers returns the other threads that hold a lock to read. The list is that of other waits for it, too.
+// readers returns the other threads that hold a lock to read. Several waits for the lock share the list.
 func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) {
 	id, ok := r.p.waitReader().LockNumber(arch.Addr(w.Object))
 	if !ok {
@@ -141,8 +141,8 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	return out
 }
 
-// writers returns the other threads that wait to write under a lock. While there are any, a ReaderWriterLockSlim lets
-// nobody in to read, though others may read (WAITING_WRITERS in ReaderWriterLockSlim.cs).
+// writers returns the other threads that wait to write under a lock. While there are any, a ReaderWriterLockSlim
+// admits no new reader, though other threads may be reading (WAITING_WRITERS in ReaderWriterLockSlim.cs).
 func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) {
 	if w.Lock == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.writes = map[uint64][]int{}
 		for i := range r.threads {
 			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain &&
-				r.p.still(r.threads[i].OSThreadID) { // or else it may have got the lock since
+				r.p.still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
 				r.writes[o.Lock] = append(r.writes[o.Lock], i)
 			}
 		}
@@ -164,10 +164,10 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	return out
 }
 
-// maxBehind bounds the writers that are named: each reader that waits has them.
+// maxBehind bounds the named writers: each waiting reader has the list.
 const maxBehind = 16
 
-// noteHeap notes as of when objects have the addresses that have just been read of a thread, if any were.
+// noteHeap notes the GC epoch of the addresses of objects that have just been read of a thread, if any were read.
 func (p *Process) noteHeap(tid int, any bool) {
 	if p.Live == nil || !any {
 		return

@@ -11,38 +11,38 @@ import (
 	"clrsnap/profile"
 )
 
-// The heap is walked again as long as something is missing that another walk may find: for some time, which is shorter
-// where tasks are to be found as well.
+// The heap is walked again, for some time, as long as another walk may find missing objects. The time is shorter if
+// tasks are to be found as well.
 const (
 	rewalkWithin  = 3 * time.Second
 	rewalkShortly = 300 * time.Millisecond
 	maxRewalks    = 200
-	fewWalks      = 4 // for which there is slowly times as much time
+	fewWalks      = 4 // walks that may take slowly times as much time
 	slowly        = 3
-	idleRewalks   = 2 // of requests of which only it is not known what they do
+	idleRewalks   = 2 // of requests with an unknown action as the only gap
 )
 
-// requestLook is one call of Requests: some walks. Each takes up what earlier ones have found, so that only what all of
-// them have missed is missing.
+// requestLook is one call of Requests: several walks. Each walk takes up the results of earlier walks, so only the
+// objects that all walks have missed are missing.
 //
-// A walk knows which objects there are, but the collector may move some between the moment at which the walk meets them
-// and the moment at which they are read. What is left behind leads to where they are, until the memory is used again.
-// Then only another walk can find them.
+// A walk knows all objects, but the collector may move an object after the walk meets the object and before the
+// object is read. The old copy of a moved object leads to the new place, until the memory is used again. Then only
+// another walk can find the object.
 type requestLook struct {
 	p       *Process
 	ctx     context.Context
 	o       HeapOptions
 	threads servingThreads
 
-	best   *requestWalk // the one that has missed the least
+	best   *requestWalk // the walk that has missed the least
 	last   *requestWalk
 	census *heap.Census // of best
 	doubt  int          // how many calls all walks may have missed, at least
 }
 
-// walk walks the heap and reads what is there. When ctx ends, earlier walks count, and not the one that ended early.
+// walk walks the heap and reads the objects. When ctx ends, earlier walks count, and not the walk that ended early.
 func (l *requestLook) walk(within time.Duration) error {
-	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of what is read after them
+	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of the reading after them
 	for try := range maxRewalks {
 		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > l.limit(try, within) ||
 			!sleep(l.ctx, rest)) {
@@ -84,8 +84,8 @@ func (l *requestLook) walk(within time.Duration) error {
 	return nil
 }
 
-// judge finds out how many calls all walks may have missed, by what one has found that those before have missed. None,
-// if nothing was moved. One that has itself missed most tells nothing.
+// judge estimates how many calls all walks may have missed, by the calls found by w and missed by earlier walks. If
+// nothing was moved, no call is missing. If w itself has missed most calls, w tells nothing.
 func (l *requestLook) judge(w *requestWalk) {
 	switch {
 	case w.still:
@@ -97,8 +97,9 @@ func (l *requestLook) judge(w *requestWalk) {
 	}
 }
 
-// limit is until when another walk may begin. A machine that is busy makes walks slow: then there is more time for the
-// first ones, because one alone may have met nothing, and as long as each finds what those before have missed.
+// limit is until when another walk may begin. A busy machine makes walks slow. So there is more time for the first
+// walks, because a single walk may have met nothing, and as long as each walk finds calls that earlier walks have
+// missed.
 func (l *requestLook) limit(walks int, within time.Duration) time.Duration {
 	if walks < fewWalks || l.last.fresh > 0 {
 		return slowly * within
@@ -106,13 +107,13 @@ func (l *requestLook) limit(walks int, within time.Duration) time.Duration {
 	return within
 }
 
-// beats reports whether a walk has missed no more than another one. Of one that was cut short it is not known what it
-// has missed: it has not met what the other one has.
+// beats reports whether a walk has missed no more than another walk. The gaps of a shortened walk are not known: the
+// objects that only the other walk has met count as missing.
 func (w *requestWalk) beats(other *requestWalk) bool {
 	return w.missing()+max(0, other.met()-w.met()) <= other.missing()+max(0, w.met()-other.met())
 }
 
-// met is how many objects a walk has met.
+// met is the number of objects that a walk has met.
 func (w *requestWalk) met() (n int) {
 	for _, list := range w.objects {
 		n += len(list)
@@ -120,7 +121,7 @@ func (w *requestWalk) met() (n int) {
 	return n
 }
 
-// takeUp has a walk look also at what an earlier one has found. nil: there was none.
+// takeUp gives a walk the results of an earlier walk. nil: there was none.
 func (w *requestWalk) takeUp(from *requestWalk) {
 	if from == nil {
 		return
@@ -135,8 +136,8 @@ func (w *requestWalk) takeUp(from *requestWalk) {
 	}
 }
 
-// inherit takes over what earlier walks have proved and this one has missed: requests, unless they have certainly
-// ended, and what requests wait for of which this walk does not know.
+// inherit takes over the proved results of earlier walks if this walk has missed them: requests that have not
+// certainly ended, and the waits of requests without a known wait.
 func (w *requestWalk) inherit(from *requestWalk) {
 	if from == nil {
 		return
@@ -164,8 +165,8 @@ func (w *requestWalk) inherit(from *requestWalk) {
 	}
 }
 
-// dropEarlier leaves out what has certainly ended: of a connection of HTTP/1, which serves one request after the other,
-// all but the last.
+// dropEarlier drops requests that have certainly ended: a connection of HTTP/1 serves one request after the other, so
+// only the last request can be in progress.
 func (w *requestWalk) dropEarlier() {
 	last := map[string]string{} // ids, by connection
 	for id, s := range w.requests {
@@ -179,13 +180,13 @@ func (w *requestWalk) dropEarlier() {
 	})
 }
 
-// serial returns the connection of a request, if that serves one after the other.
+// serial returns the connection of a request, if the connection serves one request after the other.
 func serial(s *served) (connection string, ok bool) {
 	connection, _, ok = strings.Cut(s.ID, ":")
 	return connection, ok && strings.HasPrefix(s.Protocol, "HTTP/1.")
 }
 
-// adopt takes over which calls the chains of another walk make.
+// adopt takes over the calls that another walk's chains make.
 func (w *requestWalk) adopt(from *requestWalk, chains []*profile.TaskChain) {
 	for _, c := range chains {
 		call := from.makes[c]

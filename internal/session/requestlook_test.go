@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestRequestsMissed: what a walk misses is found by what it has met, or by what an earlier walk has.
+// TestRequestsMissed: a walk finds missing requests by other objects, or by the results of an earlier walk.
 func TestRequestsMissed(t *testing.T) {
 	p := hangingRequests(t, "source", "semaphore", "delay", "several", "upstream")
 	all := walkOf(t, p, nil, func(*requestWalk) {})
@@ -54,7 +54,7 @@ func TestRequestsMissed(t *testing.T) {
 	}
 
 	both := walkOf(t, p, nil, func(*requestWalk) {})
-	for _, s := range all.requests { // what an earlier walk has found on the same connection
+	for _, s := range all.requests { // results of an earlier walk on the same connection
 		before := *s
 		before.ID = strings.TrimSuffix(s.ID, "1") + "0"
 		both.requests[before.ID] = &before
@@ -74,7 +74,7 @@ func TestRequestsMissed(t *testing.T) {
 			return err != nil || w.role(&async.Step{Box: b}) != web.Serving
 		})
 	})
-	delete(want, "/several/{id}") // what awaits several methods does not lead to them
+	delete(want, "/several/{id}") // the task that awaits several methods does not lead to the methods
 	got := doings(outer)
 	delete(got, "/several/{id}")
 	if !maps.Equal(got, want) || len(outer.listed) != 1 {
@@ -82,13 +82,13 @@ func TestRequestsMissed(t *testing.T) {
 	}
 }
 
-// hangingRequests opens a server with a request that hangs in each of some ways.
+// hangingRequests opens a server with hanging requests, one for each way.
 func hangingRequests(t *testing.T, ways ...string) *Process {
 	upstream, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { upstream.Close() }) // it accepts, and says nothing
+	t.Cleanup(func() { upstream.Close() }) // the listener accepts, and says nothing
 	a := testenv.Start(t, "requests", testenv.Options{Args: []string{"--upstream", upstream.Addr().String()}})
 	url := a.Ask("urls")[0]
 	for i, way := range ways {
@@ -108,7 +108,7 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 			t.Fatalf("%q have begun", a.Ask("begun"))
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // until they wait
+	time.Sleep(200 * time.Millisecond) // until the requests wait
 	p, err := Open(context.Background(), a.PID, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 	return p
 }
 
-// walkOf is a walk that has met what is left of the objects when miss has been called.
+// walkOf is a walk that has met only the objects left by miss.
 func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWalk)) *requestWalk {
 	t.Helper()
 	w := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
@@ -133,7 +133,7 @@ func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWa
 	return w
 }
 
-// doings are the methods of each request that hangs, and what it waits for, by its route.
+// doings are the methods and the wait of each hanging request, by its route.
 func doings(w *requestWalk) map[string]string {
 	out := map[string]string{}
 	for _, s := range w.requests {

@@ -23,16 +23,16 @@ var webClasses = map[web.Kind]taskClass{
 	web.Server: serverClass, web.Pool: clientPoolClass, web.Connection: connectionClass, web.Stream: connectionClass,
 }
 
-// Requests finds what the process's web server is serving, and its calls of HttpClient that are under way. Stacks are
-// taken of all threads, and then the heap is walked without stopping the program. If ctx ends, the result has what was
-// found until then, and is Partial.
+// Requests finds the requests that the process's web server is serving, and the HttpClient calls in progress.
+// Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
+// result has everything found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
 	out, _, err := p.requests(ctx, o, servingThreads{}, true)
 	return out, err
 }
 
-// RequestsAndTasks is Requests without taking the stacks of threads, and what Tasks finds in the same walk. blocking: a
-// thread may be in a call of HttpClient that SendsBlocking reports.
+// RequestsAndTasks is Requests without the stacks of threads, together with the result of Tasks from the same walk.
+// blocking: a thread may be in a call of HttpClient that SendsBlocking reports.
 func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions, blocking bool) (
 	*profile.Requests, *profile.Tasks, error,
 ) {
@@ -71,10 +71,10 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	return out, tasks, p.Alive()
 }
 
-// stamp is that of the heap as it is now.
+// stamp is the heap's current GC epoch.
 func (p *Process) stamp() heap.Stamp { return p.Runtime.Heap.Stamp(p.from) }
 
-// stillSince reports whether the collector has certainly moved nothing since a stamp.
+// stillSince reports whether the collector has certainly moved nothing since a GC epoch.
 func (p *Process) stillSince(since heap.Stamp) bool {
 	return !p.from.changes() || since != 0 && since == p.stamp()
 }
@@ -88,32 +88,32 @@ type requestWalk struct {
 
 	requests map[string]*served  // by their id
 	known    map[string]*served  // likewise, of earlier walks
-	servers  map[arch.Addr]bool  // Kestrel's objects that have been read, where they are
-	found    map[arch.Addr]*sent // calls by their HttpRequestMessage: pools and connections lead to it
-	made     []*sent             // calls that chains make; one may have been read several times
+	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
+	found    map[arch.Addr]*sent // calls by HttpRequestMessage: pools and connections lead to the message
+	made     []*sent             // calls of chains; a call may have been read several times
 	pools    map[arch.Addr]*pooled
-	room     int                          // bytes that may still be kept of them
+	room     int                          // bytes left for requests and calls
 	rests    int                          // how often reading has waited for the collector
-	makes    map[*profile.TaskChain]*sent // the call that a chain makes
-	of       chainOf                      // of the chain that was read last
-	listed   []*sent                      // calls, and those of earlier walks that this one may have missed
-	own      int                          // how many of these it has read itself
-	fresh    int                          // calls that those before have missed, though they had begun
-	ageless  int                          // likewise, calls of which it is not known whether they had
+	makes    map[*profile.TaskChain]*sent // the call of a chain
+	of       chainOf                      // of the latest chain
+	listed   []*sent                      // calls, also calls of earlier walks that this walk may have missed
+	own      int                          // how many calls of listed this walk has read
+	fresh    int                          // calls missed by earlier walks, though begun before
+	ageless  int                          // likewise, calls with an unknown begin
 	boot     time.Time                    // when the machine began, by the wall clock: the same for all walks
 
 	lost  int  // Kestrel's objects that could not be read
-	gone  int  // other objects that had been moved when they were to be read, and are there no more
+	gone  int  // other objects that were moved before the read, and cannot be found any more
 	still bool // nothing was moved from before the walk until after reading
-	whole bool // the walk has certainly met all objects that there were
+	whole bool // the walk has certainly met all existing objects
 }
 
-// chainOf is what a chain is for.
+// chainOf is the purpose of a chain.
 type chainOf struct {
 	server arch.Addr
 	id     string // of the request
-	frame  int    // of the method that serves it
-	call   *sent  // nil: it makes none
+	frame  int    // of the serving method
+	call   *sent  // nil: the chain makes no call
 }
 
 // served is a request and the chains of its async methods.
@@ -134,8 +134,8 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 	return w
 }
 
-// read reads the requests, the calls and their chains. Calls that only their objects tell of count if the collector has
-// moved nothing since a stamp: what is left of an object that was moved stays as it was.
+// read reads the requests, the calls and their chains. Calls known only from their objects count if the collector has
+// moved nothing since a GC epoch: the old copy of a moved object does not change.
 func (w *requestWalk) read(since heap.Stamp) {
 	w.seen = nil
 	w.p.Engine.Cache.Invalidate()
@@ -151,10 +151,10 @@ func (w *requestWalk) read(since heap.Stamp) {
 	w.list()
 }
 
-// maxRequestBytes bounds what is kept of requests, calls and queues, in bytes: 500,000 requests have room.
+// maxRequestBytes bounds the kept requests, calls and queues, in bytes: 500,000 requests have room.
 const maxRequestBytes = 256 << 20
 
-// keep takes the room for what is to be kept: some texts, and so many bytes besides. false: there is none left.
+// keep takes the room for some texts and further bytes. false: there is not enough room.
 func (w *requestWalk) keep(bytes int, texts ...string) bool {
 	for _, s := range texts {
 		bytes += len(s)
@@ -164,7 +164,7 @@ func (w *requestWalk) keep(bytes int, texts ...string) bool {
 	return !w.full
 }
 
-// findRequests reads what Kestrel's objects serve.
+// findRequests reads the requests of Kestrel's objects.
 func (w *requestWalk) findRequests() {
 	for _, obj := range w.objects[serverClass] {
 		if w.stopped() {
@@ -200,7 +200,7 @@ func (w *requestWalk) addRequest(r *web.Request) bool {
 	return true
 }
 
-// request reads the request of one of Kestrel's objects. false: it changed all the time.
+// request reads the request of one of Kestrel's objects. false: the object changed all the time.
 func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
 	ok = w.patiently(func() (err error) {
 		if obj, err = w.serverNow(obj); err != nil {
@@ -215,7 +215,7 @@ func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
 	return r, ok
 }
 
-// serverNow follows one of Kestrel's objects to where it is now: it may have been moved more than once.
+// serverNow follows one of Kestrel's objects to its current address: the object may have been moved more than once.
 func (w *requestWalk) serverNow(obj arch.Addr) (arch.Addr, error) {
 	for range maxMoves {
 		at, err := w.web.Moved(obj)
@@ -227,16 +227,16 @@ func (w *requestWalk) serverNow(obj arch.Addr) (arch.Addr, error) {
 	return 0, async.ErrMoved
 }
 
-// Reading is tried so often, and waits for the end of a collection: one of the youngest objects takes some ms. In one
-// walk it waits mostRests times at most, which is 5 s.
+// Reading is tried patience times, and waits for the end of a collection: a collection of the youngest objects takes
+// some ms. In one walk there are mostRests waits at most, 5 s in all.
 const (
 	patience  = 10
 	restFor   = 2 * time.Millisecond
 	mostRests = 2500
-	longest   = 50 // of these for one collection, which may have to wait for a processor
+	longest   = 50 // waits for one collection; the collector may have to wait for a processor
 )
 
-// patiently is steadily, again after a collection that may be under way.
+// patiently is steadily, with further tries after a collection in progress.
 func (w *requestWalk) patiently(read func() error) bool {
 	for try := range patience {
 		w.settle()
@@ -244,7 +244,7 @@ func (w *requestWalk) patiently(read func() error) bool {
 			return true
 		}
 		if !w.p.from.changes() || w.stopped() || w.p.Runtime.Heap.Settled(w.p.from) && try > 0 {
-			break // it is not the collector
+			break // the collector is not the reason
 		}
 	}
 	return false
@@ -264,8 +264,7 @@ func (w *requestWalk) settle() {
 	}
 }
 
-// relate reads for which request and for which call a chain is. The methods that make a call follow the one that sends
-// it.
+// relate finds the request and the call of a chain. The methods that make a call follow the sending method.
 func (w *requestWalk) relate() (err error) {
 	w.of = chainOf{}
 	if w.of.call, err = w.calling(); err != nil {
@@ -288,8 +287,7 @@ func (w *requestWalk) relate() (err error) {
 	return nil
 }
 
-// begun returns when a call began: at the earliest time that any of the methods knows that follow the one that makes
-// it.
+// begun returns when a call began: the earliest time known to any method behind the method that makes the call.
 func (w *requestWalk) begun(methods []chainMethod) (out time.Time, err error) {
 	for _, m := range methods {
 		role := w.role(m.Step)
@@ -306,18 +304,18 @@ func (w *requestWalk) begun(methods []chainMethod) (out time.Time, err error) {
 		if !at.IsZero() && (out.IsZero() || at.Before(out)) {
 			out = at
 		}
-		if role == web.Calling { // what follows may make another call, which this one is a part of
+		if role == web.Calling { // the methods behind may make another call, and this call is a part of the other
 			break
 		}
 	}
 	return out, nil
 }
 
-// use notes for which request and for which call a chain is.
+// use notes the request and the call of a chain.
 func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	of := w.of
 	if of.frame > 0 {
-		c.Frames = c.Frames[:of.frame] // what follows is the connection's, and the same for all
+		c.Frames = c.Frames[:of.frame] // the further methods are the connection's, and the same for all requests
 	}
 	if w.requests[of.id] == nil && of.server != 0 && !w.servers[of.server] {
 		w.lateRequest(of)
@@ -340,14 +338,14 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	return cost
 }
 
-// lateRequest reads a request that a chain serves, of an object of Kestrel that had been moved when it was to be read.
+// lateRequest reads the request of a chain, if the object of Kestrel was moved before the first read.
 func (w *requestWalk) lateRequest(of chainOf) {
 	if r, ok := w.request(of.server); ok && r != nil && r.ID == of.id {
 		w.addRequest(r)
 	}
 }
 
-// result describes what was found.
+// result describes the requests and calls.
 func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 	out := &profile.Requests{
 		Process: w.p.info, CapturedAt: w.capturedAt(), ConsistentShare: consistentShare(c),
@@ -360,7 +358,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 	return out
 }
 
-// since is when something began. Zero: that is not known, or makes no sense.
+// since is when something began. Zero: the time is not known, or makes no sense.
 func (w *requestWalk) since(s web.Start) time.Time {
 	at := s.UTC
 	if s.Ticks > 0 && w.p.from.changes() {
@@ -372,7 +370,7 @@ func (w *requestWalk) since(s web.Start) time.Time {
 // maxAhead is how far a clock of the target may seem to be ahead of ours.
 const maxAhead = time.Second
 
-// believed leaves out what cannot be: a time to come.
+// believed leaves out impossible times, in the future.
 func (w *requestWalk) believed(at time.Time) time.Time {
 	if at.After(time.Now().Add(maxAhead)) {
 		return time.Time{}
@@ -387,7 +385,7 @@ func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 	}
 	best := slices.MaxFunc(chains, func(a, b *profile.TaskChain) int {
 		return cmp.Or(cmp.Compare(tells(a), tells(b)), cmp.Compare(len(a.Frames), len(b.Frames)),
-			cmp.Compare(chainKey(b, true), chainKey(a, true))) // so that requests that do the same show the same chain
+			cmp.Compare(chainKey(b, true), chainKey(a, true))) // requests with the same action show the same chain
 	})
 	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
 	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {
@@ -396,7 +394,7 @@ func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 	return d
 }
 
-// tells orders chains: one that waits for something that is known tells most.
+// tells orders chains: a chain that waits for something known tells most.
 func tells(c *profile.TaskChain) int {
 	switch {
 	case c.State != profile.TaskWaiting:
@@ -407,7 +405,7 @@ func tells(c *profile.TaskChain) int {
 	return 2
 }
 
-// requestGroups groups requests by their paths, and what they do.
+// requestGroups groups requests by their paths and actions.
 func (w *requestWalk) requestGroups() []profile.RequestGroup {
 	by := map[string]*profile.RequestGroup{}
 	var list []*profile.RequestGroup
@@ -438,7 +436,7 @@ func (w *requestWalk) requestGroups() []profile.RequestGroup {
 	return out
 }
 
-// compareSince orders times, those that are not known last.
+// compareSince orders times, unknown times last.
 func compareSince(a, b time.Time) int {
 	if a.IsZero() != b.IsZero() {
 		if a.IsZero() {
@@ -451,9 +449,9 @@ func compareSince(a, b time.Time) int {
 
 const httpAssembly = "System.Net.Http"
 
-// doingKey is equal for what is shown together.
+// doingKey is equal for actions in one group.
 func doingKey(d *profile.Doing) string {
-	if c := d.Call; c != nil { // how HttpClient goes about it makes no difference
+	if c := d.Call; c != nil { // the methods of HttpClient make no difference
 		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != httpAssembly })
 		if own < 0 {
 			own = len(d.Frames)
@@ -461,7 +459,7 @@ func doingKey(d *profile.Doing) string {
 		key := chainKey(&profile.TaskChain{Frames: d.Frames[own:], State: d.State}, false)
 		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
-	if d.Wait != nil { // how .NET goes about it makes no difference
+	if d.Wait != nil { // the methods of .NET make no difference
 		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != coreLib })
 		frames := unnumbered(d.Frames[max(own, 0):])
 		return chainKey(&profile.TaskChain{Frames: frames, State: d.State}, false) + "\x00" + waitKey(d.Wait)
@@ -469,8 +467,8 @@ func doingKey(d *profile.Doing) string {
 	return chainKey(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
 }
 
-// unnumbered leaves out the numbers of methods that are made at run time: of each action of a controller there may be
-// several, if its first requests come together.
+// unnumbered leaves out the numbers of methods made at run time: an action of a controller may have several methods,
+// if the first requests come together.
 func unnumbered(frames []profile.Frame) []profile.Frame {
 	out := slices.Clone(frames)
 	for i := range out {
@@ -481,7 +479,7 @@ func unnumbered(frames []profile.Frame) []profile.Frame {
 	return out
 }
 
-// joinDoing adds what another request or call of a group does.
+// joinDoing adds the action of another request or call of a group.
 func joinDoing(to, d *profile.Doing) {
 	a, b := profile.TaskChain{WaitsFor: to.WaitsFor}, profile.TaskChain{WaitsFor: d.WaitsFor}
 	merge(&a, &b)
@@ -491,7 +489,7 @@ func joinDoing(to, d *profile.Doing) {
 	to.Branches = max(to.Branches, d.Branches)
 }
 
-// describe describes a request and what it does.
+// describe describes a request and its action.
 func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 	r := profile.Request{
 		ID: s.ID, Method: s.Method, Path: s.Path, Query: s.Query, Protocol: s.Protocol, Remote: addressText(s.Remote),
@@ -507,8 +505,8 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 	return r, d
 }
 
-// awaitsRunning reports whether what is known of a request waits for something that a thread may run: a task that runs
-// code, or a method of which nothing is known, as of one that the runtime has suspended before, and that runs.
+// awaitsRunning reports whether a request, as far as known, waits for something that a thread may run: a task that
+// runs code, or an unknown method. A running method after a suspension by the runtime is unknown.
 func awaitsRunning(d *profile.Doing) bool {
 	w := d.WaitsFor
 	return d.State == profile.TaskWaiting && w != nil &&

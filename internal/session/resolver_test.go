@@ -6,7 +6,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestResolver: who asks a name server in native code below a method waits for that.
+// TestResolver: a method waits for a name server if native code below the method asks the name server.
 func TestResolver(t *testing.T) {
 	native := func(method string) profile.Frame {
 		return profile.Frame{Kind: profile.Native, Method: method, Module: "libc.so.6"}

@@ -17,12 +17,12 @@ import (
 
 // The methods that the runtime itself suspends (async.Resumption), and the lines of their awaits.
 //
-// A Continuation has an address in the method's code, and the number of the suspension point. The code's debug info has
-// a point for suspensions at that very address. But optimised code lacks such points where the await's helper was
-// inlined, the point before is then another await's, and equal awaits of several lines may have become one. So a line
-// is shown if all awaits that it can be are on it, and none is rather than a wrong one.
+// A Continuation has an address in the method's code, and the number of the suspension point. The code's debug info
+// has a point for suspensions at the very address. But optimised code lacks the point if the await's helper was
+// inlined. The point before then belongs to another await, and equal awaits of several lines may have become one. So
+// a line is shown only if all possible awaits are on the line: no line is better than a wrong line.
 
-// resumptionFrame describes a method that the runtime itself has suspended, with its line. inner is the step that it
+// resumptionFrame describes a method suspended by the runtime itself, with a line. inner is the step that the method
 // awaits; nil: none.
 func (p *Process) resumptionFrame(m *async.Resumption, inner *async.Step) profile.Frame {
 	called := p.stepName(inner)
@@ -33,7 +33,7 @@ func (p *Process) resumptionFrame(m *async.Resumption, inner *async.Step) profil
 	return f
 }
 
-// resumedFrame is resumptionFrame without a line. It keeps what it read in p.method, if code is not nil.
+// resumedFrame is resumptionFrame without a line. It keeps the method in p.method, if code is not nil.
 func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *codemap.Code) {
 	f = profile.Frame{Kind: profile.Async, IP: uint64(m.IP)}
 	f.Display = fmt.Sprintf("[code at %v]", m.IP)
@@ -42,7 +42,7 @@ func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *code
 	if err != nil || c.MethodDesc == 0 {
 		return f, nil
 	}
-	if _, err := p.nameCode(&f, &c, m.IP); err != nil { // it says itself what is not known
+	if _, err := p.nameCode(&f, &c, m.IP); err != nil { // the frame itself says so
 		return f, nil
 	}
 	if f.Generics == profile.SharedGenerics && m.Context != 0 {
@@ -51,14 +51,14 @@ func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *code
 	return f, &c
 }
 
-// resumedKey is a method of a chain: where it goes on, and what it has called.
+// resumedKey is a method of a chain: where the method continues, and its callee.
 type resumedKey struct {
 	ip    arch.Addr
 	state int32
 	inner string
 }
 
-// resumptionLine returns the line of the await at which p.method is suspended; nil: it is not known.
+// resumptionLine returns the line of the await at which p.method is suspended; nil: the line is not known.
 func (p *Process) resumptionLine(
 	code *codemap.Code, m *async.Resumption, assembly, inner string,
 ) *profile.SourceLine {
@@ -74,7 +74,7 @@ func (p *Process) resumptionLine(
 	return oneAwaitLine(a, p.method.RID, p.awaitILs(code, m, inner))
 }
 
-// oneAwaitLine returns the line that all of some IL offsets of a method are on; nil: they are on several, or have none.
+// oneAwaitLine returns the common line of some IL offsets of a method; nil: there are several lines, or none.
 func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.SourceLine) {
 	for _, il := range ils {
 		l, err := a.Line(rid, il)
@@ -90,8 +90,8 @@ func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.So
 	return out
 }
 
-// awaitILs returns the IL offsets of the awaits that p.method can be suspended at. inner is the name of the method
-// whose task it awaits; "": it is not known. Of code that stays they are found once.
+// awaitILs returns the IL offsets of the possible awaits of p.method. inner is the name of the method whose task
+// p.method awaits; "": not known. For code that stays, the offsets are found once.
 func (p *Process) awaitILs(code *codemap.Code, m *async.Resumption, inner string) []uint32 {
 	key := resumedKey{m.IP, m.State, inner}
 	if il, ok := p.lines.resumed[key]; ok && !code.Collectible {
@@ -117,7 +117,7 @@ func (p *Process) findAwaitILs(code *codemap.Code, m *async.Resumption, inner st
 		return nil, err
 	}
 	il, exact := points.Await(uint32(m.IP - code.MethodStart))
-	if len(awaits) == 0 { // a method that is not async, and returns the task of another one
+	if len(awaits) == 0 { // the method is not async, and returns the task of another method
 		if exact {
 			return []uint32{il}, nil
 		}
@@ -148,22 +148,22 @@ func (p *Process) findAwaitILs(code *codemap.Code, m *async.Resumption, inner st
 	return out, nil
 }
 
-// awaitOf returns which await the code of an IL offset belongs to: the call that makes what is awaited, or the await
-// itself; -1: to none.
+// awaitOf returns the await of the code at an IL offset. An await's code begins with the call that makes the awaited
+// object; -1: the offset belongs to no await.
 func awaitOf(awaits []name.Await, il uint32) int {
 	return slices.IndexFunc(awaits, func(a name.Await) bool { return a.IL >= il })
 }
 
-// resumedAt is what is known of where a method is suspended.
+// resumedAt is the knowledge of where a method is suspended.
 type resumedAt struct {
 	awaits  []name.Await
-	pointed []bool // which of them have a point for suspensions in the code
+	pointed []bool // the awaits with a point for suspensions in the code
 	all     bool   // the code has as many suspension points as there are awaits: none was merged, or left out
 	at      int    // the await of the point at the address; -1: there is none
 	state   int32  // number of the suspension point
 }
 
-// candidates returns the awaits that it can be.
+// candidates returns the awaits at which the method may be suspended.
 func (s *resumedAt) candidates(inner string) (out []int) {
 	numbered := s.all && s.state >= 0 && int(s.state) < len(s.awaits)
 	for k := range s.awaits {
@@ -171,7 +171,7 @@ func (s *resumedAt) candidates(inner string) (out []int) {
 		switch {
 		case s.at >= 0 && numbered:
 			can = k == s.at || k == int(s.state)
-		case s.at >= 0: // one without a point may have become one with it
+		case s.at >= 0: // an await without a point may have been merged with the await at the point
 			can = k == s.at || !s.pointed[k]
 		case numbered:
 			can = k == int(s.state)
@@ -194,7 +194,7 @@ func (s *resumedAt) candidates(inner string) (out []int) {
 	return out
 }
 
-// stepName returns the name of a step's method, as calls of it have it; "": it is not known.
+// stepName returns the name of a step's method, in the form of calls of the method; "": not known.
 func (p *Process) stepName(s *async.Step) string {
 	switch {
 	case s == nil:
@@ -213,8 +213,8 @@ func (p *Process) stepName(s *async.Step) string {
 	return source.LastName(s.Label)
 }
 
-// machineMethod returns the name of the method that the type of a state machine was made of, as the C# compiler names
-// it: Type+<Method>d__3, with the interface before a dash if the method implements it explicitly.
+// machineMethod returns the name of the method of a state machine, by the C# compiler's name of the state machine's
+// type: Type+<Method>d__3. An interface that the method implements explicitly stands before a dash.
 func machineMethod(full string) string {
 	full = full[strings.LastIndexByte(full, '+')+1:]
 	end := strings.LastIndex(full, ">d")
@@ -235,11 +235,11 @@ func (p *Process) resumedMethod(r *async.Resumption) (m method.Method, passing, 
 	return known.method, code.Collectible, err == nil && known.method.HasMetadata()
 }
 
-// awaitHelpers begin the names of the runtime's own methods that suspend others: they are no code that awaits.
+// awaitHelpers begin the names of the runtime's own methods that suspend others. These methods do not await.
 const awaitHelpers = "System.Runtime.CompilerServices.AsyncHelpers."
 
-// programSteps are the steps of a chain without the runtime's own: helpers, and what a method that is compiled to a
-// state machine is called by. That one only returns its task, and has a box of its own.
+// programSteps are the steps of a chain without the runtime's own steps: without helpers, and without the callers of
+// methods compiled to a state machine. A caller only returns the method's task, and the method has its own box.
 func (p *Process) programSteps(steps []async.Step) []async.Step {
 	return slices.DeleteFunc(steps, func(s async.Step) bool {
 		if s.Resumption == nil {

@@ -7,7 +7,8 @@ import (
 	"clrsnap/internal/clr/name"
 )
 
-// TestAwaitCandidates: the awaits that a suspended method can be at, of three: Load, Save and Load again.
+// TestAwaitCandidates: the awaits at which a suspended method can be. The method has three: Load, Save and Load
+// again.
 func TestAwaitCandidates(t *testing.T) {
 	awaits := []name.Await{
 		{IL: 10, Calls: []string{"Load"}}, {IL: 20, Calls: []string{"get_Path", "Save"}},

@@ -12,9 +12,10 @@ type contextThread struct {
 	class   string
 }
 
-// resumes adds what an async method needs that could go on, because what it has awaited is complete, and that nobody
-// runs. The thread pool has nothing to do, so that it does not wait for that. The SynchronizationContext of a thread
-// that waits for a task has most likely got the rest of the method, which is to run on that very thread.
+// resumes adds a wait edge from an async method that could go on, because its awaited task is complete, but that
+// nobody runs. The thread pool has nothing to do, so the method does not wait for the pool. Most likely the method
+// waits for the SynchronizationContext of a thread: the thread waits for a task, and would have to run the rest of
+// the method.
 func (l *likely) resumes(at int) {
 	if l.contexts == nil {
 		l.findContexts()
@@ -26,15 +27,15 @@ func (l *likely) resumes(at int) {
 	if c == nil {
 		return
 	}
-	l.out.Awaits[at].WaitsFor = nil // that is over
+	l.out.Awaits[at].WaitsFor = nil // that wait is over
 	l.need(profile.Need{
 		Of: profile.AwaitParty(at), Kind: profile.ContextLock, Object: uint64(c.context), Type: c.class,
 		On: []profile.Party{profile.ThreadParty(c.thread)},
 	})
 }
 
-// contextFor returns the thread whose context has most likely got the rest of a method: the one that waits for that
-// method, or else the only one there is; nil: that is not known.
+// contextFor returns the thread whose context most likely has the rest of a method: the thread that waits for the
+// method, or else the only thread with a context; nil: not known.
 func (l *likely) contextFor(at int) *contextThread {
 	switch i, ok := l.direct[at]; {
 	case ok && i >= 0:
@@ -45,7 +46,7 @@ func (l *likely) contextFor(at int) *contextThread {
 	return nil
 }
 
-// findContexts finds the threads that wait for tasks and have contexts, and for which methods they wait.
+// findContexts finds the threads that wait for tasks and have contexts, and the methods that the threads wait for.
 func (l *likely) findContexts() {
 	l.contexts, l.direct = []contextThread{}, map[int]int{}
 	byThread := map[int]int{}
@@ -59,7 +60,7 @@ func (l *likely) findContexts() {
 			l.contexts = append(l.contexts, contextThread{i, at, class})
 		}
 	}
-	for i := range l.out.Needs { // those of threads are all there
+	for i := range l.out.Needs { // all wait edges of threads are there
 		n := &l.out.Needs[i]
 		at, ok := byThread[n.Of.Thread]
 		if !ok {
@@ -78,7 +79,7 @@ func (l *likely) findContexts() {
 	}
 }
 
-// poolIsIdle reports whether the thread pool certainly has nothing to do that waits for a worker.
+// poolIsIdle reports whether the thread pool certainly has no work that waits for a worker.
 func (l *likely) poolIsIdle() bool {
 	if l.pool == nil {
 		l.pool = &profile.Pool{}

@@ -12,11 +12,12 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// A method that the runtime itself has suspended is resumed by RuntimeAsyncTask.DispatchContinuations. Those that await
-// it are in the structure of that frame, to which a static field of the thread leads (package async).
+// RuntimeAsyncTask.DispatchContinuations resumes the methods that the runtime itself has suspended. The awaiters of a
+// resumed method are in a structure of the dispatching frame. A static field of the thread leads to the structure
+// (package async).
 
-// What lies between a method that has been resumed and the frame that has resumed it: a stub of the runtime, and, while
-// a profiler of async methods listens, what it sees the method by. The same methods have two names.
+// The code between a resumed method and the frame that has resumed the method: a stub of the runtime and, while a
+// profiler of async methods listens, the wrapper that tells the profiler. The same methods have two names.
 const (
 	resumingMethods = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask`1."
 	resumingMethod  = "DispatchContinuations" // and InstrumentedDispatchContinuations
@@ -24,8 +25,8 @@ const (
 	resumeStub      = "IL_STUB_AsyncResume"
 )
 
-// StubCode returns what code that can be unloaded is for async methods, by its method; nil: nothing that is known by
-// its name alone.
+// StubCode returns the role in async methods of code that can be unloaded, by its method; nil: the name alone tells
+// no role.
 func StubCode(method string) *AsyncCode {
 	if method == resumeStub {
 		return &AsyncCode{runner: true}
@@ -33,12 +34,12 @@ func StubCode(method string) *AsyncCode {
 	return nil
 }
 
-// ResumesMethods reports whether a method of the runtime's resumes methods that it has suspended, by its name.
+// ResumesMethods reports whether a method of the runtime resumes suspended methods, by its name.
 func ResumesMethods(method string) bool {
 	return strings.HasPrefix(method, resumingMethods) && strings.HasSuffix(method, resumingMethod)
 }
 
-// LiesBetween reports whether a method lies between one that has been resumed and the one that has resumed it.
+// LiesBetween reports whether a method lies between a resumed method and the resuming method.
 func LiesBetween(method string) bool {
 	return method == resumeStub || strings.HasPrefix(method, listenedMethods)
 }
@@ -46,10 +47,11 @@ func LiesBetween(method string) bool {
 // resumingFrame is a frame that resumes methods.
 type resumingFrame struct {
 	thread    arch.Addr // the runtime's Thread
-	low, high arch.Addr // the part of the stack that is the frame's
+	low, high arch.Addr // the frame's part of the stack
 }
 
-// resumingFrameOf returns a frame that resumes methods, of a thread if the walk does not know that; nil: there is none.
+// resumingFrameOf returns a frame that resumes methods; nil: there is none. The thread is of, if the walk does not
+// know the thread.
 func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 	low, high, ok := f.Extent()
 	if thread := cmp.Or(f.Thread(), of); ok && thread != 0 {
@@ -58,13 +60,13 @@ func resumingFrameOf(f *walk.Frame, of arch.Addr) *resumingFrame {
 	return nil
 }
 
-// dispatcher is where threads have what they resume.
+// dispatcher is where threads keep the resumed methods.
 type dispatcher struct {
-	field  uint32 // of the address of the newest structure, from where the static fields of a thread are
+	field  uint32 // offset of the address of the newest structure in a thread's static fields
 	layout async.DispatcherLayout
 }
 
-// canResume finds out where threads have what they resume, once, by a class of System.Private.CoreLib.
+// canResume finds the dispatcher once, by a class of System.Private.CoreLib.
 func (p *Process) canResume(core arch.Addr) bool {
 	if p.dispatcher == nil {
 		d, err := p.findDispatcher(core)
@@ -76,8 +78,8 @@ func (p *Process) canResume(core arch.Addr) bool {
 	return true
 }
 
-// findDispatcher reads the layout of the structure, and where the static field with its address is, by a class of
-// System.Private.CoreLib.
+// findDispatcher reads the layout of the structure, and the offset of the static field with its address, by a class
+// of System.Private.CoreLib.
 func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
 	objects := p.Runtime.Objects
 	if d.field, err = objects.Direct(core, async.DispatcherClass, "t_current"); err != nil {
@@ -101,11 +103,11 @@ func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
 	return d, nil
 }
 
-// objectHeader is what the fields of a struct are counted behind, in bytes, as if it were an object.
+// objectHeader is the base of the offsets of a struct's fields, in bytes: the offsets count as in an object.
 const objectHeader = 8
 
-// awaitingResumed is awaitingSite of a frame that resumes methods. Without the task in its argument, or with another
-// one, the frame may be that of another call by now: but the collector may have moved the task as well.
+// awaitingResumed is awaitingSite of a frame that resumes methods. If the frame's argument is not the task, reused is
+// true: the frame may belong to another call by now. But the collector may have moved the task instead.
 func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, err error) {
 	f, r := site.resumes, p.asyncReader()
 	data := p.Runtime.Threads.LocalData(f.thread)
@@ -123,8 +125,8 @@ func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, 
 	return c, d.Task != site.Argument, err
 }
 
-// Inner is the step that the first one of a site's chain awaits, if that is known: the method that has been resumed is
-// the frame above. Others know where they wait by themselves.
+// Inner is the step that the first step of a site's chain awaits, if known: the resumed method in the frame above.
+// Other sites know their awaits.
 func (s *AsyncSite) Inner(method func() string) *async.Step {
 	if s.resumes == nil || s.Below == 0 {
 		return nil
@@ -132,10 +134,10 @@ func (s *AsyncSite) Inner(method func() string) *async.Step {
 	return &async.Step{Label: method()}
 }
 
-// Suspendable says what a method is to the runtime's own way to suspend methods.
+// Suspendable says how a method takes part in the runtime's own suspension of methods.
 type Suspendable struct {
-	Taskless bool // only methods that the runtime suspends call it, and they get no task
-	Body     bool // it is the IL of such a method; code that wants its task calls a thunk
+	Taskless bool // only methods suspended by the runtime call the method, and get no task
+	Body     bool // the method is the IL of a suspendable method; code that wants the task calls a thunk
 }
 
 // Suspendable describes a method; false: it cannot be read.
@@ -150,9 +152,9 @@ func (p *Process) Suspendable(desc arch.Addr) (Suspendable, bool) {
 	return Suspendable{m.Async.Suspends(), m.Async.Body()}, true
 }
 
-// TakesTask reports whether a method most likely takes the task of another one, instead of awaiting its call at once:
-// the IL has calls of a method of that name, and none of them is what the next await is for. The JIT does without the
-// task if the await, or ConfigureAwait and then the await, follows the call (docs/design/specs/runtime-async.md).
+// TakesTask reports whether a method most likely takes the task of another method, instead of awaiting the call at
+// once: the IL has calls of a method of that name, but none for its next await. The JIT does without the task if the
+// await, or ConfigureAwait and then the await, follows the call (docs/design/specs/runtime-async.md).
 func (p *Process) TakesTask(outer, inner arch.Addr) bool {
 	by, err := p.Runtime.Methods.Read(outer)
 	if err != nil || !by.HasMetadata() {

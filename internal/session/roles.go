@@ -6,21 +6,21 @@ import (
 	"clrsnap/internal/clr/thread"
 )
 
-// commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).
+// commLen is the length to which the kernel cuts names (TASK_COMM_LEN, without the 0).
 const commLen = 15
 
 // cut returns the kernel's form of a name.
 func cut(name string) string { return name[:min(len(name), commLen)] }
 
-// Roles that are told by more than a name.
+// Roles that need more facts than a name.
 const (
 	finalizer = "Finalizer"
 	worker    = "ThreadPool worker"
 )
 
-// namedRoles are the roles of threads that the framework's managed code starts, by the managed name that it gives
-// them, as the kernel keeps it (System.Private.CoreLib: PortableThreadPool.*, TimerQueue.Portable.cs,
-// ThreadPoolTaskScheduler.cs; System.Net.Sockets: SocketAsyncEngine.Unix.cs).
+// namedRoles are the roles of threads that the framework's managed code starts, by the threads' managed names in the
+// kernel's form (System.Private.CoreLib: PortableThreadPool.*, TimerQueue.Portable.cs, ThreadPoolTaskScheduler.cs;
+// System.Net.Sockets: SocketAsyncEngine.Unix.cs).
 var namedRoles = map[string]string{
 	".NET TP Worker":  worker,
 	".NET TP Gate":    "ThreadPool gate",
@@ -28,13 +28,13 @@ var namedRoles = map[string]string{
 	".NET Timer":      "Timer",
 	".NET Sockets":    "Socket events",
 	".NET Long Runni": "Long-running task",
-	".NET Long Task":  "Long-running task", // its name from .NET 11 on
+	".NET Long Task":  "Long-running task", // the name from .NET 11 on
 }
 
 // nativeRoles are the roles of threads that native code of the runtime starts, by the kernel's name.
 var nativeRoles = map[string]string{
 	".NET Tiered Com": "Tiered compilation",
-	".NET Tiered JIT": "Tiered compilation", // its name from .NET 11 on
+	".NET Tiered JIT": "Tiered compilation", // the name from .NET 11 on
 	".NET SigHandler": "Signal handler",
 	".NET SIGTERM":    "Signal handler",
 	".NET SynchManag": "Synchronisation manager",
@@ -48,8 +48,8 @@ var nativeRoles = map[string]string{
 // finalizerComm is the kernel's name of the finalizer.
 const finalizerComm = ".NET Finalizer"
 
-// inherited are the kernel's names that a thread of the program can have: Linux gives a new thread the name of the
-// thread that starts it, and .NET changes that only for a thread with a managed name.
+// inherited are the possible names, in the kernel, of a thread of the program: Linux gives a new thread the name of
+// its creator, and .NET changes the name only for a thread with a managed name.
 var inherited = func() map[string]bool {
 	out := map[string]bool{finalizerComm: true, ".NET SIGTERM": true, ".NET SigHandler": true, ".NET SynchManag": true}
 	for name := range namedRoles {
@@ -58,8 +58,8 @@ var inherited = func() map[string]bool {
 	return out
 }()
 
-// RoleOfEnded is the role of a thread that has ended before the runtime was asked, by the kernel's name: a name that a
-// thread of the program can have decides nothing.
+// RoleOfEnded is the role of a thread that has ended before the runtime was asked, by the kernel's name. The possible
+// names of a thread of the program decide nothing.
 func RoleOfEnded(comm string) string {
 	if inherited[comm] {
 		return ""
@@ -67,7 +67,7 @@ func RoleOfEnded(comm string) string {
 	return nativeRoles[comm]
 }
 
-// roleFacts are what a thread's role is told by.
+// roleFacts are the facts that decide a thread's role.
 type roleFacts struct {
 	main      bool
 	comm      string         // the kernel's name
@@ -76,7 +76,7 @@ type roleFacts struct {
 	nameKnown bool           // the managed name could be read
 }
 
-// role is what the runtime uses a thread for; "" for a thread of the program. The kernel's name decides only what the
+// role is the runtime's use of a thread; "" for a thread of the program. The kernel's name decides only if the
 // runtime cannot tell.
 func (p *Process) role(f roleFacts) string {
 	switch {
@@ -107,7 +107,7 @@ func (p *Process) role(f roleFacts) string {
 	return ""
 }
 
-// roleOfComm is the role of a thread of which only the kernel's name is known.
+// roleOfComm is the role of a thread by the kernel's name alone.
 func roleOfComm(comm string) string {
 	if comm == finalizerComm {
 		return finalizer

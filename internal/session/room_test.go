@@ -42,8 +42,8 @@ int main(void) {
 }
 `
 
-// TestDeepStacks: of two million frames as many are kept as there is room for, and each of
-// the threads whose stacks are cut, or left out, says why.
+// TestDeepStacks: of two million frames as many are kept as there is room for. Each thread with a cut or missing
+// stack says why.
 func TestDeepStacks(t *testing.T) {
 	dir := t.TempDir()
 	source, exe := filepath.Join(dir, "deep.c"), filepath.Join(dir, "deep")

@@ -9,25 +9,25 @@ import (
 	"clrsnap/profile"
 )
 
-// A method that the runtime itself has suspended, and that a thread has resumed, has left its RuntimeAsyncTask empty.
-// The thread has the task, and the methods that await the one that runs (package async). Which one runs, only the
-// thread's stack tells. It is read of threads that are blocked, because tasks are read without a stop.
+// While a thread runs a method that the runtime itself had suspended, the method's RuntimeAsyncTask is empty. The
+// thread has the task, and the awaiters of the running method (package async). Only the thread's stack tells the
+// running method. The stack is read only of blocked threads, because tasks are read without a stop.
 
-// runningTask is a RuntimeAsyncTask of which a thread runs a method.
+// runningTask is a RuntimeAsyncTask with a method that a thread runs.
 type runningTask struct {
 	thread profile.ThreadRef
 	newest arch.Addr // where the thread has the address of its newest structure
-	at     arch.Addr // the structure that is about the task
+	at     arch.Addr // the structure about the task
 
-	method profile.Frame // that runs; without a name: it is not known
+	method profile.Frame // the running method; without a name: not known
 	proof  target.Proof  // that the thread has not run since the method was read
-	still  bool          // it has not, when the task was last looked at
+	still  bool          // the thread had not run at the last look at the task
 }
 
-// maxRunningLooks bounds how often all threads are looked at for tasks that they run methods of.
+// maxRunningLooks bounds the searches of all threads for tasks with running methods.
 const maxRunningLooks = 1 << 8
 
-// findRunning finds the tasks that threads run methods of, and these methods.
+// findRunning finds the tasks with running methods, and the methods.
 func (t *taskWalk) findRunning() {
 	t.running, t.looks = map[arch.Addr]*runningTask{}, 0
 	if !t.r.Resumptions() || !t.canResume() {
@@ -56,7 +56,7 @@ func (t *taskWalk) findRunning() {
 	}
 }
 
-// canResume finds out where threads have what they resume, by one of the objects that were found.
+// canResume finds the dispatcher of threads, by one of the objects from the heap.
 func (t *taskWalk) canResume() bool {
 	for _, obj := range t.objects[boxClass] {
 		if class, err := t.p.Runtime.Objects.Class(obj); err == nil && class.Assembly == coreLib {
@@ -66,7 +66,7 @@ func (t *taskWalk) canResume() bool {
 	return false
 }
 
-// lookForRunning looks at all threads for tasks that they run methods of. Those that are known already are kept.
+// lookForRunning searches all threads for tasks with running methods. Known tasks are kept.
 func (t *taskWalk) lookForRunning() {
 	t.looks++
 	by := map[arch.Addr]int{}
@@ -80,9 +80,9 @@ func (t *taskWalk) lookForRunning() {
 			continue
 		}
 		newest := data + arch.Addr(t.p.dispatcher.field)
-		list, _ := t.r.AllDispatching(newest, t.p.dispatcher.layout) // what cannot be read is not known to run
+		list, _ := t.r.AllDispatching(newest, t.p.dispatcher.layout) // unreadable tasks do not count as running
 		for _, d := range list {
-			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended it, and another has resumed it
+			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended the task, another has resumed the task
 				delete(t.running, d.Task)
 				continue
 			}
@@ -95,7 +95,7 @@ func (t *taskWalk) lookForRunning() {
 	}
 }
 
-// readResumed reads which methods a thread runs, if it is blocked.
+// readResumed reads the methods that a blocked thread runs.
 func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
 	p := t.p
 	st, _ := t.snapshotAsync(thread)
@@ -112,7 +112,7 @@ func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
 	}
 }
 
-// snapshotAsync takes the snapshot of a thread with its async methods, if it is blocked; false: it is not.
+// snapshotAsync takes the snapshot of a blocked thread with its async methods; false: the thread is not blocked.
 func (t *taskWalk) snapshotAsync(thread *Thread) (st profile.Thread, ok bool) {
 	p := t.p
 	wanted := p.Options.Async
@@ -152,8 +152,8 @@ func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
 	return boxes
 }
 
-// machineThread returns the thread that runs the method of a box, if it is blocked; false: that is not known. Its stack
-// is read once more, because the collector may have moved the box since all threads were looked at.
+// machineThread returns the blocked thread that runs the method of a box; false: no such thread is known. The
+// thread's stack is read once more, because the collector may have moved the box since the search of all threads.
 func (t *taskWalk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool) {
 	if t.machines == nil {
 		t.findMachines()
@@ -165,7 +165,7 @@ func (t *taskWalk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool)
 	return profile.ThreadRef{OSThreadID: th.OSThreadID, ManagedThreadID: th.ManagedID, Name: th.Name}, true
 }
 
-// findMachines looks at all threads for methods with a state machine that they run.
+// findMachines searches all threads for running methods with a state machine.
 func (t *taskWalk) findMachines() {
 	t.machines = map[arch.Addr]*Thread{}
 	threads, err := t.p.list()
@@ -185,10 +185,10 @@ func (t *taskWalk) findMachines() {
 	}
 }
 
-// maxMachineThreads bounds the threads that are looked at.
+// maxMachineThreads bounds the searched threads.
 const maxMachineThreads = 1 << 10
 
-// runs returns where the task is now that a thread runs a method of; 0: none does.
+// runs returns the current address of a task if a thread runs a method of the task; 0: no thread does.
 func (t *taskWalk) runs(obj arch.Addr) (arch.Addr, error) {
 	run, d, err := t.runningTask(obj)
 	if err != nil || run == nil {
@@ -198,8 +198,8 @@ func (t *taskWalk) runs(obj arch.Addr) (arch.Addr, error) {
 	return d.Task, nil
 }
 
-// runningTask returns what is known of a task that a thread runs a method of, and where the task is now; nil: none
-// does. If it has not ended, a thread may have resumed it only now.
+// runningTask returns the thread that runs a method of a task, and the task's current address; nil: there is no
+// thread. If the task has not ended, all threads are searched again: a thread may have resumed the task only now.
 func (t *taskWalk) runningTask(obj arch.Addr) (run *runningTask, d async.Dispatching, err error) {
 	if run = t.running[obj]; run != nil {
 		d, err = t.dispatching(run)
@@ -225,7 +225,8 @@ func (t *taskWalk) runningTask(obj arch.Addr) (run *runningTask, d async.Dispatc
 	return run, d, err
 }
 
-// dispatching reads what a thread has of a task that it runs a method of. Task 0: it does not any more.
+// dispatching reads a thread's structure of a task with a running method. Task 0: the thread does not run the task
+// any more.
 func (t *taskWalk) dispatching(run *runningTask) (async.Dispatching, error) {
 	list, err := t.r.AllDispatching(run.newest, t.p.dispatcher.layout)
 	if err != nil {
@@ -239,8 +240,8 @@ func (t *taskWalk) dispatching(run *runningTask) (async.Dispatching, error) {
 	return async.Dispatching{}, nil
 }
 
-// runningSteps returns the methods of a task that a thread runs one of: that one, of which a step has the name at most,
-// and those that await it. alive: a thread does.
+// runningSteps returns the running method of a task, and its awaiters. The step of the running method has a name at
+// most. alive: a thread runs the method.
 func (t *taskWalk) runningSteps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
 	run, d, err := t.runningTask(obj)
 	if err != nil || run == nil || d.Task != obj {
@@ -256,7 +257,7 @@ func (t *taskWalk) runningSteps(obj arch.Addr) (steps []async.Step, alive bool, 
 	return append([]async.Step{inner}, chain.Steps...), true, nil
 }
 
-// frame describes the method that runs.
+// frame describes the running method.
 func (r *runningTask) frame() profile.Frame {
 	const unknown = "[a method that runs]"
 	if !r.still {

@@ -12,10 +12,10 @@ import (
 	"clrsnap/profile"
 )
 
-// What methods have that the runtime itself has suspended: their code says what it holds at which await, as that of
-// state machines does, and their Continuations have the variables by which the objects are found.
+// Permits and promised tasks of methods suspended by the runtime itself. As with state machines, the code tells the
+// permits and tasks at each await. The objects are found by the variables in Continuations.
 
-// resumedHave reports whether methods that are suspended in a RuntimeAsyncTask have duties.
+// resumedHave reports whether the methods suspended in a RuntimeAsyncTask are likely holders.
 func (l *likely) resumedHave(obj arch.Addr) bool {
 	steps, _, err := l.t.r.Methods(obj)
 	if err != nil {
@@ -30,8 +30,8 @@ func (l *likely) resumedHave(obj arch.Addr) bool {
 	return false
 }
 
-// codeOfResumed returns what one of several methods has that the runtime has suspended; nil: nothing, or that is not
-// known.
+// codeOfResumed returns the permits and promised tasks of one of several methods suspended by the runtime; nil: none,
+// or not known.
 func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 	at := steps[i].Resumption
 	if at == nil {
@@ -65,8 +65,8 @@ func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 	return c
 }
 
-// atAwait finds out what code has where a method is suspended; false: it can be at several awaits, and has something
-// else at each.
+// atAwait finds the permits and promised tasks at the await of a suspended method; false: several awaits are
+// possible, with different results.
 func (l *likely) atAwait(c *suspendedCode, code *permits.Code, at *async.Resumption, inner string) bool {
 	_, native := l.p.resumedFrame(at)
 	if native == nil {
@@ -87,8 +87,8 @@ func (l *likely) atAwait(c *suspendedCode, code *permits.Code, at *async.Resumpt
 	return true
 }
 
-// dutiesOfResumed finds the objects of the duties of methods that the runtime has suspended. unsure: one of them may
-// have a permit of another semaphore.
+// dutiesOfResumed finds the semaphores and tasks that suspended methods are going to release or complete. unsure: a
+// method may have a permit of another semaphore.
 func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
 	for i := range steps {
 		c := l.codeOfResumed(steps, i)
@@ -102,9 +102,9 @@ func (l *likely) dutiesOfResumed(steps []async.Step) (out []duty, unsure bool) {
 	return out, unsure
 }
 
-// savedRoots are the arguments and the variables that a method has saved: those that its code's debug info tells.
-// Others are found by their class, if the method has saved only one object that fits: its own object, and what its code
-// finds semaphores and tasks by.
+// savedRoots are the saved arguments and variables of a method, as far as the debug info of the code tells. The
+// method's own object, and the objects that lead to semaphores and tasks, can also be found by class, if a single
+// object of the class is saved.
 func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 	none := func(permits.Variable) (permits.Place, bool) { return permits.Place{}, false }
 	code, err := p.Runtime.Code.Lookup(at.IP)
@@ -160,7 +160,7 @@ func (p *Process) placeAt(word arch.Addr) (out permits.Place, ok bool) {
 	return permits.Place{At: obj, Class: class}, err == nil
 }
 
-// savedVariables returns where a Continuation has the variables of its method, by their numbers.
+// savedVariables returns the offsets of a method's variables in its Continuation, by their numbers.
 func (p *Process) savedVariables(at *async.Resumption, code *codemap.Code) map[uint32]uint32 {
 	list, err := p.Runtime.IL.Saved(code, at.State, uint32(at.IP-code.MethodStart))
 	if err != nil {
@@ -173,7 +173,7 @@ func (p *Process) savedVariables(at *async.Resumption, code *codemap.Code) map[u
 	return out
 }
 
-// savedThis returns the object of a method that is suspended, by its class.
+// savedThis returns the object of a suspended method, by its class.
 func (p *Process) savedThis(at *async.Resumption, m *method.Method) (out permits.Place, ok bool) {
 	of, err := p.Runtime.Types.Canonical(m.MethodTable)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *Process) savedThis(at *async.Resumption, m *method.Method) (out permits
 	})
 }
 
-// savedOnly returns the object of some class that a method has saved, if there is only one.
+// savedOnly returns the only saved object of some class; false: there are none or several.
 func (p *Process) savedOnly(at *async.Resumption, is func(*object.Class) bool) (out permits.Place, ok bool) {
 	several := false
 	err := p.asyncReader().Saved(at, func(obj arch.Addr, class *object.Class) {
@@ -201,8 +201,8 @@ func (p *Process) savedOnly(at *async.Resumption, is func(*object.Class) bool) (
 	return out, err == nil && !several && out.At != 0
 }
 
-// addRunning adds to threads what those methods have that await the ones that a thread has resumed: nothing else has
-// them while it runs.
+// addRunning adds to threads the permits and promised tasks of the awaiters of resumed methods: while a resumed
+// method runs, only its thread leads to the awaiters.
 func (l *likely) addRunning() {
 	t := l.t
 	t.running, t.looks, t.threads = map[arch.Addr]*runningTask{}, 0, nil

@@ -15,25 +15,27 @@ import (
 	"clrsnap/profile"
 )
 
-// Which instantiation of shared generic code a method is that the runtime itself has suspended.
+// How to find the instantiation of a suspended method, if the method is shared generic code. The runtime itself has
+// suspended the method.
 //
-// It has saved what tells it, its context, if it needs it later. The debug info of jitted code says where. ReadyToRun
-// code has no such debug info, but tells whether the context is among what was saved. If it is a method or a class, the
-// code allocates the Continuation with a helper that is given the context and a place for what keeps that alive. If it
-// is the method's object, and the code keeps it for the runtime's own use, then it keeps it all the time. Among the
-// words that were saved, the context is then the one that fits the code. If several do, they must be of one
-// instantiation, or it must be known that the method's object comes first.
+// The method has saved its context, the source of the instantiation, if it needs the context later. The debug info of
+// jitted code says where. ReadyToRun code has no such debug info, but tells whether the context was saved. If the
+// context is a method or a class, the code allocates the Continuation with a helper. The helper gets the context and
+// a place for the object that keeps the context alive. If the context is the method's object, and the code keeps the
+// object for the runtime's own use, then the code keeps the object all the time. The context is then the saved word
+// that fits the code. If several words fit, they must be of one instantiation, or it must be known that the method's
+// object comes first.
 //
-// The JIT saves variables behind what the runtime needs: the execution context, the context to go on in, an exception,
-// and what awaits have given. Of the variables, references come first, and of these the method's object, which is
-// variable 0. An await's result may be left over from before, so that nothing is known of the order if an await of the
-// method can give one.
+// The JIT saves variables behind the runtime's own data: the execution context, the context to go on in, an
+// exception, and the results of awaits. Among the variables, references come first, and among the references the
+// method's object, variable 0. An await's result may be left over from before. So the order is not known if an await
+// of the method can give a result.
 //
 // Sources (dotnet/runtime): src/coreclr/jit/async.cpp (ContinuationNeedsKeepAlive, CreateAllocContinuationCall,
-// ContinuationLayoutBuilder::Create), src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD). The order
-// is that of .NET 11.0.0, as the debug info of jitted code has it.
+// ContinuationLayoutBuilder::Create), src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD). The
+// order is the order of .NET 11.0.0, as in the debug info of jitted code.
 
-// nameSaved names the instantiation of p.method that a context tells, if it does.
+// nameSaved names the instantiation of p.method by a context, if the context tells.
 func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) {
 	_, kind, ok := p.contextArgument(&p.method)
 	if !ok {
@@ -46,23 +48,23 @@ func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) 
 	p.passing = passing
 }
 
-// savingKey is where a method goes on, and the number of the await.
+// savingKey is where a method continues, and the number of the await.
 type savingKey struct {
 	ip    arch.Addr
 	state int32
 }
 
-// saving is where a method has its context while it is suspended.
+// saving is the place of a suspended method's context.
 type saving struct {
-	kind   gcinfo.Context // NoContext: nowhere, or that is not known
-	offset uint32         // from the start of its Continuation, in bytes; 0: it is among the words that were saved
-	first  bool           // it is the first of these that fits, unless the runtime needs that word
+	kind   gcinfo.Context // NoContext: nowhere, or not known
+	offset uint32         // from the start of its Continuation, in bytes; 0: among the saved words
+	first  bool           // the first fitting word is the context, unless the runtime needs that word
 }
 
-// maxSavings bounds the awaits of which it is remembered where they have contexts.
+// maxSavings bounds the remembered places of contexts.
 const maxSavings = 1 << 16
 
-// savedContext reads what tells the instantiation of a method that is suspended; 0: it is not known.
+// savedContext reads the context of a suspended method; 0: not known.
 func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	code, err := p.Runtime.Code.Lookup(m.IP)
 	if err != nil || code.MethodDesc == 0 {
@@ -82,7 +84,7 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	return contextOf(p.Runtime.Objects, at, s.kind)
 }
 
-// contextOf is the context that a word has: a method, a class, or that of an object; 0: none.
+// contextOf is the context of a word: a method, a class, or an object's class; 0: none.
 func contextOf(objects *object.Reader, word arch.Addr, kind gcinfo.Context) arch.Addr {
 	if kind != gcinfo.This {
 		return word
@@ -94,7 +96,7 @@ func contextOf(objects *object.Reader, word arch.Addr, kind gcinfo.Context) arch
 	return class.Table
 }
 
-// savingOf returns where a method has its context while it is suspended. Of code that stays it is found once.
+// savingOf returns the place of a suspended method's context. For code that stays, the place is found once.
 func (p *Process) savingOf(code *codemap.Code, m *async.Resumption) saving {
 	key := savingKey{m.IP, m.State}
 	if s, ok := p.savings[key]; ok {
@@ -140,7 +142,7 @@ func (p *Process) findSaving(code *codemap.Code, m *async.Resumption) (out savin
 	return out, err
 }
 
-// savesContext reports whether ReadyToRun code certainly saves its context where it is suspended.
+// savesContext reports whether ReadyToRun code certainly saves its context at the suspension.
 func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Context) (bool, error) {
 	if kind == gcinfo.This {
 		place, err := p.Runtime.Generic.Place(code)
@@ -158,20 +160,20 @@ func (p *Process) savesContext(code *codemap.Code, ip arch.Addr, kind gcinfo.Con
 	return ok && place%wordSize == 0 && place >= continuationData-objectHeader, nil
 }
 
-// noResults reports whether a method has awaits, none of which gives a result.
+// noResults reports whether a method has awaits, and none gives a result.
 func (p *Process) noResults(m *method.Method) bool {
 	awaits, err := p.Runtime.Names.Awaits(m.Module, m.RID)
 	gives := func(a name.Await) bool { return a.Result }
 	return err == nil && len(awaits) > 0 && !slices.ContainsFunc(awaits, gives)
 }
 
-// Where the data of a Continuation begin at least, in bytes, and the size of a word.
+// The least offset of a Continuation's data, in bytes, and the size of a word.
 const (
 	continuationData = 32
 	wordSize         = 8
 )
 
-// contextAmong returns the context that is among the words that a method has saved; 0: it is not known which it is.
+// contextAmong returns the context among the saved words of a method; 0: several words are possible.
 func (p *Process) contextAmong(
 	r *async.Reader, objects *object.Reader, code *codemap.Code, m *async.Resumption, s saving,
 ) (out arch.Addr) {
@@ -188,7 +190,7 @@ func (p *Process) contextAmong(
 		}
 		x, err := p.Runtime.Generic.Exact(&known.method, s.kind, context)
 		switch {
-		case err != nil: // another word
+		case err != nil: // not a context
 		case out == 0:
 			out, first = context, x
 		case x.MethodTable != first.MethodTable || !slices.Equal(x.Args, first.Args):
@@ -201,7 +203,7 @@ func (p *Process) contextAmong(
 	return out
 }
 
-// neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with it.
+// neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with the object.
 func (p *Process) neededByRuntime(class arch.Addr) bool {
 	c, err := p.Runtime.Objects.Table(class)
 	if err != nil {
@@ -215,7 +217,7 @@ func (p *Process) neededByRuntime(class arch.Addr) bool {
 	return false
 }
 
-// What a method goes on in.
+// The contexts that a method goes on in.
 const (
 	contextClass   = "System.Threading.SynchronizationContext"
 	schedulerClass = "System.Threading.Tasks.TaskScheduler"

@@ -17,14 +17,14 @@ import (
 // servingThreads are the threads that run requests.
 type servingThreads struct {
 	by       map[string]*profile.Thread // by the id of the request
-	blocking bool                       // a thread is in a call of HttpClient that does not return before its answer
+	blocking bool                       // a thread is in a call of HttpClient that returns only with the answer
 }
 
-// servingThreads takes the stacks of all threads, and finds out which requests they run. An error comes with what was
-// found until then.
+// servingThreads captures the stacks of all threads, and finds the requests that the threads run. With an error there
+// is a partial result.
 //
-// Kestrel's async method that serves a request calls the application, or is what the methods that the thread runs lead
-// to in the end. It has Kestrel's object. Objects move, but the id of a request stays.
+// Kestrel's async method that serves a request either calls the application, or is the last awaiter of the running
+// methods. The method has Kestrel's object. Objects move, but the id of a request stays.
 func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	out := servingThreads{by: map[string]*profile.Thread{}}
 	ids := map[int]string{}
@@ -64,7 +64,7 @@ func SendsBlocking(t *profile.Thread) bool {
 	return false
 }
 
-// servedBy returns the id of the request that the thread runs that has just been walked; "": none.
+// servedBy returns the id of the request that a thread runs; "": none. The thread has just been walked.
 func (p *Process) servedBy(reader *web.Reader, t *profile.Thread) string {
 	for i := range p.asyncs.Sites {
 		site := &p.asyncs.Sites[i]
@@ -79,7 +79,7 @@ func (p *Process) servedBy(reader *web.Reader, t *profile.Thread) string {
 	return ""
 }
 
-// servedAt returns the id of the request that a frame serves, or that what it runs is awaited by; "": none.
+// servedAt returns the id of the request that a frame, or an awaiter of the frame's method, serves; "": none.
 func (p *Process) servedAt(reader *web.Reader, site *AsyncSite, sp, ip arch.Addr) (id string) {
 	read := func() (err error) {
 		id = ""
@@ -100,7 +100,7 @@ func (p *Process) servedAt(reader *web.Reader, site *AsyncSite, sp, ip arch.Addr
 	return id
 }
 
-// serverOf returns the object of Kestrel that a frame works for; 0: none.
+// serverOf returns Kestrel's object for a frame; 0: none.
 func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	if site.serves {
 		return site.Argument, nil
@@ -130,7 +130,7 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 		box, err = r.Of(site.Argument, site.table)
 	}
 	if err != nil {
-		return 0, nil // nothing awaits it but the method that has called it
+		return 0, nil // only the caller awaits the method
 	}
 	chain, err := r.Awaiting(box.Object)
 	if err != nil {
@@ -139,7 +139,7 @@ func (p *Process) serverOf(site *AsyncSite) (arch.Addr, error) {
 	return p.serving(append(chain.Steps, async.Step{Box: box}))
 }
 
-// serving returns the object of Kestrel that one of the methods has that serves requests; 0: none does.
+// serving returns Kestrel's object of the method that serves requests; 0: none of the methods does.
 func (p *Process) serving(steps []async.Step) (arch.Addr, error) {
 	for i := range steps {
 		if role, _ := p.webRole(&steps[i]); role == web.Serving {
@@ -156,7 +156,7 @@ func first(list []arch.Addr, err error) (arch.Addr, error) {
 	return list[0], nil
 }
 
-// threadDoing describes what a request does that a thread runs: it waits as the thread does.
+// threadDoing describes the action of a request that a thread runs: the request waits as the thread does.
 func threadDoing(t *profile.Thread) profile.Doing {
 	d := profile.Doing{State: profile.TaskRunning, Frames: beforeServing(t.Frames)}
 	if t.Wait == nil {
@@ -167,14 +167,14 @@ func threadDoing(t *profile.Thread) profile.Doing {
 	}
 	wait := *t.Wait
 	d.State, d.Wait = profile.TaskWaiting, &wait
-	if wait.Kind != profile.WaitRuntime { // of which the native frames tell more
+	if wait.Kind != profile.WaitRuntime { // for the runtime's waits the native frames tell more
 		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Kind != profile.Native })
 		d.Frames = d.Frames[max(own, 0):]
 	}
 	return d
 }
 
-// beforeServing cuts off a thread's stack what is the same for all requests: from Kestrel's method on that serves them.
+// beforeServing cuts the common base of all requests off a thread's stack: Kestrel's serving method and its callers.
 func beforeServing(frames []profile.Frame) []profile.Frame {
 	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
 		return web.RoleOf(f.Module, strings.TrimSuffix(f.Method, ".MoveNext")) == web.Serving
@@ -185,8 +185,8 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 	return frames[:i]
 }
 
-// commonThings are what several threads wait for in common. What else threads wait for may be another one for each
-// request: its event, or its task.
+// commonThings are the kinds of waits in which several threads wait for a common object. In other waits, each request
+// may have a separate object: an event, or a task.
 var commonThings = map[profile.WaitKind]bool{
 	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
 	profile.WriteLock: true, profile.SemaphoreWait: true, profile.BarrierWait: true, profile.CollectionTake: true,
@@ -201,8 +201,8 @@ func waitKey(w *profile.Wait) string {
 	return strings.Join([]string{string(w.Kind), w.Type, w.Field, w.Method, remoteTarget(w.Target)}, "\x00")
 }
 
-// joinWait adds the wait of another thread, with an equal key. What differs is left out; of a lock that both wait for,
-// what is certain counts.
+// joinWait adds the wait of another thread, with an equal key. Differences are left out. For a lock that both threads
+// wait for, a certain wait counts.
 func joinWait(to, w *profile.Wait) {
 	waiters, field := max(to.Waiters, w.Waiters), cmp.Or(to.Field, w.Field)
 	if commonThings[to.Kind] && to.Certain != w.Certain {

@@ -32,8 +32,8 @@ func blockedThread(lock uint64, waits ...string) *profile.Thread {
 	return t
 }
 
-// TestThreadDoing: a request whose thread is blocked waits for what the thread waits for. Those that wait for the same
-// lock in the same place are one group.
+// TestThreadDoing: a request with a blocked thread waits for the object that the thread waits for. Requests with the
+// same lock in the same place are one group.
 func TestThreadDoing(t *testing.T) {
 	one := threadDoing(blockedThread(0x7000, "System.Threading.WaitHandle.WaitOne", "System.Threading.Lock.Enter"))
 	if one.State != profile.TaskWaiting || one.Wait == nil || len(one.Frames) != 4 ||
@@ -55,13 +55,13 @@ func TestThreadDoing(t *testing.T) {
 	if d := threadDoing(busy); d.State != profile.TaskRunning || d.Wait != nil || len(d.Frames) != 3 {
 		t.Errorf("%+v", d)
 	}
-	busy.State = "waiting (futex)" // in native code: that is not known
+	busy.State = "waiting (futex)" // in native code: not known
 	if d := threadDoing(busy); d.State != profile.TaskWaiting || d.Wait != nil || len(d.Frames) != 3 {
 		t.Errorf("%+v", d)
 	}
 }
 
-// TestJoinWait: a group says what is true of all its requests.
+// TestJoinWait: a group shows the facts common to all its requests.
 func TestJoinWait(t *testing.T) {
 	of := func(change func(*profile.Wait)) *profile.Wait {
 		w := blockedThread(0x7000).Wait
@@ -96,8 +96,8 @@ func TestJoinWait(t *testing.T) {
 	}
 }
 
-// TestRequestRoom: what is kept of requests is bounded, however long their paths are, and it is said that some are
-// missing.
+// TestRequestRoom: the memory for requests has a bound, however long their paths are, and the result is marked as
+// full.
 func TestRequestRoom(t *testing.T) {
 	w := &requestWalk{taskWalk: &taskWalk{}, requests: map[string]*served{}, room: 64 << 10}
 	path := strings.Repeat("x", 10<<10)

@@ -15,10 +15,9 @@ import (
 	"clrsnap/profile"
 )
 
-// Snapshot suspends a thread, finds the seed, walks managed and native frames
-// and resumes the thread. It reports methods without metadata and the runtime's exception
-// machinery as well, by name. Complete is true only if the walk reached the base of the
-// thread's stack and nothing was skipped; if not, Error says why.
+// Snapshot suspends a thread, finds the seed, walks managed and native frames and resumes the thread. The result also
+// has methods without metadata and the runtime's exception machinery, by name. Complete is true only if the walk
+// reached the base of the thread's stack and nothing was skipped; if not, Error says why.
 func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	p.Engine.Begin()
 	p.known, p.room = nil, maxStacks // as it is now
@@ -41,39 +40,39 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	return &out.Threads[0], nil
 }
 
-// complete adds to captured stacks what their symbols tell if they are fetched, and then what was inlined at
-// their calls and what awaits their async methods, which move frames.
+// complete adds fetched symbols to captured stacks. Then it adds inlined methods at calls and the awaiters of async
+// methods, because both move frames.
 func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread, waiting awaitingByThread) {
 	p.fetch(ctx, out.Threads)
 	p.addInlined(out.Threads, calls)
 	addAwaiting(out.Threads, waiting)
 }
 
-// Filter chooses threads by what the listing says of them.
+// Filter chooses threads by their entries in the list of threads.
 type Filter func(*Thread) bool
 
-// SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
-// one after the other. Each thread is stopped only while it is copied. When ctx ends, the result
-// has the threads captured by then, and the error is that of ctx. When the process exits, the
-// result has what was captured of it, and the error says that it has exited.
+// SnapshotAll takes a snapshot of every thread that filter accepts (nil: all), one after the other. Each thread is
+// stopped only for the copy. When ctx ends, the result has the threads captured by then, and the error is the error
+// of ctx. When the process exits, the result has everything captured until then, and the error says that the process
+// has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	p.beginPacking()
 	defer p.endPacking()
 	return p.plainSnapshot(ctx, filter)
 }
 
-// plainSnapshot is SnapshotAll without packed stacks, for who looks at their frames.
+// plainSnapshot is SnapshotAll without packed stacks, for callers that read the frames.
 func (p *Process) plainSnapshot(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	return p.snapshotAll(ctx, filter, func(*profile.Snapshot, found) {})
 }
 
-// found is what was found besides frames at the calls of threads' stacks.
+// found is the information found at the calls of threads' stacks, besides frames.
 type found struct {
 	calls   callsByThread
 	waiting awaitingByThread
 }
 
-// keep keeps what was found of the thread that was captured last.
+// keep keeps the information found for the thread that was captured last.
 func (f found) keep(p *Process, tid int) {
 	delete(f.calls, tid)
 	delete(f.waiting, tid)
@@ -81,7 +80,7 @@ func (f found) keep(p *Process, tid int) {
 	f.waiting.keep(tid, p.awaited)
 }
 
-// snapshotAll is SnapshotAll. It calls also when all threads have been captured.
+// snapshotAll is SnapshotAll. It calls the function also when all threads have been captured.
 func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*profile.Snapshot, found)) (
 	*profile.Snapshot, error,
 ) {
@@ -111,21 +110,21 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	also(out, f)
 	inGroups(out.Threads)
 	if err := p.from.Alive(); err != nil {
-		// Threads without frames could not be captured because of that: leave them out.
+		// Threads without frames could not be captured because the process has exited: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return t.Depth() == 0 })
 		return out, err
 	}
 	return out, nil
 }
 
-// ErrThreadEnded marks a thread that ended before it could be captured.
+// ErrThreadEnded marks a thread that ended before the capture.
 var ErrThreadEnded = errors.New("the thread has ended")
 
-// maxStackFrames bounds the frames of one thread, which a stack of 8 MB seldom has: one that
-// has overflowed has some 260,000 of 32 bytes.
+// maxStackFrames bounds the frames of one thread. Few stacks of 8 MB have more: an overflowed stack has some 260,000
+// frames of 32 bytes.
 const maxStackFrames = 300_000
 
-// errManyFrames: more frames than are kept. To take the stack again would not help.
+// errManyFrames: the stack has more frames than are kept. Another capture would not help.
 var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap keeps at most %d of a thread",
 	maxStackFrames)
 
@@ -151,8 +150,8 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	return p.finish(&s, r)
 }
 
-// snapshotBlocked takes the snapshot of a thread that is blocked, without stopping it. ok is false if that does not
-// work; then blocked says whether it was blocked.
+// snapshotBlocked takes the snapshot of a blocked thread without a stop. ok is false if this fails; blocked then says
+// whether the thread was blocked.
 func (p *Process) snapshotBlocked(t *Thread) (st profile.Thread, blocked, ok bool) {
 	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
@@ -180,10 +179,10 @@ func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
 	return st
 }
 
-// largeStack is how many frames a large stack has.
+// largeStack is the least number of frames of a large stack.
 const largeStack = 1 << 14
 
-// takeWalked returns the frames that were walked last. If stacks are packed, they are valid until keepStack.
+// takeWalked returns the frames of the latest walk. If stacks are packed, the frames are valid until keepStack.
 func (p *Process) takeWalked() []profile.Frame {
 	if len(p.walked) < largeStack {
 		if p.packing != nil {
@@ -196,9 +195,8 @@ func (p *Process) takeWalked() []profile.Frame {
 	return frames
 }
 
-// takeAndWalk captures the thread and walks it, until the result is complete or trying again
-// does not help. It stops the thread only if it must. The error says why there is no capture:
-// ErrThreadEnded if the thread has ended.
+// takeAndWalk captures and walks the thread, until the result is complete or another try does not help. It stops the
+// thread only if necessary. The error says why there is no capture: ErrThreadEnded if the thread has ended.
 func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
 	if !s.Process.Options.AlwaysStop {
 		if r, ok := s.WalkBlocked(walked); ok {
@@ -219,7 +217,7 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 			return walk.Result{}, err
 		}
 		if s.Thread.ID != 0 && s.Walk.Info.Address == 0 {
-			return walk.Result{}, ErrThreadEnded // its Thread object is another thread's now
+			return walk.Result{}, ErrThreadEnded // the Thread object is another thread's now
 		}
 		if r := walked(); !s.lacksMore(r, attempt) {
 			return r, nil
@@ -227,7 +225,8 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 	}
 }
 
-// lacksMore reports whether another capture, after so many, may bring what a walk lacks.
+// lacksMore reports whether another capture may bring missing parts of a walk. attempt is the number of further
+// captures so far.
 func (s *Suspension) lacksMore(r walk.Result, attempt int) bool {
 	switch {
 	case attempt >= maxAttempts:
@@ -242,8 +241,7 @@ func (s *Suspension) lacksMore(r walk.Result, attempt int) bool {
 	return !r.Complete && s.mend(r.Err, attempt)
 }
 
-// metRuntime reports whether a native thread has become one of the runtime's since
-// it was listed, and describes it again if so.
+// metRuntime reports whether a listed native thread has become a thread of the runtime, and then describes it again.
 func (s *Suspension) metRuntime(r walk.Result) bool {
 	if s.Thread.ID != 0 || s.Process.Runtime == nil || !s.Process.from.changes() || r.Complete && !s.Managed {
 		return false
@@ -259,8 +257,8 @@ func (s *Suspension) metRuntime(r walk.Result) bool {
 	return true
 }
 
-// WalkBlocked captures the thread without a stop and has it walked, if it is
-// provably blocked and its few known registers lead to the base of its stack.
+// WalkBlocked captures the thread without a stop, and calls walked for the walk, if the thread is provably blocked
+// and the few known registers lead to the base of the stack.
 func (s *Suspension) WalkBlocked(walked func() walk.Result) (walk.Result, bool) {
 	p := s.Process
 	for range maxAttempts {
@@ -329,8 +327,8 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 	}
 }
 
-// nameless is why the method of a frame cannot be named. A running process has
-// everything that its methods need; a dump may lack it.
+// nameless is why the method of a frame cannot be named. A running process has everything that names need; a dump may
+// have gaps.
 func nameless(ip arch.Addr, err error) error {
 	var missing *target.ReadError
 	if errors.As(err, &missing) || errors.Is(err, name.ErrLimit) {
@@ -339,19 +337,19 @@ func nameless(ip arch.Addr, err error) error {
 	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
 }
 
-// maxStacks bounds the frames of one snapshot, in bytes: 400,000 of them have room.
+// maxStacks bounds the frames of one snapshot, in bytes: 400,000 frames have room.
 const maxStacks = 64 << 20
 
 var errRoom = fmt.Errorf("the frames of the process take more than the %d MB that clrsnap keeps of them: "+
 	"look at fewer threads at a time", maxStacks>>20)
 
-// isFull reports whether something is left out of a snapshot because there is no room for it.
+// isFull reports whether a part of a snapshot is left out for lack of room.
 func isFull(err error) bool {
 	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrLimit)
 }
 
-// frameCost is how many bytes the named frame fr of a walked frame f takes. Names of methods that
-// cannot be unloaded are cached anyway, and not counted.
+// frameCost is the number of bytes of fr, the named frame of the walked frame f. Names of methods that cannot be
+// unloaded are cached anyway, and not counted.
 func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 	n := int(unsafe.Sizeof(*fr)) + len(fr.Nearest)
 	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || p.passing) {
@@ -421,9 +419,8 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	return r
 }
 
-// Named walks the suspended thread's stack once, and names its frames and the calls by which others
-// may have been inlined. It is for tests, which walk a moment that they hold; Snapshot captures the
-// thread by itself.
+// Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
+// inlined. Named is for tests with a moment of their own; Snapshot captures the thread by itself.
 func (s *Suspension) Named() (profile.Thread, []Call) {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))

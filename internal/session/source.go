@@ -15,7 +15,7 @@ import (
 	"clrsnap/profile"
 )
 
-// sourceFiles are the target's files and symbols as package source wants them.
+// sourceFiles are the target's files and symbols, for package source.
 type sourceFiles struct {
 	target.Memory
 	p *Process
@@ -50,7 +50,7 @@ func (s sourceFiles) Bundle() (target.File, string, error) {
 	return f, m.Path, err
 }
 
-// lines are the source lines of code that stays; nil stands for none.
+// lines are the source lines of code that stays; nil stands for no line.
 type lines struct {
 	finder *source.Finder
 	known  map[walk.Place]*profile.SourceLine
@@ -58,7 +58,7 @@ type lines struct {
 	late   bool                                // frames get no lines now: see Place
 	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
 	awaits map[awaitKey]*profile.SourceLine
-	// the IL offsets of the awaits that methods can be suspended at which the runtime itself suspends
+	// the IL offsets of the awaits at which a method may be suspended; the runtime itself has suspended the method
 	resumed map[resumedKey][]uint32
 }
 
@@ -70,14 +70,13 @@ func newLines(f *source.Finder) *lines {
 	}
 }
 
-// maxLines bounds the lines that are remembered: 100 bytes each, more or less.
+// maxLines bounds the remembered lines: 100 bytes each, more or less.
 const maxLines = 1 << 16
 
-// maxMaps bounds the IL maps that are remembered: some kilobytes each.
+// maxMaps bounds the remembered IL maps: some kilobytes each.
 const maxMaps = 1 << 8
 
-// line returns the source line of a place in code of p.method, in an assembly whose image is there; nil: there
-// is none.
+// line returns the source line of a place in code of p.method, in an assembly with an image; nil: there is no line.
 func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image arch.Addr) *profile.SourceLine {
 	if p.lines == nil || p.lines.late || image == 0 || !p.method.HasMetadata() {
 		return nil
@@ -117,32 +116,32 @@ func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image
 	return s
 }
 
-// sourceLine is what a frame shows of a line.
+// sourceLine converts a line for a frame.
 func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
 	return &profile.SourceLine{
 		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
 	}
 }
 
-// lineIn returns the line of code of p.method that is of the IL from il to next.
+// lineIn returns the line of the IL from il to next, in code of p.method.
 func (p *Process) lineIn(code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32) (source.Line, error) {
 	if at.Exact || p.above == "" {
 		return a.LineIn(p.method.RID, il, next)
 	}
 	sites, err := p.sites()
-	if err != nil { // such as IL that a profiler has replaced
+	if err != nil { // for example for IL that a profiler has replaced
 		l, err := a.LineIn(p.method.RID, il, next)
 		l.Approximate = true
 		return l, err
 	}
-	// Code of tier-0 can be optimised: that of a loop where the runtime has no OSR.
+	// Tier-0 code can be optimised: code with a loop is optimised if the runtime has no OSR.
 	tier, _ := p.Runtime.Methods.Tier(&p.method, code)
 	call := source.Call{IL: il, Next: next, Callee: p.above, Optimized: tier != method.TierMinOpts, Sites: sites}
 	return a.LineOfCall(p.method.RID, &call)
 }
 
-// ilOffset returns the IL offset of a place in code, and the next one that has code of its own. A return
-// address is that of the call before it.
+// ilOffset returns the IL offset of a place in code, and the next IL offset with code of its own. A return address
+// counts as the call before it.
 func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, exact, ok bool) {
 	m, err := p.ilMap(code)
 	if err != nil || len(m) == 0 {
@@ -156,7 +155,8 @@ func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, 
 	return il, m.Next(il), exact, true
 }
 
-// ilMap returns the IL map of code. Several instructions of a method are often asked for one after the other.
+// ilMap returns the IL map of code. The latest maps are kept, because several places in a method often follow each
+// other.
 func (p *Process) ilMap(c *codemap.Code) (ilmap.Map, error) {
 	if p.lines == nil || c.Collectible {
 		return p.Runtime.IL.Of(c)
@@ -174,17 +174,16 @@ func (p *Process) ilMap(c *codemap.Code) (ilmap.Map, error) {
 	return m, err
 }
 
-// Place is where a managed frame is in the IL of its method: what is needed to find its line later.
+// Place is the place of a managed frame in the IL of its method. It is enough to find the frame's line later.
 type Place struct {
 	Module  source.Module // the assembly
-	Method  uint32        // its row in the assembly's metadata
+	Method  uint32        // row in the assembly's metadata
 	IL      int32         // -1: not known
 	Next    int32         // the code belongs to the IL from there up to here
 	Nearest bool          // IL is the nearest offset before
 }
 
-// LinesLater says that frames get no lines from now on. It returns what finds them later; nil: no lines are
-// wanted.
+// LinesLater says that frames get no lines from now on. It returns the finder of lines; nil: no lines are wanted.
 func (p *Process) LinesLater() *source.Finder {
 	if p.lines == nil {
 		return nil
@@ -193,8 +192,8 @@ func (p *Process) LinesLater() *source.Finder {
 	return p.lines.finder
 }
 
-// Place returns the place of the frame that has just been named, in an assembly; false: its method has none, or no
-// lines are wanted.
+// Place returns the place of the latest named frame, in an assembly; false: its method has no place, or no lines are
+// wanted.
 func (p *Process) Place(f *walk.Frame, assembly string) (Place, bool) {
 	if p.lines == nil || f.Kind != walk.Managed || p.image == 0 || !p.method.HasMetadata() {
 		return Place{}, false
@@ -206,7 +205,7 @@ func (p *Process) Place(f *walk.Frame, assembly string) (Place, bool) {
 	return out, true
 }
 
-// Sites returns the call sites of the method that has just been named, as far as they are known.
+// Sites returns the known call sites of the latest named method.
 func (p *Process) Sites() []source.Site {
 	sites, err := p.sites()
 	if err != nil {
@@ -228,7 +227,7 @@ func (p *Process) sites() ([]source.Site, error) {
 	return out, nil
 }
 
-// Module returns the assembly of the method that has just been named; false: it has none.
+// Module returns the assembly of the latest named method; false: the method has no assembly.
 func (p *Process) Module(f *walk.Frame, assembly string) (source.Module, bool) {
 	return p.module(f.Code, assembly), p.image != 0 && p.method.HasMetadata()
 }

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// stateRunning is the state of a thread that is in no system call.
+// stateRunning is the state of a thread outside system calls.
 const stateRunning = "running"
 
 // state says in words what a captured thread was doing.
@@ -27,10 +27,10 @@ func state(c *target.Capture) string {
 	return "in " + name
 }
 
-// wakes reports whether a thread is in futex(2) to wake others, or to do something else that does not wait.
+// wakes reports whether a thread's futex(2) call wakes other threads, or does something else without a wait.
 func wakes(c *target.Capture) bool {
 	if c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
-		return false // that, or what for, is not known
+		return false // the call, or its operation, is not known
 	}
 	switch c.SyscallArgs[1] &^ futexFlags {
 	case futexWait, futexWaitBitset, futexLock, futexWaitRequeue, futexLock2:
@@ -39,7 +39,7 @@ func wakes(c *target.Capture) bool {
 	return true
 }
 
-// waiting has the system calls in which threads wait, and what to call each wait.
+// waiting has the system calls in which threads wait, and a verb for each wait.
 var waiting = map[string]string{
 	"futex": "waiting", "semop": "waiting", "semtimedop": "waiting",
 	"poll": "waiting for I/O", "ppoll": "waiting for I/O", "select": "waiting for I/O", "pselect6": "waiting for I/O",
@@ -58,8 +58,8 @@ var waiting = map[string]string{
 	"restart_syscall": "waiting",
 }
 
-// Syscalls are the numbers of those system calls on x86-64 (arch/x86/entry/
-// syscalls/syscall_64.tbl) and of a few more that runtimes are seen in.
+// Syscalls are the numbers of these system calls on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), and of a few
+// more system calls that occur in runtimes.
 var Syscalls = map[int64]string{
 	0: "read", 1: "write", 2: "open", 7: "poll", 9: "mmap", 10: "mprotect", 11: "munmap", 14: "rt_sigprocmask",
 	15: "rt_sigreturn", 16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select",

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// TestFutexState: a thread that is in futex(2) waits there only if that is what the call is for.
+// TestFutexState: a thread in futex(2) waits there only if the operation waits.
 func TestFutexState(t *testing.T) {
 	const wake, word = 1, 0x1000
 	for name, c := range map[string]struct {

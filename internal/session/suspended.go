@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// likely finds who waits for whom where that is only likely.
+// likely finds wait edges that are only likely.
 type likely struct {
 	p   *Process
 	out *profile.Snapshot
@@ -22,32 +22,32 @@ type likely struct {
 
 	all       map[awaitKey]*suspendedCode
 	resumed   map[resumedKey]*suspendedCode // likewise of methods that the runtime itself suspends
-	suspended []suspended                   // that have duties
+	suspended []suspended                   // likely holders
 
-	holders map[arch.Addr][]profile.Party // by semaphore, or task
+	holders map[arch.Addr][]profile.Party // holders by semaphore or task
 	known   map[arch.Addr][]duty          // likewise
 	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
 	runs    map[arch.Addr][]int           // by task: indices of threads
 	feeds   map[arch.Addr][]arch.Addr
-	pending []int                   // of out.Awaits: what they need is not known yet
-	waiting map[arch.Addr]arch.Addr // by the task in a semaphore's queue: the box that awaits it; nil: not looked for
-	yields  map[arch.Addr]bool      // semaphores of which async iterators may have permits
+	pending []int                   // indices in out.Awaits of methods without a wait edge so far
+	waiting map[arch.Addr]arch.Addr // the awaiting box, by the task in a semaphore's queue; nil: not looked for
+	yields  map[arch.Addr]bool      // semaphores whose permits async iterators may have
 	// a suspended method has a permit of a semaphore that is not known, or may have gone on
 	unsure   bool
-	blind    bool            // of a method it is not known what it has
+	blind    bool            // the permits of a method are not known
 	contexts []contextThread // nil: not looked for
-	direct   map[int]int     // by await that one of contexts waits for: its index there; -1: several do
+	direct   map[int]int     // by await that contexts wait for: the index of the context; -1: several wait
 	pool     *profile.Pool   // nil: not looked for
 }
 
-// suspendedCode is what a method has at one of its awaits.
+// suspendedCode is what a method has at an await: permits, and tasks to complete.
 type suspendedCode struct {
 	of       permits.MethodID
 	held     []permits.Section
 	promised []permits.Promise
 }
 
-// suspended is an async method that is suspended, and has duties, or the methods of a RuntimeAsyncTask.
+// suspended is a suspended async method that is a likely holder, or the methods of a RuntimeAsyncTask.
 type suspended struct {
 	box  arch.Addr
 	code *suspendedCode // nil: of a RuntimeAsyncTask
@@ -55,12 +55,12 @@ type suspended struct {
 
 const (
 	maxAwaits    = 1 << 14
-	maxSuspended = 1 << 18 // that are looked at for duties
+	maxSuspended = 1 << 18 // suspended methods that are read
 	maxNeeds     = 1 << 17
-	maxNeeded    = 1 << 7 // of which one has to do what is needed
+	maxNeeded    = 1 << 7 // holders of one wait edge
 )
 
-// scan finds the suspended methods that have duties.
+// scan finds the suspended methods that are likely holders.
 func (l *likely) scan() {
 	for i, obj := range l.t.objects[boxClass] {
 		if i%256 == 0 && l.t.stopped() || len(l.suspended) >= maxSuspended {
@@ -83,14 +83,14 @@ func (l *likely) scan() {
 	}
 }
 
-// isHidden reports whether a method that runs may have a permit, and was on no stack: it has begun to run since.
+// isHidden reports whether a running method may have a permit, and was on no stack: it has begun to run since.
 func (l *likely) isHidden(b *async.Box) bool {
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
 	code, err := l.p.permitReader().Code(of.Module, of.RID)
 	return err != nil || holdsSome(code) && !l.p.duties.met[of]
 }
 
-// codeOf returns what a method has where it is suspended; nil: that is not known.
+// codeOf returns the permits and promised tasks of a suspended method; nil: not known.
 func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	key := awaitKey{b.Machine.Module, b.Machine.RID, b.State}
 	if c, ok := l.all[key]; ok {
@@ -113,7 +113,7 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 	return c
 }
 
-// stateAt is where a method is suspended: the offset in its IL at which it stores its state.
+// stateAt is the place of a suspended method's await: the offset in the IL where the method stores its state.
 func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
 	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *likely) stateAt(b *async.Box) (at uint32, ok bool) {
 	return at, found == 1
 }
 
-// build finds out who needs what, by what has been read of threads and boxes meanwhile.
+// build builds the wait edges from the threads and boxes that have been read.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
 	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
@@ -172,7 +172,8 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 	}
 }
 
-// dutiesOf finds the objects of the duties of a suspended method. unsure: it may have a permit of another semaphore.
+// dutiesOf finds the semaphores and tasks that a suspended method is going to release or complete. unsure: the method
+// may have a permit of another semaphore.
 func (l *likely) dutiesOf(s suspended) (out []duty, unsure bool) {
 	stands := l.p.steadily(func() (err error) {
 		if out, unsure = nil, false; s.code == nil {
@@ -194,13 +195,13 @@ func (l *likely) dutiesOf(s suspended) (out []duty, unsure bool) {
 		return nil
 	}, nil)
 	if !stands {
-		return nil, true // it changes all the time
+		return nil, true // the method changes all the time
 	}
 	return out, unsure
 }
 
-// await returns the index of the async method that a box is of, or of those that are suspended in a RuntimeAsyncTask;
-// false: it is none that is suspended.
+// await returns the index of the async method of a box, or of the methods suspended in a RuntimeAsyncTask; false: no
+// method is suspended there.
 func (l *likely) await(obj arch.Addr) (int, bool) {
 	if at, ok := l.awaits[obj]; ok {
 		return at, at >= 0
@@ -217,14 +218,14 @@ func (l *likely) await(obj arch.Addr) (int, bool) {
 		a.Frames = append(a.Frames, l.t.frame(steps, i))
 	}
 	if own := slices.IndexFunc(a.Frames, func(f profile.Frame) bool { return f.Module != coreLib }); own > 0 {
-		a.Frames = a.Frames[own:] // those that the runtime suspends with their callers: what these wait for says more
+		a.Frames = a.Frames[own:] // the runtime suspends .NET's methods with their callers: the callers' wait says more
 	}
 	l.out.Awaits = append(l.out.Awaits, a)
 	l.pending = append(l.pending, at)
 	return at, true
 }
 
-// suspendedIn returns the methods that are suspended in an object, the innermost first; none: they have gone on.
+// suspendedIn returns the methods suspended in an object, the innermost first; none: the methods have gone on.
 func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
 	steps, _, err := l.t.r.Methods(obj)
 	if err != nil || len(steps) == 0 {
@@ -236,7 +237,7 @@ func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
 	return steps, nil
 }
 
-// needsOf finds what a thread needs.
+// needsOf adds the wait edges of a thread.
 func (l *likely) needsOf(i int) {
 	w := l.out.Threads[i].Wait
 	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
@@ -261,7 +262,7 @@ func (l *likely) needsOf(i int) {
 	}
 }
 
-// find says for which semaphore a thread waits that stands in its queue with a task.
+// find adds to a wait the semaphore whose queue has the thread's task.
 func (l *likely) find(w *profile.Wait, task arch.Addr) {
 	sem := l.t.semaphores[task]
 	if class, err := l.p.Runtime.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
@@ -269,7 +270,7 @@ func (l *likely) find(w *profile.Wait, task arch.Addr) {
 	}
 }
 
-// awaited finds what a suspended method needs.
+// awaited adds the wait edges of a suspended method.
 func (l *likely) awaited(at int) {
 	a := &l.out.Awaits[at]
 	box := arch.Addr(a.Object)
@@ -316,14 +317,14 @@ func (l *likely) awaited(at int) {
 	l.task(profile.AwaitParty(at), object, false, 0)
 }
 
-// semaphore adds that somebody needs a permit.
+// semaphore adds the wait edge to the holders of a semaphore's permits.
 func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 	class, err := l.p.Runtime.Objects.Class(sem)
 	if err != nil || !class.Is(coreLib, permits.Semaphore) {
 		return
 	}
 	if count, err := l.p.Runtime.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
-		return // who waits goes on soon
+		return // the waiter goes on soon
 	}
 	n := profile.Need{
 		Of: who, Kind: profile.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
@@ -334,7 +335,7 @@ func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 	l.need(n)
 }
 
-// need adds a need. One with more that can do it than are kept is no reason to be stuck.
+// need adds a wait edge. If there are more holders than are kept, the waiter does not count as stuck.
 func (l *likely) need(n profile.Need) {
 	if len(l.out.Needs) == maxNeeds {
 		return
@@ -348,23 +349,23 @@ func (l *likely) need(n profile.Need) {
 	l.out.Needs = append(l.out.Needs, n)
 }
 
-// completers are who completes a task; none: others may do so, too.
+// completers are the holders that complete a task; none: others may complete the task, too.
 func (l *likely) completers(task arch.Addr) []profile.Party {
 	known := l.known[task]
 	for _, d := range known {
 		for _, m := range d.all {
 			if !slices.ContainsFunc(known, func(o duty) bool { return o.of == m }) {
-				return nil // by a method that nobody is in
+				return nil // a method that nobody runs may complete the task
 			}
 		}
 	}
 	return l.holders[task]
 }
 
-// maxTaskSteps bounds the tasks that lead from one to another.
+// maxTaskSteps bounds a chain of tasks.
 const maxTaskSteps = 8
 
-// task adds that somebody needs a task to complete, or what else a method can await.
+// task adds the wait edge to a task, or to another object that a method can await.
 func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 	if sem := l.t.semaphores[obj]; sem != 0 {
 		l.semaphore(who, sem, ends)
@@ -403,13 +404,13 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 	l.fed(need)
 }
 
-// ended reports whether a task is complete, so that who waits for it goes on soon, or may be.
+// ended reports whether a task is complete, or may be: its waiter goes on soon.
 func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
 	complete, known := l.p.isComplete(obj, class)
 	return complete || !known
 }
 
-// limited adds what Task.WaitAsync waits for, if that has no time limit.
+// limited adds the wait edge of Task.WaitAsync, if its wait has no time limit.
 func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, depth int) {
 	if _, timed := l.t.p.follow(obj, class, "_timer"); timed {
 		return
@@ -419,8 +420,8 @@ func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, 
 	}
 }
 
-// fed adds the async methods that a task of the framework completes after: each of those of WhenAll, that of Unwrap or
-// of ContinueWith.
+// fed adds the wait edges to the async methods whose end completes a task of the framework: all methods of WhenAll,
+// or the method of Unwrap or ContinueWith.
 func (l *likely) fed(need profile.Need) {
 	class, err := l.p.Runtime.Objects.Class(arch.Addr(need.Object))
 	if err != nil {
@@ -443,7 +444,7 @@ func (l *likely) fed(need profile.Need) {
 	}
 }
 
-// findFeeds finds the tasks that async methods lead to when they end.
+// findFeeds finds the tasks that the ends of async methods lead to.
 func (l *likely) findFeeds() {
 	l.feeds = map[arch.Addr][]arch.Addr{}
 	for i, obj := range l.t.objects[boxClass] {
@@ -460,7 +461,7 @@ func (l *likely) findFeeds() {
 	}
 }
 
-// finish completes what is shown: the methods that await those that matter.
+// finish adds the awaiters of the methods that are shown.
 func (l *likely) finish() {
 	g := l.out.WaitGraph()
 	wanted := map[int]bool{}

@@ -13,11 +13,9 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// Suspension is a thread as it was at one moment: its registers and its stack.
-// It stands for the suspended thread of the profiling API's steps (suspend, get
-// the context, seed, walk, resume), but the thread itself was stopped only for
-// the copy, and runs again. It is valid until the next use of its Process that
-// captures a thread.
+// Suspension is a thread as of one moment: its registers and its stack. A Suspension stands for the suspended thread
+// of the profiling API's steps (suspend, get the context, seed, walk, resume), but the thread itself was stopped only
+// for the copy, and runs again. A Suspension is valid until its Process captures a thread again.
 type Suspension struct {
 	Process *Process
 	Thread  Thread
@@ -31,22 +29,21 @@ type Suspension struct {
 	Also         []target.Range // memory beside the stack, copied at the same moment: see Copied
 	Unchanged    func() bool    // whether this very capture need not be walked; nil: it must be
 
-	extra  []target.Range // further pieces of stack that turned out to be needed
+	extra  []target.Range // further pieces of stack that are needed
 	moment uint64         // Process.moment of the capture; 0: there is none
 	pause  time.Duration  // the longest stop
 	cost   int            // of the frames of the last walk that named them, in bytes
-	ran    bool           // since it was walked: see again
+	ran    bool           // since the walk: see again
 
-	restsOn  []target.Region // what the owner of the lock that it waits for was read from; nil: there is none
+	restsOn  []target.Region // memory with the owner of the awaited lock; nil: there is no such lock
 	generics []generic       // frames of the last walk whose instantiation depends on an object
-	copies   []target.Range  // what is copied for them: see askObjects
+	copies   []target.Range  // memory that is copied for generics: see askObjects
 }
 
 const maxAttempts = 4
 
-// Suspend captures a thread, with everything that a walk of its stack needs. If
-// the first copy lacks something (the ordinary stack below a signal stack, the
-// base of a deep stack), the thread is captured again.
+// Suspend captures a thread, with everything that a walk of its stack needs. If the first copy lacks something (the
+// ordinary stack below a signal stack, the base of a deep stack), the thread is captured again.
 func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 	t, err := p.Find(id)
 	if err != nil {
@@ -85,9 +82,8 @@ func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 	}
 }
 
-// mendChain adds to the next copy what the thread's Frames point to outside the stack, and
-// reports whether there is such memory. A debugger's evaluation of an expression has its context
-// in the heap.
+// mendChain adds memory outside the stack to the next copy, if the thread's Frames point to the memory, and reports
+// whether there is any. A debugger's evaluation of an expression has its context in the heap.
 func (s *Suspension) mendChain() bool {
 	if s.Walk.Info.Address == 0 || !errors.Is(s.Process.Walker.CheckChain(&s.Walk), walk.ErrMissing) {
 		return false
@@ -111,18 +107,17 @@ func (s *Suspension) mendChain() bool {
 	return true
 }
 
-// mend removes what made a walk incomplete, if it can. A piece of stack that was missing is
-// copied next time; the list of modules is read again, once. It reports whether it makes sense
-// to capture the thread again.
+// mend removes the cause of an incomplete walk, if possible. A missing piece of stack is copied next time; the list
+// of modules is read again, once. mend reports whether it makes sense to capture the thread again.
 func (s *Suspension) mend(err error, attempt int) bool {
 	extra, ok := s.missing(err)
 	switch {
 	case ok:
 		s.extra = append(s.extra, extra)
 	case !s.Process.from.changes():
-		return false // it would be the same again
+		return false // another capture would be the same
 	case attempt == 0:
-		_ = s.Process.updateModules() // else the walk says what it lacks
+		_ = s.Process.updateModules() // otherwise the walk reports its gap
 	}
 	return true
 }
@@ -148,15 +143,15 @@ func (s *Suspension) Release() {
 	s.moment = 0
 }
 
-// announce passes the thread that is being walked to p.Announce; 0: none is.
+// announce passes the walked thread to p.Announce; 0: none is walked.
 func (p *Process) announce(id arch.Addr) {
 	if p.Announce != nil {
 		p.Announce(id)
 	}
 }
 
-// FirstStack is how much of a stack is copied at first, in bytes. Few stacks are deeper; a second
-// capture copies the rest of those.
+// FirstStack is how much of a stack is copied at first, in bytes. Few stacks are deeper; a second capture copies the
+// rest.
 const FirstStack = 256 << 10
 
 // Request says what to copy of a thread.
@@ -164,7 +159,7 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 	return p.request(t, extra, true)
 }
 
-// request is Request, with or without what an exception needs that is in flight on the thread.
+// request is Request, with or without the memory for an exception in flight on the thread.
 func (p *Process) request(t *Thread, extra []target.Range, exception bool) target.Request {
 	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
 	if t.ID != 0 {
@@ -179,8 +174,8 @@ func (p *Process) request(t *Thread, extra []target.Range, exception bool) targe
 	return r
 }
 
-// stop captures the thread with a stop. It tries again if the thread, or our tracer, got no CPU
-// in time, which happens on a machine under load.
+// stop captures the thread with a stop. It tries again if the thread, or our tracer, got no CPU in time, as happens
+// on a machine under load.
 func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
 		err := s.take(s.Process.from.Capture, true)
@@ -193,14 +188,14 @@ func (s *Suspension) stop() error {
 	}
 }
 
-// peek captures the thread without a stop, if it is provably blocked. Few blocked threads have an exception in flight,
-// so it is not looked for at first.
+// peek captures the thread without a stop, if it is provably blocked. Few blocked threads have an exception in
+// flight, so the first try does not look for exceptions.
 func (s *Suspension) peek() error {
 	return s.take(s.Process.from.TryBlocked, !s.Process.from.changes())
 }
 
-// take captures the thread; once more if what it needs of its exception was not looked for, or if it has thrown one
-// since.
+// take captures the thread. It captures again if the first copy lacks the memory for an exception, or if the thread
+// has thrown an exception since.
 func (s *Suspension) take(capture func(*target.Request, *target.Capture) error, exception bool) error {
 	if s.Process.Walking {
 		return NestedError(s.Thread.ID)
@@ -240,8 +235,8 @@ func (p *Process) FinishCapture(s *Suspension, err error) error {
 	return nil
 }
 
-// missing returns the piece of stack that a walk lacked: from the address it missed to the end
-// of the mapping, as far as Options.MaxStack allows.
+// missing returns the missing piece of stack of a walk: from the missed address to the end of the mapping, as far as
+// Options.MaxStack allows.
 func (s *Suspension) missing(err error) (target.Range, bool) {
 	if !errors.Is(err, walk.ErrMissing) {
 		return target.Range{}, false
@@ -251,7 +246,7 @@ func (s *Suspension) missing(err error) (target.Range, bool) {
 	if m == nil {
 		return target.Range{}, false
 	}
-	const below = 4096 // what was in use may reach below the first read
+	const below = 4096 // the used stack may reach below the first read
 	start := max(m.Start, at&^(below-1)-below)
 	left := s.Process.Options.MaxStack - FirstStack
 	for _, r := range s.extra {
@@ -261,7 +256,7 @@ func (s *Suspension) missing(err error) (target.Range, bool) {
 	return target.Range{Addr: start, Len: int(n)}, n > below
 }
 
-// mapping returns the mapping that an address lies in, nil if there is none.
+// mapping returns the mapping of an address; nil: there is none.
 func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	m := s.Process.Engine.Maps.Find(at)
 	if m == nil && s.Process.from.changes() && s.Process.updateModules() == nil {
@@ -270,9 +265,8 @@ func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	return m
 }
 
-// maxUpdating bounds the time that goes into reading the list of mappings: so much, and a tenth
-// of the time since the process was opened. A hostile target can make the list long, and the
-// stack of each of its threads incomplete.
+// maxUpdating bounds the time for reading the list of mappings: maxUpdating and a tenth of the time since the process
+// was opened. A hostile target can make the list long, and the stack of each of its threads incomplete.
 const maxUpdating = time.Second
 
 var errUpdating = errors.New("the list of its mappings takes too long to read")

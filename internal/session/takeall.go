@@ -11,13 +11,13 @@ import (
 	"clrsnap/profile"
 )
 
-// takeAll takes the stacks of the threads that filter accepts, into out. It stops as few as possible. A thread that is
-// blocked is captured without a stop, and without most of its registers (live.Process.TryBlocked). Where more threads
-// run than there are CPUs, any other one is captured with the registers that the kernel has of it (live.Process.Look),
-// and stopped only if that is not known. Where the kernel does not tell registers, those threads are put off, and
-// stopped together (together). Elsewhere a thread stops at once, for some microseconds, and what it waits for can be
-// read while it is stopped. When more threads have been stopped than there are CPUs, they are counted anew: the
-// collector may have kept them from running.
+// takeAll captures the stacks of the threads that filter accepts, into out, with as few stops as possible. A blocked
+// thread is captured without a stop, and without most registers (live.Process.TryBlocked). If more threads run than
+// there are CPUs, any other thread is captured with the registers saved by the kernel (live.Process.Look), and
+// stopped only if the kernel has none. If the kernel does not tell registers, these threads are put off, and stopped
+// together (together). Otherwise a thread stops at once, for some microseconds, and the wait can be read during the
+// stop. After more stops than there are CPUs, the running threads are counted anew: the collector may have kept them
+// from running.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop
 	looks := may && waitForCPUs(list)
@@ -50,7 +50,7 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 				out.Registers = profile.Registers{From: profile.RegistersTogether, Reason: err.Error()}
 				put.began = true
 			}
-			looks, may = err == nil, false // else it will be the same for the others
+			looks, may = err == nil, false // otherwise it will be the same for the others
 		}
 		if !taken && put.began && p.room > 0 {
 			if err := put.off(ctx, t); err != nil {
@@ -73,13 +73,13 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 // takeBlocked takes the stack of a thread if it is blocked and can be walked without a stop.
 func (p *Process) takeBlocked(t *Thread) (st profile.Thread, taken bool) {
 	st, blocked, taken := p.snapshotBlocked(t)
-	if !taken && !blocked { // it may have been awake for a moment only: what it waits for is known better then
+	if !taken && !blocked { // the thread may have been awake for a moment only; a blocked thread tells its wait better
 		st, _, taken = p.snapshotBlocked(t)
 	}
 	return st, taken
 }
 
-// waitForCPUs reports whether threads wait for a CPU, because more of them run than there are CPUs.
+// waitForCPUs reports whether threads wait for a CPU, because more threads run than there are CPUs.
 func waitForCPUs(list []Thread) bool {
 	run := 0
 	for i := range list {
@@ -124,12 +124,12 @@ func (p *Process) takeUnstopped(t *Thread, out *profile.Snapshot) (st profile.Th
 			return st, false, nil
 		}
 		p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
-		_ = p.FinishCapture(s, nil) // it has no error of its own
+		_ = p.FinishCapture(s, nil) // there is no error of its own
 		if s.Walk.Gap != nil && attempt < maxAttempts {
 			continue
 		}
 		if s.Thread.ID != 0 && s.Walk.Info.Address == 0 {
-			return ended() // its Thread object is another thread's now
+			return ended() // the Thread object is another thread's now
 		}
 		if r := s.frames(&p.walked); !s.lacksMore(r, attempt) {
 			return p.finish(s, r), true, nil

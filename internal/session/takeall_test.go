@@ -15,7 +15,7 @@ import (
 	"clrsnap/profile"
 )
 
-// openBusy starts a program whose threads compute all the time, and opens it.
+// openBusy starts a program whose threads compute all the time, and opens the program.
 func openBusy(t testing.TB, framework string, threads int) *Process {
 	t.Helper()
 	return openComputing(t, "busy", framework, threads)
@@ -34,7 +34,7 @@ func openComputing(t testing.TB, program, framework string, threads int) *Proces
 	return p
 }
 
-// computing returns how many of the program's threads have a stack that is complete and has their method.
+// computing counts the program's threads with a complete stack and with their method.
 func computing(s *profile.Snapshot) (n int, wrong string) {
 	for i := range s.Threads {
 		t := &s.Threads[i]
@@ -54,9 +54,9 @@ func computing(s *profile.Snapshot) (n int, wrong string) {
 	return n, wrong
 }
 
-// TestNobodyIsStopped: the stacks of many threads that compute are all there, and none of them is stopped, but for
-// those that have a CPU all the time, and while the collector keeps threads from running. Where the kernel does not
-// tell registers, they are stopped, and the snapshot says why.
+// TestNobodyIsStopped: the stacks of many computing threads are all there, and no thread is stopped. Exceptions are
+// threads that have a CPU all the time, and the time during which the collector keeps threads from running. If the
+// kernel does not tell registers, the threads are stopped, and the snapshot says why.
 func TestNobodyIsStopped(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, framework string) {
@@ -101,7 +101,7 @@ func TestWithoutRegisters(t *testing.T) {
 		if n == threads && stopped {
 			return
 		}
-		if time.Now().After(end) { // a thread that gets no CPU has no stack
+		if time.Now().After(end) { // a thread without a CPU has no stack
 			t.Fatalf("%d threads, %d stops, %+v; %s", n, len(s.Stops), s.Registers, wrong)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// A task that runs a delegate, such as that of Task.Run, is called by the pool, too. The task is on the stack, near the
-// method that runs it (Task.cs), and leads to who awaits it.
+// The pool also calls tasks that run a delegate, as in Task.Run. The task is on the stack, near the method that runs
+// the task (Task.cs), and leads to the awaiters.
 
 const runsTask = "System.Threading.Tasks.Task.ExecuteWithThreadLocal"
 
@@ -22,7 +22,7 @@ var withinTask = []string{
 	"System.Threading.Tasks.Task+<>c.<.cctor>", contextMethods, runsTask,
 }
 
-// taskFrame notes a frame that has just been named, if it runs a task, or leads to one that does.
+// taskFrame notes the latest named frame, if the frame runs a task, or is called by a frame that runs a task.
 func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 	within := fr.Kind == profile.Managed && fr.Module == coreLib &&
 		slices.ContainsFunc(withinTask, func(s string) bool { return strings.HasPrefix(fr.Method, s) })
@@ -39,7 +39,7 @@ func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 	}
 }
 
-// findTask finds the task that a frame of a thread that has just been walked runs.
+// findTask finds the task that a frame runs. The frame's thread has just been walked.
 func (s *Suspension) findTask(site *AsyncSite, frames []profile.Frame) {
 	if s.Walk.Stack != nil {
 		subject := waits.Subject{Frames: frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
@@ -47,10 +47,10 @@ func (s *Suspension) findTask(site *AsyncSite, frames []profile.Frame) {
 	}
 }
 
-// errNoTask: what a frame has is no task that runs.
+// errNoTask: the object of a frame is no running task.
 var errNoTask = errors.New("no task that runs")
 
-// awaitingTask reads what awaits a task whose delegate a thread runs, once.
+// awaitingTask reads the awaiters of a task whose delegate a thread runs, once.
 func (p *Process) awaitingTask(task arch.Addr) (c async.Chain, err error) {
 	if task == 0 {
 		return c, errNoTask

@@ -9,12 +9,12 @@ import (
 	"clrsnap/profile"
 )
 
-// runtimeTaskPrefix begins the name of the class of the tasks of methods that the runtime itself suspends. The class
-// does not name the method, as that of a box does.
+// runtimeTaskPrefix begins the name of the class of RuntimeAsyncTasks: the tasks of methods that the runtime itself
+// suspends. The class does not name the method; a box's class does.
 const runtimeTaskPrefix = "System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<"
 
-// nameTask says of a wait for the task of such methods which method that is: the outermost of those that are suspended
-// in it, or that a thread runs. run: the thread runs one of them; nil: none is known to.
+// nameTask adds the method to a wait for a RuntimeAsyncTask: the outermost of the methods suspended in the task, or
+// the running method. run: the thread that runs a method of the task; nil: no thread is known.
 func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 	if w.Method != "" || !strings.HasPrefix(w.Type, runtimeTaskPrefix) {
 		return
@@ -35,7 +35,7 @@ func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 	}
 }
 
-// runningName names the outermost method of a task of which a thread runs one; "": that is not known.
+// runningName names the outermost method of a task with a running method; "": not known.
 func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error) {
 	class, err := p.Runtime.Objects.Class(task)
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 	if name := p.outermost(task, chain.Steps); name != "" || err != nil {
 		return name, err
 	}
-	stubs := 0 // the method that runs is the only one
+	stubs := 0 // the running method is the only one
 	for i := range t.Frames {
 		if t.Frames[i].Method != resumeStub {
 			continue
@@ -70,7 +70,7 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 	return "", nil
 }
 
-// outermost names the last one of the methods that are suspended in a task; "": none is, or is known.
+// outermost names the last of the methods suspended in a task; "": no method is suspended, or known.
 func (p *Process) outermost(task arch.Addr, steps []async.Step) (name string) {
 	for _, s := range p.programSteps(slices.Clone(steps)) {
 		if s.Resumption != nil && s.Task() == task {

@@ -19,8 +19,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Tasks finds the async methods on the managed heap that have not ended, and what they wait for, without stopping the
-// program. If ctx ends, the result has what was found until then, and is Partial.
+// Tasks finds the async methods on the managed heap that have not ended, and their waits, without stopping the
+// program. If ctx ends, the result has everything found until then, and is Partial.
 func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -55,12 +55,12 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 	return best, p.Alive()
 }
 
-// vainLooks is how many looks in a row may find no more than an earlier one did: what is missing then changes all the
-// time.
+// vainLooks bounds the number of successive looks that find no more than an earlier look: then the missing methods
+// change all the time.
 const vainLooks = 8
 
-// lacking is how much of what there is could not be read: collections had moved it, or it changed all the time. Of a
-// heap that is not consistent methods may be missing that nothing else tells of.
+// lacking counts the methods that could not be read: collections had moved the methods' objects, or the methods
+// changed all the time. In a heap that is not consistent, further methods may be missing without a trace.
 func lacking(t *profile.Tasks) int {
 	n := t.Unproven + t.Unread
 	if t.ConsistentShare < 1 {
@@ -88,7 +88,7 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 	return t
 }
 
-// taskClass is why objects of a class are wanted.
+// taskClass is the reason for wanting objects of a class.
 type taskClass uint8
 
 const (
@@ -100,7 +100,7 @@ const (
 	queueClass
 	localQueueClass
 	awaiterClass
-	serverClass // and those that follow: see requests.go
+	serverClass // and the following classes: see requests.go
 	clientPoolClass
 	connectionClass
 )
@@ -113,7 +113,7 @@ var taskClasses = map[string]taskClass{
 	"System.Threading.ThreadPoolWorkQueue+WorkStealingQueue": localQueueClass,
 }
 
-// maxTaskObjects bounds the objects that are looked at.
+// maxTaskObjects bounds the objects that are read.
 const maxTaskObjects = 4 << 20
 
 // taskWalk is one call of Tasks.
@@ -123,31 +123,31 @@ type taskWalk struct {
 	o     HeapOptions
 	r     *async.Reader
 	begin time.Time
-	also  func(*object.Class) taskClass // of classes that are not in System.Private.CoreLib; nil: none is wanted
-	about func() error                  // reads what else is of interest of t.methods, at the same moment; nil: nothing
-	prove func(read func() error) bool  // Process.steadily, or more patient
+	also  func(*object.Class) taskClass // of classes outside System.Private.CoreLib; nil: none is wanted
+	about func() error                  // reads more about t.methods, in the same consistent read; nil: nothing
+	prove func(read func() error) bool  // Process.steadily, or a function that tries longer
 
-	earlier []arch.Addr // methods that an earlier walk has found: this one may have missed some that were moved
+	earlier []arch.Addr // methods of an earlier walk: this walk may have missed moved methods
 
 	mu      sync.Mutex // of classes: several goroutines walk
 	classes map[arch.Addr]taskClass
 	objects map[taskClass][]arch.Addr
 	seen    map[arch.Addr]bool
 	full    bool
-	ended   bool // the time has ended before all was looked at
+	ended   bool // the time has ended before the end of the search
 
 	running        map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
-	threads        []Thread                   // where that was looked for
-	looks          int                        // how often
-	machines       map[arch.Addr]*Thread      // that run the methods of boxes; nil: not looked for yet
-	semaphores     map[arch.Addr]arch.Addr    // by the first of those that wait
-	semaphoreLooks int                        // how often these were found again
+	threads        []Thread                   // the searched threads
+	looks          int                        // how often the threads were searched
+	machines       map[arch.Addr]*Thread      // by box: the threads that run methods of boxes; nil: not looked for yet
+	semaphores     map[arch.Addr]arch.Addr    // by the first waiter's task
+	semaphoreLooks int                        // how often semaphores was filled again
 	resumers       map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
-	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last one
+	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last name
 	delegates      delegateNames
-	slots          map[arch.Addr]arch.Addr // of the thread pool's queues, by what is in them; nil: not looked for yet
+	slots          map[arch.Addr]arch.Addr // of the thread pool's queues, by their items; nil: not looked for yet
 	frames         map[awaitKey]profile.Frame
-	methods        []chainMethod // of the chain that was read last
+	methods        []chainMethod // of the latest chain
 	first          arch.Addr     // likewise, its innermost method
 	firsts         map[arch.Addr]bool
 	unproven       int
@@ -189,7 +189,7 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 	return taskClasses[class.Plain()]
 }
 
-// class is why objects of a MethodTable are wanted that classOf has seen.
+// class is the reason for wanting objects of a MethodTable that classOf has seen.
 func (t *taskWalk) class(mt arch.Addr) taskClass {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,9 +212,9 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 	}
 }
 
-// result describes what was found.
+// result describes the tasks.
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
-	t.seen, t.unproven, t.unread = nil, 0, 0 // Requests has read the same
+	t.seen, t.unproven, t.unread = nil, 0, 0 // Requests has read the same objects
 	out := &profile.Tasks{
 		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full,
 		ConsistentShare: consistentShare(c),
@@ -255,14 +255,14 @@ type chainMethod struct {
 // node is a box of a method that has not ended.
 type node struct {
 	obj    arch.Addr
-	next   int // index of the one that its chain leads to; -1: to none
-	inners int // how many others lead here
+	next   int // index of the next node of the chain; -1: none
+	inners int // how many other nodes lead here
 }
 
-// maxChainBytes bounds the chains that are kept, in bytes: 100,000 that differ, with some frames each.
+// maxChainBytes bounds the kept chains, in bytes: 100,000 different chains, with some frames each.
 const maxChainBytes = 256 << 20
 
-// starts returns the innermost nodes, and one of each circle.
+// starts returns the innermost nodes, and a node of each circle.
 func starts(nodes []node) (out []int) {
 	seen := make([]bool, len(nodes))
 	follow := func(i int) {
@@ -283,7 +283,7 @@ func starts(nodes []node) (out []int) {
 	return out
 }
 
-// chains follows the chains from their innermost methods, and counts equal ones.
+// chains follows the chains from their innermost methods, and counts equal chains.
 func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 	nodes := t.nodes()
 	out.Methods = len(nodes)
@@ -310,8 +310,8 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 	return chains
 }
 
-// farFromProgram is 0 for a chain that has a method of the program's own, 1 for one that has none but of a package that
-// the program uses, and 2 for those of .NET alone.
+// farFromProgram is 0 for a chain with a method of the program itself, 1 for another chain with a method of a package
+// that the program uses, and 2 for a chain of .NET alone.
 func farFromProgram(c *profile.TaskChain) int {
 	far := 2
 	for i := range c.Frames {
@@ -332,8 +332,8 @@ func framesCost(frames []profile.Frame) (cost int) {
 	return cost
 }
 
-// eachChain reads each chain from its innermost method on. use returns how many bytes are kept of it; t.methods are its
-// methods meanwhile. false: the time has ended, or too much is kept.
+// eachChain reads each chain from its innermost method on. use returns how many bytes of the chain are kept; during
+// the call, t.methods are the chain's methods. false: the time has ended, or too much is kept.
 func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
 	clear(t.firsts)
@@ -343,7 +343,7 @@ func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost in
 		}
 		n := &nodes[queue[0]]
 		c, ended := t.chain(n.obj)
-		if ended && n.next >= 0 { // whom it leads to is the innermost one now, if no other leads there
+		if ended && n.next >= 0 { // the next method is the innermost now, if no other leads there
 			next := &nodes[n.next]
 			if next.inners--; next.inners == 0 {
 				queue = append(queue, n.next)
@@ -356,7 +356,7 @@ func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost in
 	return true
 }
 
-// nodes returns the methods that have not ended. Whom each leads to is not proved yet.
+// nodes returns the methods that have not ended. The next methods are not proved yet.
 func (t *taskWalk) nodes() []node {
 	found := t.objects[boxClass]
 	nodes := make([]node, 0, len(found))
@@ -386,7 +386,7 @@ func (t *taskWalk) nodes() []node {
 	return nodes
 }
 
-// current returns where the box at an address is now. 0: its method has ended.
+// current returns the current address of a box. 0: its method has ended.
 func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
 	for range maxMoves {
 		at, err := t.r.Place(obj)
@@ -401,11 +401,11 @@ func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
 	return 0, async.ErrMoved
 }
 
-// maxMoves bounds how often a box is followed to where it is now.
+// maxMoves bounds how often a moved box is followed.
 const maxMoves = 4
 
-// chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, its innermost
-// method had ended by then, or the chain has been read before.
+// chain reads a chain and its wait, in a consistent read. nil: the chain changed all the time, its innermost method
+// had ended by then, or the chain has been read before.
 func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 	alive := false
 	stands := t.prove(func() error {
@@ -448,7 +448,7 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	first := steps[0]
 	run := t.running[obj]
 	if first.Task() != 0 {
-		run = nil // it is suspended again
+		run = nil // the method is suspended again
 	}
 	steps = t.p.programSteps(steps)
 	t.first, t.methods = obj, t.methods[:0]
@@ -480,7 +480,7 @@ func isSuspended(s *async.Step) bool {
 	return s.Resumption != nil || s.Box != nil && (!s.Box.HasState || s.Box.State >= 0)
 }
 
-// steps returns the methods that an object stands for, and what awaits them.
+// steps returns the methods of an object, and the awaiters.
 func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err error) {
 	steps, alive, err = t.r.Methods(obj)
 	if err != nil {
@@ -493,9 +493,9 @@ func (t *taskWalk) steps(obj arch.Addr) (steps []async.Step, alive bool, err err
 	return append(steps, chain.Steps...), true, err
 }
 
-// inner follows a chain inwards, to the methods that its first one waits for. As a rule there are none. But the walk
-// may have missed them, if they were moved meanwhile or had not been suspended yet, and a chain is never shown without
-// its inner methods. Those that several methods wait for have a chain of their own.
+// inner follows a chain inwards, to the methods that the first method waits for. As a rule there are none. But the
+// walk may have missed methods that were moved meanwhile or had not been suspended yet, and a chain is never shown
+// without the inner methods. A method with several waiters has a chain of its own.
 func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.Addr, error) {
 	for range maxInner {
 		if !isSuspended(&steps[0]) {
@@ -517,15 +517,15 @@ func (t *taskWalk) inner(steps []async.Step, obj arch.Addr) ([]async.Step, arch.
 	return steps, obj, nil
 }
 
-// maxInner bounds how many methods a chain is followed inwards.
+// maxInner bounds the number of methods of inner.
 const maxInner = 256
 
 func leadsTo(steps []async.Step, obj arch.Addr) bool {
 	return slices.ContainsFunc(steps, func(s async.Step) bool { return s.Task() == obj })
 }
 
-// awaitedMethod returns the box, or the RuntimeAsyncTask, of the method that a suspended method waits for; 0: it waits
-// for something else, or the method has ended.
+// awaitedMethod returns the box, or the RuntimeAsyncTask, of the method that a suspended method waits for; 0: the
+// method waits for something else, or the awaited method has ended.
 func (t *taskWalk) awaitedMethod(s *async.Step) (arch.Addr, error) {
 	a, err := t.awaitedBy(s)
 	if err != nil {
@@ -541,7 +541,8 @@ func (t *taskWalk) awaitedMethod(s *async.Step) (arch.Addr, error) {
 	return at, err
 }
 
-// awaitedBy returns what a suspended method waits for, the innermost of those that are suspended together.
+// awaitedBy returns the object that a suspended method waits for. Of methods suspended together, the innermost
+// counts.
 func (t *taskWalk) awaitedBy(s *async.Step) (async.Awaited, error) {
 	if s.Resumption == nil {
 		return t.r.Awaited(s.Box)
@@ -571,11 +572,11 @@ func (t *taskWalk) frame(steps []async.Step, i int) profile.Frame {
 	return f
 }
 
-// maxTargets is for how many sockets equal chains are shown apart: those of one that many clients are connected to are
-// one group.
+// maxTargets is the number of sockets whose chains are shown apart: the chains of a server's many clients are one
+// group.
 const maxTargets = 8
 
-// joinTargets joins chains that differ in their sockets only, if there are many.
+// joinTargets joins chains that differ only in sockets, if there are many.
 func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
 	groups := map[string][]*profile.TaskChain{}
 	for _, c := range list {
@@ -597,7 +598,7 @@ func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
 	return slices.DeleteFunc(list, func(c *profile.TaskChain) bool { return joined[c] })
 }
 
-// remoteTarget leaves the local address of a socket out: that of a client is another one for each connection.
+// remoteTarget leaves the local address of a socket out: a client has another local address for each connection.
 func remoteTarget(target string) string {
 	if f := strings.Fields(target); len(f) > 4 && f[3] == arrow {
 		return strings.Join(append(f[:2:2], f[3:]...), " ")
@@ -607,7 +608,7 @@ func remoteTarget(target string) string {
 
 const arrow = "→" // in connectionText
 
-// commonTarget is what two sockets have in common: the remote address, the local one, or what is done with them.
+// commonTarget is the common part of two sockets: the remote address, the local address, or the operation.
 func commonTarget(a, b string) string {
 	if a == b {
 		return a

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every chain has a beginning, also one that goes round in a circle.
+// Every chain has a beginning, also a chain that is a circle.
 func TestStarts(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -6,16 +6,16 @@ import (
 	"clrsnap/internal/clr/thread"
 )
 
-// threadName is the name of a thread. A Thread object is used for another thread later, which has another id.
+// threadName is the name of a thread. A Thread object is used again for another thread later, with another id.
 type threadName struct {
 	id   int
-	name string // "": it has none
+	name string // "": no name
 }
 
-// nameTries is how often the names of threads are read, at most, while their objects are moved.
+// nameTries bounds how often the names of threads are read while their objects are moved.
 const nameTries = 3
 
-// stampNow stands for the addresses that objects of a running process have now; 0: that is not known.
+// stampNow is the current GC epoch of a running process; 0: not known.
 func (p *Process) stampNow() heap.Stamp {
 	if p.Live == nil || p.Runtime == nil {
 		return 0
@@ -23,9 +23,9 @@ func (p *Process) stampNow() heap.Stamp {
 	return p.Runtime.Heap.Stamp(p.Live)
 }
 
-// nameAgain reads the managed names of threads once more, if objects have been moved since a stamp was taken, before
-// the names were read: any object could be where that of a name was. If they are moved all the time, names that were
-// read before count.
+// nameAgain reads the managed names of threads once more, if objects have been moved since a GC epoch from before the
+// first read: any object could be at the old address of a name. If objects are moved all the time, earlier names
+// count.
 func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
 	if p.Live == nil || p.Runtime == nil || !p.Runtime.Heap.Known() {
 		return
@@ -50,7 +50,7 @@ func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
 	p.names = names
 }
 
-// nameAsBefore gives threads the names that they had before.
+// nameAsBefore gives threads their earlier names.
 func (p *Process) nameAsBefore(threads []Thread) {
 	p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
 		if last, ok := p.names[k.Address]; ok && last.id == k.ManagedID {

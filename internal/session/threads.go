@@ -21,13 +21,13 @@ type Thread struct {
 	Cooperative bool   // at the time of the listing
 	Background  bool   // the process does not wait for its end; also a thread that the runtime does not know
 	Halted      bool   // stopped by a signal
-	Deep        bool   // in a wait that cannot be interrupted (D) when it was listed
-	Runs        bool   // on a CPU, or waiting for one (R), when it was listed
+	Deep        bool   // in a wait that cannot be interrupted (D) at the time of the listing
+	Runs        bool   // on a CPU, or waiting for one (R), at the time of the listing
 	Traced      bool   // stopped by a debugger
 	Started     uint64 // in clock ticks since boot
 }
 
-// Threads lists the threads of the target: those of the runtime and native ones.
+// Threads lists the threads of the target, the runtime's and native threads.
 func (p *Process) Threads() ([]Thread, error) {
 	p.Engine.Begin()
 	return p.list()
@@ -91,9 +91,9 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	return t, true
 }
 
-// ReadThreadStore reads the runtime's own list of threads. If the list cannot be read completely, that
-// is an error for a running process. For a core dump, and with Options.NativeOnly, the threads
-// read so far are kept, and p.unlisted says why some may be missing.
+// ReadThreadStore reads the runtime's own list of threads. If the list cannot be read completely, the result is an
+// error for a running process. For a core dump, and with Options.NativeOnly, the threads read so far are kept, and
+// p.unlisted says why some threads may be missing.
 func (p *Process) ReadThreadStore() error {
 	p.known, p.unlisted, p.refs = map[int]thread.Thread{}, nil, refs{}
 	if p.Runtime == nil {
@@ -180,7 +180,7 @@ func (p *Process) HostTID(ns int) (int, bool) {
 	return 0, false
 }
 
-// failure makes an Error of err, which capturing a thread led to.
+// failure makes an Error of err, an error from the capture of a thread.
 func (p *Process) failure(id arch.Addr, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -9,14 +9,14 @@ import (
 	"clrsnap/profile"
 )
 
-// The system call futex (futex(2)): operations of it that wait, and flags of them. Arguments: address, operation,
-// value, address of the timeout.
+// The system call futex (futex(2)): the waiting operations, and flags. Arguments: address, operation, value, address
+// of the timeout.
 const (
 	futexCall       = 202 // on x86-64: see Syscalls
 	futexWait       = 0
-	futexWaitBitset = 9 // its timeout is a time of a clock
+	futexWaitBitset = 9 // the timeout is a time of a clock
 	futexPrivate    = 128
-	futexLock       = 6 // and the other operations that wait, for locks that give their owner priority
+	futexLock       = 6 // and the other waiting operations, for locks that give their owner priority
 	futexLock2      = 13
 
 	futexWaitRequeue = 11
@@ -39,8 +39,8 @@ var timed = map[profile.WaitKind]bool{
 	profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
 }
 
-// timeout says of a wait how long it lasts at most, as far as the system call in which the thread waits tells, where
-// the primitive itself does not: that it has no timeout, or how much of it is left.
+// timeout adds to a wait its longest duration, if the system call tells the duration and the primitive does not: for
+// ever, or the rest of a timeout.
 func (s *Suspension) timeout(st *profile.Thread) {
 	w, c := st.Wait, s.Capture
 	if w == nil || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
@@ -60,8 +60,8 @@ func (s *Suspension) timeout(st *profile.Thread) {
 	}
 }
 
-// slept reports whether a thread in Thread.Sleep, whose system call has no timeout, does not sleep any more: when the
-// sleep is over, the runtime lets no thread go on that it suspends, and the method that sleeps is still on the stack.
+// slept reports whether a thread in Thread.Sleep, in a system call without a timeout, has ended its sleep: after the
+// sleep, a thread that the runtime suspends waits for the runtime, and the sleeping method is still on the stack.
 func (s *Suspension) slept(st *profile.Thread) bool {
 	p := s.Process
 	if p.Runtime == nil || p.Runtime.Locks == nil {
@@ -73,11 +73,10 @@ func (s *Suspension) slept(st *profile.Thread) bool {
 	return s.Walk.Info.State&thread.StateInterruptible == 0
 }
 
-// maxRest bounds what is believed to be left of a timeout: .NET has none that is longer, 31 bits of ms.
+// maxRest bounds the believable rest of a timeout: .NET has no longer timeout than 31 bits of ms.
 const maxRest = 1 << 31 * time.Millisecond
 
-// rest is how long a wait still lasts, by the time at which it ends, which lies on the thread's stack; 0: that is not
-// known.
+// rest is how long a wait still lasts, by the end time of the wait on the thread's stack; 0: not known.
 func (s *Suspension) rest(w *profile.Wait) time.Duration {
 	stack, at := s.Walk.Stack, arch.Addr(s.Capture.SyscallArgs[3])
 	if s.Process.Live == nil || !stack.Contains(at) || !stack.Contains(at+8) {
@@ -91,7 +90,7 @@ func (s *Suspension) rest(w *profile.Wait) time.Duration {
 	}
 	left := time.Duration(sec)*time.Second + time.Duration(nsec) - now
 	if left <= 0 || left > maxRest || w.Timeout != 0 && left > w.Timeout {
-		return 0 // it is about to end, or the process has clocks of its own (time_namespaces(7))
+		return 0 // the wait is about to end, or the process has clocks of its own (time_namespaces(7))
 	}
 	return left
 }

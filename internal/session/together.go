@@ -10,8 +10,8 @@ import (
 	"clrsnap/profile"
 )
 
-// together takes the stacks of threads that have to be stopped. Most of them wait for a CPU to stop on, so they are
-// asked together (live.Tracer.CaptureEach). Who does not stop thus is stopped by itself.
+// together captures the stacks of threads that have to be stopped. Most of these threads wait for a CPU to stop on,
+// so live.Tracer.CaptureEach asks all threads together. A thread that still does not stop is stopped alone.
 type together struct {
 	p     *Process
 	out   *profile.Snapshot
@@ -26,10 +26,10 @@ type putOff struct {
 	at int // in Snapshot.Threads
 }
 
-// mostTogether is how many threads are put off: each may have so much stack as is copied at first.
+// mostTogether bounds the threads that are put off, by the memory of the first copies.
 const mostTogether = allStacksAtOnce / FirstStack
 
-// off puts a thread off. A thread that cannot be stopped would be waited for twice: it is not put off.
+// off puts a thread off. A thread that cannot be stopped is not put off: the wait would come twice.
 func (g *together) off(ctx context.Context, t *Thread) error {
 	if len(g.list) >= mostTogether {
 		if err := g.take(ctx); err != nil {
@@ -39,7 +39,7 @@ func (g *together) off(ctx context.Context, t *Thread) error {
 	o := &putOff{at: len(g.out.Threads)}
 	o.s = Suspension{Process: g.p, Thread: *t, Also: g.p.AlsoBlocking(t)}
 	st := g.p.Summary(t)
-	st.Error = ErrThreadEnded.Error() // as long as nothing is known of it
+	st.Error = ErrThreadEnded.Error() // as long as the thread is not captured
 	g.out.Threads = append(g.out.Threads, st)
 	if o.s.isDeep() {
 		g.put(o, g.p.snapshot(t))
@@ -55,7 +55,7 @@ func (g *together) put(o *putOff, st profile.Thread) {
 	g.f.keep(g.p, st.OSThreadID)
 }
 
-// end leaves out the threads that have ended, and those that were not taken.
+// end leaves out the threads that have ended, and the threads without a capture.
 func (g *together) end() {
 	if !g.began {
 		return
@@ -66,7 +66,7 @@ func (g *together) end() {
 	})
 }
 
-// take takes the stacks of all threads that were put off. Those whose copy lacks something are copied once more.
+// take captures the stacks of all threads that were put off. Threads with a gap in the copy are copied once more.
 func (g *together) take(ctx context.Context) error {
 	list := g.list
 	g.list = nil
@@ -88,7 +88,7 @@ func (g *together) take(ctx context.Context) error {
 	return nil
 }
 
-// fitting returns how many threads are copied at once, with what they have asked for.
+// fitting returns how many threads, with all requested memory, are copied at once.
 func fitting(list []*putOff) int {
 	room := allStacksAtOnce
 	for i, o := range list {
@@ -103,7 +103,7 @@ func fitting(list []*putOff) int {
 	return len(list)
 }
 
-// capture stops threads together, and walks them. It returns those whose copy lacks something that another may have.
+// capture stops threads together, and walks the stacks. Threads with a gap that another copy may fill are returned.
 func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
 	p := g.p
 	reqs := make([]target.Request, len(list))
@@ -131,7 +131,7 @@ func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err er
 	return again, nil
 }
 
-// walk walks a thread that was captured. ok is false if it has to be captured again.
+// walk walks a captured thread. ok is false if the thread has to be captured again.
 func (g *together) walk(o *putOff, failed error, attempt int) (st profile.Thread, ok bool) {
 	p, s := g.p, &o.s
 	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
@@ -143,7 +143,7 @@ func (g *together) walk(o *putOff, failed error, attempt int) (st profile.Thread
 	if s.Walk.Gap != nil && !ended && attempt < maxAttempts {
 		return st, false
 	}
-	if ended || s.Thread.ID != 0 && s.Walk.Info.Address == 0 { // its Thread object is another thread's now
+	if ended || s.Thread.ID != 0 && s.Walk.Info.Address == 0 { // the Thread object is another thread's now
 		st = p.Summary(&s.Thread)
 		st.Error = ErrThreadEnded.Error()
 		return st, true

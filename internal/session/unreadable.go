@@ -14,12 +14,12 @@ import (
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = locate.ErrNotDotNet
 
-// ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
+// ErrUnsupported: there is a .NET runtime, but it cannot be read yet.
 var ErrUnsupported = errors.New("this .NET runtime cannot be read")
 
-// UnreadableError says why a runtime that was found cannot be read. Its text ends with the remedy.
+// UnreadableError says why a runtime in a process cannot be read. The text ends with the remedy.
 type UnreadableError struct {
-	Remedy string // what to do; "" where nothing is known to help
+	Remedy string // "" where no remedy is known
 	err    error
 }
 
@@ -27,17 +27,17 @@ func (e *UnreadableError) Error() string { return e.err.Error() }
 
 func (e *UnreadableError) Unwrap() error { return e.err }
 
-// Reason is what is wrong, without the remedy and without the text of ErrUnsupported.
+// Reason is the reason, without the remedy and without the text of ErrUnsupported.
 func (e *UnreadableError) Reason() string {
 	return strings.TrimPrefix(strings.TrimSuffix(e.Error(), ": "+e.Remedy), ErrUnsupported.Error()+": ")
 }
 
-// RuntimeError says why a runtime that was found in a running process cannot be read: nil, or an
-// *UnreadableError. err is that of Engine.OpenRuntime.
+// RuntimeError says why the runtime of a running process cannot be read: nil, or an *UnreadableError. err is the
+// error of Engine.OpenRuntime.
 func RuntimeError(err error, p *live.Process) error { return runtimeError(err, newRunning(p)) }
 
 func runtimeError(err error, from origin) error {
-	if err == nil || errors.Is(err, engine.ErrNativeAOT) { // its methods are native functions
+	if err == nil || errors.Is(err, engine.ErrNativeAOT) { // the methods are native functions
 		return nil
 	}
 	pid := from.PID()

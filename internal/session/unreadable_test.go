@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/engine"
 )
 
-// pretended is an origin of which only the answers about its runtime are known.
+// pretended is an origin with nothing but answers about the runtime.
 type pretended struct {
 	origin
 	isStarting, lacks bool
@@ -19,7 +19,7 @@ func (pretended) PID() int             { return 5 }
 func (p pretended) starting() bool     { return p.isStarting }
 func (p pretended) leftOut(error) bool { return p.lacks }
 
-// TestRuntimeError: reason and remedy are told apart, and the text has both.
+// TestRuntimeError: the reason and the remedy are separate, and the text has both.
 func TestRuntimeError(t *testing.T) {
 	unfit := fmt.Errorf("%w: a: b", engine.ErrUnfit)
 	version := &contract.UnknownVersionError{Contract: "Thread", Found: "9", Understood: []contract.Version{"1"}}

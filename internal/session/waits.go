@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// AlsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
+// AlsoBlocking returns the memory to copy with a thread, to explain the thread's wait.
 func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
@@ -22,7 +22,7 @@ func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	return nil
 }
 
-// blockingRange is where the thread with a Thread object at an address says what it is blocked on.
+// blockingRange is where a thread says what it is blocked on. The argument is the address of the Thread object.
 func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 	if locks, threads := p.Runtime.Locks, p.Runtime.Threads; locks.Managed() {
 		return locks.InfoRange(threads.LocalData(thread), threads.StringType())
@@ -30,17 +30,17 @@ func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
 	return p.Runtime.Locks.BlockingRange(thread)
 }
 
-// Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim that has one.
+// Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim with a Lock.
 type Blocked struct {
-	// Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if it is not certain. Lock.Enter and
-	// ManualResetEventSlim.Wait have none.
+	// Monitor.Enter, Monitor.Wait, SemaphoreSlim.Wait; without a type if the kind is not certain. Lock.Enter and
+	// ManualResetEventSlim.Wait have no type.
 	profile.WaitingFor
-	At, Lock arch.Addr // where the thread's stack says so, and the address that it has there
-	Unsure   bool      // it is blocked on a Lock of which it is not known yet whether it is a monitor
+	At, Lock arch.Addr // the place on the thread's stack that names the lock, and the address there
+	Unsure   bool      // whether the Lock is a monitor is not known yet
 }
 
-// Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false:
-// it is blocked on none, or that is not known.
+// Blocked returns the monitor that a thread is blocked on. The thread has just been walked with Process.AlsoBlocking.
+// false: the thread is blocked on no monitor, or the monitor is not known.
 func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	p := s.Process
 	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
@@ -86,8 +86,8 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	return b, true
 }
 
-// Waits returns what kind of thing a thread waits for that has just been walked, by its own managed objects; "": it
-// does not wait, or that is not certain.
+// Waits returns the kind of a thread's wait, by the thread's managed objects; "": the thread does not wait, or the
+// kind is not certain. The thread has just been walked.
 func (s *Suspension) Waits() profile.WaitKind {
 	p := s.Process
 	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
@@ -100,7 +100,7 @@ func (s *Suspension) Waits() profile.WaitKind {
 	return kind
 }
 
-// explain says what a thread that has just been walked waits for, and what it holds.
+// explain adds the wait and the holds of a thread that has just been walked.
 func (s *Suspension) explain(st *profile.Thread) {
 	p := s.Process
 	if len(st.Frames) == 0 {
@@ -145,7 +145,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 	s.timeout(st)
 }
 
-// inRuntime reports whether a thread has called the runtime's native code, which waits by itself.
+// inRuntime reports whether a thread has called the runtime's native code, and waits there.
 func (p *Process) inRuntime(frames []profile.Frame) bool {
 	if p.Found == nil || p.Found.Module == nil {
 		return false
@@ -160,9 +160,8 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 	return false
 }
 
-// addHolds adds the monitors that threads hold without having a reference to them on their stacks. They are read when
-// all stacks have been, so they are certain of threads that have not run since, unless another thread has been seen to
-// hold the same.
+// addHolds adds the monitors that threads hold without a reference on the stack. The monitors are read after all
+// stacks. So a hold is certain if the thread has not run since, unless another thread was seen as the holder.
 func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -193,8 +192,9 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 	p.addWanted(out)
 }
 
-// withHold adds to what a thread holds a monitor that it holds, too. One that was seen at another address before is the
-// same if it has the same lock, and may be if it had none yet: it gets that when somebody else wants it.
+// withHold adds a monitor to a thread's holds. A monitor with another address before is the same monitor if the lock
+// is the same. A monitor without a lock before may be the same: a monitor gets a lock when another thread wants the
+// monitor.
 func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 	moved := !p.unmoved(t.OSThreadID)
 	for i := range t.Holds {
@@ -218,7 +218,7 @@ func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 	return append(t.Holds, h)
 }
 
-// ownersOf returns who has been seen to hold monitors, by their objects.
+// ownersOf returns the threads that were seen as holders of monitors, by the monitors' objects.
 func ownersOf(threads []profile.Thread) map[uint64]int {
 	owners := map[uint64]int{}
 	for i := range threads {
@@ -229,7 +229,7 @@ func ownersOf(threads []profile.Thread) map[uint64]int {
 	return owners
 }
 
-// waitReader returns what explains waits.
+// waitReader returns the reader that explains waits.
 func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
@@ -245,14 +245,14 @@ func (p *Process) waitReader() *waits.Reader {
 // people are the threads of a process.
 type people struct{ p *Process }
 
-// refs are what threads are called, by the id in the target's namespace, since they were listed.
+// refs are the names of threads, by the id in the target's namespace, as of the latest list.
 type refs struct {
 	known   map[int]*profile.ThreadRef
-	host    map[int]int // the ids that this process sees
+	host    map[int]int // the ids in this process's namespace
 	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
 	at      map[arch.Addr]int
 	lists   int  // how often threads were listed
-	failed  bool // the runtime's could not be
+	failed  bool // the runtime's threads could not be listed
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 	files       *openfiles.Index             // nil: not needed yet
@@ -289,12 +289,11 @@ func (o people) index() {
 	}
 }
 
-// Bounds of how often threads are listed in a snapshot to find those that have started since: few threads are listed
-// more often.
+// Bounds of how often threads are listed in a snapshot to find new threads: few threads are listed more often.
 const (
 	minLists  = 16
 	maxLists  = 256
-	maxListed = 1 << 14 // threads, in all these lists
+	maxListed = 1 << 14 // threads, in all lists together
 )
 
 // mayList reports whether threads may be listed once more.
@@ -320,7 +319,7 @@ func (o people) Renew() bool {
 	return true
 }
 
-// hostID returns the id of a thread as this process sees it; 0: it has ended. false: that is not known.
+// hostID returns the id of a thread in this process's namespace; 0: the thread has ended. false: not known.
 func (o people) hostID(id int) (tid int, known bool) {
 	r := &o.p.refs
 	if tid, ok := r.host[id]; ok {
@@ -351,13 +350,13 @@ func (o people) hostID(id int) (tid int, known bool) {
 	return r.host[id], true
 }
 
-// oneNamespace reports whether the threads have the ids that the target sees.
+// oneNamespace reports whether this process and the target see the same ids of threads.
 func (o people) oneNamespace() bool {
 	ns, err := o.p.from.NSTid(o.p.from.PID())
 	return err == nil && ns == o.p.from.PID()
 }
 
-// All implements waits.People. A list in which a thread was not found may be too old once no more are made.
+// All implements waits.People. A list without a thread may be too old if no more lists are made.
 func (o people) All() bool {
 	return o.p.unlisted == nil && !o.p.refs.failed && (!o.p.from.changes() || o.mayList())
 }

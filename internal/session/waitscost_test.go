@@ -10,8 +10,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkWaits measures what it costs to say what threads wait for, and what they hold: SnapshotAll with and
-// without. Aim for 50 threads and 10,000 sync blocks: 20 ms more.
+// BenchmarkWaits measures the cost of explaining threads' waits and holds: SnapshotAll with and without. Aim for 50
+// threads and 10,000 sync blocks: 20 ms more.
 func BenchmarkWaits(b *testing.B) {
 	for _, m := range []struct{ threads, blocks int }{{50, 0}, {50, 10_000}, {50, 1_000_000}, {1000, 0}} {
 		b.Run(fmt.Sprintf("%dthreads/%dblocks", m.threads, m.blocks), func(b *testing.B) {

@@ -10,9 +10,9 @@ import (
 // maxWanted bounds the locks that are read once more because threads wait for them.
 const maxWanted = 1 << 10
 
-// addWanted adds what threads hold by what those that wait for it say: a lock that a method has entered which has
-// returned is on no stack, and only monitors are in a table. The lock is read again, and has to say itself who holds
-// it. Where the waiting thread has found the field that holds a lock, the owner's hold gets it as well.
+// addWanted adds holds of threads that are known only from waiting threads: no stack has a lock whose entering method
+// has returned, and only monitors are in a table. The lock is read again, and has to confirm its holder. If a waiting
+// thread has found the field with the lock, the owner's hold gets the field as well.
 func (p *Process) addWanted(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -36,7 +36,7 @@ func (p *Process) addWanted(out *profile.Snapshot) {
 	}
 }
 
-// addWantedBy adds to what a thread holds what a wait says that it does.
+// addWantedBy adds the lock of a wait to its owner's holds.
 func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
 	k := slices.IndexFunc(t.Holds, func(h profile.Wait) bool {
 		return h.Object == w.Object || h.Lock != 0 && h.Lock == w.Lock && h.Object == 0
@@ -63,6 +63,6 @@ func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
 	if h == nil || h.Lock != w.Lock {
 		return
 	}
-	h.Field, h.Certain = w.Field, p.still(t.OSThreadID) // it may have entered it only since its stack was read
+	h.Field, h.Certain = w.Field, p.still(t.OSThreadID) // the thread may have entered the lock since
 	t.Holds = append(t.Holds, *h)
 }

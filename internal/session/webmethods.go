@@ -9,11 +9,11 @@ import (
 	"clrsnap/internal/clr/web"
 )
 
-// The async methods of ASP.NET Core's server and of HttpClient, and their variables. Those with a state machine have
-// fields with the names of the variables. Of those that the runtime itself suspends, an object is the variable if it is
-// the only one of the variable's class that the method has saved.
+// The async methods of ASP.NET Core's server and of HttpClient, and the methods' variables. In a state machine,
+// fields have the names of the variables. Of a method suspended by the runtime itself, a saved object is the variable
+// if no other saved object has the variable's class.
 
-// webRole says what an async method does for a request or a call, and whether that may change: its code can be
+// webRole says what an async method does for a request or a call, and whether the role may change: the code can be
 // unloaded.
 func (p *Process) webRole(s *async.Step) (role web.Role, passing bool) {
 	switch {
@@ -33,7 +33,7 @@ func (p *Process) webRole(s *async.Step) (role web.Role, passing bool) {
 	return web.NoRole, true
 }
 
-// webLocal reads a variable of a suspended method: the first one of the name that is not null. 0: there is none.
+// webLocal reads a variable of a suspended method: the first variable of the name that is not null. 0: there is none.
 func (p *Process) webLocal(s *async.Step, l web.Local) (out arch.Addr, err error) {
 	if s.Box != nil {
 		values, err := p.asyncReader().Locals(s.Box, l.Name())
@@ -64,8 +64,8 @@ func (p *Process) webLocal(s *async.Step, l web.Local) (out arch.Addr, err error
 	return out, err
 }
 
-// webTimer returns the timer of what ends a call when time is out, by a method of HttpClient. 0: it has none. What ends
-// all calls of a client is none of this call's own.
+// webTimer returns the timer of a call's own timeout, by a method of HttpClient. 0: there is none. The timer that
+// ends all calls of a client does not count.
 func (p *Process) webTimer(reader *web.Reader, s *async.Step) (arch.Addr, error) {
 	if s.Resumption != nil {
 		return p.savedTimer(reader, s.Resumption)
@@ -80,8 +80,9 @@ func (p *Process) webTimer(reader *web.Reader, s *async.Step) (arch.Addr, error)
 	return reader.Timer(source)
 }
 
-// savedTimer is webTimer of a method that the runtime itself has suspended. HttpClient links what ends a call to what
-// ends all calls of the client, which the method has saved as well; the program's own, it does not.
+// savedTimer is webTimer of a method suspended by the runtime itself. HttpClient links a call's source to the source
+// that ends all calls of the client, and the method has saved both. HttpClient does not link the program's own
+// source.
 func (p *Process) savedTimer(reader *web.Reader, m *async.Resumption) (arch.Addr, error) {
 	var sources []arch.Addr
 	err := p.asyncReader().Saved(m, func(obj arch.Addr, c *object.Class) {
@@ -104,8 +105,8 @@ func (p *Process) savedTimer(reader *web.Reader, m *async.Resumption) (arch.Addr
 	return 0, nil
 }
 
-// began returns when a call began, by one of the methods that make it: HttpClient's timeout is measured from then on,
-// and an activity begins with it. Zero: that method does not know.
+// began returns when a call began, by a method that makes the call: HttpClient's timeout counts from then on, and an
+// activity begins with the call. Zero: the method does not know.
 func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 	if role == web.Tracing {
 		activity, err := w.p.webLocal(s, web.SpanVar)
@@ -129,7 +130,7 @@ func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 	return w.boot.Add(time.Duration(ticks) * time.Millisecond), nil
 }
 
-// role is webRole; that of code that stays is found once.
+// role is webRole; the role of code that stays is found once.
 func (w *requestWalk) role(s *async.Step) web.Role {
 	key := roleKey(s)
 	if role, ok := w.roles[key]; ok && key != 0 {
@@ -142,7 +143,7 @@ func (w *requestWalk) role(s *async.Step) web.Role {
 	return role
 }
 
-// maxRoles bounds the roles that are remembered.
+// maxRoles bounds the remembered roles.
 const maxRoles = 1 << 16
 
 // roleKey is the same for steps of the same method: the type of a state machine, or where the method goes on.

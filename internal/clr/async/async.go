@@ -1,22 +1,20 @@
-// Package async reads async methods that are suspended, or that run after they were: which method awaits
-// which.
+// Package async reads async methods that are suspended, or that run after a suspension: which method awaits which.
 //
-// When an async method awaits something that is not complete, its locals go to the heap. C# and F# compile
-// the method to a state machine, a type whose MoveNext has the method's code; .NET puts that into a box, an
-// object that is also the task that the method returns. Whoever awaits the task is found in it: the runtime
-// notes there what goes on when the task completes. That is the awaiting method's box, or something that leads
-// to it: a delegate, a list of several, a promise such as that of Task.WhenAll. So the chain of the methods that
-// await each other is read from the inside out, object by object. Nothing is searched for, and what is of no
-// known class ends the chain.
+// When an async method awaits an incomplete object, the method's locals go to the heap. C# and F# compile the method
+// to a state machine, a type whose MoveNext has the method's code. .NET puts the state machine into a box, an object
+// that is also the task returned by the method. The runtime notes in the task the continuation, to be called at the
+// completion of the task. The continuation is the awaiting method's box, or an object that leads to the box: a
+// delegate, a list of several, a promise as for Task.WhenAll. So a chain of awaiting methods is read from the inside
+// out, object by object. There is no search, and an object of an unknown class ends the chain.
 //
-// ValueTasks need not be tasks. Their sources note the continuation in a struct, ManualResetValueTaskSourceCore;
-// so do the boxes of PoolingAsyncValueTaskMethodBuilder, and async iterators. Methods that the runtime itself suspends
+// ValueTasks need not be tasks. Their sources note the continuation in a struct, ManualResetValueTaskSourceCore; so
+// do the boxes of PoolingAsyncValueTaskMethodBuilder, and async iterators. Methods that the runtime itself suspends
 // have no state machine: see continuation.go.
 //
 // Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System): Threading/Tasks/Task.cs,
-// TaskContinuation.cs, Sources/ManualResetValueTaskSourceCore.cs; Runtime/CompilerServices/
-// AsyncTaskMethodBuilderT.cs, PoolingAsyncValueTaskMethodBuilderT.cs, AsyncMethodBuilderCore.cs. The names of
-// classes and fields are those of .NET 8 to 11.
+// TaskContinuation.cs, Sources/ManualResetValueTaskSourceCore.cs;
+// Runtime/CompilerServices/AsyncTaskMethodBuilderT.cs, PoolingAsyncValueTaskMethodBuilderT.cs,
+// AsyncMethodBuilderCore.cs. The names of classes and fields are from .NET 8 to 11.
 package async
 
 import (
@@ -37,12 +35,12 @@ const (
 // ErrNoBox: an object is no box of an async method.
 var ErrNoBox = errors.New("not a box of an async method")
 
-// errEnded: the box's method has ended, and the box has let go of its state machine, which is an object: an async
-// iterator's, or that of a debug build (AsyncTaskMethodBuilderT.cs, AsyncStateMachineBox.ClearStateUponCompletion).
+// errEnded: the box's method has ended, and the box has dropped its state machine. The state machine is an object: an
+// async iterator's, or a debug build's (AsyncTaskMethodBuilderT.cs, AsyncStateMachineBox.ClearStateUponCompletion).
 var errEnded = errors.New("the async method has ended")
 
-// Reader reads the async methods of one runtime. What it reads of objects is what memory has at some moment, as
-// with object.Reader. It is not safe for concurrent use.
+// Reader reads the async methods of a runtime. Objects are read as memory has them at some moment, like in
+// object.Reader. A Reader is not safe for concurrent use.
 type Reader struct {
 	objects  *object.Reader
 	names    *name.Namer
@@ -50,11 +48,11 @@ type Reader struct {
 	machines map[arch.Addr]*Machine // likewise
 
 	continuation continuationLayout
-	resume       func(arch.Addr) (arch.Addr, error) // reads a word of what code is resumed by, which is no object
-	context      func(*Resumption) arch.Addr        // what tells the instantiation of a method; nil: nothing does
+	resume       func(arch.Addr) (arch.Addr, error) // reads a word of resume info, outside objects
+	context      func(*Resumption) arch.Addr        // the context of a method's instantiation; nil: there is none
 }
 
-// New returns what reads async methods by objects and names, of the runtime that d describes.
+// New returns a Reader of async methods by objects and names, for the runtime that d describes.
 func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Reader, error) {
 	r := &Reader{
 		objects: objects, names: names, shapes: map[arch.Addr]*shape{}, machines: map[arch.Addr]*Machine{},
@@ -63,7 +61,8 @@ func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Re
 	return r, d.Bind(&r.continuation)
 }
 
-// ResumeInfoBy says how to read a word of what is no object, if not as those of objects.
+// ResumeInfoBy sets the function that reads a word of resume info, outside objects. By default words are read like
+// words of objects.
 func (r *Reader) ResumeInfoBy(word func(arch.Addr) (arch.Addr, error)) { r.resume = word }
 
 // Machine is the type of a state machine.
@@ -74,12 +73,12 @@ type Machine struct {
 	class   *object.Class
 	value   bool   // a struct, inside the box
 	size    uint32 // in bytes, as if a struct had a MethodTable in front of it; 0: not known
-	state   uint32 // offset of its state; 0: it has none that is known
-	promise uint32 // of the struct with the continuation of an async iterator; 0: it is none
+	state   uint32 // offset of the state; 0: there is no known state
+	promise uint32 // of the struct with the continuation of an async iterator; 0: no async iterator
 	builder uint32 // of the builder; 0: not known
 }
 
-// Fields of state machines: of the C# compiler, and of Visual Basic's.
+// Fields of state machines: the C# compiler's names, and Visual Basic's.
 const (
 	stateField, stateFieldVB     = "<>1__state", "$State"
 	builderField, builderFieldVB = "<>t__builder", "$Builder"
@@ -89,7 +88,7 @@ const (
 // is reports whether two types are of the same method, as instantiations of the same code are.
 func (m *Machine) is(o *Machine) bool { return m.Module == o.Module && m.RID == o.RID }
 
-// Runs reports whether a box is one of the method whose MoveNext a type has.
+// Runs reports whether a box is a box of the method whose MoveNext a type has.
 func (r *Reader) Runs(b *Box, mt arch.Addr) (bool, error) {
 	m, err := r.machine(mt)
 	if err != nil {
@@ -140,32 +139,32 @@ func (r *Reader) machine(mt arch.Addr) (*Machine, error) {
 	return m, nil
 }
 
-// States of a state machine; others are numbers of awaits, from 0 on (Roslyn, StateMachineState).
+// States of a state machine; other states are numbers of awaits, from 0 on (Roslyn, StateMachineState).
 const (
 	Running  = -1 // or not started yet
 	Finished = -2
-	notBegun = -3 // an async iterator of which nobody has asked for an element; below: it is at a yield
+	notBegun = -3 // an async iterator before the first request for an element; lower states: at a yield
 )
 
 // Box is an async method that has been suspended at least once.
 type Box struct {
 	Object   arch.Addr
 	Machine  *Machine
-	State    int32 // Running, Finished, or at which await the method waits, in the order that they were compiled
+	State    int32 // Running, Finished, or the number of the await where the method waits, in the order of compilation
 	HasState bool
 
 	kind kind
-	at   arch.Addr // where the state machine is, as if a struct had a MethodTable in front of it
+	at   arch.Addr // of the state machine, as if a struct had a MethodTable in front of it
 }
 
-// Rests reports whether the box is of an async iterator that nobody waits for: whoever enumerates it has an element, or
-// has asked for none. It neither runs nor waits.
+// Rests reports whether the box is of an async iterator that nobody waits for: the consumer has an element, or has
+// asked for none. The iterator neither runs nor waits.
 func (b *Box) Rests() bool { return b.HasState && b.State <= notBegun && b.Machine.promise != 0 }
 
-// Reused reports whether the box serves other calls of the method when this one has ended.
+// Reused reports whether the box serves other calls of the method after the end of this call.
 func (b *Box) Reused() bool { return b.kind == pooledBox }
 
-// Box reads a box; of another object the error is ErrNoBox.
+// Box reads a box; for another object the error is ErrNoBox.
 func (r *Reader) Box(obj arch.Addr) (*Box, error) {
 	class, err := r.objects.Class(obj)
 	if err != nil {
@@ -181,8 +180,8 @@ func (r *Reader) Box(obj arch.Addr) (*Box, error) {
 	return r.box(obj, class, s)
 }
 
-// Fields returns where the fields of the state machine are, and its class: an object, or a struct as if it had a
-// MethodTable in front of it.
+// Fields returns the place and the class of the state machine's fields: an object, or a struct as if a MethodTable
+// were in front of the struct.
 func (b *Box) Fields() (at arch.Addr, class *object.Class) { return b.at, b.Machine.class }
 
 const objectHeader = 8 // the MethodTable in front of an object's fields, in bytes
@@ -219,14 +218,15 @@ func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error)
 	return b, nil
 }
 
-// builderWords is where a builder may have its box: AsyncVoidMethodBuilder has a SynchronizationContext as well.
+// builderWords is how many words of a builder may refer to the box: AsyncVoidMethodBuilder has a
+// SynchronizationContext as well.
 const builderWords = 2
 
-// Of returns the box of the state machine that a MoveNext runs on, by its first argument: the address of a
-// struct, or an object. mt is the type that has the MoveNext. A method that has not been suspended yet has no box.
+// Of returns the box of the state machine that a MoveNext runs on, by the first argument of the MoveNext: the address
+// of a struct, or an object. mt is the type with the MoveNext. A method that has not been suspended yet has no box.
 //
-// The builder in the state machine leads to the box, and the box must be the one that has this state machine, of that
-// type: when the method has ended, the collector may have put the box of another one there.
+// The builder in the state machine leads to the box, and the box must have this state machine, of that type: after
+// the end of the method, the collector may have put another method's box there.
 func (r *Reader) Of(this, mt arch.Addr) (*Box, error) {
 	m, err := r.machine(mt)
 	if err != nil {

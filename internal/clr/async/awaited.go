@@ -9,8 +9,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// IsBox reports whether objects of a class, by its MethodTable, are boxes of async methods, or have those that the
-// runtime itself suspends.
+// IsBox reports whether objects of a class, by MethodTable, are boxes of async methods, or RuntimeAsyncTasks.
 func (r *Reader) IsBox(mt arch.Addr) bool {
 	s := r.shapeAt(mt)
 	return s != nil && (s.kind.box() || s.kind == runtimeTask)
@@ -28,11 +27,11 @@ func (r *Reader) shapeAt(mt arch.Addr) *shape {
 	return s
 }
 
-// ErrMoved: the builder in a box leads to another one. The collector has moved the box.
+// ErrMoved: the builder in a box leads to another box. The collector has moved the box.
 var ErrMoved = errors.New("the box has been moved")
 
-// Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps
-// nothing of a method that has, and may be used for another one.
+// Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps nothing
+// of a finished method, and may be used for another method.
 func (r *Reader) Alive(b *Box) (bool, error) {
 	at, err := r.Current(b)
 	if err != nil || at == 0 {
@@ -44,8 +43,8 @@ func (r *Reader) Alive(b *Box) (bool, error) {
 	return true, nil
 }
 
-// Current returns where the box of a method is now: where its builder leads, which is elsewhere if the collector has
-// moved the box, and what was read of it is what was left behind. 0: the method has finished.
+// Current returns the current address of a method's box, by the method's builder. If the collector has moved the box,
+// the builder leads elsewhere, and b is only the old copy. 0: the method has finished.
 func (r *Reader) Current(b *Box) (arch.Addr, error) {
 	if b.HasState && b.State == Finished || b.Machine.builder == 0 {
 		return 0, nil
@@ -65,7 +64,8 @@ func (r *Reader) Current(b *Box) (arch.Addr, error) {
 	return 0, nil
 }
 
-// Next returns the box that awaits a task or a box, through what is no async method; 0: none does, or several do.
+// Next returns the box that awaits a task or a box, through objects other than async methods; 0: there is none, or
+// there are several.
 func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
 	for range maxIndirections {
 		n, err := r.next(obj)
@@ -77,7 +77,7 @@ func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
 	return 0, nil
 }
 
-// Through is Next, with what it leads through: tasks that are no async methods.
+// Through is Next, with the objects between: tasks that are no async methods.
 func (r *Reader) Through(obj arch.Addr) (next arch.Addr, through []arch.Addr, err error) {
 	for range maxIndirections {
 		n, err := r.next(obj)
@@ -90,20 +90,21 @@ func (r *Reader) Through(obj arch.Addr) (next arch.Addr, through []arch.Addr, er
 	return 0, through, nil
 }
 
-// Awaited is what a suspended method waits for.
+// Awaited is the object that a suspended method waits for.
 type Awaited struct {
-	Object arch.Addr // 0: not known, as with Task.Yield and awaitables that are not .NET's
+	Object arch.Addr // 0: not known, as with Task.Yield and awaitables outside .NET
 	Class  *object.Class
 }
 
-// The fields of state machines with awaiters begin so: of the C# compiler, and of Visual Basic's. The one of the await
-// at hand has its awaiter; those of others are empty.
+// The fields of state machines with awaiters begin so: the C# compiler's, and Visual Basic's. The field of the
+// current await has the awaiter; the fields of other awaits are empty.
 const awaiterField, awaiterFieldVB = "<>u__", "$A"
 
-// maxAwaiter bounds an awaiter, in bytes: that of a ValueTask with a result of some words. The object comes first.
+// maxAwaiter bounds an awaiter, in bytes: the awaiter of a ValueTask has a result of some words. The object comes
+// first.
 const maxAwaiter = 64
 
-// Awaited returns what a suspended method waits for: the object in its awaiter.
+// Awaited returns the object that a suspended method waits for: the object in the method's awaiter.
 func (r *Reader) Awaited(b *Box) (Awaited, error) {
 	fields, err := r.objects.FieldsOf(b.Machine.class)
 	if err != nil {
@@ -130,13 +131,13 @@ func (r *Reader) Awaited(b *Box) (Awaited, error) {
 	return Awaited{}, nil
 }
 
-// end is where a field ends at the latest: where the next one begins, or the state machine ends.
+// end is the greatest possible end of a field: the begin of the next field, or the end of the state machine.
 func (r *Reader) end(m *Machine, fields []object.Field, f *object.Field) uint32 {
 	if f.Reference {
 		return f.Offset + 8
 	}
 	end := f.Offset + maxAwaiter
-	if m.size == 0 { // not known: of the last field the first word is looked at
+	if m.size == 0 { // not known: only the first word of the last field is read
 		end = f.Offset + 8
 	}
 	for i := range fields {
@@ -150,8 +151,8 @@ func (r *Reader) end(m *Machine, fields []object.Field, f *object.Field) uint32 
 	return end
 }
 
-// OfMachine returns the box of a state machine that is an object: an async iterator is the source of the ValueTasks
-// that it returns. 0: the object is none.
+// OfMachine returns the box of a state machine that is an object: an async iterator is the source of its own
+// ValueTasks. 0: the object is no state machine.
 func (r *Reader) OfMachine(obj arch.Addr, class *object.Class) arch.Addr {
 	if !slices.ContainsFunc(r.fieldNames(class), func(n string) bool { return n == promiseField }) {
 		return 0

@@ -8,14 +8,14 @@ import (
 // maxSteps bounds a chain.
 const maxSteps = 256
 
-// Step is something that goes on when what is before it in the chain completes.
+// Step is a method or promise that goes on when the step before completes.
 type Step struct {
-	Box        *Box        // an async method; nil: something else
-	Resumption *Resumption // one that the runtime itself has suspended
-	Label      string      // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
+	Box        *Box        // an async method; nil: not a box
+	Resumption *Resumption // a method suspended by the runtime itself
+	Label      string      // otherwise: the method of .NET behind the promise, as System.Threading.Tasks.Task.WhenAll
 }
 
-// Task returns the object that goes on with a method: its box, or the RuntimeAsyncTask that it is suspended in.
+// Task returns the object that goes on with a method: the box, or the RuntimeAsyncTask of the suspended method.
 func (s *Step) Task() arch.Addr {
 	switch {
 	case s.Box != nil:
@@ -31,15 +31,15 @@ type End uint8
 
 // The ends.
 const (
-	Nobody  End = iota // nothing awaits the last one
-	Several            // it is awaited several times
-	Thread             // a thread waits for it
-	Done               // it is complete: what awaited it is no longer known
-	Unknown            // what awaits it is of a class that is not known
-	Cyclic             // it is awaited by one that the chain has already, or the chain is too long
+	Nobody  End = iota // nothing awaits the last step
+	Several            // the last step is awaited several times
+	Thread             // a thread waits for the last step
+	Done               // the last step is complete: its awaiters are no longer known
+	Unknown            // the awaiter's class is not known
+	Cyclic             // the awaiter is in the chain already, or the chain is too long
 )
 
-// Chain is what awaits an async method, what awaits that, and so on.
+// Chain is the awaiter of an async method, the awaiter's awaiter, and so on.
 type Chain struct {
 	Steps []Step // the inner one first
 	End   End
@@ -48,7 +48,7 @@ type Chain struct {
 	Class string    // of Unknown
 }
 
-// Awaiting follows the chain of what awaits a task or a box.
+// Awaiting follows the chain of awaiters of a task or a box.
 func (r *Reader) Awaiting(obj arch.Addr) (Chain, error) {
 	c := Chain{Last: obj}
 	seen := map[arch.Addr]bool{obj: true}
@@ -79,21 +79,21 @@ func (r *Reader) Awaiting(obj arch.Addr) (Chain, error) {
 	return c, nil
 }
 
-// follower is what goes on when something completes: a box or a task, or why there is none.
+// follower is the object that goes on when another object completes: a box or a task, or why there is none.
 type follower struct {
 	obj   arch.Addr
 	box   *Box
 	label string
 
 	runtime bool   // obj is a RuntimeAsyncTask
-	resumed []Step // the methods that are suspended in it
+	resumed []Step // the methods suspended in obj
 
 	end   End
 	count int
 	class string
 }
 
-// next returns what goes on when a task or a box completes.
+// next returns the follower of a task or a box.
 func (r *Reader) next(obj arch.Addr) (follower, error) {
 	class, err := r.objects.Class(obj)
 	if err != nil {
@@ -130,11 +130,11 @@ func (r *Reader) at(field arch.Addr) (follower, error) {
 	return r.resolve(obj, 0, true)
 }
 
-// maxIndirections bounds what lies between a task and what awaits it.
+// maxIndirections bounds the objects between a task and its awaiter.
 const maxIndirections = 16
 
-// resolve returns the box or the task that a continuation leads to. lists: it may lead through a list; the runtime
-// puts none into another one, and 64 in each of 64 would keep the reader busy for good.
+// resolve returns the box or the task that a continuation leads to. lists: the continuation may be a list. The
+// runtime puts no list into a list, and 64 lists in each of 64 would keep the reader busy for good.
 func (r *Reader) resolve(obj arch.Addr, depth int, lists bool) (follower, error) {
 	for ; depth < maxIndirections; depth++ {
 		class, err := r.objects.Class(obj)
@@ -177,10 +177,10 @@ func (r *Reader) resolve(obj arch.Addr, depth int, lists bool) (follower, error)
 	return follower{end: Cyclic}, nil
 }
 
-// maxContinuations bounds the continuations of one task that are looked at.
+// maxContinuations bounds the continuations read of a task.
 const maxContinuations = 64
 
-// resolveList follows a list of continuations, if only one of them leads on.
+// resolveList follows a list of continuations, if a single continuation leads on.
 func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth int) (follower, error) {
 	items, err := r.objects.Word(obj + arch.Addr(s.field))
 	if err != nil {
@@ -197,7 +197,7 @@ func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth
 	found, count := follower{}, 0
 	for _, ref := range refs {
 		if ref == 0 {
-			continue // it was removed
+			continue // the continuation was removed
 		}
 		f, err := r.resolve(ref, depth, false)
 		if err != nil {
@@ -216,7 +216,7 @@ func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth
 // actionOfObject is the class of the continuations of ValueTasks' sources.
 const actionOfObject = "System.Action`1"
 
-// core follows the continuation in a struct ManualResetValueTaskSourceCore: a delegate, and what it is called with.
+// core follows the continuation in a struct ManualResetValueTaskSourceCore: a delegate, and its argument.
 func (r *Reader) core(at arch.Addr) (follower, error) {
 	action, err := r.objects.Word(at)
 	if err != nil || action == 0 {
@@ -233,7 +233,7 @@ func (r *Reader) core(at arch.Addr) (follower, error) {
 	if err != nil {
 		return follower{}, err
 	}
-	if state == 0 { // ManualResetValueTaskSourceCoreShared.s_sentinel, or somebody else's delegate
+	if state == 0 { // ManualResetValueTaskSourceCoreShared.s_sentinel, or a delegate that is not .NET's
 		return follower{end: Done}, nil
 	}
 	return r.resolve(state, 0, true)

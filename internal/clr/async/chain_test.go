@@ -28,10 +28,10 @@ func steps(c *Chain) (out []string) {
 	return out
 }
 
-// The descriptors of which a program can be made up: .NET 8 keeps emitted metadata elsewhere.
+// The descriptors that support made-up programs: .NET 8 keeps emitted metadata elsewhere.
 var descriptors = []string{clrtest.Net9, clrtest.Net10, clrtest.Net11}
 
-// TestAwaiting: each way that leads from a task to the method that awaits it.
+// TestAwaiting: each way from a task to the awaiting method.
 func TestAwaiting(t *testing.T) {
 	for _, d := range descriptors {
 		t.Run(d, func(t *testing.T) {
@@ -57,7 +57,7 @@ type way struct {
 }
 
 func ways(p *program) map[string]way {
-	// through leads from a box of Inner, through something, to one of Middle, which one of Outer awaits.
+	// through leads from a box of Inner, through an object, to a box of Middle, and a box of Outer awaits Middle.
 	through := func(link func(middle arch.Addr) arch.Addr) arch.Addr {
 		inner, middle, outer := p.suspended(p.innerBox, 0), p.suspended(p.middleBox, 0), p.suspended(p.outerBox, 0)
 		p.continues(inner, link(middle))
@@ -83,7 +83,7 @@ func ways(p *program) map[string]way {
 	both := []string{"Shop.Store.Middle", "Shop.Store.Outer"}
 	circle := p.suspended(p.innerBox, 0)
 	p.continues(circle, circle)
-	unknown := p.Object(p.wrapper) // a task continues with none without a delegate
+	unknown := p.Object(p.wrapper) // no task has a wrapper without a delegate as its continuation
 	nested := p.Object(p.list)
 	p.Set(nested, p.list, "_items", uint64(p.Array(p.objects, slices.Repeat([]arch.Addr{nested}, 64)...)))
 	p.Set(nested, p.list, "_size", 64)
@@ -116,7 +116,8 @@ func ways(p *program) map[string]way {
 	}
 }
 
-// TestBox: a box leads to the method, and to what it waits for; the state machine leads to the box.
+// TestBox: a box leads to the method, and to the object that the method waits for; the state machine leads to the
+// box.
 func TestBox(t *testing.T) {
 	for _, d := range descriptors {
 		p := newProgram(t, d)
@@ -147,7 +148,7 @@ func TestBox(t *testing.T) {
 	}
 }
 
-// fuzzed is the memory of a program whose objects are those of fuzz data.
+// fuzzed is the memory of a program with objects of fuzz data.
 type fuzzed struct {
 	types   clrtest.Words
 	objects clrtest.Words
@@ -166,8 +167,8 @@ const (
 	maxFuzzed  = 64
 )
 
-// scatter makes objects of data: each of a class that its first byte chooses, and its words of the bytes that follow,
-// most of which refer to other objects.
+// scatter makes objects of data. The first byte of each object chooses its class, and the following bytes its words.
+// Most words refer to other objects.
 func scatter(data []byte, tables []arch.Addr) (clrtest.Words, int) {
 	const each = 1 + fuzzedSize/8
 	words, n := clrtest.Words{}, 0
@@ -192,8 +193,8 @@ func scatter(data []byte, tables []arch.Addr) (clrtest.Words, int) {
 	return words, n
 }
 
-// FuzzChains: objects of the classes that chains lead through, which refer to one another in any way. Each chain is
-// bounded, and is read in bounded time.
+// FuzzChains: objects of all classes in chains refer to one another in any way. Each chain is bounded, and is read in
+// bounded time.
 func FuzzChains(f *testing.F) {
 	p := newProgram(f, clrtest.Net11)
 	tables := []arch.Addr{p.objects, p.Continuation(p.continuation).Table, p.resumable()}
@@ -222,7 +223,7 @@ func FuzzChains(f *testing.F) {
 	})
 }
 
-// follow reads all that there is to an object.
+// follow makes all reads of an object.
 func follow(t *testing.T, r *Reader, obj arch.Addr, word uint64) {
 	c, err := r.Awaiting(obj)
 	if err == nil && (len(c.Steps) > maxSteps || (c.End == Several) != (c.Count > 1)) {

@@ -8,15 +8,16 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// From .NET 11 on the runtime itself can suspend async methods ("runtime async"). Such a method has no state machine.
-// For each of those that are suspended together there is a Continuation, an object that leads to that of its caller.
-// The innermost one is in a RuntimeAsyncTask, which is the task that the outermost method returned. What awaits that
-// task is found in it, as with others. Where a method waits is an address in its code. In front of the innermost one is
-// a Continuation of the runtime's own that has the task, or the source of a ValueTask, that is awaited; that of a task
-// is also what the task notes as what goes on then. A custom awaiter has a delegate to the RuntimeAsyncTask.
+// From .NET 11 on the runtime itself can suspend async methods ("runtime async"). A method suspended by the runtime
+// has no state machine. Methods that are suspended together have a Continuation each, an object that leads to the
+// caller's Continuation. The innermost Continuation is in a RuntimeAsyncTask, the task returned by the outermost
+// method. The task has its awaiter, as other tasks do. The place of a method's await is an address in the method's
+// code. In front of the innermost Continuation is a Continuation of the runtime's own, with the awaited task or the
+// awaited source of a ValueTask. The awaited task also notes the runtime's Continuation as its follower. A custom
+// awaiter has a delegate to the RuntimeAsyncTask.
 //
-// While the innermost one runs, the task has none of them: the call of the runtime's that resumes one after the other
-// keeps on its stack the Continuation of the next one. See dispatch.go.
+// While the innermost method runs, the task has no Continuation: the runtime's call that resumes the methods keeps
+// the next Continuation on its stack. See dispatch.go.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/datadescriptor/datadescriptor.inc (ContinuationObject, AsyncResumeInfo),
 // src/coreclr/vm/asynccontinuations.cpp, src/coreclr/inc/corinfo.h (CORINFO_AsyncResumeInfo),
@@ -28,9 +29,9 @@ const (
 	headField         = "m_stateObject"
 )
 
-// continuationLayout is where a Continuation has what is read. It is absent before .NET 11.
+// continuationLayout has the offsets of a Continuation's fields. Before .NET 11 there are none.
 type continuationLayout struct {
-	Size   uint32 `clr:"ContinuationObject.!,optional"` // without what a method saves
+	Size   uint32 `clr:"ContinuationObject.!,optional"` // without the values that a method saves
 	Next   uint32 `clr:"ContinuationObject.Next,optional"`
 	Resume uint32 `clr:"ContinuationObject.ResumeInfo,optional"`
 	State  uint32 `clr:"ContinuationObject.State,optional"`
@@ -49,21 +50,21 @@ func (l *continuationLayout) known() bool {
 // Resumptions reports whether the runtime can itself suspend methods.
 func (r *Reader) Resumptions() bool { return r.continuation.known() }
 
-// Resumption is a method that the runtime itself has suspended.
+// Resumption is a method suspended by the runtime itself.
 type Resumption struct {
-	Object arch.Addr // its Continuation
-	Task   arch.Addr // the RuntimeAsyncTask that it is suspended in
-	IP     arch.Addr // where it goes on, in its code
+	Object arch.Addr // the method's Continuation
+	Task   arch.Addr // the RuntimeAsyncTask of the suspended method
+	IP     arch.Addr // where the method goes on, in the code
 	State  int32     // the number of the await
-	// Context tells the instantiation of shared generic code: a MethodDesc, or a MethodTable, which can be that of the
-	// method's object. 0: it is not known, or the code is not shared.
+	// Context tells the instantiation of shared generic code: a MethodDesc, or a MethodTable, for example of the
+	// method's object. 0: not known, or the code is not shared.
 	Context arch.Addr
 }
 
-// ContextsBy says how to find out what tells the instantiation of a method that is suspended; 0: it is not known.
+// ContextsBy sets the function that finds the Context of a suspended method; 0: not known.
 func (r *Reader) ContextsBy(context func(*Resumption) arch.Addr) { r.context = context }
 
-// resumptions returns the methods that are suspended in a RuntimeAsyncTask, the inner one first; none: it runs, or has
+// resumptions returns the methods suspended in a RuntimeAsyncTask, the innermost first; none: the task runs, or has
 // ended. Continuations without an address are the runtime's own.
 func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error) {
 	if s.next == 0 {
@@ -72,7 +73,7 @@ func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error)
 	return r.continuations(task+arch.Addr(s.next), task)
 }
 
-// continuations returns the methods that are suspended in a task, from the Continuation on that is at an address.
+// continuations returns the methods suspended in a task, from the Continuation in the word next on.
 func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 	if !r.continuation.known() {
 		return nil, nil
@@ -89,7 +90,7 @@ func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 			return nil, err
 		}
 		if !class.Is(coreLib, continuationClass) {
-			return nil, nil // what somebody else has put there
+			return nil, nil // an object that the runtime has not put there
 		}
 		one := Resumption{Object: at, Task: task}
 		if one.State, err = r.objects.Int32(at + arch.Addr(r.continuation.State)); err != nil {
@@ -112,14 +113,14 @@ func (r *Reader) continuations(next, task arch.Addr) (steps []Step, err error) {
 	return steps, nil
 }
 
-// leaves are the Continuations that the runtime puts in front of those of methods, with the field that has what the
-// innermost method waits for.
+// leaves are the Continuations that the runtime puts in front of the methods' Continuations, with the field of the
+// object awaited by the innermost method.
 var leaves = map[string]string{
 	leafContinuation: "Task",
 	"System.Runtime.CompilerServices.AsyncHelpers+ValueTaskSourceContinuation": "Source",
 }
 
-// AwaitedIn returns what the innermost of the methods waits for that are suspended in a RuntimeAsyncTask.
+// AwaitedIn returns the object awaited by the innermost method in a RuntimeAsyncTask.
 func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 	s, err := r.shapeOfObject(task)
 	if err != nil || s.kind != runtimeTask || s.next == 0 {
@@ -149,12 +150,12 @@ func (r *Reader) AwaitedIn(task arch.Addr) (Awaited, error) {
 	return Awaited{obj, class}, err
 }
 
-// inContext is the bit of Continuation.Flags that says that a method goes on in the SynchronizationContext that it was
-// suspended in (ContinuationFlags.ContinueOnCapturedSynchronizationContext of .NET 11.0.0).
+// inContext is a bit of Continuation.Flags: the method goes on in the SynchronizationContext of its suspension
+// (ContinuationFlags.ContinueOnCapturedSynchronizationContext of .NET 11.0.0).
 const inContext = 2
 
-// Posted reports whether a method that waits for nothing goes on in its SynchronizationContext, which has got the rest
-// of it then.
+// Posted reports whether a method without an awaited object goes on in its SynchronizationContext. The context has
+// then got the rest of the method.
 func (r *Reader) Posted(s *Step) (bool, error) {
 	if s.Resumption == nil {
 		return false, nil
@@ -167,12 +168,12 @@ func (r *Reader) Posted(s *Step) (bool, error) {
 	return flags&inContext != 0, err
 }
 
-// maxSaved bounds the words of a Continuation that are looked at.
+// maxSaved bounds the words that are read of a Continuation.
 const maxSaved = 512
 
-// awaiter returns the awaiter that a method of a RuntimeAsyncTask waits for, by the method's Continuation: what it has
-// saved, and what leads to the task, as with the delegate that resumes it. Optimised code saves no awaiter that it does
-// not use later.
+// awaiter returns the awaiter of a method of a RuntimeAsyncTask, by the method's Continuation. The method has saved
+// the awaiter, and the awaiter leads to the task, for example with the delegate that resumes the task. Optimised code
+// saves only an awaiter with a later use.
 func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, error) {
 	action, err := r.Action(task)
 	if err != nil || action == 0 || !class.Is(coreLib, continuationClass) {
@@ -190,8 +191,8 @@ func (r *Reader) awaiter(task, head arch.Addr, class *object.Class) (Awaited, er
 	return out, err
 }
 
-// Action returns the delegate that resumes the methods of a RuntimeAsyncTask: what is awaited calls it; 0: there is
-// none.
+// Action returns the delegate that resumes the methods of a RuntimeAsyncTask. The awaited object calls the delegate.
+// 0: there is none.
 func (r *Reader) Action(task arch.Addr) (arch.Addr, error) {
 	class, err := r.objects.Class(task)
 	if err != nil {
@@ -200,8 +201,8 @@ func (r *Reader) Action(task arch.Addr) (arch.Addr, error) {
 	return r.objects.Pointer(task, class, "m_action")
 }
 
-// taskNow returns where a RuntimeAsyncTask is now: the target of its delegate, which is elsewhere if the collector has
-// moved the task, and what was read of it is what was left behind.
+// taskNow returns the current address of a RuntimeAsyncTask: the target of its delegate. If the collector has moved
+// the task, the target is elsewhere, and task is only the old copy.
 func (r *Reader) taskNow(task arch.Addr) (arch.Addr, error) {
 	action, err := r.Action(task)
 	if err != nil || action == 0 {
@@ -227,8 +228,8 @@ func (r *Reader) Resumes(obj arch.Addr, class *object.Class, action arch.Addr) b
 	return err == nil && field != ""
 }
 
-// Methods returns the methods that an object stands for that IsBox has recognised, the inner one first, and whether
-// they have not ended.
+// Methods returns the methods of an object recognised by IsBox, the innermost first, and whether the methods have not
+// ended.
 func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 	s, err := r.shapeOfObject(obj)
 	if err != nil {
@@ -249,8 +250,8 @@ func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 	return []Step{{Box: b}}, alive, err
 }
 
-// Place returns where an object that IsBox has recognised is now, if the collector has moved it. 0: its methods have
-// ended, or rest.
+// Place returns the current address of an object recognised by IsBox, in case the collector has moved the object. 0:
+// the object's methods have ended, or rest.
 func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
 	s, err := r.shapeOfObject(obj)
 	if err != nil {

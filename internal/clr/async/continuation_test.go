@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// resumed adds a RuntimeAsyncTask with methods that wait at addresses of their code, the inner one first; 0: one of the
-// runtime's own.
+// resumed adds a RuntimeAsyncTask with methods that wait at addresses, the innermost first; 0: a method of the
+// runtime.
 func (p *program) resumed(of *clrtest.Class, ips ...arch.Addr) arch.Addr {
 	task := p.Object(p.Instance(p.runtimeTask, p.object.Table))
 	next := arch.Addr(0)
@@ -52,7 +52,7 @@ func equal(a []arch.Addr, b ...arch.Addr) bool {
 	return true
 }
 
-// TestRuntimeAsync: methods that the runtime of .NET 11 suspends, between others that have state machines.
+// TestRuntimeAsync: methods that the runtime of .NET 11 suspends, between methods with state machines.
 func TestRuntimeAsync(t *testing.T) {
 	p := newProgram(t, clrtest.Net11)
 	of := p.Continuation(p.continuation)
@@ -90,7 +90,7 @@ func TestRuntimeAsync(t *testing.T) {
 	}
 }
 
-// TestAwaitedIn: what the innermost of the methods waits for that are suspended together.
+// TestAwaitedIn: the object awaited by the innermost of the methods suspended together.
 func TestAwaitedIn(t *testing.T) {
 	p := newProgram(t, clrtest.Net11)
 	of := p.Continuation(p.continuation)
@@ -109,7 +109,8 @@ func TestAwaitedIn(t *testing.T) {
 	p.Set(from, p.ofSource, "Source", uint64(source))
 	behind(from, ofSource)
 
-	// A method saves its awaiter, or what resumes it, among other things: with a delegate, or behind a wrapper.
+	// A method saves the awaiter, or the object that resumes the method, among other things: with a delegate, or
+	// behind a wrapper.
 	custom, wrapped, nothing := p.resumed(of, 0x7f00_3000), p.resumed(of, 0x7f00_4000), p.resumed(of, 0x7f00_5000)
 	awaiter, other, waited := p.Object(p.awaiter), p.Object(p.awaiter), p.Object(p.task)
 	for task, saved := range map[arch.Addr]arch.Addr{custom: awaiter, wrapped: waited, nothing: other} {
@@ -178,7 +179,7 @@ func TestRuntimeAsyncHostile(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeAsync: before .NET 11 there is nothing of that.
+// TestNoRuntimeAsync: before .NET 11 there are no methods suspended by the runtime.
 func TestNoRuntimeAsync(t *testing.T) {
 	p := newProgram(t, clrtest.Net10)
 	task := p.resumed(p.continuation, 0x7f00_1000)

@@ -6,10 +6,10 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// The runtime resumes methods that it has suspended in RuntimeAsyncTask.DispatchContinuations. What that is about is in
-// a structure in its frame, an AsyncDispatcherInfo: the task, and the Continuation that is resumed next, when the
-// method that runs has ended. A static field of each thread has the address of the newest of these, which leads to the
-// one before: a method that runs can resume others.
+// RuntimeAsyncTask.DispatchContinuations resumes the methods that the runtime has suspended. A structure in its
+// frame, an AsyncDispatcherInfo, has the task, and the Continuation that is resumed next, after the end of the
+// running method. A static field of each thread has the address of the newest structure. The newest structure leads
+// to the one before: a running method can resume others.
 //
 // Source (dotnet/runtime): System.Private.CoreLib/src/System/Runtime/CompilerServices/AsyncHelpers.CoreCLR.cs
 // (AsyncDispatcherInfo).
@@ -17,7 +17,7 @@ import (
 // DispatcherClass is the class of the structure.
 const DispatcherClass = "System.Runtime.CompilerServices.AsyncDispatcherInfo"
 
-// DispatcherLayout is where an AsyncDispatcherInfo has what is read, by the names of its fields.
+// DispatcherLayout has the offsets of an AsyncDispatcherInfo's fields, by their names.
 type DispatcherLayout struct{ Next, Continuation, Task uint32 }
 
 // Dispatching is a call that resumes methods.
@@ -30,11 +30,11 @@ type Dispatching struct {
 // ErrNotDispatching: a frame resumes no method, or none any more.
 var ErrNotDispatching = errors.New("the frame does not resume a method")
 
-// maxDispatching bounds the calls of one thread that resume methods.
+// maxDispatching bounds the resuming calls of a thread.
 const maxDispatching = 64
 
-// Dispatching reads what the call is about that has some part of the stack as its frame. newest is where the address of
-// the newest structure of the thread is.
+// Dispatching reads the structure of a call. The call's frame is the stack from low to high. newest is the place of
+// the address of the thread's newest structure.
 func (r *Reader) Dispatching(newest arch.Addr, l DispatcherLayout, low, high arch.Addr) (d Dispatching, err error) {
 	err = r.structures(newest, l, func(at arch.Addr) (more bool, err error) {
 		if at < low || at >= high {
@@ -59,7 +59,7 @@ func (r *Reader) AllDispatching(newest arch.Addr, l DispatcherLayout) (out []Dis
 	return out, err
 }
 
-// structures calls use for the structures of a thread, the newest first, as long as it wants more.
+// structures calls use for the structures of a thread, the newest first, as long as use wants more.
 func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at arch.Addr) (bool, error)) error {
 	at, err := r.objects.Word(newest)
 	for n := 0; err == nil && at != 0 && n < maxDispatching; n++ {
@@ -67,7 +67,7 @@ func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at ar
 			return err
 		}
 		before := at
-		// The stack grows down: what was there before is further up.
+		// The stack grows down: the structure before is further up.
 		if at, err = r.objects.Word(at + arch.Addr(l.Next)); at <= before {
 			break
 		}
@@ -75,7 +75,7 @@ func (r *Reader) structures(newest arch.Addr, l DispatcherLayout, use func(at ar
 	return err
 }
 
-// Words are the words of a structure that it is read from. The first one leads to the structure before.
+// Words are the words to read of a structure. The first word leads to the structure before.
 func (l *DispatcherLayout) Words() (w Words) {
 	w.word(l.Next, false)
 	w.word(l.Continuation, true)
@@ -83,7 +83,7 @@ func (l *DispatcherLayout) Words() (w Words) {
 	return w
 }
 
-// DispatchingAt reads what a call is about, by its structure.
+// DispatchingAt reads a call by its structure.
 func (r *Reader) DispatchingAt(at arch.Addr, l DispatcherLayout) (Dispatching, error) {
 	return r.dispatching(at, l)
 }
@@ -103,8 +103,8 @@ func (r *Reader) dispatching(at arch.Addr, l DispatcherLayout) (d Dispatching, e
 	return Dispatching{At: at, Task: task, next: at + arch.Addr(l.Continuation)}, nil
 }
 
-// Resuming returns what awaits the method that a call has resumed: those that are suspended in the same task, and what
-// awaits that.
+// Resuming returns the awaiters of the method that a call has resumed: the methods suspended in the same task, and
+// the awaiters of the task.
 func (r *Reader) Resuming(d Dispatching) (Chain, error) {
 	steps, err := r.continuations(d.next, d.Task)
 	if err != nil {

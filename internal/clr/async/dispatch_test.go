@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// TestDispatching: what awaits methods that run, by the frames that have resumed them: a method that has been resumed
-// has resumed another one.
+// TestDispatching: the awaiters of running methods, by the frames that have resumed the methods: a resumed method has
+// resumed another method.
 func TestDispatching(t *testing.T) {
 	p := newProgram(t, clrtest.Net11)
 	l := DispatcherLayout{Next: 0, Continuation: 8, Task: 16}

@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// MachineName returns the assembly of a type of state machines, and its metadata name, such as
-// "Web.Orders+<Handle>d__3". Either is empty if the type cannot be read.
+// MachineName returns the assembly and the metadata name of a type of state machines, for example
+// "Web.Orders+<Handle>d__3". Both are empty if the type cannot be read.
 func (r *Reader) MachineName(m *Machine) (assembly, full string) {
 	assembly, full, err := r.objects.FullName(m.class)
 	if err != nil {
@@ -20,17 +20,17 @@ func (r *Reader) MachineName(m *Machine) (assembly, full string) {
 // MachineOf describes the type of a state machine, by its MethodTable.
 func (r *Reader) MachineOf(mt arch.Addr) (*Machine, error) { return r.machine(mt) }
 
-// Locals reads the parameters and local variables of a suspended method that have a name, "this" among them: words, in
-// the order of the fields that keep them. None: the method keeps no variable of that name.
+// Locals reads the named parameters and local variables of a suspended method, "this" among them: words, in the order
+// of the fields. None: the method keeps no variable of the name.
 //
-// The C# compiler names such a field like the parameter, "<>4__this", or "<connection>5__2" for a local variable
-// (Roslyn, GeneratedNames). Several variables of a name, of different blocks, have a field each.
+// The C# compiler names the field like the parameter, "<>4__this", or "<connection>5__2" for a local variable
+// (Roslyn, GeneratedNames). Variables of the same name in different blocks have a field each.
 func (r *Reader) Locals(b *Box, name string) ([]arch.Addr, error) {
 	return r.locals(b.Machine, b.at, name)
 }
 
-// LocalsAt is Locals of a method that runs, by the first argument of its MoveNext and the type that has the MoveNext.
-// It need not have been suspended.
+// LocalsAt is Locals for a running method, by the first argument of its MoveNext and the type with the MoveNext. The
+// method need not have been suspended.
 func (r *Reader) LocalsAt(this, mt arch.Addr, name string) ([]arch.Addr, error) {
 	m, err := r.machine(mt)
 	if err != nil {
@@ -71,8 +71,8 @@ func isLocal(f *object.Field, name string) bool {
 	return f.Name == name || strings.HasPrefix(f.Name, "<"+name+">5__")
 }
 
-// Saved calls found for each object that a method has saved, the variables that it needs when it goes on among them.
-// Which variable has which is not known. A number that happens to be the address of an object counts as well.
+// Saved calls found for each object that a method has saved, for example variables for later use. The variable of
+// each object is not known. A number that equals the address of an object counts as well.
 func (r *Reader) Saved(m *Resumption, found func(obj arch.Addr, class *object.Class)) error {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {
@@ -85,11 +85,11 @@ func (r *Reader) Saved(m *Resumption, found func(obj arch.Addr, class *object.Cl
 func (r *Reader) saved(at arch.Addr, class *object.Class, more func(obj arch.Addr, class *object.Class) bool) error {
 	return r.savedWords(at, class, func(obj arch.Addr) bool {
 		of, err := r.objects.Class(obj)
-		return err != nil || more(obj, of) // else a number, or a struct's part
+		return err != nil || more(obj, of) // otherwise a number, or a part of a struct
 	})
 }
 
-// SavedWords calls found for each word that a method has saved and that may be an address.
+// SavedWords calls found for each possible address among a method's saved words.
 func (r *Reader) SavedWords(m *Resumption, found func(word arch.Addr)) error {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *Reader) savedWords(at arch.Addr, class *object.Class, more func(word ar
 	return err
 }
 
-// SavedIn returns where in a Continuation the words are that a method has saved, in bytes.
+// SavedIn returns the range of a method's saved words in the Continuation, in bytes.
 func (r *Reader) SavedIn(m *Resumption) (from, to uint32, err error) {
 	class, err := r.objects.Class(m.Object)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// program is a made-up program with async methods: Shop.Store.Inner, Middle and Outer, Pooled, whose box is used
-// again, and an async iterator, Items. The offsets of fields are not those of a runtime.
+// program is a made-up program with async methods: Shop.Store.Inner, Middle and Outer, Pooled with a box for repeated
+// use, and an async iterator, Items. The offsets of fields are not those of a runtime.
 type program struct {
 	*clrtest.Program
 	object, task, whenAll, mres, continuing, list *clrtest.Class
@@ -97,21 +97,21 @@ func (p *program) shop() {
 	p.pooledBox = boxes(p.pooledBoxes, p.pooled)
 }
 
-// Where boxes have what is in their state machines.
+// Offsets in boxes of the fields of their state machines.
 const (
 	boxState   = 72
 	boxBuilder = 80
 	boxAwaiter = 88
 )
 
-// suspended adds the box of a method that waits at its first await for what is in its awaiter.
+// suspended adds the box of a method that waits at the first await for the object awaited.
 func (p *program) suspended(box *clrtest.Class, awaited arch.Addr) arch.Addr {
 	at := p.Object(box)
 	p.Words[at+boxBuilder], p.Words[at+boxAwaiter] = uint64(at), uint64(awaited)
 	return at
 }
 
-// continues notes in a task what goes on when it completes.
+// continues notes a continuation in a task.
 func (p *program) continues(task, with arch.Addr) {
 	p.Set(task, p.task, "m_continuationObject", uint64(with))
 }
@@ -123,7 +123,7 @@ func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	return readerOf(t, mem, mem, descriptor)
 }
 
-// readerOf returns a reader of objects in one memory, of types in another one.
+// readerOf returns a reader of objects in one memory, and of types in another memory.
 func readerOf(t testing.TB, heap, mem target.Memory, descriptor string) *Reader {
 	t.Helper()
 	d := clrtest.Descriptor(t, descriptor)

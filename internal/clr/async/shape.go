@@ -5,38 +5,38 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// kind is what an object is for a chain of awaits.
+// kind is the role of an object in a chain of awaits.
 type kind uint8
 
 const (
 	other       kind = iota
-	taskBox          // the box of an async method, which is its task
-	pooledBox        // one that is used again, and is the source of a ValueTask
+	taskBox          // the box of an async method, also the method's task
+	pooledBox        // a box for repeated use, also the source of a ValueTask
 	task             // another task, with a continuation
-	runtimeTask      // one of methods that the runtime itself suspends
+	runtimeTask      // the task of methods suspended by the runtime itself
 	delegate
 	wrapper    // of a delegate
-	continuing // what is kept of an await that captured a context, or of ContinueWith: it has a reference
+	continuing // the record of an await with a context, or of ContinueWith, with a reference
 	list       // of several continuations
 	blocking   // a thread waits
-	finished   // what stands in a completed task
+	finished   // the mark in a completed task
 )
 
 func (k kind) box() bool { return k == taskBox || k == pooledBox }
 
-// shape is what a class means.
+// shape is the meaning of a class.
 type shape struct {
 	kind  kind
-	label string // what a promise is shown as; empty: it is not shown
-	field uint32 // where an object has what follows
+	label string // the name of a promise; empty: the promise is not shown
+	field uint32 // offset of the next reference in the chain
 
 	machine arch.Addr // of boxes: the type argument that is the type of the state machine
-	value   bool      // of boxes: that is a struct
-	next    uint32    // of boxes: where the continuation is, or the struct that has it; 0: in the state machine.
-	// Of a runtimeTask: where the innermost of the suspended methods is.
+	value   bool      // of boxes: the state machine is a struct
+	next    uint32    // of boxes: offset of the continuation, or of its struct; 0: in the state machine.
+	// Of a runtimeTask: offset of the innermost suspended method.
 }
 
-// known are the classes of System.Private.CoreLib that chains lead through, with the field that leads on.
+// known are the classes of System.Private.CoreLib in chains, with the field of the next reference.
 var known = map[string]struct {
 	kind  kind
 	field string
@@ -93,7 +93,7 @@ var known = map[string]struct {
 
 const continuationField = "m_continuationObject"
 
-// shape says what a class means: by itself, or by the nearest of its bases that is known.
+// shape returns the shape of a class, or of the nearest known base.
 func (r *Reader) shape(class *object.Class) (*shape, error) {
 	if s := r.shapes[class.Table]; s != nil {
 		return s, nil
@@ -144,7 +144,7 @@ func (r *Reader) shapeOf(class *object.Class) (*shape, error) {
 	return &shape{}, nil
 }
 
-// boxShape completes the shape of a box: class is its class, of the one that is known.
+// boxShape completes the shape of a box of a class. of is the class in known: class itself, or a base.
 func (r *Reader) boxShape(s *shape, class, of *object.Class) error {
 	args, err := r.objects.Arguments(of)
 	if err != nil {

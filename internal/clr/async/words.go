@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Words are the words of an object that chains are read from, for whoever copies them before the reader looks: in
-// the process itself, inside an event.
+// Words are the words to read of an object of a chain. A caller copies the words before the reader runs: in the
+// process itself, inside an event.
 type Words struct {
 	Offsets []int32 // in bytes, of words of 8 bytes
 	Follow  uint16  // bit i: Offsets[i] is a reference that leads on
@@ -24,27 +24,27 @@ func (w *Words) word(offset uint32, follow bool) {
 	w.Offsets = append(w.Offsets, int32(offset&^(wordSize-1)))
 }
 
-// core adds the words that a ManualResetValueTaskSourceCore has its continuation in: a delegate, and what it is called
-// with.
+// core adds the words of a ManualResetValueTaskSourceCore with its continuation: a delegate, and the delegate's
+// argument.
 func (w *Words) core(offset uint32) {
 	w.word(offset, true)
 	w.word(offset+wordSize, true)
 }
 
-// builder adds the words of a builder that may have its box.
+// builder adds the words of a builder that may refer to the box.
 func (w *Words) builder(offset uint32) {
 	for i := range uint32(builderWords) {
 		w.word(offset+wordSize*i, true)
 	}
 }
 
-// copiedContinuations is how many continuations of a list are copied: more than one end a chain. So many fit into a
-// list that has not grown.
+// copiedContinuations is how many continuations of a list are copied: two already end a chain. A list has room for as
+// many before it grows.
 const copiedContinuations = 4
 
-// Words returns what is read of the objects of a class, by its MethodTable, besides the first word. None: chains do
-// not lead through them, or the class can be unloaded, and the MethodTable may be another one's later. all are those of
-// the class and its bases that have the same words for all that derive from them.
+// Words returns the words that are read of the objects of a class, by its MethodTable, besides the first word. None:
+// no chain leads through the objects, or the class can be unloaded, and the MethodTable may be another class's later.
+// all has the words of the class and its bases, if all derived classes have the same words.
 func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err error) {
 	class, err := r.objects.Table(mt)
 	if err != nil || class.Collectible {
@@ -87,7 +87,7 @@ func (r *Reader) Words(mt arch.Addr) (w Words, all map[arch.Addr]Words, err erro
 	return w, r.baseWords(class), nil
 }
 
-// boxWords adds what is read of a box.
+// boxWords adds the words to read of a box.
 func (r *Reader) boxWords(w *Words, s *shape) error {
 	if s.kind == pooledBox {
 		w.core(s.next)
@@ -106,8 +106,8 @@ func (r *Reader) boxWords(w *Words, s *shape) error {
 	return nil
 }
 
-// machineWords adds what is read of a state machine in an object: its state, the continuation of an async iterator,
-// and the builder.
+// machineWords adds the words to read of a state machine in an object: the state, the continuation of an async
+// iterator, and the builder.
 func (r *Reader) machineWords(w *Words, m *Machine, at uint32) {
 	if m.state != 0 {
 		w.word(at+m.state, false)
@@ -129,7 +129,7 @@ func (r *Reader) listWords(w *Words, class *object.Class, s *shape) error {
 	return err
 }
 
-// baseWords are the words of a class and its bases, as far as each class that derives from them has the same.
+// baseWords are the words of a class and its bases, as far as each derived class has the same words.
 func (r *Reader) baseWords(class *object.Class) map[arch.Addr]Words {
 	out := map[arch.Addr]Words{}
 	for c := range class.Bases {
@@ -147,8 +147,8 @@ func (r *Reader) baseWords(class *object.Class) map[arch.Addr]Words {
 	return out
 }
 
-// ArgumentWords returns what is read from the first argument of a MoveNext on: mt is the type that has it. object: the
-// argument is an object, of which Words says what is read. False: nothing leads from there to a box.
+// ArgumentWords returns the words that are read from the first argument of a MoveNext on. mt is the type with the
+// MoveNext. object: the argument is an object, and Words returns its words. False: nothing leads from there to a box.
 func (r *Reader) ArgumentWords(mt arch.Addr) (w Words, object, ok bool) {
 	m, err := r.machine(mt)
 	switch {

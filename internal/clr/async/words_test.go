@@ -10,8 +10,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// copier copies words as the agent does (agent/chain.c): the first word of each object, and those that it was told of
-// by class, following references.
+// copier copies words as the agent does (agent/chain.c): the first word of each object, and the words known for its
+// class, following references.
 type copier struct {
 	from  *target.Reader
 	told  map[arch.Addr]Words
@@ -58,8 +58,8 @@ func (c *copier) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// TestWords: of copied words a chain is what it is of all memory, in each way that leads to a method that awaits, once
-// what is to be copied is known of each class on it.
+// TestWords: a chain read from copied words is the same as a chain read from all memory, in each way to an awaiting
+// method, once the words of each class on the chain are known.
 func TestWords(t *testing.T) {
 	for _, d := range descriptors {
 		t.Run(d, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// awaitedByOuter makes a box of a class that keeps its continuation in a struct, and that a method awaits.
+// awaitedByOuter makes a box of a class with the continuation in a struct, and a method that awaits the box.
 func awaitedByOuter(p *program, class *clrtest.Class) arch.Addr {
 	outer := p.suspended(p.outerBox, 0)
 	core := arch.Addr(pooledCore)
@@ -118,7 +118,7 @@ func awaitedByOuter(p *program, class *clrtest.Class) arch.Addr {
 	return box
 }
 
-// awaitedByResumed makes a task that methods await which the runtime itself has suspended, and these a method with a
+// awaitedByResumed makes a task, awaiting methods suspended by the runtime itself, and an awaiting method with a
 // state machine.
 func awaitedByResumed(p *program) arch.Addr {
 	delay, outer, leaf := p.Object(p.task), p.suspended(p.outerBox, 0), p.Object(p.ofTask)
@@ -131,10 +131,10 @@ func awaitedByResumed(p *program) arch.Addr {
 	return delay
 }
 
-// Where the continuation is of a pooled box, and of the state machine of an async iterator.
+// Offsets of the continuation in a pooled box, and in the state machine of an async iterator.
 const pooledCore, itemsCore = 8, 32
 
-// TestBaseWords: of a task of any class the word is known that leads on, once one was met.
+// TestBaseWords: the word that leads on is known for a task of any class, once a task was met.
 func TestBaseWords(t *testing.T) {
 	p := newProgram(t, clrtest.Net10)
 	_, bases, err := p.reader(t).Words(p.innerBox.Table)
@@ -152,7 +152,7 @@ func TestBaseWords(t *testing.T) {
 	}
 }
 
-// TestArgumentWords: the argument of a MoveNext leads to the builder, and that to the box.
+// TestArgumentWords: the argument of a MoveNext leads to the builder, and the builder to the box.
 func TestArgumentWords(t *testing.T) {
 	p := newProgram(t, clrtest.Net10)
 	r := p.reader(t)

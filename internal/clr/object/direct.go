@@ -6,9 +6,9 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Direct returns where a ThreadLocalData (thread.Store.LocalData) has a static field that is no reference and of which
-// each thread has its own, by the names of the class, which is not generic, and the field; in bytes. The class is one
-// of the module that defines the type of a MethodTable.
+// Direct returns the offset in a ThreadLocalData (thread.Store.LocalData) of a thread-static field that is no
+// reference, in bytes. The class, by its name, is not generic, and is in the module that defines the type of the
+// MethodTable in.
 func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 	mt, err := r.tableNamed(in, class)
 	if err != nil {
@@ -34,8 +34,8 @@ func (r *Reader) Direct(in arch.Addr, class, field string) (uint32, error) {
 	return 0, fmt.Errorf("%w: %s.%s", ErrNoField, class, field)
 }
 
-// Named returns a class by its name, which is not generic. It is one of the module that defines the type of a
-// MethodTable.
+// Named returns a class by its name. The class is not generic, and is in the module that defines the type of the
+// MethodTable in.
 func (r *Reader) Named(in arch.Addr, class string) (*Class, error) {
 	mt, err := r.tableNamed(in, class)
 	if err != nil {

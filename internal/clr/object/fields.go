@@ -7,14 +7,14 @@ import (
 	"clrsnap/internal/clr/types"
 )
 
-// Field is an instance field of a class or of one of its bases.
+// Field is an instance field of a class or of a base of the class.
 type Field struct {
 	Name      string
 	Offset    uint32 // from the start of the object, in bytes; of a struct as if it had a MethodTable in front of it
-	Reference bool   // it refers to an object; else it is a number or a struct
+	Reference bool   // a reference to an object; otherwise a number or a struct
 }
 
-// FieldsOf returns the instance fields of a class, those of its bases first.
+// FieldsOf returns the instance fields of a class, the fields of its bases first.
 func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
 	var chain []*Class
 	for ; c != nil; c = c.base {
@@ -34,7 +34,7 @@ func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
 	return out, nil
 }
 
-// Arguments returns the type arguments of a class; none: it is not generic.
+// Arguments returns the type arguments of a class; none: the class is not generic.
 func (r *Reader) Arguments(c *Class) ([]arch.Addr, error) {
 	t, err := r.types.Read(c.Table)
 	return t.Args, err
@@ -43,15 +43,15 @@ func (r *Reader) Arguments(c *Class) ([]arch.Addr, error) {
 // IsValue reports whether a type is a struct.
 func (r *Reader) IsValue(mt arch.Addr) (bool, error) { return r.types.IsValueType(mt) }
 
-// BaseSize of a MethodTable counts the header in front of an object, which has four bytes and four to align it
+// BaseSize of a MethodTable counts the header in front of an object: four bytes and four bytes of alignment
 // (methodtable.h, object.h).
 const (
 	inFront = 8
 	maxSize = 1 << 26 // bytes
 )
 
-// Size returns how many bytes the objects of a class have, without the header in front of the MethodTable and without
-// elements; of a struct those of its boxes. 0: that is not known.
+// Size returns the size of the objects of a class in bytes, without the header in front of the MethodTable and
+// without elements; for a struct the size of its boxes. 0: not known.
 func (r *Reader) Size(mt arch.Addr) (uint32, error) {
 	size, err := r.types.BaseSize(mt)
 	if err != nil || size < inFront || size > maxSize {
@@ -69,8 +69,8 @@ func (r *Reader) Int32(at arch.Addr) (int32, error) {
 	return int32(v), err
 }
 
-// FullName returns the assembly and the metadata name of a class, such as System.Collections.Generic.List`1.
-// That of an array is an error.
+// FullName returns the assembly and the metadata name of a class, such as System.Collections.Generic.List`1. For an
+// array it returns an error.
 func (r *Reader) FullName(c *Class) (assembly, full string, err error) {
 	t, err := r.types.Read(c.Table)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Class) Bases(yield func(*Class) bool) {
 	}
 }
 
-// Elements returns where the elements of an array are, how many there are, and the size of each in bytes.
+// Elements returns the address of an array's elements, their number, and the size of each in bytes.
 func (r *Reader) Elements(obj arch.Addr) (at arch.Addr, count int, size uint32, err error) {
 	c, err := r.Class(obj)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package object reads managed objects: of which class one is, its fields by name, references, strings,
-// arrays, and the word in front of it.
+// Package object reads managed objects: the class of an object, its fields by name, references, strings, arrays, and
+// the word in front of it.
 //
-// Objects move, and change while they are read. So each answer is what memory had at some moment, of which
-// the reader says nothing; target.Evidence is for who wants to know more. An address is believed to be an
-// object only if it leads to a MethodTable whose class leads back to it.
+// Objects move, and change while they are read. So each answer is the content of memory at some moment, and the
+// reader does not say when; target.Evidence is for callers that need proof. An address is believed to be an object
+// only if it leads to a MethodTable whose class leads back to it.
 //
 // Sources (dotnet/runtime): docs/design/datacontracts/Object.md, src/coreclr/vm/object.h, field.h, class.h.
 package object
@@ -23,7 +23,7 @@ import (
 // ErrNoObject: there is no object at an address.
 var ErrNoObject = errors.New("not an object")
 
-// ErrLimit: so many objects make no sense that no more are looked at in this snapshot.
+// ErrLimit: too many objects make no sense, so no more are read in this snapshot.
 var ErrLimit = errors.New("too much in the heap makes no sense")
 
 // ErrNoField: a class has no field of a name.
@@ -36,7 +36,7 @@ const (
 	maxRefused = 1 << 14 // MethodTables without a name, in one snapshot
 	maxRead    = 1 << 16 // bytes of an object's fields
 	maxLength  = 1 << 28 // of arrays and strings
-	header     = 4       // the word is that far before the object (Object.md, SyncBlockValueToObjectOffset)
+	header     = 4       // distance of the word from the object (Object.md, SyncBlockValueToObjectOffset)
 	aligned    = 8
 	lowest     = 1 << 16 // no object lies below (vm.mmap_min_addr)
 )
@@ -55,7 +55,7 @@ type Class struct {
 
 	base   *Class  // nil: none
 	depth  int     // how many bases there are
-	fields []field // its own, not those of its bases
+	fields []field // declared by the class itself, not by its bases
 	read   bool    // fields are there
 }
 
@@ -71,19 +71,18 @@ type Reader struct {
 	names   *name.Namer
 	l       layout
 	classes map[arch.Addr]*Class // of types that stay
-	fields  int                  // of these
+	fields  int                  // of classes
 	refused map[arch.Addr]error  // why a MethodTable is not believed, in this snapshot
 	failed  map[*Class]error     // why fields cannot be read, in this snapshot
 }
 
-// Begin begins a snapshot: what could not be read is read again.
+// Begin begins a snapshot: failed reads are tried again.
 func (r *Reader) Begin() {
 	clear(r.refused)
 	clear(r.failed)
 }
 
-// New binds the objects of the runtime that d describes. mem is what objects are read from; classes are read
-// with ts and ns.
+// New binds the objects of the runtime that d describes. Objects are read from mem; classes are read with ts and ns.
 func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ns *name.Namer) (*Reader, error) {
 	r := &Reader{
 		mem: target.NewReader(mem), types: ts, names: ns, classes: map[arch.Addr]*Class{},
@@ -104,7 +103,7 @@ func (r *Reader) Class(obj arch.Addr) (*Class, error) {
 	return r.Table(r.Untagged(tagged))
 }
 
-// Untagged returns the MethodTable's address that is in the first word of an object.
+// Untagged returns the MethodTable's address in the first word of an object.
 func (r *Reader) Untagged(word uint64) arch.Addr { return arch.Addr(word &^ r.l.Untag) }
 
 // Table returns the class of a MethodTable.
@@ -130,7 +129,7 @@ func (r *Reader) class(mt arch.Addr, bases int) (*Class, error) {
 	}
 	c, err := r.read(mt, bases)
 	if err != nil {
-		if missing := (*target.ReadError)(nil); !errors.As(err, &missing) { // which may be there a moment later
+		if missing := (*target.ReadError)(nil); !errors.As(err, &missing) { // which may appear later
 			r.refused[mt] = err
 		}
 		return nil, err
@@ -171,8 +170,8 @@ func (r *Reader) forget() {
 	r.fields = 0
 }
 
-// Is reports whether a class is the one of an assembly and a name (with its namespace, without type
-// arguments), or derives from it.
+// Is reports whether a class, or a base of the class, has an assembly and a name (with its namespace, without type
+// arguments).
 func (c *Class) Is(assembly, name string) bool {
 	for ; c != nil; c = c.base {
 		if c.Assembly == assembly && plain(c.Display) == name {
@@ -194,7 +193,7 @@ func plain(display string) string {
 	return display
 }
 
-// own returns the fields that a class has itself.
+// own returns the fields that a class itself declares.
 func (r *Reader) own(c *Class) ([]field, error) {
 	if c.read {
 		return c.fields, nil
@@ -232,7 +231,7 @@ func (r *Reader) readFields(mt arch.Addr) ([]field, error) {
 	return out, nil
 }
 
-// named returns the instance field of a name. Of equal names the one of the most derived class counts.
+// named returns the instance field of a name. Of equal names, the field of the most derived class counts.
 func (r *Reader) named(c *Class, name string) (*field, error) {
 	for b := c; b != nil; b = b.base {
 		fields, err := r.own(b)
@@ -248,8 +247,8 @@ func (r *Reader) named(c *Class, name string) (*field, error) {
 	return nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
 }
 
-// Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
-// the one of the most derived class counts.
+// Offset returns the offset of an instance field in objects of a class, in bytes from their start. Of equal names,
+// the field of the most derived class counts.
 func (r *Reader) Offset(c *Class, name string) (uint32, error) {
 	f, err := r.named(c, name)
 	if err != nil {
@@ -276,9 +275,9 @@ func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error
 	return r.mem.Pointer(obj + arch.Addr(off))
 }
 
-// Generic returns where the fields of a struct are that an object has in a field, and its class, which is the last
-// type argument of the object's class. Where the argument is a class, its object is what is returned. Fields of
-// either are read with Offset, Uint32 and Pointer.
+// Generic returns the address and the class of a struct in an object's field. The class is the last type argument of
+// the object's class. If the argument is a reference type, Generic returns the object in the field. Offset, Uint32
+// and Pointer read the fields of both.
 func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, inner *Class, err error) {
 	t, err := r.types.Read(c.Table)
 	if err != nil || len(t.Args) == 0 {
@@ -298,13 +297,14 @@ func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, in
 	return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
 }
 
-// RefersTo reports in which field an object refers to another; "": in none.
+// RefersTo returns the field in which an object refers to another; "": none.
 func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, error) {
 	l, err := r.LinkTo(obj, c, other)
 	return l.Name, err
 }
 
-// OnlyField returns the name of the field whose object is of a class, by its MethodTable; "": none is, or several are.
+// OnlyField returns the name of the field whose object is of a class, by its MethodTable; "": there is none, or there
+// are several.
 func (r *Reader) OnlyField(obj arch.Addr, c *Class, table arch.Addr) (name string, err error) {
 	fields, err := r.FieldsOf(c)
 	if err != nil {
@@ -331,7 +331,7 @@ func (r *Reader) OnlyField(obj arch.Addr, c *Class, table arch.Addr) (name strin
 
 // Link is a field by which an object refers to another.
 type Link struct {
-	Class *Class // that declares the field: the object's, or a base of it
+	Class *Class // the declaring class: the object's, or a base of it
 	Name  string
 	At    arch.Addr // of the field
 }
@@ -382,10 +382,10 @@ func (r *Reader) length(at arch.Addr) (int, error) {
 	return int(n), err
 }
 
-// ArrayWords returns where arrays of references have their length, and their first element, in bytes.
+// ArrayWords returns the offsets of the length and of the first element in arrays of references, in bytes.
 func (r *Reader) ArrayWords() (length, items uint32) { return r.l.Count, r.l.Items }
 
-// References reads an array of references, at most the first so many.
+// References reads an array of references, but no more than most.
 func (r *Reader) References(obj arch.Addr, most int) ([]arch.Addr, error) {
 	c, err := r.Class(obj)
 	if err != nil {
@@ -412,7 +412,7 @@ func (r *Reader) References(obj arch.Addr, most int) ([]arch.Addr, error) {
 	return out, nil
 }
 
-// Argument returns the name of the last type argument of a class; "": it has none.
+// Argument returns the name of the last type argument of a class; "": there is none.
 func (r *Reader) Argument(c *Class) string {
 	t, err := r.types.Read(c.Table)
 	if err != nil || len(t.Args) == 0 {

@@ -42,7 +42,7 @@ func newReader(t testing.TB, mem target.Memory, descriptor string) *Reader {
 	return r
 }
 
-// What is no address of an object is not looked at, and what leads nowhere is none.
+// An impossible address of an object is not read, and an address that leads nowhere is no object.
 func TestClass(t *testing.T) {
 	for _, d := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
 		mem := clrtest.Words{}
@@ -89,8 +89,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestText: a string has two bytes for each UTF-16 code unit, and is cut where more of them are not asked for. The
-// program is constructed.
+// TestText: a string has two bytes for each UTF-16 code unit, and is cut at the requested length. The program is
+// constructed.
 func TestText(t *testing.T) {
 	p := clrtest.NewProgram(t, clrtest.Net10)
 	base := &clrtest.Class{Name: "System.Object", Size: 8}
@@ -123,7 +123,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// FuzzObject: whatever memory has, nothing panics, and what is read is bounded.
+// FuzzObject: whatever memory has, nothing panics, and results are bounded.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0}, []byte{0}, []byte{0})
 	f.Fuzz(func(t *testing.T, obj, table, class []byte) {

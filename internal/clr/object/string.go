@@ -13,7 +13,7 @@ const (
 	stringName = "string" // as name.Namer displays System.String
 )
 
-// Text reads a string: its first so many UTF-16 code units. Where those are fewer than all, cut is set.
+// Text reads a string, but no more than most UTF-16 code units. If the string is longer, cut is set.
 func (r *Reader) Text(obj arch.Addr, most int) (text string, cut bool, err error) {
 	c, err := r.Class(obj)
 	if err != nil {

@@ -2,11 +2,11 @@ package pal
 
 import "clrsnap/internal/arch"
 
-// growth is by how many handles the table grows. It has that beside its size, both in four bytes.
+// growth is the number of handles by which the table grows. The table has growth beside its size, both in four bytes.
 const growth = 1024
 
-// Learn learns from a thread where the table of handles is: the thread has an object, like all that have a handle, and
-// objects know the lists of all of them, beside which the table is.
+// Learn finds the table of handles by a thread: the thread has an object, like everything with a handle. Each object
+// refers to the lists of all objects, and the table is beside the lists.
 func (r *Reader) Learn(b *Blocked) {
 	if r.lists != 0 {
 		return
@@ -29,7 +29,7 @@ func (r *Reader) Learn(b *Blocked) {
 	}
 }
 
-// ByHandle returns the object of a handle. false: it has no state here, or it is not known where the table is.
+// ByHandle returns the object of a handle. false: the object has no state here, or the table is not known.
 func (r *Reader) ByHandle(handle arch.Addr) (o Object, ok bool, err error) {
 	index := uint64(handle>>handleShift) - 1
 	if r.lists == 0 || handle == 0 || index >= maxHandles {

@@ -1,13 +1,13 @@
-// Package pal reads the objects of the operating system's interface that the runtime brings along, its platform
-// adaptation layer (PAL): what a thread waits for that waits for an event, a semaphore, a mutex or the end of a thread.
+// Package pal reads the objects of the platform adaptation layer (PAL), the runtime's own interface of an operating
+// system: the event, semaphore, mutex or thread that a thread waits for.
 //
-// A handle is an index of a table of objects. An object has a state: how often it is signalled, who owns it, and who
-// waits for it. A thread has a record of what it waits for, with a node for each object, which is in the list of the
-// object's waiters, too.
+// A handle is an index of a table of objects. An object has a state: how often it is signalled, its owner, and its
+// waiters. A thread has a record of its wait, with a node for each object. The node is in the list of the object's
+// waiters, too.
 //
-// No descriptor has any of that. So nothing is believed that is not confirmed by what is around it: a thread's record
+// No descriptor has these structures. So a structure is believed only if its neighbours confirm it: a thread's record
 // refers back to the thread, a node to the record and to the thread's id, the state to its nodes and to its owner's
-// list of what it owns. What is not confirmed is not there: ErrChanging, or false.
+// list of owned objects. Without confirmation there is no result: ErrChanging, or false.
 //
 // Sources (dotnet/runtime, src/coreclr/pal/src): synchmgr/synchmanager.hpp (CSynchData, WaitingThreadsListNode,
 // OwnedObjectsListNode), include/pal/synchobjects.hpp (ThreadWaitInfo, CThreadSynchronizationInfo),
@@ -24,7 +24,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrChanging: parts of an object contradict each other. It has changed while it was read, or it is none.
+// ErrChanging: parts of an object contradict each other. The object has changed during the read, or there is no
+// object.
 var ErrChanging = errors.New("the object changes while it is read")
 
 // Kind is a kind of object (PalObjectTypeId).
@@ -44,54 +45,54 @@ const (
 
 // Object is the state of an object.
 type Object struct {
-	At        arch.Addr // where it is; it does not move
+	At        arch.Addr // address of the state; the state does not move
 	Kind      Kind
-	Owner     int // of a mutex: id of the thread that owns it, in the target's PID namespace; 0: none
-	Recursion int // how often that owns it
+	Owner     int // of a mutex: id of the owning thread, in the target's PID namespace; 0: none
+	Recursion int // how often the owner owns the mutex
 	Waiters   int
-	Ends      int // of a Thread that is waited for alone: its id; 0: that is not known
+	Ends      int // of a Thread that is the only object of a wait: the thread's id; 0: not known
 
-	owner, node arch.Addr // of a mutex that is owned
+	owner, node arch.Addr // of an owned mutex
 }
 
-// Wait is what a thread waits for.
+// Wait is a thread's wait.
 type Wait struct {
-	All     bool     // for all of them
-	Objects []Object // in the order in which they were named
+	All     bool     // for all objects
+	Objects []Object // in the order of the wait call
 }
 
-// shape is where things are, in bytes.
+// shape has the offsets of the structures, in bytes.
 type shape struct {
-	// Of a CPalThread. The record of what it waits for is a ThreadWaitInfo.
+	// Of a CPalThread. The record of its wait is a ThreadWaitInfo.
 	threadObject, threadID, owned, record int
-	// Of that record: how many objects it waits for, the thread, the nodes.
+	// Of that record: the number of objects, the thread, the nodes.
 	count, thread, nodes int
-	// Of a node: the thread's id, the state of its object, the record.
+	// Of a node: the thread's id, the state of the node's object, the record.
 	nodeID, nodeData, nodeRecord int
 	// Of a CSynchData. The list of its nodes comes first.
 	waiters, kind, often, ownerID, owner, ownedNode, dataLen int
-	// Of an object: its state, what it has of a thread, and where the lists of all objects are. The table of handles
-	// lies behind them: how many there are, and where.
+	// Of an object: its state, its data of a thread, and the pointer to the lists of all objects. The table of
+	// handles lies behind the lists: its length, and its address.
 	data, local, lists, tableLen, table int
 }
 
 const (
 	localOfObject  = 24
-	maxObjects     = 64 // that a thread waits for at once
+	maxObjects     = 64 // objects of one wait
 	maxWords       = 512
 	maxOwned       = 64
 	maxHandles     = 1 << 24
 	maxOften       = 1 << 30
 	waitAll        = 2 // WaitType: for all objects
 	handleShift    = 2
-	ownedData      = 16 // of a node of the list of what a thread owns
+	ownedData      = 16 // of a node of the list of a thread's owned objects
 	listNext       = 0
 	listPrevious   = 8
 	entryLen       = 16
 	entryAllocated = 8
 )
 
-// shapes are those of .NET 8 and 9, and of .NET 10. The former could share objects with other processes.
+// shapes are the shapes of .NET 8 and 9, and of .NET 10. .NET 8 and 9 could share objects with other processes.
 var shapes = [...]shape{
 	{
 		threadObject: 168, threadID: 176, owned: 392, record: 520,
@@ -112,15 +113,15 @@ var shapes = [...]shape{
 // Reader reads the objects of one runtime. It is not safe for concurrent use.
 type Reader struct {
 	mem    *target.Reader
-	search *target.Reader // of what is looked for: most of that is something else
+	search *target.Reader // for searches: most reads meet something else
 
 	s     *shape    // nil: not known yet
 	lists arch.Addr // the lists of all objects; 0: not known yet
 	near  []int     // where on stacks threads were found, from the stack pointer, in bytes
 }
 
-// New returns a Reader. mem is what objects are read from; all that it returns rests on that. search is the same
-// memory: what is looked for is looked for there.
+// New returns a Reader. Objects are read from mem, and all results rest on mem. search is the same memory, for
+// searches.
 func New(mem, search target.Memory) *Reader {
 	return &Reader{mem: target.NewReader(mem), search: target.NewReader(search)}
 }
@@ -134,8 +135,9 @@ type Blocked struct {
 	id     int
 }
 
-// Blocked finds the thread whose stack is given, by its id in the target's PID namespace. It is in the native part of
-// the stack, from one address to another: the functions of this layer have it as an argument. false: it is not there.
+// Blocked finds the thread of a stack, by the thread's id in the target's PID namespace. The native part of the stack
+// is between two addresses and refers to the thread, because the functions of this layer have the thread as an
+// argument. false: there is no such reference.
 func (r *Reader) Blocked(stack *target.Stack, from, to arch.Addr, id int) (b Blocked, ok bool) {
 	from = (from + 7) &^ 7
 	to = min(to, from+8*maxWords)
@@ -155,7 +157,7 @@ func (r *Reader) Blocked(stack *target.Stack, from, to arch.Addr, id int) (b Blo
 	return b, false
 }
 
-// pointer reads what may be an address of memory that was allocated.
+// pointer reads a word that may be an address of allocated memory.
 func pointer(stack *target.Stack, at arch.Addr) (arch.Addr, bool) {
 	v, ok := stack.Uint64(at)
 	return arch.Addr(v), ok && isPointer(arch.Addr(v)) && !stack.Contains(arch.Addr(v))
@@ -186,7 +188,7 @@ func (r *Reader) fits(s *shape, at arch.Addr, id int) bool {
 	return err == nil && own == uint64(id)
 }
 
-// Wait returns what a thread waits for; false: for no object.
+// Wait returns the wait of a thread; false: the thread waits for no object.
 func (r *Reader) Wait(b *Blocked) (w Wait, ok bool, err error) {
 	s, record := r.s, b.Thread+arch.Addr(r.s.record)
 	head, err := r.mem.Bytes(record, s.nodes)
@@ -222,7 +224,7 @@ func (r *Reader) Wait(b *Blocked) (w Wait, ok bool, err error) {
 	return w, count > 0, nil
 }
 
-// dataOf returns the state of the object that a node of a thread's record is for.
+// dataOf returns the state of the object of a node in a thread's record.
 func (r *Reader) dataOf(node, record arch.Addr, id int) (arch.Addr, error) {
 	s := r.s
 	b, err := r.mem.Bytes(node, s.nodeRecord+8)
@@ -264,7 +266,8 @@ func (r *Reader) object(data arch.Addr) (o Object, err error) {
 	return o, r.checkOwner(&o)
 }
 
-// checkOwner requires that the owner of a mutex says that it owns it, and is the thread whose id the mutex has.
+// checkOwner requires that a mutex is in its owner's list of owned objects, and that the owner has the id in the
+// mutex.
 func (r *Reader) checkOwner(o *Object) error {
 	data, err := r.mem.Pointer(o.node + ownedData)
 	if err != nil {
@@ -280,8 +283,9 @@ func (r *Reader) checkOwner(o *Object) error {
 	return nil
 }
 
-// threadOf returns the id of the thread whose end a thread waits for, by the state of its object; 0: it is not found.
-// The object is on the waiting thread's stack, and refers to the thread, which refers back to it.
+// threadOf returns the id of the thread whose end a thread waits for, by the state of the awaited thread's object; 0:
+// not found. The waiting thread's stack refers to the object. The object refers to its thread, and the thread refers
+// back.
 func (r *Reader) threadOf(b *Blocked, data arch.Addr) int {
 	s := r.s
 	for at := b.from; at < b.to; at += 8 {
@@ -299,7 +303,7 @@ func (r *Reader) threadOf(b *Blocked, data arch.Addr) int {
 	return 0
 }
 
-// localThread returns the id of the thread that an object of a state is for; 0: it is for none.
+// localThread returns the id of the thread of an object with a state; 0: the object is for no thread.
 func (r *Reader) localThread(obj, data arch.Addr) int {
 	s := r.s
 	got, err := r.mem.Pointer(obj + arch.Addr(s.data))

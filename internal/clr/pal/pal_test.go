@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// built is memory with objects as a shape has them. What is not written is 0, up to its end.
+// built is memory with objects in a shape. Other memory is 0, up to the end.
 type built struct {
 	s    *shape
 	data []byte
@@ -19,11 +19,11 @@ const (
 	base      = arch.Addr(0x10_0000)
 	waiter    = base + 0x1000 // CPalThreads
 	holder    = base + 0x2000
-	record    = 0x3000 // nodes: of waits, of what is owned
+	record    = 0x3000 // nodes: of waits, of owned objects
 	mutex     = base + 0x4000
 	event     = base + 0x4100
 	ended     = base + 0x4200
-	objects   = base + 0x5000 // one for each thread and state
+	objects   = base + 0x5000 // one object for each thread and state
 	lists     = base + 0x6000
 	table     = base + 0x7000
 	local     = base + 0x7800
@@ -125,7 +125,7 @@ func build(s *shape) *built {
 	return b
 }
 
-// stack is that of the waiter: it has pointers to its CPalThread and to what is joined, among others.
+// stack is the stack of the waiter, with pointers to its CPalThread and to the joined thread's object, among others.
 func stack() *target.Stack {
 	data := make([]byte, 512)
 	for i, v := range []arch.Addr{0, stackBase + 8, 0x1234, base + 0x40, waiter, objects + 0x400, base - 8} {
@@ -224,7 +224,7 @@ func TestByHandle(t *testing.T) {
 	})
 }
 
-// TestContradictions: what is not confirmed by what is around it is not believed.
+// TestContradictions: a structure that its neighbours do not confirm is not believed.
 func TestContradictions(t *testing.T) {
 	for name, spoil := range map[string]func(b *built){
 		"node of another thread": func(b *built) { b.put32(b.at(base+record, b.s.nodeID), 1) },
@@ -272,7 +272,7 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// FuzzWait: memory that holds anything is read in bounded time.
+// FuzzWait: memory with any content is read in bounded time.
 func FuzzWait(f *testing.F) {
 	for i := range shapes {
 		b := build(&shapes[i])

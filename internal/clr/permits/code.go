@@ -10,21 +10,21 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// builder finds out what one method does.
+// builder finds the actions of one method.
 type builder struct {
 	r      *Reader
 	m      *module
 	module arch.Addr
 	depth  int
 
-	awaits []uint32 // where the method is suspended: it stores a state then, or asks the runtime for it
+	awaits []uint32 // where the method stores a state to suspend, or asks the runtime to suspend
 	events []event
 	code   Code
 }
 
-// event is an instruction that matters.
+// event is a relevant instruction.
 type event struct {
-	at, from uint32 // from: of one that takes, behind which the permit is held
+	at, from uint32 // from: behind this offset, the permit of a taking event is held
 	kind     eventKind
 	object   *ecma335.Value
 	typ      ecma335.Token
@@ -35,11 +35,11 @@ type eventKind uint8
 const (
 	takes eventKind = iota
 	gives
-	opens  // something is kept that may be disposed of
-	closes // it is disposed of
+	opens  // an object is kept for Dispose
+	closes // the object is disposed of
 )
 
-// maxEvents bounds what one method does, that of the methods that it calls included.
+// maxEvents bounds the events of one method, including the events of its callees.
 const maxEvents = 1 << 12
 
 func (b *builder) build(rid uint32) (*Code, error) {
@@ -62,7 +62,7 @@ func (b *builder) build(rid uint32) (*Code, error) {
 	return &b.code, nil
 }
 
-// look finds out what IL does.
+// look finds the actions of IL.
 func (b *builder) look(il []byte) (err error) {
 	states, err := ecma335.StateStores(il)
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *builder) look(il []byte) (err error) {
 	return nil
 }
 
-// worthwhile reports whether IL has a call that counts, or one that may lead to such a call.
+// worthwhile reports whether IL has a relevant call, or a call that may lead to a relevant call.
 func (b *builder) worthwhile(il []byte) bool {
 	calls, err := ecma335.Calls(il)
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *builder) action(a *ecma335.Action) {
 	}
 }
 
-// comes reports whether a value may be what a call has returned, and not just null.
+// comes reports whether a value may be the result of a call, and not just null.
 func comes(v *ecma335.Value) bool {
 	return v.Kind == ecma335.Result || v.Kind == ecma335.Local || v.Kind == ecma335.FieldOf
 }
@@ -154,7 +154,7 @@ func (b *builder) call(a *ecma335.Action) {
 	}
 }
 
-// take adds that a permit is waited for. With a task it is held behind the await of that.
+// take adds a wait for a permit. If the wait returns a task, the permit is held behind the await of the task.
 func (b *builder) take(at uint32, object *ecma335.Value, task bool) {
 	e := event{at: at, from: at, kind: takes, object: object}
 	if task {
@@ -165,14 +165,14 @@ func (b *builder) take(at uint32, object *ecma335.Value, task bool) {
 	b.events = append(b.events, e)
 }
 
-// called adds what a method of the same module does that is called. object is its this; nil: it has none.
+// called adds the actions of a called method of the same module. object is the callee's this; nil: there is none.
 func (b *builder) called(a *ecma335.Action, object *ecma335.Value) {
 	if b.depth == maxDepth || a.Member.Definition.Table() != ecma335.TableMethodDef {
 		return
 	}
 	c, err := b.r.code(b.module, a.Member.Definition.RID(), b.depth+1)
 	if c == nil || err != nil {
-		return // nothing is known of it
+		return // nothing is known of the callee
 	}
 	for _, v := range c.takes {
 		if v = substituted(v, object); v != nil {
@@ -206,13 +206,13 @@ func known(v *ecma335.Value) bool {
 	return true
 }
 
-// pair finds the sections: from where something was last taken, or opened, to where it is released, or disposed of.
+// pair finds the sections: from the latest take or open of an object to its release or Dispose.
 func (b *builder) pair() {
 	type begin struct {
 		kind eventKind
 		key  string
 	}
-	last := map[begin]int{} // events that sections begin with
+	last := map[begin]int{} // the first events of sections
 	paired := map[int]bool{}
 	for i := range b.events {
 		e := &b.events[i]
@@ -246,11 +246,11 @@ func (b *builder) pair() {
 	}
 }
 
-// thisField is where a state machine has the object that its method belongs to.
+// thisField is the field of a state machine with the object of its method.
 const thisField = "<>4__this"
 
-// started returns what the async method takes that a method stands for: its code is in the MoveNext of a type that is
-// nested beside it, and named after it.
+// started returns the permits that an async method takes, for the method that starts the async method. The code is in
+// the MoveNext of a nested type beside the starting method, named after the starting method.
 func (b *builder) started(rid uint32) (*Code, error) {
 	if b.depth == 0 || b.depth == maxDepth+1 {
 		return nil, nil
@@ -271,7 +271,7 @@ func (b *builder) started(rid uint32) (*Code, error) {
 			continue
 		}
 		if machine != 0 {
-			return nil, nil // of which overload it is cannot be told
+			return nil, nil // the overload cannot be told
 		}
 		machine = n
 	}
@@ -295,7 +295,7 @@ func (b *builder) started(rid uint32) (*Code, error) {
 	return out, nil
 }
 
-// outside is what a value of a state machine is in the method that it stands for; nil: that is not known.
+// outside converts a value of a state machine to a value of its method; nil: not known.
 func outside(v *ecma335.Value) *ecma335.Value {
 	this := v
 	for this.Of != nil && this.Of.Of != nil {
@@ -310,7 +310,7 @@ func outside(v *ecma335.Value) *ecma335.Value {
 	return replaced(v, this)
 }
 
-// replaced returns a value with an argument, this, in place of one that it leads through.
+// replaced returns v with the argument this in place of old, a value on the way to v.
 func replaced(v, old *ecma335.Value) *ecma335.Value {
 	if v == old {
 		return &ecma335.Value{Kind: ecma335.Argument}

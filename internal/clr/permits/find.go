@@ -13,14 +13,14 @@ import (
 // ErrUnknown: the object that code means cannot be told.
 var ErrUnknown = errors.New("the object that the code means is not known")
 
-// Place is an object, or a struct as if it had a MethodTable in front of it.
+// Place is an object, or a struct as if a MethodTable were in front of the struct.
 type Place struct {
 	At    arch.Addr
 	Class *object.Class
-	only  arch.Addr // of a struct whose class is not known: the one object that it refers to
+	only  arch.Addr // of a struct of an unknown class: the only object in the struct
 }
 
-// Variable is an argument or a local variable of a method, by its number. That of this is 0.
+// Variable is an argument or a local variable of a method, by number. The number of this is 0.
 type Variable struct {
 	Local  bool
 	Number int32
@@ -29,7 +29,8 @@ type Variable struct {
 // This is the object of a method.
 var This = Variable{}
 
-// Root returns the argument or the variable that leads to a value; false: a static field does, or it is not known what.
+// Root returns the argument or the variable that leads to a value; false: a static field leads to the value, or the
+// root is not known.
 func Root(v *ecma335.Value) (Variable, bool) {
 	for v.Of != nil {
 		v = v.Of
@@ -37,22 +38,22 @@ func Root(v *ecma335.Value) (Variable, bool) {
 	return Variable{v.Kind == ecma335.Local, v.Number}, v.Kind == ecma335.Argument || v.Kind == ecma335.Local
 }
 
-// Roots returns what an argument or a variable is; false: that is not known.
+// Roots returns the object of an argument or a variable; false: not known.
 type Roots func(v Variable) (Place, bool)
 
-// Bounds of what is followed.
+// Bounds of a search.
 const (
 	maxGetters = 16      // properties, for one value
 	maxGetter  = 1 << 12 // bytes of IL of a property
 )
 
-// Find returns the object that a value of code in a module is.
+// Find returns the object of a value of code in a module.
 func (r *Reader) Find(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
 	getters := maxGetters
 	return r.find(module, v, roots, &getters)
 }
 
-// find is Find with so many properties left.
+// find is Find with a bound on the remaining properties.
 func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, getters *int) (Place, error) {
 	switch v.Kind {
 	case ecma335.Argument, ecma335.Local:
@@ -104,7 +105,7 @@ func (r *Reader) field(of Place, name string) (Place, error) {
 	return r.at(obj)
 }
 
-// fieldOf returns the field of a name. Of equal names the one of the most derived class counts.
+// fieldOf returns the field of a name. Of equal names, the field of the most derived class counts.
 func (r *Reader) fieldOf(class *object.Class, name string) (out object.Field, err error) {
 	fields, err := r.objects.FieldsOf(class)
 	if err != nil {
@@ -121,7 +122,8 @@ func (r *Reader) fieldOf(class *object.Class, name string) (out object.Field, er
 	return out, nil
 }
 
-// static follows a static field of a class of the module. That of a generic class is not known, nor is one in .NET 8.
+// static follows a static field of a class of the module. Static fields of generic classes are not known, nor any in
+// .NET 8.
 func (r *Reader) static(module arch.Addr, f *ecma335.Member) (Place, error) {
 	if f.Definition.Table() != ecma335.TableField {
 		return Place{}, fmt.Errorf("%w: %s of another module", ErrUnknown, f.Name)
@@ -162,7 +164,7 @@ func (r *Reader) static(module arch.Addr, f *ecma335.Member) (Place, error) {
 	return Place{}, fmt.Errorf("%w: no static field %s", ErrUnknown, f.Name)
 }
 
-// property follows what a property returns: a field of its object, or a static one.
+// property follows the result of a property: a field of its object, or a static field.
 func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, getters *int) (Place, error) {
 	if v.Of == nil {
 		if v.Member.Definition.Table() != ecma335.TableMethodDef {
@@ -184,7 +186,7 @@ func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, gette
 	return r.returned(in, rid, of, getters)
 }
 
-// method finds the method of a name that the objects of a class have: its own, or that of the nearest base.
+// method finds the method of a name for the objects of a class: the class's own method, or the nearest base's.
 func (r *Reader) method(class *object.Class, name string) (module arch.Addr, rid uint32, err error) {
 	for c := range class.Bases {
 		t, err := r.types.Read(c.Table)
@@ -206,7 +208,7 @@ func (r *Reader) method(class *object.Class, name string) (module arch.Addr, rid
 	return 0, 0, fmt.Errorf("%w: %s has no method %s", ErrUnknown, class.Display, name)
 }
 
-// returned follows what a method returns.
+// returned follows the result of a method.
 func (r *Reader) returned(module arch.Addr, rid uint32, this Place, getters *int) (Place, error) {
 	v, err := r.result(module, rid)
 	if err != nil {
@@ -215,7 +217,7 @@ func (r *Reader) returned(module arch.Addr, rid uint32, this Place, getters *int
 	return r.find(module, v, thisIs(this), getters)
 }
 
-// result returns what a method returns, if its IL says so in one place.
+// result returns the result of a method, if the IL has a single return.
 func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err error) {
 	il, err := r.names.IL(module, rid)
 	if err != nil {
@@ -252,8 +254,8 @@ func thisIs(this Place) Roots {
 	return func(v Variable) (Place, bool) { return this, v == This && (this.Class != nil || this.only != 0) }
 }
 
-// Fitting returns whether objects of a class can be what a variable of a method has, by what its code does with it;
-// nil: that is not known. A variable that is only disposed of has something that releases permits, or else it does not
+// Fitting returns whether objects of a class can be in a variable of a method, by the method's use of the variable;
+// nil: not known. If a variable is only disposed of, its Dispose releases permits, or else the variable does not
 // matter.
 func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 	if c == nil {
@@ -265,7 +267,7 @@ func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 		case !ok || root != v:
 		case !s.Closes || s.Object.Of != nil:
 			return leads(s.Object, isSemaphore)
-		case s.Type.RID() != 0: // a struct, which may be a semaphore and nothing else
+		case s.Type.RID() != 0: // a struct: only a semaphore in the struct fits
 			fits = isSemaphore
 		default:
 			fits = r.releases
@@ -279,8 +281,9 @@ func (r *Reader) Fitting(c *Code, v Variable) (fits func(*object.Class) bool) {
 	return fits
 }
 
-// leads returns what fits the variable that leads to a value: the class that has the member which is read from it, or
-// what the value itself must be. Names of generic classes and of interfaces fit no class.
+// leads returns the condition for the class of the variable that leads to a value: the class declares the member read
+// from the variable. If the variable is the value itself, the condition is itself. Names of generic classes and of
+// interfaces fit no class.
 func leads(v *ecma335.Value, itself func(*object.Class) bool) func(*object.Class) bool {
 	if v.Of == nil {
 		return itself
@@ -308,8 +311,8 @@ func (r *Reader) releases(class *object.Class) bool {
 	return err == nil && len(gives) > 0
 }
 
-// Name is what the author calls the field, or the property, that a value is read from, with its class; "": that is not
-// known, or it is a variable.
+// Name is the author's name of the field, or the property, from which a value is read, with its class; "": not known,
+// or a variable.
 func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
 	switch {
 	case v.Kind == ecma335.StaticField:
@@ -332,7 +335,7 @@ func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
 	return ""
 }
 
-// Held returns the semaphores whose permits a section holds: one, unless Dispose releases several.
+// Held returns the semaphores whose permits a section holds: a single semaphore, unless Dispose releases several.
 func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error) {
 	if !s.Closes {
 		p, err := r.Find(module, s.Object, roots)
@@ -358,7 +361,7 @@ func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error
 	return out, nil
 }
 
-// given returns the permits that a method releases without having taken them.
+// given returns the permits that a method releases without taking them.
 func (r *Reader) given(module arch.Addr, rid uint32) ([]*ecma335.Value, error) {
 	r.room = maxIL
 	c, err := r.code(module, rid, 1)
@@ -372,7 +375,7 @@ func isSemaphore(c *object.Class) bool { return c != nil && c.Is(coreLib, Semaph
 
 const disposeName = "Dispose"
 
-// disposal finds the method that disposes of what a section has.
+// disposal finds the Dispose method of a section's object.
 func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Addr, rid uint32, this Place, err error) {
 	if this, err = r.Find(module, s.Object, roots); err == nil && !r.inVariable(module, s) {
 		in, rid, err = r.method(this.Class, disposeName)
@@ -397,8 +400,8 @@ func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Ad
 	return module, def.RID, this, err
 }
 
-// inVariable reports whether what is disposed of is a struct in a variable that is one reference: who reads the
-// variable takes it for an object.
+// inVariable reports whether the object to dispose of is a struct of one reference in a variable: a reader of the
+// variable would take the struct for an object.
 func (r *Reader) inVariable(module arch.Addr, s *Section) bool {
 	if s.Object.Kind != ecma335.Local || s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
 		return false
@@ -415,10 +418,10 @@ func (r *Reader) inVariable(module arch.Addr, s *Section) bool {
 	return err == nil && len(fields) == 1 && fields[0].Reference
 }
 
-// maxStruct bounds a struct that is looked through, in bytes.
+// maxStruct bounds a struct that is searched, in bytes.
 const maxStruct = 64
 
-// structure returns a struct in a field that refers to one object.
+// structure returns a struct in a field, if the struct refers to a single object.
 func (r *Reader) structure(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
 	if v.Kind != ecma335.FieldOf {
 		return Place{}, ErrUnknown

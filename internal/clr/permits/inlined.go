@@ -5,18 +5,18 @@ import "clrsnap/internal/ecma335"
 // Inlined is a method that was inlined.
 type Inlined struct {
 	Method MethodID
-	IL     uint32 // of the call that it is at
+	IL     uint32 // of the call that was inlined
 }
 
-// Inside returns what methods hold, and are going to complete, that were inlined into one another at a call of a
-// method, outermost first. The call is between two offsets. Objects are values of that method: those of the others
-// count if they come from their first argument, or from a static field.
+// Inside returns the sections and promises of methods that were inlined into one another at a call of the method
+// outer, outermost first. The call is between two offsets. Objects are values of outer: the objects of an inlined
+// method count if they come from the method's first argument, or from a static field.
 func (r *Reader) Inside(outer MethodID, from, to uint32, list []Inlined) (held [][]Section, promised [][]Promise) {
 	held, promised = make([][]Section, len(list)), make([][]Promise, len(list))
 	var first *ecma335.Value
 	for i, in := range list {
 		if in.Method.Module != outer.Module {
-			break // where its values lead to is written down in another module
+			break // another module has the names of the method's values
 		}
 		v, ok := r.firstArgument(outer, from, to, in.Method.RID)
 		switch {
@@ -47,8 +47,8 @@ func (r *Reader) Inside(outer MethodID, from, to uint32, list []Inlined) (held [
 	return held, promised
 }
 
-// firstArgument returns the first argument of a call by a method, nil if it has none; false: there are several such
-// calls, or that is not known.
+// firstArgument returns the first argument of a call by a method, or nil if the call has no argument; false: there
+// are several fitting calls, or the call is not known.
 func (r *Reader) firstArgument(of MethodID, from, to, called uint32) (v *ecma335.Value, ok bool) {
 	m, err := r.module(of.Module)
 	if m == nil || err != nil {

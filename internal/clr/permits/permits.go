@@ -1,20 +1,21 @@
-// Package permits says which permits of semaphores a method holds where it is, and which tasks it is going to complete.
+// Package permits says which permits of semaphores a method holds at its current place, and which tasks the method is
+// going to complete.
 //
-// A SemaphoreSlim does not know who has its permits: whoever has waited for it may go on, and anybody may release it.
-// But code says it. A method that is between a Wait or WaitAsync and the Release of the same object, in the order of
-// its IL, most likely holds a permit, whether it is on a stack or suspended at an await. So does one that is between
-// two calls of which the first waits, and the second releases; or that has something to dispose of, whose Dispose
-// releases (using). A method with a call of TaskCompletionSource.SetResult behind the place where it is will most
-// likely complete that.
+// A SemaphoreSlim does not know the holders of its permits: any waiter may go on, and anybody may release the
+// semaphore. But code tells. A method between a Wait or WaitAsync and the Release of the same object, in the order of
+// the IL, most likely holds a permit, whether the method is on a stack or suspended at an await. So does a method
+// between a waiting call and a releasing call; and a method with an object to dispose of, if the object's Dispose
+// releases (using). A method in front of a call of TaskCompletionSource.SetResult will most likely complete the
+// source.
 //
-// Which object that is, the IL says too: fields and properties, from an argument, a variable or a static field on. They
-// are followed in memory.
+// The IL also tells the object: fields and properties lead from an argument, a variable or a static field to the
+// object. The references are followed in memory.
 //
-// None of it is a proof. A permit may be handed over, a Wait with a timeout may have failed, a Release may lie behind a
-// branch that is not taken, and IL that was replaced by a profiler is not seen. What is found here is called likely.
+// None of these facts is a proof. A permit may be handed over, a Wait with a timeout may have failed, a Release may
+// lie behind an untaken branch, and IL replaced by a profiler is not seen. Results of this package are called likely.
 //
-// Sources: the public interface of System.Threading.SemaphoreSlim and System.Threading.Tasks.TaskCompletionSource; the
-// names that compilers give to state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
+// Sources: the public interface of System.Threading.SemaphoreSlim and System.Threading.Tasks.TaskCompletionSource;
+// compilers' names of state machines and closures (dotnet/roslyn, GeneratedNames.cs); ECMA-335 for IL.
 package permits
 
 import (
@@ -27,7 +28,7 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// The classes that this is about.
+// The classes of this package.
 const (
 	coreLib    = "System.Private.CoreLib"
 	Semaphore  = "System.Threading.SemaphoreSlim"
@@ -35,11 +36,11 @@ const (
 )
 
 const (
-	maxCodes = 1 << 14 // methods of which is kept what they do
-	maxIL    = 4 << 20 // bytes of IL that are looked through for one method
+	maxCodes = 1 << 14 // methods whose code is kept
+	maxIL    = 4 << 20 // bytes of IL read for a method
 )
 
-// Reader reads what methods of one runtime hold. It is not safe for concurrent use.
+// Reader reads the permits and promises of the methods of a runtime. A Reader is not safe for concurrent use.
 type Reader struct {
 	names   *name.Namer
 	types   *types.System
@@ -47,7 +48,7 @@ type Reader struct {
 	codes   map[codeKey]*Code
 	modules map[arch.Addr]*module
 	uses    map[useKey]*Use
-	room    int // bytes of IL that may still be looked through
+	room    int // bytes of IL still allowed
 }
 
 type codeKey struct {
@@ -56,7 +57,7 @@ type codeKey struct {
 	depth  int
 }
 
-// New returns what reads code by names, and objects.
+// New returns a Reader of code, by names, and of objects.
 func New(objects *object.Reader, names *name.Namer, ts *types.System) *Reader {
 	return &Reader{
 		names: names, types: ts, objects: objects, codes: map[codeKey]*Code{}, modules: map[arch.Addr]*module{},
@@ -64,21 +65,21 @@ func New(objects *object.Reader, names *name.Namer, ts *types.System) *Reader {
 	}
 }
 
-// Code is what a method does with semaphores and TaskCompletionSources.
+// Code is a method's use of semaphores and TaskCompletionSources.
 type Code struct {
 	Sections []Section
 	Promises []Promise
 
-	takes, gives []*ecma335.Value // permits that it takes and does not release, and the other way round
+	takes, gives []*ecma335.Value // permits taken and not released by the method, and the other way round
 	async        bool
 }
 
-// Section is a part of a method's IL in which it holds a permit.
+// Section is a part of a method's IL in which the method holds a permit.
 type Section struct {
-	From, To uint32         // it is held behind the instruction From, until the one To
-	Object   *ecma335.Value // the semaphore; with Closes what is disposed of at To
+	From, To uint32         // the permit is held behind the instruction From, until the instruction To
+	Object   *ecma335.Value // the semaphore; with Closes the object of the Dispose at To
 	Closes   bool
-	Type     ecma335.Token // of what is disposed of, if it is a struct; RID 0: it is none
+	Type     ecma335.Token // of the object of a Dispose, if the object is a struct; RID 0: no struct
 }
 
 // Promise is where a method completes a TaskCompletionSource.
@@ -87,10 +88,10 @@ type Promise struct {
 	Object *ecma335.Value
 }
 
-// Empty reports whether a method has nothing to do with either.
+// Empty reports whether a method uses neither semaphores nor TaskCompletionSources.
 func (c *Code) Empty() bool { return c == nil || len(c.Sections) == 0 && len(c.Promises) == 0 }
 
-// At returns what a method holds, and is going to complete, while it is at an instruction from one offset to another.
+// At returns the held permits and the promises of a method at an instruction between two offsets.
 func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	for _, s := range c.Sections {
 		if s.From < from && to <= s.To {
@@ -105,7 +106,8 @@ func (c *Code) At(from, to uint32) (held []Section, promised []Promise) {
 	return held, promised
 }
 
-// From returns what a method holds behind the await of a permit at an offset, until it releases that by itself.
+// From returns the permits that a method holds behind the await of a permit at an offset, until the method's own
+// release.
 func (c *Code) From(at uint32) (out []Section) {
 	for _, s := range c.Sections {
 		if s.From == at && !s.Closes {
@@ -115,24 +117,24 @@ func (c *Code) From(at uint32) (out []Section) {
 	return out
 }
 
-// module is what is known of a module.
+// module is a module with the relevant references.
 type module struct {
 	name.Assembly
 	tokens map[ecma335.Token]verb // of its MemberRefs
 }
 
-// verb is what a method of the framework does.
+// verb is the action of a framework method.
 type verb uint8
 
 const (
 	nothing verb = iota
 	waits        // for a permit
-	begins       // to wait for a permit: it returns a task
+	begins       // to wait for a permit, and returns a task
 	releases
 	completes
 )
 
-// verbOf returns what a method does.
+// verbOf returns the action of a method.
 func verbOf(f *ecma335.Member) verb {
 	switch f.Owner {
 	case Semaphore:
@@ -152,7 +154,7 @@ func verbOf(f *ecma335.Member) verb {
 	return nothing
 }
 
-// module returns what is known of a module; nil: it does not name either class.
+// module returns a module with its references; nil: the module names neither class.
 func (r *Reader) module(at arch.Addr) (*module, error) {
 	if m, ok := r.modules[at]; ok {
 		return m, nil
@@ -177,13 +179,13 @@ func (r *Reader) module(at arch.Addr) (*module, error) {
 	return m, nil
 }
 
-// Matters reports whether a module has calls that count.
+// Matters reports whether a module has relevant calls.
 func (r *Reader) Matters(at arch.Addr) bool {
 	m, err := r.module(at)
 	return m != nil && err == nil
 }
 
-// find finds the references to the methods that count.
+// find finds the references to the relevant methods.
 func (m *module) find() {
 	md := m.Metadata
 	for rid := uint32(1); rid <= md.Rows(ecma335.TableMemberRef); rid++ {
@@ -209,10 +211,10 @@ func (m *module) find() {
 	}
 }
 
-// maxDepth is how deep calls are followed: a method may call one that waits, or releases.
+// maxDepth bounds the depth of followed calls: a callee may wait, or release.
 const maxDepth = 2
 
-// Code returns what a method of a module does, by its row in the MethodDef table.
+// Code returns the Code of a method of a module, by the method's row in the MethodDef table.
 func (r *Reader) Code(at arch.Addr, rid uint32) (*Code, error) {
 	r.room = maxIL
 	return r.code(at, rid, 0)
@@ -235,6 +237,6 @@ func (r *Reader) code(at arch.Addr, rid uint32, depth int) (*Code, error) {
 	if len(r.codes) >= maxCodes {
 		clear(r.codes)
 	}
-	r.codes[key] = c // nil as well, if it takes too much to find that out
+	r.codes[key] = c // nil as well, if the search takes too much
 	return c, err
 }

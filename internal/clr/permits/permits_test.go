@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// metadata is metadata that is made by hand. All indices are 2 bytes wide.
+// metadata is metadata made by hand. All indices are 2 bytes wide.
 type metadata struct {
 	ecma335test.Tables
 	strings, blobs []byte
@@ -31,7 +31,7 @@ func (m *metadata) blob(p ...byte) uint32 {
 
 func (m *metadata) row(t ecma335.Table, cells ...uint32) { m.Row(int(t), cells...) }
 
-// Tokens of what the tests' module has, as IL has them.
+// Tokens of members of the test's module, in the form of IL.
 var (
 	gate, shared, source = []byte{1, 0, 0, 4}, []byte{2, 0, 0, 4}, []byte{3, 0, 0, 4}
 	enter, leave         = []byte{1, 0, 0, 6}, []byte{2, 0, 0, 6}
@@ -44,7 +44,7 @@ var (
 
 const owner = 2 // the class of the fields and methods
 
-// testModule is a class Shop.Bank with three fields, three methods and what these call.
+// testModule is a class Shop.Bank with three fields, three methods and their callees.
 func testModule(t testing.TB) *ecma335.Metadata {
 	m := &metadata{strings: []byte{0}, blobs: []byte{0}}
 	m.Wide = func(table, i int) bool {
@@ -88,7 +88,7 @@ func testModule(t testing.TB) *ecma335.Metadata {
 	return md
 }
 
-// testBuilder looks at methods of the test's module. Its Enter takes a permit of this.gate, and Leave gives one.
+// testBuilder reads methods of the test's module. Enter takes a permit of this.gate, and Leave gives a permit.
 func testBuilder(t testing.TB) *builder {
 	r := New(nil, nil, nil)
 	m := &module{Assembly: name.Assembly{Name: "m", Base: 1, Metadata: testModule(t)}, tokens: map[ecma335.Token]verb{}}
@@ -119,7 +119,7 @@ func il(parts ...any) (out []byte) {
 	return out
 }
 
-// codeText writes what a method does.
+// codeText writes the Code of a method.
 func codeText(c *Code) string {
 	var out []string
 	for _, s := range c.Sections {
@@ -176,7 +176,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// TestCodeMuch: a method that does more than is kept is not known.
+// TestCodeMuch: a method with more actions than are kept is not known.
 func TestCodeMuch(t *testing.T) {
 	b := testBuilder(t)
 	var code []byte
@@ -265,7 +265,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// FuzzCode: of any bytes, all sections and promises lie within them, and it takes little memory.
+// FuzzCode: in any bytes, all sections and promises lie within the bytes, and the memory has a bound.
 func FuzzCode(f *testing.F) {
 	for _, tt := range codes {
 		f.Add(tt.il)

@@ -11,12 +11,12 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of
-// all that are nested in these, such as closures and state machines.
+// Use is the use of a field in the code around the field: in the declaring class, in the classes around the declaring
+// class, and in all their nested classes, such as closures and state machines.
 type Use struct {
-	Count int  // of a semaphore: with how many permits it is made; 0: that is not known, or not always the same
-	Own   bool // nothing else gets hold of the object: it is made there, and never passed on
-	// Uneven: a method takes permits of the semaphore and does not release any, or the other way round.
+	Count int  // of a semaphore: its initial number of permits; 0: not known, or not always the same
+	Own   bool // no other code gets the object: the object is made there, and never passed on
+	// Uneven: a method takes permits of the semaphore and releases none, or the other way round.
 	Uneven bool
 	// Completes are the rows of the methods that complete the TaskCompletionSource.
 	Completes []uint32
@@ -30,7 +30,7 @@ const (
 	maxOuter   = 4       // classes around a class, and properties that lead to a field
 )
 
-// MethodID is a method, by its module and its row in the MethodDef table.
+// MethodID is a method, by module and row in the MethodDef table.
 type MethodID struct {
 	Module arch.Addr
 	RID    uint32
@@ -41,7 +41,7 @@ type useKey struct {
 	field  ecma335.Token
 }
 
-// Use says how the field that a value is read from is used. A value that is read from none is an error.
+// Use returns the use of the field that a value is read from. A value without a field is an error.
 func (r *Reader) Use(module arch.Addr, v *ecma335.Value, roots Roots) (*Use, error) {
 	in, field, err := r.behind(module, v, roots, 0)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *Reader) Use(module arch.Addr, v *ecma335.Value, roots Roots) (*Use, err
 	return u, nil
 }
 
-// behind returns the field that a value is read from, through properties.
+// behind returns the field from which a value is read, through properties.
 func (r *Reader) behind(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (arch.Addr, ecma335.Token, error) {
 	switch {
 	case (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition.RID() != 0:
@@ -85,7 +85,7 @@ func (r *Reader) behind(module arch.Addr, v *ecma335.Value, roots Roots, depth i
 	return 0, 0, fmt.Errorf("%w: %v is no field", ErrUnknown, v)
 }
 
-// use looks through the code around a field.
+// use reads the code around a field.
 func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	a, err := r.names.Assembly(module)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	for _, rid := range methods {
 		il, err := r.names.IL(module, rid)
 		if err != nil || !bytes.Contains(il, token) {
-			continue // it is abstract, or has nothing to do with the field
+			continue // the method is abstract, or does not use the field
 		}
 		if room -= len(il); room < 0 {
 			return nil, fmt.Errorf("%w: too much code around a field", ErrUnknown)
@@ -122,7 +122,8 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	return u.result(), nil
 }
 
-// private reports whether only the code around a field can use it: it is private, or of a class that a compiler made.
+// private reports whether only the code around a field can use the field: the field is private, or its class is made
+// by a compiler.
 func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, error) {
 	const flags, access, ownClass = 0, 7, 1 // II.22.15, II.23.1.5
 	f, err := md.Cell(ecma335.TableField, field.RID(), flags)
@@ -133,7 +134,7 @@ func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, err
 	return f&access == ownClass || strings.ContainsAny(t.Name, "<>$"), err
 }
 
-// around returns the methods of a class, of the classes around it, and of all that are nested in these.
+// around returns the methods of a class, of the classes around the class, and of all their nested classes.
 func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
 	for range maxOuter {
 		outer, ok, err := md.EnclosingType(class)
@@ -147,7 +148,7 @@ func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
 	}
 	nested := md.NestedTypes()
 	classes := []uint32{class}
-	for i := 0; i < len(classes); i++ { // it grows
+	for i := 0; i < len(classes); i++ { // classes grows
 		own, err := md.Methods(classes[i])
 		if err != nil {
 			return nil, err
@@ -161,7 +162,7 @@ func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
 	return methods, nil
 }
 
-// usage is what is being found out about a field.
+// usage is the use of a field while the code is read.
 type usage struct {
 	md    *ecma335.Metadata
 	field ecma335.Token
@@ -169,10 +170,10 @@ type usage struct {
 	count int // -1: none yet; -2: several
 	made  bool
 
-	takes, gives bool // the method that is looked at does, by its own calls
+	takes, gives bool // the current method takes or gives, by its own calls
 }
 
-// result is what has been found out.
+// result is the complete Use.
 func (u *usage) result() *Use {
 	u.out.Count = max(u.count, 0)
 	u.out.Own = u.out.Own && u.made
@@ -184,10 +185,10 @@ func (u *usage) is(v *ecma335.Value) bool {
 	return v != nil && (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition == u.field
 }
 
-// constructor is what constructors are called.
+// constructor is the name of constructors.
 const constructor = ".ctor"
 
-// method adds what a method does with the field.
+// method adds a method's use of the field.
 func (u *usage) method(rid uint32, actions []ecma335.Action) {
 	u.takes, u.gives = false, false
 	defer func() { u.out.Uneven = u.out.Uneven || u.takes != u.gives }()
@@ -215,7 +216,7 @@ func (u *usage) method(rid uint32, actions []ecma335.Action) {
 	}
 }
 
-// called adds a call that the field may be an argument of.
+// called adds a call that may have the field as an argument.
 func (u *usage) called(rid uint32, a *ecma335.Action) {
 	for i, v := range a.Arguments {
 		switch {
@@ -228,7 +229,7 @@ func (u *usage) called(rid uint32, a *ecma335.Action) {
 	}
 }
 
-// does adds what a method calls on the field.
+// does adds an action on the field.
 func (u *usage) does(rid uint32, v verb) {
 	switch v {
 	case waits, begins:
@@ -242,7 +243,7 @@ func (u *usage) does(rid uint32, v verb) {
 	}
 }
 
-// stored adds what the field is set to.
+// stored adds a value that the field is set to.
 func (u *usage) stored(v *ecma335.Value, actions []ecma335.Action) {
 	if v.Kind == ecma335.Local {
 		v = setOnce(v.Number, actions)
@@ -269,7 +270,7 @@ func (u *usage) stored(v *ecma335.Value, actions []ecma335.Action) {
 
 const several = -2
 
-// setOnce returns what a variable is set to; nil: it is set several times.
+// setOnce returns the only value that a variable is set to; nil: there are several.
 func setOnce(variable int32, actions []ecma335.Action) (out *ecma335.Value) {
 	for i := range actions {
 		if a := &actions[i]; a.Kind == ecma335.Setting && a.Variable == variable {

@@ -7,11 +7,11 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// ErrChanging: what was read of the pool contradicts itself: it was changing.
+// ErrChanging: the structures of the pool contradict themselves, because they were changing.
 var ErrChanging = errors.New("the structures of the thread pool contradict themselves")
 
-// Counts reads the numbers of a pool, an object of PortableThreadPool. While the program runs, they may be of no single
-// moment.
+// Counts reads the numbers of a pool, an object of PortableThreadPool. While the program runs, the numbers may be of
+// different moments.
 func Counts(objects *object.Reader, pool arch.Addr, class *object.Class) (s State, err error) {
 	short := func(name string) int {
 		n, e := objects.Uint32(pool, class, name)
@@ -38,12 +38,12 @@ func Counts(objects *object.Reader, pool arch.Addr, class *object.Class) (s Stat
 	return s, nil
 }
 
-// requested is set in the counts of .NET 11 while a thread is asked for that has not looked for work yet.
+// requested is set in the counts of .NET 11 while a requested thread has not looked for work yet.
 const requested = 1 << 63
 
-// Part is work items that lie one after the other in an array that is used as a ring.
+// Part is a row of work items in an array that is used as a ring.
 type Part struct {
-	Count int // slots: one that is just being filled, or emptied, has no item
+	Count int // slots: a slot that is just being filled, or emptied, has no item
 
 	objects        *object.Reader
 	head, capacity int
@@ -53,18 +53,18 @@ type Part struct {
 // Queues reads work items. Its zero value lacks Objects and Look.
 type Queues struct {
 	Objects *object.Reader
-	// Look is called for each thing that is looked at. Its error ends the reading.
+	// Look is called for each object that is read. Its error ends the reading.
 	Look func() error
 }
 
-// The queues of a ThreadPoolWorkQueue. Not every version has the others.
+// The queues of a ThreadPoolWorkQueue. Not every version has otherQueues.
 var (
 	workQueues  = []string{"workItems", "highPriorityWorkItems"}
 	otherQueues = []string{"lowPriorityWorkItems"}
 )
 
-// Global visits the work items of all threads, by the ThreadPoolWorkQueue: those for all of them, and those that some
-// have for themselves if there are more than 32 CPUs.
+// Global visits the work items outside the threads' own queues, by the ThreadPoolWorkQueue: the items for all
+// threads, and the items of some threads if there are more than 32 CPUs.
 func (q *Queues) Global(obj arch.Addr, visit func(*Part) error) error {
 	class, err := q.look(obj)
 	if err != nil {
@@ -102,7 +102,7 @@ func (q *Queues) Global(obj arch.Addr, visit func(*Part) error) error {
 	return nil
 }
 
-// look returns the class of an object that is looked at.
+// look returns the class of an object, and counts the object.
 func (q *Queues) look(obj arch.Addr) (*object.Class, error) {
 	if err := q.Look(); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (q *Queues) look(obj arch.Addr) (*object.Class, error) {
 	return q.Objects.Class(obj)
 }
 
-// concurrent visits the items of a ConcurrentQueue: segments that are linked from the head on. seen has those that were
-// visited.
+// concurrent visits the items of a ConcurrentQueue: segments that are linked from the head on. seen has the visited
+// segments.
 func (q *Queues) concurrent(obj arch.Addr, seen map[arch.Addr]bool, visit func(*Part) error) error {
 	class, err := q.look(obj)
 	if err != nil {
@@ -144,8 +144,8 @@ func (q *Queues) concurrent(obj arch.Addr, seen map[arch.Addr]bool, visit func(*
 	return nil
 }
 
-// segment reads where the items of a part of a ConcurrentQueue are. One that takes no more items has its tail moved up
-// by twice its capacity. Head and tail have a cache line each (PaddedHeadAndTail).
+// segment reads a segment of a ConcurrentQueue. If a segment takes no more items, its tail is moved up by twice its
+// capacity. Head and tail have a cache line each (PaddedHeadAndTail).
 func (q *Queues) segment(obj arch.Addr, class *object.Class) (p Part, err error) {
 	off, err := q.Objects.Offset(class, "_headAndTail")
 	if err != nil {
@@ -190,7 +190,7 @@ func (q *Queues) Local(obj arch.Addr) (p Part, err error) {
 	if err != nil {
 		return p, err
 	}
-	// less than none while one is taken
+	// less than none while an item is taken
 	p = Part{Count: max(int(int32(tail-head)), 0), objects: q.Objects, head: int(head)}
 	if p.Count > maxItems {
 		return p, ErrChanging

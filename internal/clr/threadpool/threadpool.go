@@ -1,13 +1,14 @@
-// Package threadpool reads the state of the runtime's thread pool: how many workers there are, how many there may be
-// without delay, and how much work is queued.
+// Package threadpool reads the state of the runtime's thread pool: the number of workers, how many workers there may
+// be without delay, and how much work is queued.
 //
-// Counts and Queues read the objects of the pool. Who walks the heap finds them there. A Finder does without: each busy
-// worker, and the thread that adds workers, has references to them on its stack. So they are found there, and believed
-// by their classes; no static field has to be found.
+// Counts and Queues read the objects of the pool, for callers that have found the objects by a walk of the heap. A
+// Finder needs no walk: each busy worker, and the thread that adds workers, has references to the pool's objects on
+// its stack. A Finder finds the objects there, and believes them by their classes; no static field has to be found.
 //
-// Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 11: Threading/
-// PortableThreadPool.cs (CacheLineSeparated), PortableThreadPool.ThreadCounts.cs, Threading/ThreadPoolWorkQueue.cs,
-// Collections/Concurrent/ConcurrentQueue.cs, ConcurrentQueueSegment.cs, Internal/Padding.cs.
+// Sources (dotnet/runtime, src/libraries/System.Private.CoreLib/src/System), .NET 8 to 11:
+// Threading/PortableThreadPool.cs (CacheLineSeparated), PortableThreadPool.ThreadCounts.cs,
+// Threading/ThreadPoolWorkQueue.cs, Collections/Concurrent/ConcurrentQueue.cs, ConcurrentQueueSegment.cs,
+// Internal/Padding.cs.
 package threadpool
 
 import (
@@ -19,7 +20,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// ErrUnknown: no thread refers to the pool, or it does not have the fields that are known.
+// ErrUnknown: no thread refers to the pool, or the pool lacks a known field.
 var ErrUnknown = errors.New("no thread of the pool leads to it")
 
 const (
@@ -27,12 +28,12 @@ const (
 	poolClass   = "System.Threading.PortableThreadPool"
 	queueClass  = "System.Threading.ThreadPoolWorkQueue"
 	localClass  = "System.Threading.ThreadPoolWorkQueue+WorkStealingQueue"
-	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // what a worker has of its own
+	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // a worker's own data
 	cacheLine   = 64                                                 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
 	maxSegments = 1 << 12                                            // of one queue
 	maxLooked   = 1 << 14                                            // queues and segments
 	maxItems    = 1 << 30                                            // of one queue
-	maxWords    = 1 << 13                                            // of one stack that are looked at
+	maxWords    = 1 << 13                                            // words of one stack
 	maxLocals   = 1 << 12                                            // queues of workers
 
 	maxAssignable = 1 << 10
@@ -40,12 +41,12 @@ const (
 
 // State is the state of the pool.
 type State struct {
-	Workers  int // threads of the pool, those that are starting included
-	Working  int // of these, those that run a work item or look for one
-	Goal     int // how many the pool wants to have at work
-	Minimum  int // up to which a worker is added at once; beyond it, one or two a second are
+	Workers  int // threads of the pool, including starting threads
+	Working  int // of Workers, the threads that run a work item or look for one
+	Goal     int // how many workers the pool wants to have at work
+	Minimum  int // a worker is added at once up to Minimum; beyond, the pool adds one or two a second
 	Maximum  int
-	Blocked  int // that wait for a task, as the pool itself counts them
+	Blocked  int // workers that wait for a task, by the pool's own count
 	Queued   int // work items that wait for a worker
 	HasQueue bool
 }
@@ -72,7 +73,7 @@ func NewFinder(o *object.Reader, h *heap.Reader) *Finder {
 	return &Finder{objects: o, heap: h}
 }
 
-// Begin forgets what was found: the garbage collector moves objects.
+// Begin forgets the found objects: the garbage collector moves objects.
 func (f *Finder) Begin() {
 	f.segments, f.pool, f.queue, f.locals = nil, place{}, place{}, map[arch.Addr]*object.Class{}
 }
@@ -113,7 +114,7 @@ func (f *Finder) local(at arch.Addr, c *object.Class) {
 	}
 }
 
-// own follows what a worker has of its own to the queues.
+// own follows a worker's own data to the queues.
 func (f *Finder) own(at arch.Addr, c *object.Class) {
 	follow := func(field, class string) (place, bool) {
 		to, err := f.objects.Pointer(at, c, field)
@@ -131,7 +132,7 @@ func (f *Finder) own(at arch.Addr, c *object.Class) {
 	}
 }
 
-// Read reads what was found. While the program runs, it is the state of no single moment.
+// Read reads the found objects. While the program runs, the state is of no single moment.
 func (f *Finder) Read() (s State, err error) {
 	if f.pool.at == 0 {
 		return s, ErrUnknown
@@ -143,8 +144,8 @@ func (f *Finder) Read() (s State, err error) {
 	return s, nil
 }
 
-// queued counts the work items that were found to wait: those for all workers, and those that workers have put aside
-// for themselves.
+// queued counts the waiting work items: the items for all workers, and the items that workers have put aside for
+// themselves.
 func (f *Finder) queued() (n int, known bool) {
 	if f.queue.at == 0 {
 		return 0, false

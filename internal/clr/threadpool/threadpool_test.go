@@ -91,7 +91,7 @@ func words(objects ...arch.Addr) []byte {
 	return out
 }
 
-// items adds a queue with segments of 32 items, of which all but the last are full.
+// items adds a queue with segments of 32 items. All segments but the last are full.
 func (p *program) items(segments, last int) arch.Addr {
 	next := arch.Addr(0)
 	for i := range segments {
@@ -110,7 +110,7 @@ func (p *program) items(segments, last int) arch.Addr {
 	return q
 }
 
-// TestRead: the pool's numbers, and the work items of its queues, those that a worker has put aside included.
+// TestRead: the pool's numbers, and the work items of its queues, including items that a worker has put aside.
 func TestRead(t *testing.T) {
 	for _, d := range []string{clrtest.Net9, clrtest.Net10, clrtest.Net11} {
 		p := newProgram(t, d)
@@ -146,7 +146,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestCircle: segments that lead back to one of them end the look.
+// TestCircle: a circle of segments ends the look.
 func TestCircle(t *testing.T) {
 	p := newProgram(t, clrtest.Net10)
 	pool, queue, items := p.Object(p.pool), p.Object(p.queue), p.items(2, 1)
@@ -162,7 +162,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// fuzzed is the memory of a program whose objects are those of fuzz data.
+// fuzzed is the memory of a program with objects of fuzz data.
 type fuzzed struct{ types, objects clrtest.Words }
 
 func (f *fuzzed) ReadMemory(p []byte, at arch.Addr) error {
@@ -172,7 +172,7 @@ func (f *fuzzed) ReadMemory(p []byte, at arch.Addr) error {
 	return f.types.ReadMemory(p, at)
 }
 
-// FuzzPool: objects of the pool's classes, which refer to one another in any way. What is read makes sense, in bounded
+// FuzzPool: objects of the pool's classes refer to one another in any way. The result makes sense, and takes bounded
 // time.
 func FuzzPool(f *testing.F) {
 	const at, size, most = arch.Addr(0x7000_0000), 256, 32

@@ -16,7 +16,7 @@ type PoolState struct {
 	Object    arch.Addr
 	Authority string // host and port
 	Secure    bool   // TLS
-	Proxied   bool   // the connections are those to a proxy
+	Proxied   bool   // connections to a proxy
 	HTTP1     Connections
 	HTTP2     Connections
 	Queue     []Queued // of all versions
@@ -25,14 +25,14 @@ type PoolState struct {
 // Connections are numbers of connections of one version of HTTP.
 type Connections struct {
 	All     int // in use, idle and pending
-	Pending int // of these, those that are being made
+	Pending int // of All, connections that are being made
 	Maximum int // 0: unlimited, or not known
 }
 
 // Queued is a call that waits for a connection.
 type Queued struct{ Message, Waiter arch.Addr }
 
-// kindsOfPool are the values of HttpConnectionKind that mean TLS to the server, and a proxy.
+// The values of HttpConnectionKind that mean TLS to the server, and a proxy.
 var (
 	secureKinds  = map[uint32]bool{1: true, 4: true, 7: true}
 	proxiedKinds = map[uint32]bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
@@ -112,11 +112,11 @@ func (r *Reader) connections(out *PoolState, c *object.Class) error {
 
 const (
 	maxQueue   = 1 << 16 // places in a queue
-	queueWords = 3       // of a RequestQueue: its array is among the first words
+	queueWords = 3       // of a RequestQueue: the array is among the first words
 )
 
-// queue reads who waits in a RequestQueue. Its array is a ring of pairs of a message and a waiter; places that are not
-// in use are empty. Waiters that are not waited for any more stay in it until they are its first.
+// queue reads the waiters of a RequestQueue. The queue's array is a ring of pairs of a message and a waiter; unused
+// places are empty. An abandoned waiter stays in the queue until the waiter is at the front.
 func (r *Reader) queue(out *PoolState, c *object.Class, field string) error {
 	words, err := r.words(out.Object, c, field, queueWords)
 	if err != nil {
@@ -173,13 +173,13 @@ func (r *Reader) waits(waiter arch.Addr) (bool, error) {
 	return ok && flags&taskDone == 0, err
 }
 
-// Message is what an HttpRequestMessage asks for.
+// Message is the content of an HttpRequestMessage.
 type Message struct {
 	Method    string
 	Authority string // host and port, without the user's name and password
 	Path      string
 	Query     string // from "?" on
-	WebSocket bool   // it asks for one
+	WebSocket bool   // the message asks for a WebSocket
 }
 
 // Message reads an HttpRequestMessage.
@@ -209,10 +209,10 @@ func (r *Reader) Message(obj arch.Addr) (m Message, err error) {
 	return m, err
 }
 
-// defaultPorts are those that a URI need not name.
+// defaultPorts are the ports that a URI need not name.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}
 
-// split takes a URI apart. One that makes no sense is left out: it may have a password.
+// split takes a URI apart. A URI that makes no sense is left out, because there may be a password in it.
 func (m *Message) split(uri string) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -235,20 +235,20 @@ func (m *Message) split(uri string) {
 	}
 }
 
-// Use is a connection, or a stream of one, that has a request.
+// Use is a connection, or a stream of a connection, with its request.
 type Use struct {
 	Object  arch.Addr // the connection
 	Pool    arch.Addr
-	Message arch.Addr      // 0: it is idle
-	Socket  int32          // its descriptor; -1: not known
+	Message arch.Addr      // 0: the connection is idle
+	Socket  int32          // descriptor of the socket; -1: not known
 	Remote  netip.AddrPort // invalid: not known
 	HTTP2   bool
 	Stream  uint32 // of HTTP/2: the stream's number; 0: not known
-	// Detached: it is used for another protocol, by its user, and no more one of the pool's.
+	// Detached: the user uses the connection for another protocol, and the connection no longer belongs to the pool.
 	Detached bool
 }
 
-// Connection reads a connection of HTTP/1, or of HTTP/2 by one of its streams; nil: it has ended.
+// Connection reads a connection of HTTP/1, or of HTTP/2 by a stream of the connection; nil: the connection has ended.
 func (r *Reader) Connection(obj arch.Addr) (*Use, error) {
 	c, err := r.objects.Class(obj)
 	if err != nil {
@@ -309,7 +309,7 @@ func (r *Reader) Connected(obj, stream arch.Addr) (*Use, error) {
 	return u, err
 }
 
-// stream reads a stream of HTTP/2; nil: its answer is complete, or its connection does not know it any more.
+// stream reads a stream of HTTP/2; nil: the stream's answer is complete, or its connection has forgotten the stream.
 func (r *Reader) stream(obj arch.Addr, c *object.Class) (*Use, error) {
 	state, ok, err := r.flag(obj, c, "_responseCompletionState")
 	if err != nil || !ok || state != 0 { // StreamCompletionState.InProgress
@@ -336,7 +336,8 @@ func (r *Reader) stream(obj arch.Addr, c *object.Class) (*Use, error) {
 	return u, err
 }
 
-// Carrier reads what an async method reads from: a connection or a stream, or the body of an answer; nil: it has ended.
+// Carrier reads the source of a reading async method: a connection or a stream, or the body of an answer; nil: the
+// source has ended.
 func (r *Reader) Carrier(obj arch.Addr) (*Use, error) {
 	c, err := r.objects.Class(obj)
 	if err != nil {
@@ -350,11 +351,10 @@ func (r *Reader) Carrier(obj arch.Addr) (*Use, error) {
 	return r.Connection(obj)
 }
 
-// maxEntries bounds the words of a dictionary's entries that are looked at.
+// maxEntries bounds the words that are read of a dictionary's entries.
 const maxEntries = 1 << 16
 
-// has reports whether a connection has a stream: in one of the entries of its dictionary, which are numbers and a
-// reference.
+// has reports whether a connection has a stream, in an entry of its dictionary. An entry has numbers and a reference.
 func (r *Reader) has(connection arch.Addr, c *object.Class, stream arch.Addr) (bool, error) {
 	entries, _, err := r.follow(connection, c, "_httpStreams", "_entries")
 	if err != nil || entries == 0 {
@@ -373,7 +373,7 @@ func (r *Reader) has(connection arch.Addr, c *object.Class, stream arch.Addr) (b
 	return false, nil
 }
 
-// maxStreams bounds the streams between a connection and its socket: that of TLS, and such as filters add.
+// maxStreams bounds the streams between a connection and its socket: the TLS stream, and streams of filters.
 const maxStreams = 8
 
 // socket finds the socket of a connection.
@@ -402,7 +402,7 @@ func (r *Reader) socket(obj arch.Addr, c *object.Class) (fd int32, remote netip.
 	return -1, remote, err
 }
 
-// descriptor returns the descriptor of a Socket; -1: it is not known.
+// descriptor returns the descriptor of a Socket; -1: not known.
 func (r *Reader) descriptor(socket arch.Addr, c *object.Class) (int32, error) {
 	handle, class, err := r.reference(socket, c, "_handle")
 	if err != nil || handle == 0 {
@@ -415,8 +415,8 @@ func (r *Reader) descriptor(socket arch.Addr, c *object.Class) (int32, error) {
 	return int32(fd), nil
 }
 
-// inner returns the stream that a stream is around: that of TLS, or of whoever made the connection, has one in one of
-// its fields. 0: it has none, or several.
+// inner returns the stream inside a stream. The TLS stream, and a stream of the connection's maker, have the inner
+// stream in a field. 0: there is none, or there are several.
 func (r *Reader) inner(stream arch.Addr, c *object.Class) (out arch.Addr, class *object.Class, err error) {
 	if out, class, err = r.reference(stream, c, "_innerStream"); err != nil || out != 0 {
 		return out, class, err
@@ -448,7 +448,7 @@ func (r *Reader) inner(stream arch.Addr, c *object.Class) (out arch.Addr, class 
 	return out, class, nil
 }
 
-// Timer returns the TimerQueueTimer that is to cancel a CancellationTokenSource; 0: none is.
+// Timer returns the TimerQueueTimer that is to cancel a CancellationTokenSource; 0: there is none.
 func (r *Reader) Timer(source arch.Addr) (arch.Addr, error) {
 	c, err := r.objects.Class(source)
 	if err != nil {
@@ -467,7 +467,7 @@ func (r *Reader) Timer(source arch.Addr) (arch.Addr, error) {
 // regWords is the size of a CancellationTokenRegistration, in words.
 const regWords = 2
 
-// LinkedTo reports whether a CancellationTokenSource ends with one of some others (CancellationTokenSource.cs,
+// LinkedTo reports whether a CancellationTokenSource ends when one of the others ends (CancellationTokenSource.cs,
 // Linked1CancellationTokenSource, Linked2CancellationTokenSource).
 func (r *Reader) LinkedTo(source arch.Addr, others []arch.Addr) (bool, error) {
 	c, err := r.objects.Class(source)

@@ -12,9 +12,9 @@ import (
 // Request is a request that Kestrel is serving.
 type Request struct {
 	Object   arch.Addr // Kestrel's, at that moment
-	ID       string    // as Kestrel makes TraceIdentifier: the connection's, and a number of the request; unique
+	ID       string    // like Kestrel's TraceIdentifier: the connection's id, and a number of the request; unique
 	Method   string
-	Path     string // with the path base of the application; "*" and such as they came
+	Path     string // with the path base of the application; "*" and the like as received
 	Query    string // from "?" on
 	Route    string // the pattern of the endpoint, such as "/orders/{id:int}"; "": not known
 	Protocol string // "HTTP/1.1"
@@ -29,7 +29,7 @@ type Request struct {
 const (
 	hostContext = "<Microsoft.AspNetCore.Hosting.Server.Abstractions.IHostContextContainer<TContext>.HostContext>" +
 		"k__BackingField"
-	ownField = "<HttpResponseControl>k__BackingField" // has the object itself
+	ownField = "<HttpResponseControl>k__BackingField" // refers to the object itself
 
 	statusField = "_requestProcessingStatus"
 )
@@ -38,8 +38,8 @@ const (
 // are higher.
 const headCommitted = 4
 
-// Moved returns where a Server object is now, if the collector has moved it and what is at its address is what was left
-// there. Otherwise it returns the same address.
+// Moved returns the current address of a Server object, if the collector has moved the object and its old copy is at
+// obj. Otherwise Moved returns obj.
 func (r *Reader) Moved(obj arch.Addr) (arch.Addr, error) {
 	c, err := r.server(obj)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Reader) server(obj arch.Addr) (*object.Class, error) {
 	return c, nil
 }
 
-// ID returns what Request.ID is of the request that an object of Kestrel serves, or has served last.
+// ID returns the Request.ID of the request that an object of Kestrel serves, or has served last.
 func (r *Reader) ID(obj arch.Addr) (string, error) {
 	c, err := r.server(obj)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Reader) id(obj arch.Addr, c *object.Class) (string, error) {
 	return fmt.Sprintf("%s:%08X", connection, n), nil
 }
 
-// Request reads the request that an object of Kestrel serves; nil: it serves none.
+// Request reads the request that an object of Kestrel serves; nil: the object serves none.
 func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 	c, err := r.server(obj)
 	if err != nil {
@@ -147,8 +147,8 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 	return out, err
 }
 
-// serves reports whether the HttpContext in a HostingApplication.Context is active, and is that of an object of
-// Kestrel. The server sets it so before the application's first code runs, and ends it after the last.
+// serves reports whether the HttpContext in a HostingApplication.Context is active, and belongs to an object of
+// Kestrel. The server activates the HttpContext before the application's first code runs, and ends it after the last.
 func (r *Reader) serves(host arch.Addr, c *object.Class, server arch.Addr) (bool, error) {
 	context, class, err := r.reference(host, c, "<HttpContext>k__BackingField")
 	if err != nil || context == 0 {
@@ -170,7 +170,7 @@ func (r *Reader) serves(host arch.Addr, c *object.Class, server arch.Addr) (bool
 	return false, nil
 }
 
-// line reads what the first line of the request said.
+// line reads the first line of the request.
 func (r *Reader) line(out *Request, c *object.Class) error {
 	obj := out.Object
 	var err error
@@ -196,15 +196,15 @@ func (r *Reader) line(out *Request, c *object.Class) error {
 	return r.target(out, c)
 }
 
-// methods are the names of Kestrel's HttpMethod, by number (Internal/Http/HttpMethod.cs). It has the text of others,
-// and that of these once somebody has asked for it.
+// methods are the names of Kestrel's HttpMethod, by number (Internal/Http/HttpMethod.cs). Kestrel has the text of any
+// other method, and the text of these methods once the program has asked for the text.
 var methods = []string{"GET", "PUT", "DELETE", "POST", "HEAD", "TRACE", "PATCH", "CONNECT", "OPTIONS"}
 
 // protocols are the names of Kestrel's HttpVersion, by number (Internal/Http/HttpVersion.cs).
 var protocols = []string{"HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"}
 
-// target reads the path and the query. The application may have changed them for what comes after it: UsePathBase moves
-// the beginning of the path to the path base.
+// target reads the path and the query. The application may have changed both for the following code: UsePathBase
+// moves the beginning of the path to the path base.
 func (r *Reader) target(out *Request, c *object.Class) error {
 	base, err := r.text(out.Object, c, "<PathBase>k__BackingField")
 	if err != nil {
@@ -224,8 +224,8 @@ func (r *Reader) target(out *Request, c *object.Class) error {
 	return err
 }
 
-// start reads when a request began: by the clock of whoever listens to metrics, events or logs, or else by the
-// request's activity, which there is if anything is logged at all.
+// start reads when a request began: by the clock of the listeners to metrics, events or logs, or else by the
+// request's activity. There is an activity if anything is logged at all.
 func (r *Reader) start(host arch.Addr, c *object.Class) (s Start, err error) {
 	if _, err := r.objects.Offset(c, "<StartTimestamp>k__BackingField"); err == nil {
 		ticks, err := r.objects.Pointer(host, c, "<StartTimestamp>k__BackingField")

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Kind is why objects of a class are looked at.
+// Kind is the reason for reading objects of a class.
 type Kind uint8
 
 // The kinds.
@@ -18,7 +18,7 @@ const (
 	None       Kind = iota
 	Server          // Kestrel's object for a connection or a stream
 	Pool            // of outgoing connections
-	Connection      // an outgoing one of HTTP/1
+	Connection      // an outgoing connection of HTTP/1
 	Stream          // of an outgoing connection of HTTP/2
 )
 
@@ -42,7 +42,7 @@ var kinds = []struct {
 	{http, "System.Net.Http.Http2Connection+Http2Stream", Stream},
 }
 
-// KindOf says why objects of a class are looked at. Classes that derive from one that is, count.
+// KindOf returns the Kind of a class. Derived classes have the Kind of their base.
 func KindOf(c *object.Class) Kind {
 	for b := range c.Bases {
 		for i := range kinds {
@@ -54,22 +54,22 @@ func KindOf(c *object.Class) Kind {
 	return None
 }
 
-// Role is what an async method does for a request or a call.
+// Role is the task of an async method for a request or a call.
 type Role uint8
 
 // The roles.
 const (
 	NoRole     Role = iota
-	Serving         // it serves the requests of a connection, or that of a stream: "this" is Kestrel's object
-	Sending         // it sends a call with a connection of a pool: "this" is the pool, "request" the message
-	Exchanging      // of a connection, for a call that has it: "this" is the connection
-	Reading         // of a connection or a stream, or of the body that is read from it: "this" leads to the call
-	Calling         // HttpClient's method: "cts" is what ends it when time is out
+	Serving         // serves the requests of a connection, or the request of a stream: "this" is Kestrel's object
+	Sending         // sends a call with a connection of a pool: "this" is the pool, "request" the message
+	Exchanging      // of a connection, for a call on the connection: "this" is the connection
+	Reading         // of a connection or a stream, or of the body read from it: "this" leads to the call
+	Calling         // HttpClient's method: "cts" ends the method at a timeout
 	Tracing         // of DiagnosticsHandler: "activity" began with the call
 )
 
-// roles are the methods that have one, by their assemblies, types and names. "": any method of the type; anyNested: or
-// of a type in it.
+// roles are the methods with a role, by their assemblies, types and names. "": any method of the type; anyNested:
+// also any method of a nested type.
 var roles = []struct {
 	assembly, typ, method string
 	role                  Role
@@ -84,7 +84,7 @@ var roles = []struct {
 	{http, "System.Net.Http.DiagnosticsHandler", "", Tracing},
 }
 
-// RoleOf says what an async method does, by its metadata name, or by that of the type of its state machine:
+// RoleOf returns the role of an async method, by its metadata name, or by the name of the type of its state machine:
 // Type.Method, or Type+<Method>d__3.
 func RoleOf(assembly, name string) Role {
 	for i := range roles {
@@ -115,7 +115,7 @@ func RoleOf(assembly, name string) Role {
 
 const anyNested = "*"
 
-// endsName has what may follow the name of a method: of a state machine, or of type arguments.
+// endsName has the characters that may follow the name of a method: of a state machine, or of type arguments.
 const endsName = "><["
 
 func cutOne(s string, prefixes ...string) (rest string, ok bool) {
@@ -127,7 +127,7 @@ func cutOne(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
-// Local is a variable that a method with a role has.
+// Local is a variable of a method with a role.
 type Local uint8
 
 // The variables.
@@ -135,16 +135,16 @@ const (
 	ProtocolVar Local = iota // "this" of a method that serves
 	PoolVar                  // likewise, that sends: the pool
 	ChannelVar               // likewise, that exchanges: the connection
-	CarrierVar               // likewise, that reads: what Carrier takes
+	CarrierVar               // likewise, that reads: the argument of Carrier
 	MessageVar               // the message of a call
-	RemoteVar                // the connection that a method that sends has got
-	TimeoutVar               // what ends a call when time is out
-	SharedVar                // what ends all calls of a client
+	RemoteVar                // the connection that a sending method has got
+	TimeoutVar               // the source that ends a call at a timeout
+	SharedVar                // the source that ends all calls of a client
 	SpanVar                  // the activity of a call
 )
 
-// locals are their names in the source, which the fields of state machines have, and their classes, by which they are
-// known among what a method has saved that the runtime itself suspends.
+// locals are the variables' names in the source, also the names of state machines' fields, and their classes. Among
+// the saved objects of a method that the runtime itself suspends, a variable is known by its class.
 var locals = [...]struct {
 	name string
 	is   func(*object.Class) bool
@@ -184,14 +184,14 @@ const (
 	activityClass = "System.Diagnostics.Activity"
 )
 
-// Reader reads these objects. What it reads is what memory has at some moment, as with object.Reader. It is not safe
-// for concurrent use.
+// Reader reads these objects, as memory has them at some moment, like object.Reader. A Reader is not safe for
+// concurrent use.
 type Reader struct{ objects *object.Reader }
 
-// New returns what reads them by objects.
+// New returns a Reader that reads by objects.
 func New(objects *object.Reader) *Reader { return &Reader{objects} }
 
-// errOther: an object is not what its class should be.
+// errOther: an object does not have the expected class.
 var errOther = errors.New("an object of another class")
 
 // Start is when something began.
@@ -203,7 +203,7 @@ type Start struct {
 // maxText bounds the strings that are read, in UTF-16 code units: Kestrel's default limit of a request line is 8 KB.
 const maxText = 16 << 10
 
-// text reads the string in a field; "": it is null, or there is no such field.
+// text reads the string in a field; "": the field is null, or missing.
 func (r *Reader) text(obj arch.Addr, c *object.Class, field string) (string, error) {
 	if _, err := r.objects.Offset(c, field); err != nil {
 		return "", nil
@@ -219,8 +219,7 @@ func (r *Reader) text(obj arch.Addr, c *object.Class, field string) (string, err
 	return s, err
 }
 
-// reference reads the reference in a field, and the class of what it leads to. 0: it is null, or there is no such
-// field.
+// reference reads the reference in a field, and the class of the referenced object. 0: the field is null, or missing.
 func (r *Reader) reference(obj arch.Addr, c *object.Class, field string) (arch.Addr, *object.Class, error) {
 	if _, err := r.objects.Offset(c, field); err != nil {
 		return 0, nil, nil
@@ -233,7 +232,7 @@ func (r *Reader) reference(obj arch.Addr, c *object.Class, field string) (arch.A
 	return at, class, err
 }
 
-// follow follows references from field to field. 0: one of them is null, or is not there.
+// follow follows references from field to field. 0: a field is null, or missing.
 func (r *Reader) follow(obj arch.Addr, c *object.Class, fields ...string) (arch.Addr, *object.Class, error) {
 	for _, f := range fields {
 		var err error
@@ -244,7 +243,7 @@ func (r *Reader) follow(obj arch.Addr, c *object.Class, fields ...string) (arch.
 	return obj, c, nil
 }
 
-// flag reads a field of one byte. false: there is no such field.
+// flag reads a field of one byte. false: the field is missing.
 func (r *Reader) flag(obj arch.Addr, c *object.Class, field string) (v byte, ok bool, err error) {
 	if _, err := r.objects.Offset(c, field); err != nil {
 		return 0, false, nil
@@ -253,7 +252,7 @@ func (r *Reader) flag(obj arch.Addr, c *object.Class, field string) (v byte, ok 
 	return byte(w), err == nil, err
 }
 
-// number reads a field of four bytes. false: there is no such field.
+// number reads a field of four bytes. false: the field is missing.
 func (r *Reader) number(obj arch.Addr, c *object.Class, field string) (v uint32, ok bool, err error) {
 	if _, err := r.objects.Offset(c, field); err != nil {
 		return 0, false, nil
@@ -262,7 +261,7 @@ func (r *Reader) number(obj arch.Addr, c *object.Class, field string) (v uint32,
 	return v, err == nil, err
 }
 
-// words returns where the words of a struct are that an object has in a field: up to the next field, at most so many.
+// words returns the words of a struct in an object's field: up to the next field, but no more than most.
 func (r *Reader) words(obj arch.Addr, c *object.Class, field string, most int) ([]arch.Addr, error) {
 	fields, err := r.objects.FieldsOf(c)
 	if err != nil {
@@ -289,7 +288,7 @@ func (r *Reader) words(obj arch.Addr, c *object.Class, field string, most int) (
 	return out, nil
 }
 
-// endPoint reads an IPEndPoint. An invalid one: it is none, or has no address.
+// endPoint reads an IPEndPoint. The result is invalid if the object is no IPEndPoint, or has no address.
 func (r *Reader) endPoint(obj arch.Addr, c *object.Class) (netip.AddrPort, error) {
 	if obj == 0 || c.Display != "System.Net.IPEndPoint" {
 		return netip.AddrPort{}, nil
@@ -306,8 +305,8 @@ func (r *Reader) endPoint(obj arch.Addr, c *object.Class) (netip.AddrPort, error
 	return netip.AddrPortFrom(ip, uint16(port)), err
 }
 
-// address reads an IPAddress: the four bytes of an IPv4 address in the order of the network, or eight numbers in that
-// of the machine (System.Net.Primitives, IPAddress.cs).
+// address reads an IPAddress: the four bytes of an IPv4 address in network order, or eight numbers in the machine's
+// order (System.Net.Primitives, IPAddress.cs).
 func (r *Reader) address(obj arch.Addr, c *object.Class) (netip.Addr, error) {
 	numbers, _, err := r.reference(obj, c, "_numbers")
 	if err != nil {

@@ -24,7 +24,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// FuzzSplit: neither a password nor a query gets into what is always shown.
+// FuzzSplit: neither a password nor a query gets into texts that are always shown.
 func FuzzSplit(f *testing.F) {
 	f.Add("user", "word", "shop.example", "/prices", "key=secret")
 	f.Add("a@b", "c:d", "[::1]:81", "", "?")
@@ -32,7 +32,7 @@ func FuzzSplit(f *testing.F) {
 		const mark = "Xsecret"
 		var m Message
 		m.split("http://" + user + mark + ":" + word + mark + "@" + host + path + "?" + query + mark)
-		clean := !strings.ContainsAny(user+word+host+path, "/?#@\\") // what ends the part that may be secret
+		clean := !strings.ContainsAny(user+word+host+path, "/?#@\\") // the ends of the part that may be secret
 		if clean && strings.Contains(m.Authority+m.Path, mark) {
 			t.Errorf("%+v", m)
 		}
