@@ -52,9 +52,9 @@ func (e *Events) openGeneration(stackBytes int) (*generation, error) {
 
 // openAllThreads gives every thread its events, and starts them at once. A thread inherits the
 // events of its parent thread, and the kernel writes a record about the new thread. A thread that
-// is found without such a record gets its own events. The own events are too much for the few
-// threads that were started between the opening and the enabling of their parent's; filter makes
-// up for that.
+// is found without such a record gets its own events. A few threads then have own and inherited
+// events: the threads that were started between the opening and the enabling of their parent's
+// events. filter makes up for the surplus.
 func (g *generation) openAllThreads(e *Events) error {
 	for round := range maxRounds {
 		tids, err := threads(e.o.PID)

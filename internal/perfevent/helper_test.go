@@ -281,7 +281,7 @@ func switches(tb testing.TB, pid, tid int) int {
 	return sum
 }
 
-// end kills a process that the target has started without waiting for its end.
+// end kills a process that the target has started. Nobody else waits for the process.
 func end(tb testing.TB, pid int) {
 	tb.Helper()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {

@@ -167,8 +167,8 @@ const (
 	elfWrite = 2
 )
 
-// bias returns the difference between memory addresses and an ELF image's addresses. first maps
-// the beginning of the image.
+// bias returns the amount to add to an ELF image's addresses. first maps the beginning of the
+// image.
 func bias(e *elfx.Image, first *mapping) (arch.Addr, bool) {
 	for i := range e.Progs {
 		if p := &e.Progs[i]; p.Type == elfLoad && floor(p.Offset) == 0 {
