@@ -115,7 +115,8 @@ func (t *Tracer) holds() bool {
 	return !ended && atomic.LoadUint32(&t.sh.letGo) == goesOn
 }
 
-// released returns how long the threads of a batch stood still, and why a thread did not.
+// released returns how long the threads of a batch stood still, and the error of a thread that
+// did not stand still.
 func (t *Tracer) released(
 	outcome uint32, reqs []target.Request, out []target.Capture, errs []error, sum *Held,
 ) (pause time.Duration, err error) {

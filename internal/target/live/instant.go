@@ -102,8 +102,8 @@ const (
 	firstProofs = 1_000_000 // ns after the requests for the first stops
 )
 
-// setRest sets the sleep after a round over all threads. took is the duration of the round in ns. A thread that has
-// not stopped yet may need our CPU, so it gets most of the CPU's time.
+// setRest sets the sleep after a round over all threads. took is the duration of the round in ns.
+// A thread that has not stopped yet may need our CPU, so it gets most of the CPU's time.
 //
 //go:norace
 //go:nosplit

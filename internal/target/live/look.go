@@ -95,7 +95,7 @@ func (p *Process) FreeLook() {
 type looker struct {
 	mu            sync.Mutex
 	it            *iter.Iterator
-	err           error // why it is nil
+	err           error // why there is no iterator
 	before, after []iter.Task
 	at            map[uint32]int // index of each thread in the latest reading
 	left, copied  []int          // indices in the requests: threads not captured yet, and threads just copied

@@ -46,7 +46,7 @@ type shared struct {
 	// If each: the threads in many are let go as they stop; see each.go.
 	each           bool
 	asked          int   // threads that have been asked to stop and have not stopped yet
-	latest, looked int64 // the latest request for a stop or stop, and the latest look
+	latest, looked int64 // times of the latest stop or request for a stop, and of the latest look
 
 	// How long the threads in many are held, from the request for their stops, in ns; 0: not
 	// held.

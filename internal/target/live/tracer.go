@@ -18,7 +18,7 @@ type Tracer struct {
 	sh    *shared   // the latest request
 
 	tasks  *tasks        // performs requests,
-	thread *threadTracer // or the thread does; nil before the first request
+	thread *threadTracer // or a thread of ours; nil before the first request
 	inside bool          // only a thread may trace this target
 
 	holding   time.Duration // how long the threads of a request are held at most; 0: not held
