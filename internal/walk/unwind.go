@@ -333,8 +333,8 @@ const (
 	pltPushes  = 2
 )
 
-// leafStep steps from a leaf without unwind information that has pushed at most that many words:
-// the first return address on the stack is the leaf's.
+// leafStep steps from a leaf without unwind information. pushes bounds the words that the leaf
+// has pushed: the first return address on the stack is the leaf's.
 func (u *unwinding) leafStep(pushes arch.Addr) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	for k := range pushes + 1 {
