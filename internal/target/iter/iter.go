@@ -18,7 +18,7 @@ type Iterator struct {
 	own  int // the program for this process only; 0: the kernel visits no other processes
 }
 
-// New returns an Iterator of a process. An ErrUnavailable says what is missing.
+// New returns an Iterator of a process. An ErrUnavailable gives the reason for a failure.
 func New(pid int) (*Iterator, error) {
 	program, err := loaded()
 	if err != nil {

@@ -83,7 +83,7 @@ var reader = role.New("reader", func(role.Args) error {
 	return nil
 })
 
-// told says what is wrong in two readings.
+// told describes the faults of two readings.
 func told(before, after []Task, blocked map[int]bool, file int) error {
 	rested, reads := 0, false
 	for k := range before {
