@@ -1,13 +1,12 @@
-// Package agent is the reader's side of the in-process agent: a small C library
-// that CoreCLR loads as a profiler. It reports what happens in the runtime, and
-// makes the runtime walk its own stacks. The folder agent at the root of the
-// repository has the library, and its README the protocol.
+// Package agent is the reader's side of the in-process agent: a small C library that CoreCLR
+// loads as a profiler. The agent reports events of the runtime, and makes the runtime walk its
+// own stacks. The folder agent at the root of the repository has the library, and its README the
+// protocol.
 //
-// A reader listens first. Then the agent is loaded with a starting program
-// (Environment) or attached to a running one (Listener.Attach), connects, and
-// sends its hello. Conn.Begin requests events; Conn.Drain returns those that happen
-// from then on. When the reader hangs up, or dies, the agent resumes the runtime if
-// it has suspended it, and detaches itself.
+// A reader listens first. Then the agent is loaded with a starting program (Environment) or
+// attached to a running program (Listener.Attach), connects, and sends its hello. Conn.Begin
+// requests events; Conn.Drain returns the events from then on. When the reader hangs up, or dies,
+// the agent resumes the runtime if it has suspended the runtime, and detaches itself.
 package agent
 
 import (
@@ -32,15 +31,15 @@ const Version = 9
 
 const attachTimeout = 10 * time.Second
 
-// A Listener waits for agents. It is for tests of the protocol: package inject has what brings the
-// agent into programs.
+// A Listener waits for agents. It is for tests of the protocol: package inject brings the agent
+// into programs.
 type Listener struct {
 	l    *net.UnixListener
 	path string
 }
 
-// Listen makes a socket in dir, which the target must see under the same name.
-// Other users should not be able to write to dir.
+// Listen makes a socket in dir, which must have the same name for the target. Other users should
+// not be able to write to dir.
 func Listen(dir string) (*Listener, error) {
 	path := filepath.Join(dir, "agent.sock")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -59,8 +58,8 @@ func (l *Listener) Close() error { return l.l.Close() }
 // Environment returns the variables with which a program loads the agent.
 func (l *Listener) Environment(library string) []string { return Environment(library, l.path) }
 
-// Environment returns the variables with which a program loads the agent from library,
-// and the agent connects to socket.
+// Environment returns the variables that make a program load the agent from library, and make the
+// agent connect to socket.
 func Environment(library, socket string) []string {
 	return []string{
 		"CORECLR_ENABLE_PROFILING=1",
@@ -80,9 +79,8 @@ func (l *Listener) Accept(timeout time.Duration) (*Conn, error) {
 	return NewConn(nc)
 }
 
-// Attach loads the agent into a running process and waits for its hello. The
-// runtime answers the request to load it only after Begin; Begin returns that
-// answer if it is an error.
+// Attach loads the agent into a running process and waits for its hello. The runtime answers the
+// load request only after Begin; Begin returns an error in the answer.
 func (l *Listener) Attach(pid int, library string) (*Conn, error) {
 	of, err := procfs.Open(pid)
 	if err != nil {

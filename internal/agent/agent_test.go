@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// The readers that get killed are told a process, the library and a folder.
+// The readers that get killed have three arguments: a process, the library and a folder.
 var (
 	willSuspend   = role.New("suspender", func(a role.Args) error { return suspendForGood(a.Int(0), a[1], a[2]) })
 	willSubscribe = role.New("subscriber", func(a role.Args) error { return subscribeForGood(a.Int(0), a[1], a[2]) })
@@ -161,8 +161,8 @@ func endsWell(tb testing.TB, a *testenv.App) {
 	}
 }
 
-// TestAttachAgain: the agent can be attached and detached any number of times, but there
-// is only one at a time.
+// TestAttachAgain: the agent can be attached and detached any number of times, but there is only
+// one agent at a time.
 func TestAttachAgain(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -182,8 +182,8 @@ func TestAttachAgain(t *testing.T) {
 	endsWell(t, a)
 }
 
-// TestStartUp: an agent that was loaded with the program can walk from the first
-// moment on, can leave, and be attached later.
+// TestStartUp: an agent that was loaded with the program can walk from the first moment on, can
+// leave, and be attached later.
 func TestStartUp(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -228,8 +228,8 @@ func walkEarly(c *agent.Conn) error {
 	return nil
 }
 
-// TestNoReader: without a reader the program runs as if there were no agent, and
-// one can be attached.
+// TestNoReader: without a reader the program runs as if there were no agent, and an agent can be
+// attached.
 func TestNoReader(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -243,8 +243,8 @@ func TestNoReader(t *testing.T) {
 	}
 }
 
-// TestReaderKilled: a reader that dies while the runtime is suspended on its
-// behalf does not keep it suspended.
+// TestReaderKilled: a reader that dies while the runtime is suspended on its behalf does not keep
+// the runtime suspended.
 func TestReaderKilled(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -270,8 +270,8 @@ func killReader(t *testing.T, a *testenv.App, lib string) {
 	cmd.Wait()
 }
 
-// runs requires that the program's busy workers get on, well before a suspension
-// would have run out of time.
+// runs requires that the program's busy workers get on, well before a suspension would have run
+// out of time.
 func runs(t *testing.T, a *testenv.App) {
 	t.Helper()
 	const tick = 10 * time.Millisecond // USER_HZ is 100 everywhere
@@ -284,7 +284,7 @@ func runs(t *testing.T, a *testenv.App) {
 	}
 }
 
-// cpuTime is the CPU time that a process has used, in ticks.
+// cpuTime is the CPU time of a process, in ticks.
 func cpuTime(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -301,8 +301,8 @@ func cpuTime(t *testing.T, pid int) int64 {
 	return user + system
 }
 
-// attachSoon attaches as soon as the agent before has left. The runtime looks
-// whether it may let go of an agent after 0.3 s, and then every 5 s (profdetach.cpp).
+// attachSoon attaches as soon as the previous agent has left. The runtime checks after 0.3 s
+// whether it may let go of an agent, and then every 5 s (profdetach.cpp).
 func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *agent.Conn {
 	t.Helper()
 	for end := time.Now().Add(testenv.Hang); ; time.Sleep(10 * time.Millisecond) {
@@ -317,8 +317,7 @@ func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *ag
 	}
 }
 
-// TestHoldExpires: a reader that takes too long does not keep the runtime suspended
-// either, and gets an error.
+// TestHoldExpires: a slow reader does not keep the runtime suspended either, and gets an error.
 func TestHoldExpires(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -328,7 +327,7 @@ func TestHoldExpires(t *testing.T) {
 		if _, err := walk(c, 20*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		runs(t, a) // the agent has resumed it
+		runs(t, a) // the agent has resumed the runtime
 		if err := c.Resume(); !errors.Is(err, agent.ErrExpired) {
 			t.Errorf("Resume: %v", err)
 		}
@@ -340,8 +339,8 @@ func TestHoldExpires(t *testing.T) {
 	endsWell(t, a)
 }
 
-// TestEndWhileSuspended: a program that wants to end while a reader keeps it
-// suspended ends well, when the time of the suspension has run out.
+// TestEndWhileSuspended: a program that wants to end while a reader keeps the program suspended
+// ends well, when the time of the suspension has run out.
 func TestEndWhileSuspended(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -356,8 +355,7 @@ func TestEndWhileSuspended(t *testing.T) {
 	}
 }
 
-// TestSignals: the agent changes no handler, and its thread takes no signal that
-// is meant for the program.
+// TestSignals: the agent changes no handler, and its thread takes no signal for the program.
 func TestSignals(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -380,9 +378,9 @@ func TestSignals(t *testing.T) {
 		found++
 		line := status(t, filepath.Join(filepath.Dir(comm), "status"), "SigBlk")
 		blocked, err := strconv.ParseUint(strings.TrimPrefix(line, "SigBlk "), 16, 64)
-		// All but SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, what
-		// cannot be blocked, and the two that libc keeps for itself. The runtime unblocks
-		// the signal with which it interrupts threads (34) in every thread that calls it.
+		// All but SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, the signals that
+		// cannot be blocked, and the two signals that libc keeps for itself. The runtime unblocks
+		// its signal for interrupting threads (34) in every thread that calls the runtime.
 		const open, activation = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<8 | 1<<18 | 1<<31 | 1<<32,
 			1 << 33
 		if err != nil || blocked|activation != ^uint64(open) {

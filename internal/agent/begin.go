@@ -18,28 +18,29 @@ const (
 // A Subscription says which events are wanted. Its zero value wants none.
 type Subscription struct {
 	Events      uint32 // Allocations and so on
-	EveryObject bool   // have the runtime report every object, not its own samples of them; at start-up only
+	EveryObject bool   // every object, not the runtime's own samples; at start-up only
 	Registers   bool   // frames have registers
 
-	// on average, publish one allocation per so many bytes; 0: all that the runtime reports
+	// on average, publish one allocation per AllocBytes; 0: all allocations that the runtime
+	// reports
 	AllocBytes     uint64
 	ExceptionEvery uint64        // on average, publish one exception in so many; 0: all
 	Contention     time.Duration // shorter waits for locks are not published
 	Wait           time.Duration // shorter waits are not published
-	MaxFrames      int           // of one stack; 0: 512, which is the most
+	MaxFrames      int           // of one stack; 0: 512, the most
 	Messages       bool          // exceptions come with their messages
-	Handles        int           // how many allocated objects are followed at a time: see Record.Handle; 0: none
+	Handles        int           // bounds the allocated objects that are followed at a time: see Record.Handle; 0: none
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
 
-	ExceptionOffsets ExceptionOffsets // if they are known already: see Conn.SetExceptionOffsets
+	ExceptionOffsets ExceptionOffsets // if known already: see Conn.SetExceptionOffsets
 	Owners           Owners           // likewise: see Conn.SetOwners
 
-	// For tests: how long a thread whose record has a stack waits at most for
-	// Conn.Release, one thread at a time. 0: none waits.
+	// For tests: bounds the wait of a thread with a recorded stack for Conn.Release, one thread
+	// at a time. 0: no thread waits.
 	Hold time.Duration
 
-	// How long a thread that ends waits at most, while Conn.SetWalkedThread says that it is
-	// being walked. 0: it does not wait.
+	// Bounds the wait of an ending thread while Conn.SetWalkedThread says that the thread is
+	// being walked. 0: the thread does not wait.
 	DestroyWait time.Duration
 }
 
@@ -47,10 +48,10 @@ type Subscription struct {
 // sampling chooses (gcheaputilities.h, SamplingDistributionMean).
 const SamplingMean = 100 << 10
 
-// AllocMeans is how allocations are found (agent/protocol.h, enum alloc_means).
+// AllocMeans is the means of finding allocations (agent/protocol.h, enum alloc_means).
 type AllocMeans uint32
 
-// How allocations are found.
+// Means of finding allocations.
 const (
 	AllocNone AllocMeans = 0
 	// AllocationSampled, .NET 10 and later: each byte with the same chance, 102,400 bytes apart on average.
@@ -61,7 +62,7 @@ const (
 
 // BeginResult is the agent's answer to a Subscription.
 type BeginResult struct {
-	Events       uint32 // those of the Subscription that the runtime has
+	Events       uint32 // the runtime's part of Subscription.Events
 	AllocMeans   AllocMeans
 	RuntimeMajor int // version of the runtime
 }
@@ -126,8 +127,8 @@ func (s *Subscription) request() beginRequest {
 	return r
 }
 
-// A BeginError is an agent's answer that it cannot do what was requested. The agent is
-// detached, or about to be.
+// A BeginError is an agent's answer that it cannot fulfil the request. The agent is detached, or
+// about to be.
 type BeginError struct {
 	Step    uint32 // enum begin_step
 	HRESULT uint32
@@ -184,8 +185,7 @@ func (c *Conn) Begin(s Subscription) (BeginResult, error) {
 	}, nil
 }
 
-// refusal returns the runtime's answer to the request to load the agent, if it has refused
-// that, else err.
+// refusal returns the runtime's refusal of the load request, if any, else err.
 func (c *Conn) refusal(err error) error {
 	select {
 	case refused := <-c.attached:

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Build compiles the agent's sources in dir with the C compiler cc and writes the
-// library to out. It is for tests; the command carries a library that was built before.
+// Build compiles the agent's sources in dir with the C compiler cc and writes the library to out.
+// It is for tests; the command carries a prebuilt library.
 func Build(cc, dir, out string) error {
 	sources, err := filepath.Glob(filepath.Join(dir, "*.c"))
 	if err != nil {

@@ -54,47 +54,50 @@ const (
 	ChainR15
 )
 
-// ChainRule says which words of memory the agent copies: those of objects that lead from a frame's argument to what
-// awaits the frame's method. It is for frames with an instruction pointer, or for objects of a class.
+// ChainRule says which words of memory the agent copies: the words of objects on the way from a
+// frame's argument to the awaiter of the frame's method. A rule is for frames with an instruction
+// pointer, or for objects of a class.
 type ChainRule struct {
 	Key     uint64 // instruction pointer, or MethodTable
-	Derived bool   // of a class: also for classes that derive from it and have no rule
+	Derived bool   // of a class: also for derived classes without a rule
 
-	// Of a frame: where its argument is.
+	// Of a frame: the place of its argument.
 	Register ChainRegister
-	OnStack  bool  // in memory, Offset bytes from what Register has; else in Register
+	OnStack  bool  // in memory at Register's value plus Offset; else in Register
 	Offset   int32 // in bytes
-	Object   bool  // the argument is an object, which is followed
-	// Resumes: the frame resumes methods, and its argument is a structure in it. Offset is where in a thread the
-	// address of its static fields is, and Field where among these that of the newest structure is. Words[0] is the
-	// address of the structure before.
+	Object   bool  // the argument is an object; follow the object
+	// Resumes: the frame resumes methods, and its argument is a structure in the frame. Offset is
+	// the offset in a thread of the address of the thread's static fields, and Field the offset
+	// in these fields of the newest structure's address. Words[0] is the address of the previous
+	// structure.
 	Resumes bool
 	Field   uint16
 
-	Words  []int32 // offsets in bytes of the words that are copied, from the argument or in the object
-	Follow uint16  // bit i: Words[i] is a reference, and its object is followed
+	Words  []int32 // offsets in bytes of the copied words, from the argument or in the object
+	Follow uint16  // bit i: Words[i] is a reference; follow its object
 }
 
 // ChainWord is a word that the agent has copied.
 type ChainWord struct {
 	Address, Value uint64
-	Table          bool // it is the first word of an object
+	Table          bool // the first word of an object
 }
 
-// ChainArgument is the argument of a frame that a rule is for.
+// ChainArgument is the argument of a frame with a rule.
 type ChainArgument struct {
-	Frame int // its index
+	Frame int // the frame's index
 	Value uint64
 }
 
-// Chain is what the agent has copied for a record: words that were all there at one moment.
+// Chain is the agent's copy for a record: words that all existed at one moment.
 type Chain struct {
 	Arguments []ChainArgument
 	Words     []ChainWord
 }
 
-// FollowChains tells the agent that chains are wanted. moving is the address of the collector's count of reasons why
-// references may be wrong, base the offset in a MethodTable of the address of its base class's.
+// FollowChains tells the agent that chains are wanted. moving is the address of the collector's
+// count of reasons why references may be wrong. base is the offset in a MethodTable of its base
+// class's address.
 func (c *Conn) FollowChains(moving uint64, base uint32) {
 	if c.ring == nil {
 		return
@@ -103,7 +106,7 @@ func (c *Conn) FollowChains(moving uint64, base uint32) {
 	c.ring.set(offMoving, moving)
 }
 
-// AddChainRule gives the agent a rule. A rule is never taken away. False: there is no room for it.
+// AddChainRule gives the agent a rule. A rule is never taken away. False: there is no room.
 func (c *Conn) AddChainRule(rule *ChainRule) bool { return c.ring != nil && c.ring.addRule(rule) }
 
 // addRule puts a rule into the table, its key last.
@@ -127,13 +130,15 @@ func (r *ring) addRule(rule *ChainRule) bool {
 	return false
 }
 
-// ExtendChainRule has one more word be copied of the objects of a class that there is a rule for. head: it is a
-// reference, and of its object the first word is copied as well. False: there is no rule for it, or no room in that.
+// ExtendChainRule adds a word to the rule of a class, for copying from the objects of the class.
+// head: the word is a reference, and the first word of its object is copied as well. False: the
+// class has no rule, or the rule has no room.
 func (c *Conn) ExtendChainRule(class uint64, offset int32, head bool) bool {
 	return c.ring != nil && c.ring.extendRule(class, offset, head)
 }
 
-// extendRule adds a word to a rule for a class. What is ahead of the words is written last, and at once.
+// extendRule adds a word to a rule for a class. The part before the words is written last, and at
+// once.
 func (r *ring) extendRule(key uint64, offset int32, head bool) bool {
 	place := key * chainHash >> chainShift
 	for i := range uint64(chainProbes) {
@@ -166,7 +171,7 @@ func (r *ring) extendRule(key uint64, offset int32, head bool) bool {
 	return false
 }
 
-// encode writes all of a rule but its key.
+// encode writes a rule without its key.
 func (c *ChainRule) encode(b []byte) {
 	le := binary.LittleEndian
 	var flags uint16
@@ -212,7 +217,8 @@ func chainSize(b []byte, at int) (int, error) {
 	return chainHeadSize + int(count)*chainWordSize, nil
 }
 
-// parseChain reads a chain, of which b is all. Its frames are those of a stack of so many.
+// parseChain reads a chain; b is the whole chain. frames is the number of frames in the record's
+// stack.
 func parseChain(b []byte, frames int) (*Chain, error) {
 	c := &Chain{}
 	for w := range slices.Chunk(b[chainHeadSize:], chainWordSize) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCorruptChain: a chain that cannot be valid is an error.
+// TestCorruptChain: an invalid chain is an error.
 func TestCorruptChain(t *testing.T) {
 	word := func(address uint64) []byte {
 		return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, address), 7)
@@ -36,7 +36,8 @@ func TestCorruptChain(t *testing.T) {
 	}
 }
 
-// TestChainRules: each key has one rule, which is not changed any more, and a table without room says so.
+// TestChainRules: each key has one rule, which is not changed any more, and a table without room
+// says so.
 func TestChainRules(t *testing.T) {
 	r, _ := makeRing(t, minRing)
 	rule := ChainRule{Key: 0x1234, OnStack: true, Register: ChainRBP, Offset: -8, Words: []int32{-8, 16}, Follow: 2}

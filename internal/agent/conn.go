@@ -18,20 +18,20 @@ const (
 	replyTimeout = 20 * time.Second
 )
 
-// A Conn is a connection to an agent. Begin must be called first, within 2 seconds, or
-// the agent detaches itself. One goroutine may call Drain while another one calls all other
-// methods; Done, Stats, Release and SetWalkedThread may be called by any goroutine before Close.
+// A Conn is a connection to an agent. Begin must be called first, within 2 seconds, or the agent
+// detaches itself. One goroutine may call Drain while another goroutine calls all other methods;
+// any goroutine may call Done, Stats, Release and SetWalkedThread before Close.
 type Conn struct {
 	Hello Hello
 
 	c        *net.UnixConn
-	ring     *ring         // of the subscription; nil if there is none, and after Close
+	ring     *ring         // of the subscription; nil without a subscription, and after Close
 	messages chan message  // from the agent
-	done     chan struct{} // closed when no more will come
-	broken   error         // why no more will come; valid after done
+	done     chan struct{} // closed when no more messages will come
+	broken   error         // why no more messages will come; valid after done
 	closing  chan struct{} // closed by Close
 	close    func() error  // of c; once
-	attached chan error    // the runtime's answer to the request to load the agent; nil if there was none
+	attached chan error    // the runtime's answer to the load request; nil without a request
 }
 
 type message struct {
@@ -39,8 +39,8 @@ type message struct {
 	payload []byte
 }
 
-// NewConn makes a Conn of the connection of an agent, and waits for its hello, for 5
-// seconds at most. It takes over the connection, even if it fails.
+// NewConn makes a Conn of the connection of an agent, and waits for its hello, for 5 seconds at
+// most. It takes over the connection, even on an error.
 func NewConn(nc *net.UnixConn) (*Conn, error) {
 	c := &Conn{
 		c:        nc,
@@ -65,11 +65,11 @@ func NewConn(nc *net.UnixConn) (*Conn, error) {
 	return c, nil
 }
 
-// PID is the target's, as it sees itself.
+// PID is the target's id in its own PID namespace.
 func (c *Conn) PID() int { return int(c.Hello.PID) }
 
-// Done is closed when the agent was detached, or its process has ended. The ring can still
-// be read.
+// Done is closed when the agent was detached, or its process has ended. The ring can still be
+// read.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Close hangs up. The agent detaches itself soon after. The ring is no longer valid.
@@ -83,15 +83,15 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// ErrExpired: the agent had to resume the runtime by itself, because the reader
-// kept it suspended for longer than it had requested.
+// ErrExpired: the agent had to resume the runtime by itself, because the reader kept the runtime
+// suspended for longer than requested.
 var ErrExpired = errors.New("the suspension ran out of time")
 
-// Walk suspends the target's runtime and makes it walk all its threads. If
-// Walk.Result is 0 the runtime stays suspended until Resume, for hold at most.
-// With any other result the runtime runs, and nothing was walked. If the runtime is
-// suspended already, Walk walks once more, and hold has no effect. It is for tests: walks from
-// outside are compared with it.
+// Walk suspends the target's runtime and makes the runtime walk all its threads. If Walk.Result
+// is 0 the runtime stays suspended until Resume, for hold at most. With any other result the
+// runtime runs, and nothing was walked. If the runtime is suspended already, Walk walks once
+// more, and hold has no effect. It is for tests: they compare walks from outside with Walk's
+// result.
 func (c *Conn) Walk(hold time.Duration) (*Walk, error) {
 	req := struct{ HoldMS uint32 }{uint32(hold.Milliseconds())}
 	if err := c.send(msgWalk, &req, -1); err != nil {
@@ -122,9 +122,9 @@ func (c *Conn) Resume() error {
 	return nil
 }
 
-// Detach stops the agent, and waits until the runtime has detached it, so that it, or
-// another profiler, can be attached again. After a subscription with EveryObject the
-// agent stays loaded, and does nothing more. The ring can still be read, until Close.
+// Detach stops the agent, and waits until the runtime has detached the agent. Then the agent, or
+// another profiler, can be attached again. After a subscription with EveryObject the agent stays
+// loaded, but idle. The ring can still be read, until Close.
 func (c *Conn) Detach() error {
 	if err := c.send(msgDetach, nil, -1); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *Conn) Detach() error {
 	return nil
 }
 
-// send sends a message, and with it the file descriptor fd, unless it is -1.
+// send sends a message, and the file descriptor fd along with the message, unless fd is -1.
 func (c *Conn) send(k kind, body any, fd int) error {
 	h := header{Type: k}
 	if body != nil {
@@ -192,7 +192,7 @@ func readMessage(r io.Reader) (message, error) {
 	return m, err
 }
 
-// next returns the next message, also if the agent has been detached after it.
+// next returns the next message, even from an agent that was detached afterwards.
 func (c *Conn) next(timeout time.Duration) (message, error) {
 	none := fmt.Errorf("no answer within %v", timeout)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, none)
@@ -220,7 +220,7 @@ func (c *Conn) nextUntil(ctx context.Context) (message, error) {
 // payload takes a message, which must be of the kind want.
 func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
 	m, err := c.next(timeout)
-	if err == nil && m.kind == msgCollected && want != msgCollected { // whoever has called Collect has given up
+	if err == nil && m.kind == msgCollected && want != msgCollected { // the caller of Collect has given up
 		m, err = c.next(timeout)
 	}
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
 	return m.payload, m.is(want)
 }
 
-// is returns an error for a message that is not of the kind want.
+// is returns an error unless the message is of the kind want.
 func (m *message) is(want kind) error {
 	if m.kind != want {
 		return fmt.Errorf("got message %d of %d bytes, expected message %d", m.kind, len(m.payload), want)

@@ -2,10 +2,10 @@ package agent
 
 import "slices"
 
-// Drain calls f for all complete records in the ring, in the order in which the agent
-// has reserved their places. It ends at an error of f, at ErrCorrupt, and at a record
-// that is still being written, or that a process had not finished when it died. There
-// are no records before Begin, or after Close.
+// Drain calls f for all complete records in the ring, in the order in which the agent has
+// reserved their places. It ends at an error of f, at ErrCorrupt, and at an unfinished record:
+// the agent is still writing the record, or its process died meanwhile. There are no records
+// before Begin, or after Close.
 func (c *Conn) Drain(f func(*Record) error) error {
 	for c.ring != nil {
 		r, err := c.ring.next()
@@ -19,7 +19,7 @@ func (c *Conn) Drain(f func(*Record) error) error {
 	return nil
 }
 
-// Waits appends to out the waits for locks that go on now, 64 at most.
+// Waits appends to out the current waits for locks, 64 at most.
 func (c *Conn) Waits(out []Wait) []Wait {
 	if c.ring == nil {
 		return out
@@ -35,8 +35,7 @@ func (c *Conn) Stats() [EventTypes]Counts {
 	return c.ring.stats()
 }
 
-// Release lets the thread of a record that is Held go on. Records are to be
-// released in their order.
+// Release lets the thread of a Held record go on. Records must be released in their order.
 func (c *Conn) Release(r *Record) {
 	if c.ring != nil {
 		c.ring.set(offReleased, r.Position+1)
@@ -47,12 +46,13 @@ func (c *Conn) Release(r *Record) {
 type ExceptionOffsets struct {
 	Thread   uint32 // in a Thread, the address of its newest exception's state
 	Object   uint32 // in that state, the handle of the exception object
-	Previous uint32 // there, the address of the state of the exception before it on the thread
+	Previous uint32 // there, the address of the state of the thread's previous exception
 	Trace    uint32 // in an exception object, its stack trace; 0: not known
-	Direct   bool   // at Object is the address of the exception object, not its handle
+	Direct   bool   // Object has the address of the exception object, not its handle
 }
 
-// Owners say what the runtime's events mean by the owner of a lock (agent/protocol.h, enum owner_form).
+// Owners say how the runtime's events describe the owner of a lock (agent/protocol.h, enum
+// owner_form).
 type Owners struct {
 	Form OwnerForm
 
@@ -62,7 +62,7 @@ type Owners struct {
 	ID, OSID  uint32 // in a thread
 }
 
-// An OwnerForm is how the runtime's events name a thread.
+// An OwnerForm is the form in which the runtime's events name a thread.
 type OwnerForm uint64
 
 // The forms.
@@ -73,9 +73,9 @@ const (
 )
 
 // SetExceptionOffsets tells the agent where the runtime keeps exceptions. From then on records of
-// exceptions have a ClassID, which must be checked against their name, and the address of the object,
-// and the agent tells EventRethrown from EventException. Subscription.Exceptions does so from the
-// beginning.
+// exceptions have a ClassID, which must be checked against their name, and the address of the
+// object, and the agent tells EventRethrown from EventException. Subscription.ExceptionOffsets
+// has the same effect from the beginning.
 func (c *Conn) SetExceptionOffsets(o ExceptionOffsets) {
 	if c.ring != nil {
 		c.ring.setExceptionOffsets(o)
@@ -83,7 +83,7 @@ func (c *Conn) SetExceptionOffsets(o ExceptionOffsets) {
 }
 
 func (r *ring) setExceptionOffsets(o ExceptionOffsets) {
-	// The agent looks at the first one first, which is why it is set last.
+	// The agent reads the first number first, so set writes the first number last.
 	var direct uint64
 	if o.Direct {
 		direct = 1
@@ -94,7 +94,8 @@ func (r *ring) setExceptionOffsets(o ExceptionOffsets) {
 	}
 }
 
-// SetOwners tells the agent what owners of locks are. Before, records of EventContention have none.
+// SetOwners tells the agent the form of locks' owners. Before, records of EventContention have no
+// owners.
 func (c *Conn) SetOwners(o Owners) {
 	if c.ring != nil {
 		c.ring.setOwners(o)
@@ -102,7 +103,7 @@ func (c *Conn) SetOwners(o Owners) {
 }
 
 func (r *ring) setOwners(o Owners) {
-	// The agent looks at the first one first, which is why it is set last.
+	// The agent reads the first number first, so set writes the first number last.
 	for i, v := range slices.Backward([]uint64{
 		uint64(o.Form), o.Dispenser, uint64(o.Threads), uint64(o.ID), uint64(o.OSID),
 	}) {
@@ -110,7 +111,7 @@ func (r *ring) setOwners(o Owners) {
 	}
 }
 
-// SetWalkedThread tells the agent which thread is being walked from outside; 0: none. If that
+// SetWalkedThread tells the agent the thread that is being walked from outside; 0: none. If that
 // thread ends meanwhile, it waits (Subscription.DestroyWait).
 func (c *Conn) SetWalkedThread(thread uint64) {
 	if c.ring != nil {

@@ -18,7 +18,7 @@ import (
 
 const everything = agent.Allocations | agent.Exceptions | agent.Contention | agent.Threads | agent.GC | agent.Waits
 
-// ways are how an agent comes into a program.
+// ways are the ways of an agent into a program.
 var ways = []struct {
 	name     string
 	attached bool
@@ -36,14 +36,14 @@ func eachWay(t *testing.T, f func(t *testing.T, runtime string, attached bool)) 
 	})
 }
 
-// subscriber is a program that follows commands, and the agent in it.
+// subscriber is a program that follows commands, and the agent inside.
 type subscriber struct {
 	*testenv.App
 	c     *agent.Conn
 	begun agent.BeginResult
 	ids   map[string]uint64 // of methods and types: FunctionIDs and ClassIDs
 	names map[uint64]string
-	tid   uint32     // of the thread that does what is asked
+	tid   uint32     // of the thread that follows commands
 	taken [16]uint64 // records so far, by type
 }
 
@@ -114,7 +114,7 @@ func (sub *subscriber) number(t *testing.T, command string) int {
 	return n
 }
 
-// drain takes what has come.
+// drain takes the available records.
 func (sub *subscriber) drain(t *testing.T) []*agent.Record {
 	t.Helper()
 	var all []*agent.Record
@@ -128,7 +128,7 @@ func (sub *subscriber) drain(t *testing.T) []*agent.Record {
 	return all
 }
 
-// await takes records until there is one that is wanted.
+// await takes records until a wanted record.
 func (sub *subscriber) await(t *testing.T, wanted func(*agent.Record) bool) *agent.Record {
 	t.Helper()
 	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -141,14 +141,14 @@ func (sub *subscriber) await(t *testing.T, wanted func(*agent.Record) bool) *age
 	return nil
 }
 
-// mine takes what has come of types, of the thread that does what is asked.
+// mine takes the available records of types, from the thread that follows commands.
 func (sub *subscriber) mine(t *testing.T, types ...agent.EventType) []*agent.Record {
 	t.Helper()
 	return slices.DeleteFunc(sub.drain(t),
 		func(r *agent.Record) bool { return r.OSID != sub.tid || !slices.Contains(types, r.Type) })
 }
 
-// stack is the part of a stack that the program has names for.
+// stack is the part of a stack with names known to the program.
 func (sub *subscriber) stack(r *agent.Record) string {
 	var names []string
 	for _, f := range r.Frames {
@@ -159,7 +159,7 @@ func (sub *subscriber) stack(r *agent.Record) string {
 	return strings.Join(names, " ")
 }
 
-// caller is what every request runs in.
+// caller is the method around every request.
 const caller = "Program.Answer"
 
 func (sub *subscriber) wantStack(t *testing.T, r *agent.Record, want string) {
@@ -189,7 +189,7 @@ func (sub *subscriber) end(t *testing.T) {
 	}
 }
 
-// TestEvents: every type of event comes with what belongs to it.
+// TestEvents: every type of event comes with its details.
 func TestEvents(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -208,7 +208,7 @@ func TestEvents(t *testing.T) {
 		if sub.begun != want {
 			t.Errorf("begun %+v, expected %+v", sub.begun, want)
 		}
-		t.Run("collections", sub.testCollections) // before there is anything else to collect
+		t.Run("collections", sub.testCollections) // before anything else needs collecting
 		t.Run("allocations", sub.testAllocations)
 		t.Run("exceptions", sub.testExceptions)
 		t.Run("contention", sub.testContention)
@@ -233,7 +233,7 @@ func (sub *subscriber) testAllocations(t *testing.T) {
 		sub.drain(t)
 		bytes := sub.number(t, tt.command)
 		records := slices.DeleteFunc(sub.mine(t, agent.EventAlloc), func(r *agent.Record) bool {
-			return !strings.HasPrefix(sub.stack(r), tt.maker+" ") // what asking allocates
+			return !strings.HasPrefix(sub.stack(r), tt.maker+" ") // allocations by the question itself
 		})
 		for _, r := range records {
 			sub.wantStack(t, r, tt.maker)
@@ -248,7 +248,7 @@ func (sub *subscriber) testAllocations(t *testing.T) {
 	}
 }
 
-// checkCount requires the expected number of samples for the bytes allocated; one for each
+// checkCount requires the expected number of samples for the allocated bytes; one sample for each
 // large object.
 func checkCount(t *testing.T, what string, got int, want float64, large bool) {
 	t.Helper()
@@ -269,13 +269,13 @@ func (sub *subscriber) testExceptions(t *testing.T) {
 		"caught by Exceptions.Filter",
 		"Notify.Swallowed, nested: Exceptions.Filter " +
 			"Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
-		"caught by ", // nobody: the filter swallows it
+		"caught by ", // nobody: the filter swallows the exception
 		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.Finally " +
 			"Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by Exceptions.Finally",
 		"caught by Exceptions.Throw",
 	}
-	if sub.begun.RuntimeMajor == 8 { // which does not report that a filter has ended by an exception
+	if sub.begun.RuntimeMajor == 8 { // .NET 8 does not report that a filter has ended by an exception
 		thrown = slices.DeleteFunc(thrown, func(s string) bool { return s == "caught by " })
 	}
 	sub.wantExceptions(t, "throw", thrown...)
@@ -313,7 +313,7 @@ func (sub *subscriber) wantExceptions(t *testing.T, command string, want ...stri
 	}
 }
 
-// testWaits: a wait for a lock is a wait, too, and says which class the lock's object has.
+// testWaits: a wait for a lock is a wait, too, and names the class of the lock's object.
 func (sub *subscriber) testWaits(t *testing.T) {
 	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor",
 		"contend-lock": "Contention.WaitForLock"} {
@@ -340,7 +340,7 @@ func (sub *subscriber) testWaits(t *testing.T) {
 	}
 }
 
-// tellOwners tells the agent what owners of locks are, as package link does.
+// tellOwners tells the agent the form of locks' owners, like package link.
 func (sub *subscriber) tellOwners(t *testing.T) {
 	t.Helper()
 	p, err := session.Open(context.Background(), sub.PID, session.Options{})
@@ -359,7 +359,7 @@ func (sub *subscriber) tellOwners(t *testing.T) {
 	sub.c.SetOwners(owners)
 }
 
-// testContention: each wait for a lock has its owner, once the agent knows what an owner is.
+// testContention: each wait for a lock has its owner, once the agent knows the form of owners.
 func (sub *subscriber) testContention(t *testing.T) {
 	sub.contend(t, false)
 	sub.tellOwners(t)

@@ -14,10 +14,11 @@ const (
 	maxFreed    = 1024 // MAX_FREED
 )
 
-// Handle is a weak handle of an object, which the agent has made.
+// Handle is a weak handle of an object, made by the agent.
 type Handle struct {
-	// Address is that of a word in the target. The word is the address of the object, which a garbage collection may
-	// change, and 0 once the object is dead. 0: there is no handle.
+	// Address is the address of a word in the target. The word is the address of the object,
+	// which a garbage collection may change, and 0 once the object is dead. 0: there is no
+	// handle.
 	Address uint64
 	Slot    uint32 // for Conn.Free
 }
@@ -28,8 +29,8 @@ func parseHandle(b []byte) Handle {
 	return Handle{Address: binary.LittleEndian.Uint64(b), Slot: uint32(binary.LittleEndian.Uint64(b[8:]))}
 }
 
-// Free has the agent destroy handles. Their words mean nothing from now on. Those that are left when the connection
-// ends are destroyed then.
+// Free makes the agent destroy handles. Their words are meaningless from now on. The end of the
+// connection destroys the remaining handles.
 func (c *Conn) Free(slots []uint32) error {
 	for len(slots) > 0 {
 		n := min(len(slots), maxFreed)
@@ -41,8 +42,8 @@ func (c *Conn) Free(slots []uint32) error {
 	return nil
 }
 
-// Collect makes the runtime do a full, blocking garbage collection, and returns how long it took. When ctx ends it
-// gives up waiting, not the collection, and the error has the cause.
+// Collect makes the runtime do a full, blocking garbage collection, and returns the duration. At
+// the end of ctx Collect stops waiting, but the collection goes on, and the error has the cause.
 func (c *Conn) Collect(ctx context.Context) (time.Duration, error) {
 	if err := c.send(msgCollect, nil, -1); err != nil {
 		return 0, err

@@ -14,8 +14,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestHandles: the agent makes as many weak handles as it may, and they say which objects are alive. Those that the
-// reader gives back can be made again. When the reader hangs up, none is left in the program.
+// TestHandles: the agent makes as many weak handles as it may, and the handles tell living
+// objects from dead objects. Freed handles can be made again. When the reader hangs up, no handle
+// is left in the program.
 func TestHandles(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -35,7 +36,7 @@ func TestHandles(t *testing.T) {
 		}
 		drainHandles(t, c)
 
-		// All that was kept is dropped, and all handles but the last few are given back.
+		// The program drops all kept objects, and the reader frees all handles but the last few.
 		a.Ask("forget")
 		if took, err := c.Collect(t.Context()); err != nil || took <= 0 {
 			t.Errorf("a collection of %v: %v", took, err)
@@ -46,7 +47,7 @@ func TestHandles(t *testing.T) {
 				alive++
 			}
 		}
-		if alive > 50 { // what counts the handles keeps something itself
+		if alive > 50 { // counting the handles keeps some objects itself
 			t.Errorf("%d of %d objects are alive, and all were dropped", alive, len(first))
 		}
 		drainHandles(t, c)
@@ -54,8 +55,8 @@ func TestHandles(t *testing.T) {
 		for _, h := range first[:most-24] {
 			slots = append(slots, h.Slot)
 		}
-		// Nonsense is left alone. An allocation may take a slot as soon as it is given back, so the last one is given
-		// back twice.
+		// Nonsense is left alone. An allocation may take a slot as soon as the slot is freed, so
+		// the test frees the last slot twice.
 		if err := c.Free(append([]uint32{0xffffffff}, append(slots, slots[len(slots)-1])...)); err != nil {
 			t.Error(err)
 		}
@@ -86,7 +87,8 @@ func attachWithHandles(t *testing.T, a *testenv.App, lib string, s agent.Subscri
 	return c
 }
 
-// drainHandles takes records of allocations, and returns their handles, and how many have none.
+// drainHandles takes records of allocations, and returns their handles, and the number of records
+// without a handle.
 func drainHandles(t *testing.T, c *agent.Conn) (handles []agent.Handle, without int) {
 	t.Helper()
 	seen := map[uint32]bool{}
@@ -129,7 +131,7 @@ func word(t *testing.T, pid int, at uint64) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// countHandles is how many handles of all kinds the collector counts.
+// countHandles is the collector's count of handles of all kinds.
 func countHandles(t *testing.T, a *testenv.App) int {
 	t.Helper()
 	n, err := strconv.Atoi(a.Ask("handles")[0])
@@ -151,7 +153,7 @@ func awaitHandles(t *testing.T, a *testenv.App, most int) {
 	t.Errorf("%d handles are left, expected %d at most", n, most)
 }
 
-// TestHandlesRefused: the agent leaves if handles are asked for that it cannot make.
+// TestHandlesRefused: the agent leaves if it cannot make the requested handles.
 func TestHandlesRefused(t *testing.T) {
 	layer.Live(t)
 	lib := library(t)

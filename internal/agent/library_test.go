@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// everyLibcHas is what the agent calls. All of it is in glibc from the beginning,
-// or from 2.12 on (pthread_setname_np), and in musl.
+// everyLibcHas lists the agent's calls. All of them are in glibc from the beginning, or from 2.12
+// on (pthread_setname_np), and in musl.
 var everyLibcHas = []string{
 	"__errno_location", "__tls_get_addr", "clock_gettime", "close", "connect", "fcntl", "getenv", "getpid", "lseek",
 	"memcmp", "memcpy", "memset", "mmap", "munmap", "nanosleep", "open", "poll",
@@ -19,9 +19,9 @@ var everyLibcHas = []string{
 	"socket", "strlen", "syscall",
 }
 
-// TestLibrary checks what the library must be, because it is loaded into other people's
-// processes: small, for any libc, with hardly any thread-local memory and two exported
-// names, and never unloaded.
+// TestLibrary checks the requirements of the library, because it is loaded into other people's
+// processes: small, for any libc, with hardly any thread-local memory and two exported names, and
+// never unloaded.
 func TestLibrary(t *testing.T) {
 	lib := library(t)
 	if info, err := os.Stat(lib); err != nil || info.Size() > 44<<10 {

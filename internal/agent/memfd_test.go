@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRingNoexec makes a ring with every setting of vm.memfd_noexec. Each PID namespace has
-// its own setting, which can only be raised.
+// TestRingNoexec makes a ring with every setting of vm.memfd_noexec. Each PID namespace has its
+// own setting, which can only be raised.
 func TestRingNoexec(t *testing.T) {
 	if _, err := os.Stat(memfdNoexec); err != nil || os.Geteuid() != 0 {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: it takes root, and Linux 6.3: %v", err)
@@ -20,7 +20,7 @@ func TestRingNoexec(t *testing.T) {
 	cmd := ringMaker.Command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "2: sealed\n") { // it can be raised to that whatever it was
+	if err != nil || !strings.Contains(string(out), "2: sealed\n") { // any setting can be raised to 2
 		t.Errorf("%v", err)
 	}
 	t.Logf("%s", out)
@@ -28,11 +28,11 @@ func TestRingNoexec(t *testing.T) {
 
 const memfdNoexec = "/proc/sys/vm/memfd_noexec"
 
-// ringMaker runs in a PID namespace of its own.
+// ringMaker runs in a new PID namespace.
 var ringMaker = role.New("ringMaker", func(role.Args) error {
 	for value := range 3 {
 		if err := os.WriteFile(memfdNoexec, []byte(fmt.Sprint(value)), 0); err != nil {
-			fmt.Printf("%d cannot be set here: %v\n", value, err) // it is higher already
+			fmt.Printf("%d cannot be set here: %v\n", value, err) // the setting is higher already
 			continue
 		}
 		r, file, err := newRing(minRing)

@@ -29,21 +29,21 @@ type header struct {
 	Length uint32
 }
 
-// maxPayload bounds what is taken from an agent, in bytes.
+// maxPayload bounds a message from an agent, in bytes.
 const maxPayload = 64 << 20
 
-// Hello is how an agent introduces itself.
+// Hello is the agent's first message.
 type Hello struct {
 	Version     uint32
-	PID         uint32 // as the target sees itself
+	PID         uint32 // in the target's own PID namespace
 	Attached    uint32 // 1: attached; 0: loaded at the program's start
-	HoldLimitMS uint32 // longest suspension that may be asked for
+	HoldLimitMS uint32 // longest permitted suspension
 }
 
-// A Walk is what the CLR's DoStackSnapshot reported of all threads at one moment.
+// A Walk is the result of the CLR's DoStackSnapshot for all threads at one moment.
 type Walk struct {
 	Result            uint32        // HRESULT of SuspendRuntime
-	Truncated         bool          // the agent's buffers were too small for all of it
+	Truncated         bool          // the agent's buffers were too small for all frames
 	Suspending, Taken time.Duration // Suspending is 0 if the runtime was suspended already
 	Threads           []Thread
 }
@@ -51,7 +51,7 @@ type Walk struct {
 // A Thread is one thread, and the calls of StackSnapshotCallback, leaf first.
 type Thread struct {
 	ID          uint64 // ThreadID
-	OSID        uint32 // as the target sees it
+	OSID        uint32 // in the target's own PID namespace
 	Result      uint32 // HRESULT of DoStackSnapshot
 	ContextSize uint32 // of the register contexts, in bytes
 	Frames      []Frame
@@ -61,7 +61,7 @@ type Thread struct {
 type Frame struct {
 	Function                     uint64 // FunctionID; 0: a run of unmanaged frames
 	IP                           uint64
-	ContextIP, SP                uint64 // like the following, of the register context
+	ContextIP, SP                uint64 // like the following, from the register context
 	RBP, RBX, R12, R13, R14, R15 uint64
 }
 

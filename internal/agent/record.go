@@ -9,21 +9,22 @@ import (
 // An EventType says what has happened (agent/protocol.h, enum event_type).
 type EventType uint8
 
-// The types of events, and what Record.Values are.
+// The types of events, and the meaning of Record.Values.
 const (
 	eventPadding EventType = 0
-	EventAlloc   EventType = 1 // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
-	// ClassID and address of the object, or 0 (Conn.SetExceptionOffsets), flags (Exception…), lengths of Name
-	// and Message.
+	EventAlloc   EventType = 1 // ClassID, size in bytes, bytes represented by the tick (AllocTick only), address
+	// ClassID and address of the object, or 0 (Conn.SetExceptionOffsets), flags (Exception…),
+	// lengths of Name and Message.
 	EventException EventType = 2
-	// A handler begins: FunctionID of its method, address of the exception object or 0, and 1 if the thread's
-	// last handler has thrown its exception again ("throw;"). If FunctionID is 0, a filter swallows the
-	// exception that the thread has published last and not caught yet. Without a stack.
+	// A handler begins: FunctionID of its method, address of the exception object or 0, and 1 if
+	// the thread's last handler has thrown its exception again ("throw;"). If FunctionID is 0, a
+	// filter swallows the thread's latest published exception that is not yet caught. Without a
+	// stack.
 	EventCaught EventType = 3
-	// The lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns, ClassID
-	// of the object that is locked (LockedClass; 0: unknown).
+	// The lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns,
+	// ClassID of the locked object (LockedClass; 0: unknown).
 	EventContention     EventType = 4
-	EventThreadStarting EventType = 5  // ThreadID of the thread that this one starts
+	EventThreadStarting EventType = 5  // ThreadID of the thread that the current thread starts
 	EventThreadCreated  EventType = 6  // ThreadID, OS thread id; no stack
 	EventThreadEnded    EventType = 7  // ThreadID; no stack
 	EventGCTriggered    EventType = 8  // reason
@@ -32,10 +33,11 @@ const (
 	EventSuspendBegin   EventType = 11 // reason, number of the collection, 0, events dropped before; no stack
 	EventSuspendEnd     EventType = 12 // no stack
 	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
-	// Like EventException, of an object that was thrown before. First is where, if that is known.
+	// Like EventException, for an object that was thrown before. First is the place of the first
+	// throw, if known.
 	EventRethrown EventType = 14
-	// When a wait is over: duration in ns, WaitSource, ClassID of the object (LockedClass unless the source is
-	// WaitOther; 0: unknown), the lock's id if it is WaitLock.
+	// When a wait is over: duration in ns, WaitSource, ClassID of the object (LockedClass unless
+	// the source is WaitOther; 0: unknown), the lock's id for WaitLock.
 	EventWaited EventType = 15
 	EventTypes  EventType = 16
 )
@@ -56,39 +58,39 @@ func (t EventType) String() string {
 // A Record is one event.
 type Record struct {
 	Type      EventType
-	Held      bool // the thread waits for Ring.Release
+	Held      bool // the thread waits for Conn.Release
 	Truncated bool // the stack has more frames than Frames
 	Registers bool // Frames have registers
 
 	Position uint64 // in the ring, in bytes since the beginning
 	Time     uint64 // CLOCK_MONOTONIC, in ns
 	Thread   uint64 // ThreadID; 0: not known to the runtime
-	OSID     uint32 // of the thread, as the target sees it
+	OSID     uint32 // of the thread, in the target's own PID namespace
 	Result   uint32 // HRESULT of DoStackSnapshot; 0 if the stack was cut
 	Values   [4]uint64
 	Frames   []Frame // leaf first
-	Name     string  // of an exception's type, with its namespace; the first 256 characters of it
+	Name     string  // of an exception's type, with its namespace; the first 256 characters
 
-	Message    string // of an exception; the first 256 UTF-16 units of it
-	HasMessage bool   // messages were asked for (Subscription.Messages); Message may be empty
+	Message    string // of an exception; the first 256 UTF-16 units
+	HasMessage bool   // messages were requested (Subscription.Messages); Message may be empty
 	MessageCut bool   // the exception's message is longer than Message
 
-	// A weak handle of the object that was allocated, if there are handles (Subscription.Handles).
+	// A weak handle of the allocated object, with handles (Subscription.Handles).
 	Handle    Handle
-	HasHandle bool // they were asked for; Handle may be zero: there was no room
+	HasHandle bool // handles were requested; Handle may be zero: there was no room
 
-	Chain *Chain // what was copied by rules (Conn.AddChainRule); nil: nothing was
+	Chain *Chain // the copy by rules (Conn.AddChainRule); nil: nothing was copied
 
-	First Frame // where an exception was thrown first, if it is rethrown; zero if it does not say
+	First Frame // the first throw of a rethrown exception; zero if the exception does not say
 }
 
 // Flags of an EventException, its third value.
 const (
-	ExceptionInner  = 1 << iota // it has an inner exception
-	ExceptionNested             // it was thrown while another one was in flight
+	ExceptionInner  = 1 << iota // the exception has an inner exception
+	ExceptionNested             // thrown while another exception was in flight
 )
 
-// A WaitSource says what an EventWaited knows of what was waited for.
+// A WaitSource says what an EventWaited knows of the awaited object.
 type WaitSource uint64
 
 // The sources.
@@ -98,9 +100,10 @@ const (
 	WaitLock    WaitSource = 2 // the object of a lock
 )
 
-// LockedClass returns the ClassID of an object that is locked, from what an EventContention, an EventWaited or a Wait
-// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, which can be somebody's
-// monitor, or the object has moved, and the class is another one's.
+// LockedClass returns the ClassID of a locked object, from the value in an EventContention, an
+// EventWaited or a Wait. monitor: a thread waits for the object's monitor. Otherwise there are
+// two cases. The object is a System.Threading.Lock, which can be a monitor as well. Or the object
+// has moved, and the class is another object's.
 func LockedClass(v uint64) (class uint64, monitor bool) {
 	const noMonitor = 1 // LOCKED_NO_MONITOR
 	return v &^ noMonitor, v&noMonitor == 0
@@ -136,7 +139,7 @@ const (
 	flagChain
 )
 
-// parseRecord reads the copy of a record, all of it.
+// parseRecord reads the copy of a whole record.
 func parseRecord(b []byte, position uint64) (*Record, error) {
 	if len(b) < recordSize {
 		return nil, fmt.Errorf("a record of %d bytes", len(b))
@@ -204,7 +207,7 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	return r, nil
 }
 
-// tail is the sizes of what follows the frames of a record.
+// tail has the sizes of the parts after the frames of a record.
 type tail struct {
 	chain         int // bytes of Record.Chain
 	handle        int // bytes of Record.Handle
@@ -214,7 +217,7 @@ type tail struct {
 
 func (t *tail) size() int { return t.chain + t.handle + t.first + 2*(t.name+t.message) }
 
-// textsOf returns the sizes that an exception's record states.
+// textsOf returns the sizes in an exception's record.
 func textsOf(r *Record) tail {
 	lengths := r.Values[3]
 	t := tail{name: int(lengths & 0xffff), message: int(lengths >> 16 & 0xffff)}

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The layout of the shared memory: a page with a struct ring_control, of which
-// these are the offsets in bytes, the rules for chains, and then the records (agent/protocol.h).
+// The layout of the shared memory: a page with a struct ring_control, the rules for chains, and
+// then the records (agent/protocol.h). The constants with off are offsets in struct ring_control,
+// in bytes.
 const (
 	ringMagic   = 0x52534c43
 	controlSize = 4096
@@ -32,12 +33,12 @@ const (
 	offFailed    = offDropped + 8*counters
 	offReleased  = offFailed + 8*counters
 	offWalking   = offReleased + 8
-	offThrown    = offWalking + 8 // thread_exception and the three after it
+	offThrown    = offWalking + 8 // thread_exception and the next three fields
 	offWaits     = offThrown + 32
 	offMoving    = offWaits + lockWaits*waitSize // heap_moving
 	offBase      = offMoving + 8                 // table_base
 	offDirect    = offBase + 8                   // exception_direct
-	offOwners    = offDirect + 8                 // owner_form and the four after it
+	offOwners    = offDirect + 8                 // owner_form and the next four fields
 )
 
 const (
@@ -45,22 +46,22 @@ const (
 	maxRing = 1 << 30
 )
 
-// A ring is memory to which an agent writes records, and from which this program takes
-// them. The agent's process is not trusted: a record is copied before it is parsed, and
-// one that cannot be valid is an error.
+// A ring is memory to which an agent writes records, and from which our program takes records.
+// The agent's process is not trusted: a record is copied before parsing, and an invalid record is
+// an error.
 type ring struct {
-	memory  []byte // all of it
+	memory  []byte // the whole mapping
 	records []byte
 	at      uint64 // position of the next record; positions count bytes since the beginning
 
-	copied []byte // the record that is being parsed
+	copied []byte // the record being parsed
 }
 
-// ErrCorrupt is wrapped by every error about invalid contents of the ring.
+// ErrCorrupt is in the chain of every error about invalid contents of the ring.
 var ErrCorrupt = errors.New("the agent's memory is corrupt")
 
-// newRing makes a ring with so many bytes for records. The agent maps the file; its size is
-// sealed, so that neither side can take memory from the other.
+// newRing makes a ring with capacity bytes for records. The agent maps the file; its size is
+// sealed, so neither side can take memory from the other.
 func newRing(capacity int) (*ring, *os.File, error) {
 	if capacity == 0 {
 		capacity = defaultRing
@@ -103,7 +104,7 @@ func (r *ring) word(offset int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&r.memory[offset]))
 }
 
-// next takes a record, if there is one.
+// next takes a record; nil if the ring has none.
 func (r *ring) next() (*Record, error) {
 	for {
 		b, err := r.take()
@@ -123,7 +124,7 @@ func (r *ring) next() (*Record, error) {
 	}
 }
 
-// take copies what is next in the ring; nil if nothing is.
+// take copies the next record; nil if there is none.
 func (r *ring) take() ([]byte, error) {
 	used := atomic.LoadUint64(r.word(offHead)) - r.at
 	if used == 0 {
@@ -144,7 +145,7 @@ func (r *ring) take() ([]byte, error) {
 			min(used, end))
 	}
 	r.copied = append(r.copied[:0], r.records[place:place+size]...)
-	binary.LittleEndian.PutUint32(r.copied, uint32(size)) // the copy may have another size by now
+	binary.LittleEndian.PutUint32(r.copied, uint32(size)) // the size in the ring may have changed meanwhile
 	if r.copied[recordType] == byte(eventPadding) && size != end {
 		return nil, fmt.Errorf("%w: %d bytes of padding at position %d, %d bytes before the end", ErrCorrupt, size,
 			r.at, end)
@@ -152,7 +153,8 @@ func (r *ring) take() ([]byte, error) {
 	return r.copied, nil
 }
 
-// advance clears the memory of a record and gives it back to the agent, which relies on zeros.
+// advance clears the memory of a record and gives the memory back to the agent, which relies on
+// zeros.
 func (r *ring) advance(size int) {
 	place := r.at & uint64(len(r.records)-1)
 	clear(r.records[place : place+uint64(size)])
@@ -160,7 +162,7 @@ func (r *ring) advance(size int) {
 	atomic.StoreUint64(r.word(offTail), r.at)
 }
 
-// set changes a word that threads of the agent may wait for, and wakes them.
+// set changes a word that threads of the agent may wait for, and wakes the threads.
 func (r *ring) set(offset int, value uint64) {
 	word := r.word(offset)
 	atomic.StoreUint64(word, value)
@@ -173,9 +175,9 @@ func wake(word *uint64) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, all, 0, 0, 0)
 }
 
-// Counts are how often a type of event has occurred since Begin.
+// Counts are the numbers of events of a type since Begin.
 type Counts struct {
-	Seen      uint64 // that the runtime has reported to the agent
+	Seen      uint64 // events that the runtime has reported to the agent
 	Published uint64
 	Dropped   uint64 // chosen, but the ring was full, or too many threads had an event at once
 	Failed    uint64 // of Published: the runtime could not walk the stack
@@ -189,16 +191,16 @@ func (r *ring) stats() (stats [EventTypes]Counts) {
 	return stats
 }
 
-// A Wait is that of a thread for a lock, which goes on.
+// A Wait is a thread's current wait for a lock.
 type Wait struct {
-	OSID   uint32 // of the thread, as the target sees it
+	OSID   uint32 // of the thread, in the target's own PID namespace
 	Since  uint64 // CLOCK_MONOTONIC, in ns
-	Lock   uint64 // its id
-	Object uint64 // that is locked: its address when the wait began
+	Lock   uint64 // the lock's id
+	Object uint64 // address of the locked object when the wait began
 	Class  uint64 // as in an EventContention
 }
 
-// struct lock_wait: how many there are, and offsets in bytes.
+// struct lock_wait: the number of waits, and offsets in bytes.
 const (
 	lockWaits = 64
 
@@ -209,7 +211,7 @@ const (
 	waitClass  = 32
 )
 
-// waits appends the waits that go on now to out. The agent may change them meanwhile.
+// waits appends the current waits to out. The agent may change them meanwhile.
 func (r *ring) waits(out []Wait) []Wait {
 	for i := range lockWaits {
 		at := offWaits + i*waitSize

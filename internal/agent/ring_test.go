@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// producer writes records as the agent does.
+// producer writes records like the agent.
 type producer struct {
 	r    *ring
 	head uint64
@@ -50,7 +50,7 @@ func (p *producer) put(b []byte) bool {
 	return true
 }
 
-// encodeRecord is a record as the agent writes it.
+// encodeRecord is a record in the agent's format.
 func encodeRecord(r *Record) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, recordSize)
@@ -159,8 +159,8 @@ func randomRecord() *Record {
 	return r
 }
 
-// TestRing: what is written is read, in order, over the end of the ring and over
-// again, and the memory is zero afterwards.
+// TestRing: written records are read, in order, over the end of the ring and over again, and the
+// memory is zero afterwards.
 func TestRing(t *testing.T) {
 	r, p := makeRing(t, minRing)
 	var written []*Record
@@ -205,8 +205,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestUnfinished: a record that is being written, or never will be, hides what
-// comes after it.
+// TestUnfinished: an unfinished record hides the later records.
 func TestUnfinished(t *testing.T) {
 	r, p := makeRing(t, minRing)
 	b := encodeRecord(&Record{Type: EventGCEnd})
@@ -229,7 +228,7 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestCorrupt: what a hostile process may write is an error.
+// TestCorrupt: the writes of a hostile process are errors.
 func TestCorrupt(t *testing.T) {
 	good := encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)})
 	le := binary.LittleEndian
@@ -301,8 +300,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// FuzzRing: whatever is in the memory, reading it ends, with records that are
-// sound or with an error.
+// FuzzRing: reading ends, for any contents of the memory, with sound records or with an error.
 func FuzzRing(f *testing.F) {
 	f.Add(encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)}), uint64(112), uint64(0))
 	f.Add(encodeRecord(&Record{Type: EventAlloc, HasHandle: true, Handle: Handle{8, 3}}), uint64(80), uint64(0))
@@ -312,7 +310,7 @@ func FuzzRing(f *testing.F) {
 	f.Add(encodeRecord(&Record{Type: EventGCEnd, Registers: true, Frames: make([]Frame, 1)}), uint64(4096), uint64(64))
 	f.Fuzz(func(t *testing.T, memory []byte, head, at uint64) {
 		r, _ := makeRing(t, minRing)
-		at &^= recordAlignment - 1 // as it is after every record
+		at &^= recordAlignment - 1 // as after every record
 		r.at = at
 		for i := range r.records {
 			if len(memory) > 0 {
@@ -333,8 +331,8 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-// TestWaits: a wait is returned if it goes on and nothing of it changes meanwhile. Anything can be in the
-// memory.
+// TestWaits: a wait is returned if it goes on and does not change during the reading. The memory
+// can have any contents.
 func TestWaits(t *testing.T) {
 	r, _ := makeRing(t, minRing)
 	put := func(i int, words ...uint64) {

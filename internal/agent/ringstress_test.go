@@ -29,8 +29,8 @@ func ringStress(t *testing.T, flags ...string) string {
 	return out
 }
 
-// TestWriters: many threads of another process write as fast as they can. Nothing
-// is lost but what was counted, and nothing is mixed up.
+// TestWriters: many threads of another process write as fast as they can. Every loss is counted,
+// and nothing is mixed up.
 func TestWriters(t *testing.T) {
 	layer.Live(t)
 	t.Run("small ring", func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestWriters(t *testing.T) {
 			t.Errorf("the ring was never full: %+v", c)
 		}
 	})
-	// The sanitizer does not see that this process has read a place before the writers
-	// use it again, so the ring is large enough that none is used again.
+	// The sanitizer does not see that our process has read a place before the writers use the
+	// place again, so the ring is large enough for all records without reuse.
 	t.Run("thread sanitizer", func(t *testing.T) {
 		if c := testWriters(t, ringStress(t, "-g", "-fsanitize=thread"), 1<<24, 5000); c.Dropped != 0 {
 			t.Errorf("the ring was full: %+v", c)
@@ -89,9 +89,9 @@ func testWriters(t *testing.T, program string, capacity, records int) Counts {
 	return counts
 }
 
-// writers are what has been seen of the threads of ringstress.
+// writers has the test's findings about the threads of ringstress.
 type writers struct {
-	next    []uint64 // number of each thread's next record, not counting dropped ones
+	next    []uint64 // number of each thread's next record, without dropped records
 	records uint64
 }
 
@@ -113,8 +113,7 @@ func (w *writers) check(r *Record) error {
 	return nil
 }
 
-// TestRingRefused: the agent refuses memory that could be taken from it, or that is not a
-// ring.
+// TestRingRefused: the agent refuses memory that could be taken away, or that is not a ring.
 func TestRingRefused(t *testing.T) {
 	program := ringStress(t)
 	open := func(f *os.File) error {

@@ -18,8 +18,7 @@ import (
 	"clrsnap/internal/testenv/role"
 )
 
-// TestSampling: of everything that happens, the agent publishes the share that was
-// asked for.
+// TestSampling: the agent publishes the requested share of all events.
 func TestSampling(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -53,7 +52,7 @@ func TestSampling(t *testing.T) {
 	})
 }
 
-// TestHold: a thread whose record is held waits until it is released; others go on.
+// TestHold: a thread with a held record waits until its release; others go on.
 func TestHold(t *testing.T) {
 	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
@@ -80,7 +79,7 @@ func TestHold(t *testing.T) {
 	endHolding(t, sub)
 }
 
-// endHolding ends a program that has a thread which is held. Detaching releases it.
+// endHolding ends a program with a held thread. Detaching releases the thread.
 func endHolding(t *testing.T, sub *subscriber) {
 	t.Helper()
 	done := make(chan struct{})
@@ -122,8 +121,8 @@ func TestWalking(t *testing.T) {
 	sub.end(t)
 }
 
-// TestFull: what does not fit is dropped and counted, and the program goes on;
-// once there is room again, records come again.
+// TestFull: records without room are dropped and counted, and the program goes on; once there is
+// room again, records come again.
 func TestFull(t *testing.T) {
 	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
@@ -143,8 +142,8 @@ func TestFull(t *testing.T) {
 	sub.end(t)
 }
 
-// TestManyThreads: with many threads at once, and a reader that may not keep up, every
-// record is sound, and missing ones are counted.
+// TestManyThreads: with many threads at once, and a reader that may not keep up, every record is
+// sound, and missing records are counted.
 func TestManyThreads(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -254,7 +253,7 @@ func TestEveryObject(t *testing.T) {
 	})
 }
 
-// TestEveryObjectAttached: an agent that is attached refuses to report every object.
+// TestEveryObjectAttached: an attached agent refuses to report every object.
 func TestEveryObjectAttached(t *testing.T) {
 	layer.Live(t)
 	lib := library(t)
@@ -268,8 +267,7 @@ func TestEveryObjectAttached(t *testing.T) {
 	check.end(t)
 }
 
-// subscriberOf attaches to a program that runs already, as soon as an agent before
-// has left.
+// subscriberOf attaches to a running program, as soon as the previous agent has left.
 func subscriberOf(t *testing.T, a *testenv.App, lib string) *subscriber {
 	t.Helper()
 	sub := &subscriber{App: a, ids: map[string]uint64{}, names: map[uint64]string{}}
@@ -305,8 +303,8 @@ func TestSubscribeAgain(t *testing.T) {
 	})
 }
 
-// TestSubscriberKilled: a program whose subscriber dies, with its ring full and threads
-// held, continues undisturbed.
+// TestSubscriberKilled: a program continues undisturbed when its subscriber dies, with a full
+// ring and held threads.
 func TestSubscriberKilled(t *testing.T) {
 	layer.Live(t)
 	lib := library(t)
@@ -331,8 +329,8 @@ func TestSubscriberKilled(t *testing.T) {
 	endsWell(t, a)
 }
 
-// waitForFutex waits until a thread of the program waits at a futex that other
-// processes can wake, as one does that is held.
+// waitForFutex waits until a thread of the program waits at a futex that other processes can
+// wake, like a held thread.
 func waitForFutex(t *testing.T, a *testenv.App) {
 	t.Helper()
 	const futex, wait = "202", "0x0" // on AMD64; without FUTEX_PRIVATE_FLAG
@@ -342,7 +340,7 @@ func waitForFutex(t *testing.T, a *testenv.App) {
 			t.Fatal(err)
 		}
 		for _, file := range calls {
-			text, _ := os.ReadFile(file) // fails for a thread that has ended
+			text, _ := os.ReadFile(file) // fails for an ended thread
 			if f := strings.Fields(string(text)); len(f) > 2 && f[0] == futex && f[2] == wait {
 				return
 			}
@@ -371,8 +369,8 @@ func subscribeForGood(pid int, lib, dir string) error {
 	return nil
 }
 
-// TestSilentReader: a reader that accepts and says nothing does not keep the
-// program from running for long, and the agent does not stay.
+// TestSilentReader: a silent reader keeps the program from running only for a short time, and the
+// agent does not stay.
 func TestSilentReader(t *testing.T) {
 	layer.Live(t)
 	lib, l := library(t), listen(t)
@@ -390,7 +388,7 @@ func TestSilentReader(t *testing.T) {
 	sub.end(t)
 }
 
-// TestFromTheStart: events before Main are reported, and so are the last ones.
+// TestFromTheStart: events before Main are reported, and so are the last events.
 func TestFromTheStart(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -431,7 +429,7 @@ func TestFromTheStart(t *testing.T) {
 	})
 }
 
-// startReader starts this program as a reader that can be killed.
+// startReader starts the test program as a reader that can be killed.
 func startReader(t *testing.T, a *testenv.App, lib string, what *role.Role) *exec.Cmd {
 	t.Helper()
 	cmd := what.Command(a.PID, lib, t.TempDir())

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestNextUntil: who waits for an agent's answer, such as for a garbage collection, gives up when its context ends.
+// TestNextUntil: a wait for an agent's answer, for example about a garbage collection, ends when
+// its context ends.
 func TestNextUntil(t *testing.T) {
 	c := &Conn{messages: make(chan message, 1), done: make(chan struct{})}
 	interrupted := errors.New("interrupted")

@@ -57,8 +57,8 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("the runtime refused: HRESULT 0x%08x", e.HRESULT)
 }
 
-// refusals are what attaching a profiler commonly fails with (corerror.h, and for
-// the last one winerror.h).
+// refusals are the common errors of attaching a profiler (corerror.h, and for the last error
+// winerror.h).
 var refusals = map[uint32]string{
 	0x80131384: "bad encoding of the request",
 	0x80131385: "unknown command",
@@ -68,7 +68,7 @@ var refusals = map[uint32]string{
 	0x8007007e: "the profiler's library cannot be loaded",
 }
 
-// A GUID in the order in which it is written.
+// A GUID in the order of its encoding.
 type GUID struct {
 	A    uint32
 	B, C uint16
@@ -79,15 +79,15 @@ func (g GUID) String() string {
 	return fmt.Sprintf("{%08X-%04X-%04X-%X-%X}", g.A, g.B, g.C, g.D[:2], g.D[2:])
 }
 
-// A Profiler is what to load.
+// A Profiler is the profiler to load.
 type Profiler struct {
 	CLSID   GUID
-	Library string // its path, as the target sees it
-	Data    []byte // what to initialise it with
+	Library string // the library's path, as the target sees the path
+	Data    []byte // data for the profiler's initialisation
 }
 
-// Attach has the runtime of a process load a profiler, and returns when the
-// profiler is active. Without a deadline in ctx the runtime is given attachTimeout.
+// Attach makes the runtime of a process load a profiler, and returns when the profiler is active.
+// Without a deadline in ctx the runtime is given attachTimeout.
 func Attach(ctx context.Context, of procfs.Dir, p Profiler) error {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
@@ -107,8 +107,8 @@ func Attach(ctx context.Context, of procfs.Dir, p Profiler) error {
 	return nil
 }
 
-// command sends one command and returns the payload of the answer. Where the end
-// of ctx has cut that short, the error is why it has ended.
+// command sends one command and returns the payload of the answer. If the end of ctx interrupts
+// the command, the error is the cause of that end.
 func command(ctx context.Context, of procfs.Dir, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
 		return nil, fmt.Errorf("the request has %d bytes, which is too long for the protocol", len(payload))
@@ -124,8 +124,8 @@ func command(ctx context.Context, of procfs.Dir, set, cmd uint8, payload []byte)
 	return reply, err
 }
 
-// interrupted reports whether err is the error of connecting, writing or reading when
-// the context has ended.
+// interrupted reports whether err is the error of connecting, writing or reading after the end of
+// the context.
 func interrupted(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, os.ErrDeadlineExceeded)

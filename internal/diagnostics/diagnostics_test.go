@@ -79,8 +79,8 @@ func TestGUID(t *testing.T) {
 	}
 }
 
-// TestAttachRefused: what cannot be attached is refused with a reason, by a process
-// that is not .NET and by one that is.
+// TestAttachRefused: both a process without .NET and a .NET process refuse to attach, with a
+// reason.
 func TestAttachRefused(t *testing.T) {
 	err := attachWithin(dirOf(t, os.Getpid()), "/nowhere.so", time.Second)
 	if err == nil || !strings.Contains(err.Error(), "no diagnostics socket") {
@@ -101,7 +101,7 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
-// TestRequest: what a runtime is asked: how long it may take, in milliseconds, and what it is to load.
+// TestRequest: the request has the time limit, in milliseconds, and the library.
 func TestRequest(t *testing.T) {
 	self := dirOf(t, os.Getpid())
 	prefix, err := SocketPrefix(self)
@@ -147,8 +147,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestPlantedSockets: the socket of another process is not taken for the runtime's,
-// whatever its name and age.
+// TestPlantedSockets: the socket of another process is not taken for the runtime's, whatever its
+// name and age.
 func TestPlantedSockets(t *testing.T) {
 	tmp := t.TempDir()
 	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + tmp}})
@@ -181,7 +181,7 @@ func TestPlantedSockets(t *testing.T) {
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "belongs to process") {
 		t.Errorf("with the other socket alone: %v", err)
 	}
-	planted.(*net.UnixListener).SetUnlinkOnClose(false) // as when a process is killed
+	planted.(*net.UnixListener).SetUnlinkOnClose(false) // as after a process is killed
 	planted.Close()
 	if err := Listens(dirOf(t, a.PID)); !errors.Is(err, ErrNoSocket) {
 		t.Errorf("without any: %v", err)
@@ -221,14 +221,14 @@ func TestLinkToSocket(t *testing.T) {
 	}
 }
 
-// TestAttachCancelled: Attach returns when its context ends, whatever it waits for, and
-// the error says that there was no answer.
+// TestAttachCancelled: Attach returns when its context ends, at any point of waiting, and the
+// error says that there was no answer.
 func TestAttachCancelled(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + t.TempDir()}})
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// The parent is told when the last thread has stopped.
+	// The kernel tells the parent when the last thread has stopped.
 	if err := unix.Waitid(unix.P_PID, a.PID, nil, unix.WSTOPPED, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestAttachCancelled(t *testing.T) {
 	}
 }
 
-// TestNamesBounded: names are found among many others, and no more than the bound are
-// kept, whatever a target has in its directory.
+// TestNamesBounded: names are found among many others, and no more than the bound are kept, for
+// any contents of a target's directory.
 func TestNamesBounded(t *testing.T) {
 	layer.Live(t)
 	dir := t.TempDir()

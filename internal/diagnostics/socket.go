@@ -23,8 +23,7 @@ import (
 // runs without diagnostics.
 var ErrNoSocket = errors.New("no diagnostics socket")
 
-// Listens returns nil if a process has a diagnostics socket, else an error, which
-// is ErrNoSocket where there is none.
+// Listens returns nil if a process has a diagnostics socket. ErrNoSocket: the process has none.
 func Listens(of procfs.Dir) error {
 	dir, _, err := sockets(of)
 	if err != nil {
@@ -58,7 +57,7 @@ func dial(ctx context.Context, of procfs.Dir) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// connect connects to a socket in dir. It does not follow links, which would be resolved
+// connect connects to a socket in dir. It does not follow links, because they would be resolved
 // from our root directory. A path below /proc/self/fd is short enough, however long the
 // directory's own path is.
 func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
@@ -79,8 +78,8 @@ func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, err
 	return c.(*net.UnixConn), nil
 }
 
-// PeerPID is the process at the other end of a connection, in our PID namespace:
-// the one that connected, or that listened for it. 0: it is not visible in our namespace.
+// PeerPID is the process at the other end of a connection, in our PID namespace: the process that
+// connected, or that listened for the connection. 0: the process is not visible in our namespace.
 func PeerPID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -98,11 +97,11 @@ func PeerPID(c *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// SocketPrefix is how the path of the diagnostics socket of a process begins, as
-// that process sees it. The runtime names it after its own PID, as it knows it inside
-// its PID namespace, and its start time, and puts it in its $TMPDIR or /tmp
-// (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName). What follows can be
-// cut off: the address of a socket has 107 bytes.
+// SocketPrefix is the begin of the path of a process's diagnostics socket, as the process sees
+// the path. The runtime names the socket after its own PID, in its own PID namespace, and its
+// start time, and puts the socket in its $TMPDIR or /tmp (src/coreclr/pal/src/thread/process.cpp,
+// PAL_GetTransportName). The rest of the path can be cut off: the address of a socket has 107
+// bytes.
 func SocketPrefix(of procfs.Dir) (string, error) {
 	nspid, err := innermostPID(of)
 	if err != nil {
@@ -111,9 +110,9 @@ func SocketPrefix(of procfs.Dir) (string, error) {
 	return path.Join(TemporaryDir(of), "dotnet-diagnostic-"+nspid+"-"), nil
 }
 
-// NoPlace says why a process can have no diagnostics socket where the runtime would make it; "": nothing stands in the
-// way. The runtime cuts off a path that is too long for the address of a socket, and so has the socket elsewhere, or
-// none at all.
+// NoPlace says why a process can have no diagnostics socket at the runtime's place; "": no
+// obstacle is known. The runtime cuts off a path that is too long for the address of a socket.
+// The socket is then elsewhere, or does not exist.
 func NoPlace(of procfs.Dir) string {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
@@ -139,12 +138,12 @@ func NoPlace(of procfs.Dir) string {
 	return ""
 }
 
-// maxSocketPath is how long the path of a socket can be (sun_path, unix(7), with its 0).
+// maxSocketPath bounds the path of a socket, in bytes (sun_path, unix(7), with its 0).
 const maxSocketPath = 107
 
-// sockets opens the directory with the diagnostics socket of a process and
-// returns the names that it can have there, newest first: an earlier process with the
-// same PID may have left one behind. There is one at least.
+// sockets opens the directory with the diagnostics socket of a process and returns the socket's
+// possible names, newest first: an earlier process with the same PID may have left a socket
+// behind. There is at least one name.
 func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
@@ -167,7 +166,7 @@ func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	if err == nil {
 		names = newestSockets(dir, all)
 		if bound, err := boundSockets(of, path.Base(prefix)); err == nil {
-			// The files of processes that were killed stay, and PIDs are reused.
+			// The files of killed processes stay, and PIDs are reused.
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.ContainsFunc(bound, func(p string) bool { return path.Base(p) == name })
 			})
@@ -181,14 +180,13 @@ func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	return nil, nil, err
 }
 
-// Bounds of a directory that is the target's: how many names are looked at, and how many
-// are kept.
+// Bounds of a directory of the target: how many names are looked at, and how many are kept.
 const (
 	maxLooked = 1 << 20
 	maxNames  = 1 << 12
 )
 
-// namesWith lists the names in a directory that begin with prefix, as far as the bounds go.
+// namesWith lists the names in a directory that begin with prefix, within the bounds.
 func namesWith(dir *os.File, prefix string) (names []string, err error) {
 	const portion = 1 << 10
 	for range maxLooked / portion {
@@ -225,8 +223,8 @@ func newestSockets(dir *os.File, all []string) []string {
 	return names
 }
 
-// BoundSocket is the path under which a process listens for diagnostics, whether or
-// not the file is still there; "" where it does not, or where that cannot be told.
+// BoundSocket is the path under which a process listens for diagnostics, whether or not the file
+// still exists; "" if the process does not listen, or if the path is not known.
 func BoundSocket(of procfs.Dir) string {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
@@ -239,14 +237,13 @@ func BoundSocket(of procfs.Dir) string {
 	return bound[0]
 }
 
-// boundSockets lists the paths of sockets in the network namespace of a process whose names
+// boundSockets lists the paths of sockets in the network namespace of a process with names that
 // begin with prefix.
 func boundSockets(of procfs.Dir, prefix string) ([]string, error) {
 	return of.BoundSockets(maxNames, func(path string) bool { return strings.Contains(path, "/"+prefix) })
 }
 
-// TemporaryDir is where a process puts temporary files, as it was told when it
-// started.
+// TemporaryDir is a process's directory for temporary files, from the environment at its start.
 func TemporaryDir(of procfs.Dir) string {
 	env, err := of.Environ()
 	if err == nil {
@@ -259,7 +256,7 @@ func TemporaryDir(of procfs.Dir) string {
 	return "/tmp"
 }
 
-// innermostPID is what a process takes its own PID to be.
+// innermostPID is a process's id in its own PID namespace.
 func innermostPID(of procfs.Dir) (string, error) {
 	s, err := of.Status()
 	if err != nil {

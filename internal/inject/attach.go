@@ -14,19 +14,19 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// An Agent is an agent that has connected. It sends its hello and waits 2 seconds for a
-// request; internal/agent has that protocol. If the connection is closed, the agent leaves.
+// An Agent is a connected agent. It sends its hello and waits 2 seconds for a request;
+// internal/agent has the protocol. When the connection is closed, the agent leaves.
 type Agent struct {
 	Conn *net.UnixConn
-	PID  int // of its process, in our PID namespace; 0: it is not visible there
+	PID  int // of the agent's process, in our PID namespace; 0: not visible there
 
-	answer chan error // of the runtime, once; nil: it was not asked
+	answer chan error // the runtime's answer, once; nil: the runtime was not asked
 }
 
-// Loaded waits for the runtime's answer to the request to load the agent. It comes after
-// the agent has got its first request, or was hung up on. The error is one sentence,
-// mostly an *Error. For an agent that was loaded at a program's start it returns nil at
-// once. It must be called only once.
+// Loaded waits for the runtime's answer to the request to load the agent. The answer comes after
+// the agent's first request, or after the agent was hung up on. The error is one sentence, mostly
+// an *Error. For an agent that was loaded at a program's start, Loaded returns nil at once.
+// Loaded must be called only once.
 func (a *Agent) Loaded() error {
 	if a.answer == nil {
 		return nil
@@ -35,22 +35,22 @@ func (a *Agent) Loaded() error {
 }
 
 const (
-	// loadLimit is how long a runtime may take to load the agent, and to detach an
-	// earlier one before, which takes 5.3 s at most (profdetach.cpp).
+	// loadLimit bounds the time in which a runtime loads the agent, including at most 5.3 s for
+	// detaching an earlier agent (profdetach.cpp).
 	loadLimit  = 10 * time.Second
 	leaveLimit = 6 * time.Second
 	againAfter = 100 * time.Millisecond
-	// noticeLimit is how long an agent may take to notice that its reader has died.
+	// noticeLimit bounds the time in which an agent notices the death of its reader.
 	noticeLimit = 2 * time.Second
-	// connectLimit is how long an agent may still take to connect after the runtime
-	// has answered that it is loaded. It should have connected by then.
+	// connectLimit bounds the wait for an agent's connection after the runtime has answered that
+	// the agent is loaded. The agent should have connected by then.
 	connectLimit = 2 * time.Second
 )
 
-// Attach loads the agent into a running process and waits until it has
-// connected. Nothing is left behind in the file system. The error is one sentence
-// that says what to do, mostly an *Error, a *live.AttachError or ErrNoLibrary. The end
-// of ctx ends the wait, and means nothing to an agent that has connected.
+// Attach loads the agent into a running process and waits for the agent's connection. It leaves
+// nothing behind in the file system. The error is one sentence with a remedy, mostly an *Error, a
+// *live.AttachError or ErrNoLibrary. The end of ctx ends the wait, and has no effect on a
+// connected agent.
 func Attach(ctx context.Context, of procfs.Dir) (*Agent, error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {
@@ -97,7 +97,7 @@ func attachTo(ctx context.Context, p *live.Process, library []byte) (*Agent, err
 	return a, err
 }
 
-// prepare unpacks the library for a process that can be asked to load it.
+// prepare unpacks the library for a process that is ready to load the library.
 func prepare(p *live.Process, library []byte) (*folder, error) {
 	if err := checkReady(p); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func prepare(p *live.Process, library []byte) (*folder, error) {
 	return unpack(p.Dir(), library)
 }
 
-// checkReady checks what can be checked without touching the process.
+// checkReady makes the checks that do not touch the process.
 func checkReady(p *live.Process) error {
 	u, err := userOf(p.Dir())
 	if err == nil {
@@ -132,8 +132,8 @@ func checkReady(p *live.Process) error {
 	return nil
 }
 
-// load has the runtime load the agent from f and waits until the agent connects. The
-// runtime answers only later, because the agent keeps it waiting for its first request.
+// load makes the runtime load the agent from f and waits until the agent connects. The runtime
+// answers only later, because the agent keeps the runtime waiting for its first request.
 func load(ctx context.Context, p *live.Process, f *folder, library []byte) (*Agent, error) {
 	waiting, stopWaiting := context.WithCancelCause(ctx)
 	defer stopWaiting(nil)
@@ -160,12 +160,12 @@ func load(ctx context.Context, p *live.Process, f *folder, library []byte) (*Age
 			a.answer = answer
 			return a, nil
 		}
-		a.Conn.Close() // it is another process of the same user
+		a.Conn.Close() // another process of the same user
 	}
 }
 
-// request asks the runtime to load the agent from f, again and again while an
-// earlier agent is about to leave.
+// request asks the runtime to load the agent from f, again and again while an earlier agent is
+// about to leave.
 func request(ctx context.Context, p *live.Process, f *folder, library []byte) error {
 	// Checked first: the runtime maps the library before it sees that there is no room.
 	mayLeave := hasAgent(p) && startedProfiler(p) == ""
@@ -182,7 +182,7 @@ func request(ctx context.Context, p *live.Process, f *folder, library []byte) er
 		var refusal *diagnostics.ServerError
 		switch {
 		case errors.As(err, &refusal) && refusal.HRESULT == modNotFound && profiler.Library != f.library():
-			profiler.Library = f.library() // the earlier file has just been closed, or is another user's
+			profiler.Library = f.library() // the earlier file has just been closed, or belongs to another user
 			continue
 		case refusal == nil || refusal.HRESULT != otherProfilerActive:
 			return err
@@ -199,10 +199,10 @@ func request(ctx context.Context, p *live.Process, f *folder, library []byte) er
 	}
 }
 
-// errNoAnswer is the cause with which waiting for a runtime ends.
+// errNoAnswer is the cause of a timeout while waiting for a runtime.
 var errNoAnswer = fmt.Errorf("%w within %v", ErrNoAnswer, loadLimit)
 
-// accept waits for an agent, of any process.
+// accept waits for an agent of any process.
 func accept(ctx context.Context, l *net.UnixListener) (*Agent, error) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -27,8 +27,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAttach: the agent connects, and can be attached again at once after the reader has
-// hung up; nothing is left in the file system, and the program is not disturbed.
+// TestAttach: the agent connects, and can be attached again at once after the reader has hung up.
+// Nothing is left in the file system, and the program is not disturbed.
 func TestAttach(t *testing.T) {
 	layer.Each(t)
 	lib := library(t)
@@ -48,8 +48,7 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// TestOtherProfiler: a profiler that is there already is left alone, and named if
-// it was loaded at the start.
+// TestOtherProfiler: an existing profiler is left alone, and named if it was loaded at the start.
 func TestOtherProfiler(t *testing.T) {
 	layer.Live(t)
 	lib := library(t)
@@ -99,11 +98,10 @@ func TestOtherProfiler(t *testing.T) {
 	})
 }
 
-// otherCLSID is the class of a profiler that is not the agent.
+// otherCLSID is the class of a profiler other than the agent.
 var otherCLSID = diagnostics.GUID{A: 0x11223344, B: agent.CLSID.B, C: agent.CLSID.C, D: agent.CLSID.D}
 
-// otherProfilerFile builds a profiler that is not the agent: the agent, under other
-// names.
+// otherProfilerFile builds another profiler: the agent, under other names.
 func otherProfilerFile(t *testing.T) string {
 	t.Helper()
 	dir := publicDir(t)
@@ -131,7 +129,7 @@ func otherProfilerFile(t *testing.T) string {
 	return file
 }
 
-// TestDiagnosticsOff: the settings that prevent attaching, and one that does not although
+// TestDiagnosticsOff: the settings that prevent attaching, and a setting that does not although
 // its name suggests it (.NET 9 and 10).
 func TestDiagnosticsOff(t *testing.T) {
 	layer.Live(t)
@@ -152,7 +150,7 @@ func TestDiagnosticsOff(t *testing.T) {
 	})
 }
 
-// TestSocketRemoved: the runtime listens, but the file of its socket was removed.
+// TestSocketRemoved: the runtime listens, but its socket's file was removed.
 func TestSocketRemoved(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
 	sockets, err := filepath.Glob(tmp + "/dotnet-diagnostic-*")
@@ -166,7 +164,7 @@ func TestSocketRemoved(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestTooEarly: a runtime that waits for a tool to let it start.
+// TestTooEarly: a runtime that waits for a tool's permission to start.
 func TestTooEarly(t *testing.T) {
 	tmp := publicDir(t)
 	app := testenv.Start(t, "idle",
@@ -176,8 +174,8 @@ func TestTooEarly(t *testing.T) {
 	left(t, tmp)
 }
 
-// waitListening waits until a socket whose path begins with prefix takes connections:
-// its file is there a little earlier.
+// waitListening waits until a socket with a path beginning with prefix takes connections: its
+// file exists a little earlier.
 func waitListening(t *testing.T, pid int, prefix string) {
 	t.Helper()
 	const listening = " 00010000 " // the flags, __SO_ACCEPTCON
@@ -195,7 +193,7 @@ func waitListening(t *testing.T, pid int, prefix string) {
 	t.Fatalf("nobody listens at %s*", prefix)
 }
 
-// TestNoRuntime: processes that are not there, or not .NET.
+// TestNoRuntime: missing processes, and processes without .NET.
 func TestNoRuntime(t *testing.T) {
 	lib := library(t)
 	badAttach(t, 1<<22+1, lib, live.ErrNoProcess)
@@ -213,7 +211,7 @@ func TestNoRuntime(t *testing.T) {
 	left(t, tmp)
 }
 
-// TestNotLoaded: the runtime cannot load what it is given.
+// TestNotLoaded: the runtime cannot load the given library.
 func TestNotLoaded(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
 	badAttach(t, app.PID, []byte("no library"), ErrNotLoaded, "audit log")
@@ -221,8 +219,8 @@ func TestNotLoaded(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestHangUp: an agent that is hung up on before it was told what to do does not
-// stay, and leaves room for the next one.
+// TestHangUp: an agent that is hung up on before its first request does not stay, and leaves room
+// for the next agent.
 func TestHangUp(t *testing.T) {
 	lib := library(t)
 	app, tmp := startIn(t, testenv.Options{})
@@ -241,8 +239,8 @@ func TestHangUp(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestRefused: every known refusal has a sentence of its own, and any other is reported
-// as it is.
+// TestRefused: every known refusal has its own sentence, and any other refusal is reported
+// unchanged.
 func TestRefused(t *testing.T) {
 	for hresult, want := range map[uint32]error{
 		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded,
@@ -318,8 +316,8 @@ func waitState(t *testing.T, pid int, want byte) {
 	}
 }
 
-// TestHangs: attaching to a runtime that does not answer ends after a limit, or when the
-// caller's context ends. Then nothing is left behind, and attaching works later.
+// TestHangs: attaching to a runtime that does not answer ends after a limit, or when the caller's
+// context ends. Then nothing is left behind, and attaching works later.
 func TestHangs(t *testing.T) {
 	lib := library(t)
 	app, tmp := startIn(t, testenv.Options{})
@@ -343,8 +341,8 @@ func TestHangs(t *testing.T) {
 	endsWell(t, app)
 }
 
-// holdThreads has all threads but the main one stopped, as by a debugger, so that the
-// process does not look stopped. The debugger is another process: its end lets them go.
+// holdThreads stops all threads but the main thread, like a debugger, so the process does not
+// look stopped. The debugger is another process: its end lets the threads go.
 func holdThreads(t *testing.T, pid int) (release func()) {
 	t.Helper()
 	cmd := holder.Command(pid)
@@ -375,8 +373,8 @@ var holder = role.New("holder", func(a role.Args) error {
 	return nil
 })
 
-// TestForeignConnection: a process that connects to the socket, and is not the target, is
-// hung up on.
+// TestForeignConnection: a process that connects to the socket, but is not the target, is hung up
+// on.
 func TestForeignConnection(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
 	p, f := prepared(t, app.PID)
@@ -403,8 +401,8 @@ func TestForeignConnection(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestNamespaces: a program in a container, with mounts, processes and a network of
-// its own, whose directories take the library or do not.
+// TestNamespaces: a program in a container, with its own mounts, processes and network. Its
+// directories take the library or do not.
 func TestNamespaces(t *testing.T) {
 	layer.Live(t)
 	lib := library(t)
@@ -426,7 +424,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestNoPlace: no directory takes the library: each is named, with the reason.
+// TestNoPlace: no directory takes the library. The error names each directory, with the reason.
 func TestNoPlace(t *testing.T) {
 	net := filepath.Dir(testenv.Kit(t).Host(testenv.DefaultRuntime))
 	s := startSpecial(t, namespaceProgram(t, `
@@ -441,8 +439,8 @@ func TestNoPlace(t *testing.T) {
 	s.endsWell(t)
 }
 
-// TestNobody: a user without rights can attach to his own programs only. Root can attach to
-// them too, and leaves no files of root there.
+// TestNobody: a user without rights can attach to his own programs only. Root can attach to the
+// user's programs too, and leaves no files of root there.
 func TestNobody(t *testing.T) {
 	needRoot(t)
 	tmp := nobodysDir(t)

@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Check finds out whether the agent could be loaded into a process, as far as that
-// can be told without loading it: its folder is made, and removed again. What it
-// returns are the errors of Attach, and the path that was used.
+// Check finds out whether the agent could be loaded into a process, as far as possible without
+// loading: Check makes the agent's folder, and removes the folder again. It returns the errors of
+// Attach, and the path of the folder.
 func Check(of procfs.Dir) (where string, err error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Why the agent cannot be loaded. They come wrapped in an *Error, whose text says what
-// to do. For processes that do not exist or may not be touched there are the errors of
-// internal/target/live, for programs without .NET those of internal/locate.
+// Why the agent cannot be loaded. The errors come wrapped in an *Error, whose text has the
+// remedy. For processes that do not exist or may not be touched, internal/target/live has the
+// errors; for programs without .NET, internal/locate.
 var (
 	ErrAheadOfTime    = errors.New("it is compiled ahead of time (native AOT)")
 	ErrDiagnosticsOff = errors.New("its runtime's diagnostics are switched off")
@@ -22,10 +22,10 @@ var (
 	ErrNoAnswer       = errors.New("its runtime does not answer")
 )
 
-// Error says why the agent cannot be loaded into a process, and what to do.
+// Error says why the agent cannot be loaded into a process, and the remedy.
 type Error struct {
 	PID    int    // 0: a process that was yet to be started
-	Err    error  // one of the sentinels above, or the runtime's refusal
+	Err    error  // a sentinel above, or the runtime's refusal
 	Detail string // "" where Err is enough
 	Remedy string // what to do next
 }
@@ -42,7 +42,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Reason says why, without the process and the remedy.
+// Reason is the reason, without the process and the remedy.
 func (e *Error) Reason() string {
 	if e.Detail == "" {
 		return e.Err.Error()

@@ -21,18 +21,17 @@ const (
 	libraryName  = LibraryName
 	socketName   = "socket"
 
-	// maxSocketPath is how long the address of a socket may be, in bytes (unix(7)).
+	// maxSocketPath bounds the address of a socket, in bytes (unix(7)).
 	maxSocketPath = 107
-	// maxListed bounds how many names of a directory are looked at for folders
-	// that were left behind.
+	// maxListed bounds the names of a directory that are searched for old folders.
 	maxListed = 1 << 14
 )
 
-// A folder is a new directory with the agent's library and the socket that it
-// connects to, in the file system of a process.
+// A folder is a new directory with the agent's library and socket, in the file system of a
+// process.
 type folder struct {
-	path        string   // as the process sees it
-	user        user     // whose it is
+	path        string   // as the process sees the path
+	user        user     // the owner
 	parent, dir *os.File // nil: not there, or not any more
 	listener    *net.UnixListener
 }
@@ -115,7 +114,7 @@ func lockFolder(parent *os.File, name string) (*os.File, error) {
 	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = unix.Fstat(fd, &st)
 	}
-	// Between making and locking it, another process may have removed it as left behind.
+	// Between making and locking, another process may have removed the folder as left behind.
 	if err == nil && st.Nlink == 0 {
 		err = unix.ENOENT
 	}
@@ -126,8 +125,8 @@ func lockFolder(parent *os.File, name string) (*os.File, error) {
 	return dir, nil
 }
 
-// writeLibrary writes the library, readable only: a file needs no execute permission to
-// be mapped as code, only its file system must allow it.
+// writeLibrary writes the library, readable only: mapping a file as code takes no execute
+// permission of the file, only the file system's permission.
 func writeLibrary(dir *os.File, library []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), libraryName, flags, 0o400)
@@ -139,16 +138,16 @@ func writeLibrary(dir *os.File, library []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// listen makes the socket. Below /proc/self/fd its path is short enough, however
-// long that of dir is.
+// listen makes the socket. Below /proc/self/fd the socket's path is short enough, even in a dir
+// with a long path.
 func listen(dir *os.File) (*net.UnixListener, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), socketName)
-	defer file.Close() // FileListener has a descriptor of its own
-	// The mode of a socket becomes that of its name (unix_bind_bsd in net/unix/af_unix.c).
+	defer file.Close() // FileListener has its own descriptor
+	// The socket's mode becomes the mode of its name (unix_bind_bsd in net/unix/af_unix.c).
 	if err := unix.Fchmod(fd, 0o600); err != nil {
 		return nil, err
 	}
@@ -190,7 +189,7 @@ func (f *folder) Close() error {
 
 func (f *folder) remove() error { return removeFolder(f.parent, f.dir, f.name()) }
 
-// removeFolder removes a folder that we have locked, unless it has foreign files.
+// removeFolder removes a folder that we have locked, unless foreign files are in the folder.
 func removeFolder(parent, dir *os.File, name string) error {
 	for _, inside := range []string{libraryName, socketName} {
 		if err := unix.Unlinkat(int(dir.Fd()), inside, 0); err != nil && err != unix.ENOENT {
@@ -200,19 +199,19 @@ func removeFolder(parent, dir *os.File, name string) error {
 	return unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
 }
 
-// removeStale removes the folders that programs which have been killed have left
-// in parent: those whose lock is free. Those of other users stay, as they must.
+// removeStale removes the folders that killed programs have left in parent: the folders with a
+// free lock. Folders of other users stay, as they must.
 func removeStale(parent *os.File) {
 	names, err := parent.Readdirnames(maxListed)
 	if err != nil {
-		return // it may be writable but not readable
+		return // perhaps writable but not readable
 	}
 	for _, name := range names {
 		if !strings.HasPrefix(name, folderPrefix) {
 			continue
 		}
 		if dir, err := lockFolder(parent, name); err == nil {
-			removeFolder(parent, dir, name) // on an error it stays: it may be another user's
+			removeFolder(parent, dir, name) // on an error the folder stays: perhaps another user's
 			dir.Close()
 		}
 	}

@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// public is a role that anybody can have, at work on a process, with the agent's library.
+// public is a role that anybody can play, for a process, with the agent's library.
 func public(t *testing.T, what *role.Role, pid int) *exec.Cmd {
 	t.Helper()
 	dir := publicDir(t)
@@ -84,7 +84,7 @@ func public(t *testing.T, what *role.Role, pid int) *exec.Cmd {
 	return cmd
 }
 
-// asNobody has a command run as a user without rights.
+// asNobody changes a command to run as a user without rights.
 func asNobody(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	needRoot(t)
@@ -153,8 +153,8 @@ func library(t *testing.T) []byte {
 	return b
 }
 
-// startIn starts a program with a temporary directory of its own, so that files left
-// behind there are found.
+// startIn starts a program with a new temporary directory, so the test finds files left behind
+// there.
 func startIn(t *testing.T, o testenv.Options) (a *testenv.App, tmp string) {
 	t.Helper()
 	tmp = publicDir(t)
@@ -206,7 +206,7 @@ func dirOf(t *testing.T, pid int) procfs.Dir {
 	return dir
 }
 
-// goodAttach attaches to a program and requires that its agent works.
+// goodAttach attaches to a program and requires a working agent.
 func goodAttach(t *testing.T, pid int, library []byte) *agent.Conn {
 	t.Helper()
 	a, err := attachPID(t.Context(), pid, library)
@@ -279,7 +279,7 @@ func endsWell(t *testing.T, a *testenv.App) {
 	}
 }
 
-// mapped is the path under which an agent's library is mapped in a process.
+// mapped is the path of an agent's mapped library in a process.
 func mapped(t *testing.T, pid int) string {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -294,15 +294,15 @@ func mapped(t *testing.T, pid int) string {
 	return ""
 }
 
-// A special is a .NET program that testenv cannot start: one of another user, or in
-// namespaces of its own.
+// A special is a .NET program that testenv cannot start: a program of another user, or in its own
+// namespaces.
 type special struct {
 	pid   int
 	stdin io.Closer
 	cmd   *exec.Cmd
 }
 
-// startSpecial starts cmd and waits until it is ready.
+// startSpecial starts cmd and waits until the program is ready.
 func startSpecial(t *testing.T, cmd *exec.Cmd) *special {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -320,7 +320,7 @@ func startSpecial(t *testing.T, cmd *exec.Cmd) *special {
 	s := &special{pid: cmd.Process.Pid, stdin: stdin, cmd: cmd}
 	t.Cleanup(func() {
 		stdin.Close()
-		cmd.Process.Kill() // fails if it has ended
+		cmd.Process.Kill() // fails if the program has ended
 		cmd.Wait()
 	})
 	lines := bufio.NewScanner(stdout)
@@ -360,8 +360,8 @@ func nobodysProgram(t *testing.T, tmp string) *exec.Cmd {
 	return cmd
 }
 
-// namespaceProgram is a .NET program in mount, PID and network namespaces of its
-// own, which are prepared by a shell script.
+// namespaceProgram is a .NET program in its own mount, PID and network namespaces. A shell script
+// prepares the namespaces.
 func namespaceProgram(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	needRoot(t)

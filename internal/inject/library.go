@@ -11,11 +11,11 @@ import (
 //go:embed lib
 var libraries embed.FS
 
-// ErrNoLibrary: this program was built without the agent.
+// ErrNoLibrary: our program was built without the agent.
 var ErrNoLibrary = errors.New("this clrsnap was built without the in-process agent")
 
-// Library returns the agent for Linux on goarch, such as "amd64": an ELF shared
-// library. The error is ErrNoLibrary.
+// Library returns the agent for Linux on goarch, for example "amd64": an ELF shared library. The
+// error is ErrNoLibrary.
 func Library(goarch string) ([]byte, error) {
 	library, err := libraries.ReadFile("lib/libclrsnap-agent-linux-" + goarch + ".so")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestLibrary: the embedded library is built from the present sources; if there is none,
-// the error says so.
+// TestLibrary: the embedded library is built from the present sources; without a library, the
+// error says so.
 func TestLibrary(t *testing.T) {
 	lib, err := Library(runtime.GOARCH)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// A Listener waits for the agents of programs that this process starts.
+// A Listener waits for the agents of programs that our process starts.
 type Listener struct {
 	f *folder
 }
 
-// Listen unpacks the agent for programs that are to be started. They must see the
-// same files as this process, and run as the same user.
+// Listen unpacks the agent for programs that are to be started. They must see the same files as
+// our process, and run as the same user.
 func Listen() (*Listener, error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {
@@ -40,13 +40,12 @@ func listenWith(library []byte) (*Listener, error) {
 	return &Listener{f}, nil
 }
 
-// Close stops listening and removes the library. Programs that are started later run
-// without the agent.
+// Close stops listening and removes the library. Programs that are started later run without the
+// agent.
 func (l *Listener) Close() error { return l.f.Close() }
 
-// Environment returns env with the variables that make a program load the agent, and also
-// the programs that it starts. It is an error if env makes them load another profiler, or
-// forbids profilers.
+// Environment returns env with the variables that make a program and its children load the agent.
+// It is an error if env makes them load another profiler, or forbids profilers.
 func (l *Listener) Environment(env []string) ([]string, error) {
 	if err := checkEnvironment(env); err != nil {
 		return nil, err
@@ -62,9 +61,8 @@ func (l *Listener) Environment(env []string) ([]string, error) {
 	return append(out, agent.Environment(l.f.library(), l.f.socket())...), nil
 }
 
-// Accept waits for the next agent to connect, until the end of ctx. The caller should close
-// the connections of programs that it is not interested in, and of processes that it has
-// not started.
+// Accept waits for the next agent to connect, until the end of ctx. The caller should close the
+// connections of unwanted programs, and of processes that the caller has not started.
 func (l *Listener) Accept(ctx context.Context) (*Agent, error) { return accept(ctx, l.f.listener) }
 
 // checkEnvironment looks for settings that keep the agent out.
@@ -83,9 +81,9 @@ func checkEnvironment(env []string) error {
 	return nil
 }
 
-// isProfilerSetting reports whether an environment variable has this meaning. .NET 11
-// knows both prefixes, earlier ones the first. PROFILER stands for everything that
-// begins with it.
+// isProfilerSetting reports whether an environment variable has this meaning. .NET 11 knows both
+// prefixes, earlier versions the first prefix. PROFILER stands for every name that begins with
+// PROFILER.
 func isProfilerSetting(variable, meaning string) bool {
 	for _, prefix := range []string{"CORECLR_", "DOTNET_"} {
 		rest, ok := strings.CutPrefix(variable, prefix)
@@ -103,8 +101,8 @@ func isOn(value string) bool {
 	return err == nil && n != 0
 }
 
-// switchOff returns the variable of env with which one of these settings of the
-// runtime, all of which are on by default, is off; "" if there is none.
+// switchOff returns the variable of env that switches off one of the runtime's settings, which
+// are all on by default; "" if there is none.
 func switchOff(env iter.Seq[string], settings ...string) string {
 	for v := range env {
 		name, value, _ := strings.Cut(v, "=")

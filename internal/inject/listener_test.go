@@ -16,11 +16,11 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// listening is a Listener that tells each agent to begin, or hangs up on it.
+// listening is a Listener that tells each agent to begin, or hangs up on the agent.
 type listening struct {
 	*Listener
 	dir  string
-	pids chan int // of the processes whose agents have connected
+	pids chan int // of the processes with connected agents
 }
 
 func listenHere(t *testing.T, welcome bool) *listening {
@@ -65,7 +65,7 @@ func listenHere(t *testing.T, welcome bool) *listening {
 	return here
 }
 
-// next is the process whose agent connects next.
+// next is the process of the next agent to connect.
 func (l *listening) next(t *testing.T) int {
 	t.Helper()
 	select {
@@ -86,8 +86,8 @@ func (l *listening) environment(t *testing.T, env ...string) []string {
 	return out
 }
 
-// TestListener: a program that is started has the agent, whatever else its
-// environment says of profilers that are not enabled.
+// TestListener: a started program has the agent, whatever else its environment says of profilers
+// that are not enabled.
 func TestListener(t *testing.T) {
 	testenv.EachOf(t, testenv.Versions(), func(t *testing.T, rt string) {
 		l := listenHere(t, true)
@@ -101,7 +101,7 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// TestListenerHangsUp: a program whose agent is not wanted runs without.
+// TestListenerHangsUp: a program with an unwanted agent runs without the agent.
 func TestListenerHangsUp(t *testing.T) {
 	layer.Live(t)
 	l := listenHere(t, false)
@@ -113,7 +113,7 @@ func TestListenerHangsUp(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestListenerChildren: programs that the program starts have agents, too.
+// TestListenerChildren: the program's children have agents, too.
 func TestListenerChildren(t *testing.T) {
 	layer.Live(t)
 	l := listenHere(t, true)
@@ -139,8 +139,7 @@ func TestListenerChildren(t *testing.T) {
 	}
 }
 
-// TestListenerClosed: a program that finds nobody listening runs normally, without the
-// agent.
+// TestListenerClosed: a program without a listener runs normally, without the agent.
 func TestListenerClosed(t *testing.T) {
 	layer.Live(t)
 	l, err := listenWith(library(t))
@@ -204,7 +203,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestAcceptAgain: a wait that was given up does not spoil the next one.
+// TestAcceptAgain: a wait that was given up does not spoil the next wait.
 func TestAcceptAgain(t *testing.T) {
 	l, err := listenWith([]byte("library"))
 	if err != nil {

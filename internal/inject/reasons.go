@@ -15,9 +15,9 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// HRESULTs with which the runtime refuses to attach a profiler (src/inc/corerror.h, for
-// modNotFound winerror.h; their meaning is in profattach.cpp, profilinghelper.cpp and
-// ds-protocol.h of the runtime).
+// The runtime's HRESULTs for refusing to attach a profiler (src/inc/corerror.h, for modNotFound
+// winerror.h; the meanings are in profattach.cpp, profilinghelper.cpp and ds-protocol.h of the
+// runtime).
 const (
 	otherProfilerActive = 0x8013136a // CORPROF_E_PROFILER_ALREADY_ACTIVE
 	uninitialized       = 0x80131371 // CORPROF_E_RUNTIME_UNINITIALIZED
@@ -27,7 +27,7 @@ const (
 	modNotFound         = 0x8007007e // ERROR_MOD_NOT_FOUND
 )
 
-// explain makes a sentence of what went wrong with process p.
+// explain makes a sentence of an error with process p.
 func explain(p *live.Process, err error) error {
 	pid := p.PID()
 	var explained *Error
@@ -121,7 +121,7 @@ func refused(pid int, refusal *diagnostics.ServerError) *Error {
 	return e
 }
 
-// otherProfiler says which profiler is loaded already.
+// otherProfiler names the profiler that is loaded already.
 func otherProfiler(p *live.Process) error {
 	e := &Error{PID: p.PID(), Err: ErrOtherProfiler}
 	switch path := startedProfiler(p); {
@@ -135,8 +135,8 @@ func otherProfiler(p *live.Process) error {
 	return e
 }
 
-// startedProfiler is the path of the profiler that a process was started with; "" if
-// there is none, or if it is the agent.
+// startedProfiler is the path of the profiler with which a process was started; "" if there is
+// none, or if the profiler is the agent.
 func startedProfiler(p *live.Process) string {
 	on, found := false, ""
 	for v := range environmentOf(p) {
@@ -152,8 +152,8 @@ func startedProfiler(p *live.Process) string {
 	return found
 }
 
-// hasAgent reports whether the library of the agent, of this clrsnap or another, has
-// ever been loaded into a process. It is never unloaded.
+// hasAgent reports whether the library of the agent, of our clrsnap or another, has ever been
+// loaded into a process. The library is never unloaded.
 func hasAgent(p *live.Process) bool {
 	maps, err := p.Mappings()
 	if err != nil {
@@ -182,7 +182,7 @@ func agentWorks(p *live.Process) bool {
 	return false
 }
 
-// environmentOf is the environment that a process was started with.
+// environmentOf is the environment of a process at its start.
 func environmentOf(p *live.Process) iter.Seq[string] {
 	env, err := p.Dir().Environ()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// resident returns the name by which a process itself has a library that an earlier
-// agent has kept open there; "" if it has none that is the same. What has been loaded
-// once stays mapped (agent/cflags, nodelete): loading the same file again adds nothing,
-// a new file would add one more copy each time.
+// resident returns a process's own name of an identical library that an earlier agent has kept
+// open in the process; "" if there is none. A loaded library stays mapped (agent/cflags,
+// nodelete): loading the same file again adds nothing, but a new file would add one more copy
+// each time.
 func resident(of procfs.Dir, library []byte) string {
 	fds, err := of.Names("fd")
 	if err != nil {
@@ -32,7 +32,7 @@ func resident(of procfs.Dir, library []byte) string {
 }
 
 func sameContent(of procfs.Dir, file string, content []byte) bool {
-	f, err := foreign.OpenAt(of.FD(), file, file) // what is open there is the target's choice
+	f, err := foreign.OpenAt(of.FD(), file, file) // the open file is the target's choice
 	if err != nil {
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestResident: however often the agent is attached and detached, its library is mapped in
-// the process once.
+// TestResident: however often the agent is attached and detached, its library is mapped in the
+// process once.
 func TestResident(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{})
 	for i := range 4 {

@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// ErrRights: the agent's folder and the diagnostics socket belong to the target's user, and
-// we may not act for that user.
+// ErrRights: the agent's folder and the diagnostics socket belong to the target's user, and we
+// may not act for that user.
 var ErrRights = errors.New("it is another user's")
 
 // checkRights returns an error if we may not act for the user of process pid.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDir opens a directory below root, if no other user can replace what we make there, by
-// any step of this path: the runtime is told the path of a library, and loads whatever file
-// has that path by then.
+// openDir opens a directory below root, if no other user can replace our files there by any step
+// of the path: the runtime is told the path of a library, and loads whatever file has that path
+// by then.
 func (u user) openDir(root *os.File, where string) (*os.File, error) {
 	fd, err := foreign.Resolve(int(root.Fd()), where, u.checkStep)
 	if err != nil {
@@ -34,7 +34,7 @@ func (u user) openDir(root *os.File, where string) (*os.File, error) {
 	return os.NewFile(uintptr(dir), where), nil
 }
 
-// checkStep returns an error if others can replace the entry of that name in a directory.
+// checkStep returns an error if others can replace the named entry of a directory.
 func (u user) checkStep(name string, dir, there *unix.Stat_t) error {
 	if err := u.checkDir("what has "+name, dir); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (u user) checkDir(name string, st *unix.Stat_t) error {
 
 var errOpenToOthers = errors.New("others can write to it, or to a directory above it, and it has no sticky bit")
 
-// trusts reports whether a user has all rights of this one anyway: root, root of the user's
-// own user namespace, the user himself, and we.
+// trusts reports whether a user has all rights of u anyway: root, root of the user's own user
+// namespace, the user himself, and we.
 func (u user) trusts(uid uint32) bool {
 	return uid == 0 || int(uid) == u.uid || int(uid) == u.root || int(uid) == os.Geteuid()
 }

@@ -25,7 +25,7 @@ func unpack(of procfs.Dir, library []byte) (*folder, error) {
 	}
 	defer root.Close()
 	if err := u.do(func() error { return nil }); err != nil {
-		return nil, err // it would be the same for every directory
+		return nil, err // the same for every directory
 	}
 	var tried []string
 	for _, where := range places(of) {
@@ -43,8 +43,7 @@ func unpack(of procfs.Dir, library []byte) (*folder, error) {
 		Remedy: fmt.Sprintf("let user %d write to one of them, or mount a tmpfs with the option exec at /tmp", u.uid)}
 }
 
-// places are directories of a process, as it names them: where to unpack, best
-// first.
+// places are the directories for unpacking, best first, in the process's naming.
 func places(of procfs.Dir) []string {
 	candidates := []string{diagnostics.TemporaryDir(of), "/tmp", "/var/tmp", "/dev/shm", "/run"}
 	if cwd, err := of.Readlink("cwd"); err == nil {
@@ -55,8 +54,8 @@ func places(of procfs.Dir) []string {
 	}
 	var out []string
 	for _, dir := range candidates {
-		// The runtime is told the path in UTF-16, and a relative path would depend on the
-		// working directory, which can change.
+		// The runtime gets the path in UTF-16. A relative path would depend on the working
+		// directory, which can change.
 		if dir = path.Clean(dir); path.IsAbs(dir) && utf8.ValidString(dir) && !slices.Contains(out, dir) {
 			out = append(out, dir)
 		}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is a process that does nothing, with an environment.
+// sleeper is an idle process with an environment.
 func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 	t.Helper()
 	cmd.Env = env
@@ -32,7 +32,7 @@ func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 		cmd.Wait()
 	})
 	// Start returns before the kernel has laid out the new program's environment, and another
-	// program may start this one.
+	// program may start the sleeper.
 	environ, comm := fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid), fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)
 	for range 1000 {
 		name, _ := os.ReadFile(comm)
@@ -55,7 +55,7 @@ func goodUnpack(t *testing.T, pid int) *folder {
 	return f
 }
 
-// TestFolder: the owner of the folder, its permissions, and that it is removed.
+// TestFolder: the owner of the folder, its permissions, and its removal.
 func TestFolder(t *testing.T) {
 	needRoot(t)
 	inUserNamespace := exec.Command("sleep", "60")
@@ -113,11 +113,11 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestNotWhereItCannotWrite: a process cannot use its TMPDIR or links to make us, as root,
-// write where it could not write itself.
+// TestNotWhereItCannotWrite: a process cannot use its TMPDIR or links to make us, as root, write
+// where the process itself could not write.
 func TestNotWhereItCannotWrite(t *testing.T) {
 	roots, theirs := publicDir(t), nobodysDir(t)
-	secret := filepath.Join(roots, "secret") // open to all, in a directory that is not
+	secret := filepath.Join(roots, "secret") // open to all, in a closed directory
 	for _, dir := range []string{secret, filepath.Join(secret, "open")} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestRootWithoutCapabilities(t *testing.T) {
 	for what, cmd := range map[string]*exec.Cmd{"without": bare(), "with all": exec.Command("sleep", "60")} {
 		tmp := publicDir(t)
 		if what == "with all" {
-			tmp = closed // it could write there itself
+			tmp = closed // the program could write there itself
 		}
 		if f := goodUnpack(t, sleeper(t, cmd, "TMPDIR="+tmp)); filepath.Dir(f.path) != tmp {
 			t.Errorf("root %s capabilities: TMPDIR %s, the folder is %s", what, tmp, f.path)
@@ -201,8 +201,8 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-// TestNotWhereOthersWrite: the library is not unpacked where another user could replace it
-// by one of his own, under the name that the runtime is told.
+// TestNotWhereOthersWrite: the library is not unpacked where another user could replace it by his
+// own file, under the name that the runtime is told.
 func TestNotWhereOthersWrite(t *testing.T) {
 	needRoot(t)
 	mode := func(dir string, mode os.FileMode) string {
@@ -308,8 +308,8 @@ func TestPlantedFolder(t *testing.T) {
 	}
 }
 
-// TestStale: the folder of a program that was killed is removed by the next one; the folder
-// of a running program is not.
+// TestStale: the next program removes the folder of a killed program; the folder of a running
+// program stays.
 func TestStale(t *testing.T) {
 	tmp := publicDir(t)
 	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp)
@@ -399,8 +399,8 @@ func TestUserIn(t *testing.T) {
 	}
 }
 
-// TestDo: rights that cannot be taken on are an error, not other rights, and afterwards
-// every thread has the rights that it had before.
+// TestDo: rights that cannot be assumed are an error, not other rights, and afterwards every
+// thread has its earlier rights.
 func TestDo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if err := (user{uid: os.Geteuid() + 1}).do(func() error { return nil }); err == nil {
@@ -434,7 +434,7 @@ func TestDo(t *testing.T) {
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		if u, err := userOfText(text); err != nil || fmt.Sprint(u) != before {
 			t.Errorf("%s: the rights of %v remain (%v), not those of %s", file, u, err, before)
@@ -445,7 +445,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// userOfText is what the text of a status tells of a user.
+// userOfText is the user in the text of a status.
 func userOfText(text []byte) (user, error) {
 	s, err := procfs.ParseStatus(text)
 	if err != nil {
@@ -454,7 +454,7 @@ func userOfText(text []byte) (user, error) {
 	return userIn(&s)
 }
 
-// threadStatus is the status of this thread.
+// threadStatus is the status of the current thread.
 func threadStatus(t *testing.T) []byte {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/status")
@@ -464,7 +464,7 @@ func threadStatus(t *testing.T) []byte {
 	return text
 }
 
-// nobodysSecret is a file that only its user can see, and root.
+// nobodysSecret is a file that only its user and root can see.
 func nobodysSecret(t *testing.T) string {
 	t.Helper()
 	dir := nobodysDir(t)

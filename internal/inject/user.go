@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A user is the identity with which a process accesses the file system, with ids of our
-// user namespace.
+// A user is the identity of a process's accesses to the file system, with ids of our user
+// namespace.
 type user struct {
 	uid, gid int
 	groups   []int
-	root     int    // the root of its user namespace; -1: it has none
+	root     int    // root of the process's user namespace; -1: no root
 	caps     uint64 // effective capabilities in our user namespace
 }
 
-// userOf reads whose rights a process has (proc_pid_status(5)).
+// userOf reads the user of a process (proc_pid_status(5)).
 func userOf(of procfs.Dir) (user, error) {
 	s, err := of.Status()
 	if err != nil {
@@ -35,13 +35,13 @@ func userOf(of procfs.Dir) (user, error) {
 	}
 	theirs, err := of.Readlink("ns/user")
 	if ours, e := os.Readlink("/proc/self/ns/user"); err != nil || e != nil || theirs != ours {
-		u.caps = 0 // they count only inside its own user namespace
+		u.caps = 0 // they count only inside the process's own user namespace
 	}
 	return u, nil
 }
 
-// rootOf is who is root in a user namespace with these user ids (user_namespaces(7)), -1 if
-// nobody is.
+// rootOf is the id of root in a user namespace with these user ids (user_namespaces(7)), -1 if
+// there is no root.
 func rootOf(uids []procfs.IDRange) int {
 	for _, r := range uids {
 		if r.Inside == 0 && r.Count > 0 {
@@ -51,7 +51,7 @@ func rootOf(uids []procfs.IDRange) int {
 	return -1
 }
 
-// userIn is what a status tells of it.
+// userIn is the user in a status.
 func userIn(s *procfs.Status) (user, error) {
 	u := user{uid: s.UID.FileSystem, gid: s.GID.FileSystem, groups: s.Groups, root: -1, caps: s.CapEff}
 	if u.uid < 0 || u.gid < 0 {
@@ -60,8 +60,8 @@ func userIn(s *procfs.Status) (user, error) {
 	return u, nil
 }
 
-// do calls f with the rights of the user in the file system, and no others. f must
-// not start goroutines that need them.
+// do calls f with the rights of the user in the file system, and no others. f must not start
+// goroutines that need the rights.
 func (u user) do(f func() error) error {
 	caps, err := capabilities()
 	if err != nil {
@@ -91,9 +91,9 @@ func (u user) do(f func() error) error {
 	return <-done
 }
 
-// assume gives this thread the rights of the user.
+// assume gives the current thread the rights of the user.
 func (u user) assume() error {
-	err := setCapabilities(^uint64(0)) // all that are permitted, to be able to change the rest
+	err := setCapabilities(^uint64(0)) // all permitted capabilities, to be able to change the rest
 	if now, _ := unix.SetfsuidRetUid(-1); err == nil && now != u.uid {
 		err = u.assumeIDs()
 	}
@@ -108,14 +108,14 @@ func (u user) assume() error {
 }
 
 func (u user) assumeIDs() error {
-	err := unix.Setgroups(u.groups) // of this thread: unlike package syscall's
+	err := unix.Setgroups(u.groups) // of the current thread, unlike package syscall's
 	if err == nil {
 		err = unix.Setfsgid(u.gid)
 	}
 	if err == nil {
 		err = unix.Setfsuid(u.uid)
 	}
-	// The calls do not report failure; a call with an impossible id returns the current one.
+	// The calls do not report failure; a call with an impossible id returns the current id.
 	uid, _ := unix.SetfsuidRetUid(-1)
 	gid, _ := unix.SetfsgidRetGid(-1)
 	if err == nil && (uid != u.uid || gid != u.gid) {
@@ -124,13 +124,13 @@ func (u user) assumeIDs() error {
 	return err
 }
 
-// capabilities are the effective ones of this thread.
+// capabilities are the effective capabilities of the current thread.
 func capabilities() (uint64, error) {
 	_, sets, err := capget()
 	return uint64(sets[1].Effective)<<32 | uint64(sets[0].Effective), err
 }
 
-// setCapabilities makes those of caps effective, for this thread, that are permitted.
+// setCapabilities makes the permitted capabilities in caps effective, for the current thread.
 func setCapabilities(caps uint64) error {
 	header, sets, err := capget()
 	if err != nil {

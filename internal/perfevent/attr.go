@@ -6,21 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bits of struct perf_event_attr and values that x/sys/unix does not name.
+// Bits of struct perf_event_attr and values without names in x/sys/unix.
 const (
 	bitInheritThread = 1 << 35 // since Linux 5.13
 	formatLost       = 1 << 4  // PERF_FORMAT_LOST, since Linux 6.0
 )
 
-// features are what not every kernel supports, or not every user may ask for.
+// features are optional: not every kernel supports them, and not every user may ask for them.
 type features struct {
 	kernel        bool // sample in the kernel too
 	inheritThread bool // let new threads inherit the events, but not new processes
-	formatLost    bool // have events count what they lose
+	formatLost    bool // let events count their losses
 }
 
-// Every record has these; the order of the fields is the kernel's, in
-// perf_output_sample and __perf_event__output_id_sample.
+// The fields of every record; the order of the fields is the kernel's, in perf_output_sample and
+// __perf_event__output_id_sample.
 const sampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_ID |
 	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
 
@@ -38,7 +38,7 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 			a.Bits |= bitInheritThread
 		}
 	} else {
-		// For an event of a whole CPU those records would be about all processes' threads.
+		// For an event of a whole CPU these records would be about all processes' threads.
 		a.Bits |= unix.PerfBitExcludeIdle
 	}
 	a.Read_format = e.attr.readFormat()
@@ -55,8 +55,8 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 	return a
 }
 
-// ringAttr describes an event that never happens and owns a ring. All events
-// that write to a ring must have its clock.
+// ringAttr describes an event that never happens and owns a ring. All events that write to a ring
+// must use the ring's clock.
 func ringAttr(wakeup int) *unix.PerfEventAttr {
 	a := newAttr(unix.PERF_COUNT_SW_DUMMY)
 	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitWatermark
@@ -74,7 +74,8 @@ func newAttr(config uint64) *unix.PerfEventAttr {
 	}
 }
 
-// readFormat is what an event tells of itself. Kernels that do not count losses end it sooner.
+// readFormat is the format of an event's counters. Kernels that do not count losses have a
+// shorter format.
 func (f *features) readFormat() uint64 {
 	if f.formatLost {
 		return unix.PERF_FORMAT_TOTAL_TIME_ENABLED | formatLost
@@ -82,9 +83,9 @@ func (f *features) readFormat() uint64 {
 	return unix.PERF_FORMAT_TOTAL_TIME_ENABLED
 }
 
-// retry reports whether an event that the kernel refused may be granted with
-// fewer features, and removes one. The kernel refuses bits that it does not know
-// with EINVAL, and kernel time with EACCES to users who may not see it.
+// retry reports whether an event that the kernel refused may be granted with fewer features, and
+// removes a feature. The kernel refuses unknown bits with EINVAL, and kernel time with EACCES to
+// users who may not see the kernel.
 func (f *features) retry(err error) bool {
 	switch {
 	case err == unix.EINVAL && f.formatLost:

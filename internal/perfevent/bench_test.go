@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkRead is what it costs us to take a sample out of a ring: ns/sample
-// without looking at the stack, and with a copy of it.
+// BenchmarkRead is our cost of taking a sample out of a ring: ns/sample without looking at the
+// stack, and with a copy of the stack.
 func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{16 << 10, 32 << 10, MaxStackBytes} {
 		for _, copied := range []bool{false, true} {
@@ -38,7 +38,7 @@ func BenchmarkRead(b *testing.B) {
 					}
 					spent += time.Since(from)
 				}
-				b.ReportMetric(0, "ns/op") // most of it is waiting
+				b.ReportMetric(0, "ns/op") // mostly waiting
 				b.ReportMetric(float64(spent.Nanoseconds())/float64(n), "ns/sample")
 				b.ReportMetric(float64(e.Stats().Lost)/float64(n), "lost/sample")
 			})
@@ -46,8 +46,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkTarget is what it costs the target: the CPU time of a fixed amount of
-// work, sampled, as a percentage above that of the same work alone.
+// BenchmarkTarget is the cost for the target: the CPU time of a fixed amount of work, sampled, as
+// a percentage above the time of the same work alone.
 func BenchmarkTarget(b *testing.B) {
 	p := start(b, "")
 	p.scan("READY")
@@ -84,7 +84,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkKernelSymbols names as many functions as a recording has, beside reading the same file.
+// BenchmarkKernelSymbols names as many functions as a recording has, and compares with reading
+// the same file.
 func BenchmarkKernelSymbols(b *testing.B) {
 	const file = "/proc/kallsyms"
 	all, err := os.ReadFile(file)

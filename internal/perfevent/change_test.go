@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestSetStackBytes: the copy size changes while threads run; nothing is counted
-// twice, and little is missing.
+// TestSetStackBytes: the copy size changes while threads run; nothing is counted twice, and
+// little is missing.
 func TestSetStackBytes(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testSetStackBytes)
@@ -25,7 +25,7 @@ func testSetStackBytes(t *testing.T, scope Scope) {
 	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy, Scope: scope})
 	used.note(t)
 	samples, last, disorder := 0, time.Duration(0), 0
-	size, sized := 0, 0 // the greatest copy of the deep thread's stack, and how many there were
+	size, sized := 0, 0 // the greatest copy of the deep thread's stack, and the number of copies
 	visit := func(r *Record) {
 		if r.Kind != Sampled {
 			return
@@ -76,7 +76,7 @@ func testSetStackBytes(t *testing.T, scope Scope) {
 	}
 }
 
-// TestOverflow: records that the rings have no room for are counted exactly.
+// TestOverflow: records without room in the rings are counted exactly.
 func TestOverflow(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testOverflow)

@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestChurn: in the scope PerThread, 200 threads start and end while sampling begins and
-// changes, again and again. None is missed, and none is sampled twice for the same time.
+// TestChurn: in the scope PerThread, 200 threads start and end while sampling begins and changes,
+// again and again. No thread is missed, and no thread is sampled twice for the same time.
 func TestChurn(t *testing.T) {
 	layer.Live(t)
 	const period = 200 * time.Microsecond
@@ -44,9 +44,9 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestTwice: a thread that has inherited events and was given its own beside them
-// is sampled once, and so are the threads that it starts. That one with inherited
-// events is recognised, which Open relies on, is seen on the way.
+// TestTwice: a thread with inherited events and its own events beside them is sampled once, and
+// so are its child threads. The test also shows that a thread with inherited events is
+// recognised, as Open requires.
 func TestTwice(t *testing.T) {
 	layer.Live(t)
 	const period = 200 * time.Microsecond
@@ -95,9 +95,9 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-const life = 20 // periods that each thread runs, as in target.c
+const life = 20 // periods of running of each thread, as in target.c
 
-// churn counts the samples of threads that are seen from their start to their end.
+// churn counts the samples of threads seen from their start to their end.
 type churn struct {
 	alive                                map[int]int // samples by thread
 	ended, lives, samples, tooMany, lost int

@@ -12,8 +12,7 @@ import (
 
 const magicWord = 0x1122334400000000 // of the first word; the others follow
 
-// checkMagic compares a sample of magic in target.c with what is on its stack and in its
-// registers.
+// checkMagic compares a sample of magic in target.c with magic's stack and registers.
 func checkMagic(t *testing.T, r *Record, words int) {
 	t.Helper()
 	n := min(words, len(r.Stack)/8)
@@ -33,14 +32,14 @@ func checkMagic(t *testing.T, r *Record, words int) {
 	}
 }
 
-// isSet reports whether magic in target.c has filled its stack: it sets RAX last.
+// isSet reports whether magic in target.c has filled its stack: magic sets RAX last.
 func isSet(r *Record) bool {
 	last, _ := r.Context.Reg(arch.RAX)
 	return last == 0x5eed000f
 }
 
-// TestStack: what is copied is the stack from the stack pointer up, at every size, and
-// Truncated says whether there is more.
+// TestStack: the copy is the stack from the stack pointer up, at every size, and Truncated
+// reports a longer stack.
 func TestStack(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testStack)
@@ -59,7 +58,8 @@ func testStack(t *testing.T, scope Scope) {
 			}
 			seen++
 			checkMagic(t, r, few)
-			// Of the greatest size a record has less room, because of its other fields.
+			// A record of the greatest size has less room for the stack, because of its other
+			// fields.
 			if len(r.Stack) < min(8*few, size) || size < MaxStackBytes && r.Truncated != (len(r.Stack) == size) {
 				t.Fatalf("%d of %d bytes of the stack, truncated: %v", len(r.Stack), size, r.Truncated)
 			}
@@ -84,8 +84,8 @@ func testStack(t *testing.T, scope Scope) {
 	}, func() bool { return seen >= 200 })
 }
 
-// TestKernel: a thread in the kernel has the registers of its own code and the
-// kernel's call chain, whose functions have names.
+// TestKernel: a thread in the kernel has the registers of its own code and the kernel's call
+// chain, with names of functions.
 func TestKernel(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "k2")
@@ -138,7 +138,7 @@ func TestKernel(t *testing.T) {
 	if len(functions) == 0 {
 		t.Skip("the names were not tested: kernel.kptr_restrict hides the symbols")
 	}
-	names := map[string]int{} // in how many chains they are
+	names := map[string]int{} // the number of chains with each name
 	for _, chain := range chains {
 		seen := map[string]bool{}
 		for _, ip := range chain {

@@ -23,7 +23,7 @@ import (
 
 const nobody = 65534
 
-// report is what a sampler says.
+// report is a sampler's output.
 type report struct {
 	Error          string
 	Unavailable    bool
@@ -31,18 +31,18 @@ type report struct {
 	KernelExcluded bool
 	BufferBytes    int
 	Samples        int
-	Elsewhere      int // samples that are not where the target burns
+	Elsewhere      int // samples outside the target's burning function
 	InKernel       int
 	Scope          Scope
 	Why            string
 	Named          int // samples with a thread's name
-	Foreign        int // records of others that came here
+	Foreign        int // records of other processes that came here
 	OfChild        int // samples of the process's child
 	Refusals       []string
 }
 
-// sampler is another user. It is told what to do: "sample", "open", "few files", "scope", or that and a system call
-// that is denied; and to whom: the target's program, or a PID.
+// sampler is another user. Its arguments are the action: "sample", "open", "few files", "scope",
+// or an action and a denied system call; and the object: the target's program, or a PID.
 var sampler = role.New("sampler", func(a role.Args) error {
 	var r report
 	arg := a[1]
@@ -82,13 +82,13 @@ func (r *report) open(o Options) {
 	}
 }
 
-// fewFiles opens with fewer and fewer file descriptors, down to one more than are in use. How many are in use, and how
-// many each scope needs, differs from machine to machine.
+// fewFiles opens with fewer and fewer file descriptors, down to one more than are in use. The
+// descriptors in use, and each scope's need, differ from machine to machine.
 func (r *report) fewFiles(o Options) {
 	const enough = 100
 	r.Unavailable = true
 	for n := uint64(enough); ; n-- {
-		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0) // the lowest that is free
+		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0) // the lowest free descriptor
 		unix.Close(fd)
 		if err != nil || uint64(fd) >= n {
 			return
@@ -150,7 +150,7 @@ func (r *report) sample(path string) {
 	}
 }
 
-// scope samples a process in the best scope there is.
+// scope samples a process in the best scope.
 func (r *report) scope(pid int) {
 	e, err := Open(Options{PID: pid, Period: time.Millisecond, Kernel: true})
 	if err != nil {
@@ -182,8 +182,8 @@ func (r *report) scope(pid int) {
 	r.Foreign = e.Stats().Foreign
 }
 
-// denySyscall has the kernel refuse a system call with EPERM from now on, as the
-// seccomp profiles of containers do.
+// denySyscall makes the kernel refuse a system call with EPERM from now on, like the seccomp
+// profiles of containers.
 func denySyscall(name string) error {
 	nr := map[string]uint32{"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN}[name]
 	filter := []unix.SockFilter{
@@ -204,7 +204,7 @@ func denySyscall(name string) error {
 	return nil
 }
 
-// play has a sampler do something in a process of its own, of a user.
+// play runs a sampler in a new process, as a user.
 func play(t *testing.T, uid uint32, do, arg string, caps ...uintptr) report {
 	t.Helper()
 	cmd := sampler.Command(do, arg)
@@ -227,7 +227,7 @@ func play(t *testing.T, uid uint32, do, arg string, caps ...uintptr) report {
 	return r
 }
 
-// testBinary copies the test binary to where everybody may execute it.
+// testBinary copies the test binary to a place where everybody may execute it.
 func testBinary(t *testing.T) string {
 	t.Helper()
 	dir, err := targetDir()
@@ -251,8 +251,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestUnprivileged: where the setting allows it, any user can sample his own processes,
-// without the kernel and with smaller buffers; else the error says what to set.
+// TestUnprivileged: where the setting allows it, any user can sample his own processes, without
+// the kernel and with smaller buffers; else the error names the setting.
 func TestUnprivileged(t *testing.T) {
 	layer.Live(t)
 	need(t)
@@ -273,7 +273,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestDenied: the error says what is in the way and what to do.
+// TestDenied: the error gives the obstacle and the remedy.
 func TestDenied(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "sss")
@@ -301,7 +301,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// checkFewFiles requires that every refusal says how the limit is raised, and one of them what is needed.
+// checkFewFiles requires that every refusal says how to raise the limit, and one refusal gives
+// the need.
 func checkFewFiles(t *testing.T, r report, needed string) {
 	t.Helper()
 	if !r.Unavailable || len(r.Refusals) < 3 {

@@ -13,8 +13,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestDotNet: the threads of a .NET program are sampled in proportion to their CPU time,
-// with their stacks.
+// TestDotNet: the threads of a .NET program are sampled in proportion to their CPU time, with
+// their stacks.
 func TestDotNet(t *testing.T) {
 	layer.Live(t)
 	const period, frames = time.Millisecond, 60
@@ -47,8 +47,8 @@ func TestDotNet(t *testing.T) {
 			return
 		}
 		samples[r.TID]++
-		// Each frame has at least a return address and a frame pointer. Under pressure
-		// the kernel may not get at a stack.
+		// Each frame has at least a return address and a frame pointer. Under memory pressure the
+		// kernel may fail to read a stack.
 		if sp, ok := r.Context.Reg(arch.RSP); !ok || sp%8 != 0 || r.Context.IP == 0 ||
 			len(r.Stack) > 0 && len(r.Stack) < 16*frames {
 			t.Fatalf("%d bytes of stack, %+v", len(r.Stack), r.Context)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable is in the chain of the errors of Open that say that the kernel
-// does not let us sample at all, or not this process.
+// ErrUnavailable is in the chain of Open's error if the kernel does not let us sample at all, or
+// not this process.
 var ErrUnavailable = errors.New("sampling with perf_event_open is not possible")
 
 // ErrExited is in the chain of Open's error if the process has ended.
@@ -19,7 +19,7 @@ var ErrExited = errors.New("process has ended")
 
 func exited(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrExited) }
 
-// unread is why /proc does not tell something of a process.
+// unread explains a failed read of a process's file in /proc.
 func unread(pid int, err error) error {
 	if errors.Is(err, procfs.ErrExited) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return exited(pid)
@@ -27,11 +27,11 @@ func unread(pid int, err error) error {
 	return fmt.Errorf("perfevent: process %d: %w", pid, err)
 }
 
-// Error is an ErrUnavailable, and says what to do.
+// Error is an ErrUnavailable with a remedy.
 type Error struct {
-	Err    error  // the system call's
+	Err    error  // from the system call
 	Detail string // why
-	Remedy string // what to do; "" where nothing helps
+	Remedy string // what to do; "" without a remedy
 }
 
 func (e *Error) Error() string {
@@ -47,7 +47,7 @@ func (e *Error) Reason() string { return fmt.Sprintf("%v (%v): %s", ErrUnavailab
 // Unwrap returns ErrUnavailable and the system call's error.
 func (e *Error) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
-// refused explains why not even an idle event of our own was granted.
+// refused explains the refusal of even an idle event of our own.
 func (e *Events) refused(err error) error {
 	switch {
 	case err == unix.EMFILE || err == unix.ENFILE:
@@ -65,8 +65,7 @@ func (e *Events) refused(err error) error {
 	return fmt.Errorf("perfevent: perf_event_open: %w", err)
 }
 
-// openError explains why an event of the target was not granted, although one of
-// our own was.
+// openError explains why an event of the target was refused, although our own event was granted.
 func (e *Events) openError(err error, threads int) error {
 	switch err {
 	case unix.EMFILE, unix.ENFILE:
@@ -84,7 +83,7 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 		return systemFiles(err)
 	}
 	need := (threads + 1) * len(e.rings)
-	if e.gen != nil { // its events stay open until the new ones are
+	if e.gen != nil { // the old events stay open until the new events are
 		need += len(e.gen.events)
 	}
 	return &Error{err, fmt.Sprintf("%d threads on %d CPUs need %d file descriptors, and %d are allowed",
@@ -97,10 +96,10 @@ func systemFiles(err error) error {
 	return &Error{err, "the whole system has too many open files", "raise the sysctl fs.file-max"}
 }
 
-// fewFiles says what to do when a file could not be opened because too many are open.
+// fewFiles gives the remedy for a file that could not be opened because too many are open.
 func fewFiles(err error) error {
 	switch {
-	case errors.Is(err, ErrUnavailable): // it says so
+	case errors.Is(err, ErrUnavailable): // has its remedy
 	case errors.Is(err, unix.ENFILE):
 		return systemFiles(unix.ENFILE)
 	case errors.Is(err, unix.EMFILE):
@@ -109,15 +108,14 @@ func fewFiles(err error) error {
 	return err
 }
 
-// fileLimit is how many files we may have open; 0 if that is not known.
+// fileLimit is the number of files that we may have open; 0 if not known.
 func fileLimit() uint64 {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	return limit.Cur
 }
 
-// paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that
-// forbid everything.
+// paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that forbid everything.
 func paranoid() int {
 	n, err := strconv.Atoi(procfs.Sysctl("kernel/perf_event_paranoid"))
 	if err != nil {
@@ -131,6 +129,6 @@ func raiseLimit(what int) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(what, &limit); err == nil && limit.Cur < limit.Max {
 		limit.Cur = limit.Max
-		_ = unix.Setrlimit(what, &limit) // an error shows when it runs out
+		_ = unix.Setrlimit(what, &limit) // an error shows when the resource runs out
 	}
 }

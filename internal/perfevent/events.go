@@ -14,15 +14,15 @@ import (
 type Options struct {
 	PID         int
 	Period      time.Duration // of CPU time between two samples of a thread; 0: 10 ms; at least 10 µs
-	StackBytes  int           // of each stack that are copied; 0: 16 KB; at most MaxStackBytes
+	StackBytes  int           // bytes copied of each stack; 0: 16 KB; at most MaxStackBytes
 	Kernel      bool          // record the kernel's call chain too, where that is permitted
 	Children    bool          // follow processes that the process starts from now on
 	BufferBytes int           // of the ring of each CPU, a power of two; 0: for a quarter of a second
-	Scope       Scope         // what the kernel watches; 0: the best that is allowed
+	Scope       Scope         // the scope; 0: the best permitted scope
 }
 
-// MaxStackBytes is the most that the kernel copies of a stack: the length of a
-// record is a 16-bit number, and lengths are multiples of eight.
+// MaxStackBytes is the longest copy of a stack by the kernel: the length of a record is a 16-bit
+// number, and lengths are multiples of eight.
 const MaxStackBytes = 1<<16 - 8
 
 const (
@@ -35,12 +35,13 @@ const (
 type Stats struct {
 	Samples   int // delivered
 	Lost      int // records dropped because a ring was full; nearly all of them are samples
-	Throttled int // how often the kernel found that there were too many samples
+	Throttled int // how often the kernel found too many samples
 	Foreign   int // records of other processes, dropped
 	Repeated  int // records that came from two events, dropped once
 
-	// Missed is about how often the timer of a CPU was due and did not come before it was due again, or was stopped
-	// because there were too many samples; whatever ran meanwhile. In the scope Filtered, after Stop; else 0.
+	// Missed estimates how often the timer of a busy CPU came a period or more late, or was
+	// stopped because there were too many samples, for any running process. In the scope
+	// Filtered, after Stop; else 0.
 	Missed int
 }
 
@@ -48,31 +49,30 @@ type Stats struct {
 type Events struct {
 	o        Options
 	asked    features
-	attr     features // as far as they were granted
+	attr     features // as granted
 	scope    Scope
-	why      error // why it is not a better one
+	why      error // why the scope is not better
 	rings    []*ring
 	ringSize int // in bytes
 	waiter   waiter
-	gen      *generation   // that samples now; nil after Stop
-	filter   *kernelFilter // nil: there is none in the kernel
+	gen      *generation   // the sampling generation; nil after Stop
+	filter   *kernelFilter // nil: no filter in the kernel
 	accept   filter
 	stats    Stats
-	lostSeen uint64        // by the counters of events that are closed
-	enabled  time.Duration // of all CPUs, in generations that have ended
-	idle     idleTimes     // when the first generation began
+	lostSeen uint64        // by the counters of closed events
+	enabled  time.Duration // of all CPUs, in ended generations
+	idle     idleTimes     // at the begin of the first generation
 	rec      Record
 	prompt   bool   // Wait returns for each sample
 	scratch  []byte // a record that wraps around the end of its ring
 }
 
-// Open starts to sample a process. Threads that exist are sampled from now on,
-// and so are those that they will start.
+// Open starts to sample a process. From now on its existing and future threads are sampled.
 func Open(o Options) (*Events, error) {
 	return openWith(o, features{kernel: true, inheritThread: !o.Children, formatLost: true})
 }
 
-// openWith asks for features, and does without those that are refused.
+// openWith asks for features, and works without the refused features.
 func openWith(o Options, f features) (*Events, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func errStack(n int) error {
 	return fmt.Errorf("perfevent: a stack copy of %d bytes is not a multiple of 8 up to %d", n, MaxStackBytes)
 }
 
-// start lets a new generation of events take over, or be the first one.
+// start lets a new generation of events take over. At first there is no earlier generation.
 func (e *Events) start(stackBytes int) error {
 	g, err := e.openGeneration(stackBytes)
 	if err != nil {
@@ -136,7 +136,7 @@ func (e *Events) start(stackBytes int) error {
 	return nil
 }
 
-// endGeneration adds what the generation that samples now has counted, if there is one.
+// endGeneration ends the current generation, if any, and adds its counts.
 func (e *Events) endGeneration() {
 	if e.gen == nil {
 		return
@@ -146,9 +146,9 @@ func (e *Events) endGeneration() {
 	e.gen = nil
 }
 
-// SetStackBytes changes how much of each stack is copied, from now on. The new
-// events start before the old ones end, so that only the current period of each
-// thread is lost. After an error sampling continues unchanged.
+// SetStackBytes changes the copied bytes of each stack, from now on. The new events start before
+// the old events end, so only the current period of each thread is lost. After an error sampling
+// continues unchanged.
 func (e *Events) SetStackBytes(n int) error {
 	if e.gen == nil {
 		return os.ErrClosed
@@ -159,8 +159,8 @@ func (e *Events) SetStackBytes(n int) error {
 	return e.start(n)
 }
 
-// SetPrompt has Wait return as soon as there is a sample, or not any more, from now on. New events start as with
-// SetStackBytes.
+// SetPrompt makes Wait return as soon as there is a sample, or ends that, from now on. New events
+// start as with SetStackBytes.
 func (e *Events) SetPrompt(on bool) error {
 	if e.gen == nil {
 		return os.ErrClosed
@@ -174,15 +174,15 @@ func (e *Events) SetPrompt(on bool) error {
 	return err
 }
 
-// KernelExcluded reports whether the kernel lets us sample a thread only while it
-// executes its own code, so that time in the kernel is not counted at all.
+// KernelExcluded reports whether the kernel lets us sample a thread only while the thread
+// executes its own code, so time in the kernel is not counted at all.
 func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
 
-// Stats returns what has happened so far.
+// Stats returns the counts so far.
 func (e *Events) Stats() Stats { return e.stats }
 
-// Wait waits until a ring is a quarter full, or has a sample after SetPrompt, and returns false if none is within the
-// timeout.
+// Wait waits until a ring is a quarter full, or, after SetPrompt, has a sample. It returns false
+// after the timeout.
 func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	if len(e.rings) == 0 {
 		return false, os.ErrClosed
@@ -190,7 +190,7 @@ func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	return e.waiter.until(monotonic()+timeout, e.full)
 }
 
-// Stop ends sampling and reads what is left, and then the counts of losses that the
+// Stop ends sampling and reads the remaining records, and then the counts of losses that the
 // kernel had not yet reported in a ring (since Linux 6.0).
 func (e *Events) Stop(visit func(*Record)) error {
 	if e.gen == nil {
@@ -210,7 +210,7 @@ func (e *Events) Stop(visit func(*Record)) error {
 	return err
 }
 
-// Close ends sampling. What has not been read is lost.
+// Close ends sampling. Unread records are lost.
 func (e *Events) Close() {
 	if e.gen != nil {
 		e.gen.close()
@@ -227,7 +227,7 @@ func (e *Events) Close() {
 // monotonic is the clock of the records. It is read without telling Go's scheduler.
 func monotonic() time.Duration {
 	var ts unix.Timespec
-	// It cannot fail with a valid clock.
+	// The call cannot fail with a valid clock.
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano())
 }

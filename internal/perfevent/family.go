@@ -10,15 +10,15 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// familyHooks are BPF programs that run when the kernel starts a task and when it frees
-// one: a process that a wanted one starts is wanted from its first instruction until it
-// has ended. They cost nothing while no process is started.
+// familyHooks are BPF programs that run when the kernel starts a task and when it frees a task: a
+// child of a wanted process is wanted from its first instruction until its end. The hooks cost
+// nothing while no process is started.
 type familyHooks struct {
 	programs []*ebpf.Program
 	links    []link.Link
 }
 
-// taskLayout is where struct task_struct has its ids, by the kernel's own description.
+// taskLayout has the offsets of the ids in struct task_struct, from the kernel's own description.
 type taskLayout struct{ pid, tgid int32 }
 
 // newFamilyHooks attaches the programs.
@@ -83,7 +83,7 @@ func (f *kernelFilter) onFork(l taskLayout) asm.Instructions {
 		asm.Mov.Reg(asm.R3, asm.RFP),
 		asm.Add.Imm(asm.R3, slotOne),
 		asm.Mov.Imm(asm.R4, 0),
-		asm.FnMapUpdateElem.Call(), // beyond maxProcesses it fails, and the process is not followed
+		asm.FnMapUpdateElem.Call(), // beyond maxProcesses the call fails, and the process is not followed
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return(),
 	)
@@ -97,14 +97,14 @@ func (f *kernelFilter) onFree(l taskLayout) asm.Instructions {
 		asm.LoadMapPtr(asm.R1, f.wanted.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, slotKey),
-		asm.FnMapDeleteElem.Call(), // it may not be there
+		asm.FnMapDeleteElem.Call(), // perhaps not in the map
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return(),
 	)
 }
 
-// leads puts the thread group of the task in R7 into the slot of the key, and jumps to
-// the end if the task does not lead it.
+// leads puts the thread group of the task in R7 into the slot of the key. If the task does not
+// lead the group, leads jumps to the end.
 func leads(l taskLayout) asm.Instructions {
 	in := readInt(slotPids, l.pid)
 	in = append(in, readInt(slotKey, l.tgid)...)
@@ -115,8 +115,7 @@ func leads(l taskLayout) asm.Instructions {
 	)
 }
 
-// readInt reads the four bytes at an offset from R7 into a slot. What cannot be read is
-// zero.
+// readInt reads the four bytes at an offset from R7 into a slot. Unreadable bytes become zero.
 func readInt(slot int32, offset int32) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.RFP),
@@ -147,8 +146,8 @@ func readTaskLayout() (taskLayout, error) {
 	return taskLayout{pid, tgid}, nil
 }
 
-// memberOffset finds a member, also inside unnamed structures: kernels with a randomised
-// layout have those.
+// memberOffset finds a member, also inside unnamed structures: kernels with a randomised layout
+// have unnamed structures.
 func memberOffset(members []btf.Member, name string) (int32, bool) {
 	for _, m := range members {
 		if m.Name == name {

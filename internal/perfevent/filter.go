@@ -2,31 +2,30 @@ package perfevent
 
 import "time"
 
-// filter drops the records of other processes, and one of two records that were written
-// for the same sample.
+// filter drops the records of other processes, and one of two records of the same sample.
 //
-// When the events of a new generation take over, both generations write records
-// for a moment; the time decides whose records count. Generations are distinguished
-// by the ids of their events, which ascend.
+// When the events of a new generation take over, both generations write records for a moment; the
+// time decides whose records count. The ids of the events, which ascend, distinguish the
+// generations.
 //
-// A thread has the events of a generation twice if it was started by a thread
-// that had just been given them, and was then found to have none (see
-// openAllThreads). On each CPU only the samples of one of its events count.
+// A thread can have the events of a generation twice. That happens if its parent thread had just
+// been given the events, and openAllThreads then found the thread without events. On each CPU
+// only the samples of one of the thread's events count.
 type filter struct {
-	pids   map[int]bool // the processes that are followed
-	open   bool         // the kernel delivers samples of those and their children only
-	adopts bool         // their children are to be followed too
+	pids   map[int]bool // the followed processes
+	open   bool         // the kernel delivers samples of these processes and their children only
+	adopts bool         // follow their children too
 	spans  []span       // in the order of their ids and times
 	chosen map[place]uint64
 
-	strangers map[int]bool  // processes that are no children of theirs,
-	since     time.Duration // as was seen since then
+	strangers map[int]bool  // processes outside the family,
+	since     time.Duration // as seen since then
 }
 
-// span is the time of a generation: up to the next one's.
+// span is the time of a generation, up to the next generation's.
 type span struct {
 	id    uint64 // the first of its events
-	late  uint64 // the first of those that threads may have beside others; 0: there are none
+	late  uint64 // the first event that a thread may have beside other events; 0: none
 	since time.Duration
 }
 
@@ -46,7 +45,7 @@ func (f *filter) begin(g *generation, now time.Duration) {
 	f.forget()
 }
 
-// forget is for when threads may have ended unseen.
+// forget is for a time when threads may have ended unseen.
 func (f *filter) forget() { f.chosen = map[place]uint64{} }
 
 func (f *filter) judge(r *Record) verdict {
@@ -73,8 +72,8 @@ func (f *filter) judge(r *Record) verdict {
 	return good
 }
 
-// span finds the generation that a record comes from, and returns -1 if the time
-// of the record is not the generation's.
+// span finds the generation of a record, and returns -1 if the record's time is not the
+// generation's.
 func (f *filter) span(r *Record) int {
 	for i := len(f.spans) - 1; i >= 0; i-- {
 		s := f.spans[i]
@@ -89,7 +88,7 @@ func (f *filter) span(r *Record) int {
 	return -1
 }
 
-// end lets a thread's id be another thread's.
+// end frees a thread's id for another thread.
 func (f *filter) end(tid int) {
 	for at := range f.chosen {
 		if at.tid == tid {
@@ -98,8 +97,8 @@ func (f *filter) end(tid int) {
 	}
 }
 
-// adopt follows the process of a record if it descends from one that is followed. The
-// ids of other processes are cached for a second only, because ids are reused.
+// adopt follows the process of a record if the process descends from a followed process. The ids
+// of other processes are cached for a second only, because ids are reused.
 func (f *filter) adopt(r *Record) bool {
 	if f.strangers == nil || r.Time > f.since+time.Second {
 		f.strangers, f.since = map[int]bool{}, r.Time

@@ -54,7 +54,7 @@ func TestParseCPUs(t *testing.T) {
 	}
 }
 
-// TestOnlineCPUs: both files that tell which CPUs are switched on tell the same.
+// TestOnlineCPUs: both files with the switched-on CPUs agree.
 func TestOnlineCPUs(t *testing.T) {
 	online, err := onlineCPUs()
 	if stat := slices.Sorted(maps.Keys(readIdle())); err != nil || !slices.Equal(online, stat) {

@@ -7,8 +7,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestChildren: processes that the target starts are followed if they are to be,
-// and not otherwise.
+// TestChildren: children of the target are followed with Options.Children, and not otherwise.
 func TestChildren(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testChildren)
@@ -47,7 +46,7 @@ func testChildren(t *testing.T, scope Scope) {
 	}
 }
 
-// TestExec: a process that executes another program is sampled on.
+// TestExec: a process that executes another program is still sampled.
 func TestExec(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "2s")
@@ -77,8 +76,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestOldKernel: without the features of newer kernels, other processes are left out
-// all the same.
+// TestOldKernel: other processes are left out even without the features of newer kernels.
 func TestOldKernel(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "2")

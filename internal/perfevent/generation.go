@@ -18,26 +18,25 @@ import (
 
 // generation is a set of events that sample all threads in the same way.
 //
-// The events stay open until the end, even those of threads that have ended: the
-// kernel removes the events that others have inherited together with the
-// original (perf_event_release_kernel).
+// The events stay open until the end, even the events of ended threads: the kernel removes the
+// inherited copies of an event together with the original (perf_event_release_kernel).
 type generation struct {
 	stackBytes int
 	attr       *unix.PerfEventAttr
 	events     []event
-	firstID    uint64       // of the first event; all others have greater ones
-	lateID     uint64       // of the first event of a thread that was found late; 0: there is none
-	known      map[int]bool // threads that have events, their own or inherited ones
+	firstID    uint64       // of the first event; all others have greater ids
+	lateID     uint64       // of the first event of a thread that was found late; 0: none
+	known      map[int]bool // threads with events, their own or inherited events
 }
 
 // event samples on one CPU: all threads there, or one thread.
 type event struct{ fd, cpu int }
 
-// maxRounds bounds the search for threads. Each round finds those that were
-// started, during the one before, by threads without events.
+// maxRounds bounds the search for threads. Each round finds the threads that were started, during
+// the previous round, by threads without events.
 const maxRounds = 20
 
-// openGeneration has everything sampled that the scope comprises.
+// openGeneration samples the scope.
 func (e *Events) openGeneration(stackBytes int) (*generation, error) {
 	g := &generation{stackBytes: stackBytes, attr: e.sampleAttr(stackBytes), known: map[int]bool{}}
 	open := g.openCPUs
@@ -51,11 +50,11 @@ func (e *Events) openGeneration(stackBytes int) (*generation, error) {
 	return g, nil
 }
 
-// openAllThreads gives every thread its events, and has them sample at once. A
-// thread that is started by one that has events inherits them, and the kernel
-// writes a record about it; one that is found without such a record is given
-// events of its own. That is too much for the few that were started between the
-// opening and the enabling of their parent's; filter makes up for it.
+// openAllThreads gives every thread its events, and starts them at once. A thread inherits the
+// events of its parent thread, and the kernel writes a record about the new thread. A thread that
+// is found without such a record gets its own events. A few threads then have own and inherited
+// events: the threads that were started between the opening and the enabling of their parent's
+// events. filter makes up for the surplus.
 func (g *generation) openAllThreads(e *Events) error {
 	for round := range maxRounds {
 		tids, err := threads(e.o.PID)
@@ -79,7 +78,8 @@ func (g *generation) openAllThreads(e *Events) error {
 	return nil
 }
 
-// openThreads gives those threads events that are not known, and says how many.
+// openThreads gives events to the unknown threads in tids, and returns the number of these
+// threads.
 func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) {
 	n := 0
 	for _, tid := range tids {
@@ -89,7 +89,7 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 		g.known[tid] = true
 		from := len(g.events)
 		err := g.openThread(e, tid)
-		if err == unix.ESRCH { // it has ended
+		if err == unix.ESRCH { // the thread has ended
 			continue
 		}
 		if err != nil {
@@ -105,8 +105,7 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 	return n, nil
 }
 
-// openThread opens a thread's events, one for each CPU, and enables them
-// when they are complete.
+// openThread opens a thread's events, one for each CPU, and enables them when complete.
 func (g *generation) openThread(e *Events, tid int) error {
 	from := len(g.events)
 	for _, r := range e.rings {
@@ -121,7 +120,7 @@ func (g *generation) openThread(e *Events, tid int) error {
 	return g.enable(from)
 }
 
-// openOn opens an event of a thread, or -1 for all of them, on the CPU of a ring.
+// openOn opens an event of a thread, or of all threads (-1), on the CPU of a ring.
 func (g *generation) openOn(e *Events, tid int, r *ring) error {
 	fd, err := g.open(e, tid, r.cpu)
 	if err != nil {
@@ -137,7 +136,7 @@ func (g *generation) openOn(e *Events, tid int, r *ring) error {
 	return err
 }
 
-// enable has the events sample, from one of them on.
+// enable starts the events from index from on.
 func (g *generation) enable(from int) error {
 	for _, ev := range g.events[from:] {
 		if err := unix.IoctlSetInt(ev.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
@@ -147,11 +146,11 @@ func (g *generation) enable(from int) error {
 	return nil
 }
 
-// open opens one event, with fewer features than were asked for if necessary.
+// open opens one event, with fewer features than requested if necessary.
 func (g *generation) open(e *Events, tid, cpu int) (int, error) {
 	for {
 		fd, err := unix.PerfEventOpen(g.attr, tid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-		// The features that the very first event was granted are granted to the others too.
+		// The other events get the same features as the very first event.
 		if err == nil || len(g.events) > 0 || e.gen != nil || !e.attr.retry(err) {
 			return fd, err
 		}
@@ -159,8 +158,8 @@ func (g *generation) open(e *Events, tid, cpu int) (int, error) {
 	}
 }
 
-// inherited looks in the rings, without reading them, for the threads that have
-// been started with events of this generation.
+// inherited looks in the rings, without reading them, for the threads that have been started with
+// events of this generation.
 func (e *Events) inherited(g *generation) {
 	var rec Record
 	for _, r := range e.rings {
@@ -184,11 +183,11 @@ func (e *Events) inherited(g *generation) {
 // disable ends sampling. Threads that have inherited the events are included.
 func (g *generation) disable() {
 	for _, ev := range g.events {
-		_ = unix.IoctlSetInt(ev.fd, unix.PERF_EVENT_IOC_DISABLE, 0) // it cannot fail for an event of ours
+		_ = unix.IoctlSetInt(ev.fd, unix.PERF_EVENT_IOC_DISABLE, 0) // cannot fail for an event of ours
 	}
 }
 
-// end ends the events and returns what they have counted, all together.
+// end ends the events and returns their counts, all together.
 func (g *generation) end() (sum counts) {
 	g.disable() // reading the counters of enabled events would interrupt their CPUs
 	for _, ev := range g.events {
@@ -200,14 +199,14 @@ func (g *generation) end() (sum counts) {
 	return sum
 }
 
-// counts is what events have counted.
+// counts are the counters of events.
 type counts struct {
 	enabled time.Duration
-	lost    uint64 // records that they had no room for; 0 before Linux 6.0
+	lost    uint64 // records without room in the ring; 0 before Linux 6.0
 }
 
 // countsOf reads the counters of an event with the read_format of readFormat (perf_read_one in
-// kernel/events/core.c): its value, the time for which it was enabled, and what it has lost.
+// kernel/events/core.c): its value, its enabled time, and its losses.
 func countsOf(fd int) counts {
 	var b [24]byte
 	if n, err := unix.Read(fd, b[:]); err != nil || n < 16 {
@@ -241,8 +240,9 @@ func threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// onlineCPUs lists the CPUs that are switched on: "0-3,8". Where there is no /sys, such as in a chroot environment,
-// /proc/stat has them. It is only the second choice: in a container it may be the container's own.
+// onlineCPUs lists the CPUs that are switched on: "0-3,8". Without /sys, as in a chroot
+// environment, the list comes from /proc/stat. /proc/stat is only the second choice: in a
+// container the file may be the container's own.
 func onlineCPUs() ([]int, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	hang  = time.Minute // after which a test gives up
+	hang  = time.Minute // a test's time limit
 	roomy = 32 << 20    // bytes of buffers, for tests that must lose nothing on a busy machine
 )
 
-// need ends the test where the kernel does not let us sample.
+// need skips the test where the kernel does not let us sample.
 func need(tb testing.TB) {
 	tb.Helper()
 	e, err := Open(Options{PID: os.Getpid()})
@@ -49,7 +49,7 @@ type target struct {
 	lines chan string
 	kept  []string // lines that nobody has asked for yet: threads speak in any order
 
-	a, b [2]uint64 // where burn_a and burn_b lie
+	a, b [2]uint64 // address ranges of burn_a and burn_b
 }
 
 var targetDir = sync.OnceValues(func() (string, error) {
@@ -57,7 +57,7 @@ var targetDir = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, os.Chmod(dir, 0o755) // another user executes what is in it
+	return dir, os.Chmod(dir, 0o755) // another user executes the files in it
 })
 
 // targetPath compiles the program, once.
@@ -125,7 +125,7 @@ func (t *target) command(c string) {
 	}
 }
 
-// scan finds a line that has a form.
+// scan finds a line of a form.
 func (t *target) scan(format string, args ...any) {
 	t.tb.Helper()
 	has := func(line string) bool {
@@ -153,7 +153,7 @@ func (t *target) scan(format string, args ...any) {
 	}
 }
 
-// number is the one that the target says after a word.
+// number is the target's number after a word.
 func (t *target) number(word string) int {
 	t.tb.Helper()
 	var n int
@@ -177,7 +177,7 @@ func open(tb testing.TB, o Options) *Events {
 	return e
 }
 
-// readUntil reads until done says so, or it takes too long.
+// readUntil reads until done returns true, or for too long.
 func readUntil(tb testing.TB, e *Events, visit func(*Record), done func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(hang); !done(); {
@@ -203,7 +203,7 @@ func eachScope(t *testing.T, test func(*testing.T, Scope)) {
 
 func within(ip uint64, r [2]uint64) bool { return ip >= r[0] && ip < r[1] }
 
-// cpuTime is what a thread has used, by the kernel's own account.
+// cpuTime is a thread's CPU time, by the kernel's own account.
 func cpuTime(tb testing.TB, pid, tid int) time.Duration {
 	tb.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
@@ -217,9 +217,8 @@ func cpuTime(tb testing.TB, pid, tid int) time.Duration {
 	return time.Duration(ns)
 }
 
-// usage is the CPU time that threads have used. It is read four times: before and after
-// sampling begins, before and after it ends. Between two of these the test itself may wait
-// for a CPU.
+// usage is the CPU time of threads. It is read four times: before and after sampling begins,
+// before and after sampling ends. Between two readings the test itself may wait for a CPU.
 type usage struct {
 	pid   int
 	tids  []int
@@ -240,9 +239,9 @@ func (u *usage) note(tb testing.TB) {
 	u.notes = append(u.notes, now)
 }
 
-// bounds says how many samples the i-th thread must have. A twentieth may be missing
-// or too much, and on a busy machine a period for each time that the thread had to
-// leave its CPU: the kernel's timer is stopped and started again there.
+// bounds are the bounds on the i-th thread's samples. A twentieth may be missing or too much, and
+// on a busy machine a period for each switch away from the CPU: the kernel stops and restarts the
+// timer there.
 func (u *usage) bounds(i int, period time.Duration) (least, most float64) {
 	n := u.notes
 	slack := float64(n[3][i].switches - n[0][i].switches)
@@ -251,7 +250,7 @@ func (u *usage) bounds(i int, period time.Duration) (least, most float64) {
 	return least, most
 }
 
-// check compares the samples of the i-th thread with what it has used.
+// check compares the samples of the i-th thread with its CPU time.
 func (u *usage) check(tb testing.TB, i, samples int, period time.Duration, slack float64) {
 	tb.Helper()
 	least, most := u.bounds(i, period)
@@ -261,7 +260,7 @@ func (u *usage) check(tb testing.TB, i, samples int, period time.Duration, slack
 	}
 }
 
-// switches is how often a thread has left its CPU.
+// switches is the number of a thread's switches away from its CPU.
 func switches(tb testing.TB, pid, tid int) int {
 	tb.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
@@ -282,7 +281,7 @@ func switches(tb testing.TB, pid, tid int) int {
 	return sum
 }
 
-// end kills a process that the target has started, and that nobody waits for.
+// end kills a process that the target has started. Nobody else waits for the process.
 func end(tb testing.TB, pid int) {
 	tb.Helper()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -290,7 +289,7 @@ func end(tb testing.TB, pid int) {
 	}
 }
 
-// StackBytes is how much of each stack is copied.
+// StackBytes is the number of copied bytes of each stack.
 func (e *Events) StackBytes() int {
 	if e.gen == nil {
 		return 0
@@ -298,5 +297,5 @@ func (e *Events) StackBytes() int {
 	return e.gen.stackBytes
 }
 
-// BufferBytes is the size of each CPU's ring, which can be less than was asked for.
+// BufferBytes is the size of each CPU's ring, possibly less than requested.
 func (e *Events) BufferBytes() int { return len(e.rings[0].data) }

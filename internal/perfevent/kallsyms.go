@@ -15,9 +15,10 @@ type KernelFunction struct {
 	Name, Module string // Module is "" for the kernel itself
 }
 
-// NameKernel returns the functions that addresses of the running kernel are in, without those that are not known. To
-// those who may not see addresses (kernel.kptr_restrict) the kernel shows zeros; then there are no names. Reading the
-// kernel's symbols takes a twentieth of a second of CPU time, most of it the kernel's.
+// NameKernel returns the functions around addresses of the running kernel, without unknown
+// functions. To users who may not see addresses (kernel.kptr_restrict) the kernel shows zeros;
+// then there are no names. Reading the kernel's symbols takes a twentieth of a second of CPU
+// time, mostly in the kernel.
 func NameKernel(addrs []uint64) (map[uint64]KernelFunction, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
@@ -27,8 +28,9 @@ func NameKernel(addrs []uint64) (map[uint64]KernelFunction, error) {
 	return nameKernel(f, addrs)
 }
 
-// nameKernel reads lines "address type name" with an optional "[module]" (s_show in kernel/kallsyms.c). There are no
-// sizes; a function ends where the next symbol begins, whether that is a function or not.
+// nameKernel reads lines "address type name" with an optional "[module]" (s_show in
+// kernel/kallsyms.c). There are no sizes; a function ends at the next symbol, whether the symbol
+// is a function or not.
 func nameKernel(r io.Reader, addrs []uint64) (map[uint64]KernelFunction, error) {
 	k := newKallsyms(addrs)
 	lines := bufio.NewScanner(r)
@@ -41,13 +43,14 @@ func nameKernel(r io.Reader, addrs []uint64) (map[uint64]KernelFunction, error) 
 	return k.found(), nil
 }
 
-// kallsyms finds the symbols that addresses lie in. It keeps one for each address, in whatever order they come.
+// kallsyms finds the symbols around addresses. It keeps one symbol for each address, in any order
+// of symbols.
 type kallsyms struct {
 	addrs []uint64       // sorted
-	last  []kernelSymbol // of those up to addrs[i] and above addrs[i-1]: the one with the highest address
+	last  []kernelSymbol // the highest symbol up to addrs[i] and above addrs[i-1]
 }
 
-// kernelSymbol is a line, without its address, and that.
+// kernelSymbol is a line, split into the address and the rest.
 type kernelSymbol struct {
 	addr uint64
 	line []byte
@@ -76,12 +79,12 @@ func (k *kallsyms) line(line []byte) {
 	}
 }
 
-// isFunction reports whether a line without its address is of a function.
+// isFunction reports whether a line without its address is a function's.
 func isFunction(line []byte) bool {
 	return len(line) > 2 && line[1] == ' ' && bytes.IndexByte([]byte("TtWw"), line[0]) >= 0
 }
 
-// function is the function that a line is of; its name is empty if there is none.
+// function is the line's function; its name is empty if the line is not a function's.
 func (s *kernelSymbol) function() (f KernelFunction) {
 	fields := bytes.Fields(s.line) // type, name, module
 	if n := len(fields); !isFunction(s.line) || n < 2 || n > 3 {
@@ -94,7 +97,7 @@ func (s *kernelSymbol) function() (f KernelFunction) {
 	return f
 }
 
-// found are the functions that the addresses lie in.
+// found are the functions around the addresses.
 func (k *kallsyms) found() map[uint64]KernelFunction {
 	out := map[uint64]KernelFunction{}
 	var f KernelFunction

@@ -10,8 +10,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestShares: samples are spread over threads as their CPU time is, and over
-// functions as the work is.
+// TestShares: samples are spread over threads like CPU time, and over functions like work.
 func TestShares(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testShares)
@@ -20,7 +19,7 @@ func TestShares(t *testing.T) {
 func testShares(t *testing.T, scope Scope) {
 	const period = time.Millisecond / 2
 	p := start(t, "310s")
-	parts := map[int]int{} // of 4, that a thread spends in burn_a
+	parts := map[int]int{} // of 4, a thread's share in burn_a
 	for range 3 {
 		tid, a := p.burner()
 		parts[tid] = a
@@ -57,8 +56,8 @@ func testShares(t *testing.T, scope Scope) {
 		t.Fatal(err)
 	}
 	used.note(t)
-	// A virtual CPU may be taken away while the kernel writes a record. Rings that are not merged have every other one
-	// in disorder.
+	// A virtual CPU may be taken away while the kernel writes a record. Without merging, every
+	// other record would be in disorder.
 	if disorder*50 > e.Stats().Samples {
 		t.Errorf("%d of %d records are older than one before them", disorder, e.Stats().Samples)
 	}
@@ -80,8 +79,7 @@ func testShares(t *testing.T, scope Scope) {
 	}
 }
 
-// TestThreads: threads that start and end later are noted in the scope PerThread, and
-// sampled.
+// TestThreads: threads that start and end later are noted in the scope PerThread, and sampled.
 func TestThreads(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "s")
@@ -118,7 +116,7 @@ func TestThreads(t *testing.T) {
 	}, func() bool { return ended[tid] && ended[sleeper] && ended[p.pid] })
 }
 
-// TestWait: it waits as long as there is not much to read, and no longer.
+// TestWait: Wait waits as long as there is little to read, and no longer.
 func TestWait(t *testing.T) {
 	layer.Live(t)
 	eachScope(t, testWait)
@@ -140,7 +138,7 @@ func testWait(t *testing.T, scope Scope) {
 	}
 	bytes := 0
 	visit := func(r *Record) { bytes += len(r.Stack) }
-	if scope == Unfiltered { // it may be other programs that there is enough of
+	if scope == Unfiltered { // perhaps other programs' samples
 		readUntil(t, e, visit, func() bool { return bytes > 0 })
 	} else if err := e.Read(visit); err != nil || bytes == 0 {
 		t.Errorf("%d bytes of stack, %v", bytes, err)

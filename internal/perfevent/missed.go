@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// countMissed compares how often the timers of busy CPUs came with how often they were due. A timer that comes late by
-// a period or more gives one tick for all its turns that have passed. Ticks of idle CPUs are not counted: not every
-// kernel has them.
+// countMissed compares the ticks of busy CPUs' timers with the expected ticks. A timer that comes
+// late by a period or more gives one tick for all its turns that have passed. Ticks of idle CPUs
+// are not counted: not every kernel has them.
 func (e *Events) countMissed() {
 	if e.filter == nil {
 		return
@@ -22,10 +22,11 @@ func (e *Events) countMissed() {
 	e.stats.Missed = max(0, int((e.enabled-idle)/e.o.Period)-came)
 }
 
-// idleTimes is for how long each CPU has been idle.
+// idleTimes is the idle time of each CPU.
 type idleTimes map[int]time.Duration
 
-// since is for how long the CPUs have been idle since then. A CPU that has been switched off or on since is left out.
+// since is the idle time of the CPUs since t. A CPU that has been switched off or on since then
+// is left out.
 func (t idleTimes) since() (sum time.Duration, ok bool) {
 	now := readIdle()
 	for cpu, from := range t {
@@ -36,7 +37,8 @@ func (t idleTimes) since() (sum time.Duration, ok bool) {
 	return sum, len(t) > 0 && len(now) > 0
 }
 
-// readIdle reads the idle times of this machine; of a container, where /proc/stat is the container's own.
+// readIdle reads the idle times of the machine, or of the container, if /proc/stat is the
+// container's own.
 func readIdle() idleTimes {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -45,8 +47,8 @@ func readIdle() idleTimes {
 	return parseIdle(string(b))
 }
 
-// parseIdle reads the lines of /proc/stat that are of one CPU each: user, nice, system, idle, iowait and others, in
-// hundredths of a second on every architecture that .NET runs on (proc_stat(5)).
+// parseIdle reads the lines of single CPUs in /proc/stat: user, nice, system, idle, iowait and
+// others, in hundredths of a second on every architecture that .NET runs on (proc_stat(5)).
 func parseIdle(stat string) idleTimes {
 	t := idleTimes{}
 	for line := range strings.Lines(stat) {
@@ -54,7 +56,7 @@ func parseIdle(stat string) idleTimes {
 		if len(f) < 6 || !strings.HasPrefix(f[0], "cpu") {
 			continue
 		}
-		cpu, err1 := strconv.Atoi(f[0][len("cpu"):]) // fails for the sum of all CPUs, which is "cpu"
+		cpu, err1 := strconv.Atoi(f[0][len("cpu"):]) // fails for "cpu", the sum of all CPUs
 		idle, err2 := strconv.ParseUint(f[4], 10, 48)
 		iowait, err3 := strconv.ParseUint(f[5], 10, 48)
 		if err1 == nil && err2 == nil && err3 == nil {

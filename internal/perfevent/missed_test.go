@@ -9,8 +9,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestMissed: samples whose timers did not come in time are counted, and together with those that were taken they stand
-// for the whole CPU time. A copy of 64 KB takes longer than the shortest period, so timers miss some of their turns.
+// TestMissed: samples with late timers are counted. Together with the taken samples they account
+// for the whole CPU time. A copy of 64 KB takes longer than the shortest period, so timers miss
+// some of their turns.
 func TestMissed(t *testing.T) {
 	layer.Quiet(t)
 	testenv.NeedQuiet(t)

@@ -49,7 +49,7 @@ func (e *Events) openNotes(r *ring) error {
 	return nil
 }
 
-// closeFilter adds the notes that were lost, each together with its sample.
+// closeFilter adds the lost notes. Each was lost together with its sample.
 func (e *Events) closeFilter() {
 	if e.filter == nil {
 		return
@@ -64,14 +64,14 @@ func (e *Events) closeFilter() {
 	}
 }
 
-// A note begins like a sample: notesType has the same fields up to the CPU, then
-// the size of what the program has written, and that.
+// A note begins like a sample: notesType has the same fields up to the CPU, then the size of the
+// program's data, and the data.
 const (
 	notesType = sampleType&^(unix.PERF_SAMPLE_REGS_USER|unix.PERF_SAMPLE_STACK_USER) | unix.PERF_SAMPLE_RAW
 	notesRaw  = sampleRest
 )
 
-// note is what the program has written before a sample.
+// note is the program's data about the next sample.
 type note struct {
 	tid  int
 	name string

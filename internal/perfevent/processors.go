@@ -17,7 +17,7 @@ func (g *generation) openCPUs(e *Events) error {
 	return nil
 }
 
-// openCPU starts to sample everything that runs on the CPU of a ring, if it is switched on.
+// openCPU starts to sample everything on the CPU of a ring, if the CPU is switched on.
 func (g *generation) openCPU(e *Events, r *ring) error {
 	from := len(g.events)
 	err := g.openOn(e, -1, r)
@@ -38,10 +38,9 @@ func (g *generation) openCPU(e *Events, r *ring) error {
 	return g.enable(from)
 }
 
-// UpdateCPUs opens events for CPUs that have been switched on, and closes those of
-// CPUs that have been switched off: the kernel removes the events of such a CPU
-// (perf_event_exit_cpu). Events of threads stay, but they do not cover a CPU that is new
-// since Open.
+// UpdateCPUs opens events for CPUs that have been switched on, and closes the events of CPUs that
+// have been switched off: the kernel removes the events of such a CPU (perf_event_exit_cpu).
+// Events of threads stay, but do not cover a CPU that is new since Open.
 func (e *Events) UpdateCPUs() error {
 	if e.gen == nil || e.scope == PerThread {
 		return nil
@@ -75,8 +74,8 @@ func (e *Events) UpdateCPUs() error {
 	return nil
 }
 
-// ringOf returns the ring of a CPU that has just been switched on, ready for its event;
-// nil if the CPU is off again.
+// ringOf returns the ring of a CPU that has just been switched on, ready for its event; nil if
+// the CPU is off again.
 func (e *Events) ringOf(cpu int) (*ring, error) {
 	i := slices.IndexFunc(e.rings, func(r *ring) bool { return r.cpu == cpu })
 	if i < 0 {

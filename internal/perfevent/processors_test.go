@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCPUs: a CPU that is switched off and on again is sampled again. Nothing else may need it.
+// TestCPUs: a CPU that is switched off and on again is sampled again. No other test may need the
+// CPU.
 func TestCPUs(t *testing.T) {
 	layer.Quiet(t)
 	needRoot(t)
@@ -59,7 +60,7 @@ func testCPUs(t *testing.T, scope Scope, last int, power string) {
 	readUntil(t, e, visit, enough)
 
 	turn("0")
-	defer func() { _ = os.WriteFile(power, []byte("1"), 0o644) }() // it may be on already
+	defer func() { _ = os.WriteFile(power, []byte("1"), 0o644) }() // perhaps on already
 	if err := e.UpdateCPUs(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func testCPUs(t *testing.T, scope Scope, last int, power string) {
 	clear(seen)
 	readUntil(t, e, visit, enough)
 
-	// One that was off when sampling began.
+	// A CPU that was off when sampling began.
 	turn("0")
 	e = open(t, Options{PID: p.pid, Period: time.Millisecond, Scope: scope})
 	turn("1")

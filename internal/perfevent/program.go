@@ -13,26 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The BPF programs of this package are small enough to be written as instructions,
-// so that neither building nor running clrsnap takes a compiler for BPF. The kernel
-// lets only programs under a licence compatible with the GPL call some helpers;
-// these programs may be used under the MIT licence and under the GPL version 2, too.
+// The BPF programs of this package are small enough to be written as instructions, so neither
+// building nor running clrsnap takes a compiler for BPF. Only programs under a licence compatible
+// with the GPL may call some helpers; these programs may be used under the MIT licence and under
+// the GPL version 2, too.
 const bpfLicense = "Dual MIT/GPL"
 
-// kernelFilter is the BPF program that decides in the kernel, for each sample of a CPU,
-// whether it is of a wanted process, together with its maps.
+// kernelFilter is the BPF program that decides in the kernel, for each sample of a CPU, whether
+// the sample is of a wanted process, together with the program's maps.
 //
-// A sample that is kept has a note before it in the same ring, with the name of the
-// thread, which may have ended before we read the sample. (The kernel's own records of
-// names are written for all threads of the machine, or for none.)
+// A kept sample has a note before it in the same ring, with the name of the thread, because the
+// thread may have ended before we read the sample. (The kernel's own records of names are written
+// for all threads of the machine, or for none.)
 type kernelFilter struct {
 	program *ebpf.Program
-	wanted  *ebpf.Map // process ids, as the kernel itself has them
+	wanted  *ebpf.Map // process ids in the kernel's own PID namespace
 	inside  *ebpf.Map // process ids in space; nil if we are in the kernel's own PID namespace
-	notes   *ebpf.Map // by CPU: the event that notes are written with
-	ticks   *ebpf.Map // by CPU: how often its timer came while anything ran
+	notes   *ebpf.Map // by CPU: the event for writing notes
+	ticks   *ebpf.Map // by CPU: the timer's ticks while the CPU was busy
 
-	space  namespace    // of the process that was asked for
+	space  namespace    // of the process in Options.PID
 	family *familyHooks // nil: children are not followed
 }
 
@@ -43,7 +43,7 @@ type namespace struct{ dev, ino uint64 }
 // (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialNamespace = 0xEFFFFFFC
 
-// maxProcesses bounds the processes that are followed.
+// maxProcesses bounds the followed processes.
 const maxProcesses = 1 << 14
 
 // filterError explains why there is no filter in the kernel.
@@ -65,8 +65,8 @@ func (e oneLine) Error() string {
 
 func (e oneLine) Unwrap() error { return e.error }
 
-// newKernelFilter loads the program and makes process pid wanted, by its ids in its own
-// PID namespace and in ours.
+// newKernelFilter loads the program and makes process pid wanted, by its ids in its own PID
+// namespace and in ours.
 func newKernelFilter(pid int, children bool) (*kernelFilter, error) {
 	raiseMemoryLimit()
 	f := &kernelFilter{}
@@ -120,7 +120,7 @@ func newSet(name string) (*ebpf.Map, error) {
 	return ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: maxProcesses})
 }
 
-// Offsets from the frame pointer of what programs keep on their stack.
+// Offsets of the programs' variables on their stack, from the frame pointer.
 const (
 	slotKey  = -4  // a process id
 	slotOne  = -8  // the value of map entries
@@ -128,8 +128,9 @@ const (
 	slotName = -32 // 16 bytes
 )
 
-// instructions are the program. A sample is kept if it returns 1, and dropped before
-// anything is copied if it returns 0 (bpf_overflow_handler in kernel/events/core.c).
+// instructions returns the program. The kernel keeps a sample if the program returns 1, and drops
+// the sample before anything is copied if the program returns 0 (bpf_overflow_handler in
+// kernel/events/core.c).
 func (f *kernelFilter) instructions() asm.Instructions {
 	in := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	in = append(in, f.countTick()...)
@@ -146,8 +147,8 @@ func (f *kernelFilter) instructions() asm.Instructions {
 		asm.Add.Imm(asm.R4, slotName),
 		asm.Mov.Imm(asm.R5, nameLen),
 		asm.FnPerfEventOutput.Call(),
-		// If the ring has no room for the note, the sample is dropped too, so that one loss
-		// is counted. If the note fails for another reason, the sample is kept.
+		// If the ring has no room for the note, the sample is dropped too, so the two count as
+		// one loss. If the note fails for another reason, the sample is kept.
 		asm.JEq.Imm(asm.R0, -int32(unix.ENOSPC), "drop"),
 		asm.Mov.Imm(asm.R0, 1),
 		asm.Return(),
@@ -176,7 +177,7 @@ func (f *kernelFilter) countTick() asm.Instructions {
 	}
 }
 
-// counted is how often the timers of all CPUs have come while they were not idle.
+// counted is the number of timer ticks of all CPUs while they were not idle.
 func (f *kernelFilter) counted() (n int, ok bool) {
 	var each []uint64
 	if f.ticks.Lookup(uint32(0), &each) != nil {
@@ -188,7 +189,7 @@ func (f *kernelFilter) counted() (n int, ok bool) {
 	return n, true
 }
 
-// isWanted jumps to one of two symbols, as the current process is wanted or not.
+// isWanted jumps to yes or no, as the current process is wanted or not.
 func (f *kernelFilter) isWanted(yes, no string) asm.Instructions {
 	in := asm.Instructions{
 		asm.FnGetCurrentPidTgid.Call(),
@@ -197,8 +198,8 @@ func (f *kernelFilter) isWanted(yes, no string) asm.Instructions {
 	}
 	in = append(in, lookup(f.wanted, yes)...)
 	if f.inside != nil {
-		// The kernel's own ids are hidden from us. The helper returns the ids that the
-		// current thread has in a namespace only if that is the thread's own namespace.
+		// The kernel's own ids are hidden from us. The helper returns the current thread's ids in
+		// a namespace only if the namespace is the thread's own.
 		in = append(in,
 			asm.LoadImm(asm.R1, int64(f.space.dev), asm.DWord),
 			asm.LoadImm(asm.R2, int64(f.space.ino), asm.DWord),
@@ -246,11 +247,10 @@ func (f *kernelFilter) follow(pid int) error {
 	return f.inside.Put(uint32(id), uint32(1))
 }
 
-// forget ends follow. A process that has ended, and whose ids we cannot see, is left to
-// the hooks.
+// forget ends follow. An ended process whose ids we cannot see is left to the hooks.
 func (f *kernelFilter) forget(pid int) {
 	if f.inside == nil {
-		_ = f.wanted.Delete(uint32(pid)) // it may not be there
+		_ = f.wanted.Delete(uint32(pid)) // perhaps not in the map
 		return
 	}
 	if id, err := innermostPID(pid); err == nil {
@@ -272,8 +272,8 @@ func (f *kernelFilter) close() {
 	}
 }
 
-// namespaceOf is the PID namespace of a process, as BPF helpers know it: the kernel has
-// minor numbers of 20 bits, stat(2) puts them elsewhere (include/linux/kdev_t.h).
+// namespaceOf is the PID namespace of a process, in the form of BPF helpers: the kernel has minor
+// numbers of 20 bits, stat(2) puts them elsewhere (include/linux/kdev_t.h).
 func namespaceOf(pid int) (namespace, error) {
 	dir, err := procfs.Open(pid)
 	if err != nil {
@@ -287,7 +287,7 @@ func namespaceOf(pid int) (namespace, error) {
 	return namespace{uint64(unix.Major(st.Dev))<<20 | uint64(unix.Minor(st.Dev)), st.Ino}, nil
 }
 
-// innermostPID is the id that a process has in its own PID namespace.
+// innermostPID is the id of a process in its own PID namespace.
 func innermostPID(pid int) (int, error) {
 	s, err := statusOf(pid)
 	if err != nil {
@@ -300,8 +300,8 @@ func innermostPID(pid int) (int, error) {
 	return id, nil
 }
 
-// statusOf is the status of a process. Like the kernel's events this takes a number, which can be
-// another process's by now: Record looks afterwards whether the process is the same.
+// statusOf is the status of a process. Like the kernel's events, statusOf takes a number, and the
+// number may by now be another process's: Record checks afterwards that the process is the same.
 func statusOf(pid int) (procfs.Status, error) {
 	dir, err := procfs.Open(pid)
 	if err != nil {
@@ -315,6 +315,6 @@ func statusOf(pid int) (procfs.Status, error) {
 	return s, nil
 }
 
-// raiseMemoryLimit raises our limit of locked memory as far as we may: before Linux 5.11
-// BPF maps count as locked memory.
+// raiseMemoryLimit raises our limit of locked memory as far as we may: before Linux 5.11 BPF maps
+// count as locked memory.
 func raiseMemoryLimit() { raiseLimit(unix.RLIMIT_MEMLOCK) }

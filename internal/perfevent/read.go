@@ -10,15 +10,15 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-// settle is how old a record must be to be read. A record is written within
-// microseconds of its time, so after that no older one follows in another ring, unless a
+// settle is the least age of a record for reading. The kernel writes a record within microseconds
+// of the record's time. So after settle no older record follows in another ring, unless a
 // hypervisor took the CPU away meanwhile.
 const settle = time.Millisecond
 
-// Read visits what is in the rings, but for the last millisecond, in the order
-// of time. After SetPrompt it visits all, so that one that is some microseconds
-// older can follow. A Record is valid during its visit only; its place in the ring is
-// free afterwards. An error means that the contents of a ring were dropped.
+// Read visits the records in the rings in the order of time, without the last millisecond. After
+// SetPrompt Read visits all records, so a record that is some microseconds older can follow. A
+// Record is valid during its visit only; its place in the ring is free afterwards. An error means
+// that the contents of a ring were dropped.
 func (e *Events) Read(visit func(*Record)) error {
 	if e.gen == nil {
 		return os.ErrClosed
@@ -29,8 +29,8 @@ func (e *Events) Read(visit func(*Record)) error {
 	return e.read(visit, monotonic()-settle)
 }
 
-// read merges the rings by time. The few records that are in the wrong order
-// inside their ring (an interrupt came while one was written) stay so.
+// read merges the rings by time. A few records are in the wrong order inside their ring, because
+// an interrupt came during the writing of a record. They stay in that order.
 func (e *Events) read(visit func(*Record), until time.Duration) error {
 	m := merge{rings: e.rings}
 	m.load()
@@ -57,8 +57,8 @@ func (r *ring) visit(e *Events, visit func(*Record), m *merge) {
 	m.advance(r)
 }
 
-// parse reads a record of a ring into e.rec; it returns false for a record that is not
-// delivered by itself.
+// parse reads a record of a ring into e.rec. It returns false for a record that is not delivered
+// by itself.
 func (e *Events) parse(r *ring, b []byte) (ok bool, err error) {
 	if r.notesID != 0 && u32(b, 0) == unix.PERF_RECORD_SAMPLE && u64(b, sampleID) == r.notesID {
 		r.note, err = parseNote(b)
@@ -98,10 +98,10 @@ func (e *Events) wanted(r *Record, from *ring) bool {
 	return true
 }
 
-// merge finds the ring whose next record is the oldest.
+// merge finds the ring with the oldest next record.
 type merge struct {
 	rings []*ring // all of them
-	live  []*ring // those that have a next record
+	live  []*ring // rings with a next record
 	err   error   // the first one
 }
 

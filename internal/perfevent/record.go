@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind says what a Record is about.
+// Kind is the kind of a Record.
 type Kind uint8
 
 // The kinds of records.
@@ -30,19 +30,19 @@ func (k Kind) String() string {
 	return names[min(int(k), len(names))%len(names)]
 }
 
-// Record is one record of the kernel. Fields that its kind does not use are zero, but
-// Context is undefined where its Machine is 0.
+// Record is one record of the kernel. Fields that its kind does not use are zero, but Context is
+// undefined where its Machine is 0.
 type Record struct {
 	Kind     Kind
 	Time     time.Duration // of CLOCK_MONOTONIC
 	PID, TID int           // in our PID namespace
 	CPU      int
 
-	// Of Sampled. A thread that was in the kernel has the registers with which it
-	// entered; one that is about to end has none, and Machine is 0.
+	// Of Sampled. A thread in the kernel has the registers at its entry into the kernel. A thread
+	// that is about to end has no registers, and Machine is 0.
 	Context   arch.Context
-	Stack     []byte // from the stack pointer up, as far as it could be read, even into other mappings above
-	Truncated bool   // Stack is as long as it may be: the thread's stack may go on
+	Stack     []byte // from the stack pointer up, as far as readable, even into other mappings above
+	Truncated bool   // Stack has the greatest length: the thread's stack may go on
 	InKernel  bool
 	Kernel    []uint64 // instruction pointers in the kernel, innermost first; all but the first are return addresses
 
@@ -50,15 +50,15 @@ type Record struct {
 	Name                 string // of Named and Executed, and of Sampled in the scope Filtered: at most 15 bytes
 	Lost                 int    // of Lost
 
-	id uint64 // of the event that the record comes from, or that it was inherited from
+	id uint64 // of the record's event, or of the event from which that event was inherited
 }
 
 func (r *Record) reset() {
 	*r = Record{Kernel: r.Kernel[:0]}
 }
 
-// Layout of records: struct perf_event_header, then for samples the fields of
-// sampleType, and for all others their own and these fields again at the end.
+// Layout of records: struct perf_event_header, then for samples the fields of sampleType, and for
+// all others their own fields and the fields of sampleType again at the end.
 const (
 	headerSize = 8 // type, misc and size
 	sampleTID  = 16
@@ -70,8 +70,8 @@ const (
 	trailerSize = 32 // TID, time, ID, CPU
 )
 
-// timeOffset is where a record of a type and size has its time, and false if it
-// is too short to have one.
+// timeOffset is the offset of the time in a record of a type and size, and false if the record is
+// too short for a time.
 func timeOffset(kind uint32, size uint64) (uint64, bool) {
 	if kind == unix.PERF_RECORD_SAMPLE {
 		return sampleTime, size >= sampleRest
@@ -82,18 +82,18 @@ func timeOffset(kind uint32, size uint64) (uint64, bool) {
 func u32(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
-// cString is what is before the first zero.
+// cString is the text before the first zero.
 func cString(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b)
 }
 
-// pid reads a process or thread id; the kernel has -1 or 0 for those that our
-// PID namespace does not know.
+// pid reads a process or thread id; the kernel writes -1 or 0 for an id outside our PID
+// namespace.
 func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
 
-// parse reads a complete record; chain says whether samples have a call chain.
-// It returns false for records of other kinds.
+// parse reads a complete record; chain says whether samples have a call chain. It returns false
+// for records of other kinds.
 func (r *Record) parse(b []byte, chain bool) (bool, error) {
 	r.reset()
 	if len(b) < headerSize {
@@ -136,7 +136,7 @@ func (r *Record) event(kind, misc uint32, body []byte) (bool, error) {
 	case unix.PERF_RECORD_LOST:
 		r.Kind = Lost
 		r.Lost = int(min(u64(body, 8), 1<<40))
-		r.PID, r.TID = 0, 0 // the trailer's are those of the thread that wrote the record
+		r.PID, r.TID = 0, 0 // the trailer has the ids of the thread that wrote the record
 	case unix.PERF_RECORD_THROTTLE:
 		r.Kind = Throttled
 	default:
@@ -150,7 +150,7 @@ const (
 	miscCPUMode   = 7
 	miscKernel    = 1
 	miscCommExec  = 1 << 13
-	contextMarker = ^uint64(0) - 4095 // PERF_CONTEXT_MAX: from here on entries say what kind of entries follow
+	contextMarker = ^uint64(0) - 4095 // PERF_CONTEXT_MAX: entries from here on give the kind of the following entries
 )
 
 func (r *Record) sample(b []byte, misc uint32, chain bool) error {
@@ -201,9 +201,9 @@ func (r *Record) registers(b []byte) ([]byte, bool) {
 	return b[8*numRegs:], true
 }
 
-// stack reads the size of the copy, the copy and, unless the size is 0, how much
-// of it the kernel could fill. The copy ends early where the stack does, or at a
-// page that is not in memory.
+// stack reads the size of the copy, the copy and, unless the size is 0, the number of bytes that
+// the kernel could fill. The copy ends early at the end of the stack, or at a page that is not in
+// memory.
 func (r *Record) stack(b []byte) bool {
 	if len(b) < 8 {
 		return false

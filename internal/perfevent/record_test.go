@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// words makes a record of a type from 64-bit words, as the kernel lays it out.
+// words makes a record of a type from 64-bit words, in the kernel's layout.
 func words(kind, misc uint32, body ...uint64) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, kind)
 	b = binary.LittleEndian.AppendUint16(b, uint16(misc))
@@ -24,7 +24,7 @@ func words(kind, misc uint32, body ...uint64) []byte {
 
 func two(low, high uint32) uint64 { return uint64(low) | uint64(high)<<32 }
 
-// trailer is what every record but samples ends with.
+// trailer is the end of every record except samples.
 func trailer(time uint64) []uint64 { return []uint64{two(10, 11), time, 77, 3} }
 
 func sampleWords(chain []uint64, abi uint64, stack []uint64, filled uint64) []uint64 {
@@ -118,7 +118,7 @@ func TestParseEvents(t *testing.T) {
 	}
 }
 
-// TestParseShort: no record that lacks its end is taken for a whole one.
+// TestParseShort: a record without its end is never accepted as whole.
 func TestParseShort(t *testing.T) {
 	whole := words(unix.PERF_RECORD_SAMPLE, 1,
 		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...)

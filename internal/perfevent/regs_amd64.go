@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regOrder maps the kernel's register numbers to ours, for those that are asked
-// for: enum perf_event_x86_regs in arch/x86/include/uapi/asm/perf_regs.h. Flags
-// and segment registers are left out.
+// regOrder maps the kernel's register numbers to ours, for the requested registers: enum
+// perf_event_x86_regs in arch/x86/include/uapi/asm/perf_regs.h. Flags and segment registers are
+// left out.
 var regOrder = []struct {
 	bit uint8
 	reg uint8 // or regIP
@@ -23,11 +23,11 @@ var regOrder = []struct {
 const (
 	regIP      = 0xff
 	sampleRegs = 0xff01ff // the bits of regOrder
-	numRegs    = 17       // how many these are
+	numRegs    = 17       // the number of bits
 )
 
-// readContext reads the registers of a sample, in ascending order of their
-// numbers. Those of a 32-bit program are not read.
+// readContext reads the registers of a sample, in ascending order of their numbers. The registers
+// of a 32-bit program are not read.
 func readContext(c *arch.Context, abi uint64, words []byte) {
 	if abi != unix.PERF_SAMPLE_REGS_ABI_64 {
 		*c = arch.Context{}

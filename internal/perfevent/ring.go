@@ -15,29 +15,29 @@ import (
 const (
 	minRing   = 128 << 10 // two records of the greatest size
 	maxRing   = 64 << 20
-	goodRing  = 8 << 20   // the largest that goodSize chooses
-	ringTotal = 256 << 20 // likewise, for all rings together
+	goodRing  = 8 << 20   // goodSize's largest ring
+	ringTotal = 256 << 20 // goodSize's largest sum, for all rings together
 	ringHolds = 250 * time.Millisecond
 	maxRecord = 1 << 16
-	wakeAt    = 4 // who waits is woken when 1/wakeAt of a ring is full
+	wakeAt    = 4 // the waiter is woken when 1/wakeAt of a ring is full
 )
 
-// ring is the buffer that the kernel fills with the records of one CPU.
-// Positions only ever grow; modulo the size they are places in data.
+// ring is the buffer that the kernel fills with the records of one CPU. Positions only ever grow;
+// modulo the size they are places in data.
 type ring struct {
 	cpu  int
 	fd   int
 	mem  []byte // the whole mapping: a page for both sides, then data
 	page *unix.PerfEventMmapPage
 	data []byte
-	head uint64        // how far the kernel had written when load was called
-	tail uint64        // where the next record begins
+	head uint64        // the end of the kernel's writing at the latest load
+	tail uint64        // begin of the next record
 	size uint64        // of the next record, after next
 	time time.Duration // likewise
 
-	notes   int    // the event of the kernel's filter; -1: there is none
+	notes   int    // the event of the kernel's filter; -1: none
 	notesID uint64 // of that event
-	note    note   // the latest one
+	note    note   // the latest note
 }
 
 var errRecord = errors.New("perfevent: malformed record")
@@ -60,8 +60,8 @@ func (e *Events) openRings() error {
 	return e.mapRings(size)
 }
 
-// openRing makes the event of a ring, which has no memory yet; nil if the CPU has been
-// switched off meanwhile.
+// openRing makes the event of a ring without memory; nil if the CPU has been switched off
+// meanwhile.
 func (e *Events) openRing(cpu, size int) (*ring, error) {
 	fd, err := unix.PerfEventOpen(ringAttr(size/wakeAt), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err == unix.ENODEV {
@@ -79,9 +79,9 @@ func (e *Events) openRing(cpu, size int) (*ring, error) {
 	return r, nil
 }
 
-// mapRings gives the rings their memory, which counts as locked. Every user may lock
-// some (kernel.perf_event_mlock_kb for each CPU, and RLIMIT_MEMLOCK on top); beyond
-// that mmap fails with EPERM, and smaller rings are tried.
+// mapRings gives the rings their memory, which counts as locked. Every user may lock some memory
+// (kernel.perf_event_mlock_kb for each CPU, and RLIMIT_MEMLOCK on top). Beyond the limit mmap
+// fails with EPERM, and mapRings tries smaller rings.
 func (e *Events) mapRings(size int) error {
 	for ; ; size /= 2 {
 		err := e.mapRingsOf(size)
@@ -112,8 +112,7 @@ func (e *Events) mapRingsOf(size int) error {
 	return nil
 }
 
-// goodSize is enough for what a CPU can produce in ringHolds, with the greatest
-// stack copies.
+// goodSize is enough for a CPU's records in ringHolds, with the greatest stack copies.
 func goodSize(period time.Duration, cpus int) int {
 	need := int(ringHolds/period+1) * maxRecord
 	size := minRing
@@ -143,7 +142,7 @@ func (r *ring) take(fd int) error {
 
 func (r *ring) unmap() {
 	if r.mem != nil {
-		_ = unix.Munmap(r.mem) // it cannot fail for a mapping of ours
+		_ = unix.Munmap(r.mem) // cannot fail for a mapping of ours
 		r.mem, r.page, r.data = nil, nil, nil
 	}
 }
@@ -161,8 +160,8 @@ func (r *ring) closeNotes() {
 	r.notes, r.notesID = -1, 0
 }
 
-// load looks how far the kernel has written. What lies before head is complete:
-// the kernel raises it after it has written, and we read it before we look.
+// load reads the end of the kernel's writing. Data before head is complete: the kernel raises
+// head after writing, and we read head before the data.
 func (r *ring) load() { r.head = atomic.LoadUint64(&r.page.Data_head) }
 
 // release lets the kernel write over everything before tail.
@@ -187,18 +186,18 @@ func (r *ring) next() (bool, error) {
 	return true, nil
 }
 
-// word reads the eight bytes at a place; being aligned, they do not wrap.
+// word reads the eight bytes at a place; aligned words do not wrap.
 func (r *ring) word(at uint64) uint64 { return binary.LittleEndian.Uint64(r.data[at:]) }
 
-// broken drops what is in the ring: the start of the next record is not known.
+// broken drops the contents of the ring: the start of the next record is not known.
 func (r *ring) broken(n uint64) error {
 	err := fmt.Errorf("%w of %d bytes at %d of the ring of CPU %d", errRecord, n, r.tail, r.cpu)
 	r.tail = r.head
 	return err
 }
 
-// record is the one that next has found. It lies in the ring or, if it wraps
-// around the end, in scratch.
+// record is the record that next has found. The bytes are in the ring, or in scratch if the
+// record wraps around the end.
 func (r *ring) record(scratch []byte) []byte {
 	from := r.tail & uint64(len(r.data)-1)
 	if from+r.size <= uint64(len(r.data)) {

@@ -37,8 +37,8 @@ func named11(time uint64) []byte {
 	return words(unix.PERF_RECORD_COMM, 0, append([]uint64{two(10, 11), time}, trailer(time)...)...)
 }
 
-// TestMerge: records come in the order of time, across rings and across the ends
-// of their memory, and no newer ones than are asked for.
+// TestMerge: records come in the order of time, across rings and across the ends of their memory,
+// and never newer than requested.
 func TestMerge(t *testing.T) {
 	for start := uint64(0); start < 1024; start += 8 {
 		e := fakeEvents(put(0, 256, start, named11(1), named11(4), named11(5)),
@@ -66,7 +66,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMalformed: a ring that makes no sense is emptied, and the others are read.
+// TestMalformed: a senseless ring is emptied, and the others are read.
 func TestMalformed(t *testing.T) {
 	for name, bad := range map[string]*ring{
 		"no size":         put(0, 256, 0, make([]byte, 64)),

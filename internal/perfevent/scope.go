@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scope says what the kernel watches in order to sample a process.
+// Scope is the set of threads or CPUs that the kernel watches in order to sample a process.
 type Scope uint8
 
-// The scopes, the best one first. What each one needs and costs is in doc.go.
+// The scopes, the best scope first. doc.go describes the requirements and the cost of each scope.
 const (
 	Filtered   Scope = iota + 1 // each CPU; a BPF program drops the samples of other processes
 	Unfiltered                  // each CPU; the samples of other processes are copied, and dropped here
@@ -22,8 +22,8 @@ func (s Scope) String() string {
 	return names[min(int(s), len(names)-1)]
 }
 
-// setScope opens the first generation of events in the best scope that is allowed, or
-// in the one that was asked for.
+// setScope opens the first generation of events in the best permitted scope, or in the requested
+// scope.
 func (e *Events) setScope(stackBytes int) error {
 	if e.o.Scope != 0 {
 		return e.tryScope(e.o.Scope, stackBytes)
@@ -37,7 +37,7 @@ func (e *Events) setScope(stackBytes int) error {
 	}
 }
 
-// tryScope opens the first generation of events, with what it takes.
+// tryScope opens the first generation of events in a scope, with the scope's filter.
 func (e *Events) tryScope(s Scope, stackBytes int) error {
 	e.scope, e.attr = s, e.asked
 	e.accept.open, e.accept.adopts = e.o.Children && s != Unfiltered, e.o.Children && s == Unfiltered
@@ -65,13 +65,12 @@ func wideError(err error) error {
 	return fmt.Errorf("whole CPUs may not be watched: %w", err)
 }
 
-// Scope returns what the kernel watches. why says why it is not a better scope; nil: it is
-// the best, or the one that was asked for.
+// Scope returns the scope. why says why the scope is not better; nil: the scope is the best, or
+// was requested.
 func (e *Events) Scope() (s Scope, why error) { return e.scope, e.why }
 
-// Follow makes the kernel sample another process too, from now on; not in the scope
-// PerThread. With Options.Children, processes that the process starts are followed
-// automatically.
+// Follow makes the kernel sample another process too, from now on; not in the scope PerThread.
+// With Options.Children, children of the process are followed automatically.
 func (e *Events) Follow(pid int) error {
 	e.accept.pids[pid] = true
 	if e.filter != nil {

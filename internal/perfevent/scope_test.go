@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestScopes: each scope is used with exactly what it needs, samples the process and
-// nothing else, and says why it is not a better one.
+// TestScopes: each scope is used with exactly its requirements, samples the process and nothing
+// else, and says why the scope is not better.
 func TestScopes(t *testing.T) {
 	layer.Live(t)
 	p := start(t, "2")
@@ -68,7 +68,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestParanoid: where everybody may watch whole CPUs, no capability is needed. Nothing else may
+// TestParanoid: where everybody may watch whole CPUs, no capability is needed. No other test may
 // depend on the setting meanwhile.
 func TestParanoid(t *testing.T) {
 	layer.Quiet(t)
@@ -90,9 +90,9 @@ func TestParanoid(t *testing.T) {
 	}
 }
 
-// TestNamespaces: the filter knows a process by its id in its own PID namespace where
-// the kernel's ids are hidden from us: in a container. The process may be in one that
-// lies within, and so may its children.
+// TestNamespaces: in a container, where the kernel's ids are hidden from us, the filter knows a
+// process by its id in its own PID namespace. The process may be in a namespace inside ours, and
+// so may its children.
 func TestNamespaces(t *testing.T) {
 	layer.Live(t)
 	needRoot(t)
@@ -106,8 +106,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// inside samples a process, and a child of it, in a PID namespace that is not the
-// kernel's own one; nested: the process is in a further one.
+// inside samples a process, and its child, in a PID namespace other than the kernel's own;
+// nested: the process is in a further namespace.
 func (r *report) inside(path string, nested bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *report) inside(path string, nested bool) error {
 	}
 	var stdin io.WriteCloser
 	var pid, child int
-	for i := range 2 { // the second one is to be sampled, and has another's id in its own namespace
+	for i := range 2 { // the test samples the second process, whose own id is another process's id here
 		cmd := exec.Command(path, "2")
 		if nested && i == 1 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiter waits for the rings and for a time in Go's own poller: the goroutine is parked, and no OS thread is in a
-// system call that Go's scheduler would have to watch. That costs one switch to us and one back. A wait in poll(2)
-// costs several more: a thread of Go's runtime begins to look every 20 µs whether the call goes on, and starts a third
-// one then.
+// waiter waits for the rings and for a time in Go's own poller: the goroutine is parked, and no
+// OS thread is in a system call that Go's scheduler would have to watch. The wait costs one
+// switch to us and one back. A wait in poll(2) costs several more: a thread of Go's runtime
+// begins to check the call every 20 µs, and then starts a third thread.
 //
-// The descriptors are in an epoll instance of ours, because Go's poller knows a time only to the millisecond, and has
-// one goroutine for each descriptor.
+// The descriptors are in an epoll instance of ours, because Go's poller knows a time only to the
+// millisecond, and has one goroutine for each descriptor.
 type waiter struct {
 	epoll *os.File
 	raw   syscall.RawConn
@@ -43,7 +43,7 @@ func (w *waiter) open() (err error) {
 	return w.add(w.timer)
 }
 
-// add waits for another descriptor, until that is closed.
+// add waits for another descriptor, until the descriptor is closed.
 func (w *waiter) add(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(w.fd, unix.EPOLL_CTL_ADD, fd, &event))
@@ -57,12 +57,12 @@ func (w *waiter) close() {
 	}
 }
 
-// until waits until ready says so, or until a time. ready is asked before the wait, and whenever something happens to a
-// ring. So is the clock: what has happened before Read begins to wait, the end of the time among it, is forgotten, and
-// what an earlier wait has set off may come later.
+// until waits until ready returns true, or until a time. It calls ready and reads the clock
+// before the wait, and at each event of a ring. The checks are necessary: Read forgets events
+// before its wait, even the end of the time, and an event of an earlier wait may come later.
 func (w *waiter) until(end time.Duration, ready func() bool) (woken bool, err error) {
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(end, 1)))}
-	// What the timer has counted so far is 0 again.
+	// This resets the timer's count to 0.
 	if err := unix.TimerfdSettime(w.timer, unix.TFD_TIMER_ABSTIME, &at, nil); err != nil {
 		return false, os.NewSyscallError("timerfd_settime", err)
 	}
@@ -73,7 +73,7 @@ func (w *waiter) until(end time.Duration, ready func() bool) (woken bool, err er
 	return woken, err
 }
 
-// full reports whether a ring is so full that the kernel has said so.
+// full reports whether a ring is full enough for the kernel's wakeup.
 func (e *Events) full() bool {
 	for _, r := range e.rings {
 		if r.page == nil {

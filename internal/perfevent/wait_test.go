@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestShortWaits: a wait ends, even if its time is over before it has begun.
+// TestShortWaits: a wait ends, even if its time is over before the wait begins.
 func TestShortWaits(t *testing.T) {
 	layer.Live(t)
 	var w waiter

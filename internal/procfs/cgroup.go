@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Cgroup is a control group that a process is in.
+// Cgroup is a control group of a process.
 type Cgroup struct {
-	// Controllers are those of a hierarchy of version 1, such as "memory"; nil: version 2, which has one hierarchy for
-	// all of them.
+	// Controllers are the controllers of a hierarchy of version 1, for example "memory"; nil:
+	// version 2, with one hierarchy for all controllers.
 	Controllers []string
-	// Path is where it is in the hierarchy, below the root of our own cgroup namespace: "/" or "/system.slice/shop".
-	// It begins with "/.." if it is outside.
+	// Path is the group's path in the hierarchy, below the root of our own cgroup namespace: "/"
+	// or "/system.slice/shop". It begins with "/.." if the group is outside.
 	Path string
 }
 

@@ -14,14 +14,14 @@ import (
 type Connection struct {
 	Protocol      string // "tcp" or "udp", also over IPv6
 	Local, Remote netip.AddrPort
-	State         string // such as "established"; "" for udp
+	State         string // for example "established"; "" for udp
 }
 
-// maxConnections bounds the sockets of a network namespace that are read.
+// maxConnections bounds the sockets that are read of a network namespace.
 const maxConnections = 1 << 17
 
-// Connections returns the internet sockets in the network namespace of the process, by their inodes
-// (proc_pid_net(5)): those of other processes there, too.
+// Connections returns the internet sockets in the network namespace of the process, by their
+// inodes (proc_pid_net(5)), including sockets of other processes there.
 func (d Dir) Connections() (map[uint64]Connection, error) {
 	out := map[uint64]Connection{}
 	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
@@ -48,8 +48,8 @@ func (d Dir) connections(file string, out map[uint64]Connection) error {
 	return lines.Err()
 }
 
-// parseConnection parses a line: number, local address, remote one, state, queues, timer, retransmits, user,
-// timeout, inode. The addresses are words in the order of the machine.
+// parseConnection parses a line: number, local address, remote address, state, queues, timer,
+// retransmits, user, timeout, inode. The addresses are words in the order of the machine.
 func parseConnection(line []byte, protocol string) (inode uint64, c Connection, ok bool) {
 	var fields [10][]byte
 	for i := range fields {

@@ -1,8 +1,9 @@
-// Package procfs reads what the kernel tells of processes in /proc, and parses it. Nobody else
-// parses it; internal/target/live reads by itself what it keeps open to read again and again.
+// Package procfs reads and parses the kernel's information about processes in /proc. No other
+// package parses it; internal/target/live itself reads files that it keeps open for repeated
+// reading.
 //
-// A process is held on to by its directory, a Dir: what is read through it is that process's
-// as long as it lives, and an error from then on, also when its number has gone to another
+// A Dir holds on to a process by its directory. A read through a Dir is about the process as long
+// as the process lives, and an error afterwards, even when its number has gone to another
 // process.
 package procfs
 
@@ -17,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrExited: the process has ended. The text names it.
+// ErrExited: the process has ended. The text names the process.
 var ErrExited = errors.New("process has exited")
 
 // Exited is ErrExited for process pid.
@@ -34,7 +35,7 @@ type Dir struct{ fd, pid int }
 // Open takes hold of process pid.
 func Open(pid int) (Dir, error) { return open("/proc/"+strconv.Itoa(pid), pid) }
 
-// Self takes hold of this process.
+// Self takes hold of our process.
 func Self() (Dir, error) { return open("/proc/self", os.Getpid()) }
 
 func open(name string, pid int) (Dir, error) {
@@ -45,16 +46,16 @@ func open(name string, pid int) (Dir, error) {
 	return Dir{fd, pid}, nil
 }
 
-// Of is the directory of process pid that is open already.
+// Of is the Dir of process pid with an open descriptor.
 func Of(fd, pid int) Dir { return Dir{fd, pid} }
 
 // PID is the process id, in our PID namespace.
 func (d Dir) PID() int { return d.pid }
 
-// FD is the descriptor, which is open with O_PATH.
+// FD is the descriptor, opened with O_PATH.
 func (d Dir) FD() int { return d.fd }
 
-// Dup returns a descriptor of the same directory, to be closed by itself.
+// Dup returns a descriptor of the same directory, with its own Close.
 func (d Dir) Dup() (Dir, error) {
 	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -96,8 +97,9 @@ func (d Dir) open(name string, flags int) (*os.File, error) {
 	}
 }
 
-// living is where a file lies that the folder of a process lacks because the first thread of the process has ended and
-// others live on: in the folder of one of those. What belongs to memory, open files and namespaces goes with a thread.
+// living returns the other path of a file that the folder of a process lacks because the first
+// thread has ended and other threads live on: in the folder of a living thread. Memory, open
+// files and namespaces go away with the first thread.
 func (d Dir) living(name string) (string, bool) {
 	if name == "stat" || strings.HasPrefix(name, "task") {
 		return "", false
@@ -120,15 +122,15 @@ func (d Dir) LivingTask() (tid int, ok bool) {
 	return 0, false
 }
 
-// maxFile bounds what is read of a file: a process chooses for itself what the kernel takes
-// for its command line and its environment (prctl(2), PR_SET_MM), which have 6 MB at most
-// when a program starts (fs/exec.c).
+// maxFile bounds the read of a file: a process itself chooses the memory that the kernel shows as
+// its command line and its environment (prctl(2), PR_SET_MM). They have 6 MB at most when a
+// program starts (fs/exec.c).
 const maxFile = 8 << 20
 
-// ReadFile reads a file, of a long one the beginning.
+// ReadFile reads a file; from a long file, only the beginning.
 func (d Dir) ReadFile(name string) ([]byte, error) { return d.ReadMost(name, maxFile) }
 
-// ReadMost reads a file, of one that has more than so many bytes the beginning.
+// ReadMost reads a file; from a file of more than most bytes, only the beginning.
 func (d Dir) ReadMost(name string, most int64) ([]byte, error) {
 	f, err := d.Open(name)
 	if err != nil {
@@ -147,8 +149,8 @@ func (d Dir) ReadMost(name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// ReadInto reads a whole file into buf, or into more memory if it is longer. It is for who reads
-// again and again: the error is the system call's as it is, or ErrTooLong.
+// ReadInto reads a whole file into buf, or into more memory for a longer file. It is for repeated
+// reading: the error is the plain system call's, or ErrTooLong.
 func (d Dir) ReadInto(name string, buf []byte) ([]byte, error) {
 	b, err := d.readInto(name, buf)
 	if err == nil && len(b) > 0 || err == ErrTooLong {
@@ -215,7 +217,7 @@ func (d Dir) Readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// StatFile describes what a name leads to.
+// StatFile describes the file behind a name.
 func (d Dir) StatFile(name string) (st unix.Stat_t, err error) {
 	if err = unix.Fstatat(d.fd, name, &st, 0); err == nil {
 		return st, nil
@@ -228,7 +230,8 @@ func (d Dir) StatFile(name string) (st unix.Stat_t, err error) {
 
 func (d Dir) path(name string) string { return fmt.Sprintf("/proc/%d/%s", d.pid, name) }
 
-// Sysctl is a setting of the kernel, such as "kernel/yama/ptrace_scope"; "" where it has none.
+// Sysctl is a setting of the kernel, for example "kernel/yama/ptrace_scope"; "" if the kernel has
+// no such setting.
 func Sysctl(name string) string {
 	b, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {
@@ -237,7 +240,7 @@ func Sysctl(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// explain tells what a process does not have from the end of the process.
+// explain distinguishes a missing file from the end of the process.
 func (d Dir) explain(op, name string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		var st unix.Stat_t

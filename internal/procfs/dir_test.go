@@ -29,11 +29,11 @@ var pretender = role.New("pretender", func(role.Args) error {
 	return nil
 })
 
-// pretended is how long a command line the process claims to have.
+// pretended is the length of the process's pretended command line.
 const pretended = 1 << 30
 
-// pretend claims that a large part of the memory is the command line and the environment,
-// which takes no rights (prctl(2), PR_SET_MM_MAP).
+// pretend presents a large part of the memory as the command line and the environment, which
+// takes no rights (prctl(2), PR_SET_MM_MAP).
 func pretend() error {
 	const private = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
 	at, err := unix.MmapPtr(-1, 0, nil, pretended, unix.PROT_READ|unix.PROT_WRITE, private)
@@ -65,8 +65,7 @@ func pretend() error {
 	return unix.Prctl(unix.PR_SET_MM, unix.PR_SET_MM_MAP, uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m), 0)
 }
 
-// TestLong: what a process claims to be its command line and its environment is read up to
-// a bound.
+// TestLong: a pretended command line and environment are read up to a bound.
 func TestLong(t *testing.T) {
 	cmd := pretender.Command()
 	if said := testenv.StartSaying(t, cmd); said != "ready" {
@@ -84,7 +83,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestDir: what there is, what there is not, and the end.
+// TestDir: existing files, missing files, and the end.
 func TestDir(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {

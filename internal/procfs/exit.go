@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// ExitCode is how a process has ended, as wait(2) has it, and false while it lives, or if this may not
-// be known. It is there until the parent has collected it.
+// ExitCode is the exit status of a process, in wait(2)'s form, and false while the process lives,
+// or if we may not know the status. The status exists until the parent has collected it.
 func (d Dir) ExitCode() (status uint32, ok bool) {
 	b, err := d.ReadFile("stat")
 	if err != nil {
@@ -15,8 +15,8 @@ func (d Dir) ExitCode() (status uint32, ok bool) {
 	return parseExitCode(b)
 }
 
-// parseExitCode reads the last of the fields that proc_pid_stat(5) knows, which is 0 for those who may not
-// know it.
+// parseExitCode reads the last field in proc_pid_stat(5). The field is 0 for readers without the
+// right to the exit status.
 func parseExitCode(b []byte) (status uint32, ok bool) {
 	const state, exitCode = 3, 52
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])

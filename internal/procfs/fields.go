@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// The parsers of this package read what the kernel writes, for proc_pid_stat(5) and its
-// neighbours. Names, paths and environments in it are chosen by the process, and so hostile:
-// a parser returns an error, or says that it has found nothing, and takes no more memory than
-// a few times its input.
+// The parsers of this package read the kernel's text, described in proc_pid_stat(5) and its
+// neighbours. The process chooses names, paths and environments in the text, so they are hostile:
+// a parser returns an error, or an empty result, and takes no more memory than a few times its
+// input.
 
-// ErrFormat: a file has not the format that is documented for it.
+// ErrFormat: a file does not have its documented format.
 var ErrFormat = errors.New("unexpected format of a file in /proc")
 
 // nextField splits b after its first run of characters other than white space.
@@ -44,7 +44,7 @@ func id(field []byte) (int, bool) {
 	return int(v), ok && v <= math.MaxUint32
 }
 
-// leadingHex reads the hexadecimal digits that b begins with, and returns what follows.
+// leadingHex reads the hexadecimal digits at the begin of b, and returns the rest.
 func leadingHex(b []byte) (v uint64, rest []byte) {
 	for i, c := range b {
 		switch {

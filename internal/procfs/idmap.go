@@ -2,11 +2,11 @@ package procfs
 
 import "bytes"
 
-// An IDRange is a line of a uid_map or a gid_map (user_namespaces(7)): so many ids of a user
-// namespace and, one after the other, those of the outer one that they are.
+// An IDRange is a line of a uid_map or a gid_map (user_namespaces(7)): a range of ids of a user
+// namespace, and the begin of their ids in the outer namespace.
 type IDRange struct{ Inside, Outside, Count int }
 
-// UIDMap is how user ids of the process's user namespace are mapped to ours.
+// UIDMap maps user ids of the process's user namespace to ours.
 func (d Dir) UIDMap() ([]IDRange, error) {
 	b, err := d.ReadFile("uid_map")
 	if err != nil {

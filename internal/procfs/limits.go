@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// OpenFiles is how many descriptors the process may have: the soft limit RLIMIT_NOFILE. -1: there is no limit.
+// OpenFiles is the process's limit of descriptors: the soft limit RLIMIT_NOFILE. -1: there is no
+// limit.
 func (d Dir) OpenFiles() (int, error) {
 	b, err := d.ReadFile("limits")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes lists the ids of the processes that can be seen here.
+// Processes lists the ids of the visible processes.
 func Processes() ([]int, error) {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -23,8 +23,8 @@ func Processes() ([]int, error) {
 	return readIDs(d)
 }
 
-// Owner is the user id that a process is shown with: its effective one, or root's. The number can
-// be another process's by then, so this serves for an estimate.
+// Owner is the user id that /proc shows for a process: its effective id, or root's. The number
+// can be another process's by then, so Owner is good for an estimate.
 func Owner(pid int) (uid int, ok bool) {
 	var st unix.Stat_t
 	err := unix.Stat("/proc/"+strconv.Itoa(pid), &st)
@@ -48,8 +48,8 @@ func (d Dir) Tasks() ([]int, error) {
 	return tids, nil
 }
 
-// TasksOf is Tasks for who has no more than the number of a process, and perhaps no more than one
-// file that may still be opened. The error is ErrExited, too, if there is no such process.
+// TasksOf is Tasks for a caller with only the number of a process, and perhaps only one file that
+// may still be opened. The error is ErrExited, too, if there is no such process.
 func TasksOf(pid int) ([]int, error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/task")
 	var tids []int
@@ -63,7 +63,7 @@ func TasksOf(pid int) ([]int, error) {
 	return tids, err
 }
 
-// readIDs lists those names of a directory that are ids.
+// readIDs lists the names of a directory that are ids.
 func readIDs(dir *os.File) (list []int, err error) {
 	var names []string
 	buf := make([]byte, 32<<10) // there can be thousands
@@ -84,9 +84,9 @@ func readIDs(dir *os.File) (list []int, err error) {
 	}
 }
 
-// CountTasks is how many threads the process has, without a list of them: the kernel counts
-// them as links of the folder (proc_task_getattr in fs/proc/base.c). It is for who asks again and again, so Go's
-// scheduler is not told of the system call.
+// CountTasks is the process's number of threads, without a list of the threads: the kernel counts
+// threads as links of the folder (proc_task_getattr in fs/proc/base.c). It is for repeated calls,
+// so Go's scheduler is not told of the system call.
 func (d Dir) CountTasks() (int, error) {
 	var st unix.Stat_t
 	_, _, errno := syscall.RawSyscall6(unix.SYS_NEWFSTATAT, uintptr(d.fd), uintptr(unsafe.Pointer(&taskName[0])),
@@ -102,8 +102,8 @@ var taskName = []byte("task\x00")
 // TaskFile is the name of a thread's file below the directory of its process.
 func TaskFile(tid int, name string) string { return "task/" + strconv.Itoa(tid) + "/" + name }
 
-// Children lists the processes that threads of this one have started, without those that a
-// thread has started that ends meanwhile.
+// Children lists the processes that threads of the process have started, without the children of
+// a thread that ends meanwhile.
 func (d Dir) Children() ([]int, error) {
 	tids, err := d.Tasks()
 	if err != nil {
@@ -118,8 +118,8 @@ func (d Dir) Children() ([]int, error) {
 	return out, nil
 }
 
-// parseChildren parses a list of ids with a blank behind each (proc_tid_children(5)). The last
-// one of a list that is cut off has none, and does not count.
+// parseChildren parses a list of ids with a blank behind each id (proc_tid_children(5)). The last
+// id of a truncated list has no blank, and does not count.
 func parseChildren(b []byte) (list []int) {
 	b = b[:bytes.LastIndexByte(b, ' ')+1]
 	for field := range bytes.FieldsSeq(b) {
@@ -141,14 +141,14 @@ func (d Dir) comm(file string) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), err
 }
 
-// Cmdline is the command line, with a blank between two arguments. It is what the process
-// claims it to be, and can be long.
+// Cmdline is the command line, with a blank between two arguments. The process chooses the text,
+// which can be long.
 func (d Dir) Cmdline() (string, error) {
 	args, err := d.Args()
 	return JoinArgs(args), err
 }
 
-// Args is the command line as a list: what the process claims it to be.
+// Args is the command line as a list. The process chooses the text.
 func (d Dir) Args() ([]string, error) {
 	b, err := d.ReadFile("cmdline")
 	return parseArgs(b), err
@@ -160,8 +160,8 @@ func JoinArgs(args []string) string { return strings.TrimSpace(strings.Join(args
 // maxArgs bounds the list: a process can claim to have millions of arguments.
 const maxArgs = 1000
 
-// parseArgs parses a command line, in which each argument ends with a 0. The last one may have none.
-// Of more than maxArgs arguments the last has all that follow.
+// parseArgs parses a command line with a 0 behind each argument. The last argument may have none.
+// Of more than maxArgs arguments, the last argument contains all the rest.
 func parseArgs(b []byte) []string {
 	s := strings.TrimRight(string(b), "\x00")
 	if s == "" {
@@ -173,8 +173,8 @@ func parseArgs(b []byte) []string {
 	return args
 }
 
-// Environ is the environment that the process was started with, as NAME=value each, or what the
-// process claims it to be.
+// Environ is the environment at the process's start, as NAME=value each, or another text that the
+// process has chosen.
 func (d Dir) Environ() (iter.Seq[string], error) {
 	b, err := d.ReadFile("environ")
 	return strings.SplitSeq(string(b), "\x00"), err

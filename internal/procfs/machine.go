@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MachineMemory is how much memory the machine has, in bytes (sysinfo(2)).
+// MachineMemory is the size of the machine's memory, in bytes (sysinfo(2)).
 func MachineMemory() (int64, error) {
 	var s unix.Sysinfo_t
 	if err := unix.Sysinfo(&s); err != nil {

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxMaps bounds what ReadInto reads of a file, in bytes; the longest is the list of mappings.
-// A process that has as many mappings as kernels allow has some 5 MB of them, more if their
-// paths are long: each can have as many characters as it likes.
+// MaxMaps bounds ReadInto's reading of a file, in bytes; the longest file is the list of
+// mappings. With as many mappings as kernels allow, the list has some 5 MB, or more with long
+// paths: a path can have any length.
 const MaxMaps = 16 << 20
 
-// ErrTooLong: a file has more than ReadInto reads.
+// ErrTooLong: a file is longer than ReadInto's bound.
 var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB, " +
 	"and clrsnap looks at no program with so many or with such paths")
 
 var errMaps = errors.New("unexpected format of /proc/<pid>/maps")
 
 // ParseMaps parses a maps (proc_pid_maps(5)). The paths are cut out of one string, made once:
-// most of the time would go into them otherwise.
+// separate strings would take most of the time.
 func ParseMaps(b []byte) (target.Mappings, error) {
 	text := string(b)
 	ms := make(target.Mappings, 0, bytes.Count(b, []byte{'\n'}))
@@ -39,8 +39,8 @@ func ParseMaps(b []byte) (target.Mappings, error) {
 			return nil, errMaps
 		}
 		m.Path, m.Deleted = mapsPath(text[end-len(path) : end])
-		// The kernel gives the file in pieces; a mapping that grows between
-		// two of them can be told twice, and the second one is dropped.
+		// The kernel gives the file in pieces. A mapping that grows between two pieces can appear
+		// twice, and the second is dropped.
 		if n := len(ms); n == 0 || ms[n-1].End <= m.Start {
 			ms = append(ms, m)
 		}
@@ -51,9 +51,9 @@ func ParseMaps(b []byte) (target.Mappings, error) {
 
 // ParseMapping parses a line of the form
 //
-//	7f0a1c000000-7f0a1c021000 rw-p 00000000 fd:01 131	/path with spaces (deleted)
+//	7f0a1c000000-7f0a1c021000 rw-p 00000000 fd:01 131 /path with spaces (deleted)
 //
-// without its end. path is as the kernel writes it; the Path of m stays empty.
+// without its end. path is in the kernel's form; the Path of m stays empty.
 func ParseMapping(line []byte) (m target.Mapping, path []byte, ok bool) {
 	v, b := leadingHex(line)
 	m.Start = arch.Addr(v)
@@ -92,10 +92,10 @@ func parsePerm(b []byte) (p target.Perm) {
 	return p
 }
 
-// mapsPath undoes what the kernel does to a path: a newline is written as \012
-// (seq_file_path with "\n" in fs/proc/task_mmu.c; a backslash stays as it is),
-// and " (deleted)" is appended when the file has no name any more. A file whose
-// name really ends so is told apart when it is opened, by its inode.
+// mapsPath undoes the kernel's encoding of a path: a newline is written as \012 (seq_file_path
+// with "\n" in fs/proc/task_mmu.c; a backslash is not changed), and " (deleted)" is appended when
+// the file has no name any more. A file with a name that really ends so is told apart on opening,
+// by its inode.
 func mapsPath(s string) (path string, deleted bool) {
 	const mark = " (deleted)"
 	if len(s) > len(mark) && s[0] == '/' && s[len(s)-1] == ')' && s[len(s)-len(mark):] == mark {

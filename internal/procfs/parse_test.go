@@ -185,7 +185,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestParseArgs: what the kernel writes, and what a process can put in its place.
+// TestParseArgs: the kernel's text, and a process's replacements.
 func TestParseArgs(t *testing.T) {
 	for text, want := range map[string][]string{
 		"": nil, "\x00": nil, "\x00\x00\x00": nil, "a": {"a"}, "a\x00": {"a"}, "a b\x00c\x00": {"a b", "c"},
@@ -203,7 +203,7 @@ func TestParseArgs(t *testing.T) {
 	}
 }
 
-// TestSelf: what the kernel tells of this process is in the formats that are parsed.
+// TestSelf: the kernel's files about the test process have the parsed formats.
 func TestSelf(t *testing.T) {
 	d, err := Self()
 	if err != nil {
@@ -262,7 +262,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// seed adds what the kernel tells of this process.
+// seed adds the kernel's file about the test process.
 func seed(f *testing.F, name string) {
 	f.Helper()
 	b, err := os.ReadFile("/proc/self/" + name)
@@ -321,7 +321,7 @@ func FuzzStat(f *testing.F) {
 	})
 }
 
-// A process that lives has no exit code yet, nor has what is no stat.
+// A living process has no exit code yet, and neither has a text that is no stat.
 func TestParseExitCode(t *testing.T) {
 	const before, between = "42 (a) Z 1 2 3) ", " 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1 2 3" +
 		" 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51"

@@ -2,15 +2,15 @@ package procfs
 
 import "time"
 
-// Schedstat is a line of /proc/PID/task/TID/schedstat: what the scheduler counts of a thread.
+// Schedstat is a line of /proc/PID/task/TID/schedstat: the scheduler's counts of a thread.
 type Schedstat struct {
-	Running time.Duration // it has had a CPU
-	Ready   time.Duration // it was ready to run and had none
-	Runs    uint64        // how often it was given one
+	Running time.Duration // on a CPU
+	Ready   time.Duration // ready to run without a CPU
+	Runs    uint64        // how often the thread was put on a CPU
 }
 
-// ParseSchedstat parses a schedstat. What is not a number is 0, as where the kernel does not
-// count.
+// ParseSchedstat parses a schedstat. A field that is not a number is 0, as in a kernel that does
+// not count.
 func ParseSchedstat(b []byte) (s Schedstat) {
 	var v [3]uint64
 	for i := range v {
@@ -21,15 +21,15 @@ func ParseSchedstat(b []byte) (s Schedstat) {
 	return Schedstat{time.Duration(v[0]), time.Duration(v[1]), v[2]}
 }
 
-// Syscall is /proc/PID/task/TID/syscall of a thread that is blocked (proc_pid_syscall(5)).
+// Syscall is /proc/PID/task/TID/syscall of a blocked thread (proc_pid_syscall(5)).
 type Syscall struct {
-	Nr     int64 // -1: it is blocked, but not in a system call
+	Nr     int64 // -1: blocked, but not in a system call
 	Args   [6]uint64
 	SP, PC uint64
 }
 
-// ParseSyscall parses a syscall. It reports false for "running", which is what the kernel
-// writes for a thread that has not been off the CPU while it looked.
+// ParseSyscall parses a syscall. It reports false for "running", the kernel's text for a thread
+// that has not been off the CPU while the kernel looked.
 func ParseSyscall(b []byte) (s Syscall, blocked bool) {
 	field, b := nextField(b)
 	if len(field) > 0 && field[0] == '-' {

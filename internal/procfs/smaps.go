@@ -9,10 +9,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// maxSmaps bounds what EachResident reads, in bytes. A mapping has some 700.
+// maxSmaps bounds EachResident's reading, in bytes. A mapping has some 700 bytes.
 const maxSmaps = 64 << 20
 
-// EachResident calls visit for each mapping of the process, with how many bytes of the mapping are in RAM
+// EachResident calls visit for each mapping of the process, with the mapping's bytes in RAM
 // (proc_pid_smaps(5)). It needs the right to read the memory of the process.
 func (d Dir) EachResident(visit func(m *target.Mapping, resident int64)) error {
 	const name = "smaps"
@@ -31,7 +31,7 @@ var errSmaps = errors.New("unexpected format of /proc/<pid>/smaps")
 
 // eachResident parses a smaps: for each mapping a line as in maps, and lines that begin with a capital letter.
 func eachResident(r io.Reader, visit func(m *target.Mapping, resident int64)) error {
-	b := bufio.NewReaderSize(r, 64<<10) // a path has 4096 bytes at most, and each can be four characters here
+	b := bufio.NewReaderSize(r, 64<<10) // a path has at most 4096 bytes, each of up to four characters here
 	var m target.Mapping
 	for {
 		line, err := b.ReadSlice('\n')

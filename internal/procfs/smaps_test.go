@@ -33,7 +33,7 @@ func TestEachResident(t *testing.T) {
 	}
 }
 
-// TestEachResidentOfSelf: the sum is what the status says.
+// TestEachResidentOfSelf: the sum equals the status.
 func TestEachResidentOfSelf(t *testing.T) {
 	d, err := Open(os.Getpid())
 	if err != nil {

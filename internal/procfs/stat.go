@@ -9,18 +9,18 @@ import (
 // ClockTick is the unit of times in a Stat (USER_HZ in include/uapi/asm-generic/param.h).
 const ClockTick = time.Second / 100
 
-// Stat is what is used of /proc/PID/stat, and of a thread's (proc_pid_stat(5)).
+// Stat is the used part of /proc/PID/stat, and of a thread's (proc_pid_stat(5)).
 type Stat struct {
-	Comm    string // the name, which can be anything
+	Comm    string // the name: any text
 	State   byte   // R S D T t Z X I
 	PPID    int
 	Flags   uint64 // PF_… of include/linux/sched.h
-	CPU     uint64 // clock ticks of all threads, those that have ended included, in user and kernel mode
+	CPU     uint64 // clock ticks of all threads, including ended threads, in user and kernel mode
 	Threads int
 	Start   uint64 // clock ticks since boot
 }
 
-// KernelThread reports whether it is a thread of the kernel.
+// KernelThread reports whether s describes a thread of the kernel.
 func (s *Stat) KernelThread() bool {
 	const pfKthread = 0x00200000 // PF_KTHREAD
 	return s.Flags&pfKthread != 0
@@ -44,8 +44,8 @@ func (d Dir) stat(name string) (Stat, error) {
 	return s, nil
 }
 
-// ParseStat parses a stat. The name stands in brackets and may itself have brackets, blanks and
-// newlines in it: the last bracket counts. The error is ErrFormat.
+// ParseStat parses a stat. The name stands in brackets and may itself contain brackets, blanks
+// and newlines: the last bracket counts. The error is ErrFormat.
 func ParseStat(b []byte) (Stat, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open || end+3 >= len(b) {

@@ -6,26 +6,26 @@ import (
 	"math"
 )
 
-// Status is what is used of /proc/PID/status, and of a thread's (proc_pid_status(5)). What the
-// kernel does not tell is 0 or nil, but for user and group ids.
+// Status is the used part of /proc/PID/status, and of a thread's (proc_pid_status(5)). A value
+// that the kernel does not show is 0 or nil, except for user and group ids.
 type Status struct {
 	Name                   string // newlines and backslashes are escaped with a backslash
 	State                  byte   // as in Stat
-	TGID                   int    // the process that the thread belongs to
+	TGID                   int    // the thread's process
 	PPID, TracerPID        int    // 0: nobody, or nobody in our PID namespace
 	UID, GID               IDs
 	Groups                 []int
 	NSPID                  []int  // from our PID namespace down to the innermost
-	RSS                    int64  // bytes of memory that the process has in RAM, shared ones included
-	Anonymous              int64  // of these, those of no file; 0 before Linux 4.5
+	RSS                    int64  // the process's bytes of memory in RAM, including shared memory
+	Anonymous              int64  // the part of RSS without a file; 0 before Linux 4.5
 	CapPrm, CapEff, CapBnd uint64 // capabilities, as bits
 	Seccomp                int    // 0: off, 1: strict, 2: a filter
 	VoluntarySwitches      uint64 // context switches because the thread waited for something
-	InvoluntarySwitches    uint64 // and because others had their turn
+	InvoluntarySwitches    uint64 // and because other threads had their turn
 }
 
 // IDs are user or group ids of a process, in numbers of our user namespace; -1: the kernel does
-// not tell.
+// not show the id.
 type IDs struct{ Real, Effective, Saved, FileSystem int }
 
 var unknownIDs = IDs{-1, -1, -1, -1}
@@ -36,8 +36,8 @@ const (
 	maxGroups = 1 << 16 // NGROUPS_MAX of include/uapi/linux/limits.h
 )
 
-// InnermostPID is the id that the process, or the thread, knows itself by: the one that it has
-// in its own PID namespace. False: the kernel does not tell (before Linux 4.1).
+// InnermostPID is the id of the process, or of the thread, in its own PID namespace. False: the
+// kernel does not show the id (before Linux 4.1).
 func (s *Status) InnermostPID() (int, bool) {
 	if len(s.NSPID) == 0 {
 		return 0, false
@@ -86,7 +86,7 @@ func ParseStatus(b []byte) (Status, error) {
 	return s, nil
 }
 
-// set takes the value of one line, and reports whether it has the right format.
+// set takes the value of one line, and reports whether the value has the right format.
 func (s *Status) set(key string, value []byte) (ok bool) {
 	ok = true
 	first, _ := nextField(value)
@@ -147,7 +147,7 @@ func (i *IDs) set(value []byte) bool {
 	return true
 }
 
-// idList appends ids to list, until that has so many at most.
+// idList appends ids to list. most bounds the length of list.
 func idList(list []int, value []byte, most int) ([]int, bool) {
 	for {
 		var field []byte

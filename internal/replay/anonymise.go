@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// anonymise takes away where the target's files were: their names are enough.
+// anonymise removes the folders of the target's files: the files' names are enough.
 func (r *Corpus) anonymise() {
 	folders := map[string]bool{}
 	bare := func(p string) string {
@@ -33,9 +33,9 @@ func (r *Corpus) anonymise() {
 			m.Mappings[i].Path = bare(m.Mappings[i].Path)
 		}
 	}
-	// Longest first: what is left of a text that was cut off are its parents.
+	// Longest first: parents of a folder can remain in a text that was cut off.
 	names := slices.SortedFunc(maps.Keys(folders), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	const few = 4 // characters: they tell nothing, and may be something else
+	const few = 4 // characters: so few tell nothing, and may be another text
 	for _, folder := range names {
 		if len(folder) > few {
 			r.blot(folder)
@@ -43,8 +43,8 @@ func (r *Corpus) anonymise() {
 	}
 }
 
-// blot writes over every occurrence of a text, in the encodings that programs
-// keep paths in, with as much of something else.
+// blot overwrites every occurrence of a text with a text of equal length, in the encodings that
+// programs keep paths in.
 func (r *Corpus) blot(text string) {
 	narrow, wide := []byte(text), make([]byte, 0, 2*len(text))
 	for _, b := range narrow {
@@ -79,15 +79,15 @@ func (r *Corpus) blot(text string) {
 	}
 }
 
-// cross writes over characters of so many bytes.
+// cross overwrites characters of width bytes each.
 func cross(data []byte, width int) {
 	for k := 0; k < len(data); k += width {
 		data[k] = 'x'
 	}
 }
 
-// overCut writes over a text that begins on the page before or ends on the next.
-// A few characters of it tell nothing, and may be something else.
+// overCut overwrites a text that begins on the previous page or ends on the next. A few
+// characters of the text tell nothing, and may be another text.
 func overCut(data, t []byte, width int) {
 	const few = 4
 	for k := len(t) - width; k > few*width; k -= width {

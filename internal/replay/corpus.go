@@ -1,12 +1,11 @@
-// Package replay keeps moments of a target in a file: the pages that walks
-// read, the registers and stacks of threads, and the frames that are right for
-// them. A corpus is walked again anywhere, without the process, and must give
-// the same frames: so a disagreement that a live process shows once in a million
-// instructions becomes a test that fails until it is mended, and never comes
-// back.
+// Package replay keeps moments of a target in a file: the pages that walks read, the registers
+// and stacks of threads, and their right frames. A corpus can be walked again anywhere, without
+// the process, and must give the same frames. So a disagreement that a live process shows once in
+// a million instructions becomes a test that fails until the fault is mended, and the fault never
+// comes back.
 //
-// What is recorded is memory and files of the target, byte for byte. Do not hand
-// around corpora of programs that have secrets.
+// A corpus has memory and files of the target, byte for byte. Do not hand around corpora of
+// programs with secrets.
 package replay
 
 import (
@@ -17,7 +16,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Corpus is moments of one or more targets that have files in common.
+// Corpus is moments of one or more targets with common files.
 type Corpus struct {
 	Machine arch.Machine
 	Files   []*File
@@ -26,7 +25,7 @@ type Corpus struct {
 
 // Moment is one moment of a target.
 type Moment struct {
-	Note       string // what it shows
+	Note       string // the subject of the moment
 	Executable string
 	Mappings   target.Mappings
 	Memory     Pages
@@ -34,17 +33,17 @@ type Moment struct {
 	Threads    []*Thread
 }
 
-// File is what was read of one file of the target.
+// File is the recorded part of a file of the target.
 type File struct {
 	Path  string
 	Dev   uint64
 	Inode uint64
-	Error string // why it could not be opened; empty where it could
-	Size  int64  // 0: nobody read as far as its end
+	Error string // why the file could not be opened; empty for an opened file
+	Size  int64  // 0: no read reached the end
 	Pages Pages
 }
 
-// Thread is a captured thread and what its walks must give.
+// Thread is a captured thread and the required results of its walks.
 type Thread struct {
 	Name    string
 	Object  arch.Addr // the runtime's Thread object; 0 for a native thread
@@ -58,8 +57,8 @@ type Thread struct {
 // How is a way to walk a thread.
 type How string
 
-// The ways: every frame there is, frames with funclets folded into their
-// methods, and DoStackSnapshot in its two modes.
+// The ways: every frame, frames with funclets folded into their methods, and DoStackSnapshot in
+// its two modes.
 const (
 	Unwind     How = "unwind"
 	Fold       How = "fold"
@@ -74,7 +73,7 @@ var Ways = []How{Unwind, Fold, Documented, CoreCLR}
 type Walk struct {
 	Frames   []Frame
 	Complete bool
-	Error    string // why it is not complete
+	Error    string // why the walk is not complete
 }
 
 // Frame is one frame of a result.
@@ -94,8 +93,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Equal reports whether two walks reported the same frames and were as sure of
-// them.
+// Equal reports whether two walks reported the same frames and the same certainty.
 func (w *Walk) Equal(o *Walk) bool {
 	if w.Complete != o.Complete || len(w.Frames) != len(o.Frames) {
 		return false

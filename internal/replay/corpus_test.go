@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the corpora of TestRecord anew, from live processes")
 
-// corpus lists the corpora that are kept.
+// corpus lists the kept corpora.
 func corpus(t testing.TB) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.rec")
@@ -42,7 +42,7 @@ func read(t testing.TB, name string) *replay.Corpus {
 	return r
 }
 
-// TestCorpus walks everything that has been recorded again.
+// TestCorpus walks all recorded threads again.
 func TestCorpus(t *testing.T) {
 	for _, name := range corpus(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -106,8 +106,8 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*replay.Thread) {
 	return p, out
 }
 
-// TestRecord records a live process, and walks the corpus: as it is, as a file,
-// and reduced to what the walks need.
+// TestRecord records a live process, and walks the corpus: unchanged, as a file, and reduced to
+// the pages that the walks need.
 func TestRecord(t *testing.T) {
 	kept := map[string]string{
 		"net10": "scenarios.rec",
@@ -156,7 +156,7 @@ func testRecord(t *testing.T, runtime, kept string) {
 	}
 	t.Logf("%d threads, %d pages of memory, %d bytes", len(threads), len(r.Moments[0].Memory.Data), st.Size())
 
-	// The check can fail: a frame that is not the recorded one is noticed.
+	// The check can fail: it notices a frame that differs from the recorded frame.
 	w := threads[0].Walks[replay.Unwind]
 	w.Frames = slices.Clone(w.Frames)
 	w.Frames[1].IP++
@@ -173,8 +173,8 @@ func verify(t *testing.T, what string, r *replay.Corpus) {
 	}
 }
 
-// TestDamagedFile cuts and changes a corpus: an error, or a corpus of
-// something else, but no panic.
+// TestDamagedFile cuts and changes a corpus: the result is an error, or another corpus, but no
+// panic.
 func TestDamagedFile(t *testing.T) {
 	data, err := os.ReadFile(corpus(t)[0])
 	if err != nil {
@@ -195,7 +195,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestNothingMadeUp: what was not recorded cannot be read.
+// TestNothingMadeUp: bytes that were not recorded cannot be read.
 func TestNothingMadeUp(t *testing.T) {
 	r, m := &replay.Corpus{Machine: arch.MachineAMD64}, &replay.Moment{}
 	var b [8]byte

@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// magic begins a corpus; the number is the version of what follows it: a
-// stored corpus in the gob encoding, compressed.
+// magic begins a corpus; the number is the version of the rest: a stored corpus in the gob
+// encoding, compressed.
 const magic = "clrsnap recording 1\n"
 
 // ErrFormat: not a corpus, or a damaged one.
 var ErrFormat = errors.New("not a corpus that this version reads")
 
-// maxFile bounds what a corpus can grow to when it is read, in bytes.
+// maxFile bounds the size of a corpus after decompression, in bytes.
 const maxFile = 256 << 20
 
 // Write writes the corpus.
@@ -49,7 +49,7 @@ func Read(in io.Reader) (*Corpus, error) {
 	if err := gob.NewDecoder(io.LimitReader(z, maxFile)).Decode(&s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	// The check sum comes behind the data.
+	// The check sum follows the data.
 	if n, err := io.Copy(io.Discard, z); err != nil || n > 0 {
 		return nil, fmt.Errorf("%w: there is more than a corpus in it (%v)", ErrFormat, err)
 	}

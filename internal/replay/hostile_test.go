@@ -19,22 +19,21 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// The bounds of one walk, whatever memory holds. The walks of one attack share an
-// engine, and so what it allocates.
+// The bounds of one walk, for any contents of memory. The walks of one attack share an engine,
+// and so its memory.
 const (
 	maxTime   = time.Second
 	maxMemory = 256 << 20 // bytes allocated by one attack: opening and all walks
 )
 
-// attacks is how many attacks TestHostile makes.
+// attacks is the number of TestHostile's attacks.
 var attacks = layer.Size(600, 6600)
 
-// TestHostile walks corpora whose memory, files, stacks and registers have
-// been changed. There may be errors, and wrong frames where the stack itself was
-// made to lie, but never a panic, a hang or memory without bound. And where
-// nothing was changed but something is missing, every frame that is reported is a
-// true one, and a walk that calls itself complete has them all. FuzzHostile makes one
-// attack of each kind in other layers.
+// TestHostile walks corpora with changed memory, files, stacks and registers. There may be
+// errors, and wrong frames if the stack itself lies, but never a panic, a hang or memory without
+// bound. If nothing was changed but something is missing, every reported frame is true, and a
+// walk that calls itself complete has all frames. FuzzHostile makes one attack of each kind in
+// other layers.
 func TestHostile(t *testing.T) {
 	layer.Proof(t)
 	names := corpus(t)
@@ -64,7 +63,7 @@ func TestHostile(t *testing.T) {
 type kind struct {
 	name  string
 	apply func(*victim)
-	lies  bool // what is left may be false, not only missing
+	lies  bool // the remains may be false, not only incomplete
 }
 
 var kinds = []kind{
@@ -85,7 +84,7 @@ var kinds = []kind{
 type outcome struct {
 	attacks, closed         int // closed: the runtime could not even be opened
 	walks, same, incomplete int
-	different               int // complete, and other frames than recorded
+	different               int // complete, with other frames than recorded
 	slowest                 time.Duration
 	most                    uint64 // bytes allocated by one attack
 }
@@ -107,10 +106,10 @@ type victim struct {
 	rnd   *rand.Rand
 	r     *replay.Corpus
 	m     *replay.Moment
-	words []uint64 // interesting values: what memory and stacks hold
+	words []uint64 // interesting values: words from memory and stacks
 }
 
-// newVictim copies as much of a corpus as attacks change.
+// newVictim copies the parts of a corpus that attacks change.
 func newVictim(whole *replay.Corpus, seed uint64) *victim {
 	v := &victim{rnd: rand.New(rand.NewPCG(seed, 1)), r: &replay.Corpus{Machine: whole.Machine}}
 	for _, f := range whole.Files {
@@ -131,12 +130,12 @@ func newVictim(whole *replay.Corpus, seed uint64) *victim {
 	return v
 }
 
-// copyPages copies which pages there are; page copies what they hold.
+// copyPages copies the set of pages; page copies their contents.
 func copyPages(p *replay.Pages) replay.Pages {
 	return replay.Pages{Data: maps.Clone(p.Data), Blank: maps.Clone(p.Blank)}
 }
 
-// attack makes one attack on a copy and checks what comes of it.
+// attack makes one attack on a copy and checks the results.
 func attack(t *testing.T, whole *replay.Corpus, k kind, seed uint64) (out outcome) {
 	t.Helper()
 	v := newVictim(whole, seed)
@@ -230,9 +229,9 @@ func within(got, want []replay.Frame) bool {
 	return len(got) == 0
 }
 
-// sameFrame also accepts what an explicit Frame says of a method, where a walk had
-// to go on from one: an address a few bytes from the true one, or the stack
-// pointer that the method had before it allocated on the stack.
+// sameFrame also accepts an explicit Frame's data about a method, where a walk had to go on from
+// the Frame: an address a few bytes from the true address, or the method's stack pointer before
+// an allocation on the stack.
 func sameFrame(got, want replay.Frame) bool {
 	if got == want {
 		return true
@@ -241,8 +240,8 @@ func sameFrame(got, want replay.Frame) bool {
 		(got.SP == want.SP || got.IP == want.IP && got.SP > want.SP)
 }
 
-// climbs checks what holds of any walk: the stack pointer goes up, but for the
-// few times that a signal handler is on a stack of its own.
+// climbs checks a property of any walk: the stack pointer goes up, except for the few times that
+// a signal handler is on its own stack.
 func climbs(frames []replay.Frame) error {
 	down := 0
 	for i := 1; i < len(frames); i++ {
@@ -262,8 +261,8 @@ func climbs(frames []replay.Frame) error {
 	return nil
 }
 
-// readThreads reads what else the product reads of a runtime: the list of threads
-// and the names of methods.
+// readThreads reads the other data that the product reads of a runtime: the list of threads and
+// the names of methods.
 func (v *victim) readThreads(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	start := time.Now()
@@ -280,7 +279,7 @@ func (v *victim) readThreads(t *testing.T, e *engine.Engine) {
 				continue
 			}
 			if m, err := e.Runtime.Methods.Read(f.MethodDesc); err == nil {
-				_, _ = e.Runtime.Names.Method(&m, true) // no panic is all that is asked for
+				_, _ = e.Runtime.Names.Method(&m, true) // the test only asks for no panic
 			}
 		}
 	}
@@ -295,8 +294,7 @@ func allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// collect gathers values that occur in the target, for attacks that are more
-// cunning than noise.
+// collect gathers values from the target, for attacks that are more cunning than noise.
 func (v *victim) collect() {
 	for _, th := range v.m.Threads {
 		for i := range th.Stack {
@@ -316,7 +314,7 @@ func (v *victim) collect() {
 	}
 }
 
-// page returns a random page, as a copy that can be changed, and where it begins.
+// page returns a random page, as a copy that can be changed, and its address.
 func (v *victim) page(p *replay.Pages) ([]byte, uint64) {
 	if len(p.Data) == 0 {
 		return nil, 0
@@ -331,7 +329,7 @@ func (v *victim) page(p *replay.Pages) ([]byte, uint64) {
 	return p.Data[n], n * replay.PageSize
 }
 
-// value makes up something to put in a word's place.
+// value makes up a replacement for a word.
 func (v *victim) value(old, at uint64) uint64 {
 	switch v.rnd.IntN(12) {
 	case 0:
@@ -480,8 +478,8 @@ func (v *victim) missingStack() {
 	}
 }
 
-// holesInStack leaves out pieces of what is in use of a stack. What lies behind them can
-// be read: it must not be taken for what comes next.
+// holesInStack leaves out used pieces of a stack. The stack behind a hole can be read: a walk
+// must not continue there.
 func (v *victim) holesInStack() {
 	for _, th := range v.m.Threads {
 		for range 1 + v.rnd.IntN(3) {
@@ -499,9 +497,9 @@ func (v *victim) holesInStack() {
 	}
 }
 
-// FuzzHostile lets the fuzzer choose attacks. That it links at all shows that the
-// tracer's functions, which may not check their stack, have room when code is
-// instrumented for fuzzing.
+// FuzzHostile lets the fuzzer choose attacks. The successful linking alone shows that the
+// tracer's functions, which may not check their stack, have room when code is instrumented for
+// fuzzing.
 func FuzzHostile(f *testing.F) {
 	for i := range kinds {
 		f.Add(uint8(i), uint64(i))
@@ -512,8 +510,8 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// TestEverythingReadable: memory that never ends and where every pointer leads
-// somewhere. All lists and counts have to be bounded by the reader.
+// TestEverythingReadable: memory is endless, and every pointer leads somewhere. The reader has to
+// bound all lists and counts.
 func TestEverythingReadable(t *testing.T) {
 	r := read(t, corpus(t)[0])
 	for seed := range uint64(20) {
@@ -525,7 +523,7 @@ func TestEverythingReadable(t *testing.T) {
 		}
 		e, err := engine.Open(src)
 		if err != nil {
-			t.Fatal(err) // all that is needed was recorded
+			t.Fatal(err) // all needed bytes were recorded
 		}
 		before := allocated()
 		for _, th := range m.Threads[:8] {
@@ -541,9 +539,9 @@ func TestEverythingReadable(t *testing.T) {
 	}
 }
 
-// endless is a target all of whose memory can be read: what was not recorded is
-// full of pointers. Only what comes from files can not: there they would be other
-// files, and refused.
+// endless is a target with all memory readable: bytes that were not recorded are full of
+// pointers. Only memory of files is not readable: made-up bytes would make them other files, and
+// refused.
 type endless struct {
 	engine.Source
 	maps target.Mappings
@@ -557,7 +555,7 @@ func (s endless) ReadMemory(p []byte, addr arch.Addr) error {
 	}
 	for i := range p {
 		at := uint64(addr) + uint64(i)
-		word := at&^7 + s.seed*8 // near by: a list that goes on for ever
+		word := at&^7 + s.seed*8 // near by: an endless list
 		p[i] = byte(word >> (8 * (at & 7)))
 	}
 	return nil

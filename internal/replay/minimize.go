@@ -7,18 +7,17 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Minimize blanks every page whose content no recorded walk depends on: most of
-// the metadata and unwind information of large modules, which is read as a
-// whole. Of the stacks it keeps what lies below the base of the walks; above the
-// first frame of a program are its environment variables, which are nobody's
-// business. It walks again and again with half of what is left, so it can take a
-// minute. What the walks give now is what they must go on giving, right or
-// wrong; the recorded results are left as they are.
+// Minimize blanks every page whose content no recorded walk depends on: most of the metadata and
+// unwind information of large modules, because these are read as a whole. Of the stacks Minimize
+// keeps the part below the base of the walks; above the first frame of a program are its
+// environment variables, which are nobody's business. It walks again and again with half of the
+// remaining pages, so it can take a minute. The present results of the walks must not change,
+// right or wrong; Minimize leaves the recorded results alone.
 func (r *Corpus) Minimize() error { return r.MinimizeBeside(&Corpus{}) }
 
-// MinimizeBeside is Minimize for a corpus that is about to be merged into
-// kept. A page that kept has too costs nothing there, so it is left alone: of the
-// second moment of a target there is little left to be tried.
+// MinimizeBeside is Minimize for a corpus that is about to be merged into kept. A page that kept
+// has too costs nothing there, so MinimizeBeside does not try it: for the second moment of a
+// target, few pages are left to try.
 func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 	now, err := r.results(nil)
 	if err != nil {
@@ -54,7 +53,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 	return nil
 }
 
-// trim cuts the stack behind the last frame, if that makes no difference.
+// trim cuts the stack behind the last frame, if the walks do not change.
 func (t *Thread) trim(same func() bool) {
 	var base arch.Addr
 	for _, f := range t.Walks[Unwind].Frames {
@@ -71,7 +70,7 @@ func (t *Thread) trim(same func() bool) {
 	}
 }
 
-// reduce blanks as many of some pages as it can without a difference.
+// reduce blanks as many of the numbered pages as possible without a change of the walks.
 func (p *Pages) reduce(numbers []uint64, same func() bool) {
 	if len(numbers) == 0 {
 		return
@@ -95,7 +94,7 @@ func (p *Pages) reduce(numbers []uint64, same func() bool) {
 	}
 }
 
-// contents are the pages that a file of the corpus has to hold.
+// contents are the pages in a file of the corpus.
 func (r *Corpus) contents() map[string]bool {
 	had := map[string]bool{}
 	add := func(p *Pages) {
@@ -115,7 +114,7 @@ func (r *Corpus) contents() map[string]bool {
 // errDifferent ends results.
 var errDifferent = errors.New("a walk is different")
 
-// results walks everything once, or until something is not as in want.
+// results walks everything once, or until a result differs from want.
 func (r *Corpus) results(want []Walk) ([]Walk, error) {
 	var out []Walk
 	for _, m := range r.Moments {

@@ -1,10 +1,10 @@
 package replay
 
-// PageSize is the unit in which memory and files are kept.
+// PageSize is the unit of recorded memory and files, in bytes.
 const PageSize = 4096
 
-// Pages are pieces of memory or of a file, by page number. A page in Blank could
-// be read, but no walk depends on what it held: it reads as zeros.
+// Pages are pieces of memory or of a file, by page number. A page in Blank was readable, but no
+// walk depends on its contents: it reads as zeros.
 type Pages struct {
 	Data  map[uint64][]byte
 	Blank map[uint64]bool
@@ -16,7 +16,7 @@ func newPages() Pages {
 
 func (p *Pages) has(n uint64) bool { return p.Data[n] != nil || p.Blank[n] }
 
-// read fills b from position at, and reports whether all of it was there.
+// read fills b from position at, and reports whether all of the bytes were recorded.
 func (p *Pages) read(b []byte, at uint64) bool {
 	for len(b) > 0 {
 		n, off := at/PageSize, at%PageSize
@@ -36,8 +36,8 @@ func (p *Pages) read(b []byte, at uint64) bool {
 	return true
 }
 
-// add takes over what another reading of the same pages brought: what one of the
-// two depends on is kept.
+// add takes over another recording of the same pages. If a walk of either recording depends on a
+// page, add keeps the page's contents.
 func (p *Pages) add(o *Pages) {
 	for n := range o.Blank {
 		if p.Data[n] == nil {

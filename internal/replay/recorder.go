@@ -10,10 +10,10 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// Capture records what walks of threads need: it opens an engine of its own on
-// the source, so that nothing is in a cache, and walks each thread in every way.
-// The threads' stacks are copies, or stand still. What comes out becomes their
-// Walks; an oracle that knows better puts the truth in their place.
+// Capture records everything that walks of threads need. It opens a new engine on the source, so
+// no cache holds anything yet, and walks each thread in every way. The threads' stacks are
+// copies, or stand still. The results become the threads' Walks; an oracle with better knowledge
+// replaces them by the truth.
 func Capture(src engine.Source, threads []*Thread, note string) (*Corpus, error) {
 	exe, err := src.Executable()
 	if err != nil {
@@ -36,7 +36,7 @@ func Capture(src engine.Source, threads []*Thread, note string) (*Corpus, error)
 	return rec.r, nil
 }
 
-// recorder is a Source that keeps what is read through it.
+// recorder is a Source that records all reads.
 type recorder struct {
 	engine.Source
 	r *Corpus
@@ -85,7 +85,7 @@ func (r *recorder) OpenMapping(m *target.Mapping) (target.File, error) {
 	return &fileRecorder{File: f, kept: kept}, nil
 }
 
-// file returns what was kept of a file.
+// file returns the recorded part of a file.
 func (r *Corpus) file(path string, dev, inode uint64) *File {
 	for _, f := range r.Files {
 		if f.Path == path && f.Dev == dev && f.Inode == inode {
@@ -173,8 +173,8 @@ func (t *Thread) stack() *target.Stack {
 	return s
 }
 
-// CaptureThread copies a thread of a live process: the one with the thread id tid
-// whose Thread object is at object (0 for a native thread), with so many bytes of that.
+// CaptureThread copies thread tid of a live process, with head bytes of the Thread object at
+// object (0 for a native thread).
 func CaptureThread(p *live.Process, tid int, object arch.Addr, head int) (*Thread, error) {
 	req := target.Request{TID: tid, StackLimit: stackLimit}
 	if object != 0 {

@@ -21,11 +21,10 @@ func (r *Corpus) Open(m *Moment) (*engine.Engine, error) {
 	return engine.Open(r.Source(m))
 }
 
-// Walk walks one of the recorded threads again.
+// Walk walks a recorded thread again.
 func (t *Thread) Walk(e *engine.Engine, how How) Walk { return t.walk(e, how) }
 
-// Verify walks every thread in every way for which a result is recorded, and
-// returns the differences.
+// Verify walks every thread in every way with a recorded result, and returns the differences.
 func (r *Corpus) Verify() []error {
 	var out []error
 	for _, m := range r.Moments {

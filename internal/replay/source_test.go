@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// TestFragments: memory beside the pages is read as far as it goes, and no farther.
+// TestFragments: memory beside the pages is readable exactly as far as recorded.
 func TestFragments(t *testing.T) {
 	s := source{r: &Corpus{}, m: &Moment{
 		Memory: newPages(), Fragments: []target.Region{{Base: 0x1010, Data: []byte{1, 2, 3, 4}}},
@@ -31,7 +31,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestMerge: a file that both corpora have is as long as the longer one says.
+// TestMerge: a file in both corpora gets the greater length.
 func TestMerge(t *testing.T) {
 	for _, sizes := range [][2]int64{{10, 20}, {20, 10}} {
 		corpus := func(size int64) *Corpus {

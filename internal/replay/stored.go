@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// stored is a Corpus as it is in a file: moments have most of their pages in
-// common, so pages are kept once, and the moments count them.
+// stored is a Corpus in its file form: moments have most of their pages in common, so each page
+// is kept once, and the moments refer to pages by number.
 type stored struct {
 	Machine arch.Machine
 	Pool    [][]byte
@@ -26,8 +26,8 @@ type storedMoment struct {
 	Memory storedPages
 }
 
-// storedPages are Pages: numbers in ascending order, and what they held: an
-// index of the pool, or -1 for a page that is blank.
+// storedPages are Pages: numbers in ascending order, and the contents: an index of the pool, or
+// -1 for a blank page.
 type storedPages struct {
 	Numbers []uint64
 	Data    []int

@@ -12,21 +12,21 @@ var errWrap = errors.New("the range leaves the address space")
 const (
 	pageSize = 4096
 
-	// DefaultCachePages is the size of a Cache where none was chosen: 8 MB.
+	// DefaultCachePages is the default size of a Cache: 8 MB.
 	DefaultCachePages = 2048
 
-	// chunkPages is by how much a Cache grows. It never moves what it has.
+	// chunkPages is the growth step of a Cache, in pages. A Cache never moves its pages.
 	chunkPages = 64
 
-	// A read that lacks more pages than this bypasses the cache: it is a copy
-	// of something large, which would only evict pages that are used again.
+	// A read that lacks more than maxFill pages bypasses the cache: a large copy would only evict
+	// pages that are used again.
 	maxFill = 16
 )
 
-// Cache is a Memory that keeps pages of another one. What it returns is as old
-// as the last Invalidate: the owner of a live target calls that whenever the
-// target has run. A read that failed is never remembered, because memory that
-// is missing now can be there a moment later. Not safe for concurrent use.
+// Cache is a Memory that keeps pages of another Memory. The bytes are as old as the last
+// Invalidate: the owner of a live target calls Invalidate whenever the target has run. A failed
+// read is never remembered, because missing memory can exist a moment later. Not safe for
+// concurrent use.
 type Cache struct {
 	mem   Memory
 	index map[arch.Addr]int32 // page address → slot
@@ -37,9 +37,9 @@ type Cache struct {
 	last  slotHint
 
 	moments int // invalidations since pages were last given back
-	most    int // slots that were used at most in one of these moments
+	most    int // most slots in use at any of these moments
 
-	scratch []byte // what a fill reads before it is known to be good
+	scratch []byte // what a fill reads, until known to be good
 }
 
 type slot struct {
@@ -47,15 +47,14 @@ type slot struct {
 	used bool // since the clock hand passed
 }
 
-// slotHint remembers the page of the last hit: most reads follow one another.
+// slotHint remembers the page of the last hit: a read mostly follows the previous read.
 type slotHint struct {
 	page arch.Addr
 	slot int32
 	ok   bool
 }
 
-// NewCache returns a Cache of at most maxPages pages of mem; 0 stands for
-// DefaultCachePages.
+// NewCache returns a Cache of at most maxPages pages of mem; 0 stands for DefaultCachePages.
 func NewCache(mem Memory, maxPages int) *Cache {
 	if maxPages <= 0 {
 		maxPages = DefaultCachePages
@@ -63,7 +62,8 @@ func NewCache(mem Memory, maxPages int) *Cache {
 	return &Cache{mem: mem, index: make(map[arch.Addr]int32), max: max(maxPages, maxFill)}
 }
 
-// Invalidate drops all pages. Their memory is kept for the next ones, as much as the latest moments have needed.
+// Invalidate drops all pages. The cache keeps memory for new pages, as much as the latest moments
+// have needed.
 func (c *Cache) Invalidate() {
 	const remembered = 32
 	c.most = max(c.most, len(c.slots))
@@ -97,8 +97,8 @@ func (c *Cache) read(p []byte, addr arch.Addr) error {
 	if len(p) == 0 {
 		return nil
 	}
-	// The last byte, not the end: memory may reach up to the end of the
-	// address space, and an end there would be 0.
+	// The last byte, not the end: memory may reach up to the end of the address space, and an end
+	// there would be 0.
 	last, ok := addr.Add(uint64(len(p)) - 1)
 	if !ok {
 		return &ReadError{Addr: addr, Len: len(p), Err: errWrap}
@@ -106,8 +106,8 @@ func (c *Cache) read(p []byte, addr arch.Addr) error {
 	first := addr &^ (pageSize - 1)
 	count := int((last-first)/pageSize) + 1
 	if count > maxFill || !c.fill(first, count) {
-		// Whole pages cannot be read (at the end of a copied piece, say): read
-		// exactly what was asked for, and return its error.
+		// Whole pages cannot be read (at the end of a copied piece, say): read exactly the
+		// requested bytes, and return that read's error.
 		return c.mem.ReadMemory(p, addr)
 	}
 	for n, page := 0, first; n < len(p); page += pageSize {
@@ -120,14 +120,14 @@ func (c *Cache) read(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// fill makes sure that count pages from first on are held. The missing ones
-// between the first and the last missing are read with one call.
+// fill makes sure that the cache holds count pages from first on. It reads from the first to the
+// last missing page with one call.
 func (c *Cache) fill(first arch.Addr, count int) bool {
 	lo, hi := count, 0
 	for i := range count {
 		page := first + arch.Addr(i)*pageSize
 		if s, ok := c.index[page]; ok {
-			c.slots[s].used = true // keeps it while room is made for the others
+			c.slots[s].used = true // keeps the page while others get room
 		} else {
 			lo, hi = min(lo, i), i+1
 		}
@@ -149,7 +149,7 @@ func (c *Cache) fill(first arch.Addr, count int) bool {
 	return c.holds(first, count)
 }
 
-// holds reports whether making room has left all of the pages in place.
+// holds reports whether the cache still has all of the pages after making room.
 func (c *Cache) holds(first arch.Addr, count int) bool {
 	for i := range count {
 		if _, ok := c.index[first+arch.Addr(i)*pageSize]; !ok {
@@ -169,8 +169,8 @@ func (c *Cache) put(page arch.Addr, data []byte) {
 	copy(c.slot(s), data)
 }
 
-// victim returns a free slot: a new one as long as the bound allows, else that
-// of a page not used since the clock's hand last came by.
+// victim returns a free slot: a new slot within the bound, else the slot of a page not used since
+// the clock's hand last came by.
 func (c *Cache) victim() int32 {
 	if n := len(c.slots); n < c.max {
 		c.slots = append(c.slots, slot{})

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// ram is a Memory with holes that counts how often it is asked.
+// ram is a Memory with holes that counts its reads.
 type ram struct {
 	base  arch.Addr
 	data  []byte
@@ -131,7 +131,7 @@ func BenchmarkCacheHit(b *testing.B) {
 	}
 }
 
-// TestCacheGivesBack has a moment that needs many pages, and others that need few.
+// TestCacheGivesBack: after a moment with many pages come moments with few pages.
 func TestCacheGivesBack(t *testing.T) {
 	r := newRAM(8*chunkPages, 0)
 	c := NewCache(r, 8*chunkPages)

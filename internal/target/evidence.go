@@ -8,16 +8,17 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Bounds of what an Evidence keeps.
+// Bounds of an Evidence.
 const (
 	maxEvidence      = 1 << 12 // pieces
 	maxEvidenceBytes = 1 << 20
 )
 
-// Evidence is a Memory that keeps what is read of it, so that it can be compared with what is there later.
-// A running target changes its memory while it is read. If each piece is the same when all of them have been
-// read, then there was a moment, between the last first reading and the first second one, at which memory
-// was as it was read. Not safe for concurrent use.
+// Evidence is a Memory that keeps the bytes of each read, for a later comparison with memory. A
+// running target changes its memory during the reads. If every piece is the same on a second
+// reading, begun after all pieces had been read, then memory was as read at one moment: between
+// the last of the first readings and the first of the second readings. Not safe for concurrent
+// use.
 type Evidence struct {
 	mem    Memory
 	keeps  bool
@@ -25,25 +26,25 @@ type Evidence struct {
 	pieces []Region
 	buf    []byte
 
-	live  Memory // what mem is a cache of; nil: it is none
+	live  Memory // what mem is a cache of; nil: not a cache
 	now   []byte
 	again []Region
-	links []Region // what a list is compared with
+	links []Region // pieces of a list that sameLinks compares
 	nexts []byte   // their data
 }
 
-// Directly has Links read memory that mem is a cache of.
+// Directly makes Links read live, the memory behind the cache mem.
 func (e *Evidence) Directly(live Memory) { e.live = live }
 
 // NewEvidence returns an Evidence of mem, which keeps nothing yet.
 func NewEvidence(mem Memory) *Evidence { return &Evidence{mem: mem} }
 
-// Begin forgets what was read, and keeps what is read from now on.
+// Begin forgets the earlier reads, and keeps the reads from now on.
 func (e *Evidence) Begin() {
 	e.keeps, e.full, e.pieces, e.buf = true, false, e.pieces[:0], e.buf[:0]
 }
 
-// End stops keeping what is read.
+// End stops keeping reads.
 func (e *Evidence) End() { e.keeps = false }
 
 // ReadMemory implements Memory.
@@ -57,7 +58,7 @@ func (e *Evidence) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// Keep adds what was read elsewhere.
+// Keep adds bytes that were read elsewhere.
 func (e *Evidence) Keep(p []byte, addr arch.Addr) {
 	if len(e.pieces) >= maxEvidence || len(e.buf)+len(p) > maxEvidenceBytes {
 		e.full = true
@@ -68,10 +69,10 @@ func (e *Evidence) Keep(p []byte, addr arch.Addr) {
 	e.pieces = append(e.pieces, Region{Base: addr, Data: e.buf[from:len(e.buf):len(e.buf)]})
 }
 
-// Full reports whether more was read than is kept.
+// Full reports whether the reads exceeded the bounds.
 func (e *Evidence) Full() bool { return e.full }
 
-// Stands reports whether mem still has all that was read. It is false if more was read than is kept.
+// Stands reports whether mem still has all bytes as read. It is false after Full.
 func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {
 		return false
@@ -96,7 +97,7 @@ func (e *Evidence) Stands(mem Memory) bool {
 	return true
 }
 
-// Pieces returns copies of what was read; nil: it was more than is kept.
+// Pieces returns copies of the reads; nil: the reads exceeded the bounds.
 func (e *Evidence) Pieces() []Region {
 	if e.full {
 		return nil
@@ -110,8 +111,9 @@ func (e *Evidence) Pieces() []Region {
 	return out
 }
 
-// Links follows a list whose items begin with the address of the next one, and returns the addresses of its items: nil
-// if they are more than most. list is what it may be, from an earlier time: then it is read at once.
+// Links follows a list whose items begin with the address of the next item, and returns the
+// addresses of the items: nil if there are more than most. list is a guess, from an earlier time:
+// Links then reads all items of the guess at once.
 func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error) {
 	if v, ok := e.live.(Vector); ok && len(list) > 1 && list[0] == first {
 		if e.sameLinks(v, list) {
@@ -133,7 +135,7 @@ func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Ad
 	return out, nil
 }
 
-// sameLinks reports whether a list is as it was, and keeps it as evidence if so.
+// sameLinks reports whether a list is unchanged, and keeps an unchanged list as evidence.
 func (e *Evidence) sameLinks(v Vector, list []arch.Addr) bool {
 	const link = 8
 	e.nexts = slices.Grow(e.nexts[:0], link*len(list))[:link*len(list)]

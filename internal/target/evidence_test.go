@@ -38,7 +38,7 @@ func TestEvidence(t *testing.T) {
 	e.Keep([]byte{0, 0}, 0x1030)
 	e.End()
 	read(0x1020)
-	mem.data[0], mem.data[0x20] = 1, 1 // read before and after, so it does not count
+	mem.data[0], mem.data[0x20] = 1, 1 // read before and after, so not a change
 	if !e.Stands(mem) {
 		t.Error("nothing of what counts has changed")
 	}
@@ -62,7 +62,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// More than is kept is no evidence.
+// Reads beyond the bounds are no evidence.
 func TestEvidenceBound(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, 64)}
 	e := NewEvidence(mem)
@@ -81,12 +81,12 @@ func TestEvidenceBound(t *testing.T) {
 	}
 }
 
-// atOnce is memory of which several pieces can be read at once.
+// atOnce is memory that reads several pieces at once.
 type atOnce struct{ *bytesAt }
 
 func (m atOnce) ReadMany(pieces []Region) error { return ReadMany(m.bytesAt, pieces) }
 
-// TestLinks: a list is followed, also if it is no longer what it was, and one without an end is none.
+// TestLinks: Links follows a list, also a changed list, and refuses an endless list.
 func TestLinks(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, 64)}
 	link := func(from, to arch.Addr) { binary.LittleEndian.PutUint64(mem.data[from-mem.at:], uint64(to)) }
@@ -113,7 +113,7 @@ func TestLinks(t *testing.T) {
 	want(list, 10)
 }
 
-// TestCString: a string is read up to its end, which may be the end of what there is.
+// TestCString: a string is read up to its end, which may be the end of memory.
 func TestCString(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, 128)}
 	copy(mem.data[50:], "a name that reaches beyond the first piece")

@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Perm is what a mapping allows.
+// Perm is the set of a mapping's permissions.
 type Perm uint8
 
 // The permissions of a mapping.
@@ -36,7 +36,7 @@ type Mapping struct {
 	Path       string // as the target sees it; "" for anonymous memory; [stack], [vdso], …
 	Inode      uint64
 	Dev        uint64 // as in stat(2)
-	Deleted    bool   // the file has no name any more, or another file has it
+	Deleted    bool   // the file has no name any more, or another file has the name
 }
 
 // Size is the length of m in bytes.
@@ -48,7 +48,7 @@ func (m *Mapping) IsFile() bool { return m.Path != "" && m.Path[0] == '/' }
 // Mappings are the mappings of a target in ascending order, without overlap.
 type Mappings []Mapping
 
-// Find returns the mapping that addr lies in, or nil.
+// Find returns the mapping around addr, or nil.
 func (ms Mappings) Find(addr arch.Addr) *Mapping {
 	i := sort.Search(len(ms), func(i int) bool { return ms[i].End > addr })
 	if i < len(ms) && ms[i].Start <= addr {
@@ -57,8 +57,8 @@ func (ms Mappings) Find(addr arch.Addr) *Mapping {
 	return nil
 }
 
-// Sorted reports whether ms is in ascending order without overlap, as Find requires.
-// Mappings that come from a file of unknown origin are checked with it.
+// Sorted reports whether ms is in ascending order without overlap, as Find requires. Mappings
+// from a file of unknown origin are checked with Sorted.
 func (ms Mappings) Sorted() bool {
 	for i := range ms {
 		if ms[i].Start >= ms[i].End || i > 0 && ms[i-1].End > ms[i].Start {

@@ -1,7 +1,6 @@
-// Package target defines what a target is: memory that can be read, threads that
-// can be captured, mappings that can be listed. Its sub-packages are the kinds
-// of target. Code that reads a target through these types does not know whether
-// the bytes come from a live process, a core dump or a recording.
+// Package target defines a target: readable memory, threads to capture, mappings to list. Its
+// sub-packages are the kinds of target. Code that reads a target through these types does not
+// know whether the bytes come from a live process, a core dump or a recording.
 package target
 
 import (
@@ -15,14 +14,15 @@ import (
 
 // Memory reads a target's memory.
 type Memory interface {
-	// ReadMemory fills p from addr or returns a *ReadError; it never reads short.
+	// ReadMemory fills p from addr or returns a *ReadError. It never reads short.
 	ReadMemory(p []byte, addr arch.Addr) error
 }
 
-// Vector is a Memory that reads many pieces at once for less than one after the other.
+// Vector is a Memory that reads many pieces at once, for less than one after the other.
 type Vector interface {
 	Memory
-	// ReadMany fills the Data of each piece from its Base. With an error they may have anything.
+	// ReadMany fills the Data of each piece from its Base. After an error the contents of Data
+	// are undefined.
 	ReadMany(pieces []Region) error
 }
 
@@ -47,8 +47,8 @@ type File interface {
 
 // ReadError reports memory that could not be read.
 type ReadError struct {
-	Addr arch.Addr // first byte asked for
-	Len  int       // bytes asked for
+	Addr arch.Addr // first byte requested
+	Len  int       // bytes requested
 	Err  error     // the reason, where there is one
 }
 
@@ -61,8 +61,8 @@ func (e *ReadError) Error() string {
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Reader reads typed little-endian values from a Memory without allocating.
-// It is not safe for concurrent use.
+// Reader reads typed little-endian values from a Memory without allocating. It is not safe for
+// concurrent use.
 type Reader struct {
 	mem Memory
 	buf [8]byte
@@ -121,8 +121,8 @@ func (r *Reader) Bytes(addr arch.Addr, n int) ([]byte, error) {
 	return p, nil
 }
 
-// Pieces is Bytes for many bytes, of which the target says how many they are. It reads them piece by piece,
-// so that a size that is a lie costs no more memory than what is there.
+// Pieces is Bytes for a size that the target states. Pieces reads piece by piece, so a false size
+// costs no more memory than the readable bytes.
 func (r *Reader) Pieces(addr arch.Addr, n int) ([]byte, error) {
 	const piece = 64 << 10
 	var out []byte
@@ -138,7 +138,7 @@ func (r *Reader) Pieces(addr arch.Addr, n int) ([]byte, error) {
 
 // CString reads a zero-terminated string of at most max bytes at addr.
 func (r *Reader) CString(addr arch.Addr, max int) (string, error) {
-	const step = 64 // aligned, so it never reads a page that the string does not reach
+	const step = 64 // aligned, so CString never reads a page beyond the string
 	var out []byte
 	for len(out) < max {
 		n := min(step-int(addr%step), max-len(out))

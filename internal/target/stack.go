@@ -12,21 +12,21 @@ type Region struct {
 	Data []byte
 }
 
-// Stack is what an unwinder may read of a thread's stack: the pieces that were
-// copied while the thread stood still. A thread that runs again changes its
-// stack, so memory outside the copies is not read from the target unless Live
-// says that the thread is still stopped (or can never run again).
+// Stack is the part of a thread's stack that an unwinder may read: the pieces that were copied
+// while the thread stood still. A running thread changes its stack, so memory outside the copies
+// is read from the target only if Live is set: the thread is then still stopped (or can never run
+// again).
 type Stack struct {
 	Region          // the piece around the stack pointer
-	Extra  []Region // further pieces, such as the ordinary stack below a signal stack
+	Extra  []Region // further pieces, for example the ordinary stack below a signal stack
 	Live   *Reader  // nil: only the copies may be read
 
-	// Miss is the last address that could not be read. The owner of the
-	// capture can then copy that piece as well, and try again.
+	// Miss is the last unreadable address. The owner of the capture can then copy that piece as
+	// well, and try again.
 	Miss arch.Addr
 }
 
-// Uint64 reads the 8 bytes at addr and reports whether they were there.
+// Uint64 reads the 8 bytes at addr and reports whether they were readable.
 func (s *Stack) Uint64(addr arch.Addr) (uint64, bool) {
 	if o := uint64(addr - s.Base); len(s.Data) >= 8 && o <= uint64(len(s.Data)-8) {
 		return binary.LittleEndian.Uint64(s.Data[o:]), true
@@ -50,7 +50,7 @@ func (s *Stack) slow(addr arch.Addr) (uint64, bool) {
 	return 0, false
 }
 
-// Contains reports whether addr lies in one of the copies.
+// Contains reports whether addr lies in a copy.
 func (s *Stack) Contains(addr arch.Addr) bool {
 	if uint64(addr-s.Base) < uint64(len(s.Data)) {
 		return true

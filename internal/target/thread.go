@@ -9,17 +9,17 @@ import (
 type ThreadInfo struct {
 	TID       int
 	Name      string
-	State     byte   // R S D T t Z X I, as proc_pid_stat(5) explains them
-	StartTime uint64 // clock ticks since boot; 0 where it is not known: in a core dump
+	State     byte   // R S D T t Z X I, as in proc_pid_stat(5)
+	StartTime uint64 // clock ticks since boot; 0 where not known: in a core dump
 }
 
 // ErrThreadExited: the thread has exited, or its id belongs to another process now.
 var ErrThreadExited = errors.New("thread has exited")
 
-// ThreadError says what went wrong with one thread.
+// ThreadError is an error of one thread.
 type ThreadError struct {
 	TID    int
-	Err    error // ErrThreadExited, one of those of package live, or a system call's error
+	Err    error // ErrThreadExited, an error of package live, or a system call's error
 	Detail string
 }
 

@@ -11,14 +11,14 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// The runtime has a handful of assembly functions whose call frame information is
-// incomplete. They are recognised by their machine code alone, which is read from
-// the target. All are AMD64 code; on other architectures nothing matches.
+// The runtime has a handful of assembly functions with incomplete call frame information. The
+// walker recognises these functions by their machine code alone, read from the target. All are
+// AMD64 code; on other architectures nothing matches.
 //
 // Sources (dotnet/runtime, src/coreclr): vm/amd64/asmhelpers.S, OnHijackTripThread;
-// pal/inc/unixasmmacrosamd64.inc, the macro push_register, which pushes without
-// saying where (OnHijackTripThread, the allocation helpers); vm/amd64, the files
-// with ClrRestoreNonvolatileContextWorker, whose frame register is never set;
+// pal/inc/unixasmmacrosamd64.inc, the macro push_register, which pushes without call frame
+// information (OnHijackTripThread, the allocation helpers); vm/amd64, the files with
+// ClrRestoreNonvolatileContextWorker, whose frame register is never set;
 // pal/src/arch/amd64/context2.S, RtlRestoreContext;
 // pal/src/arch/amd64/callsignalhandlerwrapper.S.
 var (
@@ -26,7 +26,7 @@ var (
 	// rcx, rdx, rax; mov rdi, rsp
 	hijackTrip = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x51, 0x52, 0x50,
 		0x48, 0x89, 0xe7}
-	// The same without rcx, as it was before .NET 10.
+	// The same without rcx, before .NET 10.
 	hijackTripOlder = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x52, 0x50,
 		0x48, 0x89, 0xe7}
 	// push rbp; mov r10, rdi; mov r11, rsi; test byte [r10+30h], 2 (CONTEXT_INTEGER
@@ -39,21 +39,21 @@ var (
 	restoreBack = []byte{0x5d, 0xc3}
 )
 
-// maxAsm is how many bytes of code before an instruction are read: more than any of
-// these functions has between its start and an instruction that matters.
+// maxAsm is how many bytes of code before an instruction are read: more than the distance from
+// the start of any of these functions to a relevant instruction.
 const maxAsm = 256
 
-// amend corrects the step of native code whose call frame information is incomplete.
-// It runs once for each address, so a warm walk does not pay for it.
+// amend corrects the step of native code with incomplete call frame information. It runs once for
+// each address, so a warm walk does not pay for it.
 func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 	st := s.step
 	if st == nil || st.End || st.Slow != nil || w.arch.ReturnSlot < 0 {
 		return
 	}
 	if st.IPOff != -int32(w.arch.PointerSize) {
-		// No call has pushed this return address: the frame was built by hand, and
-		// returns to an instruction that was interrupted. Registers that the information
-		// does not call saved have changed since.
+		// No call has pushed this return address: the frame was built by hand, and returns to an
+		// interrupted instruction. Registers have changed since, unless the information says
+		// where they are saved.
 		st.Signal, s.built = true, true
 		st.Keep &= 1 << w.arch.SP
 		return
@@ -91,9 +91,9 @@ func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 	w.pushed(s, start, pc, head[:])
 }
 
-// afterReturn corrects the step of code behind a ret in the middle of a function. The
-// call frame information goes on as if the frame were still popped there; but that code
-// is reached by a jump from before the pops, so the frame is as it was at the jump.
+// afterReturn corrects the step of code behind a ret in the middle of a function. The call frame
+// information goes on as if the frame were still popped there. But a jump from before the pops
+// reaches that code, so the frame is as it was at the jump.
 func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 	for at := len(code) - 1; at > 0; at-- {
 		if !bytes.HasPrefix(code[at-1:], restoreBack) {
@@ -119,7 +119,7 @@ func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 		if body.CFAOff < int32(w.arch.PointerSize) {
 			return
 		}
-		// What lies below the stack pointer has been popped.
+		// Anything below the stack pointer has been popped.
 		body.Saved = slices.DeleteFunc(body.Saved, func(r unwind.Saved) bool {
 			popped := -r.Off > body.CFAOff
 			if popped {
@@ -132,9 +132,9 @@ func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 	}
 }
 
-// freed corrects the step in an epilog that takes the argument registers off the stack
-// before it pops the others (EPILOG_WITH_TRANSITION_BLOCK_RETURN): the call frame
-// information lacks its add rsp, 30h.
+// freed corrects the step in an epilog that takes the argument registers off the stack before it
+// pops the others (EPILOG_WITH_TRANSITION_BLOCK_RETURN): the call frame information lacks the
+// epilog's add rsp, 30h.
 func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
 	if s.step.CFAReg != w.arch.SP {
 		return
@@ -153,10 +153,10 @@ func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
 	}
 }
 
-// addSP is add rsp with a constant of one byte, which follows.
+// addSP is add rsp; a constant of one byte follows.
 var addSP = []byte{0x48, 0x83, 0xc4}
 
-// onlyPops reports whether code is nothing but pops of registers.
+// onlyPops reports whether code has only pops of registers.
 func onlyPops(code []byte) bool {
 	for len(code) > 0 {
 		if code[0] == 0x41 && len(code) > 1 {
@@ -184,8 +184,8 @@ func jumpTo(code []byte, target int) (int, bool) {
 	return 0, false
 }
 
-// amendRestore corrects the step of ClrRestoreNonvolatileContextWorker, which makes no
-// frame of its own although its call frame information has rbp as its frame pointer.
+// amendRestore corrects the step of ClrRestoreNonvolatileContextWorker, a function without a
+// frame of its own, although its call frame information has rbp as its frame pointer.
 func (w *Walker) amendRestore(s *site, pc arch.Addr, code []byte) {
 	var next [2]byte
 	if w.mem.ReadMemory(next[:], pc) != nil {
@@ -204,8 +204,8 @@ func (w *Walker) amendRestore(s *site, pc arch.Addr, code []byte) {
 	}
 }
 
-// overwritten marks as unknown the registers that the code before pc has loaded from a
-// CONTEXT. The call frame information says neither that they are lost nor where they are.
+// overwritten marks as unknown the registers that the code before pc has loaded from a CONTEXT.
+// The call frame information says neither that the old values are lost nor where they are.
 func (w *Walker) overwritten(s *site, from arch.Addr, code []byte) {
 	for r, off := range w.arch.ContextRegs {
 		if !s.step.Keep.Has(uint8(r)) || uint8(r) == w.arch.SP {
@@ -219,7 +219,7 @@ func (w *Walker) overwritten(s *site, from arch.Addr, code []byte) {
 	}
 }
 
-// loads yields where code has mov reg, [rdi+off] or mov reg, [r10+off].
+// loads yields the offsets of mov reg, [rdi+off] and mov reg, [r10+off] in code.
 func loads(code []byte, reg uint8, off uint16) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		var load [6]byte
@@ -237,8 +237,8 @@ func loads(code []byte, reg uint8, off uint16) iter.Seq[int] {
 	}
 }
 
-// pushed adds the registers that a function pushes at its start, where its call frame
-// information does not say where they are saved.
+// pushed adds the registers that a function pushes at its start, if its call frame information
+// does not say where they are saved.
 func (w *Walker) pushed(s *site, start, pc arch.Addr, head []byte) {
 	st := s.step
 	if st.CFAReg != w.arch.SP {
@@ -246,7 +246,7 @@ func (w *Walker) pushed(s *site, start, pc arch.Addr, head []byte) {
 	}
 	first, err := s.mod.Step(start)
 	if err != nil || first.CFAReg != w.arch.SP || first.CFAOff != int32(w.arch.PointerSize) {
-		return // not called: something is on the stack already
+		return // not called: the stack is not empty at the start
 	}
 	depth := int32(w.arch.PointerSize)
 	known := arch.RegMask(0)
@@ -288,10 +288,10 @@ func (u *unwinding) special(s *site) error {
 
 var errHidden = errors.New("the runtime holds the return address elsewhere than on the stack")
 
-// trip steps from the helper that a hijacked return leads to. Nothing has called the
-// helper: it makes room for the return address in the slot that the ret has popped, and
-// its call frame information is off by one word there. The Thread object has the true
-// return address (threadsuspend.cpp, Thread::HijackThread).
+// trip steps from the helper that a hijacked return leads to. Nothing has called the helper. The
+// helper makes room for the return address in the slot that the ret has popped, and its call
+// frame information is off by one word there. The Thread object has the true return address
+// (threadsuspend.cpp, Thread::HijackThread).
 func (u *unwinding) trip(s *site) bool {
 	saved := *u.ctx
 	if u.t.Info.Address != 0 && s.step.Apply(u.ctx, u.t.Stack) == nil {
@@ -309,8 +309,8 @@ func (u *unwinding) trip(s *site) bool {
 	return false
 }
 
-// jump steps from the end of a context's restoration, where every register is restored
-// but the instruction pointer, which is in rax.
+// jump steps from the end of a context's restoration. All registers are restored there, except
+// the instruction pointer, which is in rax.
 func (u *unwinding) jump() bool {
 	ip, ok := u.ctx.Reg(arch.RAX)
 	if !ok || !u.w.isCode(arch.Addr(ip)) {

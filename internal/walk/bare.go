@@ -10,26 +10,25 @@ import (
 	"clrsnap/internal/unwind/insns"
 )
 
-// musl has no unwind information. Its functions are small enough for package insns to
-// find their callers from the machine code; the base of a stack and the return from a
-// signal handler are recognised by their instructions (AMD64 code; musl,
-// src/signal/x86_64/restore.s, src/thread/x86_64/clone.s, src/env/__libc_start_main.c
-// and src/thread/pthread_create.c):
+// musl has no unwind information. Its functions are small enough for package insns to find their
+// callers from the machine code. The walker recognises the base of a stack and the return from a
+// signal handler by their instructions (AMD64 code; musl, src/signal/x86_64/restore.s,
+// src/thread/x86_64/clone.s, src/env/__libc_start_main.c and src/thread/pthread_create.c):
 var (
-	// __restore_rt, to which signal handlers return: mov rax, 15 (rt_sigreturn); syscall
+	// __restore_rt, the return address of signal handlers: mov rax, 15 (rt_sigreturn); syscall
 	restoreSignal = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
 	// __clone, behind the call of a thread's first function: mov edi, eax;
 	// xor eax, eax; mov al, 60 (exit); syscall; hlt
 	endThread = []byte{0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05, 0xf4}
-	// Behind the calls of main and of a thread's own function, whose result becomes the
-	// argument of a function that does not return: mov rdi, rax or mov edi, eax; call
+	// Behind the calls of main and of a thread's own function. The result becomes the argument of
+	// a function that does not return: mov rdi, rax or mov edi, eax; call
 	passResult = []byte{0x89, 0xc7, 0xe8}
 )
 
-// enders are the functions that are called after passResult.
+// enders are the functions called after passResult.
 var enders = map[string]bool{"exit": true, "pthread_exit": true, "thrd_exit": true}
 
-// readCode fills b with the code at an address; it returns nil where that cannot be read.
+// readCode fills b with the code at an address; nil if the code cannot be read.
 func (w *Walker) readCode(b []byte, at arch.Addr) []byte {
 	if w.mem.ReadMemory(b, at) != nil {
 		return nil
@@ -37,14 +36,14 @@ func (w *Walker) readCode(b []byte, at arch.Addr) []byte {
 	return b
 }
 
-// starters are the functions that make such calls (musl and glibc).
+// starters are the functions with such calls (musl and glibc).
 var starters = map[string]bool{
 	"__libc_start_main": true, "libc_start_main_stage2": true, "__libc_start_call_main": true,
 	"start": true, "start_c11": true, "start_thread": true,
 }
 
-// atBase reports whether the frame at hand, which is of a module without unwind
-// information for it, is the base of a thread's stack.
+// atBase reports whether the current frame is the base of a thread's stack. The frame's module
+// has no unwind information for the frame.
 func (u *unwinding) atBase(s *site) bool {
 	if u.exact || u.w.arch.Machine != arch.AMD64.Machine {
 		return false
@@ -67,13 +66,13 @@ func (u *unwinding) atBase(s *site) bool {
 	return ok && offset == 0 && enders[f.Name] && u.starts(s)
 }
 
-// maxStart is how many bytes lie at most between the stack pointer of a thread's own
-// starter and what __clone's call has left there.
+// maxStart bounds the distance between the stack pointer of a thread's own starter and the return
+// address of __clone's call, in bytes.
 const maxStart = 512
 
-// starts reports whether the function at hand is one of the starters, by its name. In a
-// library without names of its inner functions it is one if the stack ends above it, or
-// if its caller is the end of __clone; memory may go on behind a thread's stack.
+// starts reports whether the current function is a starter, by its name. In a library without
+// names of its inner functions, the function is a starter if the stack ends above the function's
+// frame, or if its caller is the end of __clone; memory may go on behind a thread's stack.
 func (u *unwinding) starts(s *site) bool {
 	if f, _, ok := s.mod.Symbol(u.ctx.IP - 1); ok {
 		return starters[f.Name]
@@ -92,31 +91,30 @@ func (u *unwinding) starts(s *site) bool {
 	return false
 }
 
-// byCode is what was found from the machine code of a site without unwind information.
+// byCode has the results from the machine code of a site without unwind information.
 type byCode struct {
 	steps     []*unwind.Step
 	confirmed map[confirmation]bool
-	jumpsAway map[arch.Addr]bool // of functions that calls lead to
+	jumpsAway map[arch.Addr]bool // of call targets, by start
 }
 
-// confirmation is a question to package insns: whether the function that begins at
-// start reaches a site with a frame from which this step leads to the caller.
+// confirmation is a question to package insns: does the function that begins at start reach the
+// site with a frame from which step leads to the caller?
 type confirmation struct {
 	start arch.Addr
 	step  *unwind.Step
 }
 
-// unknownStart stands for a function whose start is not known.
+// unknownStart stands for a function with an unknown start.
 const unknownStart arch.Addr = 0
 
-// maxAnswers bounds the answers of one kind that are kept for one site.
+// maxAnswers bounds the kept answers of one kind for one site.
 const maxAnswers = 64
 
-// stepByCode steps by following the machine code at hand until it returns. The step must
-// lead behind a call, or to the end of a signal handler. It is certain if that call leads
-// to a function whose code reaches this place with such a frame. A step that is not
-// certain is taken only if it is the only one and onlyCertain is false; the walk is
-// incomplete then.
+// stepByCode steps by following the current machine code until its return. The step must lead
+// behind a call, or to the end of a signal handler. The step is certain if that call leads to a
+// function whose code reaches the site with the step's frame. An uncertain step is taken only if
+// it is the only step and onlyCertain is false; the walk is incomplete then.
 func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 	if s.byCode == nil {
 		s.byCode = &byCode{
@@ -154,9 +152,9 @@ func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 	return true
 }
 
-// confirms reports whether the call that returns to caller leads to a function that
-// reaches the site with the frame that step undoes. Where the target of the call is not
-// known, the symbol of the function at hand is used, or else the code before the site.
+// confirms reports whether the call that returns to caller leads to a function that reaches the
+// site with the frame that step undoes. If the call's target is not known, confirms uses the
+// symbol of the current function, or else the code before the site.
 func (u *unwinding) confirms(s *site, step *unwind.Step, caller *arch.Context) bool {
 	mem, a := u.w.mem, u.w.arch
 	callees := insns.Callees(mem, a, caller)
@@ -180,7 +178,7 @@ func (u *unwinding) confirms(s *site, step *unwind.Step, caller *arch.Context) b
 	return u.comesFrom(s, unknownStart, step)
 }
 
-// comesFrom is insns.Confirms, or Opens if the start is unknown.
+// comesFrom is insns.Confirms, or insns.ConfirmsAnyEntry if the start is unknown.
 func (u *unwinding) comesFrom(s *site, start arch.Addr, step *unwind.Step) bool {
 	return remember(s.byCode.confirmed, confirmation{start, step}, func() bool {
 		if start == unknownStart {
@@ -190,7 +188,7 @@ func (u *unwinding) comesFrom(s *site, start arch.Addr, step *unwind.Step) bool 
 	})
 }
 
-// remember returns the answer to a question, which is worked out once.
+// remember returns the answer to a question, and computes each answer once.
 func remember[Q comparable](answers map[Q]bool, question Q, work func() bool) bool {
 	answer, known := answers[question]
 	if !known {
@@ -202,9 +200,9 @@ func remember[Q comparable](answers map[Q]bool, question Q, work func() bool) bo
 	return answer
 }
 
-// Where the kernel has put the registers of what a signal has interrupted, from the
-// stack pointer of the handler's caller on: struct ucontext of the kernel's
-// arch/x86/include/uapi/asm, sigcontext behind uc_flags, uc_link and uc_stack.
+// The kernel's places for the registers of the interrupted code, from the stack pointer of the
+// handler's caller on: struct ucontext of the kernel's arch/x86/include/uapi/asm, sigcontext
+// behind uc_flags, uc_link and uc_stack.
 const (
 	savedRegisters = 40
 	savedIP        = savedRegisters + 16*8
@@ -221,8 +219,8 @@ func (w *Walker) returnsFromSignal(ip arch.Addr) bool {
 	return w.arch.Machine == arch.AMD64.Machine && bytes.Equal(w.readCode(buf[:], ip), restoreSignal)
 }
 
-// signalReturn steps from where signal handlers return to, if this is it, to what the
-// signal has interrupted.
+// signalReturn steps from the return address of signal handlers to the code that the signal has
+// interrupted. It returns false at any other address.
 func (u *unwinding) signalReturn() bool {
 	if u.exact || !u.w.returnsFromSignal(u.ctx.IP) {
 		return false

@@ -1,12 +1,12 @@
 package walk
 
-// siteCache finds sites by key: open addressing with linear probing, because
-// this lookup is most of what a warm walk does.
+// siteCache finds sites by key: open addressing with linear probing, because a warm walk mostly
+// consists of lookups.
 type siteCache struct {
 	slots []siteSlot // a power of two
 	shift uint       // 64 - log2(len(slots))
 	n     int
-	load  int // n, and more for sites that are large
+	load  int // n, and more for large sites
 }
 
 type siteSlot struct {
@@ -16,9 +16,9 @@ type siteSlot struct {
 
 const minSlots = 1 << 10
 
-// siteKey makes a key of an ip and whether it is exact. For native code that matters:
-// a return address may be the first address behind its function. The added bit keeps the
-// key of ip 0 different from an empty slot's.
+// siteKey makes a key of an ip and whether the ip is exact. For native code exactness matters: a
+// return address may be the first address behind its function. The added bit keeps the key of ip
+// 0 different from an empty slot's.
 func siteKey(ip uint64, exact bool) uint64 {
 	k := ip<<2 | 2
 	if exact {
@@ -71,8 +71,8 @@ func (c *siteCache) insert(key uint64, s *site) {
 	c.slots[i&mask] = siteSlot{key, s}
 }
 
-// load is how much room a site takes, measured in ordinary sites. A step that needs an
-// interpreter is larger: it can have a rule for every register.
+// load is the memory of a site, measured in ordinary sites. A step with an interpreter is larger:
+// it can have a rule for every register.
 func (s *site) load() int {
 	if s.step != nil && s.step.Slow != nil {
 		return 5
@@ -80,7 +80,7 @@ func (s *site) load() int {
 	return 1
 }
 
-// reset makes a new table with the sites that keep accepts; an empty one where keep is nil.
+// reset makes a new table with the sites that keep accepts; an empty table where keep is nil.
 func (c *siteCache) reset(keep func(*site) bool) {
 	old := c.slots
 	size := minSlots

@@ -5,11 +5,11 @@ import (
 	"clrsnap/internal/clr/thread"
 )
 
-// Callee returns the MethodDesc of the P/Invoke that a managed frame is in; 0 if it is in none, or
-// if the runtime does not say which. Code that is shared by several P/Invokes, such as a stub, and
-// code that calls several of them, keeps a Frame within its own, which says which one it has called
-// and where that returns to. Code compiled ahead of time does not say what it calls
-// (amd64/pinvokestubs.S, JIT_PInvokeBegin).
+// Callee returns the MethodDesc of a managed frame's current P/Invoke. 0: the frame is in no
+// P/Invoke, or the runtime does not say which. Code shared by several P/Invokes, for example a
+// stub, and code that calls several P/Invokes, keeps a Frame inside its own frame. The Frame
+// names the called P/Invoke and has the call's return address. Code compiled ahead of time does
+// not name its callee (amd64/pinvokestubs.S, JIT_PInvokeBegin).
 func (f *Frame) Callee() arch.Addr {
 	u := f.walk
 	if u == nil || f.Kind != Managed || f.Exact || u.t.Info.Address == 0 {

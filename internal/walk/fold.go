@@ -7,16 +7,15 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// Walk visits the frames that exist from the program's point of view.
-// Catch and finally bodies are compiled as functions of their own (funclets)
-// and run on top of everything that the exception is unwinding. The frames
-// from such a funclet up to the frame of its method are therefore skipped, and
-// the method is visited once. Filters are frames of their own: when one runs,
-// nothing has been unwound yet. Frames that an exception has unwound between
-// two handlers are skipped too.
+// Walk visits the frames that exist from the program's point of view. Catch and finally bodies
+// are compiled as functions of their own (funclets) and run on top of all frames that the
+// exception is unwinding. Walk therefore skips the frames from a funclet up to the frame of the
+// funclet's method, and visits the method once. Filters are frames of their own: when a filter
+// runs, nothing has been unwound yet. Frames that an exception has unwound between two handlers
+// are skipped too.
 //
-// The frames of the runtime's exception machinery and of methods without
-// metadata are visited; Hidden recognises them.
+// Walk visits the frames of the runtime's exception machinery and of methods without metadata;
+// Hidden recognises them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	f := take(&w.folding)
 	defer give(&w.folding, f)
@@ -36,9 +35,9 @@ type folding struct {
 	w        *Walker
 	t        *Thread
 	visit    func(*Frame) bool
-	parentOf *site // a funclet whose method's frame is looked for
+	parentOf *site // a funclet; the walk looks for its method's frame
 	handler  Place // in that funclet
-	called   bool  // the frame that called the funclet has been seen, or does not matter
+	called   bool  // the funclet's caller has been seen, or does not matter
 	fp       uint64
 	fpKnown  bool
 	err      error
@@ -46,8 +45,8 @@ type folding struct {
 
 func (f *folding) frame(fr *Frame) bool {
 	if f.parentOf != nil && !f.called {
-		// The runtime calls this funclet with the frame pointer of its method, which is
-		// known here, whether or not the funclet's prolog has run
+		// The runtime calls this funclet with the frame pointer of its method. The caller's frame
+		// shows the frame pointer, whether or not the funclet's prolog has run
 		// (amd64/asmhelpers.S, CallEHFunclet).
 		f.called = true
 		f.fp, f.fpKnown = fr.Context.Reg(f.w.arch.FP)
@@ -84,9 +83,9 @@ func (f *folding) frame(fr *Frame) bool {
 	return f.visit(fr)
 }
 
-// isParent reports whether fr is a frame of the method body that the funclet
-// belongs to: of the same method, and with the frame pointer that the funclet
-// works with. Without that, the nearest frame of the method is taken.
+// isParent reports whether fr is a frame of the funclet's method body: of the same method, and
+// with the funclet's frame pointer. If the frame pointer is not known, the nearest frame of the
+// method is taken.
 func (f *folding) isParent(fr *Frame) bool {
 	if fr.Code.Funclet || fr.Code.MethodStart != f.parentOf.code.MethodStart {
 		return false
@@ -95,8 +94,8 @@ func (f *folding) isParent(fr *Frame) bool {
 	return !f.fpKnown || !ok || fp == f.fp
 }
 
-// Hidden reports whether DoStackSnapshot skips a managed frame: a method
-// without metadata, or one of the runtime's exception machinery.
+// Hidden reports whether DoStackSnapshot skips a managed frame: a method without metadata, or of
+// the runtime's exception machinery.
 func (w *Walker) Hidden(fr *Frame) (bool, error) {
 	if fr.Kind != Managed {
 		return false, nil
@@ -110,9 +109,9 @@ func (w *Walker) Filter(fr *Frame) bool {
 	return fr.Kind == Managed && fr.Code.Funclet
 }
 
-// Seed returns the first managed context at or above ctx: what a profiler that
-// walks unmanaged frames itself would hand to DoStackSnapshot. It returns false
-// where the thread has no managed frames.
+// Seed returns the first managed context at or above ctx: the context that a profiler with its
+// own walk of unmanaged frames would hand to DoStackSnapshot. It returns false for a thread
+// without managed frames.
 func (w *Walker) Seed(t *Thread) (arch.Context, bool, error) {
 	ctx := t.Context
 	var seed arch.Context
@@ -133,8 +132,8 @@ func (w *Walker) Seed(t *Thread) (arch.Context, bool, error) {
 	return seed, false, r.Err
 }
 
-// Managed returns the managed code at ip, as the profiling API's
-// GetFunctionFromIP does, and false for anything else.
+// Managed returns the managed code at ip, like the profiling API's GetFunctionFromIP, and false
+// for anything else.
 func (w *Walker) Managed(ip arch.Addr) (codemap.Code, bool, error) {
 	s, err := w.lookup(ip, true)
 	if err != nil || s == nil || s.kind != siteManaged {

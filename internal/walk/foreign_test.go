@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// TestFrameOfTheRuntime: a frame that the runtime has reported has no walk to ask about it.
+// TestFrameOfTheRuntime: a frame reported by the runtime has no walk to ask.
 func TestFrameOfTheRuntime(t *testing.T) {
 	f := Frame{Kind: Managed, Context: &arch.Context{IP: 0x1000}, Code: &codemap.Code{}}
 	if sp, ok := f.CallerSP(); ok || f.Epilog() {

@@ -17,8 +17,8 @@ type onlyCode struct{}
 func (onlyCode) Lookup(arch.Addr) (codemap.Code, error) { return codemap.Code{Kind: codemap.Stub}, nil }
 func (onlyCode) IsFilter(*codemap.Code) (bool, error)   { return false, nil }
 
-// TestByFramePointer: a frame pointer leads to the caller's frame pointer and, behind that, to the return address. It
-// is believed if a call lies before that address.
+// TestByFramePointer: a frame pointer leads to the caller's frame pointer and, behind that, to
+// the return address. The step is accepted if a call lies before the return address.
 func TestByFramePointer(t *testing.T) {
 	const sp, fp, callersFP, back, beyond = 0x7000, 0x7020, 0x7050, 0x5000, 0x6000
 	mem := clrtest.Words{}

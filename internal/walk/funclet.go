@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/unwind/insns"
 )
 
-// ownFramePointer reports whether a funclet sets up its method's frame pointer
-// itself, and whether it is set up in the state of s.
+// ownFramePointer reports whether a funclet sets up its method's frame pointer itself, and
+// whether the frame pointer is set up in the state of s.
 func (w *Walker) ownFramePointer(s *site, ip arch.Addr) (own, set bool, err error) {
 	if w.arch.ReturnSlot < 0 {
 		return false, false, nil

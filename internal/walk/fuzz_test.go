@@ -16,8 +16,8 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// net10 is the descriptor of .NET 10. The identifiers of Frames are small
-// numbers, which fuzz data can hit.
+// net10 is the descriptor of .NET 10. The identifiers of Frames are small numbers, so fuzz data
+// can hit them.
 var net10 = sync.OnceValues(func() (*contract.Descriptor, error) {
 	text, err := os.ReadFile("../contract/testdata/net10.0.12.json")
 	if err != nil {
@@ -110,9 +110,8 @@ func (h *hostile) walker(t testing.TB) *Walker {
 	return New(Options{Arch: arch.AMD64, Memory: h, Code: h, Compile: h.Compile, Modules: h, Methods: h, Chain: chain})
 }
 
-// thread makes a thread of fuzz data: its words are registers, the head of its
-// Thread object, and a stack on which about half of the words point at the stack
-// itself.
+// thread makes a thread of fuzz data: its words are registers, the head of its Thread object, and
+// a stack. About half of the words on the stack point at the stack itself.
 func (h *hostile) thread() *Thread {
 	word := func(i int) uint64 {
 		var b [8]byte
@@ -145,8 +144,8 @@ func (h *hostile) thread() *Thread {
 	return t
 }
 
-// FuzzWalk: whatever a target answers, every kind of walk ends, soon, without a
-// panic; a complete walk has no error, an incomplete one says why.
+// FuzzWalk: whatever a target answers, every kind of walk ends, soon, without a panic. A complete
+// walk has no error; an incomplete walk has a reason.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\x22"))
 	f.Add(make([]byte, 100))

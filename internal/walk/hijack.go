@@ -6,16 +6,15 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// hijacked returns the true return address of a slot where the runtime has put
-// the address of its own code, so that the thread comes to a stop when its method
-// returns (threadsuspend.cpp, Thread::HijackThread). The Thread object keeps the
-// true address and, in the word after it, the address of the slot. The data
-// descriptor does not name these fields, so the address of the slot is searched for.
+// hijacked returns the true return address of a hijacked slot. The runtime has put the address of
+// its own code into the slot, so that the thread stops when its method returns
+// (threadsuspend.cpp, Thread::HijackThread). The Thread object keeps the true address and, in the
+// next word, the address of the slot. The data descriptor does not name these fields, so hijacked
+// searches for the address of the slot.
 //
-// They are set before the slot is overwritten, and stay when it is restored: the
-// caller must make sure that the slot no longer holds the true address. The flag
-// in the thread's state does not help: it is set after the slot has been
-// overwritten.
+// The runtime sets the fields before it overwrites the slot, and leaves them when it restores the
+// slot. The caller must make sure that the slot no longer holds the true address. The flag in the
+// thread's state does not help: the runtime sets the flag after it has overwritten the slot.
 func (u *unwinding) hijacked(slot uint64) (arch.Addr, bool) {
 	head := u.t.Head
 	for off := 8; off+8 <= len(head); off += 8 {
@@ -29,8 +28,8 @@ func (u *unwinding) hijacked(slot uint64) (arch.Addr, bool) {
 	return 0, false
 }
 
-// unhijack replaces the return address that was read at the top of a managed frame by
-// the true one, if no call can return to the address that was read.
+// unhijack replaces the return address that was read at the top of a managed frame by the true
+// address, if no call can return to the address that was read.
 func (u *unwinding) unhijack(s *site) bool {
 	if !u.fromManaged || u.t.Info.Address == 0 || s != nil && u.w.canReturn(s, u.ctx.IP) {
 		return false
@@ -42,7 +41,7 @@ func (u *unwinding) unhijack(s *site) bool {
 	return ok
 }
 
-// canReturn is isReturn, worked out once for a site.
+// canReturn is isReturn, computed once for a site.
 func (w *Walker) canReturn(s *site, ip arch.Addr) bool {
 	if s.returns == unknown {
 		s.returns = no

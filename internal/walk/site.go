@@ -9,24 +9,24 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// site is all that is known about an instruction pointer: whose code it is and
-// how to step from there to the caller.
+// site is the knowledge about an instruction pointer: the owner of the code, and the step to the
+// caller.
 type site struct {
 	kind  siteKind
-	step  *unwind.Step // of managed code, and of native code that has unwind information
+	step  *unwind.Step // of managed code, and of native code with unwind information
 	code  codemap.Code
 	mod   *module.Module
-	epoch uint32 // when code that can be unloaded was last checked
+	epoch uint32 // when unloadable code was last checked
 
-	byCode *byCode // of native code without unwind information: nil until it is needed
+	byCode *byCode // of native code without unwind information: nil until needed
 
 	traits  traits
 	trained bool // traits are known
 
-	returns answer // a call lies before the ip
+	returns answer // whether a call lies before the ip
 	note    uint32 // see Frame.Note
-	entry   bool   // of siteTrip: its first instruction
-	built   bool   // its frame was built by hand, to lead to an instruction that a signal has interrupted
+	entry   bool   // of siteTrip: the first instruction
+	built   bool   // the frame was built by hand, to lead to an instruction that a signal has interrupted
 }
 
 // answer is the cached answer to a question that is expensive to answer.
@@ -38,8 +38,7 @@ const (
 	no
 )
 
-// traits are what decides whether a managed frame is reported; they are looked
-// up when first asked for.
+// traits decide whether a managed frame is reported. They are looked up on first use.
 type traits struct {
 	filter, hidden, machinery bool
 	ownFP, setFP              bool // of a funclet: see ownFramePointer
@@ -53,7 +52,7 @@ const (
 	siteStub             // known to the code map, without unwind information
 	siteHelper           // of no module and not in the code map: code that the runtime copied or made
 	siteTrip             // native code: the helper that hijacked returns lead to
-	siteJump             // native code: about to jump to a context that is restored
+	siteJump             // native code: about to jump to a restored context
 )
 
 func (s *site) frameKind() Kind {
@@ -66,9 +65,9 @@ func (s *site) frameKind() Kind {
 	return Native
 }
 
-// lookup finds the site of an ip, or nil where there is no code. A site in code
-// that can be unloaded is valid for one moment only: other code, even of the same
-// size and with the same addresses of header and MethodDesc, may take its place.
+// lookup finds the site of an ip, or nil where there is no code. A site in unloadable code is
+// valid for one moment only: other code, even of the same size and with the same addresses of
+// header and MethodDesc, may take its place.
 func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
 	if ip>>userBits != 0 {
 		return nil, nil
@@ -86,8 +85,7 @@ func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
 	return s, nil
 }
 
-// userBits is how many bits an address of a user program has, at most (57 with
-// five-level page tables).
+// userBits bounds the bits of a user program's address (57 with five-level page tables).
 const userBits = 57
 
 func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
@@ -102,8 +100,8 @@ func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
 			return nil, err
 		}
 		if c.Funclet {
-			// A funclet overwrites registers that its method does not need any more, and saves none of them. Only
-			// the frame pointer is that of the method.
+			// A funclet overwrites registers that its method does not need any more, and saves
+			// none of them. Only the frame pointer is the method's.
 			step.Keep &= 1 << w.arch.FP
 		}
 		return &site{kind: siteManaged, code: c, step: step}, nil
@@ -139,8 +137,7 @@ func (w *Walker) isManaged(ip arch.Addr) bool {
 	return err == nil && s != nil && s.kind == siteManaged
 }
 
-// isReturn reports whether ip can be a return address: there is code there, and
-// a call before it.
+// isReturn reports whether ip can be a return address: there is code at ip, and a call before ip.
 func (w *Walker) isReturn(ip arch.Addr) bool {
 	if !w.isCode(ip) {
 		return false
@@ -150,7 +147,7 @@ func (w *Walker) isReturn(ip arch.Addr) bool {
 	return ok && w.mem.ReadMemory(code[:], at) == nil && w.arch.EndsInCall(code[:])
 }
 
-// trait returns what decides whether a managed frame is reported.
+// trait returns the traits of a managed frame's code.
 func (w *Walker) trait(s *site, ip arch.Addr) (traits, error) {
 	if s.trained {
 		return s.traits, nil

@@ -8,35 +8,35 @@ import (
 	"clrsnap/internal/clr/thread"
 )
 
-// Mode is what DoStackSnapshot reports. It is unrelated to the GC mode of a thread.
+// Mode selects the frames that DoStackSnapshot reports. It is unrelated to the GC mode of a
+// thread.
 type Mode uint8
 
 // The modes of DoStackSnapshot.
 const (
-	// AsDocumented reports each run of unmanaged frames below the leaf-most
-	// one, once, and true return addresses.
+	// AsDocumented reports each run of unmanaged frames below the leaf-most run, once, and true
+	// return addresses.
 	AsDocumented Mode = iota
-	// AsCoreCLR reports what CoreCLR itself reports. It crosses unmanaged frames
-	// by the chain of Frames alone, so that the ip of a method in a P/Invoke is
-	// the one that its InlinedCallFrame holds. And it drops the runs of unmanaged
-	// frames next to the managed exception machinery: those that called it, and
-	// those through which it called a filter or the handlers of
-	// AppDomain.FirstChanceException. TestOracle compares this mode with the runtime
-	// itself. CoreCLR probably recognises these runs by the mark that it sets in
-	// their InlinedCallFrames (InlinedCallFrameMarker::ExceptionHandlingHelper).
+	// AsCoreCLR reports the frames that CoreCLR itself reports. It crosses unmanaged frames by
+	// the chain of Frames alone, so the ip of a method in a P/Invoke is the ip in the method's
+	// InlinedCallFrame. And it drops the runs of unmanaged frames next to the managed exception
+	// machinery: the runs that called the machinery, and the runs through which the machinery
+	// called a filter or the handlers of AppDomain.FirstChanceException. TestOracle compares this
+	// mode with the runtime itself. CoreCLR probably recognises these runs by its mark in their
+	// InlinedCallFrames (InlinedCallFrameMarker::ExceptionHandlingHelper).
 	AsCoreCLR
 )
 
-// Run is what DoStackSnapshot reports: a managed frame, or one run of adjacent
-// unmanaged frames, by its most recently pushed one.
+// Run is a managed frame, or a run of adjacent unmanaged frames, represented by its most recently
+// pushed frame.
 type Run struct {
 	Managed bool
 	Frame   *Frame
 }
 
-// DoStackSnapshot visits managed frames and runs of unmanaged frames from ctx on.
-// If the walk begins in a run of unmanaged frames, that run is not visited: whoever has
-// the context has that run too.
+// DoStackSnapshot visits managed frames and runs of unmanaged frames from ctx on. If the walk
+// begins in a run of unmanaged frames, the run is not visited: the owner of the context has the
+// run already.
 func (w *Walker) DoStackSnapshot(t *Thread, ctx *arch.Context, mode Mode, visit func(Run) bool) Result {
 	route := ByUnwindInfo
 	if mode == AsCoreCLR {
@@ -53,14 +53,14 @@ func (w *Walker) DoStackSnapshot(t *Thread, ctx *arch.Context, mode Mode, visit 
 	return r
 }
 
-// snapshot is the filter between a walk and what DoStackSnapshot reports of it.
+// snapshot is the filter between a walk and DoStackSnapshot's reports.
 type snapshot struct {
 	w         *Walker
 	mode      Mode
 	visit     func(Run) bool
-	inRun     bool // its first frame has been seen
-	machinery bool // the managed frame seen last is of the exception machinery
-	held      bool // a run that is reported unless machinery called it
+	inRun     bool // the run's first frame has been seen
+	machinery bool // the latest managed frame belongs to the exception machinery
+	held      bool // a run that is reported unless machinery called the run
 	run       Frame
 	context   arch.Context // of run
 	err       error
@@ -102,17 +102,17 @@ func (s *snapshot) unmanaged(fr *Frame) bool {
 	return true
 }
 
-// flush reports the run that is held back, unless it is to be dropped.
+// flush reports the held run, unless drop.
 func (s *snapshot) flush(drop bool) bool {
 	held := s.held
 	s.held = false
 	return !held || drop || s.visit(Run{Frame: &s.run})
 }
 
-// FrameSeed returns the context of the newest managed frame that the thread's
-// chain of explicit Frames leads back to, and false where there is none. For a
-// thread in preemptive mode that is the frame that called native code. A Frame that
-// cannot be read or understood is an error: skipping it could skip a managed frame.
+// FrameSeed returns the context of the newest managed frame to which the thread's chain of
+// explicit Frames leads back, and false where there is none. For a thread in preemptive mode,
+// this is the frame that called native code. A Frame that cannot be read or understood is an
+// error: skipping the Frame could skip a managed frame.
 func (w *Walker) FrameSeed(t *Thread) (seed arch.Context, found bool, err error) {
 	err = w.eachFrame(t, func(c *arch.Context, managed bool) bool {
 		if managed {
@@ -123,14 +123,14 @@ func (w *Walker) FrameSeed(t *Thread) (seed arch.Context, found bool, err error)
 	return seed, found, err
 }
 
-// CheckChain returns nil if the whole chain of a thread's Frames can be followed, else
-// the reason. ErrMissing: the memory at Stack.Miss has to be captured too.
+// CheckChain returns nil if the whole chain of a thread's Frames can be followed, else the
+// reason. ErrMissing: the memory at Stack.Miss must be captured too.
 func (w *Walker) CheckChain(t *Thread) error {
 	return w.eachFrame(t, func(*arch.Context, bool) bool { return true })
 }
 
-// eachFrame visits the Frames of a thread, newest first, until the visitor returns
-// false: where each leads to, and whether that is managed code.
+// eachFrame visits the Frames of a thread, newest first, until the visitor returns false. The
+// visitor gets the context to which a Frame leads, and whether the context is in managed code.
 func (w *Walker) eachFrame(t *Thread, visit func(c *arch.Context, managed bool) bool) error {
 	at := t.Info.Frame
 	for n := 0; at != 0 && at != thread.FrameTop; n++ {
@@ -151,8 +151,8 @@ func (w *Walker) eachFrame(t *Thread, visit func(c *arch.Context, managed bool) 
 	return nil
 }
 
-// OnStack reports whether seed is one of the managed frames that t has now. A
-// walk from any other context would report frames that do not exist.
+// OnStack reports whether seed is a current managed frame of t. A walk from any other context
+// would report frames that do not exist.
 func (w *Walker) OnStack(t *Thread, seed *arch.Context) (bool, error) {
 	sp, ok := seed.Reg(w.arch.SP)
 	if !ok {

@@ -21,35 +21,32 @@ type unwinding struct {
 	exact       bool
 	leaf        bool      // no managed frame has been passed yet
 	fromManaged bool      // the last step was from a managed frame
-	runSP       arch.Addr // stack pointer where the present run of native frames begins
+	runSP       arch.Addr // stack pointer at the begin of the current run of native frames
 	signals     int
 	gap         error     // why frames may be missing in the middle
-	pos         arch.Addr // in the chain of Frames: none before it is of the present run
+	pos         arch.Addr // in the chain of Frames: no earlier Frame belongs to the current run
 	broken      error     // why the chain of Frames could not be followed to its end
-	called      arch.Addr // in the chain of Frames: none before it is of the frame that Callee was last asked about
+	called      arch.Addr // in the chain of Frames: no earlier Frame belongs to the frame of the latest Callee
 	frame       Frame
 }
 
 // Route is the way across native code.
 type Route uint8
 
-// The routes. ByUnwindInfo visits every native frame. ByFrames, CoreCLR's own way,
-// visits the first native frame of a run and continues where the next explicit Frame
-// leads.
+// The routes. ByUnwindInfo visits every native frame. ByFrames, CoreCLR's own way, visits the
+// first native frame of a run and continues at the context of the next explicit Frame.
 const (
 	ByUnwindInfo Route = iota
 	ByFrames
 )
 
-// Unwind visits every frame from ctx, which it changes, to the base of the
-// stack. The ip in ctx is the next instruction to be executed, not a return address.
-// The visitor returns false to stop.
+// Unwind visits every frame from ctx to the base of the stack, and changes ctx. The ip in ctx is
+// the next instruction to be executed, not a return address. The visitor returns false to stop.
 func (w *Walker) Unwind(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	return w.unwind(t, ctx, route, true, visit)
 }
 
-// UnwindFrom is Unwind from the middle of a stack: unless exact, ctx's ip is a return
-// address.
+// UnwindFrom is Unwind from the middle of a stack: unless exact, ctx's ip is a return address.
 func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func(*Frame) bool) Result {
 	return w.unwind(t, ctx, ByUnwindInfo, exact, visit)
 }
@@ -75,7 +72,7 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 		}
 		if s == nil {
 			if !u.exact {
-				// No call returns here: the step that led here was wrong.
+				// No call returns here: the previous step was wrong.
 				if err := u.recover(nil); err != nil {
 					return u.lost(err)
 				}
@@ -110,8 +107,8 @@ func (u *unwinding) lost(err error) Result {
 	return Result{Err: fmt.Errorf("%w at %v: %w", ErrLost, u.ctx.IP, err), Gap: u.gap}
 }
 
-// step goes from the frame at s to its caller, and reports whether there is
-// none because this is the base of the stack.
+// step goes from the frame at s to its caller, and reports whether the frame is the base of the
+// stack.
 func (u *unwinding) step(s *site) (base bool, err error) {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	u.fromManaged = false
@@ -146,10 +143,9 @@ func (u *unwinding) step(s *site) (base bool, err error) {
 	return false, u.progress(sp, noCall)
 }
 
-// progress requires each step to move up the stack. Only a signal handler may
-// be on another stack than the code that it interrupted, and a function that has
-// made no call may have put its return address into a register, as the C library's
-// vfork does.
+// progress requires each step to move up the stack. There are two exceptions. A signal handler
+// may be on another stack than the interrupted code. And a function that has made no call may
+// have put its return address into a register, like the C library's vfork.
 func (u *unwinding) progress(from arch.Addr, noCall bool) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	if sp%8 != 0 {
@@ -192,9 +188,10 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	saved := *u.ctx
 	err = step.Apply(u.ctx, u.t.Stack)
 	if err == nil && u.ctx.IP == 0 {
-		// The return address of a thread's first function is 0, and so is that of a step
-		// that went wrong. If a Frame leads back to managed code, this is not the base. If
-		// this frame has made no call, or if much of the stack lies above, it hardly is.
+		// The return address of a thread's first function is 0. After a wrong step, the return
+		// address can be 0 too. If a Frame leads back to managed code, the frame is not the base.
+		// If the frame has made no call, or if much of the stack lies above, the frame is hardly
+		// the base.
 		if u.follow(errNoReturn) {
 			return false, nil
 		}
@@ -214,11 +211,11 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	return false, err
 }
 
-// interrupted corrects the step out of the handler of a stack overflow, which runs on
-// a stack of its own. The frame that was built for the handler has the interrupted
-// instruction, but not the interrupted stack pointer. The Frame that the runtime makes
-// of the signal's context has both (pal/src/exception/signal.cpp,
-// ExecuteHandlerOnCustomStack; vm/eepolicy.cpp, HandleFatalStackOverflow).
+// interrupted corrects the step out of the handler of a stack overflow, which runs on its own
+// stack. The frame that was built for the handler has the interrupted instruction, but not the
+// interrupted stack pointer. The Frame that the runtime makes of the signal's context has both
+// (pal/src/exception/signal.cpp, ExecuteHandlerOnCustomStack; vm/eepolicy.cpp,
+// HandleFatalStackOverflow).
 func (u *unwinding) interrupted() {
 	at, ok := u.nextFrame()
 	if !ok || at >= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -237,14 +234,14 @@ func (u *unwinding) interrupted() {
 
 var errNoReturn = errors.New("the return address is 0")
 
-// nearBase is how far from the end of its mapping a thread's first frame may
-// lie: behind it come the C library's thread descriptor and thread-local storage.
+// nearBase bounds the distance of a thread's first frame from the end of the stack's mapping, in
+// bytes: the C library's thread descriptor and thread-local storage follow the first frame.
 const nearBase = 64 << 10
 
-// tripped reports whether the frame at hand is the helper that a hijacked return
-// address leads to. Nothing called it, so its call frame information cannot lead to
-// a caller; the HijackFrame that its callee has made does
-// (amd64/asmhelpers.S, OnHijackTripThread; threads.cpp, OnHijackWorker).
+// tripped reports whether the current frame is the helper that a hijacked return address leads
+// to. Nothing called the helper, so its call frame information cannot lead to a caller. The
+// HijackFrame of its callee does lead to the caller (amd64/asmhelpers.S, OnHijackTripThread;
+// threads.cpp, OnHijackWorker).
 func (u *unwinding) tripped() bool {
 	at, ok := u.nextFrame()
 	if !ok || at >= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -254,7 +251,7 @@ func (u *unwinding) tripped() bool {
 	return ok && kind == thread.HijackFrame
 }
 
-// nextFrame returns the first Frame of the present run of native frames.
+// nextFrame returns the first Frame of the current run of native frames.
 func (u *unwinding) nextFrame() (arch.Addr, bool) {
 	if u.t.Info.Address == 0 {
 		return 0, false
@@ -272,7 +269,7 @@ func (u *unwinding) nextFrame() (arch.Addr, bool) {
 	return 0, false
 }
 
-// next returns the Frame after the one at an address, or notes why it cannot.
+// next returns the Frame after the Frame at an address, or notes the reason for a failure.
 func (u *unwinding) next(at arch.Addr) (arch.Addr, bool) {
 	next, ok := u.w.chain.Next(u.t.Stack, at)
 	if !ok {
@@ -281,8 +278,7 @@ func (u *unwinding) next(at arch.Addr) (arch.Addr, bool) {
 	return next, ok
 }
 
-// brokenChain says why the chain of Frames does not lead on from the one at an
-// address.
+// brokenChain says why the chain of Frames does not lead on from the Frame at an address.
 func brokenChain(s *target.Stack, at arch.Addr) error {
 	if !s.Contains(at) {
 		return fmt.Errorf("%w at %v", ErrMissing, at)
@@ -290,10 +286,10 @@ func brokenChain(s *target.Stack, at arch.Addr) error {
 	return fmt.Errorf("%w: the chain of Frames does not climb at %v", ErrUnsafe, at)
 }
 
-// noInfo steps from native code that has no unwind information: a PLT entry, which is a
-// leaf; the end of a signal handler; code whose instructions can be followed to its
-// return; or, where a whole module has no unwind information, code with a frame pointer.
-// Each must be confirmed by a call before the return address.
+// noInfo steps from native code without unwind information: a PLT entry, which is a leaf; the end
+// of a signal handler; code whose instructions can be followed to its return; or, in a module
+// without any unwind information, code with a frame pointer. A call before the return address
+// must confirm each step.
 func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
 		return u.leafStep(pltPushes)
@@ -305,9 +301,9 @@ func (u *unwinding) noInfo(s *site) error {
 	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
 }
 
-// byFramePointer steps by the frame pointer, if that leads behind a call. The function
-// may have made no frame, or not yet: then the frame pointer is its caller's, or that of
-// a method which a signal has interrupted.
+// byFramePointer steps by the frame pointer, if the step leads behind a call. The function may
+// have made no frame, or not yet: then the frame pointer is its caller's, or belongs to a method
+// that a signal has interrupted.
 func (u *unwinding) byFramePointer(s *site) bool {
 	fp, known := u.ctx.Reg(u.w.arch.FP)
 	if !known || arch.Addr(fp) <= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -328,18 +324,17 @@ func (u *unwinding) byFramePointer(s *site) bool {
 	return true
 }
 
-// How many words a leaf without unwind information may have pushed. The resolve
-// stub of virtual dispatch pushes one register (amd64/virtualcallstubcpu.hpp); the thunk
-// of a ReadyToRun image's delay-loaded method the number and the address of its
-// import (crossgen2, ImportThunk); the first entry of a PLT two words; the helpers
-// that the runtime copies push none.
+// How many words a leaf without unwind information may have pushed. The resolve stub of virtual
+// dispatch pushes one register (amd64/virtualcallstubcpu.hpp). The thunk of a ReadyToRun image's
+// delay-loaded method pushes the number and the address of its import (crossgen2, ImportThunk).
+// The first entry of a PLT pushes two words. The helpers that the runtime copies push none.
 const (
 	stubPushes = 2
 	pltPushes  = 2
 )
 
-// leafStep steps from a leaf without unwind information that has pushed at most
-// so many words: its return address is the first one on the stack.
+// leafStep steps from a leaf without unwind information. pushes bounds the words that the leaf
+// has pushed: the first return address on the stack is the leaf's.
 func (u *unwinding) leafStep(pushes arch.Addr) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
 	for k := range pushes + 1 {
@@ -357,12 +352,11 @@ func (u *unwinding) leafStep(pushes arch.Addr) error {
 	return fmt.Errorf("no return address on top of the stack at %v", sp)
 }
 
-// maxChain bounds the Frames looked at in one recovery.
+// maxChain bounds the Frames of one recovery.
 const maxChain = 1 << 12
 
-// recover continues at the managed frame that the runtime's own Frames lead back
-// to. why is what made it necessary; nil: the unwind information led to an address
-// without code.
+// recover continues at the managed frame to which the runtime's own Frames lead back. why is the
+// reason for the recovery; nil: the unwind information led to an address without code.
 func (u *unwinding) recover(why error) error {
 	if why == nil {
 		why = fmt.Errorf("no code at %v", u.ctx.IP)
@@ -371,14 +365,14 @@ func (u *unwinding) recover(why error) error {
 		return nil
 	}
 	if errors.Is(u.broken, ErrMissing) {
-		return fmt.Errorf("%w; %w", why, u.broken) // that can be mended
+		return fmt.Errorf("%w; %w", why, u.broken) // more captured memory helps here
 	}
 	return why
 }
 
-// follow goes to the managed frame that the first Frame of the present run of
-// native frames leads back to, if there is one. With a reason why, it records what
-// may have been missed. If it fails, u.broken says why the Frames could not be followed.
+// follow goes to the managed frame to which the first Frame of the current run of native frames
+// leads back, if there is such a frame. With a reason why, follow records that frames may be
+// missing. On failure, u.broken says why the Frames could not be followed.
 func (u *unwinding) follow(why error) bool {
 	u.broken = nil
 	at, ok := u.nextFrame()
@@ -403,14 +397,14 @@ func (u *unwinding) follow(why error) bool {
 	return false
 }
 
-// maxLazy bounds the native frames between a runtime function that managed code calls
-// directly and its caller. Mostly there is none.
+// maxLazy bounds the native frames between a runtime function that managed code calls directly
+// and its caller. Mostly there is none.
 const maxLazy = 32
 
-// frameContext is Chain.Context, all the way to the managed frame. It returns false for
-// Frames that only mark a place, are not in a call, or lead to native code that has
-// called into the runtime: the caller goes on with the next Frame. It is an error if
-// none of this can be decided.
+// frameContext is Chain.Context, all the way to the managed frame. It returns false for three
+// kinds of Frames: Frames that only mark a place, are not in a call, or lead to native code that
+// has called into the runtime. The caller then goes on with the next Frame. If frameContext
+// cannot decide, it returns an error.
 func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (
 	kind thread.FrameKind, managed bool, err error,
 ) {
@@ -445,7 +439,7 @@ func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (
 	return kind, false, lostFrame(kind, at, fmt.Errorf("more than %d native frames", maxLazy))
 }
 
-// frameError says why the code that a Frame leads back to is not known.
+// frameError says why the code to which a Frame leads back is not known.
 func frameError(s *target.Stack, kind thread.FrameKind, at arch.Addr, err error) error {
 	switch {
 	case err == nil:
@@ -462,10 +456,9 @@ func lostFrame(kind thread.FrameKind, at arch.Addr, why error) error {
 	return fmt.Errorf("%w from the %v at %v: %w", ErrLost, kind, at, why)
 }
 
-// note records that frames may be missing. A thread in preemptive mode has left
-// managed code through its newest Frame, so below that only native frames can be
-// missing. Managed code may have called into any other run of native frames without
-// leaving a Frame.
+// note records that frames may be missing. A thread in preemptive mode has left managed code
+// through its newest Frame, so below that Frame only native frames can be missing. Managed code
+// may have called into any other run of native frames without leaving a Frame.
 func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
 	if why == nil || u.gap != nil {
 		return

@@ -1,7 +1,7 @@
 /*
  * Loads the agent's library into a process without a runtime: load LIBRARY. The
- * agent is given an object that answers every call with S_OK, and is told by three
- * threads that they end. It shows that the library works with this
+ * agent gets an object that answers every call with S_OK, and three threads tell
+ * the agent of their ends. The program shows that the library works with the
  * program's C library.
  */
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
 /*
  * Writes to a ring from many threads: ringstress FD THREADS RECORDS.
  *
- * The values of a record are its thread's number, its own number, how many of the
- * thread's records were dropped before it, and the sum of these. Its frames are
- * computed from them.
+ * The values of a record are its thread's number, its own number, the number of
+ * the thread's records dropped before, and the sum of these values. The frames of
+ * the record are computed from the values.
  */
 #include <pthread.h>
 #include <stdio.h>

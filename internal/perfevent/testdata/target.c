@@ -1,6 +1,6 @@
-// A program to be sampled. Its first argument says what it does; it prints what
-// the test has to know, then READY, takes commands from stdin, one character
-// each, and ends when stdin does.
+// A program to be sampled. The first argument has commands for the start. The
+// program prints numbers for the test, then READY, takes commands from stdin, one
+// character each, and ends when stdin ends.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 static long gettid_(void) { return syscall(SYS_gettid); }
 
 // Both functions take the same time for the same number: a chain of
-// multiplications, each of which waits for the one before.
+// multiplications. Each multiplication waits for the previous result.
 #define BURN(name)                                                            \
 	__attribute__((noinline, aligned(4096))) void name(long n)                \
 	{                                                                         \
@@ -66,7 +66,7 @@ static void *brief(void *arg)
 
 static volatile int stopping;
 
-// A thread that starts brief ones, one after the other, and waits for them.
+// A thread that starts brief threads, one after the other, and waits for them.
 static void *churner(void *arg)
 {
 	printf("churner %ld\n", gettid_());
@@ -80,8 +80,8 @@ static void *churner(void *arg)
 	return arg;
 }
 
-// A thread whose stack, from the stack pointer up, has the numbers
-// MAGIC, MAGIC+1, ..., as many words as the argument says.
+// A thread with the numbers MAGIC, MAGIC+1, ... on its stack, from the stack
+// pointer up. The argument is the number of words.
 static void *magic(void *arg)
 {
 	long words = (long)arg;
@@ -119,7 +119,7 @@ static void *kernel(void *arg)
 	return arg;
 }
 
-// A fixed amount of work below a deep stack, and the CPU time that it took.
+// A fixed amount of work below a deep stack, and its CPU time.
 static __attribute__((noinline)) void work(void)
 {
 	volatile char deep[128 << 10];
@@ -178,7 +178,7 @@ static void command(char c, char **argv)
 	}
 }
 
-// Every character of the argument is a command that is executed at the start.
+// Every character of the argument is a command for the start.
 int main(int argc, char **argv)
 {
 	printf("burn_a %lu %lu\n", (unsigned long)burn_a, (unsigned long)burn_a_end);

@@ -13,7 +13,7 @@ type fake struct {
 	notes    []byte
 	segments []fakeSegment
 	xnum     bool // the number of program headers is in section header 0
-	phnum    int  // that is announced; 0: the right one
+	phnum    int  // the announced number; 0: the right number
 	spoil    func(b []byte) []byte
 }
 
@@ -46,8 +46,8 @@ func status(tid uint32, ip, sp uint64) []byte {
 	return b
 }
 
-// newFake is a dump of two threads as the kernel would write it: a page of stack, a page
-// that was left out, and two pages of which one was.
+// newFake is a dump of two threads in the kernel's format: a page of stack, a left-out page, and
+// two pages, one of them left out.
 func newFake() *fake {
 	f := &fake{}
 	f.note("CORE", noteStatus, status(7, 0x401000, 0x7000100))

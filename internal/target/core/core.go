@@ -14,7 +14,7 @@ import (
 // Options say where a process's files are now. The zero value: at their original paths.
 type Options struct {
 	Exe     string // the file of the main program
-	Sysroot string // the folder below which all files are searched
+	Sysroot string // the folder that replaces the root of the process's file paths
 }
 
 // Core is an open core dump. Its methods may be called from several goroutines.
@@ -42,8 +42,8 @@ type Core struct {
 	held      int // see hold
 }
 
-// Open opens a core dump. It reads headers and notes only. An error is one sentence
-// that says what is wrong with the file.
+// Open opens a core dump. It reads headers and notes only. An error is one sentence about the
+// fault of the file.
 func Open(path string, o Options) (*Core, error) {
 	c := &Core{path: path, opts: o}
 	if err := c.open(); err != nil {
@@ -90,7 +90,7 @@ func (c *Core) open() (err error) {
 	return nil
 }
 
-// Close closes the dump and the files that were opened for it.
+// Close closes the dump and its open files.
 func (c *Core) Close() error {
 	for _, im := range c.images {
 		im.close()
@@ -107,21 +107,21 @@ func (c *Core) Close() error {
 // Arch is the architecture of the process.
 func (c *Core) Arch() *arch.Arch { return c.layout.arch }
 
-// PID is the process's id in its own PID namespace; gcore writes that of gdb's.
+// PID is the process's id in its own PID namespace; gcore writes the id in gdb's namespace.
 func (c *Core) PID() int { return c.notes.process.pid }
 
-// Written is when the file was last written to: the time of the dump, unless the file
-// was copied since.
+// Written is the file's modification time: the time of the dump, unless the file was copied
+// since.
 func (c *Core) Written() time.Time { return c.written }
 
-// Writer is what has written the dump: "kernel", "createdump", or "gcore", which stands
-// for any writer with gdb's format.
+// Writer is the writer of the dump: "kernel", "createdump", or "gcore", which stands for any
+// writer with gdb's format.
 func (c *Core) Writer() string { return string(c.notes.writer) }
 
 // Threads are the threads of the process, in the order of the dump.
 func (c *Core) Threads() []Thread { return c.notes.threads }
 
-// Thread returns the thread of an id, and false where there is none.
+// Thread returns the thread with an id, and false where there is none.
 func (c *Core) Thread(tid int) (*Thread, bool) {
 	i, ok := c.notes.index[tid]
 	if !ok {
@@ -133,7 +133,7 @@ func (c *Core) Thread(tid int) (*Thread, bool) {
 // Signal is the signal that ended the process; nil: it was still running.
 func (c *Core) Signal() *Signal { return c.notes.signal }
 
-// Crashed is the id of the thread that the signal was for; 0: there is none.
+// Crashed is the id of the thread that got the signal; 0: none.
 func (c *Core) Crashed() int {
 	if c.notes.signal == nil {
 		return 0
@@ -141,7 +141,7 @@ func (c *Core) Crashed() int {
 	return c.notes.crashed
 }
 
-// Executable is the path of the main program as the process saw it.
+// Executable is the path of the main program as the process saw the path.
 func (c *Core) Executable() (string, error) {
 	if m := c.main(); m != nil {
 		return m.Path, nil
@@ -155,8 +155,8 @@ func (c *Core) Executable() (string, error) {
 	return "", fmt.Errorf("the core dump %s does not have the path of its program: name the program with --exe", c.path)
 }
 
-// main returns the mapping of the main program that holds its program headers: the kernel
-// has passed their address to the program (AT_PHDR).
+// main returns the main program's mapping with the program headers: the kernel has passed their
+// address to the program (AT_PHDR).
 func (c *Core) main() *mapping {
 	for _, key := range []uint64{auxPHDR, auxEntry} {
 		if at, ok := c.auxv[key]; ok {
@@ -187,7 +187,7 @@ func (c *Core) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// dumped is the memory in the dump itself, without that of files.
+// dumped is the memory in the dump itself, without the memory of files.
 type dumped struct{ c *Core }
 
 func (d dumped) ReadMemory(p []byte, addr arch.Addr) error {

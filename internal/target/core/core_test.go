@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestParked compares dumps of a C program with the program itself: memory, mappings,
-// registers, arguments.
+// TestParked compares dumps of a C program with the program itself: memory, mappings, registers,
+// arguments.
 func TestParked(t *testing.T) {
 	layer.Live(t)
 	long := strings.Repeat("a long argument ", 20)
@@ -58,13 +58,13 @@ func TestParked(t *testing.T) {
 	}
 }
 
-// wait is where a thread waits, as /proc tells.
+// wait is a thread's wait, from /proc.
 type wait struct {
 	syscall int64
 	sp, ip  arch.Addr
 }
 
-// waits returns where all threads of a parked program wait, once they do.
+// waits returns the waits of all threads of a parked program, once all of them wait.
 func waits(t *testing.T, pid int) map[int]wait {
 	t.Helper()
 	for {
@@ -110,8 +110,8 @@ func checkWaits(t *testing.T, c *Core, want map[int]wait) {
 	}
 }
 
-// checkMappings requires the executable mappings of files as the process had them, and
-// that no mapping allows what it did not.
+// checkMappings requires the process's executable mappings of files. No mapping may have more
+// permissions than in the process.
 func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 	t.Helper()
 	got, err := c.Mappings()
@@ -140,9 +140,9 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 	}
 }
 
-// TestDotNet compares dumps of a .NET program with the program. A program that survives the
-// dump is stopped for the comparison; for one that is killed, only what does not come from
-// the dump is compared.
+// TestDotNet compares dumps of a .NET program with the program. If the program survives the dump,
+// the test stops the program for the comparison. If the dump kills the program, the test compares
+// only the bytes that do not come from the dump.
 func TestDotNet(t *testing.T) {
 	testenv.EachOf(t, testenv.Versions(), func(t *testing.T, runtime string) {
 		for _, kind := range testenv.DumpKinds {
@@ -246,7 +246,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestFiles: which file is used, and what is reported of others.
+// TestFiles: which file is used, and the reports about other files.
 func TestFiles(t *testing.T) {
 	exe := buildParked(t)
 	other := buildParked(t, "-O2", "-DOTHER")
@@ -269,7 +269,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	copyFile(t, moved, root+"/elsewhere/parked")
-	if err := os.Symlink("/elsewhere/parked", root+exe); err != nil { // as containers have them
+	if err := os.Symlink("/elsewhere/parked", root+exe); err != nil { // as in containers
 		t.Fatal(err)
 	}
 	empty := t.TempDir()
@@ -277,7 +277,7 @@ func TestFiles(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		o       Options
-		missing string // empty: it is read
+		missing string // empty: the file is read
 	}{
 		{"removed", Options{}, exe + " cannot be read: no such file or directory (--exe names this file, " +
 			"--sysroot the folder that has the process's files)"},
@@ -335,7 +335,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestMemoryOnly: what .NET processes share is not read from its file, which changes along with them.
+// TestMemoryOnly: shared memory of .NET processes is not read from its file, which changes along
+// with the processes.
 func TestMemoryOnly(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/tmp/.dotnet/shm/session7/orders": true, "/memfd:doublemapper": true, "/dev/shm/orders": true,

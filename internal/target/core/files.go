@@ -15,10 +15,10 @@ import (
 
 var errNotELF = errors.New("not a 64-bit ELF file")
 
-// errUnfound: there is no file at the path where the process had it.
+// errUnfound: there is no file at the process's path.
 var errUnfound = errors.New("cannot be read")
 
-// advice says how to name the file of an image. It is appended to a sentence.
+// advice says how to name the file of an image. The advice is appended to a sentence.
 func (im *image) advice() string {
 	if im.main {
 		return " (--exe names this file, --sysroot the folder that has the process's files)"
@@ -26,8 +26,8 @@ func (im *image) advice() string {
 	return " (--sysroot names the folder that has the process's files)"
 }
 
-// openFile opens the file of an image; vouched reports whether the user has said where it
-// is. The error continues a sentence that begins with the file's path.
+// openFile opens the file of an image; vouched reports whether the user has named the file. The
+// error continues a sentence that begins with the file's path.
 func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	switch {
 	case im.main && c.opts.Exe != "":
@@ -49,8 +49,8 @@ func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	return f, false, nil
 }
 
-// OpenFile opens a regular file by the path that the process had for it: below the sysroot, if the
-// user has given one, else in the same place.
+// OpenFile opens a regular file by the process's path: below the user's sysroot, if any, else in
+// the same place.
 func (c *Core) OpenFile(path string) (*os.File, error) {
 	switch {
 	case c.sysroot != nil:
@@ -61,13 +61,13 @@ func (c *Core) OpenFile(path string) (*os.File, error) {
 	return foreign.Open(path)
 }
 
-// isKernels reports whether a path leads into one of the kernel's file systems.
+// isKernels reports whether a path leads into a file system of the kernel.
 func isKernels(p string) bool {
 	p = path.Clean(p)
 	return strings.HasPrefix(p, "/proc/") || strings.HasPrefix(p, "/sys/") || strings.HasPrefix(p, "/dev/")
 }
 
-// reason is an error without the path, which is in the sentence around it.
+// reason is an error without the path, because the sentence around the error has the path.
 func reason(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -76,7 +76,7 @@ func reason(err error) error {
 	return err
 }
 
-// checkProgram makes sure that there is a program at a path that the user has given.
+// checkProgram makes sure that the user's path leads to a program.
 func checkProgram(name string) error {
 	f, err := foreign.Open(name)
 	if err == nil {

@@ -29,8 +29,8 @@ const (
 	flagExec, flagWrite, flagRead = 1, 2, 4
 )
 
-// maxSegments bounds the program headers: createdump writes one for every run of pages,
-// and a process can have a few million mappings at most.
+// maxSegments bounds the program headers: createdump writes a header for every run of pages, and
+// a process can have a few million mappings at most.
 const maxSegments = 1 << 22
 
 var (
@@ -41,7 +41,7 @@ var (
 	errForbidden = errors.New("the process could not read it itself")
 )
 
-// header has the fields of the ELF header that are used.
+// header has the used fields of the ELF header.
 type header struct {
 	phoff uint64
 	phnum uint64
@@ -51,12 +51,12 @@ type header struct {
 type segment struct {
 	start, end arch.Addr
 	off        uint64 // of the first byte in the dump
-	dumped     uint64 // bytes that the dump announces
-	has        uint64 // and has: fewer where it is cut off
+	dumped     uint64 // bytes announced in the dump
+	has        uint64 // bytes present: fewer where the dump is cut off
 	perm       target.Perm
 }
 
-// packed are the magic numbers of compressed files, and the commands that unpack them.
+// packed are the magic numbers of compressed files, and the commands for unpacking.
 var packed = []struct{ magic, with string }{
 	{"\x1f\x8b", "gunzip -k FILE.gz"},
 	{"\x28\xb5\x2f\xfd", "zstd -d FILE.zst, or coredumpctl dump PID --output=FILE"},
@@ -115,8 +115,8 @@ func checkIdent(b []byte) error {
 	return nil
 }
 
-// readProgramCount reads the number of program headers where 16 bits do not hold it:
-// sh_info of section header 0.
+// readProgramCount reads the number of program headers where 16 bits are not enough: sh_info of
+// section header 0.
 func (c *Core) readProgramCount(shoff uint64) (uint64, error) {
 	var b [shdrSize]byte
 	if !c.readAll(b[:], shoff) {
@@ -184,8 +184,8 @@ func (c *Core) addProgramHeader(b []byte) error {
 	return nil
 }
 
-// Bounds on what is kept of a dump's description of the process, and, more or less, what a
-// snapshot of it costs, in bytes.
+// Bounds on the memory for a dump's description of the process, and, more or less, the cost of a
+// snapshot of the dump, in bytes.
 const (
 	maxHeld      = 144 << 20
 	segmentCosts = 320
@@ -193,7 +193,7 @@ const (
 	threadCosts  = 2 << 10
 )
 
-// hold counts n more bytes that are kept, up to a bound.
+// hold counts n more bytes of memory, up to a bound.
 func (c *Core) hold(n int) error {
 	if c.held += n; c.held > maxHeld {
 		return errors.New("it describes more than is read of any dump: half a million pieces of memory, " +
@@ -215,7 +215,7 @@ func permOf(flags uint32) (p target.Perm) {
 	return p
 }
 
-// orderSegments sorts the segments by address. It refuses overlapping ones, because either
+// orderSegments sorts the segments by address. It refuses overlapping segments, because either
 // could be right.
 func (c *Core) orderSegments() error {
 	slices.SortFunc(c.segments, func(a, b segment) int {
@@ -240,8 +240,8 @@ func (c *Core) segmentFrom(addr arch.Addr) int {
 	return sort.Search(len(c.segments), func(i int) bool { return c.segments[i].end > addr })
 }
 
-// readDumped fills the beginning of p with the memory that the dump has at addr, and
-// returns how many bytes that were; 0: it has none.
+// readDumped fills the beginning of p with the dump's memory at addr, and returns the number of
+// bytes; 0: the dump has none.
 func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 	i := c.segmentFrom(addr)
 	if i == len(c.segments) || c.segments[i].start > addr {
@@ -256,7 +256,7 @@ func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 		return 0, nil
 	}
 	n := int(min(uint64(len(p)), s.has-o))
-	// It is shorter than at Open: the file is being truncated.
+	// The file is shorter than at Open: it is being truncated.
 	if got, err := c.file.ReadAt(p[:n], int64(s.off+o)); got < n {
 		if err == io.EOF {
 			err = errCut
@@ -266,7 +266,8 @@ func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 	return n, nil
 }
 
-// Dumped is how many bytes from addr on, of n at most, the dump itself has without a gap.
+// Dumped is the number of bytes, of n at most, that the dump itself has from addr on without a
+// gap.
 func (c *Core) Dumped(addr arch.Addr, n int) (has int) {
 	for i := c.segmentFrom(addr); i < len(c.segments) && has < n; i++ {
 		s, at := &c.segments[i], addr+arch.Addr(has)
@@ -278,7 +279,7 @@ func (c *Core) Dumped(addr arch.Addr, n int) (has int) {
 	return has
 }
 
-// cut is how many bytes the headers announce that the file does not have.
+// cut is the number of bytes that the headers announce but the file lacks.
 func (c *Core) cut() (n uint64) {
 	for i := range c.segments {
 		n += c.segments[i].dumped - c.segments[i].has

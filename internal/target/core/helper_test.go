@@ -26,7 +26,7 @@ type parked struct {
 	ended chan struct{}
 }
 
-// buildParked compiles it with build id or without.
+// buildParked compiles parked.c with build id or without.
 func buildParked(t *testing.T, flags ...string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "parked")
@@ -37,7 +37,7 @@ func buildParked(t *testing.T, flags ...string) string {
 	return exe
 }
 
-// startParked starts it and waits until all of its threads are where they stay.
+// startParked starts the program and waits until all of its threads are parked.
 func startParked(t *testing.T, exe string, args ...string) *parked {
 	t.Helper()
 	p := &parked{exe: exe, dir: t.TempDir(), ended: make(chan struct{})}
@@ -47,7 +47,7 @@ func startParked(t *testing.T, exe string, args ...string) *parked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var old unix.Rlimit // the kernel dumps one that dies by itself
+	var old unix.Rlimit // the kernel dumps a process that dies by itself
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &old); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,7 @@ func livePage(pid int, at arch.Addr, b []byte) bool {
 	return err == nil && n == len(b)
 }
 
-// liveMaps are the mappings of a process, of which only addresses, permissions, offset
-// and path are filled in.
+// liveMaps are the mappings of a process, with only addresses, permissions, offset and path.
 func liveMaps(t *testing.T, pid int) (out target.Mappings) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -121,11 +120,11 @@ func liveMaps(t *testing.T, pid int) (out target.Mappings) {
 	return out
 }
 
-// pages counts the pages of a process by where they are read from: the dump, a file, nowhere.
+// pages counts the pages of a process by their source: the dump, a file, nowhere.
 type pages struct{ dumped, filed, lacking int }
 
-// compareMemory requires that every page that the dump gives is the one of the process,
-// which does not change: all of them, or only those that come from files.
+// compareMemory requires that every page of the dump equals the page of the process, which does
+// not change. It compares all pages, or only pages from files.
 func compareMemory(t *testing.T, c *Core, live *liveMemory, onlyFiles bool) (n pages) {
 	t.Helper()
 	var is [pageSize]byte
@@ -156,15 +155,16 @@ func compareMemory(t *testing.T, c *Core, live *liveMemory, onlyFiles bool) (n p
 	return n
 }
 
-// liveMemory is the memory of a process: as it is, or as it was.
+// liveMemory is the current or former memory of a process.
 type liveMemory struct {
 	pid   int
 	order []arch.Addr
-	kept  map[arch.Addr][]byte // nil: read when asked for
+	kept  map[arch.Addr][]byte // nil: read on demand
 	buf   [pageSize]byte
 }
 
-// memoryOf lists the pages of a process that can be read; keep copies them.
+// memoryOf lists the readable pages of a process. With keep, memoryOf lists only the pages of the
+// selected mappings, and copies them.
 func memoryOf(t *testing.T, pid int, keep func(*target.Mapping) bool) *liveMemory {
 	t.Helper()
 	l := &liveMemory{pid: pid}
@@ -177,7 +177,7 @@ func memoryOf(t *testing.T, pid int, keep func(*target.Mapping) bool) *liveMemor
 		}
 		for at := m.Start; at < m.End; at += pageSize {
 			if keep != nil && !livePage(pid, at, l.buf[:]) {
-				continue // beyond the end of a file, or the kernel's own
+				continue // beyond the end of a file, or the kernel's own page
 			}
 			l.order = append(l.order, at)
 			if keep != nil {
@@ -188,7 +188,7 @@ func memoryOf(t *testing.T, pid int, keep func(*target.Mapping) bool) *liveMemor
 	return l
 }
 
-// page returns nil for a page that the process does not have.
+// page returns nil for a missing page.
 func (l *liveMemory) page(at arch.Addr) []byte {
 	if l.kept != nil {
 		return l.kept[at]

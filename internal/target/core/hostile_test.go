@@ -37,7 +37,7 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// TestNoZeros: what the dump lacks is an error that says so, and never zeros.
+// TestNoZeros: missing memory is an error, and never zeros.
 func TestNoZeros(t *testing.T) {
 	f := newFake()
 	c := openCore(t, f.write(t), Options{})
@@ -89,7 +89,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestFileError: which file is needed, and how to give it.
+// TestFileError: the needed file, and how to supply it.
 func TestFileError(t *testing.T) {
 	empty := t.TempDir()
 	for _, tt := range []struct {
@@ -137,7 +137,7 @@ func TestDumped(t *testing.T) {
 	}
 }
 
-// TestLacks: Lacks distinguishes memory that was left out from memory that never existed.
+// TestLacks: Lacks distinguishes left-out memory from memory that never existed.
 func TestLacks(t *testing.T) {
 	traceless := newFake() // a gcore dump
 	traceless.notes = nil
@@ -166,7 +166,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestRefused: a sentence for everything that cannot be read.
+// TestRefused: a sentence for every unreadable dump.
 func TestRefused(t *testing.T) {
 	set := func(off int, b ...byte) func([]byte) []byte {
 		return func(all []byte) []byte { copy(all[off:], b); return all }
@@ -330,7 +330,7 @@ func (f *fake) prepend(owner string, typ uint32, desc []byte) {
 	f.notes = append(f.notes, rest...)
 }
 
-// useEverything calls every method and checks what must hold of any dump.
+// useEverything calls every method and checks the properties of any dump.
 func useEverything(t *testing.T, c *Core) {
 	t.Helper()
 	ms, err := c.Mappings()
@@ -364,8 +364,8 @@ func useEverything(t *testing.T, c *Core) {
 	}
 }
 
-// TestTruncated cuts a real layout off everywhere: no panic, and an error or fewer
-// threads and pages.
+// TestTruncated cuts a real layout off everywhere: no panic, and an error or fewer threads and
+// pages.
 func TestTruncated(t *testing.T) {
 	all := newFake().bytes()
 	path := filepath.Join(t.TempDir(), "core")
@@ -383,7 +383,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestShrinks: a file that is truncated while it is read gives errors.
+// TestShrinks: a file that is truncated during the reads gives errors.
 func TestShrinks(t *testing.T) {
 	path := newFake().write(t)
 	c := openCore(t, path, Options{})
@@ -400,7 +400,7 @@ func TestShrinks(t *testing.T) {
 	}
 }
 
-// TestManySegments: PN_XNUM, and a search that does not take long.
+// TestManySegments: PN_XNUM, and a quick search.
 func TestManySegments(t *testing.T) {
 	f := newFake()
 	f.xnum = true
@@ -423,7 +423,7 @@ func TestManySegments(t *testing.T) {
 	}
 }
 
-// TestHeld: a dump that describes more than is kept is refused at once.
+// TestHeld: a dump that describes too much is refused at once.
 func TestHeld(t *testing.T) {
 	for name, more := range map[string]func(f *fake){
 		"memory": func(f *fake) {
@@ -434,7 +434,7 @@ func TestHeld(t *testing.T) {
 		},
 		"files": func(f *fake) {
 			ranges, names := make([][3]uint64, maxHeld/fileCosts), make([]string, maxHeld/fileCosts)
-			f.notes = nil // there is one such note already
+			f.notes = nil // there is such a note already
 			f.note("CORE", noteStatus, status(7, 0, 0))
 			f.note("CORE", noteFile, fileNote(uint64(len(ranges)), pageSize, ranges, names...))
 		},

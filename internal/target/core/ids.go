@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// OwnID is the id that a thread of the dump has in its own PID namespace. gcore writes
-// the ids of gdb's namespace; the C library keeps the thread's own.
+// OwnID is a thread's id in the thread's own PID namespace. gcore writes the ids of gdb's
+// namespace; the C library keeps the thread's own id.
 func (c *Core) OwnID(tid int) int {
 	if c.notes.writer != writerGCore {
 		return tid
@@ -18,8 +18,8 @@ func (c *Core) OwnID(tid int) int {
 	return tid
 }
 
-// ownIDs finds where the C library keeps the ids of threads. A place is accepted if every
-// thread has an id there, and all ids differ.
+// ownIDs finds the C library's place of thread ids. A place is accepted if every thread has an id
+// there, and all ids differ.
 func (c *Core) ownIDs() map[int]int {
 	for _, place := range c.layout.ids {
 		if ids, ok := c.idsAt(place); ok {

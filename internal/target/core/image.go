@@ -20,32 +20,32 @@ import (
 // An image is a file that the process had mapped.
 type image struct {
 	c        *Core
-	path     string // as the process saw it
+	path     string // as the process saw the path
 	deleted  bool
 	main     bool       // the main program
 	mappings []*mapping // by address
 
 	mu      sync.Mutex
 	loaded  bool
-	err     error // why it cannot be used
+	err     error // why the file cannot be used
 	file    *os.File
 	size    uint64
-	changed time.Time // when its content was last changed
-	vouched bool      // the user has said where it is
-	trusted bool      // it is used although nothing of it could be compared
+	changed time.Time // the file's mtime
+	vouched bool      // the user has named the file
+	trusted bool      // used although no byte could be compared
 	used    atomic.Bool
-	doubted atomic.Bool // Proved was asked, and said no
-	refused error       // how the runtime's memory contradicts the file; nil: it does not, as far as is known
+	doubted atomic.Bool // Proved has returned false
+	refused error       // how the runtime's memory contradicts the file; nil: no known contradiction
 
 	elf *elfx.Image
 	pe  *peImage
-	fit bool // its size and layout are those of the mappings
+	fit bool // size and layout fit the mappings
 }
 
-// maxCompared bounds the pages of a file without build id that are compared.
+// maxCompared bounds the compared pages of a file without build id.
 const maxCompared = 64
 
-// load opens the file, once, and checks that it is the one that was mapped.
+// load opens the file, once, and checks that the file is the mapped file.
 func (im *image) load() error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -64,7 +64,8 @@ func (im *image) load() error {
 	return im.err
 }
 
-// contradicted is why the file is another one, although nothing that the dump has of it differs; nil: it is not.
+// contradicted says why the file is another file, although it agrees with the dump; nil: not
+// known to be another file.
 func (im *image) contradicted() error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -103,7 +104,7 @@ func (im *image) open() (err error) {
 	return nil
 }
 
-// lay finds out which parts of the mappings the file can supply.
+// lay finds the parts of the mappings that the file can supply.
 func (im *image) lay() {
 	im.fit = true
 	for _, run := range im.runs() {
@@ -121,8 +122,8 @@ func (im *image) lay() {
 	}
 }
 
-// place returns which part of a mapping is unchanged by the layout of the image that
-// run is, and whether the mapping is a part of that image at all.
+// place returns the parts of a mapping that are unchanged by the layout of the image of run, and
+// whether the mapping is a part of that image at all.
 func (im *image) place(run []*mapping, m *mapping) (clean []span, known bool) {
 	switch {
 	case im.elf != nil:
@@ -135,9 +136,9 @@ func (im *image) place(run []*mapping, m *mapping) (clean []span, known bool) {
 	return nil, false
 }
 
-// runs splits the mappings of a file into one run for each time that it was loaded or
-// mapped whole. Within a run the offsets ascend; the headers and the first section of a PE
-// image can be of the same page.
+// runs splits the mappings of a file into one run for each time that the file was loaded or
+// mapped whole. Within a run the offsets ascend; the headers and the first section of a PE image
+// can come from the same page.
 func (im *image) runs() (out [][]*mapping) {
 	first := 0
 	for i := 1; i <= len(im.mappings); i++ {
@@ -150,8 +151,8 @@ func (im *image) runs() (out [][]*mapping) {
 	return out
 }
 
-// loads are the runs that begin with the beginning of the file, as those of a loaded image
-// do; only the first of them, if there are very many.
+// loads are the runs of loaded images, which begin at the beginning of the file; only the first
+// 64 of them.
 func (im *image) loads() [][]*mapping {
 	const most = 64
 	out := slices.DeleteFunc(im.runs(), func(run []*mapping) bool { return run[0].Offset != 0 })
@@ -166,8 +167,8 @@ const (
 	elfWrite = 2
 )
 
-// bias returns what is added to the addresses of an ELF image that is mapped from its
-// beginning at first.
+// bias returns the amount to add to an ELF image's addresses. first maps the beginning of the
+// image.
 func bias(e *elfx.Image, first *mapping) (arch.Addr, bool) {
 	for i := range e.Progs {
 		if p := &e.Progs[i]; p.Type == elfLoad && floor(p.Offset) == 0 {
@@ -177,8 +178,8 @@ func bias(e *elfx.Image, first *mapping) (arch.Addr, bool) {
 	return 0, false
 }
 
-// placeELF goes by the image's segments. What the dynamic linker protects after it has
-// relocated it (PT_GNU_RELRO) is part of a writable one.
+// placeELF goes by the image's segments. The part that the dynamic linker protects after
+// relocation (PT_GNU_RELRO) belongs to a writable segment.
 func (im *image) placeELF(first, m *mapping) (clean []span, known bool) {
 	b, ok := bias(im.elf, first)
 	if !ok {
@@ -191,7 +192,7 @@ func (im *image) placeELF(first, m *mapping) (clean []span, known bool) {
 		}
 		seg := span{floor(b + p.Vaddr), ceil(b + p.Vaddr + arch.Addr(p.Filesz))}
 		if m.Offset+uint64(seg.start-m.Start) != floor(p.Offset) {
-			continue // another piece of the file, mapped by chance where the image would have it
+			continue // another piece of the file, mapped by chance at the image's place
 		}
 		seg = span{max(seg.start, m.Start), min(seg.end, m.End)}
 		if seg.start >= seg.end {
@@ -205,7 +206,7 @@ func (im *image) placeELF(first, m *mapping) (clean []span, known bool) {
 	return clean, known
 }
 
-// verify makes sure that the file is the one that the process had mapped.
+// verify makes sure that the file is the process's mapped file.
 func (im *image) verify() error {
 	if im.elf != nil {
 		if dump, ok := im.dumpedBuildID(); ok {
@@ -240,7 +241,7 @@ func (im *image) verify() error {
 const enoughWords = 16
 
 // relocated compares the words that loading has relocated and that were not written to since,
-// of every time that the image was loaded by sections.
+// over all loads of the image by sections.
 func (im *image) relocated() (words, alike int) {
 	for _, run := range im.loads() {
 		if len(run) == 1 {
@@ -252,7 +253,7 @@ func (im *image) relocated() (words, alike int) {
 	return words, alike
 }
 
-// dumpedBuildID is the build id that the dump has of the image.
+// dumpedBuildID is the image's build id in the dump.
 func (im *image) dumpedBuildID() ([]byte, bool) {
 	for _, run := range im.loads() {
 		if e, err := elfx.NewMemory(dumped{im.c}, run[0].Start); err == nil {
@@ -266,7 +267,7 @@ func (im *image) dumpedBuildID() ([]byte, bool) {
 
 var errDiffers = errors.New("is another file: it differs from what the dump has of it")
 
-// compare compares what the dump has of the clean parts with the file.
+// compare compares the dump's memory of the clean parts with the file.
 func (im *image) compare() (pages int, err error) {
 	var dump, file [pageSize]byte
 	for _, m := range im.mappings {
@@ -293,7 +294,7 @@ func (im *image) compare() (pages int, err error) {
 	return pages, nil
 }
 
-// trust decides about a file that the dump has no page of.
+// trust decides about a file without any page in the dump.
 func (im *image) trust() error {
 	switch {
 	case !im.fit:
@@ -309,8 +310,7 @@ func (im *image) trust() error {
 	return nil
 }
 
-// readAt fills p from offset off of the file; the last page ends in zeros, as it does in
-// memory.
+// readAt fills p from offset off of the file; the last page ends in zeros, as in memory.
 func (im *image) readAt(p []byte, off uint64) error {
 	if off > ceil(im.size) || uint64(len(p)) > ceil(im.size)-off {
 		return io.ErrUnexpectedEOF
@@ -323,7 +323,7 @@ func (im *image) readAt(p []byte, off uint64) error {
 	return nil
 }
 
-// permissions fills in what the dump does not say of the mappings.
+// permissions completes the mappings' permissions where the dump lacks them.
 func (im *image) permissions() {
 	if !slices.ContainsFunc(im.mappings, func(m *mapping) bool { return !m.known }) {
 		return
@@ -342,8 +342,8 @@ func (im *image) permissions() {
 	}
 }
 
-// program is the ELF image that was mapped from first on: of the file, or of the dump
-// where it has the headers.
+// program is the ELF image that was mapped from first on: from the file, or from the dump if the
+// dump has the headers.
 func (im *image) program(first *mapping) *elfx.Image {
 	if im.load() == nil {
 		return im.elf
@@ -368,9 +368,10 @@ func permsELF(e *elfx.Image, first, m *mapping) target.Perm {
 	return 0
 }
 
-// Proved reports whether what is read of a PE image at an address is what the process had there: its headers, which
-// have a number of the build, are in the dump and in the file; or what loading has relocated is what the file says.
-// A single-file program is an ELF image with a build id, but that is the host's, and not that of the assemblies in it.
+// Proved reports whether the bytes that we read of a PE image at an address are the process's.
+// Proof is either of two: the image's headers, with a number of the build, are in both the dump
+// and the file; or the relocated words agree with the file. A single-file program is an ELF image
+// with a build id, but the build id is the host's, and does not cover the assemblies inside.
 func (c *Core) Proved(at arch.Addr) bool {
 	m := c.mapping(at)
 	if m == nil || m.image == nil || m.image.load() != nil {
@@ -393,7 +394,7 @@ func (c *Core) Proved(at arch.Addr) bool {
 	return false
 }
 
-// Refuse says that the file of an image is another one than the process had, as is known by now.
+// Refuse records that the file of an image is known to be another file than the process's.
 func (c *Core) Refuse(at arch.Addr, why error) {
 	if m := c.mapping(at); m != nil && m.image != nil {
 		m.image.mu.Lock()
@@ -434,7 +435,7 @@ func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
 			if seg := &c.segments[i]; seg.start > addr {
 				end = min(end, seg.start)
 			} else {
-				end = min(end, seg.end) // the part of a segment that was left out
+				end = min(end, seg.end) // the left-out part of a segment
 			}
 		}
 		n := int(min(uint64(len(p)), uint64(end-addr)))
@@ -444,7 +445,7 @@ func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
 	return 0, errLeftOut
 }
 
-// OpenMapping opens the file behind a mapping, if it is the very one.
+// OpenMapping opens the very file behind a mapping, or fails.
 func (c *Core) OpenMapping(m *target.Mapping) (target.File, error) {
 	own := c.mapping(m.Start)
 	if own == nil || own.image == nil {

@@ -15,8 +15,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestAssemblies: which assembly is used, if the dump has its headers (createdump), only
-// its data, or nothing of it (the kernel).
+// TestAssemblies: which assembly is used, if the dump has its headers (createdump), only its
+// data, or nothing of it (the kernel).
 func TestAssemblies(t *testing.T) {
 	layer.Live(t)
 	const framework = "System.Private.CoreLib.dll"
@@ -24,7 +24,7 @@ func TestAssemblies(t *testing.T) {
 		kind     testenv.DumpKind
 		assembly string
 		change   func(t *testing.T, b []byte) []byte
-		want     string // what is reported of the file; empty: it is used
+		want     string // the report about the file; empty: the file is used
 	}{
 		{testenv.DumpNormal, framework, same, ""},
 		{testenv.DumpNormal, framework, otherTime, "is another file: it differs from what the dump has of it"},
@@ -112,13 +112,13 @@ func imageNamed(t *testing.T, c *Core, name string) *image {
 func same(_ *testing.T, b []byte) []byte   { return b }
 func longer(_ *testing.T, b []byte) []byte { return append(b, make([]byte, 2*pageSize)...) }
 
-// otherTime changes the time stamp in the COFF header, as any other build does.
+// otherTime changes the time stamp in the COFF header, like any other build.
 func otherTime(_ *testing.T, b []byte) []byte {
 	b[le.Uint32(b[0x3c:])+8] ^= 1
 	return b
 }
 
-// otherData changes the section that is written to, as a build of other code does.
+// otherData changes the written section, like a build of other code.
 func otherData(t *testing.T, b []byte) []byte {
 	t.Helper()
 	for _, s := range readPE(bytes.NewReader(b)).sections {
@@ -132,8 +132,8 @@ func otherData(t *testing.T, b []byte) []byte {
 	return b
 }
 
-// TestTrust: a file that the dump has nothing of must be older than the dump, unless the
-// user says where it is.
+// TestTrust: a file without any byte in the dump must be older than the dump, unless the user
+// names the file.
 func TestTrust(t *testing.T) {
 	path := dumpOnce(t, testenv.DumpKernel)
 	c := openCore(t, path, Options{})
@@ -176,7 +176,7 @@ func touchInode(t *testing.T, path string) {
 	}
 }
 
-// TestRelocated: cells that have been used do not count, even if most have been.
+// TestRelocated: used cells do not count, even if most cells have been used.
 func TestRelocated(t *testing.T) {
 	const base, linked, cells = 0x50000, 0x10000, 100
 	file := make([]byte, 3*pageSize)
@@ -228,7 +228,7 @@ func (m cellMemory) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// TestLinkMap: without NT_FILE, the dynamic linker's list tells where code is.
+// TestLinkMap: without NT_FILE, the dynamic linker's list gives the places of code.
 func TestLinkMap(t *testing.T) {
 	p := startParked(t, buildParked(t))
 	maps := liveMaps(t, p.pid)
@@ -268,7 +268,7 @@ func TestLinkMap(t *testing.T) {
 	}
 }
 
-// TestNoBuildID: a program without build id is compared with the pages that the dump has.
+// TestNoBuildID: a program without build id is compared with the dump's pages.
 func TestNoBuildID(t *testing.T) {
 	p := startParked(t, buildParked(t, "-Wl,--build-id=none"))
 	path := testenv.KernelDump(t, p.pid, p.ended)
@@ -279,7 +279,7 @@ func TestNoBuildID(t *testing.T) {
 	if err := imageNamed(t, openCore(t, path, Options{}), "parked").load(); err != nil {
 		t.Errorf("the very file: %v", err)
 	}
-	b[9]++ // padding of the ELF header, which nobody looks at
+	b[9]++ // padding of the ELF header, ignored by everybody
 	other := filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(other, b, 0o755); err != nil {
 		t.Fatal(err)

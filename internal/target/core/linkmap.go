@@ -8,16 +8,15 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Bounds on the dynamic linker's list and on what comes of it.
+// Bounds on the dynamic linker's list and on the resulting ranges.
 const (
 	maxLibraries = 1 << 13
 	maxRanges    = 1 << 16
 )
 
-// linkMap makes the lines of NT_FILE for a dump without that note, from the dynamic
-// linker's list of what it has loaded: struct r_debug and struct link_map of <link.h>.
-// It lists only ELF images. Their parts are found by their program headers, which must be in
-// the dump.
+// linkMap makes the lines of NT_FILE for a dump without NT_FILE, from the dynamic linker's list
+// of loaded images: struct r_debug and struct link_map of <link.h>. The list has only ELF images.
+// linkMap finds their parts by their program headers, which must be in the dump.
 func (c *Core) linkMap() (out []fileRange) {
 	r := target.NewReader(dumped{c})
 	lib, ok := c.firstLibrary(r)
@@ -32,7 +31,7 @@ func (c *Core) linkMap() (out []fileRange) {
 		if p, err := r.Pointer(lib + 8); err == nil { // l_name
 			name, _ = r.CString(p, 1<<12)
 		}
-		if n == 0 && name == "" { // the main program has no name there
+		if n == 0 && name == "" { // the main program has no name in the list
 			name, base = c.execName(), c.mainBase(base)
 		}
 		if strings.HasPrefix(name, "/") {
@@ -45,7 +44,7 @@ func (c *Core) linkMap() (out []fileRange) {
 	return out
 }
 
-// mainBase is where the main program begins: its program headers follow its ELF header.
+// mainBase is the main program's first address: its program headers follow its ELF header.
 func (c *Core) mainBase(loaded arch.Addr) arch.Addr {
 	if at, ok := c.auxv[auxPHDR]; ok {
 		return floor(arch.Addr(at))
@@ -53,7 +52,7 @@ func (c *Core) mainBase(loaded arch.Addr) arch.Addr {
 	return loaded
 }
 
-// firstLibrary finds the list: the main program's dynamic section has its address in
+// firstLibrary finds the list: the main program's dynamic section has the list's address in
 // DT_DEBUG.
 func (c *Core) firstLibrary(r *target.Reader) (arch.Addr, bool) {
 	const (
@@ -100,7 +99,7 @@ func (c *Core) dynamic() (arch.Addr, bool) {
 	return 0, false
 }
 
-// imageRanges are the pieces of an ELF image whose header is at base.
+// imageRanges are the pieces of an ELF image with its header at base.
 func imageRanges(mem target.Memory, base arch.Addr, path string) (out []fileRange) {
 	e, err := elfx.NewMemory(mem, base)
 	if err != nil {

@@ -21,24 +21,24 @@ func ceil[T ~uint64](a T) T {
 	return a
 }
 
-// A mapping is a mapping of the process, as far as the dump describes it.
+// A mapping is a mapping of the process, as far as the dump describes the process.
 type mapping struct {
 	target.Mapping
-	known bool   // the permissions are those that the dump has, and no fewer than the process had
-	image *image // the file; nil: there is none that could be looked for
+	known bool   // the permissions come from the dump, and include all permissions of the process
+	image *image // the file; nil: no file to look for
 
 	// clean are the parts that can be read from the file. Valid after image.load.
 	clean []span
 }
 
-// forbidden reports whether the process itself could not access the memory (PROT_NONE), so
-// that it is not missing.
+// forbidden reports whether the process itself could not access the memory (PROT_NONE). Such
+// memory is not missing.
 func (m *mapping) forbidden() bool { return m.known && m.Perm == 0 }
 
 // span is start <= addr < end.
 type span struct{ start, end arch.Addr }
 
-// makeMappings puts together what NT_FILE and the segments say.
+// makeMappings combines NT_FILE and the segments.
 func (c *Core) makeMappings() {
 	files := c.fileMappings()
 	seg := 0
@@ -56,8 +56,8 @@ func (c *Core) makeMappings() {
 	c.findImages()
 }
 
-// anonymous adds what the segments from index seg on have of memory between the last
-// mapping and limit, and returns the first segment that reaches beyond.
+// anonymous adds the memory of the segments from index seg on, between the last mapping and
+// limit, and returns the first segment that reaches beyond limit.
 func (c *Core) anonymous(seg int, limit arch.Addr) int {
 	for ; seg < len(c.segments) && c.segments[seg].start < limit; seg++ {
 		s := &c.segments[seg]
@@ -76,8 +76,7 @@ func (c *Core) anonymous(seg int, limit arch.Addr) int {
 	return seg
 }
 
-// fileMappings are the mappings of NT_FILE that have a path, in order and without
-// overlap.
+// fileMappings are the mappings in NT_FILE with a path, in order and without overlap.
 func (c *Core) fileMappings() []mapping {
 	files := slices.Clone(c.notes.files)
 	slices.SortStableFunc(files, func(a, b fileRange) int {
@@ -106,7 +105,7 @@ func (c *Core) fileMappings() []mapping {
 	return out
 }
 
-// nameVDSO names the kernel's own library, which is no file but an image.
+// nameVDSO names the kernel's own library, an image without a file.
 func (c *Core) nameVDSO() {
 	if m := c.mapping(arch.Addr(c.auxv[auxVDSO])); m != nil && m.Path == "" && uint64(m.Start) == c.auxv[auxVDSO] {
 		m.Path = "[vdso]"
@@ -139,10 +138,11 @@ func (c *Core) findImages() {
 	}
 }
 
-// isMemoryOnly reports whether what is mapped by a path is known only if the dump has it. Of some paths the kernel has
-// made the name, and there is no file. The files below /.dotnet/shm/ have what .NET processes share, such as the owner
-// of a named mutex: as it is by now. Their mtime need not say whether that has changed since the dump: writing to
-// mapped memory sets it only when a page becomes dirty, and in some file systems never.
+// isMemoryOnly reports whether only the dump can have the memory mapped from a path. For some
+// paths the kernel has made the name, and there is no file. The files below /.dotnet/shm/ have
+// the current data that .NET processes share, for example the owner of a named mutex. Their mtime
+// need not show a change since the dump: writing to mapped memory sets the mtime only when a page
+// becomes dirty, and in some file systems never.
 func isMemoryOnly(path string) bool {
 	for _, p := range []string{"/memfd:", "/dev/zero", "/SYSV", "/dev/shm/", "/anon_hugepage"} {
 		if strings.HasPrefix(path, p) {
@@ -152,7 +152,7 @@ func isMemoryOnly(path string) bool {
 	return strings.Contains(path, "/.dotnet/shm/")
 }
 
-// mapping returns the mapping that addr lies in, or nil.
+// mapping returns the mapping around addr, or nil.
 func (c *Core) mapping(addr arch.Addr) *mapping {
 	i := sort.Search(len(c.mappings), func(i int) bool { return c.mappings[i].End > addr })
 	if i < len(c.mappings) && c.mappings[i].Start <= addr {
@@ -161,10 +161,11 @@ func (c *Core) mapping(addr arch.Addr) *mapping {
 	return nil
 }
 
-// Mappings returns the mappings that the dump knows of: those of files, and memory that
-// was dumped or left out. Mappings of files that gcore has not dumped, and all those of createdump, have the permissions
-// that the file asks for, too; readable, if the file does not say. createdump writes a library in one readable piece,
-// code and all. The result is the same each time, and must not be changed.
+// Mappings returns the dump's mappings: mappings of files, and memory that was dumped or left
+// out. Two kinds have the permissions that the file asks for, too (readable, if the file does not
+// say): mappings of files that gcore has not dumped, and all file mappings of createdump.
+// createdump writes a library in one readable piece, code and all. The result is the same each
+// time, and must not be changed.
 func (c *Core) Mappings() (target.Mappings, error) {
 	c.shownOnce.Do(func() {
 		for i := range c.mappings {
@@ -183,9 +184,9 @@ func (c *Core) Mappings() (target.Mappings, error) {
 	return c.shown, nil
 }
 
-// unwritten reports whether the process had not written to those parts of a mapping, which
-// is not part of an image, that the dump leaves out. The kernel and gdb dump a private
-// mapping whole once a page of it was written to; only the kernel has the permissions.
+// unwritten reports whether the process had not written to the left-out parts of a mapping
+// outside images. The kernel and gdb dump a private mapping whole once a page of the mapping was
+// written to; only the kernel has the permissions.
 func (c *Core) unwritten(m *mapping) bool {
 	switch c.notes.writer {
 	case writerKernel:

@@ -10,11 +10,11 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// misses is what was asked for and could not be read.
+// misses records failed reads.
 type misses struct {
 	mu     sync.Mutex
 	pages  map[arch.Addr]bool // at most maxMisses
-	reads  int                // that failed for lack of a page, repeated ones included
+	reads  int                // failed for lack of a page, including repetitions
 	first  arch.Addr          // of the pages
 	images map[*image]bool
 }
@@ -24,8 +24,8 @@ const (
 	maxNamed  = 20 // files that Missing names
 )
 
-// add records that addr could not be read; im is the image whose file was needed for it and
-// could not be used.
+// add records that addr could not be read. im is the image mapped at addr, or nil. If the file of im
+// cannot be used, add records im instead of the page.
 func (m *misses) add(addr arch.Addr, im *image) {
 	failed := im != nil && im.load() != nil
 	m.mu.Lock()
@@ -46,16 +46,16 @@ func (m *misses) add(addr arch.Addr, im *image) {
 	}
 }
 
-// Where the memory of a process can be on x86-64: from vm.mmap_min_addr's default on, as
-// far as addresses have 47 bits.
+// The range of a process's memory on x86-64: from vm.mmap_min_addr's default on, up to addresses
+// of 47 bits.
 const (
 	lowest  arch.Addr = 1 << 16
 	highest arch.Addr = 1 << 47
 )
 
-// Lacks reports whether some of the n bytes at addr are memory that the process had, and
-// that neither the dump nor a file has. Only the kernel's dumps list all memory of the
-// process; for other dumps every address that could have been memory counts.
+// Lacks reports whether some of the n bytes at addr are memory of the process that neither the
+// dump nor a file has. Only the kernel's dumps list all memory of the process; for other dumps
+// every address that could have been memory counts.
 func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	end, ok := addr.Add(uint64(n))
 	if !ok {
@@ -73,16 +73,16 @@ func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	return false
 }
 
-// Misses is how many reads have failed so far for lack of a page that neither the dump nor a file
-// has. A file that cannot be used does not count.
+// Misses counts the reads so far that failed for lack of a page in both the dump and the files. A
+// file that cannot be used does not count.
 func (c *Core) Misses() int {
 	c.misses.mu.Lock()
 	defer c.misses.mu.Unlock()
 	return c.misses.reads
 }
 
-// Missing says, in one sentence each, what was asked for and could not be read, and what was
-// used without proof. so is what follows from pages that are missing; it can be empty.
+// Missing lists, in one sentence each, the needed bytes that could not be read, and the files
+// that were used without proof. so is the consequence of missing pages; it can be empty.
 func (c *Core) Missing(so string) []string {
 	c.misses.mu.Lock()
 	defer c.misses.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *Core) Missing(so string) []string {
 	return out
 }
 
-// Damages says, in one sentence each, what is wrong with the dump's file.
+// Damages lists, in one sentence each, the faults of the dump's file.
 func (c *Core) Damages() (out []string) {
 	if n := c.cut(); n > 0 {
 		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end",
@@ -121,8 +121,8 @@ func (c *Core) Damages() (out []string) {
 	return out
 }
 
-// FileError says why the file that the process had at a path cannot be used, and what to
-// do about it; nil: it can.
+// FileError says why the process's file at a path cannot be used, and the remedy; nil: the file
+// can be used.
 func (c *Core) FileError(path string) error {
 	for _, im := range c.images {
 		if im.path != path {
@@ -141,8 +141,7 @@ func (c *Core) FileError(path string) error {
 	return nil
 }
 
-// missingFiles is about files that were needed and not used, and about those that were
-// used without proof.
+// missingFiles lists needed files that could not be used, and files that were used without proof.
 func (c *Core) missingFiles() (out []string) {
 	more, trusted := 0, 0
 	var names []string
@@ -184,7 +183,7 @@ func (c *Core) missingFiles() (out []string) {
 	return out
 }
 
-// count says how many there are of something.
+// count prints a number of things.
 func count[N int | uint64](n N, one, many string) string {
 	if n == 1 {
 		many = one

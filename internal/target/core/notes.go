@@ -20,7 +20,7 @@ const (
 	noteFile    = 0x46494c45 // NT_FILE
 )
 
-// Bounds on what a dump may ask us to hold. Linux allows 16 MB of NT_FILE at most
+// Bounds on the memory that a dump may make us hold. Linux allows 16 MB of NT_FILE at most
 // (kernel.core_file_note_size_limit).
 const (
 	maxAuxv     = 1 << 16 // bytes
@@ -32,9 +32,9 @@ type Thread struct {
 	TID     int
 	Name    string // empty: dumps have no names of threads
 	Context arch.Context
-	Syscall int64 // number of the system call that the thread was in; -1: none
+	Syscall int64 // number of the thread's current system call; -1: none
 
-	local arch.Addr // of its thread-local storage: the C library's description of it
+	local arch.Addr // of its thread-local storage: the C library's description of the thread
 }
 
 // writer is a program that writes dumps.
@@ -46,14 +46,14 @@ const (
 	writerCreatedump writer = "createdump"
 )
 
-// notes is what the notes say.
+// notes is the content of the notes.
 type notes struct {
 	writer  writer
 	threads []Thread
 	index   map[int]int // of threads, by id
-	doubles int         // threads with the id of an earlier one
-	cut     bool        // the file ends within them
-	damaged bool        // some could not be read because others are malformed
+	doubles int         // threads with the id of an earlier thread
+	cut     bool        // the file ends within the notes
+	damaged bool        // some notes could not be read because other notes are malformed
 
 	process process
 	auxv    []byte
@@ -62,7 +62,7 @@ type notes struct {
 	crashed int
 }
 
-// process is what NT_PRPSINFO says.
+// process is the content of NT_PRPSINFO.
 type process struct {
 	known   bool
 	pid     int
@@ -74,11 +74,11 @@ type process struct {
 type fileRange struct {
 	start, end arch.Addr
 	off        uint64 // in bytes
-	path       string // as the kernel writes it, " (deleted)" included
+	path       string // in the kernel's form, " (deleted)" included
 }
 
-// readNotes reads a PT_NOTE. What is missing at its end because the file is cut off is
-// noted, not an error: a dump without its last thread is better than none.
+// readNotes reads a PT_NOTE. If the end of the file cuts the notes off, readNotes records the
+// fact, without an error: a dump without its last thread is better than none.
 func (c *Core) readNotes(off, size, align uint64) error {
 	if off >= c.size {
 		c.notes.cut = c.notes.cut || size > 0
@@ -99,7 +99,8 @@ func (c *Core) readNotes(off, size, align uint64) error {
 			return err
 		}
 		if !ok {
-			// If the file is cut off, its last note ends beyond it, which is no damage.
+			// In a file that is cut off, the last note reaches beyond the end, which is no
+			// damage.
 			c.notes.damaged = c.notes.damaged || n.damaged && whole
 			return nil
 		}
@@ -114,14 +115,14 @@ func (c *Core) readNotes(off, size, align uint64) error {
 type noteReader struct {
 	r     *bufio.Reader
 	align uint64
-	left  uint64 // bytes that have not been read
+	left  uint64 // unread bytes
 
 	typ  uint32
-	name [8]byte // the first bytes, and what follows the zero
+	name [8]byte // the first bytes, and the bytes after the zero
 	size uint64  // of the description
 	rest uint64  // of description and padding
 
-	damaged bool // a note had no name, or was longer than what is left
+	damaged bool // a note had no name, or was longer than the rest of the notes
 }
 
 // next goes to the description of the next note.
@@ -140,7 +141,7 @@ func (n *noteReader) next() (bool, error) {
 	short := min(nameLen, uint64(len(n.name)))
 	n.name = [8]byte{}
 	if nameLen == 0 {
-		n.damaged = true // zeros where notes have been, most likely
+		n.damaged = true // most likely zeros in the place of notes
 	}
 	if nameLen > n.left || n.size > n.left-nameLen {
 		n.damaged = true // the position of the next note is not known
@@ -176,7 +177,7 @@ func (n *noteReader) skip(size uint64) error {
 	return nil
 }
 
-// description reads the description, which may have max bytes at most.
+// description reads the description, of max bytes at most.
 func (n *noteReader) description(max uint64) ([]byte, error) {
 	if n.size > max {
 		return nil, fmt.Errorf("it is damaged: a note of type %#x has %d bytes", n.typ, n.size)
@@ -257,8 +258,8 @@ func (c *Core) addThread(n *noteReader) error {
 	return nil
 }
 
-// addProcess reads struct elf_prpsinfo (Linux, include/linux/elfcore.h): the process id
-// at 24, the program's name at 40, the beginning of the command line at 56.
+// addProcess reads struct elf_prpsinfo (Linux, include/linux/elfcore.h): the process id at 24,
+// the program's name at 40, the beginning of the command line at 56.
 func (c *Core) addProcess(n *noteReader) error {
 	const size = 136
 	b, err := n.description(1 << 12)
@@ -277,8 +278,8 @@ func cString(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// addFiles reads NT_FILE: a number, the size of a page, so many triples of start, end
-// and offset in pages, and the names (Linux, fs/binfmt_elf.c, fill_files_note).
+// addFiles reads NT_FILE: the number of files, the size of a page, a triple of start, end and
+// offset in pages for each file, and the names (Linux, fs/binfmt_elf.c, fill_files_note).
 func (c *Core) addFiles(n *noteReader) error {
 	b, err := n.description(maxFileNote)
 	if err != nil || c.notes.files != nil {

@@ -10,12 +10,12 @@ import (
 	"clrsnap/internal/target"
 )
 
-// peImage has the fields of a PE file that decide how the runtime maps it by sections (PE/COFF
-// specification, "Section Table"; dotnet/runtime, src/coreclr/pal/src/map/map.cpp,
+// peImage has the fields of a PE file that decide how the runtime maps the file by sections
+// (PE/COFF specification, "Section Table"; dotnet/runtime, src/coreclr/pal/src/map/map.cpp,
 // MAPMapPEFile).
 type peImage struct {
 	file     io.ReaderAt
-	base     uint64 // the address that it was linked for
+	base     uint64 // the preferred address, from linking
 	headers  uint64 // bytes
 	relocs   uint64 // rva of the base relocations; 0: none
 	relocLen uint64
@@ -79,8 +79,8 @@ func readPE(f io.ReaderAt) *peImage {
 	return p
 }
 
-// place returns which part of a mapping the program cannot have changed, in an image
-// that is mapped by sections from base on, and whether the mapping is one of those.
+// place returns the part of a mapping that the program cannot have changed, and whether the
+// mapping belongs to the image, which is mapped by sections from base on.
 func (p *peImage) place(base arch.Addr, m *mapping) (clean []span, known bool) {
 	if m.Start == base && m.Size() == ceil(p.headers) {
 		return []span{{m.Start, m.End}}, true
@@ -105,7 +105,7 @@ func (p *peImage) section(base arch.Addr, m *mapping) *peSection {
 	return nil
 }
 
-// size is how much memory the image takes, in bytes.
+// size is the image's size in memory, in bytes.
 func (p *peImage) size() (n uint64) {
 	for _, s := range p.sections {
 		n = max(n, ceil(s.rva+s.size))
@@ -125,14 +125,14 @@ func (p *peImage) permissions(base arch.Addr, m *mapping) (perm target.Perm) {
 	return perm
 }
 
-// maxRelocPages bounds the pages whose relocated words are compared.
+// maxRelocPages bounds the pages with compared relocated words.
 const maxRelocPages = 64
 
-// relocated compares the words that a loader relocates, which are in writable memory, with
-// the dump's memory of an image that was mapped by sections from base to end. It returns
-// how many of them lead into the image, and how many of these are alike. Most are cells for
-// calls; those that have been used lead elsewhere and do not count. In another build, where
-// code has moved, hardly one is alike.
+// relocated compares the words that a loader relocates, which are in writable memory, with the
+// dump's memory of an image mapped by sections from base to end. words counts the words that lead
+// into the image, and alike the equal words among them. Most words are cells for calls; cells
+// that have been used lead elsewhere and do not count. In another build, with moved code, hardly
+// any word is alike.
 func (p *peImage) relocated(dump target.Memory, base, end arch.Addr) (words, alike int) {
 	n := 0
 	p.eachRelocs(func(rva uint64, offsets []int) bool {
@@ -162,8 +162,8 @@ func (p *peImage) relocated(dump target.Memory, base, end arch.Addr) (words, ali
 	return words, alike
 }
 
-// eachRelocs calls use for each page with words that a loader relocates, with their offsets in the page, as long as it
-// wants more.
+// eachRelocs calls use for each page with words that a loader relocates, with the words' offsets
+// in the page, until use returns false.
 func (p *peImage) eachRelocs(use func(rva uint64, offsets []int) (more bool)) {
 	blocks := p.read(p.relocs, p.relocLen)
 	le := binary.LittleEndian
@@ -185,9 +185,10 @@ func (p *peImage) eachRelocs(use func(rva uint64, offsets []int) (more bool)) {
 	}
 }
 
-// Relocated returns the word at an address that the loader has made of what the file of a PE image has there: the
-// address of something else in the image. It is for words that programs do not change, in memory that they could have
-// changed, and that the dump has left out. false: there is no such word, or no such file.
+// Relocated returns the word at an address as relocated by the loader: the address of something
+// else in the image. Relocated computes the word from the PE image's file. It is for words that
+// programs could change but do not change, in memory that the dump has left out. false: there is
+// no such word, or no such file.
 func (c *Core) Relocated(addr arch.Addr) (arch.Addr, bool) {
 	m := c.mapping(addr)
 	if m == nil || m.image == nil || m.image.load() != nil || m.image.pe == nil {
@@ -202,7 +203,7 @@ func (c *Core) Relocated(addr arch.Addr) (arch.Addr, bool) {
 	return 0, false
 }
 
-// word is Relocated of an image that was mapped by sections from base to end.
+// word is Relocated for an image mapped by sections from base to end.
 func (p *peImage) word(rva, base, end arch.Addr) (arch.Addr, bool) {
 	p.relocsOnce.Do(func() {
 		p.isRelocated = map[uint32]bool{}
@@ -221,8 +222,8 @@ func (p *peImage) word(rva, base, end arch.Addr) (arch.Addr, bool) {
 	return word, word.In(base, end)
 }
 
-// read returns up to size bytes of the file at a relative address, as far as its section
-// goes. The page that a section begins in belongs to it as a whole.
+// read returns up to size bytes of the file at a relative address, up to the end of the section.
+// The first page of a section belongs to the section as a whole.
 func (p *peImage) read(rva, size uint64) []byte {
 	const most = 4 << 20
 	for _, s := range p.sections {

@@ -12,9 +12,9 @@ import (
 // Entries of the auxiliary vector (Linux, include/uapi/linux/auxvec.h).
 const (
 	auxPHDR   = 3  // address of the program's program headers
-	auxEntry  = 9  // address of its entry point
+	auxEntry  = 9  // address of the program's entry point
 	auxVDSO   = 33 // AT_SYSINFO_EHDR: address of the kernel's own library
-	auxExecFn = 31 // address of the name that the program was started by
+	auxExecFn = 31 // address of the name by which the program was started
 )
 
 func parseAuxv(b []byte) map[uint64]uint64 {
@@ -30,7 +30,7 @@ func parseAuxv(b []byte) map[uint64]uint64 {
 	return out
 }
 
-// execName is the name that the program was started by, if it is a whole path.
+// execName is the name by which the program was started, if the name is a whole path.
 func (c *Core) execName() string {
 	at, ok := c.auxv[auxExecFn]
 	if !ok {
@@ -44,8 +44,8 @@ func (c *Core) execName() string {
 	return s
 }
 
-// Command is the command line, with spaces between the arguments. It is complete if the
-// dump has the base of the stack; else it is the first 79 bytes, or the program's name.
+// Command is the command line, with spaces between the arguments. It is complete if the dump has
+// the base of the stack; else Command is the first 79 bytes, or the program's name.
 func (c *Core) Command() string {
 	if args := c.arguments(); len(args) > 0 {
 		return strings.Join(args, " ")
@@ -62,10 +62,10 @@ const (
 	maxArguments = 1 << 16 // bytes in all
 )
 
-// arguments reads argv where the kernel has put it: the stack begins with argc, the
-// pointers to arguments and a zero, the pointers to the environment and a zero, the
-// auxiliary vector, and the strings (Linux, fs/binfmt_elf.c, create_elf_tables). The
-// auxiliary vector is a note as well, so it can be searched for.
+// arguments reads argv at the kernel's place: the stack begins with argc, the pointers to
+// arguments and a zero, the pointers to the environment and a zero, the auxiliary vector, and the
+// strings (Linux, fs/binfmt_elf.c, create_elf_tables). The auxiliary vector is a note as well, so
+// arguments can search for the vector.
 func (c *Core) arguments() (out []string) {
 	vector, ok := c.findAuxv()
 	if !ok {
@@ -98,7 +98,7 @@ func (c *Core) findAuxv() (arch.Addr, bool) {
 	if !ok || len(want) < 64 {
 		return 0, false
 	}
-	var buf [2 * pageSize]byte // a page, and the beginning of the one above
+	var buf [2 * pageSize]byte // a page, and the beginning of the page above
 	for page := floor(arch.Addr(name)); page > 0 && uint64(page)+most > name; page -= pageSize {
 		copy(buf[pageSize:], buf[:len(want)])
 		if (dumped{c}).ReadMemory(buf[:pageSize], page) != nil {
@@ -111,8 +111,8 @@ func (c *Core) findAuxv() (arch.Addr, bool) {
 	return 0, false
 }
 
-// findArgv goes back from the auxiliary vector over the environment and the arguments to
-// their number.
+// findArgv goes back from the auxiliary vector over the environment and the arguments to the
+// number of arguments.
 func findArgv(r *target.Reader, vector arch.Addr) (argv arch.Addr, argc int, ok bool) {
 	const maxWords = 1 << 17
 	zeros := 0

@@ -7,34 +7,34 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// layout is what differs between architectures: where registers are in the
-// description of an NT_PRSTATUS note.
+// layout has the differences between architectures: the offsets of registers in the description
+// of an NT_PRSTATUS note.
 type layout struct {
 	arch     *arch.Arch
-	prstatus int   // its size in bytes
+	prstatus int   // size of the description, in bytes
 	ip       int   // offset of the instruction pointer
 	regs     []int // offsets of the integer registers, by our numbers
 	syscall  int   // offset of the number of the system call
 	local    int   // offset of the address of the thread-local storage
 
-	// Where, from that address on, C libraries keep the thread's id.
+	// Offsets of the thread's id in C libraries, from the thread-local storage.
 	ids []arch.Addr
 }
 
-// layouts are the architectures that can be read, by e_machine.
+// layouts are the readable architectures, by e_machine.
 var layouts = map[uint16]*layout{
 	62: { // EM_X86_64
 		arch:     arch.AMD64,
 		prstatus: 336,
 		ip:       prReg + 16*8,
 		// struct user_regs_struct (Linux, arch/x86/include/asm/user_64.h) begins with
-		// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs
-		// eflags rsp; ours are rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
+		//   r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs
+		//   eflags rsp; ours are rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
 		regs:    words(10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0),
 		syscall: prReg + 15*8,
 		local:   prReg + 21*8, // fs_base
-		// struct pthread of glibc (nptl/descr.h; the same since 2.17 at least) and of
-		// musl (src/internal/pthread_impl.h).
+		// struct pthread of glibc (nptl/descr.h; the same since 2.17 at least) and of musl
+		// (src/internal/pthread_impl.h).
 		ids: []arch.Addr{720, 48},
 	},
 }
@@ -66,8 +66,8 @@ func (l *layout) thread(b []byte) (Thread, error) {
 	for r, off := range l.regs {
 		t.Context.Set(uint8(r), le.Uint64(b[off:]))
 	}
-	// A thread that has never been in user mode (an io_uring worker of the kernel's)
-	// has no registers there.
+	// A thread that has never been in user mode (a kernel worker of io_uring) has no registers in
+	// the note.
 	if sp, _ := t.Context.Reg(l.arch.SP); sp == 0 && t.Context.IP == 0 {
 		t.Context.Valid = 0
 		t.Syscall = -1
@@ -78,7 +78,7 @@ func (l *layout) thread(b []byte) (Thread, error) {
 	return t, nil
 }
 
-// machineName names an e_machine that cannot be read.
+// machineName names an unsupported e_machine.
 func machineName(m uint16) string {
 	switch m {
 	case 3:

@@ -7,12 +7,12 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// TestRegisters: each word of an NT_PRSTATUS note is taken for what the kernel means by it.
+// TestRegisters: each word of an NT_PRSTATUS note has the kernel's meaning.
 func TestRegisters(t *testing.T) {
 	l := layouts[62]
 	note := make([]byte, l.prstatus)
 	binary.LittleEndian.PutUint32(note[prPID:], 4242)
-	const first = 1000 // what the first register has; each one has one more
+	const first = 1000 // the value of the first register; each further register has one more
 	for i := range 27 {
 		binary.LittleEndian.PutUint64(note[prReg+8*i:], uint64(first+i))
 	}

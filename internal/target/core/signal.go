@@ -12,7 +12,7 @@ import (
 type Signal struct {
 	Number     int
 	Name       string // "SIGSEGV"
-	Reason     string // what its code means: "address not mapped"; empty: not known
+	Reason     string // the meaning of its code: "address not mapped"; empty: not known
 	Address    arch.Addr
 	HasAddress bool
 }
@@ -56,9 +56,9 @@ const (
 	codeKernel = 0x80 // without further details: for a non-canonical address, for example
 )
 
-// addSignal reads siginfo_t, of which a thread's note follows its registers: number,
-// errno, code, four bytes of padding, then an address or the sender's process id
-// (Linux, include/uapi/asm-generic/siginfo.h).
+// addSignal reads siginfo_t, a note after the registers of the note's thread: number, errno,
+// code, four bytes of padding, then an address or the sender's process id (Linux,
+// include/uapi/asm-generic/siginfo.h).
 func (c *Core) addSignal(n *noteReader) error {
 	b, err := n.description(1 << 12)
 	if err != nil || len(b) < 24 || len(c.notes.threads) == 0 {
@@ -76,16 +76,16 @@ func (c *Core) addSignal(n *noteReader) error {
 	return nil
 }
 
-// fallbackSignal takes the signal from the first thread of a kernel's dump, in case no note
-// with more details follows.
+// fallbackSignal takes the signal from the first thread of a kernel's dump, in case no note with
+// more details follows.
 func (c *Core) fallbackSignal(prstatus []byte, tid int) {
 	if s := c.newSignal(int(binary.LittleEndian.Uint16(prstatus[prCursig:]))); s != nil {
 		c.notes.signal, c.notes.crashed = s, tid
 	}
 }
 
-// newSignal returns nil if the number is not a signal, or is the one with which gdb stops a
-// process that it attaches to.
+// newSignal returns nil if the number is not a signal, or is the signal with which gdb stops a
+// process on attaching.
 func (c *Core) newSignal(number int) *Signal {
 	if number <= 0 || number > 64 || c.notes.writer == writerGCore && (number == sigSTOP || number == sigTRAP) {
 		return nil
@@ -100,7 +100,7 @@ func (c *Core) newSignal(number int) *Signal {
 func (s *Signal) explain(code int, word uint64, of notes) {
 	switch {
 	case code == codeUser || code == codeQueue || code == codeTKill:
-		sender := int(int32(uint32(word))) // process id of who has sent it
+		sender := int(int32(uint32(word))) // the sender's process id
 		switch {
 		case sender == 0 && of.writer == writerCreatedump:
 			// createdump does not know the sender.

@@ -15,10 +15,10 @@ import (
 type Iterator struct {
 	pid  int
 	link int
-	own  int // the program that is for this process only; 0: the kernel visits no others
+	own  int // the program for this process only; 0: the kernel visits no other processes
 }
 
-// New returns an Iterator of a process. An error that is ErrUnavailable says what is missing.
+// New returns an Iterator of a process. An ErrUnavailable gives the reason for a failure.
 func New(pid int) (*Iterator, error) {
 	program, err := loaded()
 	if err != nil {
@@ -34,7 +34,8 @@ func New(pid int) (*Iterator, error) {
 	return newOwn(pid)
 }
 
-// newOwn is New where the kernel cannot be told to visit one process only: the program drops the threads of others.
+// newOwn is New for a kernel that cannot visit one process only: the program drops the threads of
+// other processes.
 func newOwn(pid int) (*Iterator, error) {
 	l, err := kernelLayout()
 	if err != nil {
@@ -59,7 +60,8 @@ const (
 	cmdIterCreate = 33
 )
 
-// attach makes a link, of which files can be opened. Where pid is not 0, they visit only the threads of that process.
+// attach makes a link for opening iterator files. If pid is not 0, the files visit only the
+// threads of that process.
 func attach(program, pid int) (link int, err error) {
 	info := struct{ tid, pid, pidfd uint32 }{pid: uint32(pid)} // union bpf_iter_link_info
 	attr := struct {
@@ -83,8 +85,8 @@ func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, error) {
 	return int(fd), nil
 }
 
-// Read reads all threads, into the memory of tasks if it has room. A thread that starts or ends meanwhile may be
-// missing, and others with it.
+// Read reads all threads, into the memory of tasks if large enough. A thread that starts or ends
+// meanwhile may be missing, and other threads with it.
 func (i *Iterator) Read(tasks []Task) ([]Task, error) {
 	attr := struct{ link, flags uint32 }{link: uint32(i.link)}
 	fd, err := bpf(cmdIterCreate, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
@@ -109,7 +111,7 @@ func (i *Iterator) Read(tasks []Task) ([]Task, error) {
 	}
 }
 
-// maxRead is how many threads one read may bring: the kernel's buffer has 32 KB (bpf_seq_read in
+// maxRead bounds the threads of one read: the kernel's buffer has 32 KB (bpf_seq_read in
 // kernel/bpf/bpf_iter.c).
 const maxRead = 1 << 15 / int(unsafe.Sizeof(Task{}))
 

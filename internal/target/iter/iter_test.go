@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { role.Main(m) }
 
-// ways are both ways to visit the threads of one process.
+// ways are the two ways to visit the threads of one process.
 var ways = map[string]func(int) (*Iterator, error){
 	"the kernel visits no others": New, "the program drops others": newOwn,
 }
@@ -37,7 +37,8 @@ func open(t testing.TB, way func(int) (*Iterator, error), pid int) *Iterator {
 	return i
 }
 
-// reader starts threads that read from a pipe, and says what the iterator tells of them and of the thread that reads.
+// reader starts threads that read from a pipe, and prints what the iterator reports of them and
+// of the reading thread.
 var reader = role.New("reader", func(role.Args) error {
 	var pipe [2]int
 	if err := unix.Pipe(pipe[:]); err != nil {
@@ -82,7 +83,7 @@ var reader = role.New("reader", func(role.Args) error {
 	return nil
 })
 
-// told says what is wrong in two readings.
+// told describes the faults of two readings.
 func told(before, after []Task, blocked map[int]bool, file int) error {
 	rested, reads := 0, false
 	for k := range before {
@@ -93,7 +94,7 @@ func told(before, after []Task, blocked map[int]bool, file int) error {
 		}
 		b := &after[at]
 		switch {
-		case int(a.TID) == unix.Gettid(): // it reads the iterator's file
+		case int(a.TID) == unix.Gettid(): // reads the iterator's file
 			if a.OnCPU == 0 || a.Rested(b) || a.Runs == 0 || a.Start == 0 {
 				return fmt.Errorf("the thread that reads: %+v", a)
 			}
@@ -113,7 +114,7 @@ func told(before, after []Task, blocked map[int]bool, file int) error {
 	return nil
 }
 
-// TestRead reads a process, in the PID namespace of the test and in one of its own.
+// TestRead reads a process, in the test's PID namespace and in a new PID namespace.
 func TestRead(t *testing.T) {
 	open(t, New, os.Getpid())
 	for name, flags := range map[string]uintptr{"here": 0, "in a PID namespace": unix.CLONE_NEWPID} {
@@ -131,7 +132,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestDenied: who may not, is told what it takes.
+// TestDenied: without the right, the error names the required right.
 func TestDenied(t *testing.T) {
 	open(t, New, os.Getpid())
 	cmd := reader.Command()
@@ -142,7 +143,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestSettled: registers that the kernel is about to replace one by one are no state of the thread.
+// TestSettled: registers that the kernel is about to replace one by one are no state of the
+// thread.
 func TestSettled(t *testing.T) {
 	const frame, handler, code = 0x7f00_0000_1000, 0x40_0000, 0x41_0000
 	for _, c := range []struct {

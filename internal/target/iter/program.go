@@ -15,19 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The program is written as instructions, so that neither building nor running clrsnap takes a compiler for BPF. The
-// kernel lets only programs under a licence compatible with the GPL call bpf_task_pt_regs, bpf_seq_write and
-// bpf_probe_read_kernel; this program may be used under the MIT licence and under the GPL version 2, too.
+// The program is written as instructions, so neither building nor running clrsnap takes a
+// compiler for BPF. Only programs under a licence compatible with the GPL may call
+// bpf_task_pt_regs, bpf_seq_write and bpf_probe_read_kernel; the program may be used under the
+// MIT licence and under the GPL version 2, too.
 const license = "Dual MIT/GPL"
 
-// ErrUnavailable is in the chain of errors that say why the kernel does not let us read registers.
+// ErrUnavailable is in the chain of errors that explain why the kernel does not let us read
+// registers.
 var ErrUnavailable = errors.New("the kernel does not give the registers of threads")
 
 // Error is an ErrUnavailable.
 type Error struct {
 	Err    error
 	Detail string
-	Remedy string // "": nothing helps on this machine
+	Remedy string // "": no remedy on this machine
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%v: %s", ErrUnavailable, e.Detail) }
@@ -35,7 +37,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%v: %s", ErrUnavailable, e.
 // Unwrap returns ErrUnavailable and the cause.
 func (e *Error) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
-// unavailable explains an error of the kernel's.
+// unavailable explains an error from the kernel.
 func unavailable(err error) error {
 	e := &Error{Err: err}
 	switch {
@@ -52,7 +54,8 @@ func unavailable(err error) error {
 	return e
 }
 
-// layout is where the kernel's structures have their members, by its own description.
+// layout has the offsets of members in the kernel's structures, from the kernel's own
+// description.
 type layout struct {
 	state, onCPU, flags, exit, start          member // of struct task_struct
 	voluntary, involuntary, ran, waited, runs member
@@ -60,16 +63,16 @@ type layout struct {
 	level, numbers                            member // of struct pid
 	nr                                        member // of struct upid
 	numberSize                                int32
-	hook                                      uint32 // the type of the function that stands for the iterator
+	hook                                      uint32 // the type id of the iterator's function
 }
 
-// member is a member of a structure: where it begins, and its size.
+// member is a member of a structure: its offset and its size.
 type member struct {
 	at   int32
 	size asm.Size
 }
 
-// loaded is what is done once for all processes that we look at.
+// loaded loads the program once, for all processes.
 var loaded = sync.OnceValues(func() (program int, err error) {
 	l, err := kernelLayout()
 	if err != nil {
@@ -80,7 +83,8 @@ var loaded = sync.OnceValues(func() (program int, err error) {
 
 var kernelLayout = sync.OnceValues(readLayout)
 
-// load loads the program, and returns its descriptor. Where only is not 0, it drops the threads of all other processes.
+// load loads the program, and returns its descriptor. If only is not 0, the program drops the
+// threads of all other processes.
 func load(l *layout, only int) (program int, err error) {
 	var code bytes.Buffer
 	if err := l.instructions(only).Marshal(&code, binary.LittleEndian); err != nil {
@@ -88,7 +92,7 @@ func load(l *layout, only int) (program int, err error) {
 	}
 	const instruction = 8 // bytes
 	instructions, licence := code.Bytes(), []byte(license+"\x00")
-	attr := struct { // of BPF_PROG_LOAD, as far as it is used (union bpf_attr of include/uapi/linux/bpf.h)
+	attr := struct { // of BPF_PROG_LOAD, only the used part (union bpf_attr of include/uapi/linux/bpf.h)
 		kind, count                     uint32
 		instructions, license           uint64
 		logLevel, logSize               uint32
@@ -116,10 +120,10 @@ func load(l *layout, only int) (program int, err error) {
 // Places on the program's stack.
 const (
 	record   = -int32(unsafe.Sizeof(Task{}))
-	slotWord = record - 8 // what is read on the way
+	slotWord = record - 8 // an intermediate word
 )
 
-// instructions are the program. R6 has the file that is read, R7 the thread.
+// instructions returns the program. R6 has the iterator's file, R7 the thread.
 func (l *layout) instructions(only int) asm.Instructions {
 	var t Task
 	in := asm.Instructions{
@@ -174,7 +178,8 @@ func (l *layout) instructions(only int) asm.Instructions {
 	)
 }
 
-// ids writes the ids that thread and process have in our PID namespace. The reader of the file is the current thread.
+// ids writes the thread's and the process's ids in our PID namespace. The reader of the file is
+// the current thread.
 func (l *layout) ids() asm.Instructions {
 	var t Task
 	in := asm.Instructions{asm.FnGetCurrentTask.Call()}
@@ -184,7 +189,7 @@ func (l *layout) ids() asm.Instructions {
 	in = append(in,
 		asm.LoadMem(asm.R8, asm.RFP, int16(slotWord), asm.Word),
 		asm.Mul.Imm(asm.R8, l.numberSize),
-		asm.Add.Imm(asm.R8, l.numbers.at+l.nr.at), // where struct pid has the number for that level
+		asm.Add.Imm(asm.R8, l.numbers.at+l.nr.at), // offset of the number for that level in struct pid
 	)
 	number := func(task asm.Register, to uintptr) {
 		in = append(in, read(task, l.threadPID.at, slotWord, 8)...)
@@ -201,8 +206,8 @@ func (l *layout) ids() asm.Instructions {
 	return in
 }
 
-// read reads n bytes, at an offset from what a register points to, into a place on the stack. What cannot be read is
-// zero.
+// read reads n bytes, at an offset from a register's pointer, onto the stack. Unreadable bytes
+// become zero.
 func read(from asm.Register, offset, to, n int32) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R3, from),

@@ -1,25 +1,25 @@
 package iter
 
-// Task is what the program tells of a thread. The program writes it as it is here.
+// Task is the program's record of a thread. The program writes exactly this layout.
 type Task struct {
 	TID, PID uint32 // thread and process, in our PID namespace
-	OnCPU    uint32 // not 0: it is on a CPU, or just leaves one
+	OnCPU    uint32 // not 0: the thread is on a CPU, or just leaves its CPU
 	Flags    uint32 // PF_ of include/linux/sched.h
 	State    uint32 // __state of struct task_struct
-	Exit     uint32 // exit_state: not 0 once it has ended
+	Exit     uint32 // exit_state: not 0 once the thread has ended
 
 	Start       uint64 // start_boottime, ns
-	Runs        uint64 // how often it was put on a CPU (pcount of struct sched_info)
-	Voluntary   uint64 // how often it left one to wait (nvcsw),
+	Runs        uint64 // how often the thread was put on a CPU (pcount of struct sched_info)
+	Voluntary   uint64 // how often the thread left its CPU to wait (nvcsw),
 	Involuntary uint64 // and how often for another thread (nivcsw)
-	Ran         uint64 // ns that it has run (sum_exec_runtime of struct sched_entity)
-	Waited      uint64 // ns that it was ready to run without a CPU (run_delay)
+	Ran         uint64 // ns on a CPU (sum_exec_runtime of struct sched_entity)
+	Waited      uint64 // ns ready to run without a CPU (run_delay)
 
 	Regs Regs
 }
 
-// Regs are the user registers: struct pt_regs of arch/x86/include/asm/ptrace.h, which begins as what PTRACE_GETREGS
-// fills.
+// Regs are the user registers: struct pt_regs of arch/x86/include/asm/ptrace.h, the first part of
+// PTRACE_GETREGS's buffer.
 type Regs struct {
 	R15, R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RAX, RCX, RDX, RSI, RDI uint64
 
@@ -36,7 +36,8 @@ const (
 	stateNew     = 0x800
 )
 
-// Ended reports whether the thread has ended, or is about to. Its stack may be another thread's by then.
+// Ended reports whether the thread has ended, or is about to end. Its stack may by then be
+// another thread's.
 func (t *Task) Ended() bool { return t.Exit != 0 || t.Flags&flagExiting != 0 }
 
 // Ready reports whether the thread is ready to run.
@@ -44,21 +45,24 @@ func (t *Task) Ready() bool {
 	return t.State == stateRunning || t.State == stateWaking || t.State == stateNew
 }
 
-// OfKernel reports whether the thread has never been in user mode: a worker of io_uring, for example. The kernel
-// gives it no user registers (copy_thread in arch/x86/kernel/process.c).
+// OfKernel reports whether the thread has never been in user mode: a worker of io_uring, for
+// example. The kernel gives no user registers to such a thread (copy_thread in
+// arch/x86/kernel/process.c).
 func (t *Task) OfKernel() bool { return t.Regs.RSP == 0 && t.Regs.RIP == 0 }
 
-// Rested reports whether the thread certainly did not run from when it was read until it was read again, as again.
+// Rested reports whether the thread certainly did not run between the reading t and the later
+// reading again.
 //
-// Why. The scheduler sets on_cpu before it switches to a thread, and clears it after it has switched away. Before
-// that, it counts the switch in nvcsw or nivcsw (__schedule, prepare_task and finish_task in kernel/sched/core.c).
-// pcount is raised before a thread executes anything. The program reads on_cpu before the counts. So if the thread
-// was on a CPU at any time after on_cpu was read as 0, then it either still is when on_cpu is read again, or a count
-// has changed since it was first read. The kernel writes the counts before it clears on_cpu with a store that
-// releases them.
+// Why. The scheduler sets on_cpu before it switches to a thread, and clears on_cpu after it has
+// switched away. Before the clearing, the scheduler counts the switch in nvcsw or nivcsw
+// (__schedule, prepare_task and finish_task in kernel/sched/core.c). It raises pcount before the
+// thread executes anything. The program reads on_cpu before the counts. Suppose the thread was on
+// a CPU at any time after on_cpu was read as 0. Then either on_cpu is still set at the second
+// reading, or a count has changed since the first reading. The kernel writes the counts before it
+// clears on_cpu, with a store-release.
 //
-// The registers and the start say that nobody has changed the registers meanwhile, such as a debugger, and that the
-// id has not become another thread's.
+// Equal registers show that nobody, a debugger for example, has changed the registers meanwhile.
+// The equal start shows that the id has not become another thread's.
 func (t *Task) Rested(again *Task) bool {
 	return t.OnCPU == 0 && again.OnCPU == 0 && t.TID == again.TID && t.PID == again.PID && t.Start == again.Start &&
 		t.Runs == again.Runs && t.Voluntary == again.Voluntary && t.Involuntary == again.Involuntary &&
@@ -72,21 +76,23 @@ const (
 	callExecveat  = 322
 )
 
-// Layout of what a signal's handler is given on the stack: struct rt_sigframe of arch/x86/include/asm/sigframe.h.
+// Layout of a signal handler's frame on the stack: struct rt_sigframe of
+// arch/x86/include/asm/sigframe.h.
 const (
 	frameContext = 8   // the address to return to comes first
 	frameInfo    = 312 // struct ucontext has 304 bytes
 	lastSignal   = 64
 )
 
-// Settled reports whether the registers are those of one state of the thread. The kernel replaces them one after the
-// other when it delivers a signal, when a handler returns, and when the thread executes another program. On a kernel
-// that may take the CPU from a thread in the kernel itself, a thread can rest in between. (So it can in the emulation
-// of a vsyscall, which no program of today calls.)
+// Settled reports whether the registers belong to one state of the thread. The kernel replaces
+// registers one after the other when it delivers a signal, when a handler returns, and when the
+// thread executes another program. On a kernel that may preempt a thread in the kernel itself, a
+// thread can rest in between. (So can a thread in the emulation of a vsyscall, but no program of
+// today calls a vsyscall.)
 //
-// To return from a handler, and to execute, are system calls, which are still seen as such. A thread that has just
-// been given a signal has the addresses of the two structures in registers before it has the handler's stack pointer
-// (x64_setup_rt_frame in arch/x86/kernel/signal_64.c).
+// Returning from a handler and executing a program are system calls, so OrigRAX still shows them.
+// A thread that has just been given a signal has the addresses of the two structures in registers
+// before it has the handler's stack pointer (x64_setup_rt_frame in arch/x86/kernel/signal_64.c).
 func (t *Task) Settled() bool {
 	r := &t.Regs
 	switch r.OrigRAX {

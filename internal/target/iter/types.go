@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's description of its types is read here (BTF, Documentation/bpf/btf.rst of the kernel). It has some
-// 150,000 types, of which a handful is wanted: a general reader takes 15 times as long for it as this one.
+// This file reads the kernel's description of its types (BTF, Documentation/bpf/btf.rst of the
+// kernel). Of some 150,000 types we want a handful: a general reader takes 15 times as long.
 
-// typesFile is where the kernel shows the description.
+// typesFile is the kernel's file with the description.
 const typesFile = "/sys/kernel/btf/vmlinux"
 
-// types is a description: where each type is, and what names there are.
+// types is a description: the offset of each type, and the names.
 type types struct {
 	data, names []byte
 	at          []uint32 // by id, from 1 on
 }
 
-// Kinds of types (include/uapi/linux/btf.h). The comment says what follows the three words that each has.
+// Kinds of types (include/uapi/linux/btf.h). The comment says what follows each type's three
+// words.
 const (
 	kindInt      = 1  // 1 word
 	kindPointer  = 2  // nothing
@@ -49,7 +50,7 @@ const (
 	typeWords = 3
 )
 
-// fixedWords and eachWords are the words that follow, by kind.
+// fixedWords and eachWords count the following words, by kind: per type, and per member.
 var (
 	fixedWords = [kindEnum64 + 1]int{kindInt: 1, kindArray: 3, kindVar: 1, kindDeclTag: 1}
 	eachWords  = [kindEnum64 + 1]int{
@@ -62,7 +63,7 @@ var (
 	errNoTypes = errors.New("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)")
 )
 
-// withKernelTypes calls f with the description of this kernel, which is gone afterwards.
+// withKernelTypes calls f with the kernel's description. The description is gone afterwards.
 func withKernelTypes(f func(*types) error) error {
 	file, err := os.Open(typesFile)
 	if err != nil {
@@ -76,7 +77,7 @@ func withKernelTypes(f func(*types) error) error {
 	if info.Size() <= 0 || info.Size() > maxTypes {
 		return errTypes
 	}
-	// It is several megabytes, and wanted for a millisecond only.
+	// Several megabytes, wanted for a millisecond only.
 	data, err := unix.Mmap(-1, 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("memory for the kernel's types: %w", err)
@@ -86,7 +87,7 @@ func withKernelTypes(f func(*types) error) error {
 	for n < len(data) {
 		got, err := file.Read(data[n:])
 		if got <= 0 || err != nil {
-			break // what is there is checked
+			break // parseTypes checks the part that was read
 		}
 		n += got
 	}
@@ -100,7 +101,7 @@ func withKernelTypes(f func(*types) error) error {
 // maxTypes bounds the description.
 const maxTypes = 256 << 20
 
-// parseTypes finds where each type is.
+// parseTypes finds the offset of each type.
 func parseTypes(data []byte) (*types, error) {
 	const magic, headerSize = 0xeb9f, 24
 	le := binary.LittleEndian
@@ -139,9 +140,9 @@ func parseTypes(data []byte) (*types, error) {
 	return t, nil
 }
 
-// typ is a type: its three words, and what follows.
+// typ is a type: its three words, and the words that follow.
 type typ struct {
-	name, info, size uint32 // instead of a size, some have the id of another type
+	name, info, size uint32 // some kinds have the id of another type instead of a size
 	rest             []byte
 }
 
@@ -160,7 +161,7 @@ func (t *types) get(id uint32) (out typ, ok bool) {
 	return out, true
 }
 
-// underlying is the type that typedefs and qualifiers lead to.
+// underlying is the type behind typedefs and qualifiers.
 func (t *types) underlying(id uint32) (typ, bool) {
 	for range 32 {
 		x, ok := t.get(id)
@@ -177,7 +178,7 @@ func (t *types) underlying(id uint32) (typ, bool) {
 	return typ{}, false
 }
 
-// named reports whether a name is the one at an offset.
+// named reports whether the name at an offset equals name.
 func (t *types) named(offset uint32, name string) bool {
 	if uint64(offset)+uint64(len(name)) >= uint64(len(t.names)) {
 		return false
@@ -209,11 +210,11 @@ func (t *types) find(wanted map[string]*uint32, kind uint32) {
 	}
 }
 
-// maxName is longer than each name that is wanted.
+// maxName is longer than each wanted name.
 const maxName = 24
 
-// member finds a member of a structure by its path, also inside unnamed structures: kernels with a randomised layout
-// have those.
+// member finds a member of a structure by its path, also inside unnamed structures: kernels with
+// a randomised layout have unnamed structures.
 func (t *types) member(of typ, path string) (member, bool) { return t.memberWithin(of, path, 0) }
 
 func (t *types) memberWithin(of typ, path string, depth int) (member, bool) {
@@ -248,7 +249,8 @@ func (t *types) memberWithin(of typ, path string, depth int) (member, bool) {
 	return member{}, false
 }
 
-// sizeOf is the size of a number or a pointer that the program reads. It reads no array as a whole.
+// sizeOf is the size of a number or a pointer that the program reads. The program reads no array
+// as a whole.
 func sizeOf(x typ) (size asm.Size, ok bool) {
 	switch {
 	case x.kind() == kindPointer, x.kind() == kindInt && x.size == 8:

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestLayout: all offsets, and the function of the iterator, are those that another reader finds.
+// TestLayout: all offsets, and the iterator's function, agree with another reader's results.
 func TestLayout(t *testing.T) {
 	l, err := readLayout()
 	if errors.Is(err, errNoTypes) {
@@ -77,7 +77,8 @@ func place(members []btf.Member, path string) (at, size int) {
 	return -1, 0
 }
 
-// TestDamagedTypes: a description that is cut off, or wrong, ends in an error or another layout, and never in a panic.
+// TestDamagedTypes: a description that is cut off, or wrong, ends in an error or another layout,
+// and never in a panic.
 func TestDamagedTypes(t *testing.T) {
 	whole, err := os.ReadFile(typesFile)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missingError distinguishes a process that does not exist from one that /proc hides.
+// missingError distinguishes a missing process from a process that /proc hides.
 func missingError(pid int) error {
 	if exists(pid) {
 		return &AttachError{PID: pid, Err: ErrPermission, Detail: "it exists, but /proc does not show it",
@@ -24,10 +24,10 @@ func missingError(pid int) error {
 		Remedy: "look for the process id with ps; in another PID namespace (a container) it has another number"}
 }
 
-// justExited explains why what was in /proc is not there now. With hidepid=2 the directory of a process can be opened,
-// and nothing in it can.
+// justExited explains why a directory in /proc has become empty. With hidepid=2 the directory of
+// a process can be opened, but none of its files.
 func justExited(pid int) error {
-	if exists(pid) && !isShown(pid) { // and no other process has its id by now
+	if exists(pid) && !isShown(pid) { // and no other process has the id by now
 		return missingError(pid)
 	}
 	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
@@ -48,9 +48,9 @@ func exists(pid int) bool {
 	return pid > 0 && (err == nil || err == unix.EPERM)
 }
 
-// CheckProc refuses a /proc that shows another PID namespace than ours, as unshare and containers without a mount of
-// their own leave it: system calls take our process ids, and /proc the others. pid is the process that is asked for,
-// or AllProcesses.
+// CheckProc refuses a /proc of another PID namespace, as unshare and containers without a /proc
+// mount leave it: system calls take our process ids, /proc takes the other namespace's. pid is
+// the wanted process, or AllProcesses.
 func CheckProc(pid int) error {
 	self, err := os.Readlink("/proc/self")
 	switch {
@@ -67,7 +67,7 @@ func CheckProc(pid int) error {
 	return nil
 }
 
-// checkKind refuses what is not a process with a program in it.
+// checkKind refuses threads, kernel threads and ended processes.
 func checkKind(pid int, st *procfs.Stat, su *procfs.Status) error {
 	switch {
 	case su.TGID != pid:
@@ -83,7 +83,7 @@ func checkKind(pid int, st *procfs.Stat, su *procfs.Status) error {
 	return nil
 }
 
-// ended reports whether nothing is left of a process but its exit status.
+// ended reports whether only the exit status is left of a process.
 func ended(st *procfs.Stat) bool { return st.State == 'Z' && st.Threads <= 1 || st.State == 'X' }
 
 // commOf names a process for a message.
@@ -101,7 +101,7 @@ func commOf(pid int) string {
 func checkMachine(pid, dir int) error {
 	fd, err := unix.Openat(dir, "exe", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		// The file may be readable for its owner only. The memory has proved readable.
+		// Perhaps only the owner may read the file. The memory has proved readable.
 		return nil //nolint:nilerr // explained above
 	}
 	defer unix.Close(fd)
@@ -122,7 +122,7 @@ func checkMachine(pid, dir int) error {
 	return nil
 }
 
-// deniedError explains a refusal by what really stands in the way.
+// deniedError explains a refusal by its real causes.
 func deniedError(dir procfs.Dir) error {
 	e := &AttachError{PID: dir.PID(), Err: ErrPermission}
 	var details, remedies []string
@@ -142,7 +142,7 @@ func deniedError(dir procfs.Dir) error {
 	return e
 }
 
-// tracedError reports that another process traces tid; nil if none does.
+// tracedError reports that another process traces tid; nil if no process does.
 func tracedError(tid, tracer int) error {
 	if tracer == 0 {
 		return nil
@@ -152,8 +152,8 @@ func tracedError(tid, tracer int) error {
 			tracer, commOf(tracer))}
 }
 
-// self is what the kernel compares the target with: the rules are those of
-// __ptrace_may_access in kernel/ptrace.c, of the Yama security module and of
+// self holds our own credentials, which the kernel compares with the target's. The rules are in
+// __ptrace_may_access in kernel/ptrace.c, in the Yama security module and in
 // cap_ptrace_access_check.
 type self struct {
 	procfs.Status
@@ -167,7 +167,7 @@ func whoAmI() self {
 	s := self{uid: os.Getuid(), gid: os.Getgid(), yama: procfs.Sysctl(yamaScope)}
 	if dir, err := procfs.Self(); err == nil {
 		defer dir.Close()
-		s.Status, _ = dir.Status() // without it we have no capabilities
+		s.Status, _ = dir.Status() // without the file we count as a process without capabilities
 		s.userNS, _ = dir.Readlink("ns/user")
 	}
 	s.caps = s.CapEff&(1<<unix.CAP_SYS_PTRACE) != 0
@@ -176,13 +176,13 @@ func whoAmI() self {
 
 const yamaScope = "kernel/yama/ptrace_scope"
 
-// rootAdvice is how CAP_SYS_PTRACE is come by from where we are.
+// rootAdvice says how to get CAP_SYS_PTRACE in our situation.
 func (s *self) rootAdvice() string {
 	switch {
 	case s.caps:
 		return "run in the user namespace of the host, or in the one that the target belongs to"
 	case s.CapBnd&(1<<unix.CAP_SYS_PTRACE) == 0 || os.Geteuid() == 0:
-		// Root without the capability, or nobody can get it: a container.
+		// Root lacks the capability, or nobody can get the capability: a container.
 		return "add --cap-add=SYS_PTRACE to the container"
 	}
 	return "run as root, or give clrsnap the capability (setcap cap_sys_ptrace+ep)"
@@ -193,12 +193,12 @@ func sameIDs(ids procfs.IDs, id int) bool {
 	return ids.Real == id && ids.Effective == id && ids.Saved == id
 }
 
-// dumpable reports whether the target's files in /proc belong to the target's
-// user: the kernel gives those of a process that is not dumpable to root.
+// dumpable reports whether the target's files in /proc belong to the target's user. The files of
+// a process that is not dumpable belong to root.
 func dumpable(dir procfs.Dir, su *procfs.Status) bool {
 	st, err := dir.StatFile("maps")
 	if su.UID.Effective <= 0 || err != nil {
-		return true // cannot be told
+		return true // not known
 	}
 	return int(st.Uid) == su.UID.Effective
 }

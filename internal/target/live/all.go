@@ -7,22 +7,20 @@ import (
 	"clrsnap/internal/target"
 )
 
-// CaptureAll captures the threads that reqs name as they were at one instant. A
-// request without a Proof has its thread stopped. One with a Proof, of a capture
-// that TryBlocked made before, does not, if the thread has not run since: what
-// was captured then is what it was at that instant too. Otherwise it is stopped
-// as well. The instant is one at which all that had to be stopped stood still:
-// each proof is checked after the last of them has stopped, and before the first
-// is released.
+// CaptureAll captures the threads in reqs as of one instant. A thread without a Proof in its
+// request is stopped. A Proof comes from an earlier capture by TryBlocked. If the thread has not
+// run since then, the earlier capture is valid at the instant too, and CaptureAll does not stop
+// the thread. If the thread has run, CaptureAll stops the thread as well. At the instant, all
+// threads to be stopped stand still: CaptureAll checks each proof after the last stop and before
+// the first release.
 //
-// out and errs have the length of reqs. A thread whose out has Stopped was stopped
-// and copied; for another one whose errs is nil, the earlier capture is still valid.
-// A thread that is not stopped within the limit (Process.AllLimit) is left out, with
-// ErrNotStopping in errs. The slices in out are valid until the next CaptureAll or
-// FreeAll.
+// out and errs have the length of reqs. Where out has Stopped, the thread was stopped and copied.
+// Where out has no Stopped and errs is nil, the earlier capture is still valid. A thread that
+// does not stop within the limit (Process.AllLimit) is left out, with ErrNotStopping in errs. The
+// slices in out are valid until the next CaptureAll or FreeAll.
 //
-// threads is how many the process had at the instant, those included that have
-// ended and not been collected; 0 if that could not be found out.
+// threads is the process's number of threads at the instant, including ended threads that have
+// not been collected; 0 if the number is not known.
 func (t *Tracer) CaptureAll(reqs []target.Request, out []target.Capture, errs []error) (threads int, err error) {
 	out, errs = out[:len(reqs)], errs[:len(reqs)]
 	if len(reqs) == 0 {
@@ -34,8 +32,7 @@ func (t *Tracer) CaptureAll(reqs []target.Request, out []target.Capture, errs []
 		if err != nil {
 			return 0, err
 		}
-		// The target executed another program: its threads have exited. See
-		// startReaper.
+		// The target executed another program: its threads have exited. See startReaper.
 		if slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
 			continue
 		}
@@ -56,7 +53,7 @@ func (t *Tracer) captureAll(reqs []target.Request, out []target.Capture, errs []
 	if err := t.prepareAll(reqs, out, errs); err != nil {
 		return 0, err
 	}
-	// The files of proofs must stay open.
+	// The proofs' files must stay open.
 	t.p.blocked.mu.Lock()
 	defer t.p.blocked.mu.Unlock()
 	for i, te := range t.batch {
@@ -71,7 +68,7 @@ func (t *Tracer) captureAll(reqs []target.Request, out []target.Capture, errs []
 	return outcome, nil
 }
 
-// prepareAll makes room for the copies of threads. A thread for which there can be none is not wanted.
+// prepareAll makes room for the copies of threads. A thread without room is not wanted.
 func (t *Tracer) prepareAll(reqs []target.Request, out []target.Capture, errs []error) error {
 	if err := t.arena.fit(reqs); err != nil {
 		return fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", t.p.pid, len(reqs), err)
@@ -89,11 +86,11 @@ func (t *Tracer) prepareAll(reqs []target.Request, out []target.Capture, errs []
 	return nil
 }
 
-// prepare has the thread be stopped by the next request.
+// prepare resets the thread for a stop in the next request.
 func (t *tracee) prepare() { t.phase, t.errno, t.moved, t.ended = phaseFree, 0, false, 0 }
 
-// prove prepares to look at the proof that the thread is blocked, if there is one: in
-// the file that is open already, or in one that is opened for it.
+// prove prepares the check of the thread's proof, if there is a proof. The check reads schedstat
+// from the file that is already open, or opens the file.
 func (t *tracee) prove(r *blockedReader, proof target.Proof) bool {
 	if proof == "" || len(proof) > len(t.proof) {
 		return false

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAlone: a process is alone as long as one of those who have said so has not ended that.
+// TestAlone: a process is alone until every caller of Alone has called end.
 func TestAlone(t *testing.T) {
 	first, second := Alone(), Alone()
 	first()
@@ -23,7 +23,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestTimesOfOthers: how long a thread has run is known also to who may not read its other files.
+// TestTimesOfOthers: a thread's running time is known even to a reader without access to its
+// other files.
 func TestTimesOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become somebody else")

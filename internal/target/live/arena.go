@@ -9,18 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An arena is the memory that all threads of a CaptureAll are copied to: pages
-// of our own, outside the Go heap, which cost nothing until they are written to.
-// Most of them never are, because most threads need not be copied, and no thread
-// uses all of the stack that it may have.
+// An arena is the memory for the copies of all threads of a CaptureAll: pages of our own, outside
+// the Go heap. A page costs nothing until the first write. Most pages are never written, because
+// most threads need not be copied, and no thread uses its whole stack.
 type arena struct {
 	pages []byte
 	left  []byte
 }
 
-// surelyUsed is how much of a thread's part is written to before any thread is
-// stopped, so that its page faults do not fall into the stop; for as many
-// threads as preparedThreads.
+// surelyUsed bytes of each thread's part are written before any thread is stopped, so the stop
+// has no page faults there. At most preparedThreads threads are prepared.
 const (
 	surelyUsed      = 16 << 10
 	preparedThreads = 256
@@ -28,7 +26,7 @@ const (
 
 var errTooMany = errors.New("the stacks that are asked for are too large")
 
-// fit makes room for what reqs ask for.
+// fit makes room for the copies of reqs.
 func (a *arena) fit(reqs []target.Request) error {
 	need := 0
 	for i := range reqs {
@@ -43,8 +41,8 @@ func (a *arena) fit(reqs []target.Request) error {
 		if err != nil {
 			return err
 		}
-		// With huge pages each thread would get, and clear, one of 2 MB. A kernel
-		// without huge pages refuses the call, which does no harm.
+		// With huge pages each thread would get, and clear, a page of 2 MB. A kernel without huge
+		// pages refuses the call, without harm.
 		_ = unix.Madvise(pages, unix.MADV_NOHUGEPAGE)
 		a.pages = pages
 	}
@@ -64,8 +62,8 @@ func (a *arena) fit(reqs []target.Request) error {
 	return nil
 }
 
-// roomFor is the memory that a request takes, in whole pages. One that is too large for
-// copier.prepare, which refuses it, takes nothing.
+// roomFor returns the memory for a request, in whole pages. A request that is too large for
+// copier.prepare gets no room; copier.prepare refuses the request.
 func roomFor(r *target.Request) int {
 	n := r.HeadLen + stackLimit(r)
 	for _, e := range r.Extra {
@@ -81,7 +79,7 @@ func roomFor(r *target.Request) int {
 	return (n + page - 1) &^ (page - 1)
 }
 
-// lend has out use the next part.
+// lend gives out the next part of the arena.
 func (a *arena) lend(r *target.Request, out *target.Capture) {
 	room := roomFor(r)
 	if room == 0 {
@@ -103,7 +101,7 @@ func (a *arena) lend(r *target.Request, out *target.Capture) {
 
 func (a *arena) free() {
 	if a.pages != nil {
-		_ = unix.Munmap(a.pages) // cannot fail: it is a mapping of ours
+		_ = unix.Munmap(a.pages) // cannot fail: the mapping is ours
 	}
 	*a = arena{}
 }

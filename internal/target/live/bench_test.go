@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floor is the least that stopping a thread takes: the system calls and nothing else.
+// floor is the least time for stopping a thread: the system calls and nothing else.
 func floor(tid int, regs *unix.PtraceRegs) {
 	var ws unix.WaitStatus
 	_ = unix.PtraceSeize(tid)
@@ -29,8 +29,8 @@ func floor(tid int, regs *unix.PtraceRegs) {
 	_ = unix.PtraceDetach(tid)
 }
 
-// BenchmarkStop takes floor and capture in turns, so that both meet the same
-// machine, and reports medians of both.
+// BenchmarkStop takes floor and capture in turns, so both meet the same machine, and reports
+// medians of both.
 func BenchmarkStop(b *testing.B) {
 	for _, mode := range [][]string{{"sleepers", "1"}, {"spin"}, {"deep"}} {
 		b.Run(mode[0], func(b *testing.B) {
@@ -54,7 +54,7 @@ func benchStop(b *testing.B, t *Tracer, req *target.Request) error {
 	var c target.Capture
 	var floors, whole, pauses []time.Duration
 	for i := 0; b.Loop(); i++ {
-		// Whoever comes second finds the thread freshly run: take turns.
+		// The second of the two finds a thread that has just run: take turns.
 		for _, first := range []bool{i%2 == 0, i%2 != 0} {
 			time.Sleep(50 * time.Microsecond)
 			start := time.Now()

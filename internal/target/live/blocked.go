@@ -53,10 +53,9 @@ func (p *Process) TryBlocked(req *target.Request, out *target.Capture) error {
 	return p.blocked.capture(p, req, out)
 }
 
-// StillBlocked reports whether a thread has not run since TryBlocked captured
-// it last: schedstat says the same, so that stack and registers are the same too.
-// Otherwise ran is how long it has run since, or was ready to run without a CPU; 0 if
-// that is not known.
+// StillBlocked reports whether a thread has not run since its latest capture by TryBlocked:
+// schedstat shows the same line, so stack and registers are the same too. Otherwise ran is the
+// time since then in which the thread ran, or was ready without a CPU; 0 if not known.
 func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if p.closed.Load() {
 		return false, 0
@@ -80,7 +79,7 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	return false, max(0, now.Running+now.Ready-then.Running-then.Ready)
 }
 
-// Holds reports whether a thread has not run since it was captured with that proof.
+// Holds reports whether a thread has not run since the capture with the given proof.
 func (p *Process) Holds(tid int, proof target.Proof) bool {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
@@ -89,7 +88,7 @@ func (p *Process) Holds(tid int, proof target.Proof) bool {
 	return err == nil && proof != "" && string(b) == string(proof)
 }
 
-// RunCount is what schedstat says of a thread now; "" if that is not known.
+// RunCount returns a thread's current schedstat line; "" if not known.
 func (p *Process) RunCount(tid int) target.Proof {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
@@ -101,10 +100,11 @@ func (p *Process) RunCount(tid int) target.Proof {
 	return target.Proof(b)
 }
 
-// NotRunSince reports whether a thread has certainly not run since RunCount returned count. It must be
-// blocked now: while it is on a CPU, schedstat changes only from time to time. The reasons are those of
-// TryBlocked. At the instant when it is off every CPU it has not been put on one since, and had it
-// been on one before, the time that it has run would be another.
+// NotRunSince reports whether a thread has certainly not run since RunCount returned count. The
+// thread must be blocked now: while a thread is on a CPU, schedstat changes only from time to
+// time. TryBlocked gives the reasons. At the instant when the thread is off every CPU, the kernel
+// has not put the thread on a CPU since RunCount. Had the thread been on a CPU at RunCount, its
+// running time would have changed.
 func (p *Process) NotRunSince(tid int, count target.Proof) bool {
 	if p.closed.Load() || count == "" {
 		return false
@@ -135,7 +135,8 @@ func (p *Process) NotRunSince(tid int, count target.Proof) bool {
 	return err == nil && string(s) == string(count)
 }
 
-// Call returns the system call that a thread is blocked in now; false: it is not blocked, or that is not known.
+// Call returns the system call that a thread is blocked in now; false: the thread is not blocked,
+// or the call is not known.
 func (p *Process) Call(tid int) (procfs.Syscall, bool) {
 	if p.closed.Load() {
 		return procfs.Syscall{}, false
@@ -148,7 +149,7 @@ func (p *Process) Call(tid int) (procfs.Syscall, bool) {
 	return procfs.ParseSyscall(b)
 }
 
-// Times reads what the scheduler counts of a thread; false if that is not known.
+// Times reads the scheduler's counts of a thread; false if not known.
 func (p *Process) Times(tid int) (times procfs.Schedstat, ok bool) {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
@@ -161,11 +162,12 @@ func (p *Process) Times(tid int) (times procfs.Schedstat, ok bool) {
 	return times, times.Running > 0
 }
 
-// maxProof bounds a line of schedstat, of three numbers.
+// maxProof bounds a line of schedstat (three numbers), in bytes.
 const maxProof = 64
 
-// maxBlockedFiles bounds the threads whose files are kept open, two each. Another bound is
-// half of the files that this process may open. Files of other threads are opened each time.
+// maxBlockedFiles bounds the number of threads with files kept open, two for each thread. Half of
+// the files that our process may open is a second bound. The files of further threads are opened
+// for each capture.
 const maxBlockedFiles = 4096
 
 func blockedFilesLimit() int {
@@ -176,22 +178,22 @@ func blockedFilesLimit() int {
 	return int(min(l.Cur/2/2, maxBlockedFiles))
 }
 
-// maxProofs bounds the threads whose proofs are remembered.
+// maxProofs bounds the number of remembered proofs.
 const maxProofs = 1 << 16
 
-// blockedReader keeps what TryBlocked uses again.
+// blockedReader keeps the files and proofs of TryBlocked between captures.
 type blockedReader struct {
 	mu     sync.Mutex
 	files  map[int]blockedFiles
-	limit  int                  // of files
+	limit  int                  // of files, in threads
 	ran    int                  // the thread that StillBlocked has just found to have run; 0: none
-	line   []byte               // what schedstat said of it
-	proofs map[int]target.Proof // of when threads were last captured
+	line   []byte               // the schedstat line of thread ran
+	proofs map[int]target.Proof // each thread's latest proof
 	c      copier
 }
 
-// blockedFiles are the files that TryBlocked reads, of one thread. They stay open, and so are read
-// here: procfs, whose parsers serve here too, opens a file for each reading.
+// blockedFiles are one thread's files for TryBlocked. The files stay open, so the reads are here:
+// procfs, whose parsers serve here too, opens a file for each reading.
 type blockedFiles struct{ schedstat, syscall int }
 
 func (f blockedFiles) close() {
@@ -267,8 +269,8 @@ func (r *blockedReader) prove(tid int, line []byte) target.Proof {
 	return proof
 }
 
-// first is begin for a capture. If StillBlocked has just read schedstat, that reading is the first one; again: it is,
-// and a capture that it does not prove is to be made again.
+// first is begin for a capture. If StillBlocked has just read schedstat, first returns that line
+// and sets again: a capture without proof must then be repeated.
 func (r *blockedReader) first(p *Process, tid int, buf []byte) (f blockedFiles, line []byte, again bool, err error) {
 	ran := r.ran
 	r.ran = 0
@@ -279,9 +281,9 @@ func (r *blockedReader) first(p *Process, tid int, buf []byte) (f blockedFiles, 
 	return f, line, false, err
 }
 
-// begin returns the files of a thread, which the caller closes if they are not kept, and
-// the first reading of schedstat. Files of a thread that has ended cannot be read even if
-// its id is reused, so on an error they are opened again, once.
+// begin returns a thread's files and the first reading of schedstat. The caller closes the files
+// if r does not keep them. Files of an ended thread cannot be read even if its id is reused, so
+// begin opens the files again on an error, once.
 func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []byte, error) {
 	if f, ok := r.files[tid]; ok {
 		if b, err := preadAll(f.schedstat, buf); err == nil {
@@ -302,8 +304,8 @@ func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []
 	return f, b, nil
 }
 
-// keep keeps the files of a thread open. If there are too many already, it mostly does not,
-// and sometimes closes those of another thread for them, which may have ended.
+// keep keeps a thread's files open. At the limit, keep mostly declines. Sometimes keep closes
+// another thread's files instead, because that thread may have ended.
 func (r *blockedReader) keep(tid int, f blockedFiles) {
 	if r.files == nil {
 		r.files, r.limit = map[int]blockedFiles{}, blockedFilesLimit()
@@ -321,8 +323,7 @@ func (r *blockedReader) keep(tid int, f blockedFiles) {
 	r.files[tid] = f
 }
 
-// openBlocked opens both files through one directory, so that both belong to
-// the same thread.
+// openBlocked opens both files through one directory, so both files belong to the same thread.
 func openBlocked(p *Process, tid int) (f blockedFiles, err error) {
 	dir, err := unix.Openat(p.dir, "task/"+strconv.Itoa(tid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -339,7 +340,7 @@ func openBlocked(p *Process, tid int) (f blockedFiles, err error) {
 	return f, nil
 }
 
-// noFile distinguishes a kernel without the file from a thread that has exited.
+// noFile distinguishes a kernel without the file from an exited thread.
 func noFile(dir int, err error) error {
 	if err == unix.ENOENT && unix.Faccessat(dir, "stat", unix.F_OK, 0) == nil {
 		return ErrNoSchedstat
@@ -347,8 +348,9 @@ func noFile(dir int, err error) error {
 	return err
 }
 
-// schedstat reads a thread's line, from a file that is open if there is one or room for one. Everybody may read that
-// file, but the other one only its owner, or who has CAP_DAC_READ_SEARCH: for others none is kept open.
+// schedstat reads a thread's line, from an open file where possible. Everybody may read
+// schedstat. Reading syscall takes the file's owner or CAP_DAC_READ_SEARCH; without that right no
+// file is kept open.
 func (r *blockedReader) schedstat(p *Process, tid int, buf []byte) ([]byte, error) {
 	if p.closed.Load() {
 		return nil, ErrClosed
@@ -386,8 +388,7 @@ func (r *blockedReader) failed(p *Process, tid int, err error) error {
 	return &target.ThreadError{TID: tid, Err: err, Detail: "reading its state"}
 }
 
-// preadAll reads a short file of /proc from its start, which makes the kernel
-// generate it again.
+// preadAll reads a short file of /proc from its start, so the kernel generates the content again.
 func preadAll(fd int, buf []byte) ([]byte, error) {
 	for {
 		n, err := pread(fd, buf, 0)

@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System calls that a recording makes again and again. They take a microsecond, and Go's scheduler is not told of them:
-// a thread of Go's runtime would begin to look every 20 µs how long they take.
+// System calls of a recording, made again and again. They take a microsecond, and Go's scheduler
+// is not told of them: otherwise a thread of Go's runtime would check their duration every 20 µs.
 
-// alone is how many callers of Alone have not ended it.
+// alone counts the callers of Alone that have not called end.
 var alone atomic.Int32
 
-// Alone says that this process does nothing but record until end is called, with Go's GOMAXPROCS at least 2. Meanwhile
-// memory of a target is read without telling Go's scheduler: a target that keeps its readers waiting (userfaultfd)
-// keeps one of the CPUs for Go, and a garbage collection from ending.
+// Alone declares that our process only records until end is called, with a GOMAXPROCS of at least
+// 2. Meanwhile reads of a target's memory do not tell Go's scheduler. A target that keeps its
+// readers waiting (userfaultfd) then keeps one of Go's CPUs, and keeps a garbage collection from
+// ending.
 func Alone() (end func()) {
 	alone.Add(1)
 	return sync.OnceFunc(func() { alone.Add(-1) })
@@ -26,21 +27,21 @@ func Alone() (end func()) {
 
 func isAlone() bool { return alone.Load() > 0 }
 
-// pread is pread(2) of a file of /proc.
+// pread is pread(2) for a file of /proc.
 func pread(fd int, b []byte, offset int64) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), uintptr(offset), 0, 0)
 	return counted(n, e)
 }
 
-// ready is poll(2) of one descriptor, without waiting.
+// ready is poll(2) for one descriptor, without waiting.
 func ready(fd int) bool {
 	p := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	n, _, e := syscall.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&p)), 1, 0)
 	return e == 0 && n > 0
 }
 
-// readClock returns 0 for a clock that does not exist, such as that of an exited process.
+// readClock returns 0 for a missing clock, for example the clock of an exited process.
 func readClock(id int32) time.Duration {
 	var ts unix.Timespec
 	if _, _, e := syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(id), uintptr(unsafe.Pointer(&ts)), 0); e != 0 {
@@ -49,7 +50,7 @@ func readClock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// futexSleep waits for a change of *p from v, for d at most.
+// futexSleep sleeps until *p is no longer v, for d at most.
 func futexSleep(p *uint32, v uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	if isAlone() {

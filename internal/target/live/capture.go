@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture stops one thread, copies it and lets it go on. On an error out holds
-// nothing of use, except that a *target.ReadError leaves the other pieces.
+// Capture stops one thread, copies the thread and lets it go on. After an error out is not
+// usable, except that a *target.ReadError leaves the other pieces.
 func (t *Tracer) Capture(req *target.Request, out *target.Capture) error {
 	te := t.one
 	te.tid, te.pid, te.slowPoll = uintptr(req.TID), uintptr(t.p.pid), req.SlowPoll
@@ -38,8 +38,8 @@ func (t *Tracer) Capture(req *target.Request, out *target.Capture) error {
 	}
 }
 
-// mayTrace finds out whether this process may trace the target, but a task of its own
-// may not: see threadTracer.
+// mayTrace finds out whether only our process may trace the target, and not a task of ours: see
+// threadTracer.
 func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 	if outcome != outcomeDone || te.phase != phaseFree || te.errno != unix.EPERM || t.inside || !onlyAncestors() {
 		return false
@@ -50,10 +50,10 @@ func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 
 func onlyAncestors() bool { return procfs.Sysctl(yamaScope) == "1" }
 
-// forsaken reports whether waiting for a thread that we seized is in vain. Either it
-// was the main thread, and has ended while other threads of the process live on. Or the
-// tracer is our thread, the target our child, and execve in another thread has taken the
-// place of this one, which detaches it from us without a notification.
+// forsaken reports whether waiting for a seized thread is in vain. There are two cases. The main
+// thread has ended while other threads of the process live on. Or our OS thread is the tracer,
+// the target is our child, and execve in another thread has replaced the seized thread: the
+// kernel then detaches the thread from us without a notification.
 func (t *Tracer) forsaken() bool {
 	if t.waiting == 0 {
 		return false
@@ -62,7 +62,7 @@ func (t *Tracer) forsaken() bool {
 		return true
 	}
 	if t.thread == nil || atomic.LoadUint32(&t.thread.sh.step) != stepMissed {
-		return false // it may not be seized yet
+		return false // perhaps not seized yet
 	}
 	s, err := t.p.taskStatus(t.waiting)
 	return err == nil && s.TracerPID == 0
@@ -108,8 +108,8 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 	return t.p.threadGone(req.TID)
 }
 
-// lateError explains why the watchdog acted. If the tracer was not late with a stopped
-// thread but hung in PTRACE_SEIZE, no thread had been stopped.
+// lateError explains why the watchdog acted. If the tracer hung in PTRACE_SEIZE, no thread was
+// stopped.
 func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
@@ -135,7 +135,7 @@ func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) e
 	return te.copier.deliver(req, out)
 }
 
-// seizeError explains why a thread could not be attached to.
+// seizeError explains why attaching to a thread failed.
 func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if errno == unix.ESRCH {
 		return t.p.threadGone(tid)
@@ -143,7 +143,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if errno != unix.EPERM {
 		return &target.ThreadError{TID: tid, Err: errno, Detail: "PTRACE_SEIZE"}
 	}
-	// EPERM has many causes; one of them is that the thread is exiting.
+	// EPERM has many causes, for example that the thread is exiting.
 	info, err := t.p.Thread(tid)
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
@@ -159,7 +159,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	return deniedError(t.p.Dir())
 }
 
-// stuckError describes a thread that could not be stopped within a limit.
+// stuckError describes a thread that did not stop within a limit.
 func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	info, err := t.p.Thread(tid)
 	if err != nil || info.State == 'Z' || info.State == 'X' {

@@ -58,7 +58,8 @@ func TestCaptureNoAllocation(t *testing.T) {
 				}
 			}))
 		}
-		// To see why a capture takes long, which they do on a busy machine, allocates.
+		// An error's explanation for a long capture allocates; captures take long on a busy
+		// machine.
 		if least > 0 {
 			t.Errorf("%v allocations per capture", least)
 		}
@@ -80,7 +81,7 @@ func TestNoSignalIsLost(t *testing.T) {
 		for range n {
 			err := capturing(tr, &target.Request{TID: pr.arg, StackLimit: 4096}, &c)
 			if errors.Is(err, ErrWatchdog) {
-				late++ // a busy machine; which must not cost a signal either
+				late++ // a busy machine; the signals must survive here too
 				continue
 			}
 			if err != nil {
@@ -106,8 +107,8 @@ func TestNoSignalIsLost(t *testing.T) {
 		t.Fatal("the target does not stop")
 	}
 	sent, got, rtSent, rt := counter(t, p, pr, 0), counter(t, p, pr, 1), counter(t, p, pr, 2), counter(t, p, pr, 3)
-	// The program counts what it sent after sending, so it can be stopped with
-	// one handled that it has not counted, or one counted that is not handled.
+	// The program counts each sent signal after sending. So at the stop it may have handled a signal
+	// without a count, or counted a signal without handling.
 	if int64(sent-got) > 1 || int64(got-sent) > 1 || int64(rtSent-rt) > 1 || int64(rt-rtSent) > 1 {
 		t.Errorf("sent %d handled %d; queued %d handled %d", sent, got, rtSent, rt)
 	}
@@ -175,8 +176,8 @@ func TestGroupStopStays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// On a busy machine the way back into the stop takes its time; the program
-		// itself does not run on that way.
+		// On a busy machine the way back into the stop takes time; the program itself does not
+		// run meanwhile.
 		if !within(waitLimit, func() bool { return state() == 'T' }) || counter(t, p, pr, 0) != n {
 			t.Fatalf("state %c, counter moved by %d", state(), counter(t, p, pr, 0)-n)
 		}
@@ -211,7 +212,8 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	if err := capture(p, &target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
-	// Nobody has waited for the child, which lives for a minute: the thread waits for it still.
+	// Nobody has waited for the child, which lives for a minute: the thread still waits for the
+	// child.
 	if err := p.TryBlocked(&target.Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
@@ -276,7 +278,7 @@ func TestStackBeyondLimit(t *testing.T) {
 		t.Errorf("StackEnd: %v, %d bytes", err, len(c.Stack.Data))
 	}
 	none := []span{}
-	p.spans.Store(&none) // as if the thread were younger than what we know
+	p.spans.Store(&none) // as if the thread were younger than our list of mappings
 	err = p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &c)
 	if err != nil || !c.SPUnmapped || len(c.Stack.Data) < 300000 {
 		t.Errorf("unknown mapping: %v, spUnmapped %v, %d bytes", err, c.SPUnmapped, len(c.Stack.Data))
@@ -345,7 +347,7 @@ func TestCaptureAll(t *testing.T) {
 		if err := captureAll(p, reqs, out, errs); err != nil {
 			t.Fatal(err)
 		}
-		// Later rounds find threads that are not back in their system call yet.
+		// Later rounds find threads on their way back to their system call.
 		for i := range tids {
 			if round == 0 && out[i].SyscallNr == unix.SYS_POLL {
 				asleep++
@@ -367,8 +369,8 @@ func TestCaptureAll(t *testing.T) {
 	t.Logf("%d threads stopped together for %v", len(tids), out[0].Pause)
 }
 
-// TestCaptureEachMany: more threads are captured than are asked to stop at any time, each at its own moment, and what
-// is no thread of the process is not.
+// TestCaptureEachMany: more threads are captured than are asked to stop at any time, each at its
+// own moment. An id outside the process is not captured.
 func TestCaptureEachMany(t *testing.T) {
 	const threads = 2*eachWindow + 50
 	pr := start(t, nil, "sleepers", strconv.Itoa(threads))

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is CLOCK_MONOTONIC, the clock that the kernel's own records can have as well.
-// Go's time.Now reads it without a system call, but does not show its value.
+// Monotonic is CLOCK_MONOTONIC, a clock that the kernel's own records can have as well. Go's
+// time.Now reads the clock without a system call, but does not show the value.
 func Monotonic() time.Duration { return monotonicBase + time.Since(goBase) }
 
-// goBase and monotonicBase are the same moment, within what one reading takes.
+// goBase and monotonicBase are the same moment, with the error of one reading.
 var goBase, monotonicBase = sameMoment()
 
 func sameMoment() (ofGo time.Time, monotonic time.Duration) {
@@ -29,19 +29,18 @@ func sameMoment() (ofGo time.Time, monotonic time.Duration) {
 	return ofGo, monotonic
 }
 
-// Age is how long a process or thread has been there that started at a time, in clock
-// ticks since boot.
+// Age is the age of a process or thread with the given start time, in clock ticks since boot.
 func Age(start uint64) time.Duration {
 	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(start)*procfs.ClockTick
 }
 
-// OwnCPU is the CPU time that this process has used, without its tracing tasks.
+// OwnCPU is the CPU time of our process, without its tracing tasks.
 func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// ThreadCPU is the CPU time that this OS thread has used.
+// ThreadCPU is the CPU time of the calling OS thread.
 func ThreadCPU() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// PeakMemory is the most memory that this process has had in use, in bytes.
+// PeakMemory is the largest resident memory of our process so far, in bytes.
 func PeakMemory() int64 {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {

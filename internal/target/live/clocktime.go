@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClockTime is what CLOCK_MONOTONIC, or CLOCK_REALTIME, says now (clock_gettime(2)).
+// ClockTime returns the current CLOCK_MONOTONIC, or CLOCK_REALTIME (clock_gettime(2)).
 func ClockTime(realtime bool) (time.Duration, bool) {
 	clock := int32(unix.CLOCK_MONOTONIC)
 	if realtime {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxExtra is how many further pieces of memory (target.Request.Extra) are copied with a stack.
+// MaxExtra bounds the further pieces of memory (target.Request.Extra) in one request.
 const MaxExtra = 16
 
 const (
 	maxHead = 1 << 20
 
-	// maxPieces is a power of two: an index that is masked with one less needs no
-	// check, and the tracer has no room on its stack for a panic.
+	// maxPieces is a power of two. An index masked with maxPieces-1 needs no bounds check, and
+	// the tracer's stack has no room for a panic.
 	maxPieces = 32
 )
 
-// copier copies the pieces of one request. Its arrays are filled before a
-// thread is stopped; while it is, only numbers change.
+// copier copies the pieces of one request. Its arrays are filled before a thread is stopped;
+// during the stop only numbers change.
 type copier struct {
 	local  [maxPieces]unix.Iovec
 	remote [maxPieces]unix.RemoteIovec
 	got    [maxPieces]int // bytes that arrived
 	count  int            // pieces: head, stack, extras
 	limit  uint64         // of the stack's copy
-	end    uint64         // of the stack, where the request names it
+	end    uint64         // of the stack, where the request has it
 	spans  []span
 	vm     bool    // use process_vm_readv
 	mem    uintptr // else this file
@@ -54,7 +54,7 @@ func stackLimit(r *target.Request) int {
 	return r.StackLimit
 }
 
-// prepare makes room for everything that req asks for.
+// prepare makes room for all pieces of req.
 func (c *copier) prepare(p *Process, req *target.Request, out *target.Capture) error {
 	limit := stackLimit(req)
 	if limit > target.MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > MaxExtra {
@@ -93,9 +93,8 @@ func (c *copier) prepare(p *Process, req *target.Request, out *target.Capture) e
 	return nil
 }
 
-// grow returns a buffer of n bytes. A new one is written to, page by page:
-// memory that the kernel has never given us costs a page fault each, and those
-// would fall into the time that a thread is stopped.
+// grow returns a buffer of n bytes. grow writes to each page of a new buffer. Otherwise each
+// fresh page would cost a page fault while a thread is stopped.
 func grow(b []byte, n int) []byte {
 	if n <= cap(b) {
 		return b[:n]
@@ -124,13 +123,13 @@ func (c *copier) length(piece int, addr, n uint64) {
 	c.remote[piece].Base, c.remote[piece].Len = uintptr(addr), int(n)
 }
 
-// find returns the known mapping that addr lies in.
+// find returns the known mapping around addr.
 //
 //go:norace
 //go:nosplit
 func (c *copier) find(addr uint64) (span, bool) { return findSpan(c.spans, addr) }
 
-// findSpan returns the one that addr lies in.
+// findSpan returns the span around addr.
 //
 //go:norace
 //go:nosplit
@@ -139,7 +138,7 @@ func findSpan(spans []span, addr uint64) (span, bool) {
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if uint(mid) >= uint(len(spans)) {
-			break // never: it lets the compiler leave out a bounds check, and so a panic
+			break // never: saves a bounds check, and so a panic
 		}
 		if spans[mid].end > addr {
 			hi = mid
@@ -153,8 +152,8 @@ func findSpan(spans []span, addr uint64) (span, bool) {
 	return span{}, false
 }
 
-// copy copies all pieces of a thread that stands still with stack pointer sp.
-// tid is any thread with the address space.
+// copy copies all pieces of a thread that stands still with stack pointer sp. tid is any thread
+// with the address space.
 //
 //go:norace
 //go:nosplit
@@ -177,8 +176,8 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 		from = c.readFrom(tid, from)
 	}
 	if c.got[pieceStack] == 0 && c.err == 0 && base < sp {
-		// The mappings have changed, or the page just below the stack pointer has
-		// not been touched yet: copy from sp on.
+		// The mappings have changed, or the page just below the stack pointer has not been
+		// touched yet: copy from sp on.
 		c.spUnmapped = true
 		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
 		if c.vm {
@@ -189,9 +188,9 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 	}
 }
 
-// readFrom reads the pieces from one on with one call, notes how much of each
-// arrived, and returns the piece to go on with: the kernel stops at the first
-// byte that cannot be read, and the pieces after it are still wanted.
+// readFrom reads pieces with one call, beginning at from, and notes how much of each piece
+// arrived. It returns the next piece to read: the kernel stops at the first unreadable byte, and
+// the later pieces are still wanted.
 //
 //go:norace
 //go:nosplit
@@ -213,7 +212,7 @@ func (c *copier) readFrom(tid uintptr, from int) int {
 	return c.count
 }
 
-// readMem reads a piece from the file that stands for the target's memory.
+// readMem reads a piece from the target's memory file.
 //
 //go:norace
 //go:nosplit
@@ -242,7 +241,7 @@ func (c *copier) readv(tid uintptr, from, count int) int {
 	return int(n)
 }
 
-// deliver puts what was copied into out.
+// deliver puts the copied pieces into out.
 func (c *copier) deliver(req *target.Request, out *target.Capture) error {
 	out.TID = req.TID
 	out.SPUnmapped, out.Truncated = c.spUnmapped, c.cut

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CaptureEach captures each of many threads by itself, as Capture does, but in less time where threads wait for CPUs.
-// Many are asked to stop before the first one has stopped. Each of them is copied when it has got a CPU, and let go at
-// once. So their captures are of different moments.
+// CaptureEach captures each of many threads by itself, like Capture, but in less time where
+// threads wait for CPUs. CaptureEach asks many threads to stop before the first thread has
+// stopped. When a thread has got a CPU, the thread is copied and let go at once. So the captures
+// are of different moments.
 //
-// out and errs have the length of reqs. A thread that is not stopped in time has ErrNotStopping. A thread that was
-// lost with a tracer is asked again, with another tracer. The slices in out are valid until the next CaptureEach or
-// CaptureAll, or FreeAll.
+// out and errs have the length of reqs. A thread that is not stopped in time has ErrNotStopping.
+// If a tracer is lost, its threads are asked again, with another tracer. The slices in out are
+// valid until the next CaptureEach, CaptureAll or FreeAll.
 func (t *Tracer) CaptureEach(reqs []target.Request, out []target.Capture, errs []error) error {
 	out, errs = out[:len(reqs)], errs[:len(reqs)]
 	if err := t.prepareAll(reqs, out, errs); err != nil {
@@ -65,30 +66,32 @@ func (t *Tracer) CaptureEach(reqs []target.Request, out []target.Capture, errs [
 	return nil
 }
 
-// eachAttempts is how many tracers are used for threads that were lost with one.
+// eachAttempts bounds the tracers for threads that were lost with a tracer.
 const eachAttempts = 3
 
-// captured reports whether the thread was copied and let go, whatever became of the tracer then.
+// captured reports whether the thread was copied and let go, even if the tracer was lost
+// afterwards.
 func (t *tracee) captured() bool { return t.phase == phaseDone && t.ended != 0 && !t.died }
 
-// refused reports whether the thread could not be attached to. A tracer that has just detached looks the same as one
-// that may not be.
+// refused reports whether attaching to the thread failed. A tracer that has just detached looks
+// like a missing right.
 func (t *tracee) refused() bool { return t.phase == phaseFree && t.errno == unix.EPERM }
 
-// leaderEnded reports whether the main thread has ended: it may be a zombie for as long as others live.
+// leaderEnded reports whether the main thread has ended. The main thread may be a zombie for as
+// long as other threads live.
 func (p *Process) leaderEnded() bool {
 	i, err := p.Thread(p.pid)
 	return err != nil || i.State == 'Z' || i.State == 'X'
 }
 
-// What follows is run by the tracer; the rules of task.go apply.
+// The tracer runs the rest of the file; the rules of task.go apply.
 
-// eachWindow is how many threads are asked to stop at most at any time. If all of them stop together, the last one
-// stands still until the others are copied, which takes about 10 µs for each.
+// eachWindow bounds the threads that are asked to stop at any time. If all of them stop together,
+// the last thread stands still until the others are copied, about 10 µs for each.
 const eachWindow = 128
 
-// eachLimit bounds how long a request waits for its threads, in ns. It ends before if no thread has stopped for as long
-// as a single one is waited for.
+// eachLimit bounds a request's wait for its threads, in ns. The wait also ends if no thread has
+// stopped for the limit of a single thread.
 const eachLimit = 5_000_000_000
 
 // runEach captures the threads as they stop.
@@ -126,7 +129,7 @@ func (sh *shared) beginEach() {
 //go:nosplit
 func (sh *shared) mayAsk(t *tracee) bool { return sh.asked < eachWindow && t.mustStop() }
 
-// ask asks a thread to stop that was just seized.
+// ask asks a newly seized thread to stop.
 //
 //go:norace
 //go:nosplit
@@ -140,8 +143,8 @@ func (sh *shared) ask(t *tracee) {
 	t.interrupt(sh)
 }
 
-// pollAsked copies and releases the threads that have stopped, of those that were asked to, and reports whether there
-// are others. Those that are dying are waited for, too.
+// pollAsked copies and releases the asked threads that have stopped, and reports whether other
+// threads are left. Dying threads are waited for, too.
 //
 //go:norace
 //go:nosplit
@@ -175,8 +178,9 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 	return more
 }
 
-// goesOn reports whether there is time for other threads, if there are any, after a look. Any thread that the look
-// found not to be stopped has not stood still before the look began, which is what the watchdog is told.
+// goesOn reports, after a look, whether other threads are left and there is time for them. A
+// thread that the look found running has not stood still before the look began; the watchdog is
+// told the begin of the look.
 //
 //go:norace
 //go:nosplit
@@ -187,9 +191,10 @@ func (sh *shared) goesOn(begin int64, more bool) bool {
 	return more && begin < min(sh.latest+sh.stopLimit, sh.begun+sh.allLimit)
 }
 
-// replaced notes that the main thread, for which we wait, is another one by now, which is not ours: another thread has
-// executed a program, and that detaches us without a notification. A wait does not tell where the process is our child.
-// To ask once more for the stop does, and has no further effect.
+// replaced notes that execve in another thread has replaced the main thread that we wait for. The
+// kernel then detaches the main thread from us without a notification, and where the process is
+// our child, a wait does not show the change. Asking once more for the stop shows the change, and
+// has no further effect.
 //
 //go:norace
 //go:nosplit
@@ -199,7 +204,8 @@ func (t *tracee) replaced(sh *shared) {
 	}
 }
 
-// anyStopped reports whether any thread that this task has seized has stopped or ended. It has no children.
+// anyStopped reports whether any seized thread has stopped or ended. The tracer task has no
+// children.
 //
 //go:norace
 //go:nosplit
@@ -213,7 +219,7 @@ func anyStopped() bool {
 // longestEachNap is short, because threads may stand still meanwhile, in ns.
 const longestEachNap = 100_000
 
-// setNap sets how long to sleep before the next look.
+// setNap sets the sleep before the next look.
 //
 //go:norace
 //go:nosplit

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndedBy returns the signal that has ended the process, and 0 if it lives, has exited by itself, or if how
-// it has ended is not known: it is known until the parent has collected the exit status, and later
-// from Linux 6.15 on.
+// EndedBy returns the signal that has ended the process. The result is 0 if the process lives,
+// has exited by itself, or if the exit status is not known. The status is known until the parent
+// has collected it, and also later from Linux 6.15 on.
 func (p *Process) EndedBy() unix.Signal {
 	for range exitLooks {
 		if p.Alive() == nil {
@@ -22,7 +22,7 @@ func (p *Process) EndedBy() unix.Signal {
 		if status, ok := collected(p.pidfd); ok {
 			return ending(status)
 		}
-		time.Sleep(exitLook) // the parent is about to collect it
+		time.Sleep(exitLook) // the parent is about to collect the status
 	}
 	return 0
 }
@@ -39,7 +39,7 @@ func ending(status uint32) unix.Signal {
 	return 0
 }
 
-// The request for what is known of the process of a pidfd (include/uapi/linux/pidfd.h).
+// The request for the data of a pidfd's process (include/uapi/linux/pidfd.h).
 const (
 	pidfdGetInfo     = 0xc040ff0b // PIDFD_GET_INFO, for the first version of struct pidfd_info
 	pidfdInfoExit    = 1 << 3     // PIDFD_INFO_EXIT
@@ -48,7 +48,7 @@ const (
 	pidfdInfoMaskLen = 8
 )
 
-// collected returns the status of a process that has been collected.
+// collected returns the exit status of a collected process.
 func collected(pidfd int) (status uint32, ok bool) {
 	if pidfd < 0 {
 		return 0, false

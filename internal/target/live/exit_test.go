@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a process has ended is known before its parent collects it, and with newer kernels later.
+// The end of a process is known before its parent collects it, and with newer kernels later too.
 func TestEndedBy(t *testing.T) {
 	for _, tt := range []struct {
 		script string
@@ -52,7 +52,7 @@ func TestEndedBy(t *testing.T) {
 	}
 }
 
-// tellsCollected reports whether the kernel tells how a collected process has ended.
+// tellsCollected reports whether the kernel reports the end of a collected process.
 func tellsCollected() bool {
 	cmd := exec.Command("/bin/true")
 	if cmd.Start() != nil {

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTracer performs requests in a thread of ours, where the kernel does not
-// let a separate task trace: under Yama's ptrace_scope 1 only an ancestor may trace,
-// and the ancestor of a target that we have started is this process, not its children.
-// The same functions run under the same rules, but there is no watchdog, because
-// a single thread of a process cannot be killed.
+// threadTracer performs requests in a thread of ours, where the kernel does not let a separate
+// task trace: under Yama's ptrace_scope 1 only an ancestor may trace, and our process, not its
+// children, is the ancestor of a target that we have started. The same functions run under the
+// same rules, but without a watchdog, because a single thread of a process cannot be killed.
 type threadTracer struct {
 	sh   *shared
 	work chan struct{}
@@ -35,14 +34,14 @@ func newThreadTracer() *threadTracer {
 	return th
 }
 
-// main must not run on the process's first thread: when a goroutine that is locked
-// to it ends, the Go runtime parks that thread instead of ending it, and the tracees
-// would stay attached.
+// main must not run on the process's first thread. When a goroutine that is locked to the first
+// thread ends, the Go runtime parks the thread instead of ending it, and the tracees would stay
+// attached.
 func (th *threadTracer) main(ready chan struct{}) {
 	runtime.LockOSThread()
 	th.tid = unix.Gettid()
 	if th.tid == os.Getpid() {
-		// This goroutine occupies the first thread, so the next gets another.
+		// This goroutine occupies the first thread, so the next goroutine gets another thread.
 		next := make(chan struct{})
 		go th.main(next)
 		<-next
@@ -62,11 +61,10 @@ func (th *threadTracer) main(ready chan struct{}) {
 			break
 		}
 	}
-	// Still locked, so that the OS thread ends: it has a high priority, and may have
-	// tracees.
+	// Still locked, so the OS thread ends: the thread has a high priority, and may have tracees.
 }
 
-// perform is shared.perform, but lets the Go scheduler know of calls that may take long.
+// perform is shared.perform, but tells the Go scheduler of calls that may take long.
 func (th *threadTracer) perform() {
 	sh := th.sh
 	if t := sh.one; len(sh.many) == 0 {
@@ -133,7 +131,8 @@ func (th *threadTracer) performAll() {
 	}
 }
 
-// holdAll is shared.holdAll. The goroutine waits as any other does, so that the client's can run.
+// holdAll is shared.holdAll. The goroutine waits in the usual way, so the client's goroutine can
+// run.
 func (th *threadTracer) holdAll() {
 	sh := th.sh
 	if sh.hold == 0 || !sh.standing() {
@@ -193,7 +192,7 @@ func urgent() {
 	_ = unix.SchedSetAttr(0, &fifo, 0)
 }
 
-// request is that of tasks.
+// request is tasks.request.
 func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome uint32) {
 	atomic.StoreUint32(&th.sh.giveUp, 0)
 	limit := th.sh.allLimit
@@ -224,8 +223,8 @@ func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome ui
 	}
 }
 
-// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so has
-// detached its tracees.
+// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so has detached its
+// tracees.
 func awaitThreadEnd(tid int) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
@@ -235,20 +234,21 @@ func awaitThreadEnd(tid int) {
 	}
 }
 
-// hasEnded reports whether a thread is to be collected. To collect another one would take the news of its stop away
-// from the tracer, because a wait for a tracee returns stops whether they are asked for or not (wait_task_stopped in
-// kernel/exit.c).
+// hasEnded reports whether a thread is to be collected. Collecting a thread that is only stopped
+// would take the news of its stop away from the tracer: a wait for a tracee returns stops even if
+// the wait does not ask for stops (wait_task_stopped in kernel/exit.c).
 func hasEnded(tid uintptr) bool {
 	t := tracee{tid: tid}
 	return t.look() == 0 && t.info.signo != 0 &&
 		(t.info.code == cldExited || t.info.code == cldKilled || t.info.code == cldDumped)
 }
 
-// startReaper prevents a deadlock while many threads are seized. A thread of the
-// target that executes another program waits (de_thread in fs/exec.c) until the others
-// are dead and collected, and holds a lock that our next PTRACE_SEIZE sleeps on. Threads
-// that we have seized must be collected by us. So another thread of our process collects
-// them: any may. If the tracer is a task, the watchdog solves this by killing it.
+// startReaper prevents a deadlock while many threads are seized. A thread of the target that
+// executes another program waits (de_thread in fs/exec.c) until the other threads are dead and
+// collected. Meanwhile the thread holds a lock that our next PTRACE_SEIZE sleeps on. We must
+// collect the threads that we have seized. So another thread of our process collects them: any
+// thread of ours may. If the tracer is a task, the watchdog solves the deadlock by killing the
+// tracer.
 func startReaper(many []*tracee, limit time.Duration) (stop func()) {
 	if len(many) == 0 {
 		return func() {}

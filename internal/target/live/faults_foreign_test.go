@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runForeign has another process capture, which kills or stops itself.
+// runForeign captures in another process, and the other process kills or stops itself.
 func (x *injection) runForeign() (r result) {
 	cmd := disturbed.Command(x.pid, x.tid, x.step, strings.TrimPrefix(x.f.name, "our process "), x.each)
 	out, err := cmd.StdoutPipe()
@@ -48,8 +48,8 @@ func (x *injection) runForeign() (r result) {
 	if r.reached != (err != nil) && x.f.name == "our process killed" {
 		return result{err: fmt.Errorf("the other process ended: %w", err)}
 	}
-	// The zombies of orphans are collected by the first process of the machine or
-	// container, when it likes to.
+	// The first process of the machine or container collects the zombies of orphans, at its own
+	// pace.
 	left := func() []string {
 		return slices.DeleteFunc(leftTasks(watchdog, tracer), func(s string) bool { return strings.Contains(s, ") Z") })
 	}
@@ -76,8 +76,7 @@ func (x *injection) awaitEnd(cmd *exec.Cmd) error {
 	}
 }
 
-// stopped requires that the target goes on while the process that had it stopped
-// is stopped itself.
+// stopped requires that the target goes on while the stopping process is stopped itself.
 func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
 	pid := cmd.Process.Pid
 	over := make(chan string, 1)
@@ -101,8 +100,8 @@ func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
 	return r
 }
 
-// said accepts a capture that succeeded, and the failure of one whose thread has ended, or
-// got no CPU for a second on a machine where twenty want one.
+// said accepts a successful capture. It also accepts the failure of a capture whose thread has
+// ended, or got no CPU for a second on a machine where twenty threads want a CPU.
 func said(line string) error {
 	if line == "captured <nil>" || strings.HasPrefix(line, "captured thread") &&
 		(strings.Contains(line, target.ErrThreadExited.Error()) || strings.Contains(line, ErrNotStopping.Error())) {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fault is one thing that can happen while a thread is captured.
+// fault is an event during a capture.
 type fault struct {
 	name   string
 	before func(*injection) error // the capture
@@ -36,13 +36,13 @@ type fault struct {
 	steps   uint32        // bits; 0: all
 }
 
-// injection is one of them under way.
+// injection is a fault under way.
 type injection struct {
 	f    *fault
 	step uint32
 	pid  int
 	tid  int
-	each bool         // it is captured at once with all others
+	each bool         // captured at once with all other threads
 	ft   *faultTarget // nil: a .NET program
 	sh   *shared
 	dbg  *exec.Cmd
@@ -73,7 +73,7 @@ func faultList(v1, v2 *freezer) []*fault {
 		{name: "SIGCONT in a group stop", before: (*injection).groupStop,
 			do:    func(x *injection) error { return unix.Kill(x.pid, unix.SIGCONT) },
 			after: func(x *injection) error { return unix.Kill(x.pid, unix.SIGCONT) },
-			steps: ^uint32(1<<stepMissed | 1<<stepSignal | 1<<stepContinue)}, // it is in its stop already
+			steps: ^uint32(1<<stepMissed | 1<<stepSignal | 1<<stepContinue)}, // the thread is in its stop already
 		{name: "debugger comes", do: (*injection).debugger, after: (*injection).debuggerEnds, may: []error{ErrTraced}},
 		{name: "already traced", before: (*injection).debuggerFirst, after: (*injection).debuggerEnds,
 			may: []error{ErrTraced}, steps: 1<<stepSeize | 1<<stepSeized | 1<<stepDetached},
@@ -100,7 +100,7 @@ func faultList(v1, v2 *freezer) []*fault {
 	return list
 }
 
-// act has the thread do something at the step, if it runs there.
+// act makes the thread do something at the step, if the thread runs there.
 func act(what uint64) func(*injection) error {
 	return func(x *injection) error {
 		x.ft.ask(what)
@@ -109,7 +109,7 @@ func act(what uint64) func(*injection) error {
 	}
 }
 
-// kill signals one of the tasks.
+// kill signals a task.
 func (x *injection) kill(task *int32, sig unix.Signal) error {
 	if !within(waitLimit, func() bool { return atomic.LoadInt32(task) != 0 }) {
 		return errors.New("no task")
@@ -145,8 +145,8 @@ func (x *injection) queue(n int) error {
 
 func (x *injection) state() byte { return taskState(x.pid, x.tid) }
 
-// ended reports that the thread has ended by itself, as threads of a .NET program
-// do, before the fault could concern it.
+// ended reports that the thread has ended by itself before the fault, as threads of a .NET
+// program do.
 func (x *injection) ended() bool {
 	s := x.state()
 	return x.ft == nil && (s == 0 || s == 'Z' || s == 'X')
@@ -162,7 +162,7 @@ func (x *injection) groupStop() error {
 	return nil
 }
 
-// contAfterStop requires that the capture has left the group stop as it was.
+// contAfterStop requires that the capture has left the group stop intact.
 func (x *injection) contAfterStop() error {
 	if !within(waitLimit, func() bool { return x.state() == 'T' || x.ended() }) {
 		return fmt.Errorf("the group stop is over: state %c", x.state())
@@ -170,7 +170,7 @@ func (x *injection) contAfterStop() error {
 	return unix.Kill(x.pid, unix.SIGCONT)
 }
 
-// debugger has somebody else attach to the thread, for ten milliseconds.
+// debugger attaches another process to the thread, for ten milliseconds.
 func (x *injection) debugger() error {
 	x.dbg = exec.Command(faultProgram, "tracer", strconv.Itoa(x.tid), "10000")
 	out, err := x.dbg.StdoutPipe()
@@ -191,7 +191,7 @@ func (x *injection) debuggerFirst() error {
 	return nil
 }
 
-// debuggerEnds requires that exactly one of us got the thread.
+// debuggerEnds requires that exactly one tracer got the thread.
 func (x *injection) debuggerEnds() error {
 	if x.dbg == nil {
 		return nil
@@ -223,10 +223,10 @@ type freezer struct {
 	on, off         string
 	frozen          func(string) bool
 	file2           string
-	home            string // the group that processes go back to
+	home            string // the group for the processes afterwards
 }
 
-// newFreezers makes what this machine has, and says what it has not.
+// newFreezers makes the machine's freezers, and explains missing freezers.
 func newFreezers() (v1, v2 *freezer, why []string) {
 	name := "clrsnap-test-" + strconv.Itoa(os.Getpid())
 	mounts, _ := os.ReadFile("/proc/self/mounts")
@@ -274,8 +274,7 @@ func (c *freezer) write(file, text string) error {
 
 func (c *freezer) add(pid int) error { return c.write("cgroup.procs", strconv.Itoa(pid)) }
 
-// freeze waits a little: a thread that is stopped in a ptrace stop may keep the
-// group from becoming frozen.
+// freeze waits a little: a thread in a ptrace stop may keep the group from becoming frozen.
 func (c *freezer) freeze(int) {
 	if c.write(c.file, c.on) == nil {
 		within(3*time.Millisecond, func() bool {

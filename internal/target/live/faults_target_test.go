@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// books is what testdata/faults.c keeps, in memory that both share.
+// books are the records of testdata/faults.c, in shared memory.
 type books struct {
 	progress, victim, action, done      uint64
 	usr1, rt, last, disorder            uint64
@@ -24,7 +24,7 @@ type books struct {
 	sleepy, wrong                       uint64
 }
 
-// Actions that the victim thread can be asked for.
+// Actions of the victim thread.
 const (
 	actExitThread = 1 + iota
 	actExec
@@ -36,15 +36,15 @@ const (
 
 const actExitCode = 37
 
-// faultTarget is a process that records everything that happens to it.
+// faultTarget is a process that records every event.
 type faultTarget struct {
 	exe, file string
 	books     *books
 	cmd       *exec.Cmd
-	want      books // usr1 and rt: what was sent
+	want      books // usr1 and rt: the sent signals
 
 	patient *Process // a Process with a long watchdog limit
-	strict  *Process // one with the watchdog's default
+	strict  *Process // a Process with the default watchdog limit
 }
 
 func newFaultTarget(t *testing.T) *faultTarget {
@@ -53,7 +53,7 @@ func newFaultTarget(t *testing.T) *faultTarget {
 	return ft
 }
 
-// begin starts a process where there is none.
+// begin starts a process, unless one runs.
 func (ft *faultTarget) begin() error {
 	if ft.cmd != nil {
 		return nil
@@ -93,14 +93,14 @@ func (ft *faultTarget) victim() int { return int(get(&ft.books.victim)) }
 func get(p *uint64) uint64    { return atomic.LoadUint64(p) }
 func put(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
-// ask has the victim do something, as soon as it runs.
+// ask makes the victim perform an action, as soon as it runs.
 func (ft *faultTarget) ask(action uint64) { put(&ft.books.action, action) }
 
-// over notes that the process has ended, and how.
+// over notes the end of the process, and its status.
 func (ft *faultTarget) over() *os.ProcessState {
 	ft.patient.Close()
 	ft.strict.Close()
-	_ = ft.cmd.Wait() // the state says it
+	_ = ft.cmd.Wait() // the state has the result
 	state := ft.cmd.ProcessState
 	_ = unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(ft.books)), 4096))
 	ft.cmd = nil
@@ -114,8 +114,7 @@ func (ft *faultTarget) end() {
 	}
 }
 
-// check requires that the target goes on, in all its threads, and that it has got
-// every signal.
+// check requires that the target goes on, in all its threads, and has got every signal.
 func (ft *faultTarget) check() error {
 	b := ft.books
 	progress, main := get(&b.progress), get(&b.main)
@@ -133,8 +132,8 @@ func (ft *faultTarget) check() error {
 	return notHeld(ft.pid())
 }
 
-// notHeld requires that no thread of a process is traced, or stopped. It gives up
-// before a watchdog with a limit of 20 seconds would help.
+// notHeld requires that no thread of a process is traced, or stopped. It gives up before a
+// watchdog with a limit of 20 seconds would help.
 func notHeld(pid int) error {
 	var last string
 	if within(10*time.Second, func() bool { last = held(pid); return last == "" }) {
@@ -168,8 +167,7 @@ func states(pid int) string {
 	return out
 }
 
-// leftTasks lists tracers and watchdogs whose parent is pid, or all that are
-// zombies below it.
+// leftTasks lists tracers and watchdogs that are in parents, or have their parent there.
 func leftTasks(parents ...int) []string {
 	var out []string
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -28,12 +28,12 @@ var stepNames = [steps]string{
 // faultProgram is the path of testdata/faults.c, compiled.
 var faultProgram string
 
-// injections is how many faults are injected. The short form has enough for every pair of a step
+// injections is the number of injected faults. The short form is enough for every pair of a step
 // and a fault once or twice.
 var injections = layer.Size(400, 10_000)
 
-// TestFaults disturbs captures at every step in every way that we could think of.
-// Three in ten are of a .NET program.
+// TestFaults disturbs captures at every step in every way that we could think of. Three in ten
+// captures are of a .NET program.
 func TestFaults(t *testing.T) {
 	layer.Quiet(t)
 	faultProgram = testProgram(t, "faults")
@@ -82,12 +82,11 @@ func injectNative(t *testing.T, list []*fault, n int) {
 	r.log(t)
 }
 
-// injectDotNet does the same to a .NET program that is busy, as far as it is not
-// meant to notice.
+// injectDotNet injects the faults into a busy .NET program, except for the native faults.
 func injectDotNet(t *testing.T, list []*fault, n int) {
 	list = slices.DeleteFunc(slices.Clone(list), func(f *fault) bool { return f.native })
 	r := newFaultReport(list)
-	r.skip = 1<<stepSignal | 1<<stepContinue // such programs get signals of the runtime: these come by chance
+	r.skip = 1<<stepSignal | 1<<stepContinue // .NET programs get signals of the runtime: these steps come by chance
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "3600", "--max-seconds", "3600"}})
 	patient, strict := open(t, &program{pid: a.PID}), open(t, &program{pid: a.PID})
 	strict.Watchdog = 0 // the usual limit
@@ -121,19 +120,19 @@ func injectDotNet(t *testing.T, list []*fault, n int) {
 	r.log(t)
 }
 
-// demote gives all threads of the target, and those that they start, a low
-// priority: it uses every CPU, and would slow the test down tenfold.
+// demote gives all threads of the target, and their future threads, a low priority: the target
+// uses every CPU, and would slow the test down tenfold.
 func demote(t *testing.T, p *Process) {
 	tids, err := p.Threads()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tid := range tids {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, 5) // it may just have ended
+		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, 5) // the thread may just have ended
 	}
 }
 
-// noZombies requires of our children that they live.
+// noZombies requires that our children live.
 func noZombies(t *testing.T) {
 	t.Helper()
 	for _, s := range leftTasks(unix.Getpid()) {
@@ -144,11 +143,11 @@ func noZombies(t *testing.T) {
 	}
 }
 
-// result is what became of an injection.
+// result is the outcome of an injection.
 type result struct {
-	reached bool  // the step was
-	capture error // what the capture said
-	err     error // what is wrong
+	reached bool  // the tracer reached the step
+	capture error // the capture's error
+	err     error // the test's failure
 }
 
 func (x *injection) run(p *Process) (r result) {
@@ -194,9 +193,9 @@ func (x *injection) check(r result) error {
 	return nil
 }
 
-// notItsFault accepts what can happen without the fault: threads of a busy program end,
-// and on a busy machine a thread may get no CPU in all the time that the tracer waits for
-// it. The kernel's own count must confirm the latter.
+// notItsFault accepts errors that can happen without the fault: threads of a busy program end,
+// and on a busy machine a thread may get no CPU during the tracer's whole wait. The kernel's
+// count of waiting time must confirm the lack of a CPU.
 func (x *injection) notItsFault(err error) bool {
 	if x.ft == nil {
 		return errors.Is(err, target.ErrThreadExited) || errors.Is(err, ErrNotStopping)
@@ -204,7 +203,7 @@ func (x *injection) notItsFault(err error) bool {
 	return errors.Is(err, ErrNotStopping) && x.waited() > x.waitedBefore+uint64(x.ft.patient.StopLimit)/4
 }
 
-// waited is how long the thread has been ready to run, and did not, in ns.
+// waited is the thread's time in the ready state without a CPU, in ns.
 func (x *injection) waited() uint64 {
 	w, err := x.ft.patient.ThreadWait(x.tid)
 	if err != nil {
@@ -213,7 +212,7 @@ func (x *injection) waited() uint64 {
 	return w.Waited
 }
 
-// runHere captures in this process and disturbs it at the step.
+// runHere captures in our process and disturbs the capture at the step.
 func (x *injection) runHere(p *Process) (r result) {
 	var w *tasks
 	err := p.Trace(func(t *Tracer) error {
@@ -258,7 +257,7 @@ func (x *injection) runHere(p *Process) (r result) {
 	return r
 }
 
-// way is how the thread is captured.
+// way is the way of capturing the thread.
 func (x *injection) way() func(*Tracer, *target.Request, *target.Capture) error {
 	if x.each {
 		return captureAmongAll
@@ -266,8 +265,8 @@ func (x *injection) way() func(*Tracer, *target.Request, *target.Capture) error 
 	return (*Tracer).Capture
 }
 
-// arm sets the steps at which the tracer waits. To get to a signal, one has to
-// be sent between SEIZE and INTERRUPT.
+// arm sets the steps at which the tracer waits. For the signal steps, the test must send a signal
+// between SEIZE and INTERRUPT.
 func (x *injection) arm() {
 	breaks := uint32(1) << x.step
 	if x.needsSignal() {

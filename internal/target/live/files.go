@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular: a path of the target names something other than a file.
+// ErrNotRegular: a path of the target is not a regular file.
 var ErrNotRegular = foreign.ErrNotRegular
 
-// Executable is the path of the program that the process runs, as the process
-// sees it.
+// Executable is the path of the process's program, as the process sees the path.
 func (p *Process) Executable() (string, error) {
 	exe, err := p.Dir().Readlink("exe")
 	if err != nil {
@@ -26,8 +25,8 @@ func (p *Process) Executable() (string, error) {
 	return strings.TrimSuffix(exe, " (deleted)"), nil
 }
 
-// OpenFile opens a regular file by the path that the target sees, which differs
-// from ours when the target runs in a container.
+// OpenFile opens a regular file by the target's path, which differs from our path when the target
+// runs in a container.
 func (p *Process) OpenFile(path string) (*os.File, error) {
 	root, err := p.Dir().Root()
 	if err != nil {
@@ -41,9 +40,9 @@ func (p *Process) OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenMapping opens the file behind a mapping: the very file, even if its name has
-// been removed or given to another file since (an update of a running program). For
-// those the kernel requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+// OpenMapping opens the very file behind a mapping, even if its name has been removed or given to
+// another file since (an update of a running program). For a removed or replaced file the kernel
+// requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
 func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	if !m.IsFile() {
 		return nil, fmt.Errorf("mapping at %v: %w", m.Start, ErrNotRegular)
@@ -77,7 +76,8 @@ func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 		"running (%w): run as root, or restart the program", m.Path, p.pid, merr)
 }
 
-// Written says when the file behind a mapping was made, and when it was changed last, as far as that is known.
+// Written returns the creation time and the latest modification time of the file behind a
+// mapping, as far as known.
 func (p *Process) Written(m *target.Mapping) (made, changed time.Time, known bool) {
 	f, err := p.OpenMapping(m)
 	if err != nil {
@@ -92,14 +92,14 @@ func (p *Process) Written(m *target.Mapping) (made, changed time.Time, known boo
 	}
 	at := func(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 	changed = at(st.Mtime)
-	// Not the ctime: links, other permissions and other owners change it as well, and are no other build.
+	// Not the ctime: links, permissions and owners change the ctime without a new build.
 	if st.Mask&unix.STATX_BTIME != 0 {
 		made = at(st.Btime)
 	}
 	return made, changed, true
 }
 
-// sameFile compares f with what the mapping says of its file.
+// sameFile compares f with the mapping's inode, and with dev also with the mapping's device.
 func sameFile(f *os.File, m *target.Mapping, dev bool) bool {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || st.Ino != m.Inode {

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finding is the outcome of one check of what attaching needs.
+// Finding is the outcome of one check before attaching.
 type Finding struct {
 	Check  string // what was looked at
-	OK     bool   // it does not prevent attaching
+	OK     bool   // no obstacle to attaching
 	Detail string // what was found
 	Remedy string // what helps; "" where OK, or where another finding has the remedy
 }
 
-// CheckAccess checks everything that attaching to pid needs, one by one, and at last
-// tries to attach. A check that does not matter because we have the capability to
-// ignore it is OK.
+// CheckAccess checks every condition for attaching to pid, one by one, and at last tries to
+// attach. A check that our capabilities override is OK.
 func CheckAccess(pid int) []Finding {
 	if err := CheckProc(pid); err != nil {
 		return []Finding{failed("process", err)}
@@ -48,7 +47,7 @@ func CheckAccess(pid int) []Finding {
 	q, err := OpenDir(dir)
 	if err != nil {
 		f := failed("memory", err)
-		f.Remedy = "" // the causes above have theirs
+		f.Remedy = "" // the causes above have their own remedies
 		return append(out, f)
 	}
 	defer q.Close()
@@ -75,10 +74,10 @@ func failed(check string, err error) Finding {
 // accessFindings are the checks of rights.
 func accessFindings(dir procfs.Dir) []Finding {
 	me := whoAmI()
-	su, _ := dir.Status() // of a process that has gone nothing is known
+	su, _ := dir.Status() // for an exited process nothing is known
 	userNS, nsErr := dir.Readlink("ns/user")
-	// The capability counts in the target's user namespace. If that namespace
-	// cannot be read (which needs the same right), assume ours.
+	// The capability counts in the target's user namespace. If that namespace cannot be read
+	// (reading takes the same right), assume ours.
 	otherNS := nsErr == nil && userNS != me.userNS
 	mighty := me.caps && (nsErr == nil || os.Geteuid() != 0)
 	return []Finding{
@@ -131,7 +130,7 @@ func capabilityFinding(me *self, su *procfs.Status, mighty bool) Finding {
 	switch extra := su.CapPrm &^ me.CapPrm; {
 	case me.caps:
 		f.Detail = "we have CAP_SYS_PTRACE"
-	case !sameIDs(su.UID, me.uid): // that is the cause, and it has its remedy
+	case !sameIDs(su.UID, me.uid): // the user finding names the cause and the remedy
 	case extra != 0 && !mighty:
 		f.OK = false
 		f.Detail = "it has capabilities that we lack: " + capabilities(extra)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// opener says whether it may look at a process.
+// opener reports whether it may open a process.
 var opener = role.New("opener", func(a role.Args) error {
 	_, err := Open(a.Int(0))
 	fmt.Println(err)
@@ -41,8 +41,8 @@ var opener = role.New("opener", func(a role.Args) error {
 	return nil
 })
 
-// staller looks at a signal-delivery-stop as poll does, and then waits to
-// be killed at the worst moment: before it gives the signal back.
+// staller looks at a signal-delivery-stop as poll does, and then waits to be killed at the worst
+// moment: before the signal is given back.
 var staller = role.New("staller", func(a role.Args) error {
 	runtime.LockOSThread()
 	te := tracee{tid: uintptr(a.Int(0))}
@@ -115,8 +115,8 @@ func testProgram(t testing.TB, name string) string {
 type program struct {
 	cmd     *exec.Cmd
 	pid     int
-	tid     int       // its main thread, as it sees it
-	arg     int       // what its mode tells
+	tid     int       // the main thread, in the program's PID namespace
+	arg     int       // the mode's own output
 	cnt     arch.Addr // uint64[4]
 	ptr     arch.Addr
 	stopped bool
@@ -182,7 +182,7 @@ func open(t testing.TB, pr *program) *Process {
 	return p
 }
 
-// openInside has open choose the tracer that is a thread of ours.
+// openInside makes open choose a tracer in a thread of ours.
 var openInside bool
 
 func counter(t testing.TB, p *Process, pr *program, i int) uint64 {
@@ -203,8 +203,8 @@ func advances(t testing.TB, p *Process, pr *program) {
 	}
 }
 
-// waitLimit is how long a test waits for what must happen: that is mostly at once, but can
-// be late on a busy machine.
+// waitLimit bounds a test's wait for a certain event. The event mostly comes at once, but can be
+// late on a busy machine.
 const waitLimit = 30 * time.Second
 
 func within(d time.Duration, f func() bool) bool {
@@ -216,13 +216,13 @@ func within(d time.Duration, f func() bool) bool {
 	return false
 }
 
-// readProc reads /proc/<name>; nothing where it cannot be read.
+// readProc reads /proc/<name>; empty on an error.
 func readProc(name string) []byte {
 	b, _ := os.ReadFile("/proc/" + name)
 	return b
 }
 
-// taskState is the state of a thread as proc_pid_stat(5) has it; 0: it is gone.
+// taskState is the state of a thread as in proc_pid_stat(5); 0: the thread is gone.
 func taskState(pid, tid int) byte {
 	s, err := procfs.ParseStat(readProc(fmt.Sprintf("%d/task/%d/stat", pid, tid)))
 	if err != nil {
@@ -250,7 +250,7 @@ func captureAll(p *Process, reqs []target.Request, out []target.Capture, errs []
 	})
 }
 
-// capturing is how tests capture a thread: by itself, or at once with all others.
+// capturing is the tests' way of capturing a thread: by itself, or at once with all others.
 var capturing = (*Tracer).Capture
 
 // captureAmongAll captures a thread at once with all others of its process.
@@ -274,7 +274,7 @@ func captureAmongAll(t *Tracer, req *target.Request, out *target.Capture) error 
 	return errors.Join(err, errs[0])
 }
 
-// capture captures a thread as capturing says.
+// capture captures a thread with capturing.
 func capture(p *Process, req *target.Request, out *target.Capture) error {
 	return p.Trace(func(t *Tracer) error { return capturing(t, req, out) })
 }

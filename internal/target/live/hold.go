@@ -12,19 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Held is how threads were held.
+// Held says how threads were held.
 type Held struct {
-	Threads int           // that stood still
+	Threads int           // threads that stood still
 	Stops   int           // how often they were stopped
-	Pause   time.Duration // of the thread that stood still for longest, in all stops together
+	Pause   time.Duration // the longest standstill of any thread, over all stops together
 }
 
-// Hold has all threads of the process stand still while f runs, for limit at most. They go on as soon as f returns.
-// They go on before if limit has passed, or if this process ends or is killed: still then turns false, and the error
-// is ErrHeldTooLong, ErrWatchdog or ErrTracerLost. f is called at most once, and may read memory in several goroutines;
-// it must not stop threads itself. It is not called if there is a thread that does not stop, which the error names.
+// Hold keeps all threads of the process stopped while f runs, for limit at most. The threads go
+// on as soon as f returns. They go on earlier if limit has passed, or if our process ends or is
+// killed: still then turns false, and the error is ErrHeldTooLong, ErrWatchdog or ErrTracerLost.
+// Hold calls f at most once. f may read memory in several goroutines, but must not stop threads
+// itself. If a thread does not stop, Hold does not call f, and the error names the thread.
 //
-// A thread that starts while the others are being stopped is not held. So all are let go and stopped once more.
+// A thread that starts while the others are being stopped is not held. So Hold lets all threads
+// go and stops them once more.
 func (p *Process) Hold(limit time.Duration, f func(still func() bool)) (Held, error) {
 	defer p.FreeAll()
 	var sum Held
@@ -46,7 +48,7 @@ func (p *Process) Hold(limit time.Duration, f func(still func() bool)) (Held, er
 	}
 }
 
-// holdTries is how often threads are stopped until none has started meanwhile.
+// holdTries bounds the stops until no thread has started meanwhile.
 const holdTries = 8
 
 // living lists the threads that have not ended.
@@ -61,10 +63,11 @@ func (p *Process) living() ([]int, error) {
 	}), nil
 }
 
-// heldStack is how much of each stack is copied, because a request always asks for some; nobody looks at it.
+// heldStack is the copied part of each stack, in bytes. A request always copies some stack; Hold
+// does not use the copy.
 const heldStack = 64
 
-// hold is Hold for some threads, once.
+// hold is Hold for a fixed list of threads, once.
 func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool), sum *Held) error {
 	reqs := make([]target.Request, len(tids))
 	for i, tid := range tids {
@@ -98,21 +101,22 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 	case err != nil:
 		return err
 	case others || !called:
-		return ErrNewThreads // or one has ended meanwhile
+		return ErrNewThreads // or a thread has ended meanwhile
 	case !whole:
 		return fmt.Errorf("%w: %v", ErrHeldTooLong, pause.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// holds reports whether the threads still stand still. If a task held them, the watchdog ends the request when that
-// task is gone.
+// holds reports whether the threads still stand still. If the tracer task holds the threads and
+// ends, the watchdog ends the request.
 func (t *Tracer) holds() bool {
 	ended := t.tasks != nil && atomic.LoadUint32(&t.sh.done) == atomic.LoadUint32(&t.sh.posted)
 	return !ended && atomic.LoadUint32(&t.sh.letGo) == goesOn
 }
 
-// released returns for how long the threads of a batch stood still, and why one of them did not.
+// released returns how long the threads of a batch stood still, and the error of a thread that
+// did not stand still.
 func (t *Tracer) released(
 	outcome uint32, reqs []target.Request, out []target.Capture, errs []error, sum *Held,
 ) (pause time.Duration, err error) {
@@ -135,22 +139,22 @@ func (t *Tracer) released(
 	return pause, err
 }
 
-// hasOthers reports whether the process has other threads than these.
+// hasOthers reports whether the process has threads outside tids.
 func (p *Process) hasOthers(tids []int) bool {
 	now, err := p.living()
 	return err != nil || slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(tids, tid) })
 }
 
-// What follows is run by the tracer; the rules of task.go apply.
+// The tracer runs the rest of the file; the rules of task.go apply.
 
-// Values of shared.letGo: why threads that were held go on.
+// Values of shared.letGo: why held threads go on.
 const (
 	goesOn      uint32 = iota // they do not
 	letByClient               // the client needs them no longer
-	letByTime                 // they were held for long enough
+	letByTime                 // the time is up
 )
 
-// over reports whether the thread has ended, so that it need not stand still.
+// over reports whether the thread has ended, and so need not stand still.
 //
 //go:norace
 //go:nosplit
@@ -159,7 +163,7 @@ func (t *tracee) over() bool {
 		t.phase == phaseFree && t.errno == unix.ESRCH
 }
 
-// standing reports whether all threads stand still that have not ended.
+// standing reports whether all threads that have not ended stand still.
 //
 //go:norace
 //go:nosplit
@@ -172,7 +176,7 @@ func (sh *shared) standing() bool {
 	return true
 }
 
-// holdAll keeps all threads where they are until the client lets them go, or has had enough time.
+// holdAll holds all threads until the client lets them go, or until the time is up.
 //
 //go:norace
 //go:nosplit

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdLimit is for tests in which the time that threads may be held for is not used up.
+// holdLimit is for tests that do not use up the time of a hold.
 const holdLimit = 20 * time.Second
 
-// TestHold: while threads are held none of them runs, whatever it was at, and all go on afterwards.
+// TestHold: no held thread runs, whatever it was doing, and all threads go on afterwards.
 func TestHold(t *testing.T) {
 	for _, mode := range []string{"spin", "relay 8", "ticks", "storm", "dying", "headless"} {
 		t.Run(mode, func(t *testing.T) {
@@ -60,7 +60,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldEnds: threads go on when the time is used up, whoever held them notices, and others can be held afterwards.
+// TestHoldEnds: threads go on when the time is used up, the holder notices, and other threads can
+// be held afterwards.
 func TestHoldEnds(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
@@ -75,7 +76,7 @@ func TestHoldEnds(t *testing.T) {
 			advances(t, p, pr)
 		})
 		if !held {
-			return "threads that stop in time" // on a busy machine one of them gets no CPU in which to stop
+			return "threads that stop in time" // on a busy machine a thread may get no CPU in which to stop
 		}
 		// The limit is counted from the first thread's stop, the pause from the last one's.
 		if t.Logf("held for %v of %v: %v", h.Pause, limit, err); !errors.Is(err, ErrHeldTooLong) {
@@ -98,8 +99,8 @@ func TestHoldEnds(t *testing.T) {
 	advances(t, p, pr)
 }
 
-// TestHoldLost: threads go on when somebody kills the tracer, whoever held them notices, and the next request gets
-// another one. If the process is killed, nothing waits for it.
+// TestHoldLost: threads go on when another process kills the tracer, the holder notices, and the
+// next request gets another tracer. If the target is killed, nothing waits for it.
 func TestHoldLost(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
@@ -138,7 +139,8 @@ func TestHoldLost(t *testing.T) {
 	}
 }
 
-// TestHoldRefused: a thread that does not stop, or that another process traces, is named, and the others go on.
+// TestHoldRefused: the error names a thread that does not stop, or that another process traces.
+// The other threads go on.
 func TestHoldRefused(t *testing.T) {
 	pr := start(t, nil, "vfork", "600")
 	p := open(t, pr)
@@ -157,7 +159,8 @@ func TestHoldRefused(t *testing.T) {
 	advances(t, p, pr)
 }
 
-// TestHolderDies: threads that are held go on when the process that holds them is killed, or is stopped for too long.
+// TestHolderDies: held threads go on when the holding process is killed, or is stopped for too
+// long.
 func TestHolderDies(t *testing.T) {
 	for _, signal := range []unix.Signal{unix.SIGKILL, unix.SIGSTOP} {
 		t.Run(unix.SignalName(signal), func(t *testing.T) {
@@ -177,7 +180,7 @@ func TestHolderDies(t *testing.T) {
 			}
 			begin := time.Now()
 			advances(t, p, pr)
-			most := 10 * time.Second // a busy machine; it would have held them for a minute
+			most := 10 * time.Second // a busy machine; without an end the hold takes a minute
 			if signal == unix.SIGSTOP {
 				most += stoppedHold
 			}

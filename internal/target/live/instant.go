@@ -6,19 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what the tracer runs for many threads at once; the rules of task.go
-// apply.
+// The tracer runs the code of this file for many threads at once; the rules of task.go apply.
 
-// runAll makes all threads stand still at one instant. It stops and copies those that
-// are not proved to be blocked. It releases the first only when all have stopped, and
-// none of the others has run meanwhile.
+// runAll makes all threads stand still at one instant. It stops and copies the threads that are
+// not proved to be blocked. It releases the first thread only when all have stopped, and none of
+// the proved threads has run meanwhile.
 //
 //go:norace
 //go:nosplit
 func (sh *shared) runAll() {
 	for _, t := range sh.many {
 		if t.mustStop() {
-			// See startReaper for what this may wait for.
+			// For possible waits see startReaper.
 			sh.expect(clock(), sh.limit)
 			t.seize(sh)
 		}
@@ -54,13 +53,13 @@ func (sh *shared) haltAll(deadline int64) {
 // Results of halted.
 const (
 	haltDone = iota // all stand still, or time is up
-	haltMore        // further threads have to be stopped
-	haltWait        // for those that have not stopped yet
+	haltMore        // further threads must be stopped
+	haltWait        // wait for threads that have not stopped yet
 )
 
-// halted decides what follows after a round that began at a time. From time to time, and
-// when all have stopped, it checks whether the others are still blocked. Another round is
-// due after sh.rest.
+// halted decides the next step after a round that began at begin. From time to time, and when all
+// have stopped, halted checks whether the proved threads are still blocked. The next round is due
+// after sh.rest.
 //
 //go:norace
 //go:nosplit
@@ -92,7 +91,7 @@ func (sh *shared) seizeMore() {
 	}
 }
 
-// mustStop reports whether the thread is still to be seized.
+// mustStop reports whether the thread must still be seized.
 //
 //go:norace
 //go:nosplit
@@ -100,11 +99,11 @@ func (t *tracee) mustStop() bool { return t.wanted && t.phase == phaseFree && t.
 
 const (
 	longestNap  = 5_000_000 // ns
-	firstProofs = 1_000_000 // ns after the first stops have been asked for
+	firstProofs = 1_000_000 // ns after the requests for the first stops
 )
 
-// setRest sets how long to sleep after a round over all threads that took so long. A thread
-// that has not stopped yet may need this very CPU, so it gets most of its time.
+// setRest sets the sleep after a round over all threads. took is the duration of the round in ns.
+// A thread that has not stopped yet may need our CPU, so it gets most of the CPU's time.
 //
 //go:norace
 //go:nosplit
@@ -115,7 +114,7 @@ func (sh *shared) setRest(took int64) {
 	sh.rounds++
 }
 
-// beginAll asks for the first stops and returns when waiting for threads has to end.
+// beginAll asks for the first stops and returns the end of the wait for threads.
 //
 //go:norace
 //go:nosplit
@@ -140,9 +139,8 @@ func (sh *shared) interruptAll() {
 	}
 }
 
-// pollAll polls the threads that have not stopped, and reports whether there are any
-// left. Zombies are collected at once: a thread that executes another program waits for
-// that.
+// pollAll polls the threads that have not stopped, and reports whether any are left. Zombies are
+// collected at once: a thread that executes another program waits for the collection.
 //
 //go:norace
 //go:nosplit
@@ -168,11 +166,11 @@ func (t *tracee) polled(now int64) bool {
 	if t.phase != phaseWaiting {
 		return false
 	}
-	t.began = max(t.began, now) // later if it has been given a signal
+	t.began = max(t.began, now) // later if the thread has been given a signal
 	return true
 }
 
-// takeAll copies the threads that have stopped since it was called last.
+// takeAll copies the threads that have stopped since the previous takeAll.
 //
 //go:norace
 //go:nosplit
@@ -185,9 +183,8 @@ func (sh *shared) takeAll() {
 	}
 }
 
-// disproved checks whether the threads that have not been stopped have run since they
-// were proved to be blocked, and reports whether any has. At the instant at which it
-// begins, those that have not run are as they were captured.
+// disproved checks whether the proved threads have run since their proofs, and reports whether
+// any has. A thread that has not run is still as captured at the instant when disproved begins.
 //
 //go:norace
 //go:nosplit
@@ -231,8 +228,8 @@ func (t *tracee) still(sh *shared) bool {
 	return true
 }
 
-// countThreads asks the kernel how many threads there are: their directory has so many
-// links, and 2 more (proc_task_getattr in fs/proc/base.c).
+// countThreads asks the kernel for the number of threads: the task directory has 2 links more
+// than threads (proc_task_getattr in fs/proc/base.c).
 //
 //go:norace
 //go:nosplit

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// instant is what a test captures of many threads at once.
+// instant is a test's capture of many threads at once.
 type instant struct {
 	reqs    []target.Request
 	out     []target.Capture
@@ -34,7 +34,7 @@ func newInstant(tids []int) *instant {
 	return in
 }
 
-// prove finds out who is blocked, and returns how many are.
+// prove finds the blocked threads, and returns their number.
 func (in *instant) prove(p *Process) (blocked int) {
 	for i := range in.reqs {
 		var c target.Capture
@@ -67,7 +67,7 @@ func (in *instant) stopped() (n int) {
 	return n
 }
 
-// TestCaptureAllBlocked: threads that are proved to be blocked are not stopped, be their files kept
+// TestCaptureAllBlocked: threads that are proved to be blocked are not stopped, with files kept
 // open or not.
 func TestCaptureAllBlocked(t *testing.T) {
 	for _, files := range []int{maxBlockedFiles, 10} {
@@ -117,8 +117,8 @@ func testCaptureAllBlocked(t *testing.T, files int) {
 	}
 }
 
-// TestCaptureAllRanMeanwhile has a thread run after it was found blocked, and before that is
-// looked at while the others stand still.
+// TestCaptureAllRanMeanwhile: a thread runs after its proof, and before the check of the proof
+// while the others stand still.
 func TestCaptureAllRanMeanwhile(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
@@ -131,7 +131,7 @@ func TestCaptureAllRanMeanwhile(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		atomic.StoreInt64(&sh.linger, int64(50*time.Millisecond)) // it wakes every ms
+		atomic.StoreInt64(&sh.linger, int64(50*time.Millisecond)) // the thread wakes every ms
 		atomic.StoreUint32(&sh.breaks, 1<<stepProofs)
 		in.threads, err = tr.CaptureAll(in.reqs, in.out, in.errs)
 		atomic.StoreUint32(&sh.breaks, 0)
@@ -144,8 +144,8 @@ func TestCaptureAllRanMeanwhile(t *testing.T) {
 	untraced(t, p, pr.pid)
 }
 
-// TestCaptureAllIsOneInstant: threads count on their own stacks, each after the one before
-// it; the captured counts must be possible at one instant.
+// TestCaptureAllIsOneInstant: threads count on their own stacks, each after its predecessor; the
+// captured counts must be possible at one instant.
 func TestCaptureAllIsOneInstant(t *testing.T) {
 	layer.Live(t)
 	const n = 8
@@ -198,7 +198,7 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 		if !possible(counts) {
 			t.Fatalf("no instant has %d", counts)
 		}
-		// The same one after the other, which need not be consistent.
+		// The same captures one after the other, which need not be consistent.
 		for i := range in.reqs {
 			if err := p.Capture(&in.reqs[i], &before[i]); err != nil && !errors.Is(err, ErrWatchdog) {
 				t.Fatal(err)
@@ -217,14 +217,14 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 	advances(t, p, pr)
 }
 
-// possible reports whether the counts may be those of one instant: the first has counted most,
-// nobody more than the one before, and the last not less than the first but one.
+// possible reports whether the counts may be of one instant: the first thread has counted most,
+// no thread more than its predecessor, and the last at most one less than the first.
 func possible(counts []uint64) bool {
 	sorted := slices.IsSortedFunc(counts, func(a, b uint64) int { return int(int64(b - a)) })
 	return sorted && counts[0]-counts[len(counts)-1] <= 1
 }
 
-// TestCaptureAllNewThreads: threads that nobody asked for are counted.
+// TestCaptureAllNewThreads: threads without a request are counted.
 func TestCaptureAllNewThreads(t *testing.T) {
 	pr := start(t, nil, "sleepers", "10")
 	p := open(t, pr)

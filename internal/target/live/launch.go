@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Launch starts cmd, calls ready before the program executes its first
-// instruction, and lets it run. The caller must wait for cmd if it has been
-// started, that is, if cmd.Process is not nil, even if Launch fails.
+// Launch starts cmd, calls ready before the program executes its first instruction, and lets the
+// program run. If cmd has been started (cmd.Process is not nil), the caller must wait for cmd,
+// even if Launch fails.
 func Launch(cmd *exec.Cmd, ready func(pid int) error) error {
-	// Only the OS thread that started a traced program may detach it.
+	// Only the OS thread that started a traced program may detach the program.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Ptrace = true // it stops at the end of execve
+	cmd.SysProcAttr.Ptrace = true // the program stops at the end of execve
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start the program: %w", err)
 	}

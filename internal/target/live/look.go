@@ -10,18 +10,19 @@ import (
 	"clrsnap/internal/target/iter"
 )
 
-// Look captures threads without stopping them, whether they are blocked or wait for a CPU: their registers are the
-// kernel's own (package iter), all those of Context. It returns an error that is ErrUnavailable where the kernel does
-// not give them.
+// Look captures threads without stopping them, whether they are blocked or wait for a CPU: the
+// registers are the kernel's own (package iter), all registers of Context. The error is
+// ErrUnavailable where the kernel does not give the registers.
 //
-// Why a copy is good. All threads are read, the stacks of those are copied that are on no CPU, and all are read
-// again. A thread that certainly had no CPU in between (iter.Task.Rested) has not changed its stack, as a stopped one
-// would not have: see TryBlocked. A thread that had one is tried again, for as long as lookLimit. One that never was
-// without a CPU for so long has ErrOnCPU.
+// Why a copy is good. Look reads all threads, copies the stacks of the threads on no CPU, and
+// reads all threads again. A thread that certainly had no CPU in between (iter.Task.Rested) has
+// not changed its stack, like a stopped thread: see TryBlocked. Look tries a thread that had a
+// CPU again, up to lookLimit. A thread that was on a CPU in every try has ErrOnCPU.
 //
-// A capture's Proof is that of TryBlocked, made of the same numbers: the kernel has them in schedstat.
+// A capture's Proof is a schedstat line, as in TryBlocked, made from the kernel's numbers.
 //
-// out and errs have the length of reqs. The slices in out are valid until the next Look or FreeLook.
+// out and errs have the length of reqs. The slices in out are valid until the next Look or
+// FreeLook.
 func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error) error {
 	if err := p.Alive(); err != nil {
 		return err
@@ -59,22 +60,24 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 }
 
 const (
-	// lookLimit is how long threads are waited for that are on a CPU. Where others wait for that CPU, a thread has it
-	// for a few milliseconds.
+	// lookLimit bounds the wait for threads on a CPU. Where other threads wait for the CPU, a
+	// thread has the CPU for a few milliseconds.
 	lookLimit = 20 * time.Millisecond
-	// lookRounds are made in any case: it may be us who get no CPU.
+	// lookRounds rounds are made in any case: perhaps we get no CPU.
 	lookRounds = 20
 	// lookRest is the time between two rounds.
 	lookRest = 500 * time.Microsecond
 )
 
-// ErrUnavailable: the kernel does not give the registers of threads. It is an *iter.Error, with the remedy.
+// ErrUnavailable: the kernel does not give the registers of threads. The error is an *iter.Error,
+// with the remedy.
 var ErrUnavailable = iter.ErrUnavailable
 
 // ErrOnCPU: the thread was on a CPU all the time.
 var ErrOnCPU = errors.New("thread is on a CPU")
 
-// CanLook returns nil if Look can capture threads of the process, and otherwise an error that is ErrUnavailable.
+// CanLook returns nil if Look can capture threads of the process, and otherwise an
+// ErrUnavailable.
 func (p *Process) CanLook() error {
 	p.looker.mu.Lock()
 	defer p.looker.mu.Unlock()
@@ -88,15 +91,15 @@ func (p *Process) FreeLook() {
 	p.looker.arena.free()
 }
 
-// looker is what Look uses again.
+// looker keeps the iterator and the memory of Look between calls.
 type looker struct {
 	mu            sync.Mutex
 	it            *iter.Iterator
-	err           error // why there is none
+	err           error // why there is no iterator
 	before, after []iter.Task
-	at            map[uint32]int // where after and before have a thread
-	left, copied  []int          // of the requests: those that are not captured yet, and those just copied
-	found         []int          // where before has what is copied
+	at            map[uint32]int // index of each thread in the latest reading
+	left, copied  []int          // indices in the requests: threads not captured yet, and threads just copied
+	found         []int          // index in before of each copied thread
 	arena         arena
 	c             copier
 }
@@ -126,7 +129,7 @@ func (l *looker) close() {
 	l.arena.free()
 }
 
-// round copies the threads that are left, and keeps those in left that ran meanwhile.
+// round copies the threads in left. Threads that ran meanwhile stay in left.
 func (l *looker) round(p *Process, reqs []target.Request, out []target.Capture, errs []error) (err error) {
 	if l.before, err = l.read(l.before); err != nil {
 		return err
@@ -149,7 +152,7 @@ func (l *looker) round(p *Process, reqs []target.Request, out []target.Capture, 
 		return err
 	}
 	if err := p.Alive(); err != nil {
-		return err // the id may be another process's
+		return err // the id may belong to another process
 	}
 	for k, i := range l.copied {
 		at, ok := l.at[uint32(reqs[i].TID)]
@@ -174,8 +177,8 @@ func (l *looker) read(into []iter.Task) ([]iter.Task, error) {
 	return tasks, err
 }
 
-// take copies what a request asks for, as far as the thread can be at rest. An error that is final does not depend on
-// whether it is.
+// take copies the thread for a request, if the thread can be at rest. A final error does not
+// depend on whether the thread rests.
 func (l *looker) take(p *Process, t *iter.Task, req *target.Request, out *target.Capture) (final bool, err error) {
 	switch {
 	case t.Ended():
@@ -192,7 +195,7 @@ func (l *looker) take(p *Process, t *iter.Task, req *target.Request, out *target
 	return false, l.c.deliver(req, out)
 }
 
-// deliver completes the capture of a thread that was at rest.
+// deliver completes the capture of a thread at rest.
 func (l *looker) deliver(t *iter.Task, out *target.Capture) {
 	var r regs
 	r.set(&t.Regs)
@@ -203,6 +206,6 @@ func (l *looker) deliver(t *iter.Task, out *target.Capture) {
 		out.SyscallNr = -1
 	}
 	out.Pause, out.Stopped, out.Waited, out.Ready = 0, false, 0, t.Ready()
-	// As proc_pid_schedstat in fs/proc/base.c writes it.
+	// The format of proc_pid_schedstat in fs/proc/base.c.
 	out.Proof = target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs))
 }

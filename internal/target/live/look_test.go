@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLook is open where the kernel gives registers.
+// openLook is open on a kernel that gives registers.
 func openLook(t testing.TB, pr *program) *Process {
 	t.Helper()
 	p := open(t, pr)
@@ -30,7 +30,7 @@ func openLook(t testing.TB, pr *program) *Process {
 	return p
 }
 
-// lookAt looks at all threads that there are.
+// lookAt looks at all threads.
 func lookAt(t testing.TB, p *Process, stack int) ([]target.Capture, []error) {
 	t.Helper()
 	tids, err := p.Threads()
@@ -51,7 +51,7 @@ func lookAt(t testing.TB, p *Process, stack int) ([]target.Capture, []error) {
 	return out, errs
 }
 
-// TestLookAtRest: what is copied of a thread that computes all the time is its stack at one instant.
+// TestLookAtRest: the copied stack of a busy thread is its stack at one instant.
 func TestLookAtRest(t *testing.T) {
 	layer.Check(t)
 	const words, least = 4096, 200
@@ -103,7 +103,8 @@ func TestLookAtRest(t *testing.T) {
 	advances(t, p, pr)
 }
 
-// TestLookProof: the proof is the line of schedstat, so that the other ways understand it.
+// TestLookProof: the proof is the line of schedstat, so the other ways of capturing understand
+// it.
 func TestLookProof(t *testing.T) {
 	pr := start(t, nil, "sleepers", "3")
 	p := openLook(t, pr)
@@ -125,7 +126,7 @@ func TestLookProof(t *testing.T) {
 				c.SyscallArgs == blocked.SyscallArgs && c.Context.IP == blocked.Context.IP && sp == want {
 				return
 			}
-			if try == 100 { // it runs while it comes to its wait
+			if try == 100 { // runs on its way to its wait
 				t.Fatalf("%+v\nwithout registers: %+v", c, blocked)
 			}
 		}
@@ -133,7 +134,7 @@ func TestLookProof(t *testing.T) {
 	}
 }
 
-// TestLookOfKernel: a thread of the kernel's has no stack, and that is said at once.
+// TestLookOfKernel: a kernel thread has no stack, and the error comes at once.
 func TestLookOfKernel(t *testing.T) {
 	pr := start(t, nil, "kernels")
 	if pr.arg != 0 {
@@ -156,8 +157,8 @@ func TestLookOfKernel(t *testing.T) {
 	}
 }
 
-// TestLookChurn: threads that start, end and execute meanwhile do not lead to anything else than a copy or an error
-// that says that they have ended, or are on a CPU.
+// TestLookChurn: threads that start, end and execute meanwhile give either a copy or an error.
+// The error says that a thread has ended, or is on a CPU.
 func TestLookChurn(t *testing.T) {
 	for _, mode := range []string{"dying", "exec", "headless", "storm"} {
 		t.Run(mode, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestLookChurn(t *testing.T) {
 			for range 300 {
 				captures, errs := lookAt(t, p, 4096)
 				for i, err := range errs {
-					var unread *target.ReadError // of one that has just got another address space
+					var unread *target.ReadError // of a thread with a new address space
 					switch {
 					case err == nil && (len(captures[i].Stack.Data) == 0 || captures[i].Context.IP == 0):
 						t.Fatalf("nothing: %+v", captures[i])
@@ -186,9 +187,10 @@ func TestLookChurn(t *testing.T) {
 	}
 }
 
-// TestLookEqualsStops: registers are those that a stop shows. All threads of a .NET program are asked to stop, and
-// looked at while they have not got a CPU to do so. From then on they execute nothing before they stand still: the
-// request is found on the way back to user mode (exit_to_user_mode_loop in kernel/entry/common.c).
+// TestLookEqualsStops: the registers equal the registers at a stop. All threads of a .NET program
+// are asked to stop, and looked at before they get a CPU for the stop. From then on they execute
+// nothing before they stand still: the request is found on the way back to user mode
+// (exit_to_user_mode_loop in kernel/entry/common.c).
 func TestLookEqualsStops(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -205,7 +207,7 @@ func TestLookEqualsStops(t *testing.T) {
 
 // equalsStops compares until enough threads were at rest.
 func equalsStops(t *testing.T, p *Process) {
-	runtime.LockOSThread() // only this one may use its tracees
+	runtime.LockOSThread() // only the tracing OS thread may use its tracees
 	defer runtime.UnlockOSThread()
 	ready, blocked := 0, 0
 	for end := time.Now().Add(waitLimit); ready < 200 || blocked < 20; {
@@ -235,7 +237,7 @@ func equalsStops(t *testing.T, p *Process) {
 			var want arch.Context
 			regs.context(&want)
 			got := c.Context
-			if c.SyscallNr >= 0 { // its result
+			if c.SyscallNr >= 0 { // the call's result
 				got.Set(arch.RAX, 0)
 				want.Set(arch.RAX, 0)
 			}
@@ -252,7 +254,8 @@ func equalsStops(t *testing.T, p *Process) {
 	t.Logf("equal: %d threads that were ready, %d that were blocked", ready, blocked)
 }
 
-// stopped waits for the stop that a thread was asked for, and lets it go on; false: it has met a signal before.
+// stopped waits for a thread's requested stop, and lets the thread go on; false: a signal came
+// first.
 func stopped(t *testing.T, tid int) (r regs, ok bool) {
 	t.Helper()
 	for ok = true; ; ok = false {

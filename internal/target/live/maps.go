@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mappings returns the target's mappings as they are now. Captures made later
-// use them to find the end of a stack.
+// Mappings returns the target's current mappings. Later captures use them to find the end of a
+// stack.
 func (p *Process) Mappings() (target.Mappings, error) {
 	p.mapsMu.Lock()
 	defer p.mapsMu.Unlock()
@@ -18,14 +18,14 @@ func (p *Process) Mappings() (target.Mappings, error) {
 	return ms, err
 }
 
-// readMappings also returns what the kernel says, until the next call.
+// readMappings also returns the text of maps, valid until the next call.
 func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	b, err := p.Dir().ReadInto("maps", p.mapsBuf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
 	if p.mapsBuf = b; cap(b) > 1<<20 {
-		p.mapsBuf = nil // such a large buffer is seldom needed
+		p.mapsBuf = nil // so much is seldom needed
 	}
 	if len(b) == 0 {
 		return nil, nil, p.explain(unix.ESRCH) // an exiting process has no memory
@@ -38,8 +38,7 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	return ms, b, nil
 }
 
-// span is a readable mapping reduced to what a capture needs while a thread is
-// stopped.
+// span is a readable mapping, reduced to the part that a capture needs during a stop.
 type span struct{ start, end uint64 }
 
 func (p *Process) setSpans(ms target.Mappings) {

@@ -35,7 +35,7 @@ var mapper = role.New("mapper", func(role.Args) error {
 	return nil
 })
 
-// TestLongMaps: a process whose list of mappings has 75 MB is refused, and the list not kept.
+// TestLongMaps: a process with a 75 MB list of mappings is refused, and the list is not kept.
 func TestLongMaps(t *testing.T) {
 	cmd := mapper.Command()
 	cmd.Dir = t.TempDir()

@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// MayBlock returns an error that is mounts.ErrMayBlock if process pid can block its readers
-// for ever. It reads the lists of its mappings and mounts, and nothing that could block. It
-// returns nil for a process that cannot be opened.
+// MayBlock returns a mounts.ErrMayBlock if process pid can block its readers for ever. It reads
+// only the process's lists of mappings and mounts, and nothing that could block. For a process
+// that cannot be opened MayBlock returns nil.
 func MayBlock(pid int) error {
 	dir, err := procfs.Open(pid)
 	if err != nil {

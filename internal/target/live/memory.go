@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isDenied reports whether a system call was refused for lack of rights, or by a
-// seccomp filter, which can also claim that the call does not exist.
+// isDenied reports whether a system call was refused for lack of rights, or by a seccomp filter,
+// which can also claim that the call does not exist.
 func isDenied(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS)
 }
@@ -31,8 +31,8 @@ func (p *Process) ReadMemory(b []byte, addr arch.Addr) error {
 	return &target.ReadError{Addr: addr, Len: len(b), Err: err}
 }
 
-// ReadPartial fills b from addr up to the first byte that cannot be read and
-// returns how far it came. The error is nil where anything was read.
+// ReadPartial fills b from addr up to the first unreadable byte and returns the number of bytes
+// read. The error is nil if any byte was read.
 func (p *Process) ReadPartial(b []byte, addr arch.Addr) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -46,7 +46,7 @@ func (p *Process) ReadPartial(b []byte, addr arch.Addr) (int, error) {
 
 func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	lead := int(p.lead.Load())
-	if p.noVM.Load() || lead != p.pid { // the id of a thread that ends may be reused
+	if p.noVM.Load() || lead != p.pid { // the id of an ended thread may be reused
 		return p.readMemFile(b, addr)
 	}
 	if p.readKnown(b, addr) {
@@ -57,8 +57,8 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
 	n, err := readVM(lead, local[:], remote[:])
 	if err == unix.EPERM || err == unix.ENOSYS {
-		// A seccomp filter (older container defaults) can forbid the call
-		// where the file is allowed: both ask for the same rights.
+		// A seccomp filter (older container defaults) can forbid the call but allow the file:
+		// both require the same rights.
 		if m, merr := p.readMemFile(b, addr); merr == nil || !isDenied(merr) {
 			p.noVM.Store(true)
 			return m, merr
@@ -74,15 +74,17 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	return n, nil
 }
 
-// readKnown is for a recording, which reads again and again: it reads memory that was readable when the mappings were
-// last read from the file that stands for it, and reports whether it has read all. That takes half as long as the
-// system call by process id: the kernel does not look for the process, nor need we find out whether it is still the
-// same. For other memory the file is not used, because the kernel reads from it what the process itself must not read.
-// So it does of memory that has become unreadable since: it may be all zeros. Of memory that is gone, and after execve,
-// nothing is read: the caller asks by process id.
+// readKnown serves a recording, which reads again and again. It reads through the target's memory
+// file if the bytes were readable at the latest reading of the mappings, and reports whether it
+// has read all bytes. The file takes half the time of the system call by process id: the kernel
+// does not look up the process, and we need not check that the process is still the same.
+//
+// Other memory is not read through the file, because there the kernel ignores the process's own
+// read permission. Memory that has become unreadable since then is read too, perhaps as zeros.
+// Unmapped memory, and any memory after execve, is not read: the caller then reads by process id.
 func (p *Process) readKnown(b []byte, addr arch.Addr) bool {
 	spans := p.spans.Load()
-	if !isAlone() || spans == nil || p.closed.Load() { // closed: the file's number may be another one's
+	if !isAlone() || spans == nil || p.closed.Load() { // closed: the descriptor may have been reused
 		return false
 	}
 	s, ok := findSpan(*spans, uint64(addr))
@@ -108,16 +110,17 @@ func (p *Process) readMemFile(b []byte, addr arch.Addr) (int, error) {
 	case err == unix.EIO:
 		return 0, unix.EFAULT
 	case err == nil && n == 0:
-		// The file shows the address space that it was opened on. It is empty
-		// once the process has ended or executed another program.
+		// The file shows the address space at the time of opening. The file is empty once the
+		// process has ended or executed another program.
 		return 0, unix.ESRCH
 	}
 	return max(n, 0), err
 }
 
-// Executed reports whether the process lives on as another program: execve has replaced the address space that its file
-// of memory was opened on, which therefore is empty, and a file that is opened now is not. At address 0 nothing is
-// mapped, so that there is an error in an address space that is there. The first call opens the file.
+// Executed reports whether the process lives on as another program. execve has then replaced the
+// address space of our memory file: our file reads as empty, a newly opened file does not.
+// Nothing is mapped at address 0, so the read there fails in an existing address space. The first
+// call opens our file.
 func (p *Process) Executed() bool {
 	var b [1]byte
 	fd, err := p.mem()
@@ -144,10 +147,10 @@ func (p *Process) mem() (int, error) {
 	return p.memFD, p.memErr
 }
 
-// maxVector is how many pieces one system call reads (UIO_MAXIOV of include/uapi/linux/uio.h).
+// maxVector bounds the pieces of one system call (UIO_MAXIOV of include/uapi/linux/uio.h).
 const maxVector = 1024
 
-// A vector is the arguments of a system call that reads some pieces.
+// A vector holds the arguments of a system call that reads several pieces.
 type vector struct {
 	local  [maxVector]unix.Iovec
 	remote [maxVector]unix.RemoteIovec
@@ -155,7 +158,7 @@ type vector struct {
 
 var vectors = sync.Pool{New: func() any { return new(vector) }}
 
-// free has the vector used again. Of n pieces it keeps nothing alive meanwhile.
+// free returns a vector with n pieces to the pool, without references to the pieces.
 func (v *vector) free(n int) {
 	clear(v.local[:n])
 	vectors.Put(v)
@@ -173,7 +176,7 @@ func (p *Process) ReadMany(pieces []target.Region) error {
 	return nil
 }
 
-// readVector reads some pieces with one system call if it may, and otherwise one by one.
+// readVector reads pieces with one system call where permitted, and otherwise one by one.
 func (p *Process) readVector(pieces []target.Region) error {
 	lead := int(p.lead.Load())
 	if !p.noVM.Load() && lead == p.pid {

@@ -21,22 +21,22 @@ const (
 	DefaultAllLimit  = 100 * time.Millisecond // all threads of CaptureAll together
 )
 
-// Process is a live process. Its methods may be called from several
-// goroutines; requests to stop threads are served one after the other.
+// Process is a live process. Several goroutines may call its methods; requests to stop threads
+// are served one after the other.
 type Process struct {
 	// Set before a request; zero stands for the defaults.
 	StopLimit, AllLimit time.Duration
-	// Watchdog is how long a thread may be stopped, 2 ms at least; all threads of
-	// a CaptureAll may be for AllLimit longer. 0: DefaultWatchdog.
+	// Watchdog is how long a thread may be stopped, at least 2 ms. In a CaptureAll all threads
+	// may be stopped for AllLimit longer. 0: DefaultWatchdog.
 	Watchdog time.Duration
-	// NoLook has Look capture nothing.
+	// NoLook makes Look fail.
 	NoLook bool
 
 	pid   int
 	start uint64 // clock ticks since boot: with the pid, the process's identity
-	dir   int    // /proc/<pid>: stays bound to this process, not to its id
-	pidfd int    // -1 where the kernel has none (before 5.3)
-	nests int    // how many PID namespaces the process is below ours
+	dir   int    // /proc/<pid>: stays bound to the process, not to its id
+	pidfd int    // -1 where the kernel has no pidfds (before 5.3)
+	nests int    // the number of PID namespaces from ours down to the process's
 
 	lead    atomic.Int32 // a thread that has the address space; mostly the main thread
 	noVM    atomic.Bool  // process_vm_readv is denied: /proc/<pid>/mem is used
@@ -50,23 +50,22 @@ type Process struct {
 
 	traceMu   sync.Mutex
 	tracer    *Tracer
-	inside    bool   // do not even try a tracer of its own (test)
-	unwatched string // why not
+	inside    bool   // do not even try a separate tracer task (test)
+	unwatched string // why there is no watchdog
 	let       atomic.Int64
-	// tracingCPU is the CPU time that ended tasks had used.
+	// tracingCPU is the CPU time of the ended tasks.
 	tracingCPU time.Duration
 	blocked    blockedReader
 	looker     looker
 	closed     atomic.Bool
 }
 
-// Open attaches to a process: it checks that the process can be read and
-// stopped, without stopping it. An error is an *AttachError that says what to
-// do.
+// Open attaches to a process. It checks that the process can be read and stopped, without a stop.
+// An error is an *AttachError with a remedy.
 func Open(pid int) (*Process, error) { return openPID(pid, false) }
 
-// OpenNonBlocking is Open, but refuses a process that could block its readers for ever. It touches
-// nothing of such a process: the error is mounts.ErrMayBlock.
+// OpenNonBlocking is Open, but refuses a process that could block its readers for ever. It
+// touches nothing of such a process: the error is mounts.ErrMayBlock.
 func OpenNonBlocking(pid int) (*Process, error) { return openPID(pid, true) }
 
 func openPID(pid int, nonBlocking bool) (*Process, error) {
@@ -81,8 +80,8 @@ func openPID(pid int, nonBlocking bool) (*Process, error) {
 	return attach(dir, nonBlocking)
 }
 
-// OpenDir is Open for the process that dir belongs to, and for no other that has its number
-// since. dir remains the caller's.
+// OpenDir is Open for the process of dir, and never for a later process with the same number. dir
+// remains the caller's.
 func OpenDir(dir procfs.Dir) (*Process, error) {
 	dir, err := dir.Dup()
 	if err != nil {
@@ -91,7 +90,7 @@ func OpenDir(dir procfs.Dir) (*Process, error) {
 	return attach(dir, false)
 }
 
-// attach closes dir where it fails.
+// attach closes dir on an error.
 func attach(dir procfs.Dir, nonBlocking bool) (*Process, error) {
 	p := &Process{pid: dir.PID(), dir: dir.FD(), pidfd: -1, memFD: -1}
 	p.lead.Store(int32(p.pid))
@@ -132,7 +131,7 @@ func (p *Process) open(nonBlocking bool) error {
 	return fmt.Errorf("cannot attach to %d: %w", p.pid, err)
 }
 
-// identify makes sure that it is a process.
+// identify makes sure that pid is a process.
 func (p *Process) identify() error {
 	st, su, err := p.readSelf()
 	if err != nil {
@@ -171,7 +170,7 @@ func (p *Process) readSelf() (st procfs.Stat, su procfs.Status, err error) {
 	return st, su, err
 }
 
-// probe reads a byte of memory: only that shows whether reading is allowed.
+// probe reads a byte of memory: only a real read shows whether reading is allowed.
 func (p *Process) probe(ms target.Mappings) error {
 	var b [1]byte
 	var err error
@@ -192,7 +191,7 @@ func (p *Process) probe(ms target.Mappings) error {
 	return err
 }
 
-// Dir is the process's directory in /proc, which is open until Close.
+// Dir is the process's directory in /proc, open until Close.
 func (p *Process) Dir() procfs.Dir { return procfs.Of(p.dir, p.pid) }
 
 // PID is the process id, in our PID namespace.
@@ -201,14 +200,13 @@ func (p *Process) PID() int { return p.pid }
 // StartTime is when the process started, in clock ticks since boot.
 func (p *Process) StartTime() uint64 { return p.start }
 
-// Age is how long the process has been there.
+// Age is the time since the process started.
 func (p *Process) Age() time.Duration { return Age(p.start) }
 
 // Arch is the target's architecture.
 func (p *Process) Arch() *arch.Arch { return hostArch }
 
-// Alive returns nil while the process that was opened lives, else an error
-// that is ErrExited.
+// Alive returns nil while the opened process lives, else an ErrExited.
 func (p *Process) Alive() error {
 	if p.closed.Load() {
 		return ErrClosed
@@ -225,8 +223,8 @@ func (p *Process) Alive() error {
 	return nil
 }
 
-// WaitExit waits until the process has exited, for at most limit, and reports
-// whether it has. It does not collect the exit status.
+// WaitExit waits until the process has exited, for at most limit, and reports whether the process
+// has exited. It does not collect the exit status.
 func (p *Process) WaitExit(limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; {
 		if p.Alive() != nil {
@@ -241,12 +239,12 @@ func (p *Process) WaitExit(limit time.Duration) bool {
 			continue
 		}
 		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
-		_, _ = unix.Poll(fds, int(min(left, time.Second)/time.Millisecond)+1) // looked at above
+		_, _ = unix.Poll(fds, int(min(left, time.Second)/time.Millisecond)+1) // Alive checks the result
 	}
 }
 
-// CPUTime is the CPU time that all threads of the process have used so far,
-// including ended ones; 0 once the process has exited.
+// CPUTime is the CPU time of all threads of the process so far, including ended threads; 0 once
+// the process has exited.
 func (p *Process) CPUTime() time.Duration {
 	if p.Alive() != nil {
 		return 0
@@ -254,7 +252,7 @@ func (p *Process) CPUTime() time.Duration {
 	return processCPU(p.pid)
 }
 
-// processCPU reads the CPU clock of a process. The clock's id is made of the process's
+// processCPU reads the CPU clock of a process. The clock's id is made from the process id
 // (clock_getcpuclockid(3)).
 func processCPU(pid int) time.Duration {
 	const clockSched = 2 // CPUCLOCK_SCHED of include/linux/posix-timers.h
@@ -264,8 +262,7 @@ func processCPU(pid int) time.Duration {
 	return readClock(int32(^pid<<3 | clockSched))
 }
 
-// explain turns an error of a system call that concerned the whole process
-// into ErrExited where that is the cause.
+// explain replaces a system call's error by ErrExited if the whole process has exited.
 func (p *Process) explain(err error) error {
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 		if exited := p.Alive(); exited != nil {
@@ -275,7 +272,7 @@ func (p *Process) explain(err error) error {
 	return err
 }
 
-// memPrefix is where below /proc/<pid> the files of the address space are.
+// memPrefix is the path below /proc/<pid> of the address space's files.
 func (p *Process) memPrefix() string {
 	if lead := int(p.lead.Load()); lead != p.pid {
 		return "task/" + strconv.Itoa(lead) + "/"
@@ -283,8 +280,8 @@ func (p *Process) memPrefix() string {
 	return ""
 }
 
-// relead chooses another thread through which the address space is read. A main thread
-// that has ended while others run on has no address space any more.
+// relead chooses another thread for reading the address space. A main thread that has ended while
+// other threads run on has no address space any more.
 func (p *Process) relead() bool {
 	tid, ok := p.Dir().LivingTask()
 	return ok && p.lead.Swap(int32(tid)) != int32(tid)

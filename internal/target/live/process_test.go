@@ -41,7 +41,7 @@ func TestTracerKilledAnyTime(t *testing.T) {
 		time.Sleep(time.Duration(rand.Intn(10000)) * time.Microsecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		advances(t, p, pr) // would hang for ever if one signal had been lost
+		advances(t, p, pr) // would hang for ever after a lost signal
 	}
 	untraced(t, p, pr.arg)
 }
@@ -119,7 +119,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// asNobody runs Open and CheckAccess as another user and returns what they say.
+// asNobody runs Open and CheckAccess as another user and returns their results.
 func asNobody(t *testing.T, pid int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -293,7 +293,7 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range ms {
-			if ms[i].Path == "[stack]" { // nothing follows it at once
+			if ms[i].Path == "[stack]" { // nothing follows at once
 				if n, err := p.ReadPartial(b[:], ms[i].End-100); n != 100 || err != nil {
 					t.Errorf("partial: %d %v", n, err)
 				}
@@ -359,7 +359,7 @@ func TestOpenFileNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestCPUTime: what the clock of a process counts.
+// TestCPUTime compares the CPU clocks of a process.
 func TestCPUTime(t *testing.T) {
 	self, err := Open(os.Getpid())
 	if err != nil {

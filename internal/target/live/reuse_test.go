@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestReused: once a process has ended, nothing is read of another one that has its number,
-// and the error says that it has ended.
+// TestReused: once a process has ended, nothing is read of another process with its number, and
+// the error says that the first process has ended.
 func TestReused(t *testing.T) {
 	first := exec.Command("sleep", "600")
 	if err := first.Start(); err != nil {

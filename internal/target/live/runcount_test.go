@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// TestNotRunSince: if a thread is said not to have run, it has changed nothing meanwhile.
+// TestNotRunSince: a thread that has not run, by NotRunSince, has changed nothing meanwhile.
 func TestNotRunSince(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
@@ -34,7 +34,7 @@ func TestNotRunSince(t *testing.T) {
 	t.Logf("it rested %d times and ran %d times", rested, ran)
 }
 
-// TestNotRunSinceBusy: of a thread that does not leave its CPU nothing is known.
+// TestNotRunSinceBusy: nothing is known of a thread that does not leave its CPU.
 func TestNotRunSinceBusy(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
@@ -52,8 +52,8 @@ func TestNotRunSinceBusy(t *testing.T) {
 	}
 }
 
-// TestStillBlocked: a thread that is still blocked has changed nothing since it was captured. One that is not has run,
-// and it is said for how long it has had a CPU or waited for one.
+// TestStillBlocked: a thread that is still blocked has changed nothing since its capture. For a
+// thread that has run, StillBlocked returns the time on a CPU or waiting for a CPU.
 func TestStillBlocked(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
@@ -67,7 +67,7 @@ func TestStillBlocked(t *testing.T) {
 		}
 		var c target.Capture
 		if err := p.TryBlocked(&target.Request{TID: pr.pid}, &c); err != nil {
-			continue // it runs
+			continue // the thread runs
 		}
 		before := counter(t, p, pr, 0)
 		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond))))

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// useful are the capabilities that clrsnap can use.
+// useful lists the capabilities that clrsnap can use.
 var useful = []int{
 	unix.CAP_SYS_PTRACE,
 	unix.CAP_PERFMON,
@@ -36,7 +36,7 @@ var capabilityNames = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER 
 	AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF
 	CHECKPOINT_RESTORE`)
 
-// capabilityName is the name of a capability; of one that is newer than this list, the number.
+// capabilityName is the name of a capability, or the number of a capability newer than the list.
 func capabilityName(number int) string {
 	if number < len(capabilityNames) {
 		return "CAP_" + capabilityNames[number]
@@ -44,7 +44,7 @@ func capabilityName(number int) string {
 	return fmt.Sprintf("capability %d", number)
 }
 
-// capabilities names a set of capabilities.
+// capabilities lists the names of a set of capabilities.
 func capabilities(set uint64) string {
 	var out []string
 	for n := range 64 {
@@ -55,17 +55,16 @@ func capabilities(set uint64) string {
 	return strings.Join(out, ", ")
 }
 
-// ForOthers are the capabilities, as bits, that are needed to act for another user: only
-// that user may read the environment and use the diagnostics socket of his processes, and
-// the agent's folder is made with his rights. forEvents are those needed to load the agent
-// into his programs.
+// ForOthers are the capabilities, as bits, for acting on behalf of another user. Only that user
+// may read the environment and use the diagnostics socket of the user's processes, and the
+// agent's folder is made with the user's rights. forEvents are the capabilities for loading the
+// agent into another user's programs.
 const (
 	ForOthers uint64 = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
 	forEvents        = ForOthers | 1<<unix.CAP_SYS_PTRACE
 )
 
-// CheckSelf reports the rights of this process, and which processes it may therefore look
-// at.
+// CheckSelf reports the rights of our process, and which processes we may therefore look at.
 func CheckSelf() []Finding {
 	me := whoAmI()
 	reads := me.readsFinding()
@@ -102,7 +101,7 @@ func inFirstNamespace() bool {
 	return err == nil && slices.Equal(ids, []procfs.IDRange{{Inside: 0, Outside: 0, Count: 1<<32 - 1}})
 }
 
-// all names the processes of all users that our capabilities cover.
+// all describes the processes of all users that our capabilities cover.
 func all() string {
 	if inFirstNamespace() {
 		return "processes of all users"
@@ -110,7 +109,8 @@ func all() string {
 	return "processes of all users of our user namespace"
 }
 
-// CapabilityNames returns the useful ones of a set, and how many others it has.
+// CapabilityNames returns the names of the useful capabilities in a set, and the number of other
+// capabilities.
 func CapabilityNames(set uint64) (names []string, others int) {
 	others = bits.OnesCount64(set)
 	for _, c := range useful {
@@ -186,7 +186,7 @@ func (s *self) readsFinding() Finding {
 	return f
 }
 
-// registersFinding reports whether looks stop threads that are not blocked.
+// registersFinding reports whether Look works, or threads that are not blocked must be stopped.
 func registersFinding() Finding {
 	f := Finding{Check: "registers", OK: true, Detail: "told by the kernel where more threads run " +
 		"than there are CPUs: threads that wait for a CPU are not stopped for their stacks"}
@@ -203,7 +203,7 @@ func registersFinding() Finding {
 	return f
 }
 
-// eventsFinding reports into whose processes the agent can be loaded, of those that can be read.
+// eventsFinding reports which of the readable processes can load the agent.
 func (s *self) eventsFinding(reads *Finding) Finding {
 	f := Finding{Check: "record --event", OK: true, Detail: fmt.Sprintf("processes of user %d", os.Geteuid())}
 	switch lacks, _ := CapabilityNames(forEvents &^ s.CapEff); {

@@ -1,6 +1,6 @@
 package live
 
-// This file is what the tracer runs; the rules of task.go apply.
+// The tracer runs the code of this file; the rules of task.go apply.
 
 // serve waits for requests.
 //
@@ -15,8 +15,8 @@ func serve(sh *shared) {
 		}
 		swap(&sh.taken, seq)
 		if !sh.perform() {
-			// A thread that is seized and not stopped cannot be detached by a call,
-			// only by our end, which the watchdog reports.
+			// No call can detach a thread that is seized and not stopped. Only our end can, and
+			// the watchdog reports our end.
 			swap(&sh.leaving, 1)
 			sh.rouse()
 			return
@@ -97,7 +97,7 @@ func (t *tracee) stop(sh *shared) {
 	t.finish(sh)
 }
 
-// bury waits for the end of a thread that was killed while it was stopped.
+// bury waits for the end of a thread that was killed during its stop.
 //
 //go:norace
 //go:nosplit
@@ -108,9 +108,9 @@ func (t *tracee) bury(sh *shared) {
 	}
 }
 
-// free collects a zombie and reports whether we are done with t. The exit status of a
-// main thread is for its parent. The kernel passes it on after the tracer has collected
-// it, except where the tracer belongs to the parent.
+// free collects a zombie and reports whether we are done with t. The exit status of a main thread
+// is for its parent. The kernel passes the status on after the tracer has collected it, except
+// where the tracer belongs to the parent.
 //
 //go:norace
 //go:nosplit
@@ -121,10 +121,10 @@ func (t *tracee) free(sh *shared) bool {
 	return t.phase == phaseFree || t.phase == phaseDone || t.phase == phaseStill
 }
 
-// Steps of a capture, for the tests that disturb each of them.
+// Steps of a capture. Tests disturb each step.
 const (
 	stepSeize     = 1 + iota // before PTRACE_SEIZE
-	stepSeized               // after it
+	stepSeized               // after PTRACE_SEIZE
 	stepInterrupt            // after PTRACE_INTERRUPT
 	stepLook                 // before the first look
 	stepMissed               // after a look that found the thread not stopped
@@ -133,14 +133,14 @@ const (
 	stepStopped              // before PTRACE_GETREGS
 	stepRegs                 // before the copy
 	stepCopied               // before PTRACE_DETACH
-	stepDetached             // after it
+	stepDetached             // after PTRACE_DETACH
 	steps
 
-	stepProofs = steps     // of many: before the proofs of the blocked are checked
-	stepHeld   = steps + 1 // of many: all are held
+	stepProofs = steps     // CaptureAll: before the proofs of blocked threads are checked
+	stepHeld   = steps + 1 // CaptureAll: all threads are held
 )
 
-// at records the step that the tracer has reached.
+// at records the tracer's step.
 //
 //go:norace
 //go:nosplit
@@ -151,8 +151,7 @@ func (sh *shared) at(step uint32) {
 	}
 }
 
-// pause is where tests disturb the tracer: it waits until it is told to go on, or for
-// sh.linger.
+// pause is where tests disturb the tracer. It waits for sh.resume, or for sh.linger.
 //
 //go:norace
 //go:nosplit

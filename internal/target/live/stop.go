@@ -7,52 +7,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what runs while a thread of the target stands still. Its
-// functions are nosplit, use raw system calls and allocate nothing: they run in
-// the tracer, of which the Go runtime knows nothing (task.go), or in a thread of
-// ours that has blocked the signal that Go preempts with (fallback.go), where
-// there is then no point at which the scheduler, or a garbage collection that
-// stops our world, could take the CPU from us. They are norace because the race
-// detector would call into the runtime.
+// The code of this file runs while a thread of the target stands still. The functions are
+// nosplit, use raw system calls and allocate nothing. They run in the tracer, which the Go
+// runtime does not know (task.go), or in a thread of ours with Go's preemption signal blocked
+// (fallback.go). So there is no point at which the scheduler, or a garbage collection that stops
+// our world, could take the CPU from us. The functions are norace because the race detector would
+// call into the runtime.
 
-// phase is how far a stop has come.
+// phase is the progress of a stop.
 type phase uint8
 
 const (
 	phaseFree    phase = iota // not attached: SEIZE failed with errno
-	phaseWaiting              // seized, interrupted, not there yet
+	phaseWaiting              // seized, interrupted, not stopped yet
 	phaseStopped              // in PTRACE_EVENT_STOP
 	phaseDone                 // copied and released
-	phaseDying                // killed while it was stopped: will exit
+	phaseDying                // killed during the stop: will exit
 	phaseExited               // a zombie that we have to collect
-	phaseGone                 // no tracee of ours has this id any more
-	phaseStill                // not attached: blocked, and has not run since it was proved to be
+	phaseGone                 // no tracee of ours has the id any more
+	phaseStill                // not attached: blocked, and has not run since the proof
 )
 
 // tracee is one thread on its way through a stop.
 type tracee struct {
 	tid, pid uintptr
-	wanted   bool // of those in a batch
+	wanted   bool // in a batch: to be captured
 	phase    phase
 	errno    syscall.Errno
 	foreign  bool // the thread id belongs to another process by now
-	died     bool // while it was stopped
+	died     bool // during the stop
 	signals  int  // met and passed on while waiting
-	moved    bool // phaseStill once, but has run
-	taken    bool // copied, of those in a batch
+	moved    bool // once phaseStill, but has run
+	taken    bool // in a batch: copied
 	regs     regs
 	copier   copier
 
-	schedstat uintptr // file, or noSchedstat: the one at path
+	schedstat uintptr // file, or noSchedstat: open the file at path
 	path      [32]byte
 	proof     [maxProof]byte
 	proofLen  int
 
 	info waitInfo
 
-	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
-	// stopped, and the first at which it was released. Stops for a signal before
-	// that are added up in extra.
+	// CLOCK_MONOTONIC: the last moment with the thread known not to be stopped, and the first
+	// moment after the release. Earlier stops for a signal are added up in extra.
 	slowPoll            bool
 	asked               int64 // when the stop was asked for
 	began, ended, extra int64
@@ -84,8 +82,7 @@ func ptrace(request, tid, data uintptr) syscall.Errno {
 	return e
 }
 
-// seize attaches without stopping. It may sleep, while the target executes
-// another program.
+// seize attaches without stopping. It may sleep while the target executes another program.
 //
 //go:norace
 //go:nosplit
@@ -105,10 +102,9 @@ func (t *tracee) seized(errno syscall.Errno) {
 	}
 }
 
-// interrupt asks for the stop. The time that the thread needs to get there
-// serves to make sure that it is the right one: from the moment it is seized
-// its id cannot go to another thread, so tgkill with signal 0, which compares
-// thread and process, and sends nothing, gives an answer that stays true.
+// interrupt asks for the stop. While the thread gets there, interrupt checks that the thread is
+// the right one. A seized thread's id cannot go to another thread. So tgkill with signal 0, which
+// compares thread and process and sends nothing, gives an answer that stays true.
 //
 //go:norace
 //go:nosplit
@@ -122,9 +118,9 @@ func (t *tracee) interrupt(sh *shared) {
 
 // poll checks once whether the thread has stopped.
 //
-// It waits with WNOWAIT, which leaves the stop's signal with the thread. If the wait
-// consumed it, and we were killed before the PTRACE_CONT that gives it back, it would
-// be lost: ptrace_stop in kernel/signal.c continues with what the wait has left.
+// The wait uses WNOWAIT, so the stop's signal stays with the thread. If the wait consumed the
+// signal, and we were killed before the PTRACE_CONT that gives the signal back, the signal would
+// be lost: ptrace_stop in kernel/signal.c continues with the signal that the wait has left.
 //
 //go:norace
 //go:nosplit
@@ -137,11 +133,12 @@ func (t *tracee) poll(sh *shared) {
 	case t.info.code == cldExited || t.info.code == cldKilled || t.info.code == cldDumped:
 		t.phase = phaseExited
 	case t.info.status>>8 == unix.PTRACE_EVENT_STOP:
-		// Our interrupt, or a group stop (SIGSTOP), which a detach leaves in
-		// force: either way the thread stands still at a defined place.
+		// Our interrupt, or a group stop (SIGSTOP), which outlasts a detach: either way the
+		// thread stands still at a defined place.
 		t.phase = phaseStopped
 	case t.info.status>>8 == 0:
-		// About to get a signal: it gets it, and stops for us afterwards.
+		// The thread is about to get a signal. We give it the signal, and it stops for us
+		// afterwards.
 		t.signals++
 		sh.at(stepSignal)
 		t.pass(sh, uintptr(t.info.status&0xff))
@@ -177,15 +174,14 @@ func (t *tracee) look() syscall.Errno {
 	return e
 }
 
-// A thread that has a CPU stops within microseconds: so long the wait keeps our CPU
-// and spins. Any other thread needs a CPU first, perhaps the very one that we are on,
-// so the wait then sleeps between two polls. The sleep is a raw system call, because
-// the Go scheduler would need longer to give us a CPU again than the thread needs to
-// stop.
+// A thread with a CPU stops within microseconds: for so long the wait keeps our CPU and spins.
+// Any other thread needs a CPU first, perhaps our own, so the wait then sleeps between two polls.
+// The sleep is a raw system call, because the Go scheduler would need longer to give us a CPU
+// again than the thread needs to stop.
 //
-// Each sleep is longer than the last: to wake up costs tens of microseconds in a
-// virtual machine. On average, until we see that the thread has stopped, it is kept
-// from running for a sixth of the time that it waited.
+// Each sleep is longer than the last, because waking up costs tens of microseconds in a virtual
+// machine. Until we see the stop, the thread stands still for a sixth of its waiting time, on
+// average.
 const (
 	spins   = 80   // polls, of half a microsecond each
 	naps    = 14   // sleeps, 3 ms in all, before the wait counts as long
@@ -225,7 +221,8 @@ func (t *tracee) patient(sh *shared, deadline int64) {
 	}
 }
 
-// lookAgain polls after a sleep, and records when it found the thread not stopped.
+// lookAgain polls after a sleep, and records the time of a look that found the thread not
+// stopped.
 //
 //go:norace
 //go:nosplit
@@ -240,7 +237,7 @@ func (t *tracee) lookAgain(sh *shared) {
 	}
 }
 
-// finish copies a thread that has stopped, and releases it.
+// finish copies and releases a stopped thread.
 //
 //go:norace
 //go:nosplit
@@ -249,7 +246,7 @@ func (t *tracee) finish(sh *shared) {
 	t.release(sh)
 }
 
-// take copies what was asked for from the stopped thread.
+// take copies the requested pieces of the stopped thread.
 //
 //go:norace
 //go:nosplit
@@ -259,7 +256,7 @@ func (t *tracee) take(sh *shared) {
 	}
 	sh.at(stepStopped)
 	if t.regs.get(t.tid) != 0 {
-		t.phase = phaseDying // only SIGKILL ends a stop that we have not ended
+		t.phase = phaseDying // except us, only SIGKILL ends a stop
 		return
 	}
 	sh.at(stepRegs)
@@ -282,8 +279,8 @@ func (t *tracee) release(sh *shared) {
 	t.ended = clock()
 }
 
-// collect collects a zombie, a thread that died while we traced it or a child of
-// ours, and reports whether there is none left to collect. It tries once, or waits.
+// collect collects a zombie, either a thread that died while we traced it or a child of ours, and
+// reports whether no zombie is left to collect. It tries once, or waits.
 //
 //go:norace
 //go:nosplit
@@ -304,8 +301,8 @@ func collect(tid uintptr, wait bool) bool {
 // sigset is the kernel's set of signals.
 type sigset uint64
 
-// quiet is every signal but those that our own instructions can raise: if those were
-// blocked, they would kill us.
+// quiet is every signal except the signals that our own instructions can raise: blocked, those
+// signals would kill us.
 const quiet = ^sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1) |
 	1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGABRT-1))
 

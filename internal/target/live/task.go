@@ -7,76 +7,76 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tracer and the watchdog are tasks of the kernel that share our memory and
-// our files but are neither threads of this process nor known to the Go runtime:
+// The tracer and the watchdog are tasks of the kernel. They share our memory and our files, but
+// are not threads of our process, and the Go runtime does not know them:
 //
 //	this process ── watchdog ── tracer ··(ptrace)·· threads of the target
 //
-// The tracer can therefore be killed alone, which is the only way to detach its
-// tracees without its help. And neither our scheduler, nor our garbage collector, nor
-// a stop of our process (SIGSTOP, Ctrl-Z) delays it while a thread is stopped. Each of
-// the two tasks dies with its parent.
+// So the tracer can be killed alone, which is the only way to detach its tracees without its
+// help. And neither our scheduler, nor our garbage collector, nor a stop of our process (SIGSTOP,
+// Ctrl-Z) delays the tracer while a thread is stopped. Each of the two tasks dies with its
+// parent.
 //
-// What they run is written in Go under the rules of stop.go. There is no
-// goroutine, which a stack check, a write barrier, a panic or a call into the Go
-// runtime would need. So: nosplit and norace functions only,
-// raw system calls, numbers stored but never pointers, and no sync/atomic, which
-// calls into the race detector where that is on. TestTaskCode checks that in the
-// machine code.
+// The tasks' code is written in Go under the rules of stop.go. There is no goroutine, but a stack
+// check, a write barrier, a panic or a call into the Go runtime would need a goroutine. So the
+// tasks use only nosplit and norace functions and raw system calls, store numbers but never
+// pointers, and avoid sync/atomic, which calls into the race detector where enabled. TestTaskCode
+// checks the rules in the machine code.
 
-// shared is the memory through which the tasks work together. It is one
-// allocation that never moves; the tasks write numbers only.
+// shared is the memory through which the tasks work together. It is one allocation that never
+// moves; the tasks write numbers only.
 type shared struct {
 	// Set before the tasks start.
 	parent uintptr // our process id
 	stack  uintptr // top of the tracer's stack
 	begin  uintptr // code of beginTracer and serve
 	run    uintptr
-	limit  int64 // ns: how long a thread may be stopped
+	limit  int64 // ns: the longest stop of a thread
 	inside bool  // run by a thread of ours, see fallback.go
 
-	// The request that posted numbers; see perform.
+	// The request with number posted; see perform.
 	one                 *tracee
-	many                []*tracee // instead of one, if there are any
+	many                []*tracee // instead of one, if not empty
 	stopLimit, allLimit int64     // ns
 	dir                 uintptr   // /proc/<pid> of the target
-	threads             int       // that the target had at the instant of many; 0: not known
+	threads             int       // the target's threads at the instant of many; 0: not known
 	rounds              int       // over many
 	rest, nextProofs    int64     // until the next round, and when to check proofs again
 
-	// Of many that are let go as they stop; see each.go.
+	// If each: the threads in many are let go as they stop; see each.go.
 	each           bool
-	asked          int   // how many have been asked to stop, and have not yet
-	latest, looked int64 // when one was asked or has stopped last, and when they were looked at last
+	asked          int   // threads that have been asked to stop and have not stopped yet
+	latest, looked int64 // times of the latest stop or request for a stop, and of the latest look
 
-	// Of many that are to be held: for how long, counted from when they were asked to stop, in ns; 0: not at all.
+	// How long the threads in many are held, from the request for their stops, in ns; 0: not
+	// held.
 	hold  int64
-	begun int64  // when they were asked
+	begun int64  // when the stops were requested
 	held  uint32 // futex: all stand still, and wait for the client
-	letGo uint32 // futex: why they do no longer; see holdAll
+	letGo uint32 // futex: why the hold has ended; see holdAll
 
 	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
 	outcome             uint32 // of request done
 	giveUp              uint32 // the client knows that waiting is in vain
-	leaving             uint32 // the tracer ends because it could not detach a thread otherwise
+	leaving             uint32 // the tracer ends, because it could not detach a thread otherwise
 
 	deadline int64 // when the watchdog kills the tracer, CLOCK_MONOTONIC; 0: never
-	since    int64 // since when a thread may stand still
-	late     int64 // ns from since until the watchdog had released it
+	since    int64 // begin of the time in which a thread may stand still
+	late     int64 // ns from since until the watchdog had released the thread
 
 	watchdog, tracer int32  // process ids
 	prod             uint32 // futex of the watchdog
-	asleep           uint32 // the watchdog sleeps until it is prodded
+	asleep           uint32 // the watchdog sleeps until prodded
 	quit             uint32
-	noTracer         uint32 // the kernel refused the watchdog one
+	noTracer         uint32 // the kernel refused the watchdog's clone of a tracer
 
-	step    uint32 // where the tracer is
-	breaks  uint32 // test: the steps at which it waits, as bits
-	arrived uint32 // test: the step at which it does
+	step    uint32 // the tracer's step
+	breaks  uint32 // test: the steps at which the tracer waits, as bits
+	arrived uint32 // test: the step at which the tracer waits now
 	resume  uint32 // test: futex
-	linger  int64  // test: ns after which it goes on by itself
+	linger  int64  // test: ns until the tracer goes on by itself
 
-	line [maxProof]byte // of schedstat, as it is read
+	line [maxProof]byte // of schedstat, as read
 	stat unix.Stat_t
 }
 
@@ -85,13 +85,13 @@ const (
 	outcomeDone uint32 = iota // phases of the tracees say what happened
 	outcomeLeft               // the same, and the tracer has ended
 	outcomeLate               // the watchdog killed the tracer
-	outcomeDied               // the tracer was killed by another process
+	outcomeDied               // another process killed the tracer
 )
 
-// taskFlags share memory, files, and root and working directory, so that a task does
-// not keep open or busy what we close. The lowest byte, the signal at the task's end,
-// is 0: a wait sees the task only with __WALL or __WCLONE, so programs that collect any
-// child are not disturbed. Thread-local memory is not shared: see cloneTask.
+// taskFlags share memory, files, and root and working directory, so a task does not keep open or
+// busy what we close. The lowest byte, the signal at the task's end, is 0: a wait sees the task
+// only with __WALL or __WCLONE, so programs that collect any child are not disturbed.
+// Thread-local memory is not shared: see cloneTask.
 const taskFlags = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SETTLS
 
 func cloneTask(flags, stack, begin, run uintptr, sh *shared) (pid int)
@@ -113,9 +113,9 @@ func swap(p *uint32, v uint32) uint32
 //go:noescape
 func swap64(p *int64, v int64) int64
 
-// beginWatchdog and beginTracer are what a task runs first. All signals are blocked,
-// as they were in the thread that made the clone, so only SIGSTOP and SIGKILL can stop
-// or end a task. A session of their own protects them from signals to a process group.
+// beginWatchdog and beginTracer run first in a task. All signals are blocked, as in the thread
+// that made the clone, so only SIGSTOP and SIGKILL can stop or end a task. A new session protects
+// the tasks from signals to a process group.
 //
 //go:norace
 //go:nosplit
@@ -146,10 +146,9 @@ func beginTask(parent uintptr, priority int32) {
 	setPriority(0, priority)
 }
 
-// Real-time priorities, as far as we may have them: a stopped thread waits for
-// the tracer, and on a machine whose CPUs are busy that wait would be most
-// of the pause. Both tasks sleep whenever they wait for longer than microseconds.
-// Priority 1 is that of package priority.
+// Real-time priorities, as far as permitted: a stopped thread waits for the tracer, and on a
+// machine with busy CPUs the wait would be most of the pause. Both tasks sleep during waits
+// longer than microseconds. Priority 1 belongs to package priority.
 const (
 	priorityTracer   = 2
 	priorityWatchdog = 3
@@ -166,9 +165,8 @@ func setPriority(pid uintptr, priority int32) {
 //go:nosplit
 func raw(nr, a, b, c uintptr) (uintptr, syscall.Errno) { return raw6(nr, a, b, c, 0, 0, 0) }
 
-// raw6 is syscall.RawSyscall6 with a smaller frame: the linker allows nosplit functions
-// 792 bytes of stack in all, also when the code is instrumented for fuzzing, which makes
-// every frame larger.
+// raw6 is syscall.RawSyscall6 with a smaller frame. The linker allows nosplit functions 792 bytes
+// of stack in all, also in code instrumented for fuzzing, with its larger frames.
 func raw6(nr, a, b, c, d, e, f uintptr) (r uintptr, errno syscall.Errno)
 
 // clock is CLOCK_MONOTONIC in ns.
@@ -186,8 +184,7 @@ const (
 	futexWakePrivate = 1 | 128
 )
 
-// futexWait sleeps while *p is v, for at most ns (0: without end). It may return
-// at any time.
+// futexWait sleeps while *p is v, for at most ns (0: without end). It may return at any time.
 //
 //go:norace
 //go:nosplit

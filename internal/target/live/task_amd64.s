@@ -2,13 +2,13 @@
 
 // func cloneTask(flags, stack, begin, run uintptr, sh *shared) (pid int)
 //
-// The child starts on the top of a stack of its own, calls begin(sh) and run(sh),
-// two Go functions by the addresses of their code, and ends.
+// The child starts on the top of its own stack, calls begin(sh) and run(sh), two Go functions by
+// the addresses of their code, and ends.
 //
-// After a call of assembly the compiler loads R14 from thread-local memory, which is below
-// the address in FS. Without thread-local memory of its own, the child would load the
-// goroutine of the thread that has made it. The highest OWN bytes of the child's stack are
-// its thread-local memory, and stay zero.
+// After a call of assembly the compiler loads R14 from thread-local memory, just below the
+// address in FS. Without thread-local memory of its own, the child would load the goroutine of
+// the thread that made the child. The highest OWN bytes of the child's stack are the child's
+// thread-local memory, and stay zero.
 #define OWN 512
 TEXT ·cloneTask(SB),NOSPLIT,$0-48
 	MOVQ	flags+0(FP), DI
@@ -16,7 +16,7 @@ TEXT ·cloneTask(SB),NOSPLIT,$0-48
 	MOVQ	begin+16(FP), R12
 	MOVQ	run+24(FP), R13
 	MOVQ	sh+32(FP), R9
-	MOVQ	SI, R8		// what the child has of its own (CLONE_SETTLS): zeros
+	MOVQ	SI, R8		// the child's own thread-local memory (CLONE_SETTLS): zeros
 	SUBQ	$(OWN+32), SI
 	MOVQ	R12, 0(SI)
 	MOVQ	R13, 8(SI)
@@ -32,11 +32,11 @@ TEXT ·cloneTask(SB),NOSPLIT,$0-48
 child:
 	JMP	taskStart<>(SB)
 
-// taskStart calls by Go's internal convention (abi-internal.md beside the
-// compiler): the first argument is in AX, R14 has the goroutine, X15 is 0. The
-// assembler's convention would lead through wrappers, which call the race detector where
-// it is on. There is no goroutine, here or later: code that needs one would crash this
-// task alone. TestTaskCode checks that there is no such code.
+// taskStart calls by Go's internal convention (abi-internal.md beside the compiler): the first
+// argument is in AX, R14 has the goroutine, X15 is 0. The assembler's convention would lead
+// through wrappers, which call the race detector where enabled. There is no goroutine, here or
+// later: code with a goroutine would crash the task alone. TestTaskCode checks that no code needs
+// a goroutine.
 TEXT taskStart<>(SB),NOSPLIT|NOFRAME,$0
 	XORL	R14, R14
 	XORPS	X15, X15

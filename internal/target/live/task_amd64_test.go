@@ -10,21 +10,21 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// taskCode reads the machine code of what the tasks run, as this test has it in its memory.
+// taskCode reads the tasks' machine code in the memory of the test.
 type taskCode struct {
 	wrong   []string
-	depth   map[uintptr]int // bytes of stack that a function and those that it calls take
-	under   []string        // the calls that led to the one at hand
-	started uintptr         // the code that begins a task, which alone may set R14
+	depth   map[uintptr]int // bytes of stack of a function and its callees
+	under   []string        // the calls that led to the current function
+	started uintptr         // the code that begins a task; only this code may set R14
 }
 
 // maxTaskCode bounds one function.
 const maxTaskCode = 1 << 16
 
-// TestTaskCode checks the machine code of what the tasks run by the rules of task.go:
-// it calls nothing but functions of this package, so neither a stack check, nor a panic, nor
-// a write barrier, nor a map, nor an allocation; it does not use the goroutine; and it ends
-// far above the end of its stack.
+// TestTaskCode checks the tasks' machine code by the rules of task.go. The code calls only
+// functions of package live, so neither a stack check, nor a panic, nor a write barrier, nor a
+// map, nor an allocation. It does not use the goroutine, and its deepest stack stays far above
+// the stack's end.
 func TestTaskCode(t *testing.T) {
 	c := &taskCode{depth: map[uintptr]int{}}
 	if c.started = c.leadsTo(cloneCode(), taskStart); c.started == 0 {
@@ -47,7 +47,7 @@ func TestTaskCode(t *testing.T) {
 	}
 }
 
-// TestTaskCodeIsRead: what must not be in a task is recognised where it is.
+// TestTaskCodeIsRead: the checks recognise forbidden code.
 func TestTaskCodeIsRead(t *testing.T) {
 	for what, f := range map[string]func(*shared){
 		"an index out of range": func(sh *shared) { sh.line[sh.step]++ },
@@ -88,7 +88,7 @@ func (c *taskCode) report(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// leadsTo finds a function by its name among those that are called from an address on.
+// leadsTo finds a function by its name among the callees from an address on.
 func (c *taskCode) leadsTo(begin uintptr, want string) uintptr {
 	seen := map[uintptr]bool{}
 	for next := []uintptr{begin}; len(next) > 0; next = next[1:] {
@@ -106,18 +106,18 @@ func (c *taskCode) leadsTo(begin uintptr, want string) uintptr {
 	return 0
 }
 
-// name is what the function at an address is called; "" if there is none.
+// name is the name of the function at an address; "" if there is none.
 func name(pc uintptr) string {
 	frames := runtime.CallersFrames([]uintptr{pc + 1})
 	for {
 		f, more := frames.Next()
 		if !more {
-			return f.Function // the others are inlined
+			return f.Function // the other frames are inlined
 		}
 	}
 }
 
-// instruction is one, with its address.
+// instruction is a decoded instruction with its address.
 type instruction struct {
 	x86asm.Inst
 	at uintptr
@@ -127,7 +127,7 @@ func (i *instruction) String() string {
 	return fmt.Sprintf("%#x in %s: %s", i.at, name(i.at), x86asm.GoSyntax(i.Inst, uint64(i.at), nil))
 }
 
-// target is where a call or a jump leads; known: it is written in the instruction.
+// target is the destination of a call or a jump; known: the destination is in the instruction.
 func (i *instruction) target() (to uintptr, known bool) {
 	rel, ok := i.Args[0].(x86asm.Rel)
 	return i.at + uintptr(i.Len) + uintptr(int64(rel)), ok
@@ -147,7 +147,7 @@ func (i *instruction) leaves(function uintptr) (to uintptr, ok bool) {
 
 // function decodes a function.
 func (c *taskCode) function(begin uintptr) (out []instruction) {
-	text := unsafe.Slice(*(**byte)(unsafe.Pointer(&begin)), maxTaskCode) // the code of this program, which stays
+	text := unsafe.Slice(*(**byte)(unsafe.Pointer(&begin)), maxTaskCode) // our program's code, which stays
 	for at := 0; at < maxTaskCode; {
 		pc := begin + uintptr(at)
 		if f := runtime.FuncForPC(pc); f == nil || f.Entry() != begin {
@@ -168,7 +168,7 @@ func (c *taskCode) function(begin uintptr) (out []instruction) {
 	return out
 }
 
-// follow reads a function and those that it calls, and returns how much stack they take.
+// follow reads a function and its callees, and returns their use of stack, in bytes.
 func (c *taskCode) follow(begin uintptr) int {
 	if n, ok := c.depth[begin]; ok {
 		if n < 0 {
@@ -185,7 +185,7 @@ func (c *taskCode) follow(begin uintptr) int {
 		own = max(own, frame)
 		if to, ok := i.leaves(begin); ok {
 			switch _, known := i.target(); {
-			case !known: // check has said so
+			case !known: // check has reported the instruction
 			case strings.HasPrefix(name(to), thisPackage), to == c.started:
 				below = max(below, c.follow(to))
 			default:
@@ -199,7 +199,7 @@ func (c *taskCode) follow(begin uintptr) int {
 	return c.depth[begin]
 }
 
-// grows is how much stack an instruction takes in a function's prologue.
+// grows is an instruction's use of stack in a function's prologue.
 func grows(i *instruction) int {
 	switch {
 	case i.Op == x86asm.PUSH:
@@ -216,14 +216,14 @@ func grows(i *instruction) int {
 	return 0
 }
 
-// check reports an instruction that must not be in a task.
+// check reports a forbidden instruction.
 func (c *taskCode) check(function uintptr, i *instruction) {
 	starts := function == c.started && function != 0
 	if _, known := i.target(); (i.isCall() || i.isJump()) && !known && !starts {
 		c.report("%v: it is not known what is called", i)
 	}
-	// After a call of assembly the compiler has R14 point to the goroutine again, which is
-	// nil here: see taskStart. Whatever used it would be another instruction.
+	// After a call of assembly the compiler loads R14 with the goroutine again, which is nil
+	// here: see taskStart. Any use of the goroutine would be another instruction.
 	loads := i.Op == x86asm.MOV && i.Args[0] == x86asm.R14 && isThreadLocal(i.Args[1])
 	clears := i.Op == x86asm.XOR && isR14(i.Args[0]) && isR14(i.Args[1]) && starts
 	for _, arg := range i.Args {

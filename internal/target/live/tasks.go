@@ -23,10 +23,10 @@ type tasks struct {
 	ended  chan struct{} // closed when both have ended
 
 	mu  sync.Mutex
-	pid int // of the watchdog; 0 when its number may be another process's
+	pid int // of the watchdog; 0 when the number may have been reused
 }
 
-const taskStack = 64 << 10 // bytes, of which the lowest page is a guard page
+const taskStack = 64 << 10 // bytes; the lowest page is a guard page
 
 // startTasks starts the watchdog, which starts the tracer.
 func startTasks(limit time.Duration) (*tasks, error) {
@@ -51,8 +51,8 @@ func startTasks(limit time.Duration) (*tasks, error) {
 	return w, nil
 }
 
-// keep starts the watchdog and waits for its end. It has an OS thread of its own,
-// because the kernel kills the watchdog when the OS thread that has made it ends.
+// keep starts the watchdog and waits for its end. keep occupies an OS thread, because the kernel
+// kills the watchdog when the OS thread that made the watchdog ends.
 func (w *tasks) keep(stack uintptr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -80,8 +80,8 @@ func (w *tasks) await(pid, options int) {
 	}
 }
 
-// awaitTask waits until the tracer has followed a watchdog that somebody killed:
-// until then it may have a thread stopped, and writes to our memory.
+// awaitTask waits until the tracer has followed a watchdog that another process killed: until
+// then the tracer may have a thread stopped, and writes to our memory.
 func awaitTask(pid int) {
 	dir, err := procfs.Open(pid)
 	if err != nil {
@@ -96,8 +96,8 @@ func awaitTask(pid int) {
 	}
 }
 
-// request has the tracer perform what sh describes. stuck is asked every few
-// milliseconds whether waiting has become useless. meanwhile is called while threads are held.
+// request makes the tracer perform the request in sh. It calls stuck every few milliseconds, to
+// learn whether waiting has become useless. It calls meanwhile while threads are held.
 func (w *tasks) request(stuck func() bool, meanwhile func()) (outcome uint32, err error) {
 	sh := w.sh
 	atomic.StoreUint32(&sh.giveUp, 0)
@@ -141,14 +141,14 @@ func (w *tasks) request(stuck func() bool, meanwhile func()) (outcome uint32, er
 	}
 }
 
-// tasksLimit is how long we wait, in addition, for a tracer that SIGKILL does not end:
-// a task in uninterruptible sleep cannot be killed.
+// tasksLimit is the additional wait for a tracer that SIGKILL does not end: a task in
+// uninterruptible sleep cannot be killed.
 const tasksLimit = 5 * time.Second
 
 var errTasksStuck = errors.New("the tracer hangs in the kernel and cannot be ended")
 
 func (w *tasks) sleep(p *uint32, v uint32, d time.Duration) {
-	futexSleep(p, v, d) // the caller checks *p again, whatever the result
+	futexSleep(p, v, d) // the caller checks *p again in any case
 }
 
 func (w *tasks) rouse() {
@@ -172,7 +172,7 @@ func (w *tasks) stop() bool {
 	for _, limit := range []time.Duration{time.Second, time.Second} {
 		select {
 		case <-w.ended:
-			_ = unix.Munmap(w.stacks) // cannot fail: it is a mapping
+			_ = unix.Munmap(w.stacks) // cannot fail: the mapping is ours
 			return true
 		case <-time.After(limit):
 			w.kill()
@@ -185,11 +185,11 @@ func (w *tasks) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pid != 0 {
-		_ = unix.Kill(w.pid, unix.SIGKILL) // or it has just ended
+		_ = unix.Kill(w.pid, unix.SIGKILL) // or the watchdog has just ended
 	}
 }
 
-// cpu is the CPU time that both have used.
+// cpu is the CPU time of both tasks.
 func (w *tasks) cpu() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

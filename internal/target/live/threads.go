@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CountThreads is how many threads the process has, without a list of them.
+// CountThreads is the process's number of threads, without a list of the threads.
 func (p *Process) CountThreads() (int, error) {
 	n, err := p.Dir().CountTasks()
 	if err != nil {
@@ -42,10 +42,10 @@ func (p *Process) Thread(tid int) (target.ThreadInfo, error) {
 	return target.ThreadInfo{TID: tid, Name: s.Comm, State: s.State, StartTime: s.Start}, nil
 }
 
-// ThreadWait says what a thread waits for, for a person to read.
+// ThreadWait describes a thread's wait, for a person to read.
 type ThreadWait struct {
-	Channel string // function of the kernel that it sleeps in; "" unless known
-	Running bool   // it is not blocked, and the rest is empty
+	Channel string // the kernel function in which the thread sleeps; "" unless known
+	Running bool   // not blocked; the other fields are empty
 	Syscall int64  // number of the system call; -1: none (a page fault, a stop)
 	Args    [6]uint64
 	RunTime uint64 // ns on a CPU so far; 0 where not counted
@@ -53,8 +53,7 @@ type ThreadWait struct {
 	Runs    uint64 // how often it was put on a CPU
 }
 
-// ThreadWait reads what a thread waits for. Parts that may not be read stay
-// empty.
+// ThreadWait reads what a thread waits for. Unreadable parts stay empty.
 func (p *Process) ThreadWait(tid int) (ThreadWait, error) {
 	var buf [512]byte
 	w := ThreadWait{Syscall: -1}
@@ -77,8 +76,8 @@ func (p *Process) ThreadWait(tid int) (ThreadWait, error) {
 	return w, nil
 }
 
-// NSTid returns the id that a thread has in the innermost PID namespace of the
-// target. The runtime inside a container knows its threads by these.
+// NSTid returns a thread's id in the innermost PID namespace of the target. The runtime inside a
+// container knows its threads by these ids.
 func (p *Process) NSTid(tid int) (int, error) {
 	if p.nests == 0 {
 		return tid, nil
@@ -118,7 +117,7 @@ func (p *Process) readTask(tid int, name string, buf []byte) ([]byte, error) {
 	return b, nil
 }
 
-// threadGone is target.ErrThreadExited, or ErrExited where the whole process has.
+// threadGone is target.ErrThreadExited, or ErrExited where the whole process has exited.
 func (p *Process) threadGone(tid int) error {
 	if err := p.Alive(); err != nil {
 		return err

@@ -13,25 +13,25 @@ type Tracer struct {
 	p     *Process
 	one   *tracee
 	many  []*tracee
-	batch []*tracee // many, as far as it is used
-	arena arena     // what batch is copied to
-	sh    *shared   // what the latest request went through
+	batch []*tracee // the used part of many
+	arena arena     // the copies of batch
+	sh    *shared   // the latest request
 
-	tasks  *tasks        // what performs requests,
-	thread *threadTracer // or this; nil before the first
+	tasks  *tasks        // performs requests,
+	thread *threadTracer // or a thread of ours; nil before the first request
 	inside bool          // only a thread may trace this target
 
-	holding   time.Duration // for how long the threads of a request are held at most; 0: not
-	meanwhile func()        // what is done while the threads of a request are held; nil: they are not
+	holding   time.Duration // how long the threads of a request are held at most; 0: not held
+	meanwhile func()        // runs while the threads of a request are held; nil: not held
 
 	each bool // the threads of a request are let go as they stop
 
-	waiting int         // the thread that is waited for; 0: many
+	waiting int         // the thread that we wait for; 0: many
 	stuck   func() bool // forsaken, allocated once
 }
 
-// Trace calls f, which may capture several threads with the Tracer: other
-// requests have to wait. f must not call Trace.
+// Trace calls f, which may capture several threads with the Tracer. Other requests wait. f must
+// not call Trace.
 func (p *Process) Trace(f func(*Tracer) error) error {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()
@@ -51,7 +51,7 @@ func (p *Process) Capture(req *target.Request, out *target.Capture) error {
 	return p.Trace(func(t *Tracer) error { return t.Capture(req, out) })
 }
 
-// perform has the tracees in one or batch stopped, copied and released.
+// perform stops, copies and releases the tracees in one or batch.
 func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	sh, err := t.ready()
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	return outcome, nil
 }
 
-// ready returns the memory that the next request goes through.
+// ready returns the memory for the next request.
 func (t *Tracer) ready() (*shared, error) {
 	if t.tasks != nil && (!t.tasks.alive() || t.inside) {
 		t.p.tracingCPU += t.tasks.cpu()
@@ -104,7 +104,7 @@ func (t *Tracer) ready() (*shared, error) {
 	if t.tasks == nil && t.thread == nil && !t.inside {
 		w, err := startTasks(t.p.watchLimit())
 		if err != nil {
-			// A sandbox may forbid it, or a limit on the number of processes.
+			// A sandbox, or a limit on the number of processes, may forbid tasks.
 			t.goInside(fmt.Sprintf("no task can be made: %v", err))
 		}
 		t.tasks = w
@@ -118,10 +118,10 @@ func (t *Tracer) ready() (*shared, error) {
 	return t.tasks.sh, nil
 }
 
-// goInside makes a thread of ours the tracer, because a task cannot be, and records why.
+// goInside makes a thread of ours the tracer, because a task cannot trace, and records why.
 func (t *Tracer) goInside(why string) { t.inside, t.p.unwatched = true, why }
 
-// abandon gives up the memory that a hanging tracer may still write to: it must not be
+// abandon gives up the memory that a hanging tracer may still write to. The memory must not be
 // used again.
 func (t *Tracer) abandon() {
 	t.tasks, t.one, t.many, t.batch, t.arena = nil, &tracee{}, nil, nil, arena{}
@@ -147,22 +147,22 @@ func (p *Process) watchLimit() time.Duration {
 	return DefaultWatchdog
 }
 
-// leastWatchdog is longer than the tracer sleeps between two polls.
+// leastWatchdog is longer than the tracer's sleep between two polls.
 const leastWatchdog = 2 * time.Millisecond
 
-// Released is how many times the watchdog has released threads.
+// Released counts how often the watchdog has released threads.
 func (p *Process) Released() int { return int(p.let.Load()) }
 
-// Unwatched says why no watchdog watches over the stops of this process's
-// threads, "" if one does or none was needed yet.
+// Unwatched says why no watchdog watches the stops of the target's threads; "" if a watchdog
+// does, or none was needed yet.
 func (p *Process) Unwatched() string {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()
 	return p.unwatched
 }
 
-// TracingCPU is the CPU time that the tasks which stop threads have used: the
-// kernel does not count it as this process's.
+// TracingCPU is the CPU time of the tasks that stop threads: the kernel does not count that time
+// as our process's.
 func (p *Process) TracingCPU() time.Duration {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()

@@ -6,24 +6,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what the watchdog runs; the rules of task.go apply.
+// The watchdog runs the code of this file; the rules of task.go apply.
 //
-// The tracer announces a deadline for its next sign of life: while a thread is
-// stopped, or may be, that is the limit after the last poll that found it running.
-// The watchdog kills the tracer when the deadline has passed. The kernel then resumes
-// all its tracees, with the signals that they were stopped with, because the tracer
-// looks at stops without consuming them.
+// The tracer announces a deadline for its next sign of life: while a thread is stopped, or may
+// be, the deadline is the limit after the last poll that found the thread running. The watchdog
+// kills the tracer when the deadline has passed. The kernel then resumes all tracees with their
+// stops' signals, because the tracer looks at stops without consuming the signals.
 
 const (
-	// tick is the longest that the watchdog sleeps while there are requests, in
-	// ns: then it checks whether the tracer lives.
+	// tick is the watchdog's longest sleep during a request, in ns: then the watchdog checks
+	// whether the tracer lives.
 	tick = 10_000_000
-	// idleRounds is for how many ticks it stays awake without a request, so that in a
-	// sequence of captures it need not be woken each time.
+	// idleRounds is the number of ticks that the watchdog stays awake without a request, so that
+	// in a sequence of captures nobody need wake it each time.
 	idleRounds = 10
 )
 
-// watch keeps a tracer ready and watches it, until quit.
+// watch keeps a tracer ready and watches the tracer, until quit.
 //
 //go:norace
 //go:nosplit
@@ -32,7 +31,7 @@ func watch(sh *shared) {
 	sh.watchdog = int32(pid)
 	for idle := 0; load(&sh.quit) == 0; {
 		if sh.tracer == 0 && !sh.spawn() {
-			return // the client learns it from our end
+			return // our end tells the client
 		}
 		prod := load(&sh.prod)
 		if sh.ended(load(&sh.leaving) != 0) {
@@ -61,7 +60,7 @@ func watch(sh *shared) {
 			idle = 0
 			continue
 		}
-		// A deadline that is set right after our look is a limit away, or more.
+		// A deadline set right after our look is a limit away, or more.
 		futexWait(&sh.prod, prod, wait)
 	}
 	sh.kill()
@@ -83,8 +82,8 @@ func (sh *shared) spawn() bool {
 	return true
 }
 
-// ended collects a tracer that has ended by itself or was killed, and ends its
-// request. With wait it waits for that.
+// ended collects a tracer that has ended by itself or was killed, and ends its request. With
+// wait, ended waits for the tracer's end.
 //
 //go:norace
 //go:nosplit
@@ -100,8 +99,8 @@ func (sh *shared) ended(wait bool) bool {
 	return true
 }
 
-// shoot kills a tracer that is late. It may be late because it has no CPU: for its last
-// microseconds it gets ours.
+// shoot kills a late tracer. The tracer may be late because it has no CPU: for its last
+// microseconds it gets our CPU.
 //
 //go:norace
 //go:nosplit
@@ -124,8 +123,7 @@ func (sh *shared) kill() {
 	sh.reap(true)
 }
 
-// lend moves a task to the CPU that we are on, with our priority. We sleep next, and it
-// runs.
+// lend moves a task to our CPU, with our priority. We sleep next, and the task runs.
 //
 //go:norace
 //go:nosplit
@@ -139,8 +137,8 @@ func (sh *shared) lend(pid uintptr) {
 	setPriority(pid, priorityWatchdog)
 }
 
-// reap collects the tracer. When it returns true, the kernel has detached everything
-// that the tracer had stopped.
+// reap collects the tracer. When reap returns true, the kernel has detached all of the tracer's
+// tracees.
 //
 //go:norace
 //go:nosplit
@@ -152,8 +150,8 @@ func (sh *shared) reap(wait bool) bool {
 	return false
 }
 
-// conclude ends the request that a tracer has left behind. A request that it had not
-// begun stays for the next tracer.
+// conclude ends the request of an ended tracer. A request that the tracer had not begun stays for
+// the next tracer.
 //
 //go:norace
 //go:nosplit
@@ -167,7 +165,7 @@ func (sh *shared) conclude(outcome uint32) {
 	futexWake(&sh.done)
 }
 
-// rouse wakes the watchdog to look at once.
+// rouse wakes the watchdog for a look at once.
 //
 //go:norace
 //go:nosplit

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchdogLetsGo has the tracer be late with a stopped thread.
+// TestWatchdogLetsGo: the tracer is late with a stopped thread.
 func TestWatchdogLetsGo(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
@@ -66,7 +66,7 @@ func TestWatchdogLetsGo(t *testing.T) {
 	t.Logf("limit %v; stopped for: p50 %v, max %v", p.Watchdog, lates[n/2], lates[n-1])
 }
 
-// TestWatchdogAwake has it be late at once after a time without requests.
+// TestWatchdogAwake: the tracer is late at once after a time without requests.
 func TestWatchdogAwake(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
@@ -85,7 +85,7 @@ func TestWatchdogAwake(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesNothing looks for tasks after Close, and while there are some.
+// TestCloseLeavesNothing looks for tasks after Close, and before.
 func TestCloseLeavesNothing(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	before := leftTasks(unix.Getpid())
@@ -116,8 +116,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestTracerInside runs the tests of captures with the tracer in a thread of ours,
-// as where Yama lets only ancestors trace.
+// TestTracerInside runs the capture tests with the tracer in a thread of ours, as where Yama lets
+// only ancestors trace.
 func TestTracerInside(t *testing.T) {
 	layer.Live(t)
 	openInside = true
@@ -137,7 +137,8 @@ func TestTracerInside(t *testing.T) {
 	}
 }
 
-// TestCaptureEach runs the tests of captures with all threads of the process captured at once, by either tracer.
+// TestCaptureEach runs the capture tests with all threads of the process captured at once, by
+// either tracer.
 func TestCaptureEach(t *testing.T) {
 	layer.Live(t)
 	capturing = captureAmongAll
@@ -158,8 +159,8 @@ func TestCaptureEach(t *testing.T) {
 	}
 }
 
-// TestTaskFunctions checks what the tasks run by the rule of task.go that only the source
-// shows where the race detector is not on.
+// TestTaskFunctions checks the tasks' functions by the rule of task.go that only the source shows
+// where the race detector is off.
 func TestTaskFunctions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

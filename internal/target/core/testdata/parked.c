@@ -1,12 +1,12 @@
-// Threads that wait for ever, or die in a way of their own, for core dumps.
+// Threads that wait for ever, or die in different ways, for core dumps.
 //
 //   parked wait       three threads wait
-//   parked segv       one reads address 0x1234
-//   parked wild       one reads an address that is not canonical
-//   parked divide     one divides by zero
+//   parked segv       a thread reads address 0x1234
+//   parked wild       a thread reads an address that is not canonical
+//   parked divide     a thread divides by zero
 //   parked abort      abort()
 //
-// Prints "ready" when all threads are where they stay, or about to die.
+// Prints "ready" when all threads wait for ever, or are about to die.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 static volatile int zero;
 static pthread_barrier_t all;
-static pthread_mutex_t said = PTHREAD_MUTEX_INITIALIZER; // held until "ready" is
+static pthread_mutex_t said = PTHREAD_MUTEX_INITIALIZER; // held until "ready" is printed
 const char constant[] = "what a program does not write";
 char variable[] = "what a program writes";
 

@@ -1,5 +1,5 @@
-// The target of package live's fault injection. It records what happens to it in a file
-// that the test maps too, so that the records outlive an exec and an exit.
+// The target of package live's fault injection. It records its events in a file that the
+// test maps too, so the records outlive an exec and an exit.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

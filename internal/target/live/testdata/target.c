@@ -1,6 +1,5 @@
-// The programs that the tests of package live look at: one mode each. A mode
-// prints "ready" with the numbers that its test needs, and then runs until it
-// is killed.
+// The target programs of package live's tests: one mode each. A mode prints
+// "ready" with its test's numbers, and then runs until it is killed.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -46,7 +45,7 @@ static void storm(void) {
 	while (!victim) ms(1);
 	ready(victim, 0);
 	union sigval val = {0};
-	for (;;) { // a signal that is lost stops cnt[0] for good
+	for (;;) { // a lost signal stops cnt[0] for good
 		if (pthread_kill(v, SIGUSR1)) abort();
 		cnt[0]++;
 		while (pthread_sigqueue(v, SIGRTMIN + 1, val)) {}
@@ -142,8 +141,8 @@ static void *deeper(void *arg) {
 }
 static void deep(void) { spawn(deeper, 0); while (!victim) ms(1); ready(victim, 0); forever(); }
 
-// A ring of threads, each of which counts on its own stack when it is its turn: at every
-// instant each has counted as far as the next one, or once more.
+// A ring of threads. Each thread counts on its own stack at its turn: at every instant a
+// thread has counted as far as the next thread, or once more.
 static struct { uint64_t tid, count; } relays[64];
 static sem_t turns[64];
 static int relayers;
@@ -172,8 +171,8 @@ static void relaying(int n) {
 	forever();
 }
 
-// Threads that write the number of their round into all words of an array on their stacks, one
-// after the other: at every instant the words up to one have the number, and the others the one before.
+// Threads that write the number of their round into all words of an array on their stacks, word
+// after word: at every instant the first words have the number, and the rest the previous number.
 enum { words = 4096 };
 static void *wave(void *arg) {
 	volatile uint64_t w[words];
@@ -196,7 +195,7 @@ static void waves(int n) {
 	forever();
 }
 
-// A thread of the kernel's in this process, which waits for requests (IORING_SETUP_SQPOLL).
+// A kernel thread in the test program. The thread waits for requests (IORING_SETUP_SQPOLL).
 static void kernels(void) {
 	struct { uint32_t sq, cq, flags, cpu, idle, rest[25]; } p = {.flags = 1 << 1, .idle = 1000000};
 	if (syscall(425, 4, &p) < 0) { ready(-errno, 0); forever(); } // io_uring_setup
@@ -223,7 +222,7 @@ static void headless(void) { spawn(lonely, 0); while (!victim) ms(1); ready(vict
 
 int main(int argc, char **argv) {
 	self = argv[0];
-	alarm(300); // no PR_SET_PDEATHSIG: it fires when the THREAD that started us ends, and tracers end theirs
+	alarm(300); // no PR_SET_PDEATHSIG: it fires at the end of our parent THREAD, and tracers end their threads
 	for (unsigned i = 0; i < sizeof head; i++) head[i] = (char)i;
 	const char *m = argc > 1 ? argv[1] : "";
 	int n = argc > 2 ? atoi(argv[2]) : 0;
