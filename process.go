@@ -52,7 +52,7 @@ type Options struct {
 	// Permits says whether SnapshotWaits also finds the likely holders (profile.WaitGraph.Likely): who has permits of a
 	// SemaphoreSlim, and who completes a TaskCompletionSource. For that SnapshotWaits reads the managed heap.
 	Permits PermitsMode
-	// SourceRoots say where source files are on this machine. The first root that has the file counts.
+	// SourceRoots say where source files are on this machine. The first root that fits a file counts.
 	SourceRoots []SourceRoot
 	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (profile.Thread.Packed), for snapshots of many
 	// threads: packed stacks take a tenth of the memory. profile.Thread.Frames of a packed thread is nil. The methods
