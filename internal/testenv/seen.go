@@ -8,8 +8,8 @@ import (
 // Hang is longer than anything may take, on any machine. A green test never waits so long.
 const Hang = 2 * time.Minute
 
-// UntilSeen calls look again and again, until nothing is missing. look names the missing items. Beside other programs that
-// takes longer, but never as long as Hang.
+// UntilSeen calls look again and again, until nothing is missing. look names the missing items. Beside other programs
+// the wait takes longer, but never as long as Hang.
 func UntilSeen(tb testing.TB, look func() (missing string)) {
 	tb.Helper()
 	for end := time.Now().Add(Hang); ; time.Sleep(10 * time.Millisecond) {
