@@ -20,7 +20,7 @@ type fetchProgress struct {
 	mu    sync.Mutex
 	busy  []symbols.Progress // in the order of their beginnings
 	timer *time.Timer
-	since time.Time // when the first running fetch began
+	since time.Time // when the present fetches began
 	shown bool      // there is a line on the terminal
 }
 

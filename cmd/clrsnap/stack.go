@@ -353,7 +353,7 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 		return nil, hint(err, of)
 	}
 	a.warnOfUnknown(p)
-	collectAbove(50) // little memory is kept: a collection often takes only a few ms
+	collectAbove(50) // little memory is kept: frequent collections take a few ms
 	a.collects.Store(true)
 	return p, nil
 }

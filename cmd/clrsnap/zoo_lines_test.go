@@ -159,7 +159,7 @@ func change(t *testing.T, file string, how func(b []byte)) {
 	}
 }
 
-// A lie is a PDB of another program.
+// A lie is a wrong PDB for the program.
 type lie struct {
 	name    string
 	content []byte

@@ -359,7 +359,7 @@ var crashes = []struct {
 	{"segv", "SIGSEGV", true, 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil, ""},
 }
 
-// crashStates are the states of the thread of which the process died: the thread was not waiting for createdump.
+// crashStates are the states of the thread that ended the process: the thread was not waiting for createdump.
 var crashStates = map[string]string{"SIGABRT": "aborted (SIGABRT)", "SIGSEGV": "crashed (SIGSEGV)"}
 
 // TestCrashes: the dump of a crashed program says why and where the program crashed.

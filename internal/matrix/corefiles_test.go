@@ -104,8 +104,8 @@ func TestNoMessage(t *testing.T) {
 	checkConsequence(t, snap)
 }
 
-// checkConsequence requires that a dump without some pages says what is missing for that reason: the dump names each
-// thread with an incomplete stack.
+// checkConsequence requires that a dump without some pages names the consequence: each thread with an incomplete
+// stack.
 func checkConsequence(t *testing.T, snap *profile.Snapshot) {
 	t.Helper()
 	missing := snap.Process.Core.Missing

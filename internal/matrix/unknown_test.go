@@ -240,7 +240,7 @@ func TestSameContracts(t *testing.T) {
 }
 
 // TestUnknownContracts: if a runtime follows an unknown version of a contract, clrsnap shows everything that does not
-// depend on the contract, and says what is left out. Nothing is read by the layout of another version.
+// depend on the contract, and names the omissions. Nothing is read by the layout of another version.
 func TestUnknownContracts(t *testing.T) {
 	for _, tt := range []struct {
 		contract, says string

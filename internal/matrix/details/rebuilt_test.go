@@ -70,8 +70,8 @@ func (r *rebuilt) backdate(t *testing.T) {
 // used, and unproved names are marked: in a dump without the file, and in a process whose file was written to.
 func TestOtherBuild(t *testing.T) { testenv.EachVersion(t, testOtherBuild) }
 
-// otherBuilds are the builds that the runtime's memory contradicts. The last build has as much of everything as the
-// first.
+// otherBuilds are the builds that the runtime's memory contradicts. The last build has as many classes, methods and
+// fields as the running build.
 var otherBuilds = []string{"MORE", "FIELD", "MOVED"}
 
 func testOtherBuild(t *testing.T, runtime string) {

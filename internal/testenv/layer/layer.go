@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// Required reports whether a missing need of a test is a failure.
+// Required reports whether a test fails if the test lacks something.
 const Required = tag != ""
 
 // declared has the names of the top-level tests that have declared their layer.
@@ -118,7 +118,7 @@ func top(tb testing.TB) string {
 	return name
 }
 
-// Lacking ends a test that lacks a need.
+// Lacking ends a test that lacks something: what names the lack.
 func Lacking(tb testing.TB, what string) {
 	tb.Helper()
 	if Required {
