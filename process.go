@@ -18,8 +18,7 @@ type Options struct {
 	Mode Mode
 	// NativeOnly also opens processes without a .NET runtime, for their native stacks.
 	NativeOnly bool
-	// AlwaysStop stops every captured thread. Otherwise a thread is captured without a stop while the thread is
-	// provably blocked.
+	// AlwaysStop stops every captured thread. Otherwise a provably blocked thread is captured without a stop.
 	AlwaysStop bool
 	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB. 0 stands for 8 MB, in a core
 	// dump for 64 MB. A deeper stack lacks the frames near the base, and the result says so.

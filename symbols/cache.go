@@ -137,7 +137,7 @@ func (c *cache) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// markUsed sets the time of a file's last use for make. A refusal by the kernel does no harm. The call gives only the
+// markUsed sets the time of a file's last use for room. A refusal by the kernel does no harm. The call gives only the
 // open file, no name: a confined process may not change the times of other files.
 func markUsed(fd int) {
 	now := [2]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}

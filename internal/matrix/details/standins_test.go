@@ -29,8 +29,8 @@ var standins = map[string]struct{ of, shown string }{
 	"both":     {"2 methods", "Monitor of System.Action 2 methods 0x"},
 }
 
-// TestStandins: for an object that stands for something else, clrsnap names the something else: where threads hold the
-// object and wait for the object, in paths to objects, and in lists of objects.
+// TestStandins: some objects stand for a type, a method or an assembly. clrsnap names the type, method or assembly:
+// where threads hold the object and wait for the object, in paths to objects, and in lists of objects.
 func TestStandins(t *testing.T) { testenv.EachOfKit(t, testStandins) }
 
 func testStandins(t *testing.T, runtime string) {
