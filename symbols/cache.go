@@ -137,8 +137,8 @@ func (c *cache) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// markUsed sets the time of a file's last use for room. A refusal by the kernel does no harm. The call gives only the
-// open file, no name: a confined process may not change the times of other files.
+// markUsed sets a file's time of last use, for the method room. A refusal by the kernel does no harm. The call gives
+// only the open file, no name: a confined process may not change the times of other files.
 func markUsed(fd int) {
 	now := [2]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}
 	_, _, _ = unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&now)), 0, 0, 0)

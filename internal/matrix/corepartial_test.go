@@ -49,7 +49,7 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	}
 }
 
-// comparePartial compares a dump with the rest of the dump. unlisted is how many of the runtime's threads are no longer
+// comparePartial compares a whole dump with a partial dump. unlisted is how many of the runtime's threads are no longer
 // known as the runtime's.
 func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) {
 	t.Helper()
