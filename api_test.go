@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestErrors: errors.Is tells what is wrong with a process, and errors.As gives the remedy.
+// TestErrors: errors.Is finds the kind of error, and errors.As gives the remedy.
 func TestErrors(t *testing.T) {
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
@@ -41,7 +41,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// otherThread is the id of a thread of this process that is not its first.
+// otherThread is the id of a thread of this process other than the main thread.
 func otherThread(t *testing.T) int {
 	t.Helper()
 	p, err := clrsnap.Open(t.Context(), os.Getpid(), clrsnap.Options{NativeOnly: true})
@@ -62,7 +62,7 @@ func otherThread(t *testing.T) int {
 	return 0
 }
 
-// TestFrames: the sequence has what the callback gets. If the walk fails, its error comes last.
+// TestFrames: the sequence has the arguments of the callback. If the walk fails, its error comes last.
 func TestFrames(t *testing.T) {
 	p := livetest.Open(t, testenv.Start(t, "scenarios", testenv.Options{}), clrsnap.Options{})
 	s, err := p.Suspend(livetest.ThreadNamed(t, p, "watchdog").ID)
@@ -108,7 +108,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestContextEnds: whatever takes time ends when its context does, and returns what it has by then.
+// TestContextEnds: a long call ends when its context ends, and returns the results until then.
 func TestContextEnds(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -137,7 +137,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// TestContext: a register that was set is known, and no other one.
+// TestContext: a set register is known, and no other register.
 func TestContext(t *testing.T) {
 	var c clrsnap.Context
 	c.Machine = clrsnap.AMD64

@@ -76,7 +76,7 @@ func waitForState(t *testing.T, pid int, state string) {
 	t.Fatalf("process %d is never in state %s", pid, state)
 }
 
-// TestOpenOtherUser: a user who may not look at a process gets an error that says so.
+// TestOpenOtherUser: a user without permission for a process gets an error that says so.
 func TestOpenOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		_, err := clrsnap.Open(context.Background(), 1, clrsnap.Options{})
@@ -137,13 +137,12 @@ func TestExitWhileRead(t *testing.T) {
 	}
 }
 
-// TestThreadChurn: threads that live for milliseconds. Each one either has a
-// stack or has ended.
+// TestThreadChurn: threads that live for milliseconds. Each thread either has a stack or has ended.
 func TestThreadChurn(t *testing.T) {
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: shortLived})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	met := map[uint64]bool{}
-	// Most end between the listing and their turn: go on until three have been met.
+	// Most threads end between the listing and their turn: go on until the loop has met three.
 	deadline := time.Now().Add(testenv.Hang)
 	for n := 0; n < 100 || len(met) < 3 && time.Now().Before(deadline); n++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)

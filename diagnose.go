@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/diagnose"
 )
 
-// Verdict says what a check means for stacks and recordings.
+// Verdict is a check's meaning for stacks and recordings.
 type Verdict uint8
 
 // The verdicts.
@@ -18,22 +18,22 @@ const (
 
 // Check is the outcome of one check of Diagnose.
 type Check struct {
-	Name    string // what was looked at
+	Name    string // the thing that was checked
 	Verdict Verdict
-	Detail  string // what was found
-	Remedy  string // what to do; empty if nothing need be done, or if Detail or another check says it
+	Detail  string // the finding
+	Remedy  string // what to do; empty if there is nothing to do, or if Detail or another check says so
 }
 
-// Diagnose checks everything that stacks and recordings of process pid need, one thing at a time,
-// and takes its stacks. It stops early if the remaining checks are not possible, or when ctx ends:
-// one of the checks then says so, and is Blocking.
+// Diagnose checks everything that stacks and recordings of process pid need, one thing at a time, and takes the
+// process's stacks. Diagnose stops early if the remaining checks are not possible, or when ctx ends: then a Blocking
+// check says so.
 func Diagnose(ctx context.Context, pid int) (checks []Check) {
 	diagnose.Process(ctx, pid, addTo(&checks))
 	return checks
 }
 
-// DiagnoseSelf says what this process is allowed to do, and what that is enough for with any
-// target. Diagnose is about one target.
+// DiagnoseSelf says what this process is allowed to do, and for what that is enough, with any target. Diagnose is about
+// one target.
 func DiagnoseSelf() (checks []Check) {
 	diagnose.Self(addTo(&checks))
 	return checks

@@ -1,7 +1,7 @@
 // Package clrsnap takes stack snapshots of .NET (CoreCLR) programs on Linux from
 // outside the process. It implements ICorProfilerInfo2::DoStackSnapshot of the
-// .NET profiling API, with its vocabulary and its semantics, for any thread at any
-// moment, which CoreCLR itself does not offer on Linux.
+// .NET profiling API, with the API's vocabulary and semantics, for any thread at any
+// moment. CoreCLR itself does not offer DoStackSnapshot on Linux.
 //
 //	p, err := clrsnap.Open(ctx, pid, clrsnap.Options{})
 //	if err != nil {
@@ -41,36 +41,37 @@
 // # The vocabulary
 //
 // A ThreadID is the address of the runtime's Thread object, a FunctionID the
-// address of a MethodDesc: the same numbers that the profiling API hands out
-// inside the process. A seed is the register context that a walk starts from. A
-// thread is in cooperative mode while it runs managed code or touches the
+// address of a MethodDesc: the same numbers as in the profiling API
+// inside the process. A seed is the register context at the start of a walk. A
+// thread is in cooperative mode while the thread runs managed code or touches the
 // managed heap, and in preemptive mode otherwise. A funclet is an exception
-// handler's body, which is compiled as a function of its own.
+// handler's body, compiled as a function of its own.
 //
 // # Recordings and notifications
 //
-// Package clrsnap/record samples the stacks of all threads over time: it shows which code uses
-// the CPUs, and where time passes, waiting included. Package clrsnap/events has the synchronous
-// form of DoStackSnapshot, which walks the current thread in response to a notification. Both
-// work with a Process.
+// Package clrsnap/record samples the stacks of all threads over time: a recording shows which code
+// uses the CPUs, and where time passes, waiting included. Package clrsnap/events has the
+// synchronous form of DoStackSnapshot: a walk of the current thread in response to a
+// notification. Both packages work with a Process.
 //
 // # What happens to the target
 //
 // One thread at a time is stopped, with ptrace, usually for tens of microseconds:
 // its registers, the head of its Thread object and the live part of its stack are
-// copied, and it goes on. Everything else works on the copy. No code runs in the target,
-// except for the agent of a subscription, and none of its locks is taken. Whatever happens
-// to this process, the target goes on: a watchdog, which does not depend on this process
-// being scheduled, resumes a thread that has been stopped for longer than Options.MaxPause.
+// copied, and the thread goes on. Everything else works on the copy. No code runs in the
+// target, except for the agent of a subscription, and no lock of the target is taken.
+// Whatever happens to this process, the target goes on: a watchdog resumes a thread that
+// has been stopped for longer than Options.MaxPause. The watchdog does not depend on this
+// process being scheduled.
 //
 // The guidelines of the profiling API for asynchronous walks warn of deadlocks.
 // None of them can happen here:
 //
-//   - Suspending a thread that owns a lock which the walker needs: the walker
-//     takes none of the target's locks.
+//   - Suspending a thread that owns a lock of the walker: the walker takes none
+//     of the target's locks.
 //   - Walking before the thread has done per-thread initialisation of its own
 //     walker: nothing of the walker is in the thread.
 //   - Holding a lock across a call that triggers a garbage collection: no call
-//     reaches the runtime, and a callback may do what it likes.
-//   - Destroying a thread while it is walked: the walk reads a copy.
+//     reaches the runtime, and a callback may do anything.
+//   - Destroying a thread during its walk: the walk reads a copy.
 package clrsnap

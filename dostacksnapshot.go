@@ -11,31 +11,27 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// DoStackSnapshot walks the stack of a thread and calls callback once for each
-// managed frame and once for each run of unmanaged frames, leaf first, before it
-// returns.
+// DoStackSnapshot walks the stack of a thread and calls callback once for each managed frame and once for each run of
+// unmanaged frames, leaf first, before DoStackSnapshot returns.
 //
-// A thread in preemptive mode needs no seed, and one that is given is ignored. A
-// thread in cooperative mode is walked from the seed, which must be one of the
-// managed frames that it has at this moment; without one the walk starts at the
-// thread's chain of Frames, and returns S_FALSE because managed frames may be
-// missing at the top. Seed finds the seed; Suspend holds the moment.
+// A thread in preemptive mode needs no seed, and a given seed is ignored. A thread in cooperative mode is walked from
+// the seed, which must be a managed frame of the thread at this moment. Without a seed the walk starts at the thread's
+// chain of Frames, and returns S_FALSE because managed frames may be missing at the top. Seed finds the seed; Suspend
+// holds the moment.
 //
 // The result is nil (S_OK), or an *Error that errors.Is finds by its HRESULT:
 //
 //   - E_INVALIDARG: unknown flags, a nil callback, a malformed seed.
 //   - CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD: no such live thread.
 //   - CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX: the seed is not in managed code.
-//   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, which
-//     errors.Is finds too.
-//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the thread's state contradicts itself, or
-//     the seed is not on its stack, or this is called from a callback: try again.
+//   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, and errors.Is finds the callback's error too.
+//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the thread's state contradicts itself, or the seed is not on its stack, or a
+//     callback called DoStackSnapshot: try again.
 //   - E_FAIL: the walk cannot go on; the text has the address and the reason.
 //   - S_FALSE: see above.
 //
-// Methods without metadata and the runtime's own exception machinery are passed
-// over, as CoreCLR does. A run of unmanaged frames at the leaf is not reported either: the
-// caller that made the seed has walked it.
+// Methods without metadata and the runtime's own exception machinery are passed over, as CoreCLR does. A run of
+// unmanaged frames at the leaf is not reported either: the caller that made the seed has walked the run.
 func (p *Process) DoStackSnapshot(
 	thread ThreadID, callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context,
 ) error {
@@ -75,8 +71,7 @@ func (p *Process) checkArguments(
 	return nil
 }
 
-// DoStackSnapshot is Process.DoStackSnapshot of the moment that the suspension
-// holds.
+// DoStackSnapshot is Process.DoStackSnapshot of the suspension's moment.
 func (s *Suspension) DoStackSnapshot(
 	callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context,
 ) error {
@@ -119,8 +114,7 @@ func (s *Suspension) fails(hr HRESULT, text string) error {
 // start finds where the walk begins.
 func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none bool, err error) {
 	if seed == nil || !s.s.Walk.Info.Cooperative {
-		// Without a seed the walk starts at the chain of Frames, which an unwind
-		// that is under way is just taking down.
+		// Without a seed the walk starts at the chain of Frames, and an unwind under way is taking that chain down.
 		if e := s.s.Exception; e.Unwinding && !e.InHandler {
 			return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
 				"an exception is being unwound, and no handler has been entered yet: try again")
@@ -136,8 +130,8 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 		}
 		return start, true, !ok, nil
 	}
-	// A Frame is made before the calls above it: one below the stack pointer, on
-	// the same stack, belongs to a call that has returned.
+	// A Frame is made before the calls above it. So a Frame below the stack pointer, on the same stack, belongs to a
+	// call that has returned.
 	const near = 1 << 20
 	sp := arch.Addr(s.s.Walk.Context.Regs[s.p.s.Arch.SP])
 	if f := s.s.Walk.Info.Frame; f < sp && sp-f < near {
@@ -164,8 +158,8 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 	return *at, false, false, nil
 }
 
-// startPreemptive begins at the managed frame that called native code. Its true
-// return address is found by walking there; CoreCLR takes what its Frame holds.
+// startPreemptive begins at the managed frame that called native code. A walk to the frame finds its true return
+// address; CoreCLR takes the address from its Frame.
 func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none bool, err error) {
 	w := s.p.s.Walker
 	if s.p.mode == AsDocumented {
@@ -178,8 +172,8 @@ func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none boo
 	return start, false, !ok, err
 }
 
-// run walks from start. If visit returns an error, that is the cause of the result; else the result
-// is the walk's error.
+// run walks from start. If visit returns an error, the error is the cause of the result; else the result is the walk's
+// error.
 func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
 	s.p.s.Walking = true
 	defer func() { s.p.s.Walking = false }()
@@ -244,14 +238,13 @@ type Frame struct {
 	Context *Context   // nil without COR_PRF_SNAPSHOT_REGISTER_CONTEXT
 }
 
-// Frames is DoStackSnapshot as a sequence: its frames, leaf first. If the result of DoStackSnapshot
-// is not nil, it comes last, with a zero Frame. The loop may end early. Its body must not capture
-// a thread.
+// Frames is DoStackSnapshot as a sequence: its frames, leaf first. A result of DoStackSnapshot other than nil comes
+// last, with a zero Frame. The loop may end early. The loop's body must not capture a thread.
 func (p *Process) Frames(thread ThreadID, infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
 	return frames(func(c StackSnapshotCallback) error { return p.DoStackSnapshot(thread, c, infoFlags, nil, seed) })
 }
 
-// Frames is Process.Frames of the moment that the suspension holds.
+// Frames is Process.Frames of the suspension's moment.
 func (s *Suspension) Frames(infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
 	return frames(func(c StackSnapshotCallback) error { return s.DoStackSnapshot(c, infoFlags, nil, seed) })
 }
@@ -272,8 +265,8 @@ func frames(walk func(StackSnapshotCallback) error) iter.Seq2[Frame, error] {
 	}
 }
 
-// Seed returns the registers of the thread's leaf-most managed frame: the seed
-// for DoStackSnapshot. nil means that the thread has no managed frames.
+// Seed returns the registers of the thread's leaf-most managed frame: the seed for DoStackSnapshot. nil means that the
+// thread has no managed frames.
 func (p *Process) Seed(thread ThreadID) (*Context, error) {
 	s, err := p.Suspend(thread)
 	if err != nil {
@@ -283,7 +276,7 @@ func (p *Process) Seed(thread ThreadID) (*Context, error) {
 	return s.Seed()
 }
 
-// Seed is Process.Seed of the moment that the suspension holds.
+// Seed is Process.Seed of the suspension's moment.
 func (s *Suspension) Seed() (*Context, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -298,7 +291,7 @@ func (s *Suspension) Seed() (*Context, error) {
 	return newContext(&seed), nil
 }
 
-// NativeFrame is one unmanaged frame.
+// NativeFrame is an unmanaged frame.
 type NativeFrame struct {
 	IP, SP uint64
 	Module string // path, as the target sees it; empty for code outside any module
@@ -306,11 +299,10 @@ type NativeFrame struct {
 	Offset uint64 // of IP from the symbol, else from the module
 }
 
-// UnmanagedWalk calls yield for the unmanaged frames of a run, leaf first. context is the one that
-// a callback got for the run, or the result of Context. UnmanagedWalk returns the context of the
-// managed frame below the run; nil if the run reaches the base of the thread's stack. The suspension
-// must still hold the moment of that context. The error is an *Error: of
-// CORPROF_E_STACKSNAPSHOT_ABORTED if yield returned one, else as for DoStackSnapshot.
+// UnmanagedWalk calls yield for the unmanaged frames of a run, leaf first. context is the run's context from a
+// callback, or the result of Context. UnmanagedWalk returns the context of the managed frame below the run; nil if the
+// run reaches the base of the thread's stack. The suspension must still hold the moment of context. The error is an
+// *Error: of CORPROF_E_STACKSNAPSHOT_ABORTED if yield returned an error, else as for DoStackSnapshot.
 func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
 	if !s.s.Valid() {
 		return nil, s.over()

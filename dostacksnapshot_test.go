@@ -12,9 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestDoStackSnapshotFrames compares the callbacks for every blocked thread
-// with the walk that Snapshot shows: one callback for each managed frame that
-// is not passed over, and one for each run of unmanaged frames below the first.
+// TestDoStackSnapshotFrames compares the callbacks for every blocked thread with Snapshot's walk: one callback for each
+// managed frame that is not passed over, and one for each run of unmanaged frames below the first managed frame.
 func TestDoStackSnapshotFrames(t *testing.T) { testenv.EachRuntime(t, testDoStackSnapshotFrames) }
 
 func testDoStackSnapshotFrames(t *testing.T, runtime string) {
@@ -50,7 +49,7 @@ func passedOver(f *profile.Frame) bool {
 	return f.Kind == profile.Managed && len(livetest.Reported([]profile.Frame{*f})) == 0
 }
 
-// wantCalls is what DoStackSnapshot must report of a walk.
+// wantCalls are the callbacks that DoStackSnapshot must make for a walk.
 func wantCalls(frames []profile.Frame) []livetest.Call {
 	var want []livetest.Call
 	inRun := true // the run above the first managed frame is not reported
@@ -84,8 +83,8 @@ func checkCalls(t *testing.T, name string, got, bare, want []livetest.Call, fram
 	}
 }
 
-// checkContexts requires that each context is that of its own frame, and that only the
-// registers that a call preserves are valid.
+// checkContexts requires that each context belongs to its own frame, and that only the registers that a call preserves
+// are valid.
 func checkContexts(t *testing.T, name string, got []livetest.Call) {
 	t.Helper()
 	var last uint64
@@ -135,8 +134,8 @@ func checkRuns(t *testing.T, name string, s *clrsnap.Suspension, got []livetest.
 	}
 }
 
-// checkNext requires that the frame below a run is the managed one that the walk has
-// there. If that frame is reported, its callback has the same registers.
+// checkNext requires that the frame below a run is the walk's next managed frame. If that frame is reported, its
+// callback has the same registers.
 func checkNext(t *testing.T, name string, next *clrsnap.Context, rest []profile.Frame, following []livetest.Call) {
 	t.Helper()
 	if next == nil || len(rest) == 0 {
@@ -179,9 +178,9 @@ func checkFunctions(t *testing.T, p *clrsnap.Process, frames []profile.Frame) {
 	}
 }
 
-// droppedRuns counts the runs that CoreCLR leaves out next to its managed exception
-// code: the run that called this code, and the run through which it called the filter.
-// TestOracle sees CoreCLR do so. .NET 8 has no such managed code.
+// droppedRuns counts the runs that CoreCLR leaves out next to its managed exception code: the run that called the
+// exception code, and the run through which the exception code called the filter. TestOracle sees CoreCLR do so. .NET 8
+// has no managed exception code.
 func droppedRuns(runtime, scenario string) int {
 	if scenario == "eh-filter" && testenv.Framework(runtime) != "net8" {
 		return 2
@@ -189,9 +188,8 @@ func droppedRuns(runtime, scenario string) int {
 	return 0
 }
 
-// TestAsCoreCLR checks the documented differences, and that there are no others:
-// some runs of unmanaged frames are left out, and a method that called native
-// code may have another ip.
+// TestAsCoreCLR checks the documented differences, and that there are no others: some runs of unmanaged frames are left
+// out, and a method that called native code may have another ip.
 func TestAsCoreCLR(t *testing.T) { testenv.EachRuntime(t, testAsCoreCLR) }
 
 func testAsCoreCLR(t *testing.T, runtime string) {
@@ -243,9 +241,8 @@ func compareModes(t *testing.T, p *clrsnap.Process, name string, documented, rea
 	}
 }
 
-// TestSignalStack walks a thread whose newest Frames are on a signal's stack, and the
-// others on the thread's own. There is nothing to compare it with: CoreCLR's walk ends
-// with E_FAIL where it comes to the other stack.
+// TestSignalStack walks a thread whose newest Frames are on a signal's stack, and the other Frames on the thread's own
+// stack. There is nothing to compare the walk with: CoreCLR's walk ends with E_FAIL at the other stack.
 func TestSignalStack(t *testing.T) { testenv.EachRuntime(t, testSignalStack) }
 
 func testSignalStack(t *testing.T, runtime string) {
@@ -282,7 +279,7 @@ func testSignalStack(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestCallbackArguments: what a callback gets besides the frame.
+// TestCallbackArguments: the arguments of a callback besides the frame.
 func TestCallbackArguments(t *testing.T) { testenv.EachRuntime(t, testCallbackArguments) }
 
 func testCallbackArguments(t *testing.T, runtime string) {

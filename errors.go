@@ -11,23 +11,23 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Errors of this package for errors.Is. The errors that functions return wrap them; their texts name
-// the process and say what to do next.
+// Errors of this package for errors.Is. Functions return errors that wrap these errors. The text names the process and
+// says what to do next.
 var (
 	// ErrNotDotNet: there is no .NET runtime in the process.
 	ErrNotDotNet = locate.ErrNotDotNet
-	// ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
+	// ErrUnsupported: there is a .NET runtime, but clrsnap cannot read its version yet.
 	ErrUnsupported = session.ErrUnsupported
 	// ErrNoProcess: there is no such process.
 	ErrNoProcess = live.ErrNoProcess
-	// ErrNotProcess: the id is that of a thread, or of a kernel thread.
+	// ErrNotProcess: the id belongs to a thread, or to a kernel thread.
 	ErrNotProcess = errors.New("not a process")
-	// ErrPermission: this process may not read the other one. The error is an *AttachError, whose
-	// Remedy says what to do.
+	// ErrPermission: this process may not read the other process. The error is an *AttachError, and its Remedy says
+	// what to do.
 	ErrPermission = live.ErrPermission
 	// ErrTraced: a debugger is attached to the process.
 	ErrTraced = live.ErrTraced
-	// ErrMachine: the process has a CPU architecture that is not supported.
+	// ErrMachine: clrsnap does not support the process's CPU architecture.
 	ErrMachine = live.ErrArch
 	// ErrExited: the process has exited.
 	ErrExited = live.ErrExited
@@ -51,8 +51,7 @@ type AttachError struct {
 
 func (e *AttachError) Error() string { return e.err.Error() }
 
-// Unwrap returns an error that is one of ErrNoProcess, ErrNotProcess, ErrPermission, ErrTraced,
-// ErrMachine and ErrExited.
+// Unwrap returns an error that is ErrNoProcess, ErrNotProcess, ErrPermission, ErrTraced, ErrMachine or ErrExited.
 func (e *AttachError) Unwrap() error { return e.err }
 
 // Is reports whether e is an ErrNotProcess or an ErrExited.
@@ -78,7 +77,7 @@ func (e *BlockError) Error() string { return e.err.Error() }
 // Unwrap returns an error that is an ErrMayBlock.
 func (e *BlockError) Unwrap() error { return e.err }
 
-// publish turns an error of an inner package into one that is public.
+// publish turns an error of an inner package into a public error.
 func publish(err error) error {
 	var public *Error
 	if err == nil || errors.As(err, &public) {
@@ -96,7 +95,7 @@ func publish(err error) error {
 	return err
 }
 
-// results are the results of the profiling API in such cases.
+// results are the HRESULTs of a session.Error's kinds.
 var results = map[session.Kind]HRESULT{
 	session.Failed: E_FAIL, session.NoThread: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD,
 	session.NoRuntime: CORPROF_E_RUNTIME_UNINITIALIZED,

@@ -34,9 +34,8 @@ func Example() {
 	}
 }
 
-// The asynchronous walk of the profiling API, step by step: suspend, seed, walk,
-// resume; managed frames from DoStackSnapshot, runs of unmanaged ones from
-// UnmanagedWalk.
+// The asynchronous walk of the profiling API, step by step: suspend, seed, walk, resume; managed frames from
+// DoStackSnapshot, runs of unmanaged frames from UnmanagedWalk.
 func ExampleSuspension_DoStackSnapshot() {
 	p, err := clrsnap.Open(context.Background(), 4242, clrsnap.Options{})
 	if err != nil {
@@ -95,7 +94,7 @@ func ExampleProcess_Frames() {
 	}
 	for _, t := range threads {
 		if t.ID == 0 {
-			continue // the runtime does not know it
+			continue // the runtime does not know the thread
 		}
 		fmt.Println(t.OSThreadID, t.Name)
 		for f, err := range p.Frames(t.ID, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil) {
@@ -124,7 +123,7 @@ func ExampleProcess_SnapshotAtOnce() {
 	fmt.Printf("%d threads at %v; %d are missing\n", len(s.Threads), s.CapturedAt, s.Missing())
 }
 
-// The thread that crashed comes with its exception.
+// The crashed thread comes with its exception.
 func ExampleOpenCore() {
 	ctx := context.Background()
 	p, err := clrsnap.OpenCore(ctx, "core.4242", clrsnap.CoreOptions{Sysroot: "/srv/image"})
@@ -162,7 +161,7 @@ func ExampleDiscover() {
 	}
 }
 
-// What is in the way of stacks, and what helps.
+// The obstacles to stacks, and their remedies.
 func ExampleDiagnose() {
 	for _, c := range clrsnap.Diagnose(context.Background(), 4242) {
 		if c.Verdict != clrsnap.Fine {

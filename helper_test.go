@@ -8,6 +8,5 @@ import (
 
 func TestMain(m *testing.M) { role.Main(m) }
 
-// shortLived are arguments for the program scenarios, whose threads then live for
-// milliseconds.
+// shortLived are arguments for the program scenarios: its threads then live for milliseconds.
 var shortLived = []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}

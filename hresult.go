@@ -12,7 +12,7 @@ import (
 //	if errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) { /* try again */ }
 type HRESULT uint32
 
-// The results of this package. S_OK is never returned as an error: it is nil.
+// The results of this package. S_OK is never an error: a nil error stands for S_OK.
 const (
 	S_OK HRESULT = 0
 
@@ -56,9 +56,9 @@ func (h HRESULT) Error() string {
 // Error is an HRESULT with a text that says what happened, and to which thread.
 type Error struct {
 	HRESULT HRESULT
-	Thread  ThreadID // 0: it was not about a thread
+	Thread  ThreadID // 0: the error is not about a thread
 	Text    string
-	Err     error // the cause, where there is one
+	Err     error // the cause, or nil
 }
 
 func (e *Error) Error() string {

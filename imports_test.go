@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// mayImport has, for each package, the packages that it may import. Data flows one way, as
-// docs/architecture.md draws it: no arrow points back.
+// mayImport has the imports that each package is allowed. Data flows one way, as docs/architecture.md draws the flow:
+// no arrow points back.
 var mayImport = map[string]string{
 	"profile":            "internal/dedup",
 	"export":             "profile internal/display internal/jsonwriter",
@@ -179,7 +179,7 @@ var mayImport = map[string]string{
 	"examples/allocsites": ". events",
 }
 
-// outside are the third-party modules that a package may import.
+// outside are the third-party modules that each package may import.
 var outside = map[string]string{
 	"internal/target/iter": "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/target/live": "golang.org/x/sys",
@@ -237,8 +237,8 @@ func packages(t *testing.T) (out []goPackage) {
 
 var update = flag.Bool("update", false, "write what tests compare with anew")
 
-// TestDrawing: the drawing in docs/architecture.md shows the imports as they are.
-// go test -run TestDrawing . -update draws it anew.
+// TestDrawing: the drawing in docs/architecture.md shows the present imports. go test -run TestDrawing . -update draws
+// anew.
 func TestDrawing(t *testing.T) {
 	const file, begin, end = "docs/architecture.md", "```mermaid\nflowchart TD\n", "```\n"
 	text, err := os.ReadFile(file)
@@ -262,8 +262,8 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// arrows are the imports between packages, one a line. One is left out if a chain of others
-// leads to the same package.
+// arrows are the imports between packages, one a line. An import is left out if a chain of other imports leads to the
+// same package.
 func arrows(all []goPackage) string {
 	imports := map[string][]string{}
 	for _, p := range all {
@@ -291,7 +291,7 @@ func arrows(all []goPackage) string {
 	return strings.Join(lines, "")
 }
 
-// TestImports: no package imports one that mayImport and outside do not allow.
+// TestImports: packages import only what mayImport and outside allow.
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
 		name := relative(p.ImportPath, module)
@@ -324,7 +324,7 @@ func relative(path, module string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// allows reports whether a list has a package, by its name or as one of a folder: "clr/*".
+// allows reports whether a list has a package, by its name or by its folder: "clr/*".
 func allows(list, name string) bool {
 	for _, a := range strings.Fields(list) {
 		folder, all := strings.CutSuffix(a, "*")

@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/testenv/role"
 )
 
-// snapshots takes snapshots of all threads, in every way there is, until it is killed.
+// snapshots takes snapshots of all threads, in every possible way, until the process is killed.
 var snapshots = role.New("snapshots", func(a role.Args) error {
 	p, err := clrsnap.Open(context.Background(), a.Int(0), clrsnap.Options{AlwaysStop: true})
 	if err != nil {
@@ -40,8 +40,8 @@ var tracedArgs = []string{
 	"--busy", "900", "--max-seconds", "900", "--only", "block,pinvoke-poll,pinvoke-read,sleep,join,monitor-wait",
 }
 
-// TestKillTracer kills a process that takes snapshots, again and again, at random
-// moments: with threads stopped, half attached, half detached. The target goes on.
+// TestKillTracer kills a process that takes snapshots, again and again, at random moments: with threads stopped, half
+// attached, half detached. The target goes on.
 func TestKillTracer(t *testing.T) {
 	const times = 100
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: tracedArgs})
@@ -53,7 +53,7 @@ func TestKillTracer(t *testing.T) {
 		default:
 		}
 	}
-	// A thread that was left stopped would not get here.
+	// A thread left stopped would not get here.
 	p := livetest.Open(t, a, clrsnap.Options{AlwaysStop: true})
 	wrong := brokenWalks(t, p)
 	// One busy thread in a great many cannot be walked at that moment (TestSoak).
@@ -69,8 +69,7 @@ func TestKillTracer(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// brokenWalks takes a snapshot and describes the threads that were not walked to
-// their base.
+// brokenWalks takes a snapshot and describes the threads whose walk did not reach their base.
 func brokenWalks(t *testing.T, p *clrsnap.Process) (out []string) {
 	t.Helper()
 	snap, err := p.SnapshotAll(context.Background(), nil)
@@ -93,7 +92,7 @@ func killOnce(t *testing.T, pid int) {
 	time.Sleep(rand.N(40 * time.Millisecond)) // the random moment
 }
 
-// startSnapshots starts a process that takes snapshots until it is killed.
+// startSnapshots starts a process that takes snapshots until the process is killed.
 func startSnapshots(t *testing.T, pid int) *exec.Cmd {
 	t.Helper()
 	cmd := snapshots.Command(pid)
@@ -111,8 +110,7 @@ func startSnapshots(t *testing.T, pid int) *exec.Cmd {
 	return cmd
 }
 
-// TestStopTracer stops a process that takes snapshots, as Ctrl-Z does, again and
-// again. The target does not stop with it.
+// TestStopTracer stops a process that takes snapshots, as Ctrl-Z does, again and again. The target goes on.
 func TestStopTracer(t *testing.T) {
 	const times = 100
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: tracedArgs})

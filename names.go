@@ -18,8 +18,8 @@ type FunctionName struct {
 	Assembly string
 }
 
-// FunctionName names a method. The error is an *Error: of E_INVALIDARG if id is not a method, for
-// example because it has been unloaded; of E_FAIL if the method cannot be named.
+// FunctionName names a method. The error is an *Error. E_INVALIDARG: id is not a method, for example because the method
+// has been unloaded. E_FAIL: the method cannot be named.
 func (p *Process) FunctionName(id FunctionID) (FunctionName, error) {
 	n, err := p.s.Method(arch.Addr(id))
 	return FunctionName{n.Exact, n.Display, n.Short, n.Signature, n.Assembly}, publish(err)
@@ -31,18 +31,17 @@ type ClassName struct {
 	Display string
 	// Short is Display without namespaces.
 	Short string
-	// Assembly is the simple name; of an array that of its elements' type.
+	// Assembly is the simple name; for an array, the name of the element type's assembly.
 	Assembly string
 }
 
-// ClassName names a type. The error is an *Error: of E_INVALIDARG if id is not a type.
+// ClassName names a type. The error is an *Error. E_INVALIDARG: id is not a type.
 func (p *Process) ClassName(id ClassID) (ClassName, error) {
 	n, err := p.s.Class(arch.Addr(id))
 	return ClassName{n.Display, n.Short, n.Assembly}, publish(err)
 }
 
-// GetFunctionFromIP returns the method whose code ip lies in, or 0 for an
-// address that is not in jitted or ReadyToRun code.
+// GetFunctionFromIP returns the method at the address ip, or 0 if ip is not in jitted or ReadyToRun code.
 func (p *Process) GetFunctionFromIP(ip uint64) (FunctionID, error) {
 	if p.s.Runtime == nil {
 		return 0, nil

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mayOpen are the source files that open files themselves, and what they open. All other
-// files may be a stranger's: internal/foreign opens those.
+// mayOpen are the source files that open files themselves, and which files. All other files may be a stranger's:
+// internal/foreign opens a stranger's files.
 var mayOpen = map[string]string{
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
@@ -45,8 +45,7 @@ var opening = map[string]bool{
 	"elf.Open": true, "zip.OpenReader": true,
 }
 
-// TestWhoOpensFiles: only internal/foreign opens a file that a target or another file
-// names.
+// TestWhoOpensFiles: only internal/foreign opens files whose names come from a target or from another file.
 func TestWhoOpensFiles(t *testing.T) {
 	used := map[string]bool{}
 	eachSource(t, func(path string, set *token.FileSet, file *ast.File) {
@@ -69,15 +68,15 @@ func TestWhoOpensFiles(t *testing.T) {
 	}
 }
 
-// byNumber are the source files that name a process in /proc by its id, and why. All others
-// go through internal/procfs, because the id of a process that has ended is used again.
+// byNumber are the source files that name a process in /proc by its id, and why. All other source files go through
+// internal/procfs, because the kernel reuses the id of an ended process.
 var byNumber = map[string]string{
 	"internal/procfs/dir.go":        "holds on to a process",
 	"internal/procfs/lists.go":      "lists processes, and whose they are",
 	"internal/target/core/files.go": "knows the names of files that are none",
 }
 
-// inProc is a text that the path of a process is made with.
+// inProc matches a text from which the path of a process is made.
 var inProc = regexp.MustCompile(`^/proc/?$|/proc/%`)
 
 // TestWhoNamesProcesses: only the files of byNumber make the path of a process.

@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestPackStacks: stacks that are packed are the same as others, in every way of being on a stack.
+// TestPackStacks: packed stacks are the same as unpacked stacks, in every way of being on a stack.
 func TestPackStacks(t *testing.T) {
 	a := testenv.Start(t, "scenarios", testenv.Options{})
 	stands := map[int]bool{} // blocked until the end

@@ -16,59 +16,56 @@ import (
 type Options struct {
 	// Mode is what DoStackSnapshot reports.
 	Mode Mode
-	// NativeOnly opens processes without a .NET runtime too, for their native
-	// stacks.
+	// NativeOnly also opens processes without a .NET runtime, for their native stacks.
 	NativeOnly bool
-	// AlwaysStop stops every thread that is captured. Otherwise a thread that is provably blocked
-	// is captured without a stop.
+	// AlwaysStop stops every captured thread. Otherwise a provably blocked thread is captured without a stop.
 	AlwaysStop bool
-	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB. 0 stands
-	// for 8 MB; for 64 MB of a core dump. Of a deeper stack the frames near the base are missing,
-	// and the result says so.
+	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB. 0 stands for 8 MB, in a core
+	// dump for 64 MB. A deeper stack lacks the frames near the base, and the result says so.
 	MaxStack int
-	// MaxPause is how long a thread may be stopped before a watchdog, which does
-	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
-	// for 10 ms. In SnapshotAtOnce it is 100 ms more.
+	// MaxPause is how long a thread may be stopped: 2 ms at least; 0 stands for 10 ms. Then a watchdog lets the thread
+	// go. The watchdog does not depend on this process being scheduled. SnapshotAtOnce adds 100 ms.
 	MaxPause time.Duration
-	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock.
-	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
-	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
+	// NonBlocking refuses a process with an ErrMayBlock if the process can keep its reader waiting for ever. Files of a
+	// FUSE or network file system are then within the process's reach. Nothing ends the wait, not even SIGKILL. Read
+	// such a process in a process of its own, so that the reader can be abandoned.
 	NonBlocking bool
-	// ExactGenerics finds which instantiation of shared generic code a managed frame runs, where the
-	// frame keeps it: List<Order>.Add instead of List<__Canon>.Add. Frames that keep it say so
-	// (profile.Frame.Generics). A running thread may be stopped once more for that.
+	// ExactGenerics finds the instantiation of shared generic code, where the managed frame keeps the instantiation:
+	// List<Order>.Add instead of List<__Canon>.Add. profile.Frame.Generics says so. A running thread may be stopped
+	// once more for ExactGenerics.
 	ExactGenerics bool
-	// Lines finds the source lines of frames (profile.Frame.Line). Managed ones have them by the portable PDBs of the
-	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the checksum that
-	// the assembly asks for. Native ones have them by DWARF. Nothing is fetched from anywhere, unless Source says so.
+	// Lines finds the source lines of frames (profile.Frame.Line). The lines of managed frames come from the portable
+	// PDBs of the assemblies. A PDB is looked for inside its assembly and beside the assembly, and must have the id and
+	// the checksum that the assembly asks for. The lines of native frames come from DWARF. Nothing is fetched from
+	// anywhere, unless Source says so.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
+	// Symbols are folders on this machine with more PDBs and debug files of native modules.
 	Symbols []string
-	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
-	// of snapshots, and to those of recordings (profile.Location.Inlined) if the process has not ended by then.
-	// DoStackSnapshot never reports them.
+	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks of snapshots.
+	// Recordings get the frames too (profile.Location.Inlined) if the process has not ended by then. DoStackSnapshot
+	// never reports inlined methods.
 	Inlined bool
-	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
-	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.
+	// Async adds frames of kind profile.Async to the stacks of snapshots. They stand below a running async method, for
+	// the methods that await the running method and are not on the stack. DoStackSnapshot never reports async frames.
 	Async bool
-	// Permits says whether SnapshotWaits also finds what is only likely (profile.WaitGraph.Likely): who has permits of
-	// a SemaphoreSlim, and who completes a TaskCompletionSource. It reads the managed heap for that.
+	// Permits says whether SnapshotWaits also finds the likely holders (profile.WaitGraph.Likely): who has permits of a
+	// SemaphoreSlim, and who completes a TaskCompletionSource. For that SnapshotWaits reads the managed heap.
 	Permits PermitsMode
-	// SourceRoots say where source files are on this machine, one after the other.
+	// SourceRoots say where source files are on this machine. The first root that fits a file counts.
 	SourceRoots []SourceRoot
 	// PackStacks packs the stacks of SnapshotAll and SnapshotAtOnce (profile.Thread.Packed), for snapshots of many
-	// threads: they take a tenth of the memory. profile.Thread.Frames of such a thread is nil: use the methods Depth,
-	// Frame and Stack, which are for all threads. Not packed are very deep stacks, those that async methods await, and
-	// with a Source all.
+	// threads: packed stacks take a tenth of the memory. profile.Thread.Frames of a packed thread is nil. The methods
+	// Depth, Frame and Stack work for all threads. Three kinds of stacks stay unpacked: very deep stacks, stacks with
+	// async frames, and with a Source all stacks.
 	PackStacks bool
-	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
-	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
-	// Snapshot, which has no context, waits for a minute at most; the others until their context ends.
+	// Source fetches the symbols that are nowhere on this machine, after all stacks of a snapshot or of a recording
+	// have been taken. nil: nothing is fetched. Package symbols has a Source for symbol servers. Snapshot has no
+	// context and waits for a minute at most; the other methods wait until their context ends.
 	Source symbols.Source
 }
 
-// SourceRoot says that a source file that the compiler called From/a/b.cs is To/a/b.cs on this machine. With an
-// empty From the file is looked for below To (a/b.cs, then b.cs), and must have the hash that the PDB says.
+// SourceRoot says that the compiler's source file From/a/b.cs is To/a/b.cs on this machine. With an empty From the file
+// is looked for below To (a/b.cs, then b.cs), and must have the PDB's hash.
 type SourceRoot struct{ From, To string }
 
 // PermitsMode says whether SnapshotWaits reads the managed heap.
@@ -77,7 +74,7 @@ type PermitsMode = session.PermitsMode
 // The modes.
 const (
 	PermitsNever = session.PermitsNever
-	// within one and a half seconds: Snapshot.Unsearched says if that is too short
+	// within one and a half seconds: Snapshot.Unsearched says if the time is too short
 	PermitsSoon   = session.PermitsSoon
 	PermitsAlways = session.PermitsAlways // however long it takes
 )
@@ -101,28 +98,26 @@ func (o Options) roots() source.Roots {
 
 // CoreOptions change how a core dump is read. The zero value has good defaults.
 type CoreOptions struct {
-	// Options are those of a running process. AlwaysStop, MaxPause and NonBlocking mean nothing
-	// for a core dump.
+	// Options are as for a running process. AlwaysStop, MaxPause and NonBlocking mean nothing for a core dump.
 	Options
-	// Executable is the program's file, if it is not where the process had it.
+	// Executable is the program's file. Empty: the file is where the process had it.
 	Executable string
-	// Sysroot is the folder below which the process's files are: that of an
-	// unpacked container image, for example. Empty: where the process had them.
+	// Sysroot is the folder with the process's files: the folder of an unpacked container image, for example. Empty:
+	// the files are where the process had them.
 	Sysroot string
 }
 
-// Process is a process whose stacks can be walked: a running one, or one of which
-// a core dump is left. It is not safe for concurrent use.
+// Process is a running process or the core dump of a process. Its stacks can be walked. A Process is not safe for
+// concurrent use.
 type Process struct {
 	s     *session.Process
 	mode  Mode
 	infos frameInfos
 }
 
-// Open finds the runtime in process pid and the layout of its structures. It attaches to nothing,
-// and stops no thread. The error says what is wrong and what to do next. errors.Is finds
-// ErrNotDotNet, ErrPermission and the others of this package in it, and errors.As an *AttachError.
-// With an error there is no Process.
+// Open finds the runtime in process pid and the layout of its structures. Open attaches to nothing and stops no thread.
+// The error says what to do next. errors.Is finds ErrNotDotNet, ErrPermission and this package's other errors, and
+// errors.As finds an *AttachError. With an error there is no Process.
 func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	s, err := session.Open(ctx, pid, o.session())
 	if err != nil {
@@ -131,10 +126,9 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	return &Process{s: s, mode: o.Mode}, nil
 }
 
-// OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
-// or the runtime's createdump has written. What the dump leaves out is read from the files that
-// the process had mapped, if they are unchanged. All of Process works, but a dump cannot be used
-// with record.Record and events.Subscribe. Errors are as for Open.
+// OpenCore opens the process in a core dump. The kernel, gcore or the runtime's createdump has written the dump. Memory
+// that the dump lacks is read from the process's mapped files, if the files are unchanged. All of Process works, but a
+// dump cannot be used with record.Record and events.Subscribe. Errors are as for Open.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		Options: o.session(), Executable: o.Executable, Sysroot: o.Sysroot,
@@ -145,26 +139,25 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	return &Process{s: s, mode: o.Mode}, nil
 }
 
-// Close releases what the Process holds. The target is not affected.
+// Close releases the Process's resources. The target is not affected.
 func (p *Process) Close() error { return p.s.Close() }
 
 // Info describes the process and its runtime.
 func (p *Process) Info() profile.Process { return p.s.Info() }
 
-// HasRuntime reports whether there is a runtime that can be read. Without
-// Options.NativeOnly it is false only for native AOT programs: theirs is not the CLR,
-// and their methods are native functions.
+// HasRuntime reports whether there is a readable runtime. Without Options.NativeOnly the answer is false only for
+// native AOT programs: their runtime is not the CLR, and their methods are native functions.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
-// Unknown is a contract of which the process's runtime follows a version that is not understood, and what cannot be
-// shown because of that. All else is shown.
+// Unknown is a contract of the process's runtime in a version that clrsnap does not understand, and what cannot be
+// shown for that reason. All else is shown.
 type Unknown struct {
 	Contract string // such as "DebugInfo"
 	Text     string // "without source lines and inlined methods: .NET 12.0.1 follows version c2 of …"
 }
 
-// Unknown lists the contracts of the process's runtime that are not understood. That of its garbage collector is
-// among them as soon as that has started.
+// Unknown lists the contracts of the process's runtime that clrsnap does not understand. The contract of the garbage
+// collector is among them as soon as the collector has started.
 func (p *Process) Unknown() (out []Unknown) {
 	if p.s.Runtime == nil {
 		return nil
@@ -175,9 +168,9 @@ func (p *Process) Unknown() (out []Unknown) {
 	return out
 }
 
-// MayBlock returns an ErrMayBlock that says why, if process pid can keep its reader waiting for
-// ever. It returns nil for other processes, and for one that cannot be opened. It reads nothing
-// that could block. pid can be this process.
+// MayBlock returns an ErrMayBlock with the reason, if process pid can keep its reader waiting for ever. MayBlock
+// returns nil for other processes, and for a process that cannot be opened. MayBlock reads nothing that could block.
+// pid can be this process.
 func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
 
 // Packages events and record work with the inside of a Process.

@@ -11,13 +11,13 @@ import (
 type RequestsOptions struct {
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1.
 	MaxCPU float64
-	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	// Progress is called from time to time with the number of bytes walked, and of all bytes; nil: no calls.
 	Progress func(done, all uint64)
 }
 
 // Requests finds which HTTP requests ASP.NET Core's server Kestrel is serving, and which calls of HttpClient are under
-// way. It takes the stacks of all threads as SnapshotAll does, and then walks the managed heap without stopping a
-// thread. What is found is proved request by request, and call by call. When ctx ends, the result has what was found
+// way. Requests takes the stacks of all threads as SnapshotAll does, and then walks the managed heap without stopping a
+// thread. Each request and each call is proved by itself. When ctx ends, the result has the requests and calls found
 // until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
 // no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {

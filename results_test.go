@@ -14,7 +14,7 @@ import (
 // ignore is a callback that accepts everything.
 func ignore(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
 
-// noThread is the result for a thread that there is not, or not any more.
+// noThread is the result for a thread that does not exist, or has ended.
 const noThread = clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD
 
 // wantResult fails the test unless err is the HRESULT want, for thread id, and
@@ -87,7 +87,7 @@ func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 	_, err = p.FunctionName(0)
 	wantResult(t, "the name of function 0", err, clrsnap.E_INVALIDARG)
 	_, err = p.FunctionName(clrsnap.FunctionID(good.Regs[arch.RSP]))
-	if !errors.Is(err, clrsnap.E_FAIL) { // what is there may look like a method
+	if !errors.Is(err, clrsnap.E_FAIL) { // the bytes there may look like a method
 		wantResult(t, "the name of something on the stack", err, clrsnap.E_INVALIDARG)
 	}
 	livetest.EndsWell(t, a)
@@ -221,7 +221,7 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 		}
 		s.Release()
 	}
-	// One of the runtime's own threads is known to it and runs no managed code.
+	// One of the runtime's own threads has a Thread object and runs no managed code.
 	none, err := p.Threads()
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 		got, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
 		seed, err2 := s.Seed()
 		if errors.Is(err, clrsnap.S_FALSE) && livetest.Walk(s).Mode == "cooperative" {
-			err = nil // it is compiling; without a seed nothing can be known of its stack
+			err = nil // the thread compiles; without a seed nothing can be known of its stack
 		}
 		if err != nil || len(got) != 0 || seed != nil || err2 != nil {
 			t.Errorf("%q: %v, %d callbacks; seed %v, %v", th.Name, err, len(got), seed, err2)
@@ -279,8 +279,8 @@ func testDoStackSnapshotInvalidThread(t *testing.T, runtime string) {
 	wantResult(t, "after the process has ended", p.DoStackSnapshot(main, ignore, 0, nil, nil), noThread)
 }
 
-// walkEnded walks short-lived threads that have been met before. Most of them have
-// ended. But Thread objects are soon used again: then another thread is walked.
+// walkEnded walks short-lived threads from earlier listings. Most of the threads have ended. But Thread objects are
+// soon used again: then another thread is walked.
 func walkEnded(t *testing.T, p *clrsnap.Process, met map[clrsnap.ThreadID]bool) (ended int) {
 	for id := range met {
 		err := p.DoStackSnapshot(id, ignore, 0, nil, nil)

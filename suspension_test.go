@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestDeepStack walks a stack that is larger than what is copied at first.
+// TestDeepStack walks a stack that is larger than the first copy.
 func TestDeepStack(t *testing.T) { testenv.EachRuntime(t, testDeepStack) }
 
 func testDeepStack(t *testing.T, runtime string) {
@@ -63,8 +63,8 @@ func testDeepStackPreemptive(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestSuspensionHoldsOneMoment: a suspension holds one moment, and says so when this is
-// gone. A callback cannot replace the moment that its own walk is about.
+// TestSuspensionHoldsOneMoment: a suspension holds one moment, and says so when the moment is gone. A callback cannot
+// replace the moment of its own walk.
 func TestSuspensionHoldsOneMoment(t *testing.T) { testenv.EachRuntime(t, testSuspensionHoldsOneMoment) }
 
 func testSuspensionHoldsOneMoment(t *testing.T, runtime string) {

@@ -11,15 +11,15 @@ import (
 type TasksOptions struct {
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1.
 	MaxCPU float64
-	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	// Progress is called from time to time with the number of bytes walked, and of all bytes; nil: no calls.
 	Progress func(done, all uint64)
 }
 
-// Tasks finds the async methods that have been suspended and have not ended, by walking the managed heap: who awaits
-// whom, and what the innermost waits for. It stops no thread. What is found is proved chain by chain; methods that are
-// dead, but have not been collected yet, count as well. When ctx ends, the result has what was found until then, and is
-// Partial; when the process exits, there is an error and a result, too. With other errors there is no result.
-// ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
+// Tasks walks the managed heap and finds the suspended async methods: who awaits whom, and the innermost method's wait.
+// No thread is stopped. Each chain is proved by itself. Methods that are dead, but have not been collected yet, count
+// as well. When ctx ends, the result has the methods found until then, and is Partial; when the process exits, there is
+// an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
+// known. Lines are found with Options.Lines.
 func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
 	t, err := p.s.Tasks(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress})
 	return t, publish(err)

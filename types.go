@@ -28,15 +28,13 @@ type SnapshotInfo uint32
 // The flags of DoStackSnapshot.
 const (
 	COR_PRF_SNAPSHOT_DEFAULT          SnapshotInfo = 0 // no register context is passed
-	COR_PRF_SNAPSHOT_REGISTER_CONTEXT SnapshotInfo = 1 // each callback gets one
+	COR_PRF_SNAPSHOT_REGISTER_CONTEXT SnapshotInfo = 1 // each callback gets a context
 	COR_PRF_SNAPSHOT_X86_OPTIMIZED    SnapshotInfo = 2 // E_INVALIDARG on 64-bit targets
 )
 
-// Context is a register context: the instruction pointer and those integer
-// registers whose values are known. Register n is known if bit n of Valid is set; the
-// values of others mean nothing. On AMD64 the numbers of the registers are those that
-// instructions encode: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
-// 8 to 15 r8 to r15.
+// Context is a register context: the instruction pointer and the integer registers with known values. Register n is
+// known if bit n of Valid is set; the values of other registers mean nothing. On AMD64 the numbers of the registers are
+// the numbers in instructions: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi, 8 to 15 r8 to r15.
 type Context struct {
 	Regs    [32]uint64
 	IP      uint64
@@ -47,7 +45,7 @@ type Context struct {
 // Machine is the CPU architecture of a Context.
 type Machine uint8
 
-// The machines. 0 is none of them: a Context that was not filled in.
+// The machines. 0 is no machine: the Context was not filled in.
 const (
 	AMD64 = Machine(arch.MachineAMD64)
 	ARM64 = Machine(arch.MachineARM64)
@@ -56,7 +54,7 @@ const (
 // Reg returns the value of a register and whether it is known.
 func (c *Context) Reg(r uint8) (uint64, bool) { return c.inner().Reg(r) }
 
-// Set gives a register a value and marks it as known.
+// Set gives a register a value and marks the register as known.
 func (c *Context) Set(r uint8, v uint64) {
 	c.Regs[r] = v
 	c.Valid |= 1 << r
@@ -72,35 +70,32 @@ func newContext(c *arch.Context) *Context {
 	return &Context{Regs: c.Regs, IP: uint64(c.IP), Valid: uint32(c.Valid), Machine: Machine(c.Machine)}
 }
 
-// StackSnapshotCallback is called once for each managed frame and once for each
-// run of unmanaged frames, leaf first.
+// StackSnapshotCallback is called once for each managed frame and once for each run of unmanaged frames, leaf first.
 //
 //   - id is the method, or 0 for a run of unmanaged frames.
-//   - ip is the instruction pointer in the frame; for a run, in its most recently
-//     pushed frame.
-//   - frame and context are valid during the call only. context is nil without
-//     COR_PRF_SNAPSHOT_REGISTER_CONTEXT. Only the instruction pointer, the stack
-//     pointer and the non-volatile registers in it can be meaningful, and Valid
-//     says which of them are.
-//   - clientData is what DoStackSnapshot was given.
+//   - ip is the instruction pointer in the frame; for a run, in the run's most recently pushed frame.
+//   - frame and context are valid during the call only. context is nil without COR_PRF_SNAPSHOT_REGISTER_CONTEXT. Only
+//     the instruction pointer, the stack pointer and the non-volatile registers in context can be meaningful. Valid
+//     says which registers are.
+//   - clientData is the argument of DoStackSnapshot.
 //
-// Returning anything but nil stops the walk. The target's locks are in another
-// process, so a callback may do whatever it likes, except walk again.
+// Returning anything but nil stops the walk. The target's locks are in another process, so a callback may do whatever
+// the callback likes, except walk again.
 type StackSnapshotCallback func(id FunctionID, ip uint64, frame *FrameInfo, context *Context, clientData any) error
 
 // ErrStale: a FrameInfo was used after its callback had returned.
 var ErrStale = errors.New("a FrameInfo is valid only during its callback")
 
-// FrameInfo is the frameInfo argument of the callback: what is needed to say more
-// of this very frame than its FunctionID does. It is valid during the callback.
+// FrameInfo is the frameInfo argument of the callback. FrameInfo says more of this very frame than its FunctionID does.
+// A FrameInfo is valid during the callback.
 type FrameInfo struct {
 	p    *session.Process // nil outside the callback
 	code *codemap.Code
 }
 
-// frameInfos hands out FrameInfos. One is never used again, so a stale one cannot be taken for that
-// of a later frame. They are allocated many at a time, because an allocation for each frame would
-// cost more than the walk.
+// frameInfos hands out FrameInfos. A FrameInfo is never used again, so that nobody takes a stale FrameInfo for the
+// FrameInfo of a later frame. FrameInfos are allocated many at a time, because an allocation for each frame would cost
+// more than the walk.
 type frameInfos []FrameInfo
 
 func (f *frameInfos) next(p *session.Process, code *codemap.Code) *FrameInfo {
@@ -122,8 +117,8 @@ func (f *FrameInfo) Tier() (string, error) {
 	return f.p.Tier(f.code)
 }
 
-// CodeStart is the address at which the code of the frame's method begins; 0 for a
-// run of unmanaged frames, and for code that has been unloaded meanwhile.
+// CodeStart is the address at which the code of the frame's method begins. CodeStart is 0 for a run of unmanaged
+// frames, and for code that has been unloaded meanwhile.
 func (f *FrameInfo) CodeStart() (uint64, error) {
 	if f == nil || f.p == nil {
 		return 0, ErrStale
@@ -139,13 +134,12 @@ type Mode uint8
 
 // The modes.
 const (
-	// AsDocumented reports what Microsoft documents: each run of unmanaged frames once,
-	// except one at the leaf, and true return addresses.
+	// AsDocumented follows Microsoft's documentation: each run of unmanaged frames once, except a run at the leaf, and
+	// true return addresses.
 	AsDocumented = Mode(walk.AsDocumented)
-	// AsCoreCLR reports what CoreCLR does, to compare the two callback by callback. It
-	// leaves out the runs that dispatch an exception, and gives the ip that an
-	// InlinedCallFrame holds for a method in a P/Invoke. docs/correctness.md has
-	// the comparison.
+	// AsCoreCLR reports the frames as CoreCLR does, to compare the two callback by callback. AsCoreCLR leaves out the
+	// runs that dispatch an exception, and gives the ip in the InlinedCallFrame for a method in a P/Invoke.
+	// docs/correctness.md has the comparison.
 	AsCoreCLR = Mode(walk.AsCoreCLR)
 )
 
@@ -167,7 +161,7 @@ func newThread(t *session.Thread) *Thread {
 	}
 }
 
-// Filter chooses threads by what Process.Threads says of them.
+// Filter chooses threads of Process.Threads.
 type Filter func(*Thread) bool
 
 func (f Filter) inner() session.Filter {
@@ -177,7 +171,7 @@ func (f Filter) inner() session.Filter {
 	return func(t *session.Thread) bool { return f(newThread(t)) }
 }
 
-// Stack is a thread with the frames that Snapshot found.
+// Stack is a thread with its frames from Snapshot.
 type Stack = profile.Thread
 
 // ClassID is the address of a type's MethodTable: the ClassID of the profiling

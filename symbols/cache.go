@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache is a directory in which nobody but this user and root can put anything.
+// cache is a directory to which only this user and root can add files.
 type cache struct {
 	dir  *os.File
 	path string
@@ -27,12 +27,12 @@ type cache struct {
 // Bounds of the cache.
 const (
 	maxCache  = 4 << 30 // bytes
-	maxCached = 1 << 14 // files that are looked at
+	maxCached = 1 << 14 // files that room looks at
 	abandoned = time.Hour
 	tempName  = ".clrsnap-"
 )
 
-// DefaultCache is the directory in which symbols are kept: clrsnap/symbols in the user's cache directory.
+// DefaultCache is the usual directory for symbols: clrsnap/symbols in the user's cache directory.
 func DefaultCache() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -41,8 +41,8 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "clrsnap", "symbols"), nil
 }
 
-// openCache opens a directory, and makes it if it is not there. Another user must be able neither to replace
-// it, nor any directory that leads to it, nor to write into it.
+// openCache opens a directory, and makes a missing directory. Other users must be able neither to write into the
+// directory, nor to replace it or any directory on the path to it.
 func openCache(path string) (*cache, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("%s is not an absolute path", path)
@@ -75,7 +75,7 @@ func openCache(path string) (*cache, error) {
 	return &cache{os.NewFile(uintptr(fd), path), path}, nil
 }
 
-// below opens a directory in a directory that is this user's own, and makes it if it is not there.
+// below opens a directory in a directory of this user's own, and makes a missing directory.
 func below(dir int, name string) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -118,7 +118,7 @@ func checkDir(st *unix.Stat_t) error {
 	return nil
 }
 
-// trusted reports whether a user has all rights of this one anyway.
+// trusted reports whether a user has all rights of this user anyway.
 func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // open opens a file of the cache.
@@ -137,14 +137,14 @@ func (c *cache) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// markUsed notes for make that a file is used now. That the kernel denies it does no harm. No name is given, only the
-// open file: a confined process may not change the times of others.
+// markUsed sets a file's time of last use, for the method room. A refusal by the kernel does no harm. The call gives
+// only the open file, no name: a confined process may not change the times of other files.
 func markUsed(fd int) {
 	now := [2]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}
 	_, _, _ = unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 }
 
-// temp makes a file that has no name in the cache yet that anybody looks for.
+// temp makes a file under a name that nobody looks for.
 func (c *cache) temp() (*os.File, string, error) {
 	var random [8]byte
 	rand.Read(random[:]) // never fails
@@ -157,15 +157,15 @@ func (c *cache) temp() (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), name), name, nil
 }
 
-// settle gives a file of temp its name.
+// settle gives a file from temp its name.
 func (c *cache) settle(temp, name string) error {
 	return unix.Renameat(int(c.dir.Fd()), temp, int(c.dir.Fd()), name)
 }
 
 func (c *cache) remove(name string) { _ = unix.Unlinkat(int(c.dir.Fd()), name, 0) }
 
-// room removes what was not used for longest, until so many bytes more have room, and what a clrsnap that
-// was killed has left.
+// room removes the files that have been unused for longest, until there is room for so many bytes more. room also
+// removes the temporary files of killed clrsnap processes.
 func (c *cache) room(bytes int64) {
 	if _, err := c.dir.Seek(0, 0); err != nil {
 		return

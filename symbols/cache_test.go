@@ -23,7 +23,7 @@ func mkdir(t *testing.T, mode os.FileMode, path ...string) string {
 	return dir
 }
 
-// TestPlaceOfCache: the cache is nowhere where another user can put a file, or change what a path leads to.
+// TestPlaceOfCache: the cache is never where another user can put a file, or change a directory on the path.
 func TestPlaceOfCache(t *testing.T) {
 	base := mkdir(t, 0o755, t.TempDir(), "base")
 	open := mkdir(t, 0o777|os.ModeSticky, base, "open")
@@ -76,7 +76,7 @@ func TestPlaceOfCache(t *testing.T) {
 	}
 }
 
-// TestSpoiltCache: what is in the cache is verified, links are not followed, and what is wrong is fetched again.
+// TestSpoiltCache: files in the cache are verified, links are not followed, and wrong files are fetched again.
 func TestSpoiltCache(t *testing.T) {
 	image := elf(someID)
 	asked := 0
@@ -85,7 +85,7 @@ func TestSpoiltCache(t *testing.T) {
 	name := filepath.Join(dir, debugKey.cached())
 	away := filepath.Join(t.TempDir(), "away")
 	spoil := []func() error{
-		func() error { return nil }, // nothing is there yet
+		func() error { return nil }, // the cache is still empty
 		func() error { return os.WriteFile(name, image[:50], 0o600) },
 		func() error { return os.WriteFile(name, elf([]byte("another")), 0o600) },
 		func() error {
@@ -116,7 +116,7 @@ func TestSpoiltCache(t *testing.T) {
 	}
 }
 
-// TestRoomInCache: what was not used for longest makes room, and what was left behind is removed.
+// TestRoomInCache: the files unused for longest make room, and abandoned temporary files are removed.
 func TestRoomInCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	c, err := openCache(dir)
@@ -143,7 +143,7 @@ func TestRoomInCache(t *testing.T) {
 	make("new", 1<<30, time.Hour)
 	make(tempName+"left", 1, 2*abandoned)
 	make(tempName+"busy", 1, time.Minute)
-	if f, err := c.open("older"); err != nil { // that is a use
+	if f, err := c.open("older"); err != nil { // opening counts as a use
 		t.Fatal(err)
 	} else {
 		f.Close()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newClient returns a client with all limits. It sends no cookies, and obeys the environment's proxies.
+// newClient returns a client with all limits. The client sends no cookies, and obeys the environment's proxies.
 func newClient(o *Options) *http.Client {
 	dialer := &net.Dialer{Timeout: o.Connect}
 	return &http.Client{
@@ -23,8 +23,8 @@ func newClient(o *Options) *http.Client {
 	}
 }
 
-// redirect decides whether a redirect is followed. Where it leads learns nothing of where we come from: the
-// address of a server may have a password or a token.
+// redirect decides whether a redirect is followed. The next server learns nothing of the server before: the address of
+// a server may have a password or a token.
 func redirect(to *http.Request, before []*http.Request) error {
 	from := before[len(before)-1].URL
 	switch {
@@ -43,7 +43,7 @@ func redirect(to *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// reason is why a request failed, without the address, which may have a password or a token.
+// reason is why a request failed, without the address. The address may have a password or a token.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -69,5 +69,5 @@ func stallTimer(parent context.Context, limit time.Duration) (stop func(), s *st
 	return func() { s.timer.Stop(); cancel(context.Canceled) }, s
 }
 
-// alive says that something has come.
+// alive says that something has come, and starts the limit anew.
 func (s *stall) alive() { s.timer.Reset(s.limit) }

@@ -9,7 +9,7 @@ import (
 	"clrsnap/symbols"
 )
 
-// Stacks whose framework methods have source lines: their PDBs are fetched from Microsoft's server, once.
+// Stacks with source lines for framework methods: the methods' PDBs are fetched from Microsoft's server, once.
 func ExampleNew() {
 	cache, err := symbols.DefaultCache()
 	if err != nil {

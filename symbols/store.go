@@ -16,41 +16,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say where a Store looks. Without a server it finds only what is in its cache.
+// Options say where a Store looks. Without a server the Store finds only the files in its cache.
 type Options struct {
-	// Servers are addresses of symbol servers that speak SSQP, such as https://msdl.microsoft.com/download/symbols,
-	// or, after "debuginfod+", of debuginfod servers. They are asked one after the other.
+	// Servers are addresses of SSQP symbol servers, such as https://msdl.microsoft.com/download/symbols, or, after
+	// "debuginfod+", of debuginfod servers. The Store asks one server after the other.
 	Servers []string
-	// Cache is the directory in which files are kept: an absolute path. "": none are.
+	// Cache is the directory for fetched files, an absolute path. "": no file is kept.
 	Cache string
-	// Progress is called from time to time while a file is fetched, and when that has ended; nil: never. It may
-	// be called by several goroutines at once.
+	// Progress is called from time to time while a file is fetched, and at the end of the fetch; nil: never. Several
+	// goroutines may call Progress at once.
 	Progress func(Progress)
-	// Limits of what one file takes; 0 stands for the values below.
+	// Limits of one file; 0 stands for the values below.
 	Connect time.Duration // until there is a connection: 10 s
 	Stall   time.Duration // without a byte: 20 s
-	Whole   time.Duration // for all of it: 10 min
+	Whole   time.Duration // for the whole file: 10 min
 }
 
 // Progress says how far a file has been fetched.
 type Progress struct {
-	Name  string // of the file; it may come from a target: clean it before a terminal sees it
-	Host  string // that it is fetched from
+	Name  string // of the file; the name may come from a target: clean the name before a terminal sees it
+	Host  string // that the file is fetched from
 	Bytes int64  // so far
 	Total int64  // 0: not known
-	Done  bool   // it is there, or nobody has it
+	Done  bool   // the file is there, or nobody has the file
 }
 
-// Store is a Source that asks servers and keeps what it gets. It is safe for concurrent use.
+// Store is a Source that asks servers and keeps the files. A Store is safe for concurrent use.
 type Store struct {
 	options  Options
 	servers  []*server
 	client   *http.Client
 	cache    *cache // nil: there is none
-	uncached error  // why there is none, although one was asked for
+	uncached error  // why there is no cache, although Options asked for a cache
 
 	mu      sync.Mutex
-	nowhere map[string]error // that nobody has, by the names in the cache
+	nowhere map[string]error // files that nobody has, by the names in the cache
 	room    int64            // bytes that files without a cache may still take
 }
 
@@ -60,8 +60,8 @@ type server struct {
 	debuginfod bool
 
 	mu     sync.Mutex
-	failed error // why it is not asked any more
-	faults int   // answers that were none, one after the other
+	failed error // why the server is not asked any more
+	faults int   // answers without a file, one after the other
 }
 
 // Debuginfod begins the address of a debuginfod server in Options.Servers.
@@ -75,14 +75,14 @@ const (
 
 	maxServers   = 32
 	maxRedirects = 5
-	maxFaults    = 3 // answers that are none, before a server is left alone
+	maxFaults    = 3 // answers without a file, before a server is left alone
 	maxHeader    = 64 << 10
 	maxNowhere   = 1 << 14
-	maxInMemory  = 256 << 20 // bytes of all files of a Store that has no cache
+	maxInMemory  = 256 << 20 // bytes of all files of a Store without a cache
 	progressStep = 200 * time.Millisecond
 )
 
-// New returns a Store. A cache that cannot be used is no error: see Uncached.
+// New returns a Store. An unusable cache is no error: see Uncached.
 func New(o Options) (*Store, error) {
 	if len(o.Servers) > maxServers {
 		return nil, fmt.Errorf("%d symbol servers: at most %d can be asked", len(o.Servers), maxServers)
@@ -132,10 +132,10 @@ func parseServer(text string) (*server, error) {
 	return &server{base: u, debuginfod: isDebuginfod}, nil
 }
 
-// name is what the server is called. It has no password and no token.
+// name is the server's name for people, without password and token.
 func (s *server) name() string { return s.base.Scheme + "://" + s.base.Host + s.base.Path }
 
-// Uncached returns why there is no cache although Options ask for one; nil: there is one.
+// Uncached returns why there is no cache although Options ask for a cache; nil: there is a cache.
 func (s *Store) Uncached() error { return s.uncached }
 
 // CacheDir is the cache's directory, open; nil: there is none.
@@ -146,7 +146,7 @@ func (s *Store) CacheDir() *os.File {
 	return s.cache.dir
 }
 
-// Failures returns why servers could not be asked, one error for each server.
+// Failures returns why servers could not be asked, an error for each server.
 func (s *Store) Failures() []error {
 	var out []error
 	for _, one := range s.servers {
@@ -159,7 +159,7 @@ func (s *Store) Failures() []error {
 	return out
 }
 
-// Close releases what the Store holds. Files that it has opened stay open.
+// Close releases the Store's resources. Files from Open stay open.
 func (s *Store) Close() error {
 	s.client.CloseIdleConnections()
 	if s.cache == nil {
@@ -168,7 +168,7 @@ func (s *Store) Close() error {
 	return s.cache.dir.Close()
 }
 
-// Open implements Source. That nobody has a file is remembered.
+// Open implements Source. Open remembers the files that nobody has.
 func (s *Store) Open(ctx context.Context, k Key) (File, error) {
 	if err := k.valid(); err != nil {
 		return nil, fmt.Errorf("%w: symbols cannot be asked for by %w", fs.ErrNotExist, err)
@@ -195,7 +195,7 @@ func (s *Store) Open(ctx context.Context, k Key) (File, error) {
 	return f, err
 }
 
-// fromCache opens a file that was kept, if it is whole; else it removes it.
+// fromCache opens a whole file of the cache, and removes a broken file.
 func (s *Store) fromCache(k *Key) File {
 	if s.cache == nil {
 		return nil
@@ -239,7 +239,7 @@ func (s *Store) fetch(ctx context.Context, k *Key) (File, error) {
 	return nil, why
 }
 
-// fetchFrom asks one server.
+// fetchFrom asks a single server.
 func (s *Store) fetchFrom(ctx context.Context, from *server, k *Key) (File, error) {
 	address, ok := from.address(k)
 	if !ok {
@@ -258,7 +258,7 @@ func (s *Store) fetchFrom(ctx context.Context, from *server, k *Key) (File, erro
 	return f, err
 }
 
-// note remembers that a server cannot be asked.
+// note remembers a failed request to a server.
 func (s *server) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,16 +273,16 @@ func (s *server) note(err error) {
 	}
 }
 
-// faultError says that a server did not answer, or not with a file.
+// faultError says that a server did not answer, or answered without a file.
 type faultError struct {
 	err   error
-	fatal bool // it is not asked again
+	fatal bool // the server is not asked again
 }
 
 func (f *faultError) Error() string { return f.err.Error() }
 func (f *faultError) Unwrap() error { return f.err }
 
-// address is where a server has a file; false: it has no such files.
+// address is where a server has a file; false: the server has no files of this kind.
 func (s *server) address(k *Key) (string, bool) {
 	var path []string
 	if s.debuginfod {
@@ -301,7 +301,7 @@ func (s *server) address(k *Key) (string, bool) {
 	return s.base.JoinPath(escaped...).String(), true
 }
 
-// get fetches a file, and keeps it if it is the right one.
+// get fetches a file, and keeps the file if it is the right file.
 func (s *Store) get(ctx context.Context, address string, k *Key) (_ File, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Whole,
 		fmt.Errorf("it takes longer than %v", s.options.Whole))
@@ -338,8 +338,8 @@ func (s *Store) get(ctx context.Context, address string, k *Key) (_ File, err er
 	}, func(err error) error { return &faultError{err: reason(ctx, err)} })
 }
 
-// status judges an answer. A server that wants something else of us has no file for us, and neither has one
-// that forbids it: stores of files say so of what they do not have.
+// status judges an answer. A server that forbids a file (403) has no file for us: file stores answer so for missing
+// files. A server that asks for credentials is at fault, and is not asked again.
 func status(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusOK:
@@ -358,7 +358,7 @@ func (s *Store) progress(p Progress) {
 	}
 }
 
-// store keeps what is read, if it is the file that was asked for.
+// store keeps the body of an answer, if the body is the requested file.
 func (s *Store) store(body io.Reader, k *Key, alive func(int64), broken func(error) error) (File, error) {
 	f, temp, err := s.temp()
 	if err != nil {
@@ -393,8 +393,8 @@ func (s *Store) store(body io.Reader, k *Key, alive func(int64), broken func(err
 	return f, nil
 }
 
-// inMemory writes a file that no cache keeps. Its memory is in use as long as somebody has the file open, which may be
-// another process. It therefore counts until the Store ends.
+// inMemory writes a file outside any cache. The file's memory is in use as long as anybody has the file open, perhaps
+// another process. The memory therefore counts until the Store ends.
 type inMemory struct {
 	of    *Store
 	file  *os.File
@@ -416,7 +416,7 @@ func (m *inMemory) Write(p []byte) (int, error) {
 	return m.file.Write(p)
 }
 
-// giveBack is for a file that nobody has got.
+// giveBack returns the memory of a file that nobody has got.
 func (m *inMemory) giveBack() {
 	m.of.mu.Lock()
 	m.of.room += m.taken
@@ -435,7 +435,7 @@ func (s *Store) temp() (f *os.File, name string, err error) {
 	return os.NewFile(uintptr(fd), "symbols"), "", nil
 }
 
-// keepError says that what came could not be written.
+// keepError says that a fetched file could not be written.
 type keepError struct{ error }
 
 func (e *keepError) Unwrap() error { return e.error }

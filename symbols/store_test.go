@@ -23,7 +23,7 @@ import (
 	"clrsnap/internal/pe"
 )
 
-// fixture is a PDB, and the key that its assembly asks for it with.
+// fixture is a PDB, and the key with which the PDB's assembly asks for the PDB.
 func fixture(t testing.TB) (Key, []byte) {
 	t.Helper()
 	files, err := filepath.Glob("../internal/pdb/testdata/*.dll")
@@ -55,7 +55,7 @@ func fixture(t testing.TB) (Key, []byte) {
 	return k, b
 }
 
-// elf is an ELF file that has nothing but a build id.
+// elf is an ELF file with nothing but a build id.
 func elf(id []byte) []byte {
 	le := binary.LittleEndian
 	note := le.AppendUint32(le.AppendUint32(le.AppendUint32(nil, 4), uint32(len(id))), 3)
@@ -90,7 +90,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// quick has limits that a test can wait for.
+// quick has short limits, for tests that wait for a limit.
 var quick = Options{Connect: time.Second, Stall: time.Second, Whole: 3 * time.Second}
 
 func newStore(t *testing.T, o Options, servers ...string) *Store {
@@ -214,7 +214,7 @@ func TestBadServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		says   string // "": nobody has the file
-		again  int    // how often the server is asked, if four files are wanted of it
+		again  int    // how often the server is asked, if a test wants four files
 	}{
 		"not there": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "", 4},
 		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "", 4},
@@ -333,7 +333,7 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// TestSeveral: what one server lacks, or has wrong, the next one may have.
+// TestSeveral: the next server may have a file that a server lacks or has wrong.
 func TestSeveral(t *testing.T) {
 	image := elf(someID)
 	lacks := serve(t, http.NotFound)
@@ -352,8 +352,8 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// TestBudget: without a cache all files of a Store share one budget of memory. What is refused takes none of it, and
-// what has come before stays whole.
+// TestBudget: without a cache all files of a Store share one budget of memory. A refused file takes nothing of the
+// budget, and earlier files stay whole.
 func TestBudget(t *testing.T) {
 	const size = 200 << 10
 	large := func(id string) []byte { return append(elf([]byte(id)), make([]byte, size)...) }
@@ -387,9 +387,8 @@ func TestBudget(t *testing.T) {
 	content(t, f)
 }
 
-// TestCancel: the end of the context ends a request at once, and is not taken for the server's fault.
-// TestChecksums: PDBs of one id whose checksums differ are different files. That nobody has one says nothing of the
-// other, and the cache has room for both.
+// TestChecksums: PDBs with the same id and different checksums are different files. A missing PDB says nothing of the
+// other PDB, and the cache has room for both.
 func TestChecksums(t *testing.T) {
 	key, pdb := fixture(t)
 	other := key
@@ -488,7 +487,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBuildIDs: a build id, whose usual size is 20 bytes, is in a path as it is, and a shorter one is padded to that.
+// TestBuildIDs: a build id of the usual 20 bytes is in a path unchanged, and a shorter build id is padded to 20 bytes.
 func TestBuildIDs(t *testing.T) {
 	id := []byte("0123456789abcdefghij")
 	for n, want := range map[int]string{

@@ -1,15 +1,14 @@
-// Package symbols gets symbols that are not on this machine: portable PDBs and the debug files of native
-// code, from symbol servers and debuginfod servers, and keeps them in a cache.
+// Package symbols gets symbols that are missing on this machine: portable PDBs and the debug files of native code, from
+// symbol servers and debuginfod servers. A cache keeps the files.
 //
-// Nothing is fetched unless a program asks for it: a Store has no server but those that it is given. What
-// comes is believed only if its id is the one that was asked for, and its checksum, if the assembly has one:
-// when it was fetched, and each time that it is taken out of the cache.
+// Nothing is fetched unless a program asks for it: a Store has only the servers that the program names. A file is
+// believed only if its id is the requested id, and its checksum the assembly's checksum, if the assembly has any. The
+// file is verified after the fetch, and each time that it comes out of the cache.
 //
-// A server learns the names and ids of the assemblies and libraries whose symbols it is asked for.
+// A server learns the names and ids of the assemblies and libraries for whose symbols a Store asks.
 //
-// Sources: dotnet/symstore docs/specs/SSQP_Key_Conventions.md and Simple_Symbol_Query_Protocol.md, for the
-// header SymbolChecksum its src/Microsoft.SymbolStore/SymbolStores/HttpSymbolStore.cs; debuginfod(8),
-// "WEBAPI".
+// Sources: dotnet/symstore docs/specs/SSQP_Key_Conventions.md and Simple_Symbol_Query_Protocol.md, for the header
+// SymbolChecksum its src/Microsoft.SymbolStore/SymbolStores/HttpSymbolStore.cs; debuginfod(8), "WEBAPI".
 package symbols
 
 import (
@@ -29,46 +28,45 @@ import (
 	"clrsnap/internal/pe"
 )
 
-// Kind is what is asked for.
+// Kind is the kind of a file.
 type Kind uint8
 
 // The kinds.
 const (
 	PDB        Kind = iota // a portable PDB
-	Debug                  // what a native program or library was stripped of: its .symtab, and DWARF
+	Debug                  // the stripped part of a native program or library: its .symtab, and DWARF
 	Executable             // a native program or library itself
 )
 
-// Key says which file is asked for.
+// Key says which file a Store must find.
 type Key struct {
 	Kind Kind
-	// Name is the file's, without folders. It may come from a target. A debug file needs none.
+	// Name is the file's name, without folders. Name may come from a target. A debug file needs no name.
 	Name string
-	// ID is that of a PDB, in 20 bytes: its GUID as it is stored, and its stamp. Of native code it is the
-	// build id, in 1 to 64 bytes.
+	// ID identifies the file. A PDB's ID has 20 bytes: the GUID in its stored form, and the PDB's stamp. The ID of
+	// native code is the build id, in 1 to 64 bytes.
 	ID []byte
-	// Checksums are those of a PDB. It must have one of them, unless there are none.
+	// Checksums belong to a PDB. The PDB must have one of the checksums, if there are any.
 	Checksums []Checksum
 }
 
-// Checksum is one of a PDB, with zeros in place of its id.
+// Checksum is a checksum of a PDB, with zeros in place of the PDB's id.
 type Checksum struct {
 	Algorithm string // SHA256, SHA384 or SHA512
 	Sum       []byte
 }
 
-// File is an open file, such as an *os.File. It is safe for concurrent use.
+// File is an open file, such as an *os.File. A File is safe for concurrent use.
 type File interface {
 	io.ReaderAt
 	io.Closer
 	Stat() (fs.FileInfo, error) // for its size
 }
 
-// Source is where symbols are had from. It is safe for concurrent use.
+// Source finds symbols. A Source is safe for concurrent use.
 type Source interface {
-	// Open returns the file that a key asks for. Without it the error wraps fs.ErrNotExist; any other error
-	// says that a server could not be asked, or answered with what is wrong. When ctx ends, so does Open, with the
-	// error of ctx.
+	// Open returns the file of a key. If nobody has the file, the error wraps fs.ErrNotExist; any other error says that
+	// a server could not be asked, or gave a wrong answer. When ctx ends, Open ends with the error of ctx.
 	Open(ctx context.Context, k Key) (File, error)
 }
 
@@ -119,7 +117,7 @@ func (k *Key) ssqp() [3]string {
 	return [3]string{name, k.guid() + noAge, name}
 }
 
-// debuginfod is the path below a debuginfod server; nil: it has no PDBs.
+// debuginfod is the path below a debuginfod server; nil: debuginfod servers have no PDBs.
 func (k *Key) debuginfod() []string {
 	switch k.Kind {
 	case Debug:
@@ -130,8 +128,8 @@ func (k *Key) debuginfod() []string {
 	return nil
 }
 
-// cached is the name of the file in the cache. PDBs of one id are different files if their checksums are others:
-// a compiler need not give each build an id of its own.
+// cached is the name of the file in the cache. PDBs with the same id but different checksums are different files: a
+// compiler need not give each build an id of its own.
 func (k *Key) cached() string {
 	name := hex.EncodeToString(k.ID)
 	if k.Kind == PDB && len(k.Checksums) > 0 {
@@ -160,10 +158,10 @@ func (k *Key) most() int64 {
 	return maxNative
 }
 
-// errWrong: a file is not the one that was asked for.
+// errWrong: a file is not the requested file.
 var errWrong = errors.New("it is not the file that was asked for")
 
-// Verify returns an error unless a file of size bytes is the one that a key asks for.
+// Verify returns an error unless a file of size bytes is the file of the key.
 func (k Key) Verify(file io.ReaderAt, size int64) error {
 	if size > k.most() {
 		return fmt.Errorf("%w: it has %d bytes", errWrong, size)
@@ -193,7 +191,7 @@ func (k Key) Verify(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// debug is the debug directory of the assembly that asks for a PDB.
+// debug is the debug directory of the PDB's assembly.
 func (k *Key) debug() *pe.Debug {
 	view := pe.CodeView{Portable: true}
 	copy(view.GUID[:], k.ID)
@@ -207,7 +205,7 @@ func (k *Key) debug() *pe.Debug {
 	return d
 }
 
-// algorithms are those of checksums that a server is told.
+// algorithms are the checksum algorithms that a server is told.
 var algorithms = map[string]bool{"SHA256": true, "SHA384": true, "SHA512": true}
 
 // checksumHeader is the value of the header SymbolChecksum; "": there is none.
@@ -221,5 +219,5 @@ func (k *Key) checksumHeader() string {
 	return strings.Join(all, ";")
 }
 
-// notFound is the error of a file that nobody has.
+// notFound is the error for a file that nobody has.
 func notFound(k *Key) error { return fmt.Errorf("%s: %w", k.title(), fs.ErrNotExist) }

@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestNativeAOTCommand: what the command says of such a program.
+// TestNativeAOTCommand: the command's words about a native AOT program.
 func TestNativeAOTCommand(t *testing.T) {
 	pid := testenv.StartAheadOfTime(t)
 	library := filepath.Base(testenv.AheadOfTime(t))

@@ -20,7 +20,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// The sets that docs/permissions.md has for programs of other users.
+// The sets of docs/permissions.md for programs of other users.
 var (
 	toLook        = []uintptr{unix.CAP_SYS_PTRACE}
 	toSample      = append(toLook, unix.CAP_PERFMON, unix.CAP_BPF)
@@ -30,8 +30,8 @@ var (
 // otherUser is neither root nor nobody.
 const otherUser = 65533
 
-// strangersApp runs a program as another user, from a folder that everybody can read. files
-// is a folder that everybody can write to.
+// strangersApp runs a program as another user, from a folder that everybody can read. files is a folder that everybody
+// can write to.
 func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 	t.Helper()
 	files = dir + "/files"
@@ -71,7 +71,7 @@ func paranoid(t *testing.T) int {
 	return level
 }
 
-// verb is a run of clrsnap on the program of the other user.
+// verb is a run of clrsnap on the other user's program.
 type verb struct {
 	name  string
 	needs []uintptr
@@ -86,7 +86,8 @@ type lack struct {
 	says   string
 }
 
-// TestDoctorOfRegisters: who may not read registers from the kernel is told what it takes.
+// TestDoctorOfRegisters: the doctor tells a user without the right to read registers from the kernel how to get the
+// right.
 func TestDoctorOfRegisters(t *testing.T) {
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: this needs root")
@@ -101,8 +102,8 @@ func TestDoctorOfRegisters(t *testing.T) {
 		` +registers +threads that are not blocked are stopped .*: that takes CAP_BPF and CAP_PERFMON$`)
 }
 
-// TestCapabilities: with exactly the documented capabilities, a user without rights can read
-// and record a program of another user. Without one of them there is one clear sentence.
+// TestCapabilities: with exactly the documented capabilities, a user without rights can read and record a program of
+// another user. If a capability is missing, there is one clear sentence.
 func TestCapabilities(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
@@ -157,7 +158,7 @@ func TestCapabilities(t *testing.T) {
 			}},
 	}
 	prepare := func(program string, v verb) *exec.Cmd {
-		os.Remove(record) // may not be there
+		os.Remove(record) // the file may not exist
 		c := exec.Command(program, v.args...)
 		c.Dir, c.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + files}
 		return c
@@ -169,7 +170,7 @@ func TestCapabilities(t *testing.T) {
 			c.SysProcAttr = &syscall.SysProcAttr{
 				Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: caps,
 			}
-			// Of a thread that does not get a CPU there is no stack, and clrsnap says to try again.
+			// A thread that does not get a CPU has no stack, and clrsnap says to try again.
 			if r := finish(t, c); !strings.Contains(r.stderr, "another attempt may get them") {
 				return r
 			}
@@ -199,7 +200,7 @@ func TestCapabilities(t *testing.T) {
 					caps := slices.DeleteFunc(slices.Clone(v.needs), func(c uintptr) bool { return c == less })
 					r := run(t, c.Path, v, caps)
 					r.says(t, want.status, want.says)
-					if want.status != 0 && strings.Count(r.stderr, "\n") > 2 { // the first says what is recorded
+					if want.status != 0 && strings.Count(r.stderr, "\n") > 2 { // the first line says what is recorded
 						t.Errorf("more than one sentence:\n%s", r.stderr)
 					}
 					if v.name == "ps" {
@@ -210,13 +211,13 @@ func TestCapabilities(t *testing.T) {
 		})
 	}
 
-	// Root in a container has only the capabilities that the container was given.
+	// Root in a container has only the container's capabilities.
 	for _, v := range verbs {
 		t.Run("root with these only/"+v.name, func(t *testing.T) {
 			c := prepare(c.Path, v)
 			results := make(chan result)
 			go func() {
-				runtime.LockOSThread() // for good: the thread ends with this
+				runtime.LockOSThread() // for good: the thread ends with this goroutine
 				if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 					t.Error(err)
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// chainFlags are the flags of verbs that show what async methods on the managed heap do: tasks and requests.
+// chainFlags are the flags of the verbs tasks and requests, which show the async methods on the managed heap.
 type chainFlags struct {
 	coreFlags
 	source   sourceFlags
@@ -27,13 +27,13 @@ type chainFlags struct {
 	linker   *linker // nil: source lines have no links
 }
 
-// chainTexts are the words of a verb for what it lists.
+// chainTexts are the words of a verb for its results.
 type chainTexts struct {
 	limited string // "different chains and timers"
 	all     string // "chains"
 }
 
-// command completes a verb: its flags, of which own may add some, and what it runs.
+// command completes a verb: its flags, with flags of the verb's own, and its run.
 func (f *chainFlags) command(
 	a *app, cmd *cobra.Command, texts chainTexts, own func(*pflag.FlagSet), run func(context.Context, []string) error,
 ) *cobra.Command {
@@ -68,7 +68,7 @@ func (f *chainFlags) register(cmd *cobra.Command, texts chainTexts, own func(*pf
 	complete(cmd, "lines", "auto", "never")
 }
 
-// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+// checkArgs requires a PID or a core dump, and refuses flags for the other.
 func (f *chainFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
@@ -90,7 +90,7 @@ func (f *chainFlags) check(texts chainTexts) error {
 	return f.source.check()
 }
 
-// checkMaxCPU refuses a --max-cpu that makes no sense, NaN among them.
+// checkMaxCPU refuses a --max-cpu that makes no sense, NaN included.
 func checkMaxCPU(n float64) error {
 	if n >= 0.01 && n <= 64 {
 		return nil
@@ -104,21 +104,21 @@ func (f *chainFlags) options() clrsnap.Options {
 	}
 }
 
-// chainLook is how what was found is shown on the terminal, or in a file.
+// chainLook is the form of the result on the terminal, or in a file.
 type chainLook struct {
 	color bool
 	width int // of the terminal, in columns; 0: unlimited
 	link  func(*profile.SourceLine) string
 }
 
-// chainWalk is what a verb does once its target is open. T is what it finds.
+// chainWalk is the work of a verb after its target is open. T is the result.
 type chainWalk[T any] struct {
 	walk    func(context.Context, *clrsnap.Process, func(done, all uint64)) (*T, error)
-	partial func(*T) bool // it was ended early
+	partial func(*T) bool // the walk was ended early
 	print   func(io.Writer, *T, chainLook) error
 }
 
-// run opens a process or a core dump, walks its heap, and writes what was found to standard output or a file.
+// run opens a process or a core dump, walks its heap, and writes the result to standard output or a file.
 func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainFlags) error {
 	collectAbove(200)
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine drops all rights of this process but to write the output file, to read the files
-// read, and to use these capabilities.
+// confine drops all rights of this process except the rights to write the output file, to read the files read, and to
+// use the given capabilities.
 func (p *pendingFile) confine(read []string, capabilities ...int) error {
 	r := confine.Rights{Read: read, Capabilities: capabilities}
-	if p.place == nil { // standard output, which is open
+	if p.place == nil { // standard output is open already
 		return confine.To(r)
 	}
 	if p.direct {
@@ -25,7 +25,7 @@ func (p *pendingFile) confine(read []string, capabilities ...int) error {
 		if err != nil {
 			return err
 		}
-		// A file that replaces no other needs fewer rights.
+		// A new file, without a file to replace, needs fewer rights.
 		t.fresh = t.name == "" && p.place.st == nil
 		p.temp = t
 		r.Make, r.Replace = p.place.dir, !t.fresh

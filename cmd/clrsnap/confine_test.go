@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beforeReading runs the command and calls look when it is about to read a file for the
-// first time. The kernel makes it wait meanwhile (fanotify(7)).
+// beforeReading runs the command and calls look when the command is about to read a file for the first time. The kernel
+// makes the command wait meanwhile (fanotify(7)).
 func beforeReading(t *testing.T, file string, look func(pid int), args ...string) result {
 	t.Helper()
 	group, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK,
@@ -73,8 +73,7 @@ func readers(t *testing.T, group int) []unix.FanotifyEventMetadata {
 	return waiting[:max(n, 0)/size]
 }
 
-// isConfined checks that the threads of a process have no capabilities but these, and cannot
-// get others.
+// isConfined checks that the threads of a process have only the given capabilities, and cannot get others.
 func isConfined(t *testing.T, pid int, capabilities uint64) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -95,8 +94,8 @@ func isConfined(t *testing.T, pid int, capabilities uint64) {
 	}
 }
 
-// TestConfinedVerbs: a verb that reads files of strangers has dropped all other rights before
-// it reads the first byte.
+// TestConfinedVerbs: a verb that reads files of strangers has dropped all other rights before the verb reads the first
+// byte.
 func TestConfinedVerbs(t *testing.T) {
 	layer.Live(t)
 	if os.Geteuid() != 0 {
@@ -114,7 +113,7 @@ func TestConfinedVerbs(t *testing.T) {
 	for _, c := range []struct {
 		name, reads  string
 		capabilities uint64
-		writes       string // to be in the output
+		writes       string // must be in the output
 		args         []string
 	}{
 		{"view", folded, 0, `main;work 3`, []string{"view", folded, "-f", "folded"}},
@@ -132,12 +131,12 @@ func TestConfinedVerbs(t *testing.T) {
 			r.says(t, 0)
 			r.want(t, c.writes)
 
-			// A file that has been put in the output's place must not be written to. Landlock
-			// refuses that before clrsnap can check it.
+			// The verb must not write to a file put in the output's place. Landlock refuses the write before clrsnap
+			// can check the file.
 			if confine.LandlockABI() == 0 {
 				t.Skip("SKIPPED, LITTLE WAS TESTED: the kernel has no Landlock")
 			}
-			out := filepath.Join(t.TempDir(), "out.html") // no format is for --diff but this
+			out := filepath.Join(t.TempDir(), "out.html") // only this format supports --diff
 			must(t, unix.Mkfifo(out, 0o600))
 			swap := func(pid int) {
 				must(t, os.WriteFile(out+".new", []byte("precious"), 0o600))

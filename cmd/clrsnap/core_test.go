@@ -49,7 +49,7 @@ func TestStackOfCore(t *testing.T) {
 	})
 }
 
-// TestStackOfCoreRefused: a file that is not a core dump is refused, in one sentence.
+// TestStackOfCoreRefused: a file other than a core dump is refused, in one sentence.
 func TestStackOfCoreRefused(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

@@ -25,7 +25,7 @@ func (f *coreFlags) registerCore(fs *pflag.FlagSet) {
 // A runningFlag is a flag that means nothing for a core dump, with the reason.
 type runningFlag struct{ name, because string }
 
-// pidOrCore requires a PID or a core dump, and refuses flags that are for the other.
+// pidOrCore requires a PID or a core dump, and refuses flags for the other.
 func (f *coreFlags) pidOrCore(cmd *cobra.Command, args []string, running ...runningFlag) error {
 	given := cmd.Flags().Changed
 	if !given("core") {
@@ -60,8 +60,8 @@ func (f *coreFlags) pidOrCore(cmd *cobra.Command, args []string, running ...runn
 	return nil
 }
 
-// coreReads returns the files that reading a core dump may read, besides more. Without --sysroot the
-// program's files can be anywhere: the dump says where.
+// coreReads returns the files that the reader of a core dump may read, and the files more. Without --sysroot the
+// program's files can be anywhere: the dump names the files.
 func (f *coreFlags) coreReads(more ...string) []string {
 	reads := append([]string{f.dump, f.core.Executable}, more...)
 	if f.core.Sysroot == "" {

@@ -51,7 +51,7 @@ stacks, and 0 if at worst some stacks can be incomplete.`,
 	}
 }
 
-// verdicts are what report calls the verdicts.
+// verdicts are package report's names of the verdicts.
 var verdicts = map[clrsnap.Verdict]report.Verdict{
 	clrsnap.Fine: report.Fine, clrsnap.Degraded: report.Degraded, clrsnap.Blocking: report.Blocking,
 }

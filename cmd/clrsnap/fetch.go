@@ -24,19 +24,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Symbols are fetched by a process of their own, the fetcher. It has the network and the cache, and gives up all other
-// rights before it asks anybody; the command itself reads processes and dumps, and stays without a network. Between
-// them is a socket, through which the fetcher passes open files.
+// A process of its own, the fetcher, fetches symbols. The fetcher has the network and the cache, and gives up all other
+// rights before it asks any server. The command itself reads processes and dumps, and stays without a network. The
+// fetcher passes open files to the command through a socket.
 
-// fetcherVariable names the environment variable that tells clrsnap to be a fetcher. Its value is the descriptor of the
+// fetcherVariable names the environment variable that makes clrsnap a fetcher. Its value is the descriptor of the
 // socket.
 const fetcherVariable = "CLRSNAP_FETCHER"
 
-// serversVariable names the environment variable with symbol servers, separated by spaces. It counts if there is no
-// --symbol-server.
+// serversVariable names the environment variable with symbol servers, separated by spaces. The variable counts if there
+// is no --symbol-server.
 const serversVariable = "CLRSNAP_SYMBOL_SERVER"
 
-// debuginfodVariable is debuginfod's own: servers, separated by spaces. It counts only if somebody asks for
+// debuginfodVariable is debuginfod's own: servers, separated by spaces. The variable counts only if somebody asks for
 // "debuginfod".
 const debuginfodVariable = "DEBUGINFOD_URLS"
 
@@ -74,9 +74,9 @@ func symbolServers(given []string) (servers []string, err error) {
 	return servers, nil
 }
 
-// What goes through the socket, one message a packet.
+// The messages through the socket, one message a packet.
 type (
-	// fetchOrder begins it: whom to ask.
+	// fetchOrder is the first message: whom to ask.
 	fetchOrder struct {
 		Servers []string
 		Cache   string
@@ -86,19 +86,19 @@ type (
 		Number int
 		Key    symbols.Key
 	}
-	// fetchNews says how far it is or, at the end, what came of it; the file comes along.
+	// fetchNews has the progress or, at the end, the result; the file comes along.
 	fetchNews struct {
 		Number   int
 		Progress *symbols.Progress
-		Missing  bool     // nobody has it
-		Error    string   // why it could not be had
-		Warnings []string // what the user should know, so far
+		Missing  bool     // nobody has the file
+		Error    string   // why the fetch failed
+		Warnings []string // warnings for the user, so far
 	}
 )
 
 const maxPacket = 64 << 10
 
-// fetcher is the command's side. It is a symbols.Source.
+// fetcher is the command's side. A fetcher is a symbols.Source.
 type fetcher struct {
 	ctx  context.Context // of the command
 	conn *net.UnixConn
@@ -108,7 +108,7 @@ type fetcher struct {
 	mu       sync.Mutex
 	number   int
 	waiting  map[int]chan fetched
-	ended    error // why nothing comes any more; nil: something may
+	ended    error // why nothing comes any more; nil: more may come
 	warnings []string
 }
 
@@ -117,7 +117,7 @@ type fetched struct {
 	file *os.File
 }
 
-// startFetcher starts a process that asks these servers. tell is called as symbols.Options.Progress is.
+// startFetcher starts a process that asks the given servers. tell is called like symbols.Options.Progress.
 func startFetcher(ctx context.Context, servers []string, tell func(symbols.Progress)) (*fetcher, error) {
 	cache, err := symbols.DefaultCache()
 	if err != nil {
@@ -163,7 +163,7 @@ func (f *fetcher) send(message any) error {
 	return err
 }
 
-// listen passes on what comes, until the fetcher ends.
+// listen passes on the fetcher's messages, until the fetcher ends.
 func (f *fetcher) listen() {
 	for {
 		news, file, err := receive[fetchNews](f.conn)
@@ -195,7 +195,7 @@ func (f *fetcher) listen() {
 	}
 }
 
-// receive reads a message, and the file that comes along, if one does.
+// receive reads a message, and the file of the message, if any.
 func receive[T any](conn *net.UnixConn) (message T, file *os.File, err error) {
 	b, oob := make([]byte, maxPacket), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := conn.ReadMsgUnix(b, oob)
@@ -248,7 +248,7 @@ func (f *fetcher) Open(ctx context.Context, k symbols.Key) (symbols.File, error)
 	}
 }
 
-// Warnings are what the user should know.
+// Warnings are messages for the user.
 func (f *fetcher) Warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -267,7 +267,7 @@ func (f *fetcher) Close() {
 	}
 }
 
-// fetcherOf returns the socket of a fetcher; nil: the process is none.
+// fetcherOf returns the socket of a fetcher; nil: the process is no fetcher.
 func fetcherOf() *net.UnixConn {
 	fd, err := strconv.Atoi(os.Getenv(fetcherVariable))
 	if err != nil {
@@ -287,7 +287,7 @@ func fetcherOf() *net.UnixConn {
 	return u
 }
 
-// runFetcher does what the command at the other end of a socket asks for, until it ends.
+// runFetcher obeys the command at the other end of a socket, until the command ends.
 func runFetcher(conn *net.UnixConn) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE) // the command decides
 	order, _, err := receive[fetchOrder](conn)
@@ -312,10 +312,9 @@ func runFetcher(conn *net.UnixConn) int {
 	}
 }
 
-// confineFetcher gives up all rights but to the network, what names of hosts and certificates are known by, and the
-// cache.
+// confineFetcher gives up all rights except the network, the files for host names and certificates, and the cache.
 func confineFetcher(store *symbols.Store) error {
-	_, _ = x509.SystemCertPool() // reads it, and keeps it
+	_, _ = x509.SystemCertPool() // reads the pool, and keeps the pool
 	return confine.To(confine.Rights{Network: true, Folder: store.CacheDir(), Read: []string{
 		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services",
 	}})
@@ -325,7 +324,7 @@ func confineFetcher(store *symbols.Store) error {
 type serving struct {
 	conn  *net.UnixConn
 	store *symbols.Store
-	fatal string // why it does not work; "": it does
+	fatal string // why the fetcher does not work; "": the fetcher works
 }
 
 func (s *serving) progress(p symbols.Progress) { s.send(fetchNews{Progress: &p}, nil) }
@@ -355,7 +354,7 @@ func (s *serving) serve(wish fetchWish) {
 	s.send(news, file)
 }
 
-// send sends a message, with an open file unless that is nil.
+// send sends a message, with an open file if file is not nil.
 func (s *serving) send(news fetchNews, file symbols.File) {
 	b, err := json.Marshal(news)
 	if err != nil || len(b) > maxPacket {

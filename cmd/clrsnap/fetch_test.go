@@ -19,7 +19,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// symbolServer serves files by the last part of their paths, and counts what it is asked for.
+// symbolServer serves files by the last part of their paths, and notes the requests.
 type symbolServer struct {
 	*httptest.Server
 	files map[string]string
@@ -56,7 +56,7 @@ func (s *symbolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// take returns what was asked for since the last time.
+// take returns the requests since the last call.
 func (s *symbolServer) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *symbolServer) take() []string {
 	return asked
 }
 
-// unsymbolled is a program with a native library whose symbols are not on this machine, but on a server.
+// unsymbolled is a program with a native library. The library's symbols are on a server, but not on this machine.
 type unsymbolled struct {
 	*testenv.App
 	server *symbolServer
@@ -82,7 +82,7 @@ func startUnsymbolled(t *testing.T) *unsymbolled {
 	if err := os.Rename(debug, away); err != nil {
 		t.Fatal(err)
 	}
-	// Loaded from memory, without its PDB, it has none beside it.
+	// An assembly loaded from memory, without its PDB, has no PDB beside it.
 	app := testenv.Start(t, "inmemory", testenv.Options{Args: []string{"--image", dll, "--library", lib}})
 	return &unsymbolled{app, newSymbolServer(t, map[string]string{
 		"inmemory.pdb": strings.TrimSuffix(dll, ".dll") + ".pdb", "_.debug": away,
@@ -185,7 +185,7 @@ func TestSymbolServer(t *testing.T) {
 	livetest.EndsWell(t, u.App)
 }
 
-// TestSlowSymbolServer: a file that takes long is named, and Ctrl-C shows the stacks without it.
+// TestSlowSymbolServer: clrsnap names a file that takes long, and Ctrl-C shows the stacks without the file.
 func TestSlowSymbolServer(t *testing.T) {
 	u := startUnsymbolled(t)
 	u.server.hang = true
@@ -198,7 +198,7 @@ func TestSlowSymbolServer(t *testing.T) {
 	livetest.EndsWell(t, u.App)
 }
 
-// TestFetcherRights: the process that fetches has no capability, cannot trace, and can write nothing but the cache.
+// TestFetcherRights: the fetcher has no capability, cannot trace, and can write nothing but the cache.
 func TestFetcherRights(t *testing.T) {
 	u := startUnsymbolled(t)
 	u.server.hang = true

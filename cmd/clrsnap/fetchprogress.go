@@ -11,16 +11,16 @@ import (
 	"clrsnap/symbols"
 )
 
-// fetchProgress tells the user which file is being fetched, if that takes long. On a terminal that is in the
-// line of a.watch, elsewhere it is said once.
+// fetchProgress tells the user which file is being fetched, if the fetch takes long. On a terminal the text is in the
+// line of a.watch; elsewhere the text is printed once.
 type fetchProgress struct {
 	a     *app
 	alone bool // there is no a.watch
 
 	mu    sync.Mutex
-	busy  []symbols.Progress // the first to begin comes first
+	busy  []symbols.Progress // in the order of their beginnings
 	timer *time.Timer
-	since time.Time // when something began to be fetched
+	since time.Time // when the present fetches began
 	shown bool      // there is a line on the terminal
 }
 
@@ -71,11 +71,11 @@ func (p *fetchProgress) say() {
 	if text := p.text(); text != "" {
 		say(p.a.stderr, "%s …", text)
 	} else {
-		p.timer = nil // the next one may take long
+		p.timer = nil // the next fetch may take long
 	}
 }
 
-// text says what is being fetched; "": nothing.
+// text names the file that is being fetched; "": no file.
 func (p *fetchProgress) text() string {
 	if len(p.busy) == 0 {
 		return ""

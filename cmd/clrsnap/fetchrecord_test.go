@@ -50,8 +50,8 @@ func (u *unsymbolled) hasRecorded(t *testing.T, r *profile.Recording) bool {
 	return true
 }
 
-// TestSymbolsOfRecordings: recordings get what is on no machine from servers, when they are made or viewed, and from
-// folders; the native code as well as the managed. Nobody is asked unless the user says so.
+// TestSymbolsOfRecordings: recordings get missing symbols from servers, at the recording or at the view, and from
+// folders, for native code as well as managed code. Nobody is asked unless the user says so.
 func TestSymbolsOfRecordings(t *testing.T) {
 	t.Parallel()
 	u := startUnsymbolled(t)
@@ -125,7 +125,7 @@ func TestSymbolsOfRecordings(t *testing.T) {
 					debug++
 				}
 			}
-			// That a server lacks the debug files of other libraries is not remembered.
+			// A server's lack of debug files for other libraries is not remembered.
 			if (pdb > 0) != c.asks || (debug > 0) != c.asks && (c.asks || !c.has) {
 				t.Errorf("the server was asked %d times for the PDB, %d times for debug files", pdb, debug)
 			}
@@ -134,7 +134,7 @@ func TestSymbolsOfRecordings(t *testing.T) {
 	livetest.EndsWell(t, u.App)
 }
 
-// TestSlowServerOfRecording: Ctrl-C ends the fetching of symbols, and what was recorded is kept.
+// TestSlowServerOfRecording: Ctrl-C ends the fetch of symbols, and the recorded samples are kept.
 func TestSlowServerOfRecording(t *testing.T) {
 	u := startUnsymbolled(t)
 	u.server.hang = true

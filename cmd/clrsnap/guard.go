@@ -18,14 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reading some processes can block for ever (clrsnap.ErrMayBlock). A thread that is blocked in
-// such a system call cannot be ended, not even by SIGKILL, and neither can its process. So the
-// command that the user has called does not touch such a process itself. It starts another
-// clrsnap, the worker, and becomes its guard: it passes on the worker's output and exit status,
-// and signals to the worker. If the worker blocks, the guard ends without it.
+// Reading some processes can block for ever (clrsnap.ErrMayBlock). Not even SIGKILL ends a thread that is blocked in
+// such a system call, nor the thread's process. So the command that the user has called does not touch the blocking
+// process itself. The command starts another clrsnap, the worker, and becomes the worker's guard: the guard passes on
+// the worker's output and exit status, and passes signals to the worker. If the worker blocks, the guard ends alone.
 
-// guardVariable names the environment variable with which a guard tells its worker that it is
-// one. Its value is the descriptors of worker.status and worker.orders.
+// guardVariable names the environment variable that makes clrsnap a worker. Its value is the descriptors of
+// worker.status and worker.orders.
 const guardVariable = "CLRSNAP_GUARD"
 
 // worker has a worker's connections to its guard.
@@ -55,9 +54,8 @@ func (w *worker) end(status int) {
 	}
 }
 
-// signals returns the signals of the worker: its own and those that the guard passes on. A
-// signal from a terminal comes from both, and counts once. When the guard ends, so does the
-// worker.
+// signals returns the signals of the worker: the worker's own signals, and the signals from the guard. A signal from a
+// terminal comes both ways, and counts once. When the guard ends, the worker ends.
 func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 	passedOn := make(chan os.Signal, 2)
 	go func() {
@@ -73,8 +71,8 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 	return withoutCopies(own, passedOn)
 }
 
-// withoutCopies passes on signals, but for those that come once more at once: from the guard as well, or from
-// timeout(1), which sends one to the command and one to its process group.
+// withoutCopies passes on signals, but drops a second signal that comes at once: from the guard as well, or from
+// timeout(1), which sends a signal to the command and another to the command's process group.
 func withoutCopies(own, passedOn <-chan os.Signal) chan os.Signal {
 	once := make(chan os.Signal, 2)
 	go func() {
@@ -98,8 +96,8 @@ func withoutCopies(own, passedOn <-chan os.Signal) chan os.Signal {
 // sameSignal is the longest time between a signal and its copy.
 const sameSignal = 100 * time.Millisecond
 
-// mayBlock returns an ErrMayBlock if reading the memory or files of a process can block for ever.
-// The process can be this one, for its own files. In a worker, mayBlock returns nil.
+// mayBlock returns an ErrMayBlock if reading the memory or files of a process can block for ever. The process can be
+// this process, for its own files. In a worker, mayBlock returns nil.
 func (a *app) mayBlock(pid int) error {
 	if a.worker != nil {
 		return nil
@@ -126,7 +124,7 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return exitFailure, err
 	}
-	// The worker must not inherit other descriptors: they would stay open as long as it.
+	// The worker must not inherit other descriptors: the descriptors would stay open as long as the worker runs.
 	_ = unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -152,10 +150,10 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	result, over := 0, false
 	for !over {
 		select {
-		case sig := <-signals: // a second one ends this process, and so the worker
+		case sig := <-signals: // a second signal ends this process, and so the worker
 			_, _ = orders.Write([]byte{byte(sig.(syscall.Signal))})
 		case result = <-said:
-			// It has written everything, and ends now unless a thread is blocked.
+			// The worker has written everything, and ends now unless a thread is blocked.
 			select {
 			case <-ended:
 			case <-time.After(endsWithin):
@@ -170,7 +168,7 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	return result, nil
 }
 
-// endsWithin is how long a worker may take to end after it has told its status.
+// endsWithin is how long a worker may take to end after the worker has told its status.
 const endsWithin = 200 * time.Millisecond
 
 func exitStatus(s *os.ProcessState) int {
@@ -180,21 +178,21 @@ func exitStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// relayed is an output of a worker. If the user's output is a pipe or a socket, the worker does
-// not get it, because it would stay open as long as a blocked worker. It gets a pipe of the
-// guard's, and the guard passes on what comes.
+// relayed is an output of a worker. If the user's output is a pipe or a socket, the worker does not get the output,
+// because the output would stay open as long as a blocked worker. The worker gets a pipe of the guard, and the guard
+// passes on the bytes.
 type relayed struct {
 	write, read *os.File // the ends of the guard's pipe; nil: the worker has the user's output
 	done        sync.WaitGroup
 }
 
-// relay sets theirs to what a worker has to write to, so that its output gets to f.
+// relay sets theirs to the file that a worker has to write to, so that the worker's output gets to f.
 func relay(theirs *io.Writer, f *os.File) (*relayed, error) {
 	o := &relayed{}
 	*theirs = f
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return o, nil // it is closed
+		return o, nil // f is closed
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
 		return o, nil
@@ -211,8 +209,8 @@ func relay(theirs *io.Writer, f *os.File) (*relayed, error) {
 	return o, nil
 }
 
-// finish passes on what is still in the pipe. It does not wait for the end of the pipe, which
-// does not come while the worker is blocked.
+// finish passes on the rest in the pipe. finish does not wait for the end of the pipe: there is no end while the worker
+// is blocked.
 func (o *relayed) finish() {
 	if o.read == nil {
 		return

@@ -28,8 +28,7 @@ func emptyFile(t *testing.T, dir string) string {
 	return file
 }
 
-// silentVictim starts a victim with a file on a file system in user space, which then stops
-// answering.
+// silentVictim starts a victim with a file on a file system in user space. The file system then stops answering.
 func silentVictim(t *testing.T, attr *syscall.SysProcAttr, kind string) (pid int, place string) {
 	t.Helper()
 	from := t.TempDir()
@@ -40,8 +39,8 @@ func silentVictim(t *testing.T, attr *syscall.SysProcAttr, kind string) (pid int
 	return pid, place
 }
 
-// TestSlow: reading these processes blocks for ever. Each verb ends by itself and says why; ps
-// lists the other processes; Ctrl-C ends each verb at once.
+// TestSlow: reading these processes blocks for ever. Each verb ends by itself and says why; ps lists the other
+// processes; Ctrl-C ends each verb at once.
 func TestSlow(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "1"}})
 	for _, c := range []struct {
@@ -108,8 +107,8 @@ func slowVerbs(t *testing.T, id, other string) {
 	}
 }
 
-// interruptsSlow interrupts a command that waits for a process that blocks it, once or twice. On a busy machine the
-// signal may come before the command has begun, or after it has given up.
+// interruptsSlow interrupts a command that waits for a blocking process, once or twice. On a busy machine the signal
+// may come before the command has begun, or after the command has given up.
 func interruptsSlow(t *testing.T, id string, status int, says string, signals ...syscall.Signal) {
 	t.Helper()
 	testenv.UntilSeen(t, func() string {
@@ -119,7 +118,7 @@ func interruptsSlow(t *testing.T, id string, status int, says string, signals ..
 			if i > 0 {
 				time.Sleep(2 * sameSignal)
 			}
-			_ = r.Process.Signal(s) // the status says whether it came
+			_ = r.Process.Signal(s) // the status says whether the signal came
 		}
 		end := r.end(t)
 		if end.status < 0 || end.status == 1 && strings.Contains(end.stderr, "gave up after 5s") {
@@ -146,8 +145,8 @@ func TestSlowFiles(t *testing.T) {
 	}
 }
 
-// TestSlowFolder: a program that runs from a file system in user space, as in a container
-// without root. It is read like any other as long as the file system answers.
+// TestSlowFolder: a program runs from a file system in user space, as in a container without root. The program is read
+// like any other as long as the file system answers.
 func TestSlowFolder(t *testing.T) {
 	runtime := testenv.OrdinaryRuntime(t)
 	t.Parallel()

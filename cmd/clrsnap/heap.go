@@ -151,7 +151,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	})
 }
 
-// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+// checkArgs requires a PID or a core dump, and refuses flags for the other.
 func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return f.pidOrCore(cmd, args, runningFlag{"every", "a core dump does not change"},
 		runningFlag{"max-cpu", "a core dump is read with one CPU"},
@@ -208,7 +208,7 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// heap shows a heap, or again and again how it grows.
+// heap shows a heap, or again and again the growth of the heap.
 func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 	f.collect()
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
@@ -260,8 +260,8 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 	return cmp.Or(a.exportHeap(last, h, out, f), err)
 }
 
-// collect has garbage collected. The references between objects are few large arrays, which the collector need not look
-// into: it can run often, and then it needs little memory besides.
+// collect turns garbage collection on. The references between objects are few large arrays without pointers: the
+// collector can run often, and then little more memory is needed.
 func (f *heapFlags) collect() {
 	if !f.retains && f.keeps == nil && (f.format == nil || !f.format.graph) {
 		collectAbove(100)
@@ -273,7 +273,7 @@ func (f *heapFlags) collect() {
 	}
 }
 
-// earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
+// earlier reads the heap for the comparison. The file can be hostile: all rights are given up before.
 func (f *heapFlags) earlier(out *pendingFile, in io.Reader) (*profile.Heap, error) {
 	if f.dump == "" {
 		if err := out.confine(nil); err != nil {
@@ -295,7 +295,7 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 	return interruptedWalk(ctx, h.Partial)
 }
 
-// growth looks again and again, and shows what has changed since the first look. It returns the last whole look.
+// growth looks again and again, and shows the changes since the first look. growth returns the last whole look.
 func (a *app) growth(
 	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
 ) (last *profile.Heap, err error) {
@@ -322,7 +322,7 @@ func (a *app) growth(
 	}
 }
 
-// look walks the heap once. On a terminal it shows the progress, if it takes long.
+// look walks the heap once. On a terminal look shows the progress, if the walk takes long.
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
@@ -345,7 +345,7 @@ func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*prof
 	return h, err
 }
 
-// maxListed bounds lists of objects and of texts that have no limit.
+// maxListed bounds lists of objects and of texts without a limit.
 const maxListed = 100_000
 
 // writeHeap writes a heap to standard output or a file.

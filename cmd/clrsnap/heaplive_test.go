@@ -108,11 +108,11 @@ func checkHeapFiles(t *testing.T, pid, before string) {
 	}
 }
 
-// checkInterrupted: Ctrl-C keeps what was read.
+// checkInterrupted: Ctrl-C keeps the results until then.
 func checkInterrupted(t *testing.T, pid string) {
 	t.Helper()
 	c := exec.Command("clrsnap", "heap", pid, "--max-cpu", "0.01")
-	time.AfterFunc(time.Second, func() { _ = c.Process.Signal(syscall.SIGINT) }) // the status says whether it came
+	time.AfterFunc(time.Second, func() { _ = c.Process.Signal(syscall.SIGINT) }) // the status says whether the signal came
 	r := finish(t, c)
 	r.want(t, `^Interrupted: only a part of the heap was read\.$`)
 	if r.status != 128+int(syscall.SIGINT) || !strings.Contains(r.stderr, "interrupted by SIGINT") {
@@ -120,8 +120,8 @@ func checkInterrupted(t *testing.T, pid string) {
 	}
 }
 
-// TestHeapSpellings: types are found by their names as C#, the runtime and debuggers write them. Where nothing matches,
-// names are shown that are nearly right.
+// TestHeapSpellings: types are found by their names in C#, in the runtime's spelling and in debuggers' spelling. If
+// nothing matches, similar names are shown.
 func TestHeapSpellings(t *testing.T) {
 	const generic = "System.Collections.Generic."
 	const arguments = "[[System.Int32, System.Private.CoreLib],[Shop.Order, keepers]]"

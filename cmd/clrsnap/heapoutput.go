@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// heapFormat is a format of heap -o that is no text, by its file extensions.
+// heapFormat is a format of heap -o other than text, by its file extensions.
 type heapFormat struct {
 	extensions  []string
 	description string
-	graph       bool // it has all objects and their references
+	graph       bool // the format has all objects and their references
 	write       func(w io.Writer, h, base *profile.Heap) error
 }
 
@@ -43,7 +43,7 @@ func drawHeap(draw func(io.Writer, *profile.Heap, export.HeapMapOptions) error) 
 	}
 }
 
-// heapFormatOf is the format that a file name's extension stands for; nil: it stands for none, and the file has text.
+// heapFormatOf is the format for a file name's extension; nil: there is none, and the file has text.
 func heapFormatOf(file string) *heapFormat {
 	for i := range heapFormats {
 		for _, e := range heapFormats[i].extensions {
@@ -64,7 +64,7 @@ func heapFormatsHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// checkOutput refuses flags that do not go with the format of the file.
+// checkOutput refuses flags that do not fit the format of the file.
 func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if f.format = heapFormatOf(f.output); f.format == nil {
@@ -86,7 +86,7 @@ func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 	return nil
 }
 
-// exportHeap writes a heap in the format of the file's extension, and says on standard error what is in it.
+// exportHeap writes a heap in the format of the file's extension, and describes the contents on standard error.
 func (a *app) exportHeap(h, base *profile.Heap, out *pendingFile, f *heapFlags) error {
 	if f.format.graph && h.Graph == nil {
 		return fmt.Errorf("nothing was written to %s, which would lack objects: only a part of the heap was read",

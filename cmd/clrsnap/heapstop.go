@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// heapStopFlags are those by which the heap of one moment is read.
+// heapStopFlags are the flags for a heap of one moment.
 type heapStopFlags struct {
 	stop     bool
 	maxPause time.Duration
@@ -22,7 +22,7 @@ func (f *heapStopFlags) register(fs *pflag.FlagSet) {
 		"with --stop: for how long at most; then it is read without a stop. From 10ms to 1m")
 }
 
-// check refuses what makes no sense, of which maxCPU is the number of CPUs that may be used.
+// check refuses flags that make no sense. maxCPU is the number of CPUs that may be used.
 func (f *heapStopFlags) check(cmd *cobra.Command, maxCPU float64) error {
 	given := cmd.Flags().Changed
 	f.anyCPU = !given("max-cpu")
@@ -37,7 +37,7 @@ func (f *heapStopFlags) check(cmd *cobra.Command, maxCPU float64) error {
 	return nil
 }
 
-// apply sets the options that the flags stand for.
+// apply sets the options of the flags.
 func (f *heapStopFlags) apply(o *clrsnap.HeapOptions) {
 	o.Stop, o.MaxPause = f.stop, f.maxPause
 	if f.stop && f.anyCPU {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// sourceFlags are the flags that say where symbols and source files are.
+// sourceFlags are the flags with the places of symbols and source files.
 type sourceFlags struct {
 	symbols []string
 	roots   []string
@@ -35,7 +35,7 @@ func (f *sourceFlags) register(fs *pflag.FlagSet) {
 		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 }
 
-// registerText registers the flag of what can keep the text of source files.
+// registerText registers the flag for the text of source files.
 func (f *sourceFlags) registerText(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.noText, "no-source", false, "without the text of source files, which else is kept around the lines")
 }
@@ -55,7 +55,7 @@ func (f *sourceFlags) check() (err error) {
 	return err
 }
 
-// startFetching starts the fetcher, if the user names symbol servers. It ends with ctx, or with close.
+// startFetching starts the fetcher, if the user names symbol servers. The fetcher ends with ctx, or with close.
 func (a *app) startFetching(ctx context.Context, f *sourceFlags, progress *fetchProgress) (err error) {
 	if len(f.asked) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (a *app) warnOfServers(f *sourceFlags) {
 	}
 }
 
-// sourceRoots returns what --source-root says.
+// sourceRoots returns the roots of --source-root.
 func (f *sourceFlags) sourceRoots() []clrsnap.SourceRoot {
 	var out []clrsnap.SourceRoot
 	for _, r := range f.roots {
@@ -102,7 +102,7 @@ func (f *sourceFlags) sourceRoots() []clrsnap.SourceRoot {
 	return out
 }
 
-// folders are those that may be read.
+// folders are the folders that may be read.
 func (f *sourceFlags) folders() []string {
 	out := append([]string{}, f.symbols...)
 	for _, r := range f.sourceRoots() {
@@ -111,8 +111,8 @@ func (f *sourceFlags) folders() []string {
 	return out
 }
 
-// addLines adds to a recording the lines that symbols in --symbols or from servers say, and the text of files below
-// --source-root. It says which of the program's assemblies have none.
+// addLines adds lines to a recording, from symbols in --symbols or from servers, and the text of files below
+// --source-root. addLines prints which of the program's assemblies have no symbols.
 func (a *app) addLines(ctx context.Context, r *profile.Recording, f *sourceFlags) {
 	if len(f.symbols) == 0 && len(f.roots) == 0 && f.fetcher == nil {
 		return

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminals that know links (OSC 8) say so in the environment, each in its own way.
+// Terminals with links (OSC 8) say so in the environment, each in its own way.
 var (
-	// linkingVariables are set by terminals that know links.
+	// linkingVariables are set by terminals with links.
 	linkingVariables = []string{
 		"WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID",
 		"GHOSTTY_RESOURCES_DIR", "DOMTERM", "ITERM_SESSION_ID",
@@ -27,11 +27,11 @@ var (
 	linkingTerms = []string{"xterm-kitty", "xterm-ghostty", "alacritty", "foot", "contour", "wezterm", "rio"}
 )
 
-// linkingVTE is the first version of VTE, the library of GNOME's terminal and others, that knows links.
+// linkingVTE is the first version of VTE with links. VTE is the library of GNOME's terminal and others.
 const linkingVTE = 5000
 
-// linksTo reports whether what goes to f may have links. FORCE_HYPERLINK decides, else what is known of the
-// terminal. Without colours there are none.
+// linksTo reports whether the output to f may have links. FORCE_HYPERLINK decides, else the known facts about the
+// terminal. Without colours there are no links.
 func (a *app) linksTo(f *os.File) bool {
 	if a.color == "never" {
 		return false
@@ -39,7 +39,7 @@ func (a *app) linksTo(f *os.File) bool {
 	if force, ok := os.LookupEnv("FORCE_HYPERLINK"); ok {
 		return force != "0" && force != "false"
 	}
-	// What passes output on to a terminal need not pass on links.
+	// A program between this process and the terminal need not pass on links.
 	if !a.colors(f) || !isTerminal(f) || os.Getenv("TMUX") != "" || strings.HasPrefix(os.Getenv("TERM"), "screen") {
 		return false
 	}
@@ -52,25 +52,25 @@ func (a *app) linksTo(f *os.File) bool {
 		slices.Contains(linkingPrograms, os.Getenv("TERM_PROGRAM"))
 }
 
-// linker finds what source lines are linked to.
+// linker finds the targets of links on source lines.
 type linker struct {
 	host  string
 	files bool            // links to files of this machine
 	known map[string]bool // paths, and whether they may be passed
 }
 
-// newLinker returns the linker for what goes to f; nil: it has no links.
+// newLinker returns the linker for the output to f; nil: the output has no links.
 func (a *app) newLinker(f *os.File) *linker {
 	if !a.linksTo(f) {
 		return nil
 	}
 	host, err := os.Hostname()
-	// To look at a path, which a PDB names, could mean to wait for a file system for ever.
+	// To look at a path from a PDB could mean to wait for a file system for ever.
 	local := err == nil && clrsnap.MayBlock(os.Getpid()) == nil
 	return &linker{host: host, files: local, known: map[string]bool{}}
 }
 
-// link returns a URL for a line: of the file, if it is on this machine, else what SourceLink says; "": none.
+// link returns a URL for a line: the file's, if the file is on this machine, else SourceLink's; "": none.
 func (l *linker) link(line *profile.SourceLine) string {
 	if l.files && l.isSource(line.File) {
 		return (&url.URL{Scheme: "file", Host: l.host, Path: line.File}).String()
@@ -81,13 +81,13 @@ func (l *linker) link(line *profile.SourceLine) string {
 	return ""
 }
 
-// sources are the extensions of files that are linked to. Whoever opens a link starts the program that the user
-// has chosen for the file's type, and a PDB can name any file.
+// sources are the extensions of files for links. Whoever opens a link starts the program that the user has chosen for
+// the file's type, and a PDB can name any file.
 var sources = strings.Fields(`
 	.cs .fs .fsi .fsx .vb .razor .cshtml .xaml .il .c .cc .cpp .cxx .h .hh .hpp .hxx .inl .s .asm .rs .go`)
 
-// isSource reports whether a path leads to a source file on this machine. Nothing is mounted in order to find out,
-// and links of other users are not followed.
+// isSource reports whether a path leads to a source file on this machine. isSource mounts nothing to find out, and
+// follows no links of other users.
 func (l *linker) isSource(name string) bool {
 	if !path.IsAbs(name) || path.Clean(name) != name || !slices.Contains(sources, strings.ToLower(path.Ext(name))) {
 		return false

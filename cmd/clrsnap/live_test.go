@@ -194,8 +194,8 @@ func testNobody(t *testing.T, pid string) {
 		`"program":"idle\.dll","ageSeconds":\d[\d.]*,"cpuSeconds":\d[\d.]*,"rssBytes":\d{8,},"threads":\d+`)
 }
 
-// A thread that a debugger holds cannot be stopped. Whether all threads are stopped at once or
-// one after the other, the status is 1, and the other stacks are shown.
+// A thread that a debugger holds cannot be stopped. Whether all threads are stopped at once or one after the other, the
+// status is 1, and the other stacks are shown.
 func TestStackMissing(t *testing.T) {
 	app := testenv.Start(t, "crowd", testenv.Options{Args: []string{"--threads", "4", "--spin", "1"}})
 	pid := fmt.Sprint(app.PID)
@@ -223,7 +223,7 @@ func TestStackMissing(t *testing.T) {
 		{"--stop-all", "--thread", "spin"}} {
 		r := command(t, append([]string{"stack", pid}, flags...)...)
 		if r.status == 0 && !slices.Contains(flags, "--stop-all") {
-			r.want(t, `Crowd\.Program\.Spin\b`) // it waited for a CPU: then the kernel has its registers
+			r.want(t, `Crowd\.Program\.Spin\b`) // the thread waited for a CPU: then the kernel has its registers
 			continue
 		}
 		r.says(t, 1, `^clrsnap: the stacks of 1 of \d+ threads are missing, and each thread says why: .*\n$`)
@@ -277,8 +277,7 @@ func TestLeaderless(t *testing.T) {
 	})
 }
 
-// The target ends in the middle of a snapshot: there is one sentence, and what was collected
-// until then.
+// The target ends in the middle of a snapshot: there is one sentence, and the stacks collected until then.
 func TestExitWhileRead(t *testing.T) {
 	for i := range 6 {
 		app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "30"}})
@@ -296,7 +295,7 @@ func TestExitWhileRead(t *testing.T) {
 	}
 }
 
-// Ctrl-C at any moment: the status is 130, or 0 if it came too late. The target keeps running.
+// Ctrl-C at any moment: the status is 130, or 0 if the signal came too late. The target keeps running.
 func TestInterrupt(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "50"}})
 	interrupted := 0
@@ -308,7 +307,7 @@ func TestInterrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(8+2*i) * time.Millisecond)
-		_ = c.Process.Signal(syscall.SIGINT) // fails if it has ended
+		_ = c.Process.Signal(syscall.SIGINT) // fails if the command has ended
 		_ = c.Wait()
 		switch status := c.ProcessState.ExitCode(); {
 		case status == 130:
@@ -316,7 +315,7 @@ func TestInterrupt(t *testing.T) {
 			if n := strings.Count(errs.String(), "\n"); n != 1 {
 				t.Errorf("stderr %q", errs.String())
 			}
-		case status == -1: // before the command could prepare for it: a shell makes 130 of that
+		case status == -1: // before the command was ready for the signal: a shell makes 130 of that
 		case status != 0:
 			t.Errorf("status %d: %s", status, errs.String())
 		}
@@ -327,8 +326,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// BenchmarkStack is the command from exec to its last byte, on a process with 50
-// threads. The floor is the same program without anything to do.
+// BenchmarkStack is the command from exec to its last byte, on a process with 50 threads. The floor is the same program
+// with nothing to do.
 func BenchmarkStack(b *testing.B) {
 	app := testenv.Start(b, "idle", testenv.Options{Args: []string{"--threads", "34", "--pool", "6"}})
 	for _, bench := range []struct {

@@ -15,18 +15,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// locksFlags are the flags of the verb locks. Those that it shares with stack are in stack.
+// locksFlags are the flags of the verb locks. The flags shared with the verb stack are in stack.
 type locksFlags struct {
 	stack     stackFlags
 	dot       bool
 	svg, html string // the picture's file; empty: none
 	all       bool
-	awaits    string        // when to look for permits that async methods hold
-	failOn    string        // what the exit status 3 stands for
+	awaits    string        // when to look for permits of async methods
+	failOn    string        // which finding has the exit status 3
 	watch     time.Duration // how long to wait between two looks; 0: one look
 }
 
-// watchEvery is how long --watch waits between two looks if it is not told.
+// watchEvery is the default time between two looks of --watch.
 const watchEvery = 2 * time.Second
 
 func newLocks(a *app) *cobra.Command {
@@ -153,7 +153,7 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	return err
 }
 
-// permitsModes are what --awaits stands for.
+// permitsModes are the values of --awaits.
 var permitsModes = map[string]clrsnap.PermitsMode{
 	"auto": clrsnap.PermitsSoon, "always": clrsnap.PermitsAlways, "never": clrsnap.PermitsNever,
 }
@@ -195,7 +195,8 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 	}
 }
 
-// verdict is the exit status of a look that has found a deadlock, whatever went wrong afterwards, or else its error.
+// verdict is the exit status of a look that has found a deadlock, whatever went wrong afterwards, or else the look's
+// error.
 func (a *app) verdict(found bool, err error) error {
 	if !found {
 		return err
@@ -206,8 +207,8 @@ func (a *app) verdict(found bool, err error) error {
 	return statusError(exitFound)
 }
 
-// lookAtLocks takes a snapshot and shows who waits for whom. found: there is a deadlock, and it is shown. The error is
-// why the look, or looking, ends.
+// lookAtLocks takes a snapshot and shows who waits for whom. found: there is a deadlock, and the deadlock is shown. The
+// error is why the look, or --watch, ends.
 func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingFile, f *locksFlags) (
 	found bool, err error,
 ) {
@@ -218,7 +219,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 		return false, err
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // its cause says more
+		err = nil // the context's cause says more
 	}
 	g := s.WaitGraph()
 	if werr := a.writeLocks(s, g, out, f); werr != nil {

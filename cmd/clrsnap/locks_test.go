@@ -69,7 +69,7 @@ func testLocks(t *testing.T, runtime string) {
 	}
 	dump := testenv.GCoreDump(t, a.PID)
 	r := found("--core", dump)
-	r.stdout = strings.ReplaceAll(r.stdout, " (?)", "") // nothing proves the file of an assembly that has no code
+	r.stdout = strings.ReplaceAll(r.stdout, " (?)", "") // nothing proves the file of an assembly without code
 	r.want(t, "^Deadlock: "+circle+"$")
 	text := filepath.Join(dir, "locks.txt")
 	found("--core", dump, "-o", text)
@@ -78,7 +78,7 @@ func testLocks(t *testing.T, runtime string) {
 	}
 }
 
-// TestLocksVerdict: a deadlock that was found counts, whatever went wrong after it.
+// TestLocksVerdict: a found deadlock counts, whatever goes wrong later.
 func TestLocksVerdict(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "stderr")
 	stderr, err := os.Create(file)

@@ -1,4 +1,4 @@
-// Clrsnap shows what the threads of a .NET program are doing right now.
+// Clrsnap shows the work of a .NET program's threads at this moment.
 package main
 
 import (
@@ -23,8 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit statuses. A process that is ended by a signal's default action has 128
-// and the signal's number.
+// Exit statuses. A process ended by a signal's default action has 128 and the signal's number.
 const (
 	exitOK      = 0
 	exitFailure = 1
@@ -33,8 +32,8 @@ const (
 )
 
 func main() {
-	// Most commands end before garbage collection pays: without it they are an
-	// eighth faster. Verbs that take long or need much memory switch it on.
+	// Most commands end before garbage collection pays: without collection the commands are an eighth faster. Verbs
+	// that take long or need much memory switch the collection on.
 	if collectsAsUsual() {
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
@@ -54,7 +53,7 @@ const memoryLimit = 128 << 20
 // collectsAsUsual reports whether the user has left the garbage collector's settings alone.
 func collectsAsUsual() bool { return os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" }
 
-// collectAbove sets GOGC to percent, unless the user has set it.
+// collectAbove sets GOGC to percent, unless the user has set GOGC.
 func collectAbove(percent int) {
 	if collectsAsUsual() {
 		debug.SetGCPercent(percent)
@@ -72,8 +71,7 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// programError ends the command with the status of the program that it has recorded, as a shell
-// would. The user has been told already.
+// programError ends the command with the status of the recorded program, as in a shell. The user has been told already.
 type programError int
 
 func (e programError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
@@ -91,7 +89,7 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	// The command is started again in a worker, unless it has collected something already.
+	// The command is started again in a worker, unless the command has collected something already.
 	if w == nil && errors.Is(err, clrsnap.ErrMayBlock) && !a.collects.Load() {
 		a.graceful.Store(math.MaxInt64) // the worker decides when to end
 		status, err := guard(args, stdout, stderr)
@@ -108,14 +106,14 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	return status
 }
 
-// hurries reports whether a command looks at a running process, and says soon what it has seen.
+// hurries reports whether a command looks at a running process, and soon prints the result.
 func hurries(root *cobra.Command, args []string) bool {
 	verb, _, err := root.Find(args)
 	return err == nil && slices.Contains([]string{"stack", "locks", "why"}, verb.Name()) &&
 		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") })
 }
 
-// explain says what went wrong, in one sentence, and returns the exit status.
+// explain prints the error in one sentence, and returns the exit status.
 func explain(stderr io.Writer, err error) int {
 	var status statusError
 	var program programError
@@ -208,15 +206,15 @@ type signalError syscall.Signal
 
 func (s signalError) Error() string { return "interrupted by " + unix.SignalName(syscall.Signal(s)) }
 
-// app is what the verbs share.
+// app is the common state of the verbs.
 type app struct {
 	stdout, stderr *os.File
 	worker         *worker // nil: the process has no guard
 	color          string  // --color
 
 	pid      atomic.Int64           // of the target; 0: there is none
-	graceful atomic.Int64           // how long an interrupted command may take to write what it has, in ns
-	collects atomic.Bool            // the command has collected something that would be lost
+	graceful atomic.Int64           // how long an interrupted command may take to write its results, in ns
+	collects atomic.Bool            // the command has collected results that would be lost
 	patient  atomic.Bool            // the verb itself bounds how long it waits
 	finished atomic.Bool            // everything has been written
 	fetching atomic.Pointer[string] // which symbols are being fetched; nil, "": none

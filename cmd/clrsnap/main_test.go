@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"clrsnap": main, "slowfs": slowFS, "victim": victim})
 }
 
-// TestScripts runs the command as a user does; none of these needs .NET.
+// TestScripts runs the command as a user does; no script needs .NET.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
@@ -46,8 +46,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdStatus is "status N command…": the command must end with exactly this status. Its output
-// is for stdout and stderr, as after exec.
+// cmdStatus is "status N command…": the command must end with exactly this status. The command's output is for stdout
+// and stderr, as after exec.
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [args...]")
@@ -66,8 +66,8 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdZombie is "zombie VAR": puts the id of a process into VAR that has ended, and is not
-// reaped before the end of the script.
+// cmdZombie is "zombie VAR": puts the id of an ended process into VAR. The process is not reaped before the end of the
+// script.
 func cmdZombie(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command("true")
 	ts.Check(c.Start())
@@ -84,8 +84,7 @@ func cmdZombie(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("it does not end")
 }
 
-// cmdStart is "start VAR command…": runs a program until the end of the script
-// and puts its id into VAR.
+// cmdStart is "start VAR command…": runs a program until the end of the script and puts the program's id into VAR.
 func cmdStart(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command(args[1], args[2:]...)
 	ts.Check(c.Start())
@@ -131,7 +130,7 @@ func asNobody(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// TestHurries: wherever the verb stands, and whatever is in front of it.
+// TestHurries: the verb may stand anywhere, with anything in front of it.
 func TestHurries(t *testing.T) {
 	for args, want := range map[string]bool{
 		"stack 42": true, "--color never stack 42": true, "--color=never locks 42": true, "why 42 --for 3s": true,

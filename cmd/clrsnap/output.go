@@ -22,8 +22,7 @@ type outputFile struct {
 	format export.Format
 }
 
-// chooseOutput returns the file and the format that --output and --format choose. otherwise is
-// the format if neither says one.
+// chooseOutput returns the file and the format of --output and --format. otherwise is the default format.
 func chooseOutput(output, format string, otherwise export.Format) (outputFile, error) {
 	o := outputFile{path: output, format: otherwise}
 	if format != "" {
@@ -52,8 +51,8 @@ type pendingFile struct {
 	place  *place // nil: standard output
 	format export.Format
 	stdout *os.File
-	direct bool       // it is written in place, because it cannot be replaced: a pipe, or in a directory of others
-	temp   *temporary // the file that will replace it; nil: not made yet, or taken
+	direct bool       // written in place, because the file cannot be replaced: a pipe, or in a directory of others
+	temp   *temporary // the file that will replace the output's; nil: not made yet, or taken
 }
 
 // open chooses a file name, if none was given, and checks that the output can be written,
@@ -78,7 +77,7 @@ func (p *pendingFile) probe() (err error) {
 		return err
 	}
 	if st := p.place.st; st != nil {
-		// It is not opened: to open and close a pipe would end it for its reader.
+		// The file is not opened: to open and close a pipe would end the pipe for its reader.
 		if err := unix.Faccessat(int(p.place.dir.Fd()), p.place.name, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (p *pendingFile) title() string {
 	return p.path
 }
 
-// write writes what encode encodes to the file.
+// write writes the encoded data to the file.
 func (p *pendingFile) write(encode func(io.Writer) error) error {
 	if p.path == "-" {
 		return encode(p.stdout)
@@ -148,7 +147,7 @@ func (p *pendingFile) write(encode func(io.Writer) error) error {
 	return t.become(encode)
 }
 
-// print is write, whose error says what could not be written to.
+// print is write with an error that names the file.
 func (p *pendingFile) print(encode func(io.Writer) error) error {
 	if err := p.write(encode); err != nil {
 		return fmt.Errorf("cannot write to %s: %w", p.title(), unwrapPath(err))
@@ -156,7 +155,7 @@ func (p *pendingFile) print(encode func(io.Writer) error) error {
 	return nil
 }
 
-// take returns the temporary file, which is then the caller's.
+// take returns the temporary file; the file then belongs to the caller.
 func (p *pendingFile) take() (*temporary, error) {
 	if t := p.temp; t != nil {
 		p.temp = nil
@@ -165,7 +164,7 @@ func (p *pendingFile) take() (*temporary, error) {
 	return p.place.makeTemp()
 }
 
-// close discards what has not been written. It may be called again.
+// close discards the unwritten output. close may be called again.
 func (p *pendingFile) close() error {
 	var err error
 	if p.temp != nil {
@@ -179,9 +178,8 @@ func (p *pendingFile) close() error {
 	return err
 }
 
-// rescue saves a recording somewhere else, because its file could not be written. It returns
-// an error that says why, and where the recording is now. The error does not wrap why: explain
-// would be silent about EPIPE.
+// rescue saves a recording elsewhere, because its file could not be written. rescue returns an error with the reason
+// and the new place of the recording. The error does not wrap why: explain would be silent about EPIPE.
 func rescue(r *profile.Recording, p *pendingFile, why error) error {
 	why = fmt.Errorf("cannot write to %s: %v", p.title(), unwrapPath(why))
 	base := strings.TrimSuffix(filepath.Base(p.path), p.format.Extension())
@@ -203,8 +201,8 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 	return fmt.Errorf("%w: the recording is lost, because it could not be saved elsewhere either", why)
 }
 
-// tellMode says which of several modes is written in a format that has room for one. It is
-// the first, which export.Options choose. Of folded stacks it says how to tell the modes apart.
+// tellMode prints which of several modes is written in a format for one mode: the first mode, which export.Options
+// choose. For folded stacks tellMode prints how to tell the modes apart.
 func (a *app) tellMode(r *profile.Recording, format export.Format) {
 	there := r.SampledModes()
 	switch {
@@ -255,7 +253,7 @@ func formatsHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// completeOutput has the shell offer the file extensions that a flag knows, with what they are for.
+// completeOutput has the shell offer the file extensions of a flag, with their descriptions.
 func completeOutput(cmd *cobra.Command, flag string, extensions func(offer func(extension, description string))) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) (
 		[]string, cobra.ShellCompDirective,

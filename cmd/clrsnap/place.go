@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is where a file is, or may be made: a name in a directory. The directory is held open,
-// so that nobody can replace it by another one.
+// place is the place of a present or future file: a name in a directory. The directory is held open, so that nobody can
+// replace the directory by another.
 type place struct {
 	dir  *os.File // with O_PATH
 	name string
-	st   *unix.Stat_t // of the file that is there; nil: none
-	proc bool         // a link of procfs, which /dev/stdout leads to, for example
+	st   *unix.Stat_t // of the present file; nil: no file
+	proc bool         // a link of procfs, for example the target of /dev/stdout
 }
 
 func (p *place) close() { p.dir.Close() }
 
-// locate returns the place of a path. It follows a symbolic link at the path's end, unless
-// another user may have planted it: root, too, writes recordings into directories that
-// everybody can write to. The kernel follows all other links.
+// locate returns the place of a path. locate follows a symbolic link at the path's end, unless another user may have
+// planted the link: root, too, writes recordings into directories that everybody can write to. The kernel follows all
+// other links.
 func locate(path string) (*place, error) {
 	at := unix.AT_FDCWD
 	const most = 40 // links, as many as the kernel follows
@@ -83,7 +83,7 @@ func placeAt(at int, path string) (*place, error) {
 	}
 	var system unix.Statfs_t
 	if unix.Fstatfs(fd, &system) == nil && system.Type == unix.PROC_SUPER_MAGIC {
-		// The text of such a link is not a path. The link leads to an open file of a process.
+		// The text of a link in procfs is not a path. The link leads to an open file of a process.
 		if p.proc = true; p.st != nil {
 			if err := unix.Fstatat(fd, name, p.st, 0); err != nil {
 				p.close()
@@ -100,11 +100,11 @@ func placeAt(at int, path string) (*place, error) {
 
 var errIsDirectory = errors.New("it is a directory")
 
-// isStrangers reports whether a file belongs to a user who is neither this one nor root.
+// isStrangers reports whether a file belongs to a user other than this user and root.
 func isStrangers(st *unix.Stat_t) bool { return st.Uid != 0 && int(st.Uid) != os.Geteuid() }
 
-// checkOwner returns an error if another user may have planted what is there. who begins the
-// error; it has a %d for the user.
+// checkOwner returns an error if another user may have planted the present file. who begins the error, with a %d for
+// the user.
 func (p *place) checkOwner(who string) error {
 	if !isStrangers(p.st) {
 		return nil
@@ -125,7 +125,7 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// open opens the file that is there, if it is still the one that was there before.
+// open opens the present file, if nobody has replaced the file since p was made.
 func (p *place) open(flags int) (*os.File, error) {
 	flags |= unix.O_NOCTTY | unix.O_CLOEXEC
 	if !p.proc {
@@ -144,7 +144,7 @@ func (p *place) open(flags int) (*os.File, error) {
 	return f, nil
 }
 
-// openThere opens the file that is there for writing, and truncates it.
+// openThere opens the present file for writing, and truncates the file.
 func (p *place) openThere() (*os.File, error) {
 	f, err := p.open(unix.O_WRONLY)
 	if err != nil {
@@ -159,8 +159,7 @@ func (p *place) openThere() (*os.File, error) {
 	return f, nil
 }
 
-// isOwn reports whether this user needs no capability to write to the file that is there
-// (direct), or to replace it.
+// isOwn reports whether this user needs no capability to write to the present file (direct), or to replace the file.
 func (p *place) isOwn(direct bool) bool {
 	own := func(st *unix.Stat_t, mode uint32) bool { return int(st.Uid) == os.Geteuid() && st.Mode&mode == mode }
 	var dir unix.Stat_t
@@ -173,20 +172,20 @@ func (p *place) isOwn(direct bool) bool {
 	return own(&dir, unix.S_IXUSR|unix.S_IWUSR)
 }
 
-// temporary is a file that will replace the one at a place. It has no name until then if the
-// file system supports that: then nothing of it is left, however this process ends.
+// temporary is a file that will replace the file at a place. Until then the temporary has no name, if the file system
+// supports nameless files: then nothing is left, however this process ends.
 type temporary struct {
 	*os.File
 	at    *place
 	name  string // in the directory; empty: none
-	fresh bool   // there is no file that it replaces
+	fresh bool   // there is no file to replace
 }
 
-// tempPrefix begins the names of files that are not complete.
+// tempPrefix begins the names of incomplete files.
 const tempPrefix = ".clrsnap-"
 
-// makeTemp makes a new file in the place's directory. It has the mode that it is to have, because a confined process
-// cannot change modes.
+// makeTemp makes a new file in the place's directory. The file has its final mode, because a confined process cannot
+// change modes.
 func (p *place) makeTemp() (*temporary, error) {
 	t, err := p.makeNameless()
 	if err != nil {
@@ -195,7 +194,7 @@ func (p *place) makeTemp() (*temporary, error) {
 	if err != nil {
 		return nil, err
 	}
-	mode := fs.FileMode(0o600) // it has the secrets of a process: names, messages, paths
+	mode := fs.FileMode(0o600) // the file has the secrets of a process: names, messages, paths
 	if st := p.st; st != nil && !isStrangers(st) {
 		mode = fs.FileMode(st.Mode & 0o777)
 	}
@@ -229,7 +228,7 @@ func (p *place) makeNamed() (*temporary, error) {
 	return &temporary{File: os.NewFile(uintptr(fd), name), at: p, name: name}, nil
 }
 
-// withName tries names until one is free.
+// withName tries names until a name is free.
 func withName(use func(name string) error) (err error) {
 	const attempts = 100
 	for range attempts {
@@ -242,7 +241,7 @@ func withName(use func(name string) error) (err error) {
 	return err
 }
 
-// settle gives the file the place's name. It replaces the file that has it.
+// settle gives the file the place's name, and so replaces the present file.
 func (t *temporary) settle() error {
 	dir := int(t.at.dir.Fd())
 	if t.name == "" {
@@ -271,7 +270,7 @@ func (t *temporary) settle() error {
 	return err
 }
 
-// discard closes the file, and removes it unless it has settled.
+// discard closes the file, and removes an unsettled file.
 func (t *temporary) discard() error {
 	err := t.Close()
 	if t.name != "" {
@@ -280,7 +279,7 @@ func (t *temporary) discard() error {
 	return err
 }
 
-// become writes the file and gives it the place's name. If that fails, it discards the file.
+// become writes the file and gives the file the place's name. If that fails, become discards the file.
 func (t *temporary) become(encode func(io.Writer) error) error {
 	err := encode(t.File)
 	if err == nil {
@@ -289,7 +288,7 @@ func (t *temporary) become(encode func(io.Writer) error) error {
 	return errors.Join(err, t.discard())
 }
 
-// replaceFile writes a file that replaces the one at a path.
+// replaceFile writes a new file that replaces the file at a path.
 func replaceFile(path string, encode func(io.Writer) error) error {
 	p, err := placeAt(unix.AT_FDCWD, path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is a user who is neither root nor the one who runs the test.
+// nobody is neither root nor the user of the test.
 const nobody = 65534
 
 // sharedFolder is a directory that everybody can write to, like /tmp.
@@ -38,7 +38,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// preciousFile is a file that must stay as it is.
+// preciousFile is a file that must not change.
 func preciousFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "precious")
@@ -66,8 +66,8 @@ func output(path, text string) error {
 	})
 }
 
-// TestOutputPlanted: a link or a pipe that another user has put in the output's place is
-// neither followed nor written to.
+// TestOutputPlanted: a link or a pipe that another user has put in the output's place is neither followed nor written
+// to.
 func TestOutputPlanted(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
@@ -101,7 +101,7 @@ func TestOutputPlanted(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
-// TestOutputSwapped: neither is one that takes the file's place after it was checked.
+// TestOutputSwapped is TestOutputPlanted for a link that takes the file's place after the check.
 func TestOutputSwapped(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
@@ -125,8 +125,8 @@ func TestOutputSwapped(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
-// TestOutputSwappedDirect: another file that takes the place of one that is written in place
-// is not truncated.
+// TestOutputSwappedDirect: a file is written in place, and another file takes its place. The other file is not
+// truncated.
 func TestOutputSwappedDirect(t *testing.T) {
 	dir, precious := t.TempDir(), preciousFile(t)
 	file := filepath.Join(dir, "out")
@@ -143,8 +143,8 @@ func TestOutputSwappedDirect(t *testing.T) {
 	unharmed(t, precious)
 }
 
-// TestOutputOthersFile: another user's file is replaced. The new file does not inherit its
-// permissions, and a hard link to the old one keeps the old contents.
+// TestOutputOthersFile: another user's file is replaced. The new file does not inherit the old file's permissions, and
+// a hard link to the old file keeps the old contents.
 func TestOutputOthersFile(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
@@ -165,8 +165,8 @@ func TestOutputOthersFile(t *testing.T) {
 	}
 }
 
-// TestOutputLinks: the user's own links are followed, and in the user's own directories those
-// of others too. The file that a link leads to is replaced, not the link.
+// TestOutputLinks: the user's own links are followed, and in the user's own directories also the links of others. The
+// file at the end of a link is replaced, not the link.
 func TestOutputLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -202,7 +202,7 @@ func TestOutputLinks(t *testing.T) {
 	nothingLeft(t, at("folder"))
 }
 
-// TestOutputDevices: a device or pipe is written in place, because it cannot be replaced.
+// TestOutputDevices: a device or pipe is written in place, because a device cannot be replaced.
 func TestOutputDevices(t *testing.T) {
 	must(t, output("/dev/null", "text"))
 	r, w, err := os.Pipe()
@@ -215,8 +215,8 @@ func TestOutputDevices(t *testing.T) {
 	}
 }
 
-// TestOutputNamed: on a file system without O_TMPFILE, the temporary file is removed unless it
-// gets the output's name.
+// TestOutputNamed: on a file system without O_TMPFILE, the temporary file is removed unless the file gets the output's
+// name.
 func TestOutputNamed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")
@@ -242,7 +242,7 @@ func TestOutputNamed(t *testing.T) {
 	}
 }
 
-// nothingLeft fails if a folder has files that are not complete.
+// nothingLeft fails if a folder has incomplete files.
 func nothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(dir, tempPrefix+"*")); err != nil || len(left) > 0 {
@@ -250,7 +250,7 @@ func nothingLeft(t *testing.T, dir string) {
 	}
 }
 
-// TestOutputMode: a new file is its owner's alone. One that is replaced keeps what its owner allows.
+// TestOutputMode: only its owner can read a new file. A replaced file keeps its owner's permissions.
 func TestOutputMode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
 	mode := func() os.FileMode {

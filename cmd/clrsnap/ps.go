@@ -46,7 +46,7 @@ version is unknown: it was recognised by the names of its threads.`,
 	return cmd
 }
 
-// discover finds the .NET processes. It leaves those that can block it for ever to a worker.
+// discover finds the .NET processes. discover leaves processes that can block the reader for ever to a worker.
 func (a *app) discover() ([]clrsnap.Found, error) {
 	a.patient.Store(true)
 	if a.worker != nil {
@@ -59,7 +59,7 @@ func (a *app) discover() ([]clrsnap.Found, error) {
 	return found, err
 }
 
-// listed returns what report needs to know about the processes.
+// listed turns the processes into package report's form.
 func listed(found []clrsnap.Found) []report.Process {
 	out := make([]report.Process, len(found))
 	for i := range found {

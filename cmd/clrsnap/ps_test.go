@@ -37,7 +37,7 @@ func listedByPS(t *testing.T, pid int) listedProcess {
 	return doc.Processes[i]
 }
 
-// TestProgram: ps shows what runs, however it was started.
+// TestProgram: ps shows the program, however the program was started.
 func TestProgram(t *testing.T) {
 	runtime := testenv.OrdinaryRuntime(t)
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// checkListed checks both outputs of ps for a program that has --stdin as its only argument.
+// checkListed checks both outputs of ps for a program with the only argument --stdin.
 func checkListed(t *testing.T, app *testenv.App, program string) {
 	t.Helper()
 	if p := listedByPS(t, app.PID); p.Program != program || !strings.Contains(p.Command, "--stdin") {
@@ -93,8 +93,7 @@ func checkListed(t *testing.T, app *testenv.App, program string) {
 	}
 }
 
-// TestUsage: age, CPU time, memory and threads of a program are those that the kernel's clocks and
-// folders have.
+// TestUsage: age, CPU time, memory and threads of a program agree with the kernel's clocks and folders.
 func TestUsage(t *testing.T) {
 	layer.Live(t)
 	before := time.Now()
@@ -110,7 +109,7 @@ func TestUsage(t *testing.T) {
 	if err != nil || p.AgeSeconds == nil || p.CPUSeconds == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	const ticks = 50 * time.Millisecond // of 10 ms; user and kernel mode are counted each for itself
+	const ticks = 50 * time.Millisecond // of 10 ms; user and kernel mode are counted separately
 	within := func(name string, seconds float64, least, most time.Duration) {
 		t.Helper()
 		if d := time.Duration(seconds * 1e9); d < least-ticks || d > most+ticks {

@@ -163,14 +163,14 @@ The file:
 		if err := a.forTerminal(f.file); err != nil {
 			return err
 		}
-		// Unlike the other verbs this one can run for hours, and does one thing at a time. More CPUs for Go would
-		// only be used for garbage collection, and taken from the program. The second one is for what has to be
-		// done when a system call blocks.
+		// Unlike the other verbs, record can run for hours, and does one thing at a time. More CPUs for Go would only
+		// serve garbage collection, at the program's cost. The second CPU is for the work that must go on when a system
+		// call blocks.
 		runtime.GOMAXPROCS(2)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
 		if f.lines != "never" {
-			// It is not interrupted with the recording: what was recorded needs symbols then, too.
+			// The fetcher is not interrupted with the recording: the recorded stacks then need symbols, too.
 			if err := a.startFetching(context.Background(), &f.source, &fetchProgress{a: a, alone: true}); err != nil {
 				return err
 			}
@@ -311,7 +311,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
 		Events: f.events.options(), Live: f.events.live, Collect: f.events.gc,
-		Alone:      a.worker == nil, // a worker reads what may block: it must be able to notice that
+		Alone:      a.worker == nil, // a worker reads files that may block: the worker must be able to notice the block
 		SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {
@@ -368,7 +368,7 @@ func (a *app) collecting() {
 	a.collects.Store(true)
 }
 
-// hintRecord adds to an error what the user can do with this command instead.
+// hintRecord adds to an error the other possible commands for the user.
 func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
@@ -400,7 +400,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
 	if out.path == "-" {
-		cmd.Stdout = a.stderr // its output must not get into the recording
+		cmd.Stdout = a.stderr // the program's output must not get into the recording
 	}
 	pr.begin(display.Clip(display.OneLine(line), 60))
 	r, err := record.Command(ctx, cmd, o, ro)
@@ -416,7 +416,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	return err
 }
 
-// finishRecording writes a recording and prints a summary of it.
+// finishRecording writes a recording and prints a summary.
 func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordFlags) error {
 	r.Version = versionText()
 	if len(r.Samples) == 0 {

@@ -12,7 +12,7 @@ import (
 	"clrsnap/profile"
 )
 
-// eventFlags choose the notifications that are recorded.
+// eventFlags choose the notifications to record.
 type eventFlags struct {
 	events         []string
 	allocEvery     string
@@ -47,14 +47,14 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
 
-// defaultWaitMin is from which duration on waits are recorded. Shorter ones are many, and together they are seldom
-// much of the time.
+// defaultWaitMin is the shortest recorded wait. Shorter waits are many, and together the short waits seldom take much
+// of the time.
 const defaultWaitMin = time.Millisecond
 
 func eventNames() []string {
 	var out []string
 	for _, m := range profile.Modes {
-		if m.OfEvents() && m != profile.Live { // that is --live
+		if m.OfEvents() && m != profile.Live { // live objects have --live
 			out = append(out, m.String())
 		}
 	}
@@ -104,7 +104,7 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkLive refuses --live and --gc where they make no sense.
+// checkLive refuses --live and --gc where the flags make no sense.
 func (f *eventFlags) checkLive(cmd *cobra.Command) error {
 	allocations := slices.Contains(f.events, "alloc") || slices.Contains(f.events, "all")
 	switch {
@@ -133,7 +133,7 @@ func parseBytes(s string) (int64, error) {
 	return int64(v * unit), nil
 }
 
-// options returns the options that the flags stand for. Monitor is 0 if there is no --event.
+// options returns the options of the flags. Monitor is 0 if there is no --event.
 func (f *eventFlags) options() events.Options {
 	o := events.Options{
 		AllocationBytes: f.allocBytes, EveryObject: f.everyObject,

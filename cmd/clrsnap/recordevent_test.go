@@ -27,8 +27,8 @@ func TestParseBytes(t *testing.T) {
 	}
 }
 
-// TestRecordEvents records events of a running program into a file of each format,
-// which clrsnap view shows, mode by mode.
+// TestRecordEvents records events of a running program into a file of each format. clrsnap view shows the files, mode
+// by mode.
 func TestRecordEvents(t *testing.T) {
 	t.Parallel()
 	app := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
@@ -136,7 +136,7 @@ func awaitAgent(t *testing.T, pid int) {
 	t.Fatal("the agent does not come")
 }
 
-// TestRecordEventsRefused: the reason why the agent cannot be loaded is said in one sentence.
+// TestRecordEventsRefused: one sentence says why the agent cannot be loaded.
 func TestRecordEventsRefused(t *testing.T) {
 	t.Parallel()
 	kit := testenv.Kit(t)

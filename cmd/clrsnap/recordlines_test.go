@@ -32,7 +32,7 @@ func recordedLines(t *testing.T, exe, file string, args ...string) (apps string,
 	return apps, a
 }
 
-// heavyLine is the line of Work that has three quarters of its time.
+// heavyLine is the line of Work with three quarters of the method's time.
 func heavyLine(t *testing.T, a *testenv.App) string {
 	t.Helper()
 	for _, l := range a.Ask("lines") {
@@ -86,7 +86,7 @@ func TestPprofList(t *testing.T) {
 	}
 }
 
-// TestViewSymbols: a recording of a program whose PDB was away gets its lines on another machine, from a folder.
+// TestViewSymbols: a recording of a program without its PDB gets its lines on another machine, from a folder.
 func TestViewSymbols(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()

@@ -27,7 +27,7 @@ import (
 // hang is after how long a command is taken to hang.
 const hang = testenv.Hang
 
-// running is the command while it runs.
+// running is a running command.
 type running struct {
 	*exec.Cmd
 	out, errs *watched
@@ -51,7 +51,7 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// launch starts the command, which is killed if it hangs.
+// launch starts the command. A hanging command is killed.
 func launch(tb testing.TB, c *exec.Cmd) *running {
 	tb.Helper()
 	r := &running{c, new(watched), new(watched)}
@@ -59,15 +59,15 @@ func launch(tb testing.TB, c *exec.Cmd) *running {
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	kill := time.AfterFunc(hang, func() { c.Process.Kill() }) // fails if it has ended
+	kill := time.AfterFunc(hang, func() { c.Process.Kill() }) // fails if the command has ended
 	tb.Cleanup(func() { kill.Stop() })
 	return r
 }
 
-// begin starts the command and waits until it says that it records.
+// begin starts the command and waits for the message that the recording has begun.
 func begin(tb testing.TB, c *exec.Cmd) *running {
 	tb.Helper()
-	c.WaitDelay = time.Second // for a program that holds its outputs
+	c.WaitDelay = time.Second // for a program that holds the command's outputs
 	r := launch(tb, c)
 	r.await(tb, recording)
 	return r
@@ -79,7 +79,7 @@ var (
 		`Ctrl-C leaves it alone\n`)
 )
 
-// await waits until the command says something, and returns what matches.
+// await waits until the command's output matches a pattern, and returns the match.
 func (r *running) await(tb testing.TB, what *regexp.Regexp) []string {
 	tb.Helper()
 	return r.awaitIn(tb, r.errs, what)
@@ -96,7 +96,7 @@ func (r *running) awaitIn(tb testing.TB, out *watched, what *regexp.Regexp) []st
 	return nil
 }
 
-// awaitReady waits until the program that the command has started is ready.
+// awaitReady waits until the program of the command is ready.
 func (r *running) awaitReady(tb testing.TB) {
 	tb.Helper()
 	r.awaitIn(tb, r.out, regexp.MustCompile(`(?m)^READY$`))
@@ -109,7 +109,7 @@ func awaitUse(tb testing.TB, pid int, more time.Duration) {
 	}
 }
 
-// end waits until it has ended.
+// end waits for the end of the command.
 func (r *running) end(tb testing.TB) result {
 	tb.Helper()
 	if err := r.Wait(); err != nil && r.ProcessState == nil {
@@ -125,7 +125,7 @@ func (r *running) signal(tb testing.TB, s syscall.Signal) {
 	}
 }
 
-// says requires matches in what was written to standard error.
+// says requires matches in standard error.
 func (r result) says(tb testing.TB, status int, patterns ...string) {
 	tb.Helper()
 	if r.status != status {
@@ -138,7 +138,7 @@ func (r result) says(tb testing.TB, status int, patterns ...string) {
 	}
 }
 
-// limited is the command, killed if it hangs.
+// limited is the command, killed if the command hangs.
 func limited(tb testing.TB, args ...string) *exec.Cmd {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -164,8 +164,7 @@ func testRecordAndView(t *testing.T, runtime string) {
 	}
 }
 
-// TestRecordFormats records into a file of each format, which clrsnap view shows,
-// or refuses.
+// TestRecordFormats records into a file of each format. clrsnap view shows or refuses the file.
 func TestRecordFormats(t *testing.T) {
 	t.Parallel()
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
@@ -198,7 +197,7 @@ func TestRecordFormats(t *testing.T) {
 	}
 }
 
-// Without -o there is one new file, an HTML page that is named after the process.
+// Without -o there is one new file, an HTML page named after the process.
 func testRecordDefault(t *testing.T, pid string) {
 	c := limited(t, "record", pid, "-d", "300ms")
 	c.Dir = t.TempDir()
@@ -217,10 +216,10 @@ func testRecordDefault(t *testing.T, pid string) {
 	good(t, "view", path, "--mode", "wall").want(t, `^Wall-clock time: `)
 }
 
-// What is chosen of the threads and frames.
+// The selection of threads and frames.
 func testRecordSelection(t *testing.T, pid string) {
 	var r result
-	testenv.UntilSeen(t, func() string { // beside others, the thread may have no CPU for that long
+	testenv.UntilSeen(t, func() string { // beside other programs the thread may have no CPU for so long
 		r = finish(t, limited(t, "record", pid, "-d", "500ms", "--mode", "cpu", "--threads", "^spin-1$", "--managed",
 			"-f", "folded", "-o", "-"))
 		r.says(t, 0, `^clrsnap: [\d.]+m?s: \d+ cpu samples?\b`)
@@ -240,7 +239,7 @@ func testRecordSelection(t *testing.T, pid string) {
 	}
 	r = finish(t, limited(t, "record", pid, "-d", "300ms", "--mode", "wall", "--native", "-f", "folded", "-o", "-"))
 	r.says(t, 0)
-	r.want(t, `(\[libc\.so|start_thread).*Spin\.Program\.`) // its name is in libc6-dbg
+	r.want(t, `(\[libc\.so|start_thread).*Spin\.Program\.`) // the function's name is in libc6-dbg
 }
 
 // testRecordTerminal: on a terminal a line shows the progress, and is removed at the end.
@@ -270,8 +269,7 @@ func isComplete(t *testing.T, file, method string) {
 	}
 }
 
-// TestRecordInterrupted: a signal or the end of the target ends a recording, and what was
-// recorded is written.
+// TestRecordInterrupted: a signal or the end of the target ends a recording, and the recorded samples are written.
 func TestRecordInterrupted(t *testing.T) {
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
 	file := filepath.Join(t.TempDir(), "a.clrsnap")
@@ -279,7 +277,7 @@ func TestRecordInterrupted(t *testing.T) {
 		r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "1h", "-o", file))
 		awaitUse(t, app.PID, time.Second/2)
 		if s == syscall.SIGKILL {
-			_ = syscall.Kill(app.PID, s) // it is there: the test would end otherwise
+			_ = syscall.Kill(app.PID, s) // the process exists: the test would end otherwise
 		} else {
 			r.signal(t, s)
 		}
@@ -309,8 +307,7 @@ func (r *running) awaitTaken(t *testing.T) {
 	t.Fatal("it takes no signal")
 }
 
-// TestRecordInterruptedTwice: the second signal ends the command at once, while
-// nobody reads what it writes.
+// TestRecordInterruptedTwice: the second signal ends the command at once, while nobody reads the command's output.
 func TestRecordInterruptedTwice(t *testing.T) {
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
 	pipe := filepath.Join(t.TempDir(), "pipe.html")
@@ -319,7 +316,7 @@ func TestRecordInterruptedTwice(t *testing.T) {
 	}
 	r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "1h", "-o", pipe))
 	r.signal(t, syscall.SIGINT)
-	r.awaitTaken(t) // two that wait become one
+	r.awaitTaken(t) // two pending signals become one
 	time.Sleep(500 * time.Millisecond)
 	r.signal(t, syscall.SIGINT)
 	r.end(t).says(t, 130, `^clrsnap: interrupted by SIGINT, and gave up before the collected data was written$`)
@@ -338,18 +335,17 @@ func recordBegin(t *testing.T, file string, flags []string, args ...string) *exe
 	return c
 }
 
-// awaitWaiting waits until the command waits for the program that it started, which
-// is killed at the end of the test.
+// awaitWaiting waits until the command waits for its program. The program is killed at the end of the test.
 func (r *running) awaitWaiting(t *testing.T) {
 	t.Helper()
 	pid, err := strconv.Atoi(r.await(t, awaits)[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // fails if it has ended
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // fails if the program has ended
 }
 
-// TestRecordProgram: a program is recorded from its start, and waited for.
+// TestRecordProgram: clrsnap records a program from its start, and waits for the program.
 func TestRecordProgram(t *testing.T) {
 	layer.Live(t)
 	main := "Begin.Program.WorkAsParent(long)"
@@ -458,8 +454,8 @@ func TestRecordFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecordNobody: a user without rights records a process of their own, also with the
-// capabilities that cheaper samples need.
+// TestRecordNobody: a user without rights records a process of their own, also with the capabilities for cheaper
+// samples.
 func TestRecordNobody(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
@@ -541,7 +537,7 @@ func TestRecordNobody(t *testing.T) {
 	from(t, profile.FromProcessors)
 }
 
-// TestRecordLeak: in a program that allocates and drops a lot, one command finds who allocates what leaks.
+// TestRecordLeak: in a program that allocates and drops a lot, one command finds the allocator of the leak.
 func TestRecordLeak(t *testing.T) {
 	layer.Live(t)
 	app := testenv.Start(t, "survivors", testenv.Options{})

@@ -27,7 +27,7 @@ func (a *app) newProgress(f *recordFlags) *recordProgress {
 	return &recordProgress{a: a, duration: f.duration, terminal: isTerminal(a.stderr)}
 }
 
-// begin says what is recorded, and how to end it.
+// begin prints the start of the recording, and how to end the recording.
 func (p *recordProgress) begin(what string) {
 	until := "until it ends"
 	if p.duration > 0 {
@@ -68,7 +68,7 @@ func (p *recordProgress) end() {
 	}
 }
 
-// summarize prints how much was recorded, the recording's notes, and where it was written.
+// summarize prints how much was recorded, the recording's notes, and the file.
 func (a *app) summarize(r *profile.Recording, path string) {
 	for _, line := range report.RecordingSummary(r) {
 		say(a.stderr, "%s", line)
@@ -95,9 +95,8 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 	say(a.stderr, "warning: there are no samples: %s", why)
 }
 
-// awaitCommand waits for the recorded program that clrsnap has started to end. It passes on
-// SIGTERM to the program. It returns a programError if the program has ended with another status
-// than 0.
+// awaitCommand waits for the end of the recorded program that clrsnap has started. awaitCommand passes SIGTERM on to
+// the program, and returns a programError if the program has ended with another status than 0.
 func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -128,11 +127,11 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// passOn passes on SIGTERM, if that is what ended ctx.
+// passOn passes on SIGTERM, if a SIGTERM ended ctx.
 func passOn(ctx context.Context, cmd *exec.Cmd) bool {
 	if context.Cause(ctx) != signalError(syscall.SIGTERM) {
 		return false
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = cmd.Process.Signal(syscall.SIGTERM) // the program may have ended
 	return true
 }

@@ -48,7 +48,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// summary returns what summarize prints about a recording.
+// summary returns summarize's text about a recording.
 func summary(t *testing.T, r *profile.Recording) string {
 	t.Helper()
 	out, in, err := os.Pipe()

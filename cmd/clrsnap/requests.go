@@ -59,7 +59,7 @@ createdump with type 2 (with heap) or 4 (full).
 	}, func(ctx context.Context, args []string) error { return a.requests(ctx, args, &f) })
 }
 
-// requests shows which requests are in flight.
+// requests shows the requests in flight.
 func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) error {
 	v := chainWalk[profile.Requests]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show func(done, all uint64)) (*profile.Requests, error) {

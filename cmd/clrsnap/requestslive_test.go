@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestRequestsVerb: what requests prints of a server whose requests hang, live and in a core dump.
+// TestRequestsVerb: requests lists the requests of a server with hanging requests, live and in a core dump.
 func TestRequestsVerb(t *testing.T) {
 	t.Parallel()
 	testenv.EachOf(t, testenv.Supported(), testRequestsVerb)
@@ -24,7 +24,7 @@ func testRequestsVerb(t *testing.T, runtime string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer upstream.Close() // it accepts, and says nothing
+	defer upstream.Close() // accepts connections, and says nothing
 	app := testenv.Start(t, "requests", testenv.Options{Runtime: runtime,
 		Args: []string{"--upstream", upstream.Addr().String()},
 		Env:  []string{"DOTNET_GCHeapHardLimit=0x4000000"}, // for a small dump
@@ -42,7 +42,7 @@ func testRequestsVerb(t *testing.T, runtime string) {
 	pid := fmt.Sprint(app.PID)
 
 	var r result
-	testenv.UntilSeen(t, func() string { // they spin first, and calls begin later
+	testenv.UntilSeen(t, func() string { // the threads spin first, and calls begin later
 		r = good(t, "requests", pid)
 		for _, what := range []string{
 			"/thread/{id} for", "/task/{id} for", "waiting for a connection", ", 3 calls going out",
@@ -87,7 +87,7 @@ func get(url string) {
 	r.Body.Close()
 }
 
-// wantRequests checks the JSON. live: ages, and what descriptors lead to, are known.
+// wantRequests checks the JSON. live: ages, and the targets of descriptors, are known.
 func wantRequests(t *testing.T, doc string, live bool) {
 	t.Helper()
 	var d struct {

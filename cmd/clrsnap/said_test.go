@@ -15,8 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// evil is a name that a target or a file may have. It changes a terminal's title, sets colours
-// in two ways, begins lines and changes the direction of writing.
+// evil is a name that a target or a file may have. The name changes a terminal's title, sets colours in two ways,
+// begins lines and changes the direction of writing.
 const evil = "a\x1b]0;title\a\x1b[31mred\u009b32mgreen\nline\rback\u202ereversed\xff"
 
 func clean(t *testing.T, what, text string) {
@@ -56,8 +56,7 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestWhoSays: everything on standard error goes through say, except the progress line, which
-// has no text of a target.
+// TestWhoSays: everything on standard error goes through say, except the progress line, which has no text of a target.
 func TestWhoSays(t *testing.T) {
 	progress := map[string]bool{"show": true, "end": true, "progress": true, "say": true}
 	files, err := filepath.Glob("*.go")

@@ -19,9 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slowFS is the command "slowfs FROM PLACE": a file system in user space that shows the folder
-// FROM at PLACE. Once its standard input says so it stops answering, and readers block until
-// it is killed.
+// slowFS is the command "slowfs FROM PLACE": a file system in user space that shows the folder FROM at PLACE. On an
+// order on its standard input the file system stops answering, and readers block until slowFS is killed.
 func slowFS() {
 	lower, err := fs.NewLoopbackRoot(os.Args[1])
 	if err != nil {
@@ -31,7 +30,7 @@ func slowFS() {
 	server, err := fs.Mount(os.Args[2], &slowNode{lower.(*fs.LoopbackNode)},
 		&fs.Options{MountOptions: fuse.MountOptions{
 			DirectMountStrict: true, AllowOther: true, FsName: "slowfs", Name: "slow",
-			SyncRead: true, // or only the page waits, which SIGKILL ends
+			SyncRead: true, // otherwise only the page waits, and SIGKILL ends such waits
 		}})
 	if err != nil {
 		fmt.Println(err)
@@ -94,7 +93,7 @@ func (f slowFile) Release(ctx context.Context) syscall.Errno {
 	return f.FileHandle.(fs.FileReleaser).Release(ctx)
 }
 
-// helper starts a command of this test binary and waits until it says READY.
+// helper starts a command of this test binary and waits for the word READY.
 func helper(t *testing.T, attr *syscall.SysProcAttr, args ...string) (pid int, order func(string)) {
 	t.Helper()
 	c := exec.Command(args[0], args[1:]...)
@@ -143,7 +142,7 @@ func slowFolder(t *testing.T, from string) (place string, order func(string)) {
 		unix.Close(fd)
 	}
 	place = t.TempDir()
-	// This runs last: killing the server gives an error to everybody who waits for it.
+	// This runs last: killing the server gives an error to everybody who waits for the server.
 	t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) })
 	_, order = helper(t, nil, "slowfs", from, place)
 	return place, order
@@ -172,8 +171,7 @@ func victim() {
 
 const mapped = 1 << 20
 
-// faultsOn maps a file of a tmpfs whose pages this process must provide (userfaultfd), but
-// never does.
+// faultsOn maps a file of a tmpfs. This process must provide the file's pages (userfaultfd), but never does.
 func faultsOn(file string) error {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {

@@ -36,7 +36,7 @@ type stackFlags struct {
 	source   sourceFlags
 	linker   *linker // nil: source lines have no links
 	text     report.TextOptions
-	packs    bool // stacks are packed: only JSON and text of them are wanted
+	packs    bool // stacks are packed: the outputs are only JSON and text
 }
 
 func newStack(a *app) *cobra.Command {
@@ -139,7 +139,7 @@ Core dumps:
 	return cmd
 }
 
-// subject returns what the arguments and --core say is looked at.
+// subject returns the process or dump in the arguments and --core.
 func (a *app) subject(f *stackFlags, args []string) (subject, error) {
 	if f.dump != "" {
 		return coreDump(f.dump), a.mayBlock(os.Getpid())
@@ -148,7 +148,7 @@ func (a *app) subject(f *stackFlags, args []string) (subject, error) {
 	return a.runningProcess(pid), err
 }
 
-// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+// checkArgs requires a PID or a core dump, and refuses flags for the other.
 func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	const because = "the threads of a core dump stand still"
 	return f.pidOrCore(cmd, args, runningFlag{"stop-all", because}, runningFlag{"max-pause", because},
@@ -158,8 +158,8 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 // A subject is a process or a core dump whose stacks are shown.
 type subject struct {
 	name   string // "process 42"
-	again  string // the arguments of clrsnap stack that stand for it
-	others string // advice if it is not a .NET process
+	again  string // the target in arguments of clrsnap stack
+	others string // advice if the process is not a .NET process
 	open   func(*stackFlags, *pendingFile) (*clrsnap.Process, error)
 }
 
@@ -177,7 +177,7 @@ func (a *app) runningProcess(pid int) subject {
 	}
 }
 
-// symbolOptions say what frames are to have besides names, and where symbols are looked for.
+// symbolOptions say what frames have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
 	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
 	o.Async, o.Permits = f.async != "never", f.permits
@@ -312,7 +312,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if f.stopAll {
 		take = p.SnapshotAtOnce
 	}
-	s, err := take(context.WithoutCancel(ctx), watch.filter) // the filter ends it, and keeps what there is
+	s, err := take(context.WithoutCancel(ctx), watch.filter) // the filter ends the snapshot, and keeps the finished stacks
 	watch.done()
 	if s == nil {
 		return err
@@ -339,7 +339,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	return nil
 }
 
-// open opens what is looked at, for output to a file. f.source has to be closed in any case.
+// open opens the subject, for output to a file. f.source has to be closed in any case.
 func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
 	collectAbove(200)
 	if out.path == "-" {
@@ -353,13 +353,13 @@ func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingF
 		return nil, hint(err, of)
 	}
 	a.warnOfUnknown(p)
-	collectAbove(50) // what is kept is little: to look at it often takes a few ms
+	collectAbove(50) // little memory is kept: frequent collections take a few ms
 	a.collects.Store(true)
 	return p, nil
 }
 
-// warnOfUnknown says what cannot be shown of a process because of contracts that are not understood. A verb that cannot
-// do without the heap says that itself.
+// warnOfUnknown prints what cannot be shown of a process because of unknown contracts. A verb that needs the heap says
+// so itself.
 func (a *app) warnOfUnknown(p *clrsnap.Process) {
 	var all []string
 	for _, u := range p.Unknown() {
@@ -372,7 +372,7 @@ func (a *app) warnOfUnknown(p *clrsnap.Process) {
 	}
 }
 
-// hint adds to an error what the user can do with this command instead.
+// hint adds to an error the other possible commands for the user.
 func hint(err error, of subject) error {
 	if errors.Is(err, clrsnap.ErrNotDotNet) {
 		return fmt.Errorf("%w: %sclrsnap stack --native %s shows native stacks", err, of.others, of.again)
@@ -401,7 +401,7 @@ func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
 	}
 }
 
-// file returns the output that --output chooses.
+// file returns the output of --output.
 func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.output, "-")} }
 
 // write encodes a snapshot to standard output or a file.
@@ -422,7 +422,7 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	})
 }
 
-// unwrapPath drops the operation and the path from an error, if the message has them already.
+// unwrapPath drops the operation and the path from an error, if the message has both already.
 func unwrapPath(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {

@@ -9,13 +9,12 @@ import (
 	"clrsnap/internal/waiting"
 )
 
-// stuckFor is how long one system call on a process or a file may take until the command
-// gives up. A file system in user space or on a network can take so long, and so can a page of
-// memory that the program itself provides (userfaultfd).
+// stuckFor is how long one system call on a process or a file may take until the command gives up. A file system in
+// user space or on a network can take so long, and so can a page of memory that the program itself provides
+// (userfaultfd).
 const stuckFor = 5 * time.Second
 
-// stuckError says that a system call has blocked for stuckFor. pid is the target; 0: there is
-// none.
+// stuckError says that a system call has blocked for stuckFor. pid is the target; 0: there is no target.
 type stuckError struct{ pid int }
 
 func (e *stuckError) Error() string {
@@ -36,15 +35,15 @@ func (e *stuckError) Error() string {
 
 // How often stuck looks at the threads.
 const (
-	stuckEvery  = time.Second     // while one may be stuck
-	stuckSeldom = 4 * time.Second // at most, while none is: a look takes half a millisecond of CPU time
+	stuckEvery  = time.Second     // while a thread may be stuck
+	stuckSeldom = 4 * time.Second // at most, while no thread is: a look takes half a millisecond of CPU time
 )
 
-// stuck watches the threads of this process until one of them has been in the same system
-// call on a process or a file for stuckFor. It measures time by the number of looks, because
-// the machine can be paused between two of them. It returns false if it cannot watch threads.
+// stuck watches the threads of this process until a thread has been in the same system call on a process or a file for
+// stuckFor. stuck measures time by the number of looks, because the machine can be paused between two looks. stuck
+// returns false if the threads cannot be watched.
 func stuck() bool {
-	before := map[string]int{} // by system call: consecutive looks that have found it
+	before := map[string]int{} // by system call: consecutive looks with the call
 	rest := stuckEvery
 	for {
 		time.Sleep(rest)

@@ -54,7 +54,7 @@ createdump with type 2 (with heap) or 4 (full).
 		func(ctx context.Context, args []string) error { return a.tasks(ctx, args, &f) })
 }
 
-// tasks shows what async methods wait for.
+// tasks shows the waits of async methods.
 func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
 	v := chainWalk[profile.Tasks]{
 		walk: func(ctx context.Context, p *clrsnap.Process, show func(done, all uint64)) (*profile.Tasks, error) {

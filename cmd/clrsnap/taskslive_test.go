@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestTasksVerb: what tasks prints, and what stack adds, of a program whose async methods wait and run.
+// TestTasksVerb: the output of tasks, and the additions to stack, for a program whose async methods wait and run.
 func TestTasksVerb(t *testing.T) {
 	layer.Check(t)
 	testenv.EachOf(t, testenv.Supported(), testTasksVerb)
@@ -31,7 +31,7 @@ func testTasksVerb(t *testing.T, runtime string) {
 		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  `+
 			`tasks/Suspended\.cs:\d+  tasks$`,
 		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,
-		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each has a server of its own
+		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each wait has a server of its own
 		`^2 × waiting for a SemaphoreSlim 0x[0-9a-f]+$`,
 		`^1 × running on [^\n]+\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`,
 		`^Thread pool  \d+ workers, \d+ idle; minimum 128; 0 queued$`,
@@ -60,7 +60,7 @@ func testTasksVerb(t *testing.T, runtime string) {
 			}
 		}
 	}
-	// Of each way to be called there is one chain that runs, and two that wait.
+	// Each kind of call has one running chain and two waiting chains.
 	n := states["running"]
 	if n < 42 || states["waiting"] != 2*n || len(states) != 2 || doc.Pool.Workers < n {
 		t.Errorf("%v, %+v", states, doc.Pool)

@@ -24,7 +24,7 @@ func terminalWidth(f *os.File) int {
 	return int(ws.Col)
 }
 
-// colors decides whether to colour what goes to f (https://no-color.org).
+// colors decides whether to colour the output to f (https://no-color.org).
 func (a *app) colors(f *os.File) bool {
 	switch a.color {
 	case "always":
@@ -40,7 +40,7 @@ func (a *app) table() report.TableOptions {
 	return report.TableOptions{Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
 }
 
-// say writes one line to standard error. It cleans what a target or a file has put into it.
+// say writes one line to standard error, without control characters from a target or a file.
 func say(stderr io.Writer, format string, args ...any) {
 	fmt.Fprintf(stderr, "clrsnap: %s\n", report.Clean(fmt.Sprintf(format, args...)))
 }

@@ -9,13 +9,12 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestUnknownContractCommand: what each verb says where the runtime follows a version of a contract that is not
-// understood.
+// TestUnknownContractCommand: the words of each verb if the runtime follows an unknown version of a contract.
 func TestUnknownContractCommand(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		contract, without string
-		fails             []string // the verbs that cannot do without it
+		fails             []string // the verbs that need the contract
 	}{
 		{"SyncBlock", "without locks and what threads wait for", []string{"locks"}},
 		{"DebugInfo", "without source lines and inlined methods", nil},
@@ -31,7 +30,7 @@ func TestUnknownContractCommand(t *testing.T) {
 				if slices.Contains(tt.fails, verb) {
 					want = exitFailure
 				}
-				says := tt.without + ": .NET 11." // once, wherever the line breaks
+				says := tt.without + ": .NET 11." // the text, once, wherever the line breaks
 				if tt.contract == "GC" && verb != "doctor" {
 					says = ""
 					if want != 0 || verb == "why" {

@@ -11,7 +11,7 @@ import (
 // version is set by the build, with -ldflags "-X main.version=…".
 var version string
 
-// versionText returns the version that the build has set, or else what Go has recorded.
+// versionText returns the version from the build, or else the version that Go has recorded.
 func versionText() string {
 	if version != "" {
 		return version
@@ -23,8 +23,8 @@ func versionText() string {
 	return recordedVersion(info)
 }
 
-// recordedVersion is the version of the module, as go install module@version knows it, or else the
-// commit that was checked out. Go records neither with -buildvcs=false.
+// recordedVersion is the version of the module from go install module@version, or else the commit that was checked out.
+// Go records neither with -buildvcs=false.
 func recordedVersion(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRecordedVersion: a clrsnap that was built without make knows its version, too.
+// TestRecordedVersion: a clrsnap built without make knows its version, too.
 func TestRecordedVersion(t *testing.T) {
 	const commit = "1698ef08b223a72061390e279697928306a857c1"
 	for _, tt := range []struct {

@@ -146,7 +146,7 @@ Formats, by file extension:
 		if err := a.mayBlock(os.Getpid()); err != nil {
 			return err
 		}
-		// A recording can be large, and it is in memory as a whole.
+		// A recording can be large, and is in memory as a whole.
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(viewLimit)
 		return a.view(cmd.Context(), args[0], &f)
@@ -154,8 +154,8 @@ Formats, by file extension:
 	return cmd
 }
 
-// viewLimit is the memory limit of the garbage collector, in bytes. What reading a file can
-// keep is less. With it, the verb needs less than a gigabyte.
+// viewLimit is the memory limit of the garbage collector, in bytes. The data read from a file is smaller. With the
+// limit, the verb needs less than a gigabyte.
 const viewLimit = 680 << 20
 
 func (f *viewFlags) register(cmd *cobra.Command) {
@@ -271,7 +271,7 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 	return f.checkOutput(cmd)
 }
 
-// checkOutput chooses what is written, and refuses flags that do not fit it.
+// checkOutput chooses the output, and refuses flags that do not fit the output.
 func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	if f.json && !cmd.Flags().Changed("top") {
 		f.top = 0
@@ -331,8 +331,8 @@ func checkIdle(idle bool, format export.Format) error {
 	return nil
 }
 
-// view reads a recording, chooses a part of it and writes that. Files can be hostile: they are
-// read after all rights that this does not need have been dropped.
+// view reads a recording, chooses a part of the recording and writes the part. Files can be hostile: view reads them
+// without any right that view does not need.
 func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 	in, err := openRecording(file)
 	if err != nil {
@@ -380,7 +380,7 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 	return a.tables(ctx, out, file, r, base, f)
 }
 
-// confine gives up all rights but to read the folders that the user has named.
+// confine gives up all rights except to read the folders that the user has named.
 func (f *viewFlags) confine(out *pendingFile) error {
 	folders := f.source.folders()
 	if len(folders) == 0 {
@@ -463,7 +463,7 @@ func (a *app) read(ctx context.Context, file string, in io.Reader) (*profile.Rec
 	}()
 	select {
 	case <-done:
-	case <-ctx.Done(): // a blocked read from a pipe would not notice it
+	case <-ctx.Done(): // a blocked read from a pipe would not notice the end of ctx
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {

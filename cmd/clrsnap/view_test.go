@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal runs clrsnap on a terminal of this width, and returns what the terminal showed, and
-// the exit status.
+// terminal runs clrsnap on a terminal of the given width, and returns the terminal's contents and the exit status.
 func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 	t.Helper()
 	return terminalWith(t, columns, nil, args...)
@@ -58,12 +57,12 @@ func terminalWith(t *testing.T, columns uint16, env []string, args ...string) (s
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := io.ReadAll(bufio.NewReader(control)) // ends with EIO when the command has
-	_ = c.Wait()                                     // the status says it
+	shown, _ := io.ReadAll(bufio.NewReader(control)) // ends with EIO when the command ends
+	_ = c.Wait()                                     // the status has the outcome
 	return strings.ReplaceAll(string(shown), "\r\n", "\n"), c.ProcessState.ExitCode()
 }
 
-// recordingFile writes a recording of one method with a long name.
+// recordingFile writes a recording of a single method with a long name.
 func recordingFile(t *testing.T) string {
 	t.Helper()
 	b := profile.NewBuilder(profile.Limits{})
@@ -82,8 +81,7 @@ func recordingFile(t *testing.T) string {
 	return file
 }
 
-// TestViewTerminal: on a terminal, tables have colours and fit its width, and formats that are
-// not text are refused.
+// TestViewTerminal: on a terminal, tables have colours and fit the width, and formats other than text are refused.
 func TestViewTerminal(t *testing.T) {
 	file := recordingFile(t)
 	if got, status := terminal(t, 200, "view", file); status != 0 ||
@@ -104,8 +102,8 @@ func TestViewTerminal(t *testing.T) {
 	}
 }
 
-// TestViewPipe: at a pipe, tables have long names cut in the middle, unless --full is given.
-// Everything else has them whole.
+// TestViewPipe: at a pipe, tables have long names cut in the middle, unless --full is given. Every other output has
+// whole names.
 func TestViewPipe(t *testing.T) {
 	const arguments = "<System.Collections.Generic.Dictionary<string, Shop.Orders.Order>, System.Threading.Tasks.Task>"
 	name := "Shop.Orders.Pipeline" + arguments + ".Submit"
@@ -164,14 +162,14 @@ func TestViewInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	_, _ = io.WriteString(in, "}") // it may have ended
-	_ = c.Wait()                   // the status says it
+	_, _ = io.WriteString(in, "}") // the command may have ended
+	_ = c.Wait()                   // the status has the outcome
 	if got := c.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "interrupted by SIGINT") {
 		t.Errorf("status %d: %s", got, &errs)
 	}
 }
 
-// awaitRead waits until what was written into a pipe has been read.
+// awaitRead waits until a pipe is empty.
 func awaitRead(t *testing.T, pipe *os.File) {
 	t.Helper()
 	for range 10000 {

@@ -31,7 +31,7 @@ func (f *viewFlags) checkBy(cmd *cobra.Command) error {
 	return nil
 }
 
-// tableOfWaits reports whether the output is the table of what is waited for, or JSON, which has it.
+// tableOfWaits reports whether the output is the table of waits, or JSON, which has that table.
 func (f *viewFlags) tableOfWaits() bool {
 	return f.by == byWait && f.file.format == "" && f.callers+f.callees == "" && !f.path
 }

@@ -68,7 +68,7 @@ func (f *viewFlags) calls(o report.TopOptions) (report.CallsOptions, bool) {
 	return report.CallsOptions{TopOptions: o, Kind: report.Path}, f.path
 }
 
-// writeCalls writes a tree of calls, or what is waited for. That no function matches is not a failure to write.
+// writeCalls writes a tree of calls, or the waits. A pattern without a matching function is not a failure to write.
 func (a *app) writeCalls(ctx context.Context, out *pendingFile, file string, encode func(io.Writer) error) error {
 	var nothing error
 	err := a.writeView(ctx, out, func(w io.Writer) error {

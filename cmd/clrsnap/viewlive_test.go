@@ -14,8 +14,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestViewWork records a service with idle threads, and looks at what people are shown of it: the program's own
-// code first, no idle thread unless they are asked for, and who calls what.
+// TestViewWork records a service with idle threads, and checks the views for people: the program's own code first, idle
+// threads only on demand, and who calls whom.
 func TestViewWork(t *testing.T) {
 	layer.Live(t)
 	app := testenv.Start(t, "service", testenv.Options{})
@@ -105,7 +105,7 @@ func contents(t *testing.T, file string) string {
 	return string(b)
 }
 
-// checkIdleJSON: JSON has everything, and says what is idle.
+// checkIdleJSON: JSON has everything, and marks idle samples.
 func checkIdleJSON(t *testing.T, file string) {
 	t.Helper()
 	type amount struct{ Share, Seconds float64 }
@@ -144,8 +144,8 @@ func checkIdleJSON(t *testing.T, file string) {
 	}
 }
 
-// TestViewRecursion: of functions that call each other all callers are shown, those of the recursion and the one from
-// outside, each for all of the time that the program's only thread of this kind is blocked.
+// TestViewRecursion: for functions that call each other all callers are shown, the callers in the recursion and the
+// caller from outside. Each caller has all of the time that the program's only thread of this kind is blocked.
 func TestViewRecursion(t *testing.T) {
 	layer.Live(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {

@@ -14,7 +14,7 @@ import (
 	"clrsnap/profile"
 )
 
-// selection returns the part of a recording that the flags choose.
+// selection returns the part of a recording in the flags.
 func (f *viewFlags) selection() profile.Selection {
 	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to,
 		NoInlined: f.inlined == "never"}
@@ -22,7 +22,7 @@ func (f *viewFlags) selection() profile.Selection {
 		s.Native = true
 	}
 	if f.tableOfWaits() {
-		s.Managed, s.Native = false, true // what is waited for can be in native frames
+		s.Managed, s.Native = false, true // the callee that waits can be a native frame
 	}
 	if len(f.threads) > 0 {
 		s.Threads = f.chosen.matchesRecorded
@@ -54,7 +54,7 @@ func viewModes() []string {
 	return append(out, modeBoth, modeAll)
 }
 
-// modes returns the modes that --mode and --state choose.
+// modes returns the modes in --mode and --state.
 func (f *viewFlags) modes() []profile.Mode {
 	var out []profile.Mode
 	for _, m := range profile.Modes {
@@ -66,7 +66,7 @@ func (f *viewFlags) modes() []profile.Mode {
 	return out
 }
 
-// hasState reports whether a mode can have samples of threads in this state.
+// hasState reports whether a mode can have samples of threads in the given state.
 func hasState(m profile.Mode, state string) bool {
 	switch {
 	case m == profile.Wall:
@@ -95,7 +95,7 @@ func (f *viewFlags) chooses() bool {
 		f.inlined == "never"
 }
 
-// choose reads a recording, and returns the part that the flags choose.
+// choose reads a recording, and returns the part in the flags.
 func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlags) (*profile.Recording, error) {
 	r, err := a.read(ctx, file, in)
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *threadFilter) matchesRecorded(t *profile.RecordedThread) bool {
 
 func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Role) }
 
-// explainNothing returns an error that says which of the flags no sample matches.
+// explainNothing returns an error that names the flags without a matching sample.
 func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
 	there, wanted := r.SampledModes(), f.modes()
 	if !slices.ContainsFunc(there, func(m profile.Mode) bool { return slices.Contains(wanted, m) }) {
@@ -205,8 +205,8 @@ func requireCommon(now *profile.Recording, file string, base *profile.Recording,
 	return nil
 }
 
-// span returns a copy of a recording whose start and duration are those that --from and --to
-// choose. Its CPU time is 0: that of a part is not known.
+// span returns a copy of a recording with the start and the duration of --from and --to. The copy's CPU time is 0: the
+// CPU time of a part is unknown.
 func (f *viewFlags) span(r *profile.Recording) *profile.Recording {
 	if r == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openWalked opens what a verb is given that walks the heap: a core dump, or the process of args. folders are those
-// that a core dump's reader may read besides.
+// openWalked opens the target of a verb that walks the heap: a core dump, or the process of args. folders are more
+// folders that the reader of a core dump may read.
 func (a *app) openWalked(
 	f *coreFlags, args []string, out *pendingFile, o clrsnap.Options, folders ...string,
 ) (p *clrsnap.Process, err error) {
@@ -52,7 +52,7 @@ func (a *app) mayBlockWalked(f *coreFlags) error {
 	return a.mayBlock(os.Getpid())
 }
 
-// interruptedWalk is the error of a walk that has been ended early.
+// interruptedWalk is the error of a walk that was ended early.
 func interruptedWalk(ctx context.Context, partial bool) error {
 	if cause := context.Cause(ctx); cause != nil && partial {
 		return fmt.Errorf("%w: what was read until then is above", cause)
@@ -60,7 +60,7 @@ func interruptedWalk(ctx context.Context, partial bool) error {
 	return nil
 }
 
-// walkProgress shows how much of a heap has been walked, if that takes long.
+// walkProgress shows how much of a heap has been walked, if the walk takes long.
 type walkProgress struct {
 	to           io.Writer // standard error
 	begin, shown time.Time
@@ -70,7 +70,7 @@ func (p *walkProgress) show(done, all uint64) {
 	p.say("%s of %s …", display.Weight(profile.Bytes, int64(done)), display.Weight(profile.Bytes, int64(all)))
 }
 
-// doing shows how far what follows the walk has come.
+// doing shows the progress of the work after the walk.
 func (p *walkProgress) doing(what string, done float64) { p.say("%s: %.0f %% …", what, 100*done) }
 
 func (p *walkProgress) say(format string, args ...any) {

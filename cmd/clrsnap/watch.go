@@ -40,8 +40,8 @@ func parseThreads(flag string, values []string) (*threadFilter, error) {
 	return f, nil
 }
 
-// matches reports whether a thread is chosen, by its name or by its id. The id may be that
-// inside its container.
+// matches reports whether a thread is chosen, by its name or by its id. The id may be the id inside the thread's
+// container.
 func (f *threadFilter) matches(t *clrsnap.Thread) bool {
 	if len(f.text) == 0 || f.ids[t.OSThreadID] || f.ids[t.NSThreadID] {
 		return true
@@ -67,8 +67,8 @@ const (
 	tick     = 500 * time.Millisecond
 )
 
-// watch chooses the threads of a snapshot. Once ctx has ended it chooses no more, so that what
-// was collected can be printed. On a terminal it shows the progress of a long snapshot.
+// watch chooses the threads of a snapshot. Once ctx has ended, watch chooses no more threads, so that the finished
+// stacks can be printed. On a terminal watch shows the progress of a long snapshot.
 type watch struct {
 	ctx    context.Context
 	chosen *threadFilter

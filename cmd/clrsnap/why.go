@@ -19,7 +19,7 @@ import (
 
 // whyFlags are the flags of the verb why.
 type whyFlags struct {
-	stackFlags               // those of them that why has: see register
+	stackFlags               // the flags that why has: see register
 	duration   time.Duration // --for
 	noAgent    bool
 	full       bool
@@ -105,7 +105,7 @@ func (f *whyFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 }
 
-// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+// checkArgs requires a PID or a core dump, and refuses flags for the other.
 func (f *whyFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.duration < why.MinFor || f.duration > why.MaxFor {
 		return usagef("--for %v: give a time between %v and %v", f.duration, why.MinFor, why.MaxFor)
@@ -193,7 +193,7 @@ func (a *app) writeWhy(d *profile.Diagnosis, out *pendingFile, f *whyFlags) erro
 	})
 }
 
-// whyProgress shows on a terminal what is being looked at.
+// whyProgress shows the current step on a terminal.
 type whyProgress struct {
 	a        *app
 	pid      int

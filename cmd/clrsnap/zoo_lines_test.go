@@ -20,8 +20,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestHostilePDBs shows the stacks of a program beside which PDBs lie that are wrong in every way. None of
-// them may give a frame a line, take long, or need much memory.
+// TestHostilePDBs shows the stacks of a program with PDBs beside it that are wrong in every way. No hostile PDB may
+// give a frame a line, take long, or need much memory.
 func TestHostilePDBs(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
@@ -41,8 +41,8 @@ func TestHostilePDBs(t *testing.T) {
 	z.swap(good)
 }
 
-// TestHostilePDBsUnchecked is TestHostilePDBs for an assembly without a checksum of its PDB: what keeps the
-// id may give frames wrong lines, but takes no more time and memory.
+// TestHostilePDBsUnchecked is TestHostilePDBs for an assembly without a checksum of its PDB: a PDB with the right id
+// may give frames wrong lines, but takes no more time and memory.
 func TestHostilePDBsUnchecked(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
@@ -64,13 +64,13 @@ func TestHostilePDBsUnchecked(t *testing.T) {
 	}
 }
 
-// TestHostileEmbeddedPDBs has PDBs inside the assembly that are not what they say.
+// TestHostileEmbeddedPDBs has false PDBs inside the assembly.
 func TestHostileEmbeddedPDBs(t *testing.T) {
 	layer.Live(t)
 	dll := testenv.BuildWith(t, "idle", testenv.DefaultRuntime, "-debug:embedded")
 	for _, l := range []struct {
 		name   string
-		change func(packed []byte) // "MPDB", the size of what is inside, and that
+		change func(packed []byte) // "MPDB", the size of the contents, and the contents
 		least  int                 // frames with a line
 	}{
 		{"the right one", func([]byte) {}, 4},
@@ -145,7 +145,7 @@ func debugEntry(t *testing.T, b []byte, typ uint32) []byte {
 	return nil
 }
 
-// change changes a file, which may have other names, under this name.
+// change changes a file under this name, even if the file has other names.
 func change(t *testing.T, file string, how func(b []byte)) {
 	t.Helper()
 	b := contentOf(t, file)
@@ -159,7 +159,7 @@ func change(t *testing.T, file string, how func(b []byte)) {
 	}
 }
 
-// A lie is a PDB that is not the program's.
+// A lie is a wrong PDB for the program.
 type lie struct {
 	name    string
 	content []byte
@@ -216,7 +216,7 @@ func tablesAt(b []byte) int    { return stream(b, "#~") }
 type pdbZoo struct {
 	t         *testing.T
 	pid, pdb  string
-	unchecked bool // the assembly has no checksum of it
+	unchecked bool // the assembly has no checksum of its PDB
 }
 
 func (z *pdbZoo) put(content []byte) {
@@ -230,13 +230,13 @@ func (z *pdbZoo) put(content []byte) {
 	z.t.Fatalf("%s cannot be written", z.pdb)
 }
 
-// What a PDB may cost.
+// The limits for a PDB.
 const (
 	pdbTime   = 5 * time.Second
 	pdbMemory = 224 << 20
 )
 
-// want requires that at least so many frames have lines, all of them right, or with 0 none at all.
+// want requires that at least so many frames have lines, and only right lines. With 0 no frame may have a line.
 func (z *pdbZoo) want(name string, least int) {
 	z.t.Helper()
 	lines := z.lines(name)
@@ -329,7 +329,7 @@ func sparse(name string, size int64, word uint32) error {
 	return f.Truncate(size)
 }
 
-// swap changes the PDB while it is read: in its place, and in the file itself.
+// swap changes the PDB during the read: in its place, and in the file itself.
 func (z *pdbZoo) swap(good []byte) {
 	z.t.Helper()
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -347,7 +347,7 @@ func (z *pdbZoo) swap(good []byte) {
 			}
 			switch i % 4 {
 			case 0:
-				_ = os.WriteFile(z.pdb, good, 0o644) // truncates it first
+				_ = os.WriteFile(z.pdb, good, 0o644) // truncates the file first
 			case 1:
 				_ = os.WriteFile(z.pdb, bad, 0o644)
 			case 2:

@@ -30,7 +30,7 @@ import (
 var hostileProcesses = []struct {
 	name  string
 	begin func(*hostile)
-	long  bool // reading it takes seconds, and is like reading another one: for proof
+	long  bool // a read takes seconds, and is like the read of another process: for proof
 }{
 	{name: "one-file-mapped-often",
 		begin: func(h *hostile) { h.visit(64, h.write(image{hdr: 120 << 20, frames: 120 << 20})) }},
@@ -58,10 +58,10 @@ var hostileProcesses = []struct {
 	{name: "many-threads", long: true, begin: func(h *hostile) { h.recurse(10_000, 4<<10) }},
 }
 
-// startHostile starts a hostile process and waits until it is ready.
+// startHostile starts a hostile process and waits until the process is ready.
 func startHostile(t *testing.T, name string) (pid int) {
 	t.Helper()
-	// ps reads only one process of an executable that it knows to have no runtime.
+	// If ps knows that an executable has no runtime, ps reads only one process of the executable.
 	folder := t.TempDir()
 	c := beHostile.Command(name, folder)
 	c.Path = filepath.Join(folder, "hostile")
@@ -70,7 +70,7 @@ func startHostile(t *testing.T, name string) (pid int) {
 	}
 	c.Env = append(c.Env, "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	c.Stderr = os.Stderr
-	in, err := c.StdinPipe() // its end is the end of the process
+	in, err := c.StdinPipe() // the end of the input is the end of the process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func startHostile(t *testing.T, name string) (pid int) {
 	return c.Process.Pid
 }
 
-// beHostile runs in the process that startHostile starts. It is told the name and a folder.
+// beHostile runs in the process of startHostile. Its arguments are the name and a folder.
 var beHostile = role.New("hostile", func(a role.Args) error {
 	h := &hostile{folder: a[1], next: 0x2000_0000_0000}
 	for _, p := range hostileProcesses {
@@ -113,7 +113,7 @@ type hostile struct {
 	next   uintptr // where the next mapping goes
 }
 
-// orEnd ends the hostile process if there is an error. Its parent reports it.
+// orEnd ends the hostile process if there is an error. The parent reports the error.
 func orEnd(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -130,15 +130,15 @@ func got[T any](v T, err error) T {
 type image struct {
 	hdr, frames int64 // bytes of .eh_frame_hdr and .eh_frame
 	dense       bool  // .eh_frame is full, and has no search table
-	segments    int   // beside the one that matters
+	segments    int   // beside the segment that matters
 	sections    int
 	code        int64 // bytes; 0: one page
 	symbols     int
 	names       int // bytes of each symbol's name
-	path        int // bytes of the file's own
+	path        int // bytes of the file's own path
 }
 
-// elfFile is a file with one function, and where it is.
+// elfFile is a file with one function, and the function's place.
 type elfFile struct {
 	path string
 	code int64 // offset, and link-time address
@@ -156,7 +156,7 @@ func (h *hostile) files(n int, m image) (out []elfFile) {
 	return out
 }
 
-// write makes an ELF file. The whole file is one segment, whose addresses are the offsets.
+// write makes an ELF file. The whole file is one segment, and addresses are offsets.
 func (h *hostile) write(m image) elfFile {
 	h.count++
 	dir := h.folder
@@ -263,7 +263,7 @@ func (h *hostile) write(m image) elfFile {
 	return elfFile{f.Name(), code, size}
 }
 
-// fde appends a Frame Description Entry that lies at an offset of .eh_frame.
+// fde appends a Frame Description Entry at an offset of .eh_frame.
 func fde(b []byte, at int64, lo, size int32) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, 16)
@@ -273,8 +273,8 @@ func fde(b []byte, at int64, lo, size int32) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// threads is a function of two arguments, a stack pointer and a number of threads. It starts
-// the threads. All of them, and the caller, switch to that stack and wait for ever.
+// threads is a function of two arguments, a stack pointer and a number of threads. The function starts the threads. All
+// threads, and the caller, switch to the stack and wait for ever.
 var threads = []byte{
 	0x48, 0x89, 0xc4, // mov rsp, rax
 	0x49, 0x89, 0xdc, // mov r12, rbx
@@ -305,7 +305,7 @@ func (h *hostile) maps(f elfFile) uintptr {
 	if errno != 0 {
 		orEnd(errno)
 	}
-	h.next += uintptr(f.size) + page // else they would be one
+	h.next += uintptr(f.size) + page // without the gap the mappings would be one
 	return at
 }
 
@@ -315,7 +315,7 @@ func (h *hostile) mapOften(n int, f elfFile) {
 	}
 }
 
-// visit maps each file several times, and starts a thread whose stack goes through all of them.
+// visit maps each file several times, and starts a thread whose stack goes through all mappings.
 func (h *hostile) visit(times int, files ...elfFile) {
 	var stack []uintptr
 	for _, f := range files {
@@ -346,7 +346,7 @@ func (h *hostile) recurse(n, size int) {
 	h.run(stack, n)
 }
 
-// run starts n threads, and one more, on a stack with these return addresses.
+// run starts n threads, and one more, on a stack with the given return addresses.
 func (h *hostile) run(stack []uintptr, n int) {
 	mem := got(unix.Mmap(-1, 0, len(stack)*8+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))
 	for i, a := range stack {
@@ -374,20 +374,20 @@ func (h *hostile) run(stack []uintptr, n int) {
 	}
 }
 
-// What reading a hostile process may take.
+// The limits for reading a hostile process.
 const (
 	hostileMemory = 224 << 20
 	hostileTime   = 20 * time.Second // of a CPU
 )
 
-// TestHostileProcesses reads them in every way.
+// TestHostileProcesses reads the hostile processes in every way.
 func TestHostileProcesses(t *testing.T) {
 	layer.Live(t)
 	t.Parallel()
 	lookAtHostile(t, func(long bool) bool { return !long })
 }
 
-// TestHostileProcessesLong has those that take long.
+// TestHostileProcessesLong has the processes that take long.
 func TestHostileProcessesLong(t *testing.T) {
 	layer.Full(t)
 	lookAtHostile(t, func(long bool) bool { return long })
@@ -404,7 +404,7 @@ func lookAtHostile(t *testing.T, wanted func(long bool) bool) {
 				{"stack", "--native", "--json", pid}, {"stack", "--native", "--stop-all", pid}, {"doctor", pid}} {
 				look(t, args)
 			}
-			// Names of 4 KB each are kept for every function of a recording: 691 MB of them.
+			// Names of 4 KB each are kept for every function of a recording: 691 MB of names.
 			if p.name != "long-symbols" {
 				look(t, []string{
 					"record", "--native", "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.clrsnap"), pid,
@@ -414,20 +414,19 @@ func lookAtHostile(t *testing.T, wanted func(long bool) bool) {
 	}
 }
 
-// few matches at most a warning and an error, of one sentence each; for record, also what it
-// says about the recording.
+// few matches at most a warning and an error, of one sentence each; for record, also the sentences about the recording.
 var few = map[bool]*regexp.Regexp{
 	false: regexp.MustCompile(`^(clrsnap: warning: [^\n]{1,500}\n)?(clrsnap: [^\n]{1,500}\n)?$`),
 	true:  regexp.MustCompile(`^(clrsnap: [^\n]{1,500}\n)+$`),
 }
 
-// worked is the CPU time of a command that has ended.
+// worked is the CPU time of an ended command.
 func worked(c *exec.Cmd) time.Duration {
 	return c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 }
 
-// look runs the command, and checks its memory and time against the bounds. Its output is not
-// kept, because the memory of this process counts as the command's.
+// look runs the command, and checks its memory and time against the bounds. The command's output is not kept, because
+// the memory of this process counts as the command's.
 func look(t *testing.T, args []string) {
 	var said strings.Builder
 	ctx, cancel := context.WithTimeout(t.Context(), hang)

@@ -24,23 +24,21 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What clrsnap view may use for any file. The bound of time is only there to end what would
-// run for ever.
+// The limits of clrsnap view for any file. The time limit is only there to end an endless run.
 const (
 	viewMemory = 1_000_000_000 // bytes
 	viewOutput = 1 << 30
 	viewTime   = 5 * time.Minute
 )
 
-// bomb is a file that needs far more memory or time than its size suggests. To add one, add a
-// line to bombs.
+// bomb is a file that needs far more memory or time than its size suggests. To add a bomb, add a line to bombs.
 type bomb struct {
 	name  string
 	write func(w io.Writer) // what gzip packs
-	says  string            // part of the one sentence; empty: it is shown
+	says  string            // part of the one sentence; empty: the file is shown
 	args  string            // besides view FILE; FILE stands for the file
-	quick bool              // it takes half a second at most: for check
-	long  bool              // it takes seconds, and is like another one: for proof
+	quick bool              // takes half a second at most: for check
+	long  bool              // takes seconds, and is like another bomb: for proof
 }
 
 const tooMuch = "it would take more than a gigabyte of memory"
@@ -219,7 +217,7 @@ var bombs = []bomb{
 	{name: "page, samples", write: htmlPage((&tables{samples: 20_000_000}).write), says: tooMuch},
 }
 
-// The recordings that just fit into the budget: showing these takes the most.
+// The recordings that just fit into the budget: showing these recordings takes the most.
 func mostSamples(w io.Writer) { (&tables{samples: 5_500_000, nodes: 3000, depth: 10}).write(w) }
 func mostNodes(w io.Writer) {
 	(&tables{locations: 100_003, nodes: 3_000_000, depth: 100, samples: 70_000, incomplete: 35_000}).write(w)
@@ -239,8 +237,8 @@ func deepStacks(w io.Writer) {
 	(&tables{nodes: 1_000_000, depth: 262_144, samples: 1_000_000}).write(w)
 }
 
-// TestViewBombs: whatever a file contains, view shows it or says in one sentence why not, and
-// uses no more than a bounded amount of memory.
+// TestViewBombs: whatever a file contains, view shows the file or says in one sentence why not, and uses no more than a
+// bounded amount of memory.
 func TestViewBombs(t *testing.T) {
 	layer.Proof(t)
 	setEach(t, func(b *bomb) bool { return !b.long || layer.Size(false, true) })
@@ -266,8 +264,8 @@ func hour(w io.Writer) {
 		samples: 1 << 20, threads: 5000, modes: 2}).write(w)
 }
 
-// TestViewHour: a large honest recording is written in every format but folded stacks, which
-// would be two gigabytes. What can be read back is read.
+// TestViewHour: a large honest recording is written in every format but folded stacks, which would be two gigabytes.
+// The formats that can be read back are read.
 func TestViewHour(t *testing.T) {
 	layer.Proof(t)
 	extensions := layer.Size([]string{".svg"},
@@ -357,7 +355,7 @@ type usage struct {
 	took           time.Duration
 }
 
-// countingWriter counts what is written.
+// countingWriter counts the written bytes.
 type countingWriter int64
 
 func (c *countingWriter) Write(p []byte) (int, error) {
@@ -365,9 +363,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// measured runs clrsnap. A limit of three times the memory that it may use protects the
-// machine. Its peak memory includes that of the process that started it, which therefore
-// writes files as a stream.
+// measured runs clrsnap. A limit of three times the allowed memory protects the machine. clrsnap's peak memory includes
+// the memory of the process that started clrsnap, so this process writes files as a stream.
 func measured(t *testing.T, args ...string) usage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), viewTime)
@@ -384,7 +381,7 @@ func measured(t *testing.T, args ...string) usage {
 	if err := unix.Prlimit(c.Process.Pid, unix.RLIMIT_DATA, &most, nil); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Wait() // the status says it
+	_ = c.Wait() // the status has the outcome
 	const page = 1 << 10
 	rusage := c.ProcessState.SysUsage().(*syscall.Rusage)
 	return usage{rusage.Maxrss * page, int64(output), c.ProcessState.ExitCode(), errs.String(), time.Since(began)}
@@ -420,9 +417,9 @@ func message[T int | []byte](b []byte, field protowire.Number, v T) []byte {
 	return b
 }
 
-// The numbers of fields are those of pprof's profile.proto.
+// The numbers of fields are the numbers in pprof's profile.proto.
 
-// pprofHead has one sample type, one function, and one location.
+// pprofHead has a single sample type, function, and location.
 func pprofHead() []byte {
 	var b []byte
 	for _, s := range []string{"", "cpu", "nanoseconds", "Main"} {
@@ -438,7 +435,7 @@ func pprofBomb(n int, field protowire.Number, content ...byte) func(io.Writer) {
 	return repeated(string(pprofHead()), n, string(message(nil, field, content)), "")
 }
 
-// pprofTable has n entries in one of its tables.
+// pprofTable has n entries in one table.
 func pprofTable(n int, field protowire.Number) func(io.Writer) {
 	return func(w io.Writer) {
 		w.Write(pprofHead())
@@ -454,8 +451,7 @@ func pprofLong(field protowire.Number, n int, content ...byte) func(io.Writer) {
 	return repeated(string(protowire.AppendVarint(head, uint64(n*len(content)))), n, string(content), "")
 }
 
-// manyLines has one location that stands for a thousand frames, a hundred times in each of a
-// million samples.
+// manyLines has one location for a thousand frames, a hundred times in each of a million samples.
 func manyLines(w io.Writer) {
 	w.Write(pprofHead())
 	line := message(nil, 4, message(nil, 1, 1))
@@ -482,8 +478,8 @@ func numbered(before string, n int, text, after string) func(io.Writer) {
 	}
 }
 
-// tables is a file of clrsnap's own format, with this number of rows in each of its tables.
-// Each node is the child of the one before it, up to the depth, and has the next location.
+// tables is a file of clrsnap's own format, with the given number of rows in each table. Each node is the child of the
+// node before, up to the depth, and has the next location.
 type tables struct {
 	strings, functions, locations, nodes, samples, threads int
 
@@ -522,7 +518,7 @@ func (x *tables) write(w io.Writer) {
 		if i > 0 && i%one(x.depth) == 0 {
 			return 0
 		}
-		return i - 1 // of the root it is -1
+		return i - 1 // the root has -1
 	})
 	column(w, `,"location"`, n, func(i int) int {
 		if i == 0 {
@@ -561,7 +557,7 @@ func column(w io.Writer, name string, n int, at func(int) int) {
 	io.WriteString(w, "]")
 }
 
-// htmlPage is one of clrsnap's pages with a recording.
+// htmlPage is a page of clrsnap with a recording.
 func htmlPage(write func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		io.WriteString(w, `<!doctype html><script type="application/octet-stream" id="recording">`)

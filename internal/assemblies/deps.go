@@ -10,8 +10,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of a deps.json. Those of large programs have a megabyte, a thousand libraries, and six
-// objects within each other.
+// Bounds of a deps.json. A large program's deps.json has a megabyte, a thousand libraries, and six objects within each
+// other.
 const (
 	maxDeps   = 16 << 20 // bytes
 	maxNested = 64
@@ -19,15 +19,14 @@ const (
 	maxName   = 255     // bytes: NAME_MAX of include/uapi/linux/limits.h
 )
 
-// types are the types of library that deps.json knows. A reference is an assembly that a project
-// takes from a folder: it is in no package. The others have no assemblies.
+// types are the types of library in a deps.json. A reference is an assembly that a project takes from a folder: the
+// assembly is in no package. Libraries of other types have no assemblies.
 var types = map[string]profile.Origin{
 	"project": profile.OfUser, "reference": profile.OfUser,
 	"package": profile.OfPackage, "runtimepack": profile.OfFramework,
 }
 
-// rank orders origins. Where several libraries have an assembly of one name, it belongs to the
-// one with the highest.
+// rank orders origins. If several libraries have an assembly of the same name, the highest origin counts.
 var rank = map[profile.Origin]int{profile.OfFramework: 1, profile.OfPackage: 2, profile.OfUser: 3}
 
 var errDeps = errors.New("not a deps.json")
@@ -60,7 +59,7 @@ func Parse(text []byte) (map[string]profile.Origin, error) {
 	return out, nil
 }
 
-// depsReader reads a deps.json piece by piece, so that only what is asked for is kept.
+// depsReader reads a deps.json piece by piece, so that only the wanted parts are kept.
 type depsReader struct {
 	dec     *json.Decoder
 	listed  []listed
@@ -70,7 +69,7 @@ type depsReader struct {
 // listed is an assembly of a library, such as "Npgsql/8.0.3".
 type listed struct{ library, name string }
 
-// assets reads what a target has of a library.
+// assets reads a target's entry for a library.
 func (d *depsReader) assets(library string) error {
 	return d.object(func(kind string) error {
 		if kind != "runtime" && kind != "runtimeTargets" {
@@ -151,7 +150,7 @@ func (d *depsReader) skip() error {
 	}
 }
 
-// SimpleName is the simple name of the assembly in a file; "": it is none.
+// SimpleName is the simple name of the assembly in a file; "": the file is no assembly.
 func SimpleName(path string) string {
 	file := path[strings.LastIndexByte(path, '/')+1:]
 	n := len(file) - len(".dll")

@@ -15,8 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// shop is what the SDK writes for a self-contained program with a native asset, a satellite
-// assembly, a package with a file for each platform, and an assembly from a folder.
+// shop is the SDK's deps.json for a self-contained program with a native asset, a satellite assembly, a package with a
+// file for each platform, and an assembly from a folder.
 const shop = "\xef\xbb\xbf" + `{
   "runtimeTarget": { "name": ".NETCoreApp,Version=v8.0/linux-x64", "signature": "" },
   "compilationOptions": {},
@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseHostile: what is no deps.json is an error, and costs no more than its own size.
+// TestParseHostile: a text other than a deps.json is an error, and costs no more than its own size.
 func TestParseHostile(t *testing.T) {
 	nested := strings.Repeat("[", 1<<20)
 	for name, text := range map[string]string{
@@ -118,7 +118,7 @@ func bundled(deps string) []byte {
 	return append(append(b, make([]byte, 24)...), deps...)
 }
 
-// files is a target: its files by their paths, and where each is mapped.
+// files is a target: its files by their paths, and their mappings.
 type files struct {
 	text map[string]string
 	maps target.Mappings
@@ -151,7 +151,7 @@ func (f *files) load(path, text string) arch.Addr {
 	return at
 }
 
-// file is what is mapped at an address.
+// file is the path of the file at an address.
 func (f *files) file(at arch.Addr) func() (string, bool) {
 	return func() (string, bool) { return f.maps.Find(at).Path, true }
 }
@@ -169,7 +169,7 @@ func TestOwners(t *testing.T) {
 			"/app/Vendor.dll": "", "/plugins/Other.dll": "", "/plugins/Microsoft.Other.dll": profile.OfPackage,
 			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
 			shared + "Microsoft.NETCore.App/8.0.8/System.Linq.dll":            "",
-			// The program lists it, but the framework's is newer.
+			// The program lists the assembly, but the framework's assembly is newer.
 			shared + "Microsoft.AspNetCore.App/8.0.8/SqlClient.dll": profile.OfFramework,
 		}},
 		{"plugin", map[string]string{"/app/Shop.deps.json": shop, "/plugins/P.deps.json": `{"targets":{"t":{
@@ -213,8 +213,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestLoadedLater: assemblies that were not mapped when the files were read. As long as it is not known
-// which file one was loaded from, the answer is what the name says, and not for good.
+// TestLoadedLater: assemblies that were not mapped when the files were read. While the file of an assembly is unknown,
+// the name decides, and only for the moment.
 func TestLoadedLater(t *testing.T) {
 	f := &files{}
 	f.load("/usr/dotnet/shared/Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll", "MZ")

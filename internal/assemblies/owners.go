@@ -21,28 +21,28 @@ type Source interface {
 	OpenFile(path string) (target.File, error)
 }
 
-// Owners says whose the assemblies of one process are. It is not safe for concurrent use.
+// Owners says whose the assemblies of one process are. Owners is not safe for concurrent use.
 type Owners struct {
 	src    Source
-	bundle arch.Addr // somewhere in the single-file program; 0: it is none
+	bundle arch.Addr // somewhere in the single-file program; 0: the program is no single file
 
-	listed    map[string]profile.Origin // what the program's deps.json list, by simple names
+	listed    map[string]profile.Origin // assemblies in the program's deps.json files, by simple names
 	seen      map[string]bool           // paths of assemblies beside which a deps.json was looked for
 	framework map[string]bool           // folders of shared frameworks
 	programs  map[string]bool           // folders of programs
 	known     map[key]profile.Origin
 	deps      int // files that have been read
-	bytes     int // of them
+	bytes     int // of the read files
 }
 
-// key is an assembly that was loaded. Its image can give way to another one.
+// key is a loaded assembly. Another image can take the place of the assembly's image.
 type key struct {
 	name  string
 	image arch.Addr
 }
 
-// Bounds of Owners. Each assembly that a program has loaded is a file to look for; few of them
-// have a deps.json, and those of plugins count too.
+// Bounds of Owners. Owners looks for a file beside each loaded assembly. Few assemblies have a deps.json; the deps.json
+// of plugins count too.
 const (
 	maxSeen  = 1 << 14
 	maxKnown = 1 << 14
@@ -50,8 +50,8 @@ const (
 	maxBytes = 64 << 20 // of all files
 )
 
-// New returns the Owners of a process. bundle is an address in its single-file program; 0: it is
-// none.
+// New returns the Owners of a process. bundle is an address in the process's single-file program; 0: the program is no
+// single file.
 func New(src Source, bundle arch.Addr) *Owners {
 	return &Owners{
 		src: src, bundle: bundle,
@@ -60,8 +60,7 @@ func New(src Source, bundle arch.Addr) *Owners {
 	}
 }
 
-// Read reads what there is about the assemblies in these mappings, as far as it was not read
-// before. What cannot be read is as if it were not there.
+// Read reads the files about the assemblies in the given mappings, each file once. Unreadable files count as missing.
 func (o *Owners) Read(maps target.Mappings) {
 	if o.bundle != 0 {
 		o.readBundle(maps.Find(o.bundle))
@@ -77,8 +76,8 @@ func (o *Owners) Read(maps target.Mappings) {
 
 const coreLib = "System.Private.CoreLib"
 
-// look looks at what lies beside an assembly. One with a deps.json, or a runtimeconfig.json, is a
-// program, or a plugin.
+// look looks for files beside an assembly. An assembly with a deps.json, or a runtimeconfig.json, is a program, or a
+// plugin.
 func (o *Owners) look(file string) {
 	name, folder := SimpleName(file), path.Dir(file)
 	if name == coreLib {
@@ -132,7 +131,7 @@ func (o *Owners) readBundle(m *target.Mapping) {
 	}
 }
 
-// add adds what a deps.json lists.
+// add adds the assemblies of a deps.json.
 func (o *Owners) add(text []byte) {
 	all, err := Parse(text)
 	if err != nil {
@@ -149,9 +148,9 @@ func (o *Owners) list(name string, of profile.Origin) {
 	}
 }
 
-// Of says whose an assembly is, by its simple name and the address of its image, 0 if it has none.
-// It is "" where profile.Framework says so by the name alone. file returns the path of the file that the
-// image was loaded from, "" if it was none; known is false if that may change.
+// Of says whose an assembly is, by its simple name and the address of its image, 0 without an image. The result is ""
+// where profile.Framework gives the same answer by the name alone. file returns the path of the image's file, "" if
+// there is no file; known is false if the path may change.
 func (o *Owners) Of(name string, image arch.Addr, file func() (path string, known bool)) profile.Origin {
 	if name == "" {
 		return ""
@@ -177,8 +176,8 @@ func (o *Owners) Of(name string, image arch.Addr, file func() (path string, know
 	return of
 }
 
-// decide says whose an assembly is. The folder of a shared framework decides first: an assembly
-// that a program lists is not always the one that is loaded, as the newer one wins.
+// decide says whose an assembly is. The folder of a shared framework decides first: the loaded assembly is not always
+// the assembly in the program's deps.json, because the newer assembly wins.
 func (o *Owners) decide(name, file string) profile.Origin {
 	if file != "" && o.isFramework(path.Dir(file)) {
 		return profile.OfFramework
@@ -210,7 +209,7 @@ func (o *Owners) isShared() bool {
 	return false
 }
 
-// isFramework reports whether a folder is that of a shared framework. They lie side by side, in
+// isFramework reports whether a folder is the folder of a shared framework. Shared frameworks lie side by side, in
 // shared/NAME/VERSION: Microsoft.NETCore.App, Microsoft.AspNetCore.App.
 func (o *Owners) isFramework(folder string) bool {
 	if o.programs[folder] {

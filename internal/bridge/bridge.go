@@ -1,6 +1,6 @@
-// Package bridge gives the packages events and record access to what is inside the public types
-// of the root package, and record access to that of events. Those packages set the variables.
-// Public types are any here, because this package cannot import the packages that declare them.
+// Package bridge gives the packages events and record access to the inside of the root package's public types, and
+// gives record access to the inside of events. The root package and events set the variables. Public types are any
+// here, because this package cannot import the packages that declare them.
 package bridge
 
 import (
@@ -16,36 +16,36 @@ import (
 var (
 	// Session returns the session of a *clrsnap.Process.
 	Session func(process any) *session.Process
-	// Suspension returns the session's part of a *clrsnap.Suspension. It is for tests.
+	// Suspension returns the session's part of a *clrsnap.Suspension, for tests.
 	Suspension func(suspension any) *session.Suspension
-	// SetMode changes the clrsnap.Mode of a *clrsnap.Process. It is for tests.
+	// SetMode changes the clrsnap.Mode of a *clrsnap.Process, for tests.
 	SetMode func(process, mode any)
 	// Options converts clrsnap.Options.
 	Options func(options any) session.Options
 	// Thread makes a *clrsnap.Thread.
 	Thread func(*session.Thread) any
-	// Publish turns an error of an inner package into one of the root package's.
+	// Publish turns an error of an inner package into an error of the root package.
 	Publish func(error) error
-	// EventOptions returns events.Options with defaults for zero fields; an error if they are invalid.
+	// EventOptions returns events.Options with defaults for zero fields; an error if the options are invalid.
 	EventOptions func(options any) (any, error)
-	// EventRequest turns events.Options into what the agent is asked for.
+	// EventRequest turns events.Options into a request to the agent.
 	EventRequest func(options any, maxPause time.Duration) agent.Subscription
-	// Attachable returns an error if events.Options need a program that is started with the agent.
+	// Attachable returns an error if events.Options need a program started with the agent.
 	Attachable func(options any) error
 	// Notification makes an *events.Notification of a record of the agent's. options is
 	// *events.Options.
 	Notification func(p *session.Process, options any, means agent.AllocMeans, r *agent.Record) any
-	// Watch has a recording with these *record.Options call f for every walk. The walked moment
-	// lies between begin and end, in nanoseconds of CLOCK_MONOTONIC. It is for proofs.
+	// Watch makes a recording with these *record.Options call f for every walk. The walked moment lies between begin
+	// and end, in nanoseconds of CLOCK_MONOTONIC. Watch is for proofs.
 	Watch func(options any, f func(th *profile.Thread, begin, end uint64))
 	// Call calls a clrsnap.StackSnapshotCallback for a frame.
 	Call func(p *session.Process, callback any, f *Frame, clientData any) error
 )
 
-// Frame is what a callback is given of a frame.
+// Frame is a callback's view of a frame.
 type Frame struct {
-	Method  arch.Addr // its MethodDesc; 0: a run of unmanaged frames
+	Method  arch.Addr // the method's MethodDesc; 0: a run of unmanaged frames
 	IP      arch.Addr
-	Code    *codemap.Code // nil if it is not known
-	Context *arch.Context // nil if it was not asked for
+	Code    *codemap.Code // nil: unknown
+	Context *arch.Context // nil: nobody asked for the context
 }

@@ -1,8 +1,7 @@
-// Package bundle reads what is in a single-file program: its deps.json, and the files that were
-// put into it.
+// Package bundle reads the contents of a single-file program: its deps.json, and the bundled files.
 //
 // Sources (dotnet/runtime): src/native/corehost/bundle/header.h and file_entry.h, the manifest;
-// src/native/corehost/apphost/bundle_marker.cpp, the mark that leads to it.
+// src/native/corehost/apphost/bundle_marker.cpp, the mark that leads to the manifest.
 //
 // A bundle is the target's file, and hostile: all sizes are bounded.
 package bundle
@@ -34,7 +33,7 @@ var mark = []byte{
 // Bounds.
 const (
 	chunk    = 1 << 17
-	maxHost  = 256 << 20 // bytes of the executable that the mark is looked for in; hosts have 10 to 80 MB
+	maxHost  = 256 << 20 // bytes of the executable that are searched for the mark; hosts have 10 to 80 MB
 	maxID    = 127       // bytes: its length has one byte; the SDK writes 12
 	maxFiles = 1 << 16
 	maxName  = 4096     // bytes
@@ -51,7 +50,7 @@ const (
 	kindSymbol = 5
 )
 
-// Bundle is an open bundle. It keeps the file, and never closes it.
+// Bundle is an open bundle. A Bundle keeps the file, and never closes the file.
 type Bundle struct {
 	file  io.ReaderAt
 	deps  File
@@ -62,7 +61,7 @@ type Bundle struct {
 // File is a file in a bundle.
 type File struct {
 	offset, size uint64
-	packed       uint64 // bytes that it takes in the bundle; 0: it is not packed
+	packed       uint64 // bytes in the bundle; 0: the file is not packed
 }
 
 // Size is how many bytes the file has, unpacked or packed: the larger number.
@@ -125,7 +124,7 @@ func (b *Bundle) list(r *bufio.Reader, files uint32, packed bool) error {
 	return nil
 }
 
-// Deps returns the program's deps.json, if it has at most most bytes.
+// Deps returns the program's deps.json, if the file has at most most bytes.
 func (b *Bundle) Deps(most int) ([]byte, error) {
 	if b.deps.size == 0 {
 		return nil, fmt.Errorf("%w: it has no deps.json", ErrFormat)
@@ -133,7 +132,7 @@ func (b *Bundle) Deps(most int) ([]byte, error) {
 	return b.Read(b.deps, most)
 }
 
-// PDB returns the PDB of this name. The error is nil if the bundle has none.
+// PDB returns the PDB of the given name. The error is nil if the bundle has no such PDB.
 func (b *Bundle) PDB(name string) (f File, ok bool, err error) {
 	if f, ok = b.pdbs[name]; ok {
 		return f, true, nil
@@ -141,7 +140,7 @@ func (b *Bundle) PDB(name string) (f File, ok bool, err error) {
 	return f, false, b.error
 }
 
-// Read reads a file, if it has at most most bytes, unpacked and packed.
+// Read reads a file, if the file has at most most bytes, unpacked and packed.
 func (b *Bundle) Read(f File, most int) ([]byte, error) {
 	in := f.packed
 	if in == 0 {
@@ -162,7 +161,7 @@ func (b *Bundle) Read(f File, most int) ([]byte, error) {
 	return p, nil
 }
 
-// text reads a text with its length before it, seven bits a byte, the lowest first.
+// text reads a text after its length. The length has seven bits a byte, the lowest first.
 func text(r *bufio.Reader, most uint64) (string, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil || n > most {

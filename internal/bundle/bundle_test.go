@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// packed is a file of a bundle that is made for a test.
+// packed is a file of a test's bundle.
 type packed struct {
 	name   string
 	text   string

@@ -1,7 +1,6 @@
-// Package foreign opens files that somebody else has chosen: by a name that a process or a
-// file of theirs gives, or in a place where they can put what they like. To open a pipe can
-// block for ever, and to open a device can do something; so a file is looked at before it is
-// opened, and only a regular file or a directory is.
+// Package foreign opens files that somebody else has chosen: by a name from a process or from a stranger's file, or in
+// a place where strangers can put files. To open a pipe can block for ever, and to open a device can have effects. So a
+// file's type is read before the file is opened, and only regular files and directories are opened.
 package foreign
 
 import (
@@ -19,8 +18,7 @@ var ErrNotRegular = errors.New("not a regular file")
 // Open opens a regular file for reading. Links are followed.
 func Open(name string) (*os.File, error) { return OpenAt(unix.AT_FDCWD, name, name) }
 
-// OpenAt is Open for a name that is relative to a directory. title becomes the name of
-// the os.File.
+// OpenAt is Open for a name relative to a directory. title becomes the name of the os.File.
 func OpenAt(dir int, name, title string) (*os.File, error) {
 	fd, err := openat(dir, name, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {
@@ -29,8 +27,8 @@ func OpenAt(dir int, name, title string) (*os.File, error) {
 	return reopen(fd, title)
 }
 
-// OpenBelow opens a regular file by a path below root, a directory. Links are followed as
-// if root were the root of everything: none leads out of it.
+// OpenBelow opens a regular file by a path below root, a directory. Links are followed as if root were the root of
+// everything: no link leads out of root.
 func OpenBelow(root int, path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(root, path, &how)
@@ -68,7 +66,7 @@ func resolveDir(root int, path string) (int, error) {
 	return openat(fd, ".", dirFlags)
 }
 
-// reopen opens for reading what fd (O_PATH) names, and closes fd.
+// reopen opens the file of fd (O_PATH) for reading, and closes fd.
 func reopen(fd int, name string) (*os.File, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -78,7 +76,7 @@ func reopen(fd int, name string) (*os.File, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, ErrNotRegular
 	}
-	// It cannot have become something else meanwhile.
+	// The file cannot have changed its type meanwhile.
 	rd, err := openat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd),
 		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if err != nil {
@@ -95,23 +93,21 @@ func openat(dir int, name string, flags int) (fd int, err error) {
 	}
 }
 
-// Bounds of Resolve, which are the kernel's own: how many links it follows, and the
-// longest path in bytes.
+// Bounds of Resolve, the same as the kernel's: the number of links, and the longest path in bytes.
 const (
 	maxLinks = 40
 	maxPath  = 4096
 )
 
-// Resolve opens with O_PATH the file or directory that a path below root leads to. Like
-// OpenBelow it follows links below root, but it does so name by name. Unless check is nil,
-// it is called for each name, with the directory and the entry there, which may be a link;
-// an error ends the resolution.
+// Resolve opens with O_PATH the file or directory at a path below root. Like OpenBelow, Resolve follows links below
+// root, but name by name. Unless check is nil, Resolve calls check for each name, with the directory and the entry
+// there (the entry may be a link); an error ends the resolution.
 func Resolve(root int, path string, check func(name string, dir, there *unix.Stat_t) error) (int, error) {
 	top, err := openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
-	way := []int{top} // the directories from root to where we are, and at last the file
+	way := []int{top} // the directories from root to the present place, and at last the file
 	leave := func(depth int) {
 		for _, fd := range way[depth:] {
 			unix.Close(fd)
@@ -165,7 +161,7 @@ func Resolve(root int, path string, check func(name string, dir, there *unix.Sta
 	return fd, nil
 }
 
-// readlink reads a link that is open with O_PATH.
+// readlink reads a link opened with O_PATH.
 func readlink(fd int) (to string, isLink bool) {
 	var buf [maxPath]byte
 	n, err := unix.Readlinkat(fd, "", buf[:])

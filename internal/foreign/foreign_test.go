@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes a root with a file in it, and a file beside it that must not be reached.
+// tree makes a root with a file inside, and a file beside the root that must not be reached.
 func tree(t *testing.T) (root *os.File, outside string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,8 +43,8 @@ func tree(t *testing.T) (root *os.File, outside string) {
 	return root, outside
 }
 
-// TestOpenBelow: links lead where they would lead a process with that root, both by the
-// kernel's resolution and by ours.
+// TestOpenBelow: links lead where they would lead a process with the root as its root, both in the kernel's resolution
+// and in Resolve.
 func TestOpenBelow(t *testing.T) {
 	root, _ := tree(t)
 	byHand := func(root int, path string) (*os.File, error) {
@@ -112,8 +112,8 @@ func TestOpenDirBelow(t *testing.T) {
 	}
 }
 
-// TestOpenSpecial: what is no regular file is not even opened: a pipe would block, and tell
-// who writes to it that somebody reads.
+// TestOpenSpecial: only regular files are opened: to open a pipe would block, and tell the pipe's writer that somebody
+// reads.
 func TestOpenSpecial(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

@@ -17,8 +17,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestNativeAOT takes the stacks of a process that has called native AOT code, which
-// has called it back.
+// TestNativeAOT takes the stacks of a process that has called native AOT code. The AOT code has called the process
+// back.
 func TestNativeAOT(t *testing.T) {
 	pid := testenv.StartAheadOfTime(t)
 	library := filepath.Base(testenv.AheadOfTime(t))
@@ -50,8 +50,8 @@ func TestNativeAOT(t *testing.T) {
 	checkNoCLR(t, p, pid)
 }
 
-// TestNativeAOTNewest takes the stacks of a native AOT program of the newest .NET, whose runtime describes itself,
-// beside the file with its symbols, and alone. The program says in which methods its threads are.
+// TestNativeAOTNewest takes the stacks of a native AOT program of the newest .NET, whose runtime describes itself. The
+// program runs beside the file with its symbols, and alone. The program prints the methods on its threads' stacks.
 func TestNativeAOTNewest(t *testing.T) {
 	file := testenv.AheadOfTimeNewest(t, "hello")
 	alone := filepath.Join(t.TempDir(), "hello")
@@ -106,7 +106,7 @@ func checkAheadNewest(t *testing.T, file string) {
 	checkNoCLR(t, p, pid)
 }
 
-// checkMethodsAhead requires frames of methods of a program, one above the other in this order.
+// checkMethodsAhead requires frames of methods of a program, in this order.
 func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 	t.Helper()
 	at := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module == "hello" && f.Kind == profile.Managed })
@@ -116,7 +116,7 @@ func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 		}
 		want := "Hello.Program." + m
 		if m == "Generic<String>.Enter" {
-			want = "Hello.Program+Generic`1.Enter" // its code is shared by all type arguments that are classes
+			want = "Hello.Program+Generic`1.Enter" // all type arguments that are classes share the code
 		}
 		if at < 0 || at >= len(frames) || frames[at].Method != want || frames[at].Signature != "()" ||
 			frames[at].Kind != profile.Managed || frames[at].Offset == 0 {
@@ -127,10 +127,9 @@ func checkMethodsAhead(t *testing.T, frames []profile.Frame, methods []string) {
 	}
 }
 
-// checkCalledBack requires a stack of the host's main function, the library, and the
-// host's function that its managed code calls. The library has a symbol for its entry
-// point only. The functions between the two are NativeHost.InitializeModule,
-// JSValue.CreateStringUtf16 and NodejsRuntime.CreateString; they have no names here.
+// checkCalledBack requires a stack of the host's main function, the library, and the host's function that the library's
+// managed code calls. The library has a symbol for its entry point only. The functions between the two are
+// NativeHost.InitializeModule, JSValue.CreateStringUtf16 and NodejsRuntime.CreateString, without names here.
 func checkCalledBack(t *testing.T, frames []profile.Frame, library string) {
 	t.Helper()
 	callee := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Method == "napi_create_string_utf16" })
@@ -148,7 +147,7 @@ func checkCalledBack(t *testing.T, frames []profile.Frame, library string) {
 	}
 }
 
-// checkNoCLR requires that what needs the CLR fails with an error that says why.
+// checkNoCLR requires that calls that need the CLR fail with an error that says why.
 func checkNoCLR(t *testing.T, p *clrsnap.Process, pid int) {
 	t.Helper()
 	says := "process " + strconv.Itoa(pid) + " is a native AOT program"

@@ -16,10 +16,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TestBuilds walks programs on every build of .NET that the kit has, because the
-// runtime's structures may move from one servicing build to the next: all blocked
-// scenarios, with names, roles and tiers. TestBuilds of internal/proof/perfmap walks
-// those that are busy.
+// TestBuilds walks programs on every build of .NET in the kit, because the runtime's structures may move from one
+// servicing build to the next: all blocked scenarios, with names, roles and tiers. TestBuilds of internal/proof/perfmap
+// walks busy scenarios.
 func TestBuilds(t *testing.T) {
 	layer.Matrix(t)
 	kit := testenv.Kit(t)
@@ -48,7 +47,7 @@ func TestBuilds(t *testing.T) {
 	t.Logf("what was walked:\n%s", &table)
 }
 
-// walkBuild returns what it has seen, as a row of the table.
+// walkBuild returns its findings, as a row of the table.
 func walkBuild(t *testing.T, b testenv.RuntimeBuild) string {
 	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: b.Runtime, Args: []string{"--finalizer"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -67,8 +66,8 @@ func walkBuild(t *testing.T, b testenv.RuntimeBuild) string {
 	return fmt.Sprintf("%s\t%d\t%d", info.Runtime.Shape, len(snap.Threads), frames)
 }
 
-// checkTiers requires that every managed frame says how its code was compiled, and
-// counts the frames. Most of the scenarios' own methods run once, in tier 0.
+// checkTiers requires that every managed frame says how its code was compiled, and counts the frames. Most of the
+// scenarios' own methods run once, in tier 0.
 func checkTiers(t *testing.T, snap *profile.Snapshot) (frames int) {
 	seen := map[string]bool{}
 	for _, th := range snap.Threads {
@@ -88,8 +87,7 @@ func checkTiers(t *testing.T, snap *profile.Snapshot) (frames int) {
 	return frames
 }
 
-// isTested requires that what clrsnap knows of the version lists the build as one
-// whose stacks were walked.
+// isTested requires that clrsnap's contracts for the version list the build as a build whose stacks were walked.
 func isTested(t *testing.T, version string) {
 	known, ok := contract.EmbeddedFor(version, arch.MachineAMD64)
 	if !ok || !known.Tested(version) {

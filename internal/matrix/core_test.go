@@ -22,9 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCores dumps a stopped program in every way that there is. The stacks in the dump
-// must be what the program itself said of them, and frame for frame those of a snapshot
-// that was taken of the running process just before.
+// TestCores dumps a stopped program in every possible way. The stacks in the dump must be the program's own description
+// of its stacks, and frame for frame a snapshot of the running process, taken just before the dump.
 func TestCores(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
@@ -46,9 +45,9 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// eachDump runs a test for each of some kinds of dump that a runtime has. In the short form one program is dumped in
-// all the ways that it survives, and then by the kernel, which kills it; in the full form each dump is of its own
-// program.
+// eachDump runs a test for each given kind of dump that a runtime has. In the short form one program is dumped in all
+// the ways that the program survives, and then by the kernel, which kills the program. In the full form each dump has
+// its own program.
 func eachDump(t *testing.T, runtime string, kinds []testenv.DumpKind,
 	test func(*testing.T, testenv.DumpKind, *testenv.App), start func(*testing.T, testenv.DumpKind) *testenv.App) {
 	t.Helper()
@@ -69,7 +68,7 @@ func eachDump(t *testing.T, runtime string, kinds []testenv.DumpKind,
 	}
 }
 
-// stopAndDump stops a program, takes a snapshot and dumps it as it stands.
+// stopAndDump stops a program, takes a snapshot, and dumps the stopped program.
 func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *profile.Snapshot, path string) {
 	t.Helper()
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
@@ -82,8 +81,7 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 	}
 	p.Close()
 	if kind.Kills() {
-		// The signal that kills it arrives while it is stopped, and takes effect when it
-		// is continued.
+		// The killing signal arrives while the program is stopped, and takes effect when the program is continued.
 		go continueWhenKilled(t.Context(), a.PID)
 	}
 	path = testenv.Dump(t, a, kind)
@@ -95,14 +93,13 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 	return running, path
 }
 
-// continueWhenKilled continues a stopped program as soon as one of the signals that
-// testenv.Dump kills with is pending.
+// continueWhenKilled continues a stopped program as soon as a killing signal of testenv.Dump is pending.
 func continueWhenKilled(ctx context.Context, pid int) {
 	const killing = 1<<(syscall.SIGSYS-1) | 1<<(syscall.SIGABRT-1)
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			return // it was killed otherwise
+			return // another signal has killed the program
 		}
 		_, text, _ := strings.Cut(string(b), "ShdPnd:")
 		var pending uint64
@@ -113,7 +110,7 @@ func continueWhenKilled(ctx context.Context, pid int) {
 	}
 }
 
-// openCore opens a dump, which is for the caller to close.
+// openCore opens a dump; the caller closes the dump.
 func openCore(t testing.TB, path string, o clrsnap.CoreOptions) *clrsnap.Process {
 	t.Helper()
 	p, err := clrsnap.OpenCore(context.Background(), path, o)
@@ -132,9 +129,8 @@ func idleDump(t *testing.T, o testenv.Options) (path string) {
 	return path
 }
 
-// sameThreads requires that two snapshots of the same moment agree in everything that
-// a dump has. A runtime that dumps its own process has to run for it: then only the
-// program's blocked threads are compared.
+// sameThreads requires that two snapshots of the same moment agree in everything that a dump has. A runtime that dumps
+// its own process has to run for the dump: then only the program's blocked threads are compared.
 func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
 	byTID := map[int]*profile.Thread{}
@@ -164,18 +160,18 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 			t.Errorf("thread %d was %+v, is %+v", was.OSThreadID, was, is)
 		}
 		if kind.Kills() {
-			// It has run for a moment: the frames of a signal handler are on top of the old ones.
+			// The thread has run for a moment: the frames of a signal handler are on top of the old frames.
 			is.Frames = is.Frames[max(0, len(is.Frames)-len(was.Frames)):]
 		}
 		if kind.Kills() && len(is.Frames) > 0 && len(was.Frames) > 0 && is.Frames[0].IP == was.Frames[0].IP-2 {
-			// A signal has interrupted its system call, which is about to be restarted.
+			// A signal has interrupted the thread's system call. The call is about to be restarted.
 			is.Frames[0] = was.Frames[0]
 		}
 		if small(kind) && !is.Complete && strings.Contains(is.Error, "cannot be named") {
-			continue // checkScenarioStacks has looked at it
+			continue // checkScenarioStacks has checked the stack
 		}
 		for i := range is.Frames {
-			// What a small dump has of a dynamic method is a matter of chance.
+			// The part of a dynamic method in a small dump is a matter of chance.
 			f := &is.Frames[i]
 			unknown := f.Signature == "" || strings.Contains(f.Signature, "?")
 			if small(kind) && f.Tier == "dynamic" && unknown && i < len(was.Frames) {
@@ -190,7 +186,7 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 	t.Logf("%d threads with %d frames are the same", threads, frames)
 }
 
-// checkCore checks what is said of the dump itself.
+// checkCore checks the snapshot's description of the dump itself.
 func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
 	c := snap.Process.Core
@@ -225,7 +221,7 @@ func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testen
 	}
 }
 
-// TestCoreOnly: what needs a running process says so.
+// TestCoreOnly: calls that need a running process say so.
 func TestCoreOnly(t *testing.T) {
 	p := openCore(t, idleDump(t, testenv.Options{}), clrsnap.CoreOptions{})
 	defer p.Close()
@@ -280,9 +276,8 @@ func small(kind testenv.DumpKind) bool {
 	return kind == testenv.DumpNormal || kind == testenv.DumpTriage
 }
 
-// checkScenarioStacks compares the stacks of a dump with what the program said of them.
-// In a small dump threads have no names, and neither have dynamic methods; the error of
-// such a stack says so.
+// checkScenarioStacks compares the stacks of a dump with the program's own description. In a small dump threads and
+// dynamic methods have no names; the error of the stack says so.
 func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
 	byTID := map[int]*profile.Thread{}
@@ -324,7 +319,7 @@ func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, k
 	}
 }
 
-// crash has the program ordeal die, and returns its dump.
+// crash makes the program ordeal die, and returns the program's dump.
 func crash(t *testing.T, runtime, mode string, kernel bool) (path string) {
 	t.Helper()
 	kind := testenv.DumpCrash
@@ -340,10 +335,10 @@ func crash(t *testing.T, runtime, mode string, kernel bool) (path string) {
 	return a.CrashDump()
 }
 
-// crashes are ways in which the program ordeal dies, and what its dump must say.
+// crashes are ways in which the program ordeal dies, and the facts that the dump must have.
 var crashes = []struct {
 	mode, signal string
-	kernel       bool // the kernel makes the dump, as the runtime makes none
+	kernel       bool // the kernel makes the dump; the runtime makes none
 	address      uint64
 	method       string // on the crashed thread's stack
 	thrown       []string
@@ -364,10 +359,10 @@ var crashes = []struct {
 	{"segv", "SIGSEGV", true, 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil, ""},
 }
 
-// crashStates say what a thread was doing that the process died of: not waiting for createdump.
+// crashStates are the states of the thread that ended the process: the thread was not waiting for createdump.
 var crashStates = map[string]string{"SIGABRT": "aborted (SIGABRT)", "SIGSEGV": "crashed (SIGSEGV)"}
 
-// TestCrashes: the dump of a program that has crashed says why, and where.
+// TestCrashes: the dump of a crashed program says why and where the program crashed.
 func TestCrashes(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size(testenv.Versions(), testenv.AllRuntimes()) {

@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestCoreRefused: a dump whose runtime cannot be read is refused with the reason: its
-// file is missing, or the dump is cut off. Its native stacks can be had all the same.
+// TestCoreRefused: a dump with an unreadable runtime is refused with the reason: the runtime's file is missing, or the
+// dump is cut off. The dump's native stacks can be had all the same.
 func TestCoreRefused(t *testing.T) {
 	path := kernelDump(t, testenv.OrdinaryRuntime(t))
 	library := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
@@ -59,8 +59,8 @@ func kernelDump(t *testing.T, runtime string) (path string) {
 	return testenv.Dump(t, a, testenv.DumpKernel)
 }
 
-// refused requires that a dump is refused with an error that has these parts, and that
-// its native stacks can be had.
+// refused requires that a dump is refused with an error that has the given parts, and that the dump's native stacks can
+// be had.
 func refused(t *testing.T, path string, o clrsnap.CoreOptions, parts ...string) {
 	t.Helper()
 	p, err := clrsnap.OpenCore(context.Background(), path, o)
@@ -82,11 +82,10 @@ func refused(t *testing.T, path string, o clrsnap.CoreOptions, parts ...string) 
 	}
 }
 
-// TestNoMessage: a small dump lacks the message of the exception that has ended the
-// program, and a larger one has it.
+// TestNoMessage: a small dump lacks the message of the exception that ended the program. A larger dump has the message.
 func TestNoMessage(t *testing.T) {
 	layer.Matrix(t)
-	const runtime = "net9" // whose small dumps lack pages
+	const runtime = "net9" // small dumps of .NET 9 lack pages
 	o := testenv.Options{Runtime: runtime, Args: []string{"--mode", "unhandled"}}
 	o = testenv.DumpOptions(t, testenv.DumpCrash, o)
 	const triage = "3"
@@ -105,8 +104,8 @@ func TestNoMessage(t *testing.T) {
 	checkConsequence(t, snap)
 }
 
-// checkConsequence requires that a dump which lacks pages says what is missing because of that: it
-// names each thread whose stack is not complete for that reason.
+// checkConsequence requires that a dump without some pages names the consequence: each thread with an incomplete
+// stack.
 func checkConsequence(t *testing.T, snap *profile.Snapshot) {
 	t.Helper()
 	missing := snap.Process.Core.Missing

@@ -18,8 +18,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestCoreWithoutThreadObjects: a dump that lacks Thread objects, one or all, still has
-// the stacks of all threads, and says what may be wrong with them.
+// TestCoreWithoutThreadObjects: a dump without some or all Thread objects still has the stacks of all threads, and says
+// what may be wrong with the stacks.
 func TestCoreWithoutThreadObjects(t *testing.T) { testenv.EachVersion(t, testCoreWithoutThreadObjects) }
 
 func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
@@ -49,8 +49,8 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	}
 }
 
-// comparePartial compares a dump with what is left of it. It returns how many threads are
-// no longer known to be the runtime's.
+// comparePartial compares a whole dump with a partial dump. unlisted is how many of the runtime's threads are no longer
+// known as the runtime's.
 func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) {
 	t.Helper()
 	if len(part.Threads) != len(whole.Threads) {
@@ -59,7 +59,7 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 	for i := range part.Threads {
 		was, is := &whole.Threads[i], &part.Threads[i]
 		if strings.Contains(is.Error, "the dump has left it out") {
-			// The pages that are gone had more in them, which this walk needs, or the name of a method.
+			// The missing pages also had other data for this walk, or the name of a method.
 			if is.Complete || !isBegin(is.Frames, was.Frames) {
 				t.Errorf("thread %d: complete %v, error %q\n%s",
 					is.OSThreadID, is.Complete, is.Error, livetest.Text(is.Frames))
@@ -87,7 +87,7 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 	return unlisted
 }
 
-// isBegin reports whether frames are the first ones of others. They may lack names.
+// isBegin reports whether frames are the first frames of was. The frames may lack names.
 func isBegin(is, was []profile.Frame) bool {
 	if len(is) > len(was) {
 		return false
@@ -100,8 +100,8 @@ func isBegin(is, was []profile.Frame) bool {
 	return true
 }
 
-// leaveOut takes the pages at some addresses out of a dump: their segments become two,
-// in a new table of program headers at the end of the file.
+// leaveOut takes the pages at some addresses out of a dump. Each segment with such a page becomes two segments, in a
+// new table of program headers at the end of the file.
 func leaveOut(t *testing.T, path string, at []uint64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -158,10 +158,10 @@ func withoutPage(progs []elf.ProgHeader, page uint64) (out []elf.ProgHeader) {
 	return out
 }
 
-// TestCoreOfNonsense: a dump whose runtime makes no sense is refused for that reason; it
-// is not taken for one of a program that is still starting. Its native stacks can be had.
+// TestCoreOfNonsense: a dump with a runtime that makes no sense is refused for that reason. clrsnap does not say that
+// the program is still starting. The dump's native stacks can be had.
 func TestCoreOfNonsense(t *testing.T) {
-	const runtime = "net10:dotnet-10.0.8" // which does not describe itself
+	const runtime = "net10:dotnet-10.0.8" // a runtime that does not describe itself
 	testenv.Kit(t).Need(t, runtime)
 	path := idleDump(t, testenv.Options{Runtime: runtime})
 	whole := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
@@ -208,8 +208,8 @@ func overwrite(t *testing.T, path string, addr uint64, b []byte) {
 	}
 }
 
-// TestCoreShrinks: if a dump is cut off while it is read, its threads have no stacks and
-// say why. None is taken for a thread that has ended.
+// TestCoreShrinks: if a dump is cut off during a read, its threads have no stacks and say why. No thread counts as
+// ended.
 func TestCoreShrinks(t *testing.T) {
 	path := idleDump(t, testenv.Options{})
 	p := openCore(t, path, clrsnap.CoreOptions{})

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// shown is what is expected of one frame of a scenario's thread.
+// shown is the expected frame of a scenario's thread.
 type shown struct {
 	scenario, method string
 	display          string
@@ -17,7 +17,7 @@ type shown struct {
 }
 
 var displays = []shown{
-	// what compilers make up
+	// made by the C# compiler
 	{"lambda", "Scenarios.Calls+<>c.<Lambda>b__1_0", "Scenarios.Calls.Lambda{lambda 1_0}", "()", "tier-0"},
 	{
 		"closure", "Scenarios.Calls+<>c__DisplayClass2_0.<Closure>b__0",
@@ -58,7 +58,7 @@ var displays = []shown{
 		"async-lambda", "Scenarios.Async+<>c__DisplayClass13_0`1+<<Generic>b__0>d.MoveNext",
 		"Scenarios.Async.Generic<byte>{lambda 13_0}{async}", "(char, Dictionary<byte, int>)", "tier-0",
 	},
-	// what other compilers make up
+	// made by other compilers
 	{
 		"names-fsharp", "FSharp.Shop+loop@16-2.Invoke",
 		"FSharp.Shop.loop<System.__Canon>{lambda 16-2}", "(__Canon, int)", "tier-0",
@@ -147,8 +147,8 @@ var displays = []shown{
 	{"eh-fault", "Emitted.Fault.TryFault", "Emitted.Fault.TryFault", "()", "tier-0"},
 }
 
-// otherDisplays are frames that some frameworks show in another way, and why. Where shown
-// has no method, they have no such frame.
+// otherDisplays are frames that some frameworks show in another way, and why. An empty shown means that the frameworks
+// have no such frame.
 var otherDisplays = []struct {
 	frameworks       []string
 	scenario, method string
@@ -168,14 +168,14 @@ var otherDisplays = []struct {
 		"qsort-delegate", "Scenarios.Native.qsortDelegate",
 		"Scenarios.Native.qsortDelegate", "(int[], nuint, nuint, Native.Compare)", "optimized",
 	}},
-	// It ends in a call of a Condition, which takes the place of its frame.
+	// Monitor.Wait ends in a tail call of a Condition, and the Condition's frame replaces the frame of Monitor.Wait.
 	{[]string{"net11"}, "monitor-wait", "System.Threading.Monitor.Wait", shown{}},
 	// Thread.Join(int) is implemented by the runtime, or inlined.
 	{[]string{"net11", "net9", "net8"}, "join", "System.Threading.Thread.Join", shown{
 		"join", "System.Threading.Thread.Join",
 		"System.Threading.Thread.Join", "()", "ReadyToRun",
 	}},
-	// The stub's parameters are those of the native function.
+	// The stub has the native function's parameters.
 	{[]string{"net8"}, "qsort-delegate", "IL_STUB_ReversePInvoke", shown{
 		"qsort-delegate", "IL_STUB_ReversePInvoke",
 		"[IL stub: reverse P/Invoke]", "(long, long)", "IL stub",
@@ -189,8 +189,8 @@ var otherDisplays = []struct {
 	{[]string{"net8"}, "eh-filter", "System.Runtime.EH.DispatchEx", shown{}},
 }
 
-// displayOn is what a runtime shows where most show tt. It depends on the framework,
-// which all builds of a major version share.
+// displayOn is the frame that a runtime shows where most runtimes show tt. The frame depends on the framework, and all
+// builds of a major version share a framework.
 func displayOn(runtime string, tt shown) shown {
 	framework := testenv.Framework(runtime)
 	for _, o := range otherDisplays {

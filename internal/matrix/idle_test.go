@@ -14,8 +14,8 @@ import (
 	"clrsnap/report"
 )
 
-// TestIdleThreads: threads of the runtime that wait for work are told from those that wait in code of
-// the program, also where that is called as the runtime's is.
+// TestIdleThreads: the runtime's threads that wait for work are told from threads that wait in code of the program,
+// even if the program's code has the names of the runtime's code.
 func TestIdleThreads(t *testing.T) { testenv.EachRuntime(t, testIdleThreads) }
 
 func testIdleThreads(t *testing.T, runtime string) {
@@ -56,8 +56,8 @@ func testIdleThreads(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestInheritedNames: a thread without a name, which has the kernel's name of the thread that started it, has neither
-// that thread's name nor its role, in live processes and dumps.
+// TestInheritedNames: a thread without a name has the kernel's name of the thread that started it. clrsnap gives the
+// thread neither the starter's name nor the starter's role, in live processes and dumps.
 func TestInheritedNames(t *testing.T) { testenv.EachVersion(t, testInheritedNames) }
 
 func testInheritedNames(t *testing.T, runtime string) {
@@ -103,7 +103,7 @@ func testInheritedNames(t *testing.T, runtime string) {
 }
 
 // TestAsyncMain: the main thread of a program whose Main is asynchronous, and returns an int, is idle, and is not
-// listed beside threads that wait for something. TestIdleIsNotWork (package record) has one that returns nothing.
+// listed beside threads that wait for something. TestIdleIsNotWork (package record) has a Main that returns nothing.
 func TestAsyncMain(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, testAsyncMain)
 }
@@ -111,7 +111,7 @@ func TestAsyncMain(t *testing.T) {
 func testAsyncMain(t *testing.T, runtime string) {
 	a := testenv.Start(t, "shop", testenv.Options{Runtime: runtime})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	const main, other = "async Shop.Program.Main ", "Common.App.WaitForEnd" // whose thread waits for an event
+	const main, other = "async Shop.Program.Main ", "Common.App.WaitForEnd" // the thread of other waits for an event
 	var snap *profile.Snapshot
 	var graph *profile.WaitGraph
 	testenv.UntilSeen(t, func() string { // the thread may be about to wait

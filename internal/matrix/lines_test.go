@@ -15,8 +15,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestLines compares the IL offset and the source line of every caller with what the runtime's own
-// StackTrace says.
+// TestLines compares the IL offset and the source line of every caller with the runtime's own StackTrace.
 func TestLines(t *testing.T) { testenv.EachRuntime(t, testLines) }
 
 func testLines(t *testing.T, runtime string) {
@@ -34,11 +33,11 @@ func testLines(t *testing.T, runtime string) {
 			continue
 		}
 		want := stacks[of]
-		for _, w := range want.Frames[1:] { // the first one has moved on
+		for _, w := range want.Frames[1:] { // the first frame has moved on
 			i := slices.IndexFunc(th.Frames, func(f profile.Frame) bool {
 				return f.Offset == uint64(w.NativeOffset) && f.Method == w.Exact()
 			})
-			// StackTrace has no offsets in dynamic methods; what calls native code has no IL.
+			// StackTrace has no offsets in dynamic methods. Code that calls native code has no IL.
 			if i < 0 || w.Kind == testenv.Dynamic || w.Kind == testenv.PInvoke {
 				continue
 			}
@@ -51,7 +50,7 @@ func testLines(t *testing.T, runtime string) {
 			if compared++; isExact && int(il) == w.ILOffset {
 				continue
 			}
-			// The call of a finally body, for one, has no IL offset: StackTrace says 0 then.
+			// The call of a finally body, for example, has no IL offset: StackTrace then says 0.
 			approximate[w.Method] = true
 			if isExact || w.ILOffset != 0 {
 				t.Errorf("%s: %s+%#x (%s): IL offset %d, exact %v, want %d",
@@ -84,8 +83,8 @@ func checkLine(t *testing.T, scenario string, got *profile.Frame, want testenv.F
 	return 1
 }
 
-// handles reports whether a line has a catch or finally body. StackTrace has the method where it left
-// the code that the body belongs to. (internal/proof/lines proves the lines of handlers.)
+// handles reports whether a line has a catch or finally body. In StackTrace the method stands at the place from which
+// the method entered the body. (internal/proof/lines proves the lines of handlers.)
 func handles(t *testing.T, l *profile.SourceLine) bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", l.File))

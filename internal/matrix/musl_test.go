@@ -19,8 +19,7 @@ import (
 
 var muslRow = supportRow{"9.0.9", "single file, musl"}
 
-// TestMusl takes the stacks of a program for Alpine Linux. Its C library has no unwind
-// information.
+// TestMusl takes the stacks of a program for Alpine Linux. The C library there has no unwind information.
 func TestMusl(t *testing.T) {
 	layer.Matrix(t)
 	p := testenv.PublishMusl(t, "scenarios", "")
@@ -87,8 +86,8 @@ func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *profile.Snapshot {
 	return s
 }
 
-// TestMuslEnding: a function that ends the program as the C library does is not taken for
-// the base of the stack, not even in a static program without unwind information.
+// TestMuslEnding: a function that ends the program as the C library does is not taken for the base of the stack, not
+// even in a static program without unwind information.
 func TestMuslEnding(t *testing.T) {
 	layer.Matrix(t)
 	exe := filepath.Join(t.TempDir(), "ending")
@@ -107,7 +106,7 @@ func TestMuslEnding(t *testing.T) {
 	}
 }
 
-// ownFunctions names the functions of the program itself that are on a stack, leaf first.
+// ownFunctions names the program's own functions on a stack, leaf first.
 func ownFunctions(frames []profile.Frame) string {
 	var names []string
 	for _, f := range frames {
@@ -118,8 +117,8 @@ func ownFunctions(frames []profile.Frame) string {
 	return strings.Join(slices.Compact(names), " ")
 }
 
-// startUntilReady starts a command, waits until it says READY, and returns its process
-// id. After the test its standard input is closed, which ends it.
+// startUntilReady starts a command, waits for the word READY, and returns the process id. After the test the command's
+// standard input is closed, and so the command ends.
 func startUntilReady(t *testing.T, cmd *exec.Cmd) (pid int) {
 	t.Helper()
 	if said := testenv.StartFed(t, cmd); said != "READY" {

@@ -15,8 +15,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestPIDNamespace takes the stacks of a program in a PID namespace of its own, as in a
-// container: its runtime knows its threads by other ids than we do.
+// TestPIDNamespace takes the stacks of a program in a PID namespace of its own, as in a container: the program's
+// runtime knows the threads by other ids than the test does.
 func TestPIDNamespace(t *testing.T) {
 	needRoot(t)
 	kit := testenv.Kit(t)

@@ -22,8 +22,8 @@ func inLibrary(t *testing.T, library string, prepare func(*exec.Cmd)) *testenv.A
 	return testenv.Start(t, "inmemory", testenv.Options{Args: []string{"--library", library}, Prepare: prepare})
 }
 
-// TestNativeDumps: in every kind of dump the stack of a thread in a native library is that of the live process.
-// createdump writes a small library in one piece, as data.
+// TestNativeDumps: in every kind of dump a thread in a native library has the stack of the live process. createdump
+// writes a small library in one piece, as data.
 func TestNativeDumps(t *testing.T) { testenv.EachVersion(t, testNativeDumps) }
 
 func testNativeDumps(t *testing.T, runtime string) {
@@ -35,7 +35,7 @@ func testNativeDumps(t *testing.T, runtime string) {
 		a := testenv.Start(t, "inmemory", testenv.DumpOptions(t, k, testenv.Options{
 			Runtime: runtime, Args: []string{"--library", library},
 		}))
-		livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})) // it is there now
+		livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})) // the library is loaded now
 		o := clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}}
 		snap := livetest.SnapshotCore(t, testenv.Dump(t, a, k), o)
 		var frames []profile.Frame
@@ -57,7 +57,7 @@ func testNativeDumps(t *testing.T, runtime string) {
 	}
 }
 
-// onlyExported requires the names that the library itself has, and no line.
+// onlyExported requires the names in the library itself, and no line.
 func onlyExported(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
 	for i, f := range livetest.InNative(t, p) {
@@ -71,7 +71,7 @@ func onlyExported(t *testing.T, p *clrsnap.Process) {
 	}
 }
 
-// TestNativeLines: functions of a native library have the lines of DWARF, in each version of it.
+// TestNativeLines: functions of a native library have the lines of DWARF, in each version of DWARF.
 func TestNativeLines(t *testing.T) {
 	for _, args := range [][]string{
 		{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz=zlib"}, {"-gdwarf-3", "-gz=zlib-gnu"},
@@ -83,8 +83,8 @@ func TestNativeLines(t *testing.T) {
 	}
 }
 
-// TestDebugFiles: what a library was stripped of is found where distributions and users put it, in the mount
-// namespace of the program, and only if it is of the same build.
+// TestDebugFiles: the debug file of a stripped library is found where distributions and users put debug files, in the
+// mount namespace of the program, and only if the file is of the same build.
 func TestDebugFiles(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -21,13 +21,13 @@ import (
 	"clrsnap/record"
 )
 
-// through are the assemblies beside the program "owners", in the order of their calls. By their
-// names two of them are the framework's.
+// through are the assemblies beside the program "owners", in the order of their calls. Two of the names look like the
+// framework's.
 const through = "Microsoft.Ledger,Courier,Microsoft.Parcel"
 
-// TestOwners: whose code a frame is in comes from the program's deps.json, in stacks, recordings and
-// core dumps. Without one, what lies beside the program is its own, unless it has a name that only
-// the framework and packages have.
+// TestOwners: the program's deps.json says whose code a frame is in, in stacks, recordings and core dumps. Without a
+// deps.json, the assemblies beside the program are the program's own, unless only the framework and packages have such
+// names.
 func TestOwners(t *testing.T) { testenv.EachVersion(t, testOwners) }
 
 func testOwners(t *testing.T, runtime string) {
@@ -63,8 +63,7 @@ func testOwners(t *testing.T, runtime string) {
 	}
 }
 
-// hostileDeps puts files that are no deps.json where the program's would be: they are as if they were
-// not there, and keep nobody waiting.
+// hostileDeps puts hostile files in the place of the program's deps.json. clrsnap ignores them, and nobody waits.
 func hostileDeps(t *testing.T, a *testenv.App, deps string, want map[string]profile.Origin) {
 	t.Helper()
 	sparse := func() error { return errors.Join(os.WriteFile(deps, nil, 0o644), os.Truncate(deps, 1<<40)) }
@@ -160,7 +159,7 @@ func wantOrigins(t *testing.T, where string, got, want map[string]profile.Origin
 	}
 }
 
-// ownersFolder builds the program "owners" and the assemblies that it calls into one folder.
+// ownersFolder builds the program "owners" and its assemblies into one folder.
 func ownersFolder(t *testing.T, runtime string) string {
 	t.Helper()
 	kit, dir := testenv.Kit(t), t.TempDir()
@@ -193,7 +192,7 @@ func run(t *testing.T, command string, args ...string) {
 	}
 }
 
-// ownersDeps is what the SDK writes for a project that refers to another one and to two packages.
+// ownersDeps is the SDK's deps.json for a project with a reference to another project and to two packages.
 const ownersDeps = `{
   "runtimeTarget": { "name": ".NETCoreApp,Version=v8.0", "signature": "" },
   "compilationOptions": {},

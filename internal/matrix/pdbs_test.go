@@ -20,8 +20,7 @@ import (
 // pdbOf is the PDB beside an assembly.
 func pdbOf(dll string) string { return strings.TrimSuffix(dll, ".dll") + ".pdb" }
 
-// waitLine is the line of the method that the program "inmemory" blocks in, as clrsnap sees it: "file number";
-// "": it has none.
+// waitLine is the line at which clrsnap sees the blocking method of the program "inmemory": "file number"; "": no line.
 func waitLine(t *testing.T, s *profile.Snapshot) string {
 	t.Helper()
 	for _, th := range s.Threads {
@@ -47,7 +46,7 @@ func linesOf(t *testing.T, a *testenv.App) string {
 	return waitLine(t, s)
 }
 
-// TestPDBInMemory: the PDB of an assembly that exists in memory only is the one that it was loaded with.
+// TestPDBInMemory: an assembly that exists in memory only has the PDB with which the assembly was loaded.
 func TestPDBInMemory(t *testing.T) { testenv.EachVersion(t, testPDBInMemory) }
 
 func testPDBInMemory(t *testing.T, runtime string) {
@@ -78,8 +77,8 @@ func testPDBInMemory(t *testing.T, runtime string) {
 	}
 }
 
-// TestPDBOfSingleFile: the PDB of an assembly in a bundle is in that bundle, or beside the program; both in
-// the program's own mount namespace.
+// TestPDBOfSingleFile: the PDB of an assembly in a bundle is in the bundle, or beside the program; both in the
+// program's own mount namespace.
 func TestPDBOfSingleFile(t *testing.T) { testenv.EachVersion(t, testPDBOfSingleFile) }
 
 func testPDBOfSingleFile(t *testing.T, runtime string) {

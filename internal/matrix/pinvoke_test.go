@@ -14,9 +14,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestPInvokes: stubs are named by what they call in recordings as well, and functions of the
-// runtime that have no symbols by the P/Invokes that call them. The JIT notes what it calls; code
-// compiled ahead of time does not.
+// TestPInvokes: in recordings, too, a stub is named after its native function, and a function of the runtime without a
+// symbol after the P/Invoke that calls the function. The JIT notes the called function; code compiled ahead of time has
+// no note.
 func TestPInvokes(t *testing.T) { testenv.EachRuntime(t, testPInvokes) }
 
 func testPInvokes(t *testing.T, runtime string) {
@@ -46,7 +46,7 @@ func testPInvokes(t *testing.T, runtime string) {
 	}
 	r := livetest.Recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second})
 	stubs := []string{"[P/Invoke sleep in libc]", "[P/Invoke write in libc]"}
-	if testenv.Framework(runtime) == "net11" { // there is code of the DllImport method instead
+	if testenv.Framework(runtime) == "net11" { // the DllImport method has code of its own instead
 		stubs = []string{"Scenarios.Native.sleep", "Scenarios.Native.write"}
 	}
 	for _, want := range stubs {
@@ -70,8 +70,8 @@ func testPInvokes(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// qcalls are the functions of the runtime that scenarios wait in, where they are P/Invokes. Those
-// of .NET 8 are called in another way, and have no names; .NET 11 waits in managed code.
+// qcalls are the runtime's functions in which scenarios wait, where the functions are P/Invokes. In .NET 8 the
+// functions are called in another way, and have no names; .NET 11 waits in managed code.
 func qcalls(runtime string) map[string]string {
 	switch framework, _, _ := strings.Cut(runtime, ":"); framework {
 	case "net8", "net11":
@@ -82,8 +82,7 @@ func qcalls(runtime string) map[string]string {
 	return map[string]string{"monitor-wait": "Monitor_Wait", "sleep": "ThreadNative_Sleep", "join": "ThreadNative_Join"}
 }
 
-// inRuntime reports whether a frame is of a function of the runtime, which is a library or
-// part of the host.
+// inRuntime reports whether a frame is of a function of the runtime. The runtime is a library or part of the host.
 func inRuntime(f *profile.Frame, name string) bool {
 	return f.Kind == profile.Native && f.Method == name && f.Display == name && f.Offset > 0 && f.Offset < 1<<12 &&
 		(f.Module == "libcoreclr.so" || strings.HasPrefix(f.Module, "dotnet"))

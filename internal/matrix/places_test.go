@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// needRoot ends the test if it cannot make namespaces.
+// needRoot ends the test if the test cannot make namespaces.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -26,8 +26,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// placeShapes are the runtimes and shapes that are tried in every place: one with the
-// runtime in the executable, one with a separate libcoreclr.so.
+// placeShapes are the runtimes and shapes for every place: a runtime in the executable, and a runtime with a separate
+// libcoreclr.so.
 var placeShapes = []struct {
 	runtime string
 	shape   testenv.Shape
@@ -36,8 +36,7 @@ var placeShapes = []struct {
 	{"net9", testenv.SelfContained},
 }
 
-// inPlaces runs a test for each of placeShapes, with a program in a folder that every
-// user may read.
+// inPlaces runs a test for each of placeShapes, with a program in a folder that every user may read.
 func inPlaces(t *testing.T, test func(t *testing.T, p *testenv.Program)) {
 	layer.Each(t)
 	for _, s := range placeShapes {
@@ -51,7 +50,7 @@ func inPlaces(t *testing.T, test func(t *testing.T, p *testenv.Program)) {
 	}
 }
 
-// publicDir is a temporary folder that every user may read.
+// publicDir is a temporary folder, readable for every user.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "clrsnap-test-")
@@ -65,8 +64,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// inShell has a command started by a shell script, which gets args as $1, $2 … and
-// must end in: exec "$@", after it has shifted them away.
+// inShell makes a shell script start a command. The script gets args as $1, $2 … and must end in: exec "$@", after
+// shifting args away.
 func inShell(cmd *exec.Cmd, script string, args ...string) {
 	cmd.Args = slices.Concat([]string{"sh", "-c", script, "sh"}, args, []string{cmd.Path}, cmd.Args[1:])
 	cmd.Path = "/bin/sh"
@@ -117,8 +116,8 @@ func checkIdle(t *testing.T, pid int) {
 
 var idleArgs = []string{"--threads", "3", "--max-seconds", "120"}
 
-// TestNamesOfFolders: names that /proc/PID/maps escapes, and other unusual ones. The
-// folder gets the next name while the program runs.
+// TestNamesOfFolders: names that /proc/PID/maps escapes, and other unusual names. The folder gets the next name while
+// the program runs.
 func TestNamesOfFolders(t *testing.T) {
 	names := []string{
 		"a b", "two\nlines", "x (deleted)", "tab\tquote\"'", "ünï 目", `back\slash`, `back\012slash`, "-n",
@@ -183,8 +182,8 @@ func TestSymbolicLink(t *testing.T) {
 	})
 }
 
-// TestMountNamespace: the program's files exist in its own mount namespace only. In ours
-// there are other files at the same paths.
+// TestMountNamespace: the program's files exist in its own mount namespace only. The test's mount namespace has other
+// files at the same paths.
 func TestMountNamespace(t *testing.T) {
 	needRoot(t)
 	const script = `set -e
@@ -209,8 +208,8 @@ exec "$@"`
 	})
 }
 
-// TestOverlay: the program's files are in the lower layer of an overlay. Their inodes
-// and devices are not those that the mappings show.
+// TestOverlay: the program's files are in the lower layer of an overlay. Their inodes and devices differ from the
+// inodes and devices in the mappings.
 func TestOverlay(t *testing.T) {
 	needRoot(t)
 	const script = `set -e
@@ -236,7 +235,7 @@ exec "$@"`
 	})
 }
 
-// jail mounts what a program needs below a folder, and makes that its root.
+// jail mounts the files that a program needs below a folder, and makes the folder the program's root.
 const jail = `set -e
 mount --make-rprivate /
 root=$1
@@ -247,8 +246,7 @@ for dir in lib lib64 usr proc dev tmp; do
 done
 exec chroot "$root" "$@"`
 
-// TestChroot: the kernel shows us other paths of the program than the program itself
-// sees.
+// TestChroot: the kernel shows the test other paths of the program than the program itself sees.
 func TestChroot(t *testing.T) {
 	needRoot(t)
 	inPlaces(t, func(t *testing.T, p *testenv.Program) {
@@ -261,7 +259,7 @@ func TestChroot(t *testing.T) {
 	})
 }
 
-// TestNestedPIDNamespace: the program is process 1 of a namespace inside another one.
+// TestNestedPIDNamespace: the program is process 1 of a namespace inside another namespace.
 func TestNestedPIDNamespace(t *testing.T) {
 	needRoot(t)
 	inPlaces(t, func(t *testing.T, p *testenv.Program) {
@@ -288,7 +286,7 @@ func childOf(t *testing.T, pid int) int {
 	return child
 }
 
-// wantDoctor requires that Diagnose finds nothing in the way and says something.
+// wantDoctor requires that Diagnose finds no obstacle and says the given text.
 func wantDoctor(t *testing.T, pid int, says string) {
 	t.Helper()
 	found := false
@@ -306,8 +304,8 @@ func wantDoctor(t *testing.T, pid int, says string) {
 
 const nobody = 65534
 
-// TestUserNamespace: the program is root of a user namespace of its own, with mounts
-// and processes of its own, as in a rootless container.
+// TestUserNamespace: the program is root of a user namespace of its own, with mounts and processes of its own, as in a
+// rootless container.
 func TestUserNamespace(t *testing.T) {
 	needRoot(t)
 	inPlaces(t, func(t *testing.T, p *testenv.Program) {
@@ -324,9 +322,8 @@ func TestUserNamespace(t *testing.T) {
 	})
 }
 
-// TestOtherUser: root can look at another user's program, and so can that user, even if
-// the program's files are gone and only root could still open them. The user may not
-// look at root's program.
+// TestOtherUser: root can look at another user's program. The other user can look at the program, too, even if the
+// program's files are gone and only root could still open them. The other user may not look at root's program.
 func TestOtherUser(t *testing.T) {
 	needRoot(t)
 	command := livetest.Command(t)

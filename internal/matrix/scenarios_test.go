@@ -15,8 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestScenarios compares the stack of every blocked scenario, frame by frame,
-// with what the program itself saw of it before it blocked.
+// TestScenarios compares the stack of every blocked scenario, frame by frame, with the stack that the program itself
+// saw before the scenario blocked.
 func TestScenarios(t *testing.T) { testenv.EachRuntime(t, testScenarios) }
 
 func testScenarios(t *testing.T, runtime string) {
@@ -36,8 +36,7 @@ func testScenarios(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// snapshotAtOnce tries again if a thread or our tracer got no CPU in time: then the
-// batch is given up.
+// snapshotAtOnce tries again if a thread or the tracer got no CPU in time: then the batch is given up.
 func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
 	t.Helper()
 	const most = 3
@@ -77,26 +76,22 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtim
 	checkDisplay(t, a, byTID, runtime)
 }
 
-// compareStack compares a walked thread with what the program said. Everything
-// must be equal from the scenario's block method to the base, with these rules
-// and no others:
+// compareStack compares a walked thread with the program's own description. Everything must be equal from the
+// scenario's block method to the base, with these rules and no others:
 //
-//   - above: frames above the block method are what it calls in order to block.
+//   - above: frames above the block method are the calls by which the method blocks.
 //   - native: StackTrace has no native frames.
 //   - il-stub: StackTrace has no frames without metadata that the runtime made.
-//   - pinvoke: StackTrace lists the DllImport method, once for its Frame and
-//     perhaps once more for its stub; on the stack there is native code, and
-//     for some signatures an IL stub, which from .NET 11 on is code of the
-//     DllImport method itself. Before .NET 10 it likewise lists methods
-//     that the runtime implements, for their HelperMethodFrames; and, where it
-//     asks managed code how a call is to be resolved, the abstract method for the
+//   - pinvoke: StackTrace lists the DllImport method, once for its Frame and perhaps once more for its stub. On the
+//     stack there is native code, and for some signatures an IL stub; from .NET 11 on the stub is code of the DllImport
+//     method itself. Before .NET 10 StackTrace likewise lists methods that the runtime implements, for their
+//     HelperMethodFrames; and, where the runtime asks managed code how to resolve a call, the abstract method for the
 //     StubDispatchFrame.
-//   - generic-handle: the handle that reflection has for generic code is that of
-//     another instantiation.
-//   - unboxed: the handle that reflection has for a struct's virtual method is
-//     that of its unboxing stub; the code belongs to the method itself.
-//   - transition-ip: of a method that called native code, StackTrace has the ip
-//     that the Frame holds, so the offset may differ.
+//   - generic-handle: reflection's handle for generic code belongs to another instantiation.
+//   - unboxed: reflection's handle for a struct's virtual method belongs to the unboxing stub; the code belongs to the
+//     method itself.
+//   - transition-ip: for a method that called native code, StackTrace has the ip in the Frame, so the offset may
+//     differ.
 func compareStack(th *profile.Thread, want testenv.Stack) error {
 	got := th.Frames
 	top := slices.IndexFunc(got, func(f profile.Frame) bool { return f.Method == want.Frames[0].Exact() })
@@ -114,7 +109,7 @@ func compareStack(th *profile.Thread, want testenv.Stack) error {
 			if !leftNative {
 				return fmt.Errorf("rule pinvoke: no native frame for %s", w.Method)
 			}
-			if len(got) > 0 && got[0].FunctionID == w.MethodDesc { // a method of its name may be what calls it
+			if len(got) > 0 && got[0].FunctionID == w.MethodDesc { // the caller may be a method with the same name
 				got = got[1:]
 			}
 			continue
@@ -155,14 +150,14 @@ func compareFrame(got profile.Frame, w testenv.Frame, anyOffset bool) error {
 	return nil
 }
 
-// unboxed reports whether a method is a virtual method of a struct of ours:
-// Counter, and the state machines of async methods (in optimised builds).
+// unboxed reports whether a method is a virtual method of a struct of the program: Counter, and the state machines of
+// async methods (in optimised builds).
 func unboxed(method string) bool {
 	return strings.HasPrefix(method, "Scenarios.Calls+Counter.") ||
 		strings.HasPrefix(method, "Scenarios.Async+<") && strings.HasSuffix(method, ".MoveNext")
 }
 
-// nativeLeaves are the functions of libc that native scenarios block in.
+// nativeLeaves are the functions of libc in which native scenarios block.
 var nativeLeaves = map[string][]string{
 	"pinvoke-sleep": {"clock_nanosleep", "nanosleep"},
 	"pinvoke-poll":  {"poll"},
@@ -171,14 +166,14 @@ var nativeLeaves = map[string][]string{
 	"qsort-sleep":   {"clock_nanosleep", "nanosleep"},
 }
 
-// callbacks are managed methods that libc's qsort called, and who called qsort.
+// callbacks are managed methods that libc's qsort called, and the callers of qsort.
 var callbacks = map[string][2]string{
 	"qsort-fnptr":    {"Scenarios.Native.CompareAndBlock", "Scenarios.Native.SortByFunctionPointer"},
 	"qsort-delegate": {"Scenarios.Native.CompareInDelegate", "Scenarios.Native.SortByDelegate"},
 	"qsort-sleep":    {"Scenarios.Native.CompareAndSleep", "Scenarios.Native.SortAndSleep"},
 }
 
-// ownStub are DllImport methods that qsort is called by, where they have code of their own.
+// ownStub are DllImport methods that call qsort, where the methods have code of their own.
 var ownStub = map[string]string{"qsort-delegate": "Scenarios.Native.qsortDelegate"}
 
 func checkNative(t *testing.T, scenario string, th *profile.Thread) {
@@ -216,7 +211,7 @@ func inLibc(f profile.Frame, names ...string) bool {
 		slices.Contains(names, strings.TrimLeft(f.Method, "_"))
 }
 
-// checkIdentity checks what is said of threads besides their frames.
+// checkIdentity checks the description of threads besides their frames.
 func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) {
 	t.Helper()
 	states := map[string]string{
@@ -240,7 +235,7 @@ func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) 
 			t.Errorf("%s: name %q, managed id %d (want %d), mode %q, ThreadID %#x",
 				name, th.Name, th.ManagedThreadID, s.ManagedID, th.Mode, th.ThreadID)
 		}
-		// A system call that an earlier stop has interrupted goes on as restart_syscall.
+		// A system call interrupted by an earlier stop goes on as restart_syscall.
 		if want, ok := states[name]; ok && th.State != want && th.State != "waiting (restart_syscall)" {
 			t.Errorf("%s: state %q, want %q", name, th.State, want)
 		}
@@ -260,13 +255,13 @@ func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) 
 			t.Errorf("%d threads have the role %q, want 1: %v", count[role], role, count)
 		}
 	}
-	// It ends when it has had no work for four seconds: TestDoStackSnapshotPreemptive meets it.
+	// The thread ends after four seconds without work: TestDoStackSnapshotPreemptive meets the thread.
 	if role := "Tiered compilation"; count[role] > 1 {
 		t.Errorf("%d threads have the role %q, want 1 at most: %v", count[role], role, count)
 	}
 }
 
-// wantComplete requires that a thread was walked to its base.
+// wantComplete requires that the walk of a thread reached its base.
 func wantComplete(t *testing.T, th *profile.Thread) {
 	t.Helper()
 	if !th.Complete || th.Error != "" {

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// fates are what can happen to a program's files while it runs, one after the other.
+// fates are the possible fates of a program's files while the program runs, one after the other.
 var fates = []struct {
 	name   string
 	befall func(*testenv.Program, testing.TB)
@@ -24,8 +24,8 @@ var fates = []struct {
 	{"deleted", (*testenv.Program).Delete},
 }
 
-// versionOf is the version that a shape of a runtime has: the single-file hosts of the
-// kit are not all of the version of its frameworks.
+// versionOf is the version of a runtime in a shape: the kit's single-file hosts do not all have the version of the
+// kit's frameworks.
 func versionOf(runtime string, s testenv.Shape) string {
 	if version, ok := testenv.InstalledVersion(runtime); ok {
 		return version
@@ -38,7 +38,7 @@ func versionOf(runtime string, s testenv.Shape) string {
 	}[runtime]
 }
 
-// recognisedAs is what a program's shape is taken for.
+// recognisedAs is the shape that clrsnap sees in a program.
 func recognisedAs(runtime string, s testenv.Shape) string {
 	switch {
 	case !testenv.Ordinary(runtime) || strings.HasSuffix(string(s), string(testenv.SingleFile)):
@@ -49,8 +49,8 @@ func recognisedAs(runtime string, s testenv.Shape) string {
 	return "shared"
 }
 
-// TestShapes takes the stacks of the scenarios in every shape that programs are
-// shipped in, with the files in place, removed and replaced.
+// TestShapes takes the stacks of the scenarios in every shape of a program, with the files in place, removed and
+// replaced.
 func TestShapes(t *testing.T) {
 	layer.Matrix(t)
 	kit, command := testenv.Kit(t), livetest.Command(t)
@@ -60,7 +60,7 @@ func TestShapes(t *testing.T) {
 				kit.Need(t, runtime)
 				p := testenv.Publish(t, "scenarios", runtime, shape, "")
 				row := supportRow{versionOf(runtime, shape), string(shape)}
-				if shape != testenv.FrameworkDependent { // TestCores has those
+				if shape != testenv.FrameworkDependent { // TestCores has framework-dependent programs
 					dumpEach(t, p, row)
 				}
 				checkFates(t, p, command, row, recognisedAs(runtime, shape))
@@ -69,7 +69,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// checkFates starts a program and checks it after each of the fates of its files.
+// checkFates starts a program and checks the program after each of the fates of its files.
 func checkFates(t *testing.T, p *testenv.Program, command string, row supportRow, shape string) {
 	t.Helper()
 	a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
@@ -86,8 +86,8 @@ func checkFates(t *testing.T, p *testenv.Program, command string, row supportRow
 	}
 }
 
-// shapesOf are the shapes of a runtime that are tested. Hosts of all versions unpack a compressed bundle in the same
-// way: the short form has that of the newest.
+// shapesOf are the tested shapes of a runtime. Hosts of all versions unpack a compressed bundle in the same way: the
+// short form has only the default runtime's.
 func shapesOf(runtime string) []testenv.Shape {
 	return slices.DeleteFunc(testenv.Shapes(runtime), func(s testenv.Shape) bool {
 		return s == testenv.Compressed && runtime != testenv.DefaultRuntime && layer.Size(true, false)
@@ -141,7 +141,7 @@ func checkShape(t *testing.T, a *testenv.App, command, version, shape string) {
 	checkCommand(t, a, command, version, shape)
 }
 
-// checkCommand checks that clrsnap stack shows the program, and every scenario in it.
+// checkCommand checks that clrsnap stack shows the program, and every scenario in the program.
 func checkCommand(t *testing.T, a *testenv.App, command, version, shape string) {
 	t.Helper()
 	cmd := exec.Command(command, "stack", fmt.Sprint(a.PID), "--full", "--group=never")

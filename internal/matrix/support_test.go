@@ -16,22 +16,22 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// support is what the tests have found to work, for the table in docs/runtimes.md. TestShapes,
-// TestMusl and TestCores note it. TestSupport runs after them and compares it with the table.
+// support has the results of the tests, for the table in docs/runtimes.md. TestShapes, TestMusl and TestCores note the
+// results. TestSupport runs after them and compares the results with the table.
 var support = struct {
 	sync.Mutex
-	rows map[supportRow]map[string]bool // by what was done
+	rows map[supportRow]map[string]bool // by action
 }{rows: map[supportRow]map[string]bool{}}
 
 type supportRow struct{ version, shape string }
 
-// What is done with a program, besides dumping it.
+// Actions with a program, besides a dump.
 const (
 	doLive  = "live"
 	doFates = "files replaced or deleted"
 )
 
-// works notes at the end of a test whether it has passed.
+// works notes at the end of a test whether the test has passed.
 func works(t *testing.T, row supportRow, what string) {
 	t.Cleanup(func() {
 		support.Lock()
@@ -44,7 +44,7 @@ func works(t *testing.T, row supportRow, what string) {
 	})
 }
 
-// createdumps are the types of dump that .NET's own createdump makes, in its words.
+// createdumps are the types of dump of .NET's own createdump, in createdump's words.
 var createdumps = []struct {
 	kind testenv.DumpKind
 	word string
@@ -73,7 +73,7 @@ func supportTable(lines map[supportRow]string) string {
 	return b.String()
 }
 
-// supportLines are what works, as lines of a table.
+// supportLines are the results, as lines of a table.
 func supportLines() map[supportRow]string {
 	lines := map[supportRow]string{}
 	for r, did := range support.rows {
@@ -105,8 +105,7 @@ func parseSupport(table string) map[supportRow]string {
 	return lines
 }
 
-// ofKit reports whether every machine tests a row. Others have runtimes that not every machine
-// has.
+// ofKit reports whether every machine tests a row. Other rows have runtimes that not every machine has.
 func (r supportRow) ofKit() bool {
 	for _, runtime := range testenv.AllRuntimes() {
 		if _, installed := testenv.InstalledVersion(runtime); installed {
@@ -139,15 +138,15 @@ var shapeOrder = []string{
 
 var update = flag.Bool("update", false, "write the table in docs/runtimes.md anew")
 
-// TestSupport requires that docs/runtimes.md's table of what works is what the tests have found.
-// make table writes it. Lines of runtimes that are not the kit's stand as they are where they
-// cannot be tested, and are asked for nowhere. The short form leaves more lines as they are.
+// TestSupport requires that the table in docs/runtimes.md has the results of the tests. make table writes the table.
+// Lines of runtimes outside the kit stay unchanged on machines that cannot test them, and no machine must have them.
+// The short form leaves more lines unchanged.
 func TestSupport(t *testing.T) {
 	layer.Matrix(t)
 	if only := flag.Lookup("test.run").Value.String(); only != "" && !*update {
 		t.Skipf("the table is made by all tests together, not by -run %s", only)
 	}
-	testenv.Kit(t) // without it there is no table
+	testenv.Kit(t) // without the kit there is no table
 	const file, begin, end = "../../docs/runtimes.md", "<!-- what works: begin -->\n", "<!-- what works: end -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"clrsnap/profile"
 )
 
-// relabelled copies the 10.0.8 runtime, which does not describe itself, and changes the
-// version that the copy says it is. The new stamp is as long as the old one.
+// relabelled copies the 10.0.8 runtime, which does not describe itself, and changes the version in the copy. The new
+// stamp is as long as the old stamp.
 func relabelled(t *testing.T, stamp string) string {
 	t.Helper()
 	kit := testenv.Kit(t)
@@ -53,8 +53,7 @@ func relabelled(t *testing.T, stamp string) string {
 	return "net10:" + name
 }
 
-// TestUnlistedBuild: a build that nobody has tested is read if it looks like its
-// relatives.
+// TestUnlistedBuild: a build that nobody has tested is read if the build looks like its relatives.
 func TestUnlistedBuild(t *testing.T) {
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		Runtime: relabelled(t, "10.0.726."), Args: []string{"--only", "lambda,eh-catch"},
@@ -84,8 +83,8 @@ func TestUnlistedBuild(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestUnreadableRuntimes: a runtime that nothing is known of is refused, and so is one
-// that is not what it says it is. The error names the version. Native stacks can be had.
+// TestUnreadableRuntimes: an unknown runtime is refused, and also a runtime that lies about its version. The error
+// names the version. Native stacks can be had.
 func TestUnreadableRuntimes(t *testing.T) {
 	layer.Live(t)
 	for _, tt := range []struct {
@@ -99,7 +98,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: relabelled(t, tt.stamp)})
 			var p *clrsnap.Process
 			var err error
-			// For some seconds it might not have started yet.
+			// For some seconds the runtime might not have started yet.
 			end := time.Now().Add(testenv.Hang)
 			for !errors.Is(err, clrsnap.ErrUnsupported) && time.Now().Before(end) {
 				time.Sleep(100 * time.Millisecond)
@@ -127,8 +126,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 	}
 }
 
-// TestDiagnoseOtherRuntimes: the doctor says which contracts are the runtime's own, and
-// which clrsnap adds.
+// TestDiagnoseOtherRuntimes: the doctor says which contracts come from the runtime, and which from clrsnap.
 func TestDiagnoseOtherRuntimes(t *testing.T) {
 	layer.Matrix(t)
 	for _, tt := range []struct {
@@ -158,8 +156,8 @@ func TestDiagnoseOtherRuntimes(t *testing.T) {
 	}
 }
 
-// TestOpenWhileStarting: the error for a runtime that is still starting says that it is not
-// there yet, or not ready yet, and nothing else.
+// TestOpenWhileStarting: the error for a runtime that is still starting says that the runtime is not there yet, or not
+// ready yet, and nothing else.
 func TestOpenWhileStarting(t *testing.T) { testenv.EachRuntime(t, testOpenWhileStarting) }
 
 func testOpenWhileStarting(t *testing.T, runtime string) {
@@ -186,8 +184,7 @@ func testOpenWhileStarting(t *testing.T, runtime string) {
 	}
 }
 
-// TestOpenInStorm: a runtime is readable although its threads and methods change while it
-// is opened.
+// TestOpenInStorm: a runtime is readable although its threads and methods change while clrsnap opens the process.
 func TestOpenInStorm(t *testing.T) { testenv.EachRuntime(t, testOpenInStorm) }
 
 func testOpenInStorm(t *testing.T, runtime string) {
@@ -204,8 +201,8 @@ func testOpenInStorm(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestSameContracts: a servicing build that nobody has tested, and a new version with the same contracts, are read like
-// the version whose contracts they have.
+// TestSameContracts: a servicing build that nobody has tested, and a new version with known contracts, are read like
+// the version with the same contracts.
 func TestSameContracts(t *testing.T) {
 	for version, texts := range map[string]map[string]string{
 		"11.0.3": {"@(#)Version 11.0.26.53018 ": "@(#)Version 11.0.326.5301 "},
@@ -242,8 +239,8 @@ func TestSameContracts(t *testing.T) {
 	}
 }
 
-// TestUnknownContracts: where a runtime follows a version of a contract that is not understood, what does not depend on
-// it is shown, and what is left out because of it is said. Nothing is read by the layout of another version.
+// TestUnknownContracts: if a runtime follows an unknown version of a contract, clrsnap shows everything that does not
+// depend on the contract, and names the omissions. Nothing is read by the layout of another version.
 func TestUnknownContracts(t *testing.T) {
 	for _, tt := range []struct {
 		contract, says string

@@ -1,6 +1,6 @@
-// Package openfiles finds out which processes have a pipe or a socket open: /proc/PID/fd, as lsof and fuser do. A
-// process of another user can be looked at only with its rights (ptrace(2), access mode PTRACE_MODE_READ_FSCREDS), one
-// in another PID namespace perhaps not at all.
+// Package openfiles finds the processes that have a pipe or a socket open: from /proc/PID/fd, as lsof and fuser do. To
+// look at a process of another user takes the process's rights (ptrace(2), access mode PTRACE_MODE_READ_FSCREDS); a
+// process in another PID namespace perhaps cannot be seen at all.
 package openfiles
 
 import (
@@ -14,17 +14,17 @@ import (
 // Holder is a descriptor of a process.
 type Holder struct {
 	PID, FD int
-	Command string // what the kernel calls the process; "": not known
-	Writes  bool   // what is open can be written
+	Command string // the kernel's name of the process; "": not known
+	Writes  bool   // the pipe or socket can be written
 	Reads   bool   // and read
 }
 
-// Index has who has which pipes and sockets open, at the time of Look.
+// Index has the holders of pipes and sockets, at the time of Look.
 type Index struct {
 	holders map[string][]place
 	places  int
 	Hidden  int  // processes whose descriptors could not be read
-	Partial bool // there are more descriptors than were looked at, or it took too long
+	Partial bool // there are more descriptors than Look's bounds, or Look took too long
 }
 
 // place is a descriptor of a process.
@@ -34,10 +34,10 @@ type place struct{ pid, fd int }
 const (
 	maxDescriptors = 1 << 17
 	maxTime        = 300 * time.Millisecond
-	maxHolders     = 16 // of one pipe or socket that are described
+	maxHolders     = 16 // described holders of one pipe or socket
 )
 
-// Look looks through the descriptors of all processes that can be seen here: those of first before the others.
+// Look looks through the descriptors of all visible processes: first comes first.
 func Look(first int) *Index {
 	x := &Index{holders: map[string][]place{}}
 	pids, err := procfs.Processes()
@@ -60,7 +60,7 @@ func Look(first int) *Index {
 func (x *Index) add(pid int) {
 	dir, err := procfs.Open(pid)
 	if err != nil {
-		return // it has ended
+		return // the process has ended
 	}
 	defer dir.Close()
 	names, err := dir.Names("fd")
@@ -85,12 +85,12 @@ func (x *Index) add(pid int) {
 	}
 }
 
-// isShared reports whether what a link leads to connects processes.
+// isShared reports whether the target of a link connects processes.
 func isShared(link string) bool {
 	return strings.HasPrefix(link, "pipe:[") || strings.HasPrefix(link, "socket:[")
 }
 
-// Of returns who has a pipe or a socket open, by the link of a descriptor: "pipe:[173886]".
+// Of returns the holders of a pipe or a socket, by the link of a descriptor: "pipe:[173886]".
 func (x *Index) Of(link string) (out []Holder) {
 	list := x.holders[link]
 	for _, p := range list[:min(len(list), maxHolders)] {
@@ -122,7 +122,7 @@ func describe(p place, link string) (h Holder, ok bool) {
 	return h, err == nil && now == link
 }
 
-// access reads how a descriptor was opened: flags, in octal, whose last two bits say so (proc_pid_fdinfo(5), open(2)).
+// access reads a descriptor's access mode: the last two bits of flags, in octal (proc_pid_fdinfo(5), open(2)).
 func access(info string) (reads, writes bool) {
 	const writeOnly, readWrite, mask = 1, 2, 3
 	for line := range strings.Lines(info) {

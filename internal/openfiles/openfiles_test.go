@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLook: both ends of a pipe are found, here and in a child that has got one of them.
+// TestLook: both ends of a pipe are found, here and in a child that has inherited an end.
 func TestLook(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -71,7 +71,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// BenchmarkLook: what it takes to look through the descriptors of all processes of this machine.
+// BenchmarkLook: the cost of a look through the descriptors of all processes of this machine.
 func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		Look(os.Getpid())

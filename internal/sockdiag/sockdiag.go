@@ -1,5 +1,5 @@
-// Package sockdiag asks the kernel for the sockets of a network namespace: TCP connections, and since when each has
-// been silent; what a Unix socket is connected to. It uses sock_diag(7), as ss does.
+// Package sockdiag asks the kernel for the sockets of a network namespace: TCP connections with the length of their
+// silence, and the peers of Unix sockets. The package uses sock_diag(7), as ss does.
 //
 // Sources (Linux): include/uapi/linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg), include/uapi/linux/tcp.h
 // (tcp_info), net/ipv4/inet_diag.c; include/uapi/linux/unix_diag.h (unix_diag_req, unix_diag_msg), net/unix/diag.c.
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connection is a TCP socket that is connected, or about to be.
+// Connection is a connected TCP socket, or a TCP socket that is about to be connected.
 type Connection struct {
 	Inode         uint64
 	Local, Remote netip.AddrPort
@@ -25,10 +25,10 @@ type Connection struct {
 	Received      time.Duration // since the last byte was received
 }
 
-// ErrFormat: the kernel's answer is not what is documented.
+// ErrFormat: the kernel's answer differs from the documentation.
 var ErrFormat = errors.New("unexpected answer of sock_diag")
 
-// What is asked for, and its answer.
+// The request, and the kernel's answer.
 const (
 	byFamily        = 20          // SOCK_DIAG_BY_FAMILY
 	info            = 2           // INET_DIAG_INFO, a kind of attribute
@@ -45,7 +45,8 @@ const (
 	attributeHeader = 4
 )
 
-// ConnectionsIn is Connections of another network namespace: file is one of /proc/PID/ns/net. It takes CAP_SYS_ADMIN.
+// ConnectionsIn is Connections of another network namespace. file is a /proc/PID/ns/net. ConnectionsIn takes
+// CAP_SYS_ADMIN.
 func ConnectionsIn(file *os.File) (out []Connection, err error) {
 	err = in(file, func() (err error) { out, err = Connections(); return err })
 	return out, err
@@ -56,7 +57,7 @@ func in(file *os.File, call func() error) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlock it: the thread ends, instead of staying in the other namespace
+		runtime.LockOSThread() // for good: the thread ends, instead of staying in the other namespace
 		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
 			err = call()
 		}
@@ -133,7 +134,7 @@ func request(family uint8) []byte {
 	return b
 }
 
-// parse parses a part of an answer: messages, one after the other. done: it is the last.
+// parse parses a part of an answer: messages, one after the other. done: the part is the last.
 func parse(b []byte) (out []Connection, done bool, err error) {
 	done, err = eachMessage(b, func(b []byte) {
 		if c, ok := parseMessage(b); ok {
@@ -170,7 +171,7 @@ func eachMessage(b []byte, take func([]byte)) (done bool, err error) {
 
 func aligned(n int) int { return (n + 3) &^ 3 }
 
-// parseMessage parses an inet_diag_msg and what follows it.
+// parseMessage parses an inet_diag_msg and the attributes after the message.
 func parseMessage(b []byte) (c Connection, ok bool) {
 	if len(b) < messageLen {
 		return c, false
@@ -187,7 +188,7 @@ func parseMessage(b []byte) (c Connection, ok bool) {
 	return c, whole && ok && c.Inode != 0
 }
 
-// eachAttribute calls a function with each attribute of a message. It is false if they do not have the form.
+// eachAttribute calls a function with each attribute of a message. The result is false if the attributes are malformed.
 func eachAttribute(b []byte, take func(kind uint16, value []byte)) bool {
 	for len(b) >= attributeHeader {
 		n := int(binary.NativeEndian.Uint16(b))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestConnections: a connection of our own is there, and says which end was the last to send.
+// TestConnections: a connection of the test's own is found, and its times say which end was the last to send.
 func TestConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestConnections(t *testing.T) {
 		if c.Local.String() != client.LocalAddr().String() || c.Connecting || c.Inode == 0 {
 			t.Errorf("%+v", c)
 		}
-		const jiffy = 10 * time.Millisecond // at most: the kernel counts in these
+		const jiffy = 10 * time.Millisecond // at most: the kernel counts in jiffies
 		if c.Sent < 15*time.Millisecond || c.Sent > asked+jiffy || c.Received < c.Sent+30*time.Millisecond {
 			t.Errorf("sent %v ago, received %v ago", c.Sent, c.Received)
 		}

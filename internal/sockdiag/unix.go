@@ -10,12 +10,12 @@ import (
 
 // UnixSocket is a Unix socket.
 type UnixSocket struct {
-	Name      string // its path; it begins with @ if it is abstract; "": it is bound to none
+	Name      string // a path; an abstract name begins with @; "": the socket has no name
 	Listening bool
-	Peer      uint64 // the inode of the socket that it is connected to; 0: none
+	Peer      uint64 // the inode of the connected socket; 0: none
 }
 
-// What is asked for of a Unix socket, and its answer.
+// The request for a Unix socket, and the kernel's answer.
 const (
 	unixRequestLen = 24
 	unixMessageLen = 16
@@ -43,13 +43,13 @@ func Unix(inode uint64) (s UnixSocket, err error) {
 	return s, err
 }
 
-// UnixIn is Unix in another network namespace: file is one of /proc/PID/ns/net. It takes CAP_SYS_ADMIN.
+// UnixIn is Unix in another network namespace. file is a /proc/PID/ns/net. UnixIn takes CAP_SYS_ADMIN.
 func UnixIn(file *os.File, inode uint64) (s UnixSocket, err error) {
 	err = in(file, func() (err error) { s, err = Unix(inode); return err })
 	return s, err
 }
 
-// unixRequest asks for one socket.
+// unixRequest asks for a single socket.
 func unixRequest(inode uint32) []byte {
 	b := make([]byte, headerLen+unixRequestLen)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
@@ -64,7 +64,7 @@ func unixRequest(inode uint32) []byte {
 	return b
 }
 
-// parseUnix parses a unix_diag_msg and what follows it.
+// parseUnix parses a unix_diag_msg and the attributes after the message.
 func parseUnix(b []byte) (s UnixSocket, ok bool) {
 	if len(b) < unixMessageLen || b[0] != unix.AF_UNIX {
 		return s, false
@@ -81,7 +81,7 @@ func parseUnix(b []byte) (s UnixSocket, ok bool) {
 	return s, ok
 }
 
-// unixName is the text for a name: that of a path ends with a zero, an abstract one begins with one.
+// unixName is the text for a name: a path ends with a zero, an abstract name begins with a zero.
 func unixName(b []byte) string {
 	if b[0] == 0 {
 		return "@" + strings.TrimRight(string(b[1:]), "\x00")

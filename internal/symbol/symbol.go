@@ -24,24 +24,23 @@ type Func struct {
 	Size  uint64 // in bytes, of the symbol, or as estimated for a symbol without a size
 }
 
-// Table finds native functions by link-time address. The first lookup builds
-// it. It may be used concurrently as far as its image may be; an image that
-// was closed makes lookups fail.
+// Table finds native functions by link-time address. The first lookup builds the Table. A Table may be used
+// concurrently as far as its image may be. Lookups fail once the image is closed.
 type Table struct {
 	img  *elfx.Image
 	once sync.Once
 	err  error
 	syms []elfx.Symbol // sorted, the preferred one last at each address
-	all  bool          // there are symbols of all functions, not only of exported ones
-	// pieces are the intervals of code between the places where the answer
-	// changes; each ends where the next one starts.
+	all  bool          // there are symbols of all functions, not only of exported functions
+	// pieces are the intervals of code between the places where the answer changes; each piece ends where the next
+	// piece starts.
 	pieces []piece
 
 	mu    sync.Mutex
 	names map[uint32]*Func // by index of syms
 }
 
-// piece says which symbol the code from start on belongs to.
+// piece says to which symbol the code from start on belongs.
 type piece struct {
 	start arch.Addr
 	sym   uint32 // index of Table.syms, or none
@@ -52,8 +51,8 @@ const none = ^uint32(0)
 // New returns the table of an image's function symbols.
 func New(img *elfx.Image) *Table { return &Table{img: img, names: map[uint32]*Func{}} }
 
-// Lookup returns the function that vaddr lies in, and how far in. The result
-// is shared: it must not be changed.
+// Lookup returns the function at vaddr, and the offset of vaddr in the function. The result is shared: do not change
+// it.
 func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	i, ok := t.find(vaddr)
 	if !ok {
@@ -62,14 +61,14 @@ func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	return t.named(i, vaddr)
 }
 
-// Complete reports whether all functions have symbols, and not only those that are exported.
+// Complete reports whether all functions have symbols, and not only the exported functions.
 func (t *Table) Complete() bool {
 	t.once.Do(t.build)
 	return t.all
 }
 
-// Before returns the last exported function that begins at or before vaddr, which belongs to
-// another function, and how far before. It returns false where all functions have symbols.
+// Before returns the last exported function that begins at or before vaddr, and how far before. vaddr belongs to
+// another function, without a symbol. Before returns false where all functions have symbols.
 func (t *Table) Before(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	t.once.Do(t.build)
 	i := sort.Search(len(t.syms), func(i int) bool { return t.syms[i].Value > vaddr })
@@ -79,7 +78,7 @@ func (t *Table) Before(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	return t.named(uint32(i-1), vaddr)
 }
 
-// named returns the function of a symbol, and how far into it vaddr is.
+// named returns the function of a symbol, and the offset of vaddr in the function.
 func (t *Table) named(i uint32, vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +102,7 @@ func (t *Table) named(i uint32, vaddr arch.Addr) (f *Func, offset uint64, ok boo
 	return f, uint64(vaddr - f.Start), true
 }
 
-// Err returns why the image's symbols could not be read, if so, or not all of their names.
+// Err returns why the image's symbols, or some of their names, could not be read.
 func (t *Table) Err() error {
 	t.once.Do(t.build)
 	t.mu.Lock()
@@ -111,7 +110,7 @@ func (t *Table) Err() error {
 	return t.err
 }
 
-// find returns the index of the symbol that vaddr belongs to.
+// find returns the index of the symbol for vaddr.
 func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
 	t.once.Do(t.build)
 	i, exact := slices.BinarySearchFunc(t.pieces, vaddr, func(p piece, a arch.Addr) int {
@@ -132,8 +131,7 @@ func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
 	return t.pieces[i].sym, true
 }
 
-// What is kept for symbols, in bytes: for each symbol and its pieces, of which there are
-// two at most, and for each name.
+// The memory of symbols, in bytes: for each symbol with its pieces, two at most, and for each name.
 const (
 	symKeeps  = 24 + 2*16
 	funcKeeps = 128
@@ -141,7 +139,7 @@ const (
 
 func (t *Table) build() {
 	t.err = t.read()
-	if errors.Is(t.err, elfx.ErrBudget) { // those for other images may do
+	if errors.Is(t.err, elfx.ErrBudget) { // the symbols for other images may do
 		all := len(t.syms)
 		t.syms = slices.Clone(slices.DeleteFunc(t.syms, func(s elfx.Symbol) bool { return s.Static() }))
 		t.all = false
@@ -155,7 +153,7 @@ func (t *Table) build() {
 // many is how many symbols are charged to the budget at once.
 const many = 1024
 
-// read reads the symbols, as far as they may be kept.
+// read reads the symbols, as far as the budget allows.
 func (t *Table) read() (err error) {
 	beyond := t.img.Functions(func(s *elfx.Symbol) bool {
 		if _, ok := s.Value.Add(s.Size); ok && !t.isBound(s) {
@@ -172,8 +170,8 @@ func (t *Table) read() (err error) {
 	return cmp.Or(err, beyond)
 }
 
-// isBound reports whether a symbol is the linker's, for the start or end of a
-// section whose name is an identifier: no function, though code may lie there.
+// isBound reports whether a symbol is the linker's, for the start or end of a section whose name is an identifier. The
+// symbol is no function, though code may lie there.
 func (t *Table) isBound(s *elfx.Symbol) bool {
 	if s.Type() != elfx.TypeNone || s.Size != 0 {
 		return false
@@ -182,8 +180,8 @@ func (t *Table) isBound(s *elfx.Symbol) bool {
 	return err == nil && (strings.HasPrefix(name, "__start_") || strings.HasPrefix(name, "__stop_"))
 }
 
-// compare orders symbols by address and those of one address by preference. The order is
-// the same each time an image is read.
+// compare orders symbols by address, and symbols at the same address by preference. The order is the same each time an
+// image is read.
 func compare(a, b elfx.Symbol) int {
 	if c := cmp.Compare(a.Value, b.Value); c != 0 {
 		return c
@@ -194,9 +192,9 @@ func compare(a, b elfx.Symbol) int {
 	return elfx.CompareNames(&a, &b)
 }
 
-// rank orders the symbols of one address: a function before a mere label, a
-// size before none, and then global before local before weak, because the weak
-// name is usually the alias. Among equals the one wins whose name is stored later.
+// rank orders the symbols at one address: a function before a mere label, a symbol with a size before a symbol without,
+// and then global before local before weak, because the weak name is usually the alias. Among equals the symbol with
+// the later stored name wins.
 func rank(s *elfx.Symbol) int {
 	r := 0
 	if s.Type() != elfx.TypeNone {
@@ -214,10 +212,9 @@ func rank(s *elfx.Symbol) int {
 	return r
 }
 
-// extend gives symbols without a size (hand-written assembly) the code up to
-// the next symbol, at most to the end of their section. Where only exported functions
-// have symbols, that code belongs to other functions: there they get only their first
-// byte.
+// extend gives symbols without a size (hand-written assembly) the code up to the next symbol, at most to the end of
+// their section. Where only exported functions have symbols, that code belongs to other functions: there the symbols
+// get only their first byte.
 func (t *Table) extend() {
 	next, hasNext := arch.Addr(0), false
 	for i := len(t.syms) - 1; i >= 0; i-- {
@@ -242,8 +239,8 @@ func (t *Table) extend() {
 	}
 }
 
-// cut turns the symbols, which can nest and overlap, into pieces: code belongs
-// to the symbol that starts last at or before it and has not ended.
+// cut turns the symbols into pieces. Symbols can nest and overlap. Code belongs to the last symbol that starts at or
+// before the code and has not ended.
 func (t *Table) cut() {
 	var open []uint32 // symbols that have started, the innermost last
 	end := func(i uint32) arch.Addr { return t.syms[i].Value + arch.Addr(t.syms[i].Size) }
@@ -272,7 +269,7 @@ func (t *Table) cut() {
 	closeUpTo(^arch.Addr(0))
 }
 
-// add appends a piece; one that starts where the last one does replaces it.
+// add appends a piece. A piece with the same start as the last piece replaces the last piece.
 func (t *Table) add(p piece) {
 	if n := len(t.pieces); n > 0 && t.pieces[n-1].start == p.start {
 		t.pieces[n-1] = p

@@ -116,8 +116,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestStripped: of a function whose symbol has no size nothing but the start is known
-// where functions have lost their symbols.
+// TestStripped: in a stripped image a function symbol without a size covers only the start of the function.
 func TestStripped(t *testing.T) {
 	gcc := testenv.CC(t)
 	dir := t.TempDir()
@@ -213,7 +212,7 @@ func FuzzDemangle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		raw = raw[:min(len(raw), 4096)]
 		var full, short string
-		// What the demangler allocates grows with the square of the length.
+		// The memory of the demangler grows with the square of the length.
 		each := 500 + 20*min(len(raw), maxMangled)
 		testenv.Allocates(t, len(raw), each, 1<<17, func() { full, short = Demangle(raw) })
 		if len(full) > 1<<13 || len(short) > 1<<13 {

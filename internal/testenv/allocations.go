@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// Allocates fails the test if read allocates more than perByte bytes for each byte of its
-// input, and besides bytes on top. A reader of untrusted input must bound its memory by the
-// size of that input: otherwise a small file could exhaust all memory.
+// Allocates fails the test if read allocates more than perByte bytes for each byte of its input, and besides bytes on
+// top. A reader of untrusted input must bound its memory by the size of the input: otherwise a small file could exhaust
+// all memory.
 //
-// Allocations of other goroutines count, too, so none should run meanwhile.
+// Allocations of other goroutines count, too, so no other goroutine should run meanwhile.
 func Allocates(tb testing.TB, input, perByte, besides int, read func()) {
 	tb.Helper()
 	before := allocated()
@@ -20,8 +20,8 @@ func Allocates(tb testing.TB, input, perByte, besides int, read func()) {
 	}
 }
 
-// allocated is how many bytes this process has allocated so far. runtime/metrics is not
-// exact enough: it lags behind by the unused rest of the spans in use.
+// allocated is how many bytes this process has allocated so far. runtime/metrics is not exact enough: the metric lags
+// behind by the unused rest of the spans in use.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// reports takes what a test says of itself.
+// reports keeps a test's error messages.
 type reports struct {
 	testing.TB
 	errors []string

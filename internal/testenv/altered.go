@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Altered makes a runtime out of an ordinary one whose library has some texts in place of others of the same length:
-// one that says that it is of another version, or follows other contracts. It is for Options.Runtime, and is removed at
-// the end of the test.
+// Altered copies an ordinary runtime and replaces some texts in the copy's library by others of the same length. The
+// copy claims another version, or other contracts. The copy is for Options.Runtime, and is removed at the end of the
+// test.
 func Altered(tb testing.TB, runtime string, texts map[string]string) string {
 	tb.Helper()
 	kit := Kit(tb)

@@ -21,8 +21,8 @@ import (
 
 const (
 	readyTimeout = 2 * time.Minute // a loaded machine with two cores is slow
-	endTimeout   = 2 * time.Minute // on top of the time that the program was asked to run for
-	// killTimeout is how long the output of a program that was killed is waited for. Another process may have it.
+	endTimeout   = 2 * time.Minute // on top of the run time that the program was asked for
+	// killTimeout bounds the wait for the output of a killed program. Another process may hold the output open.
 	killTimeout = 30 * time.Second
 )
 
@@ -33,28 +33,28 @@ type Options struct {
 	JitDump bool     // make the runtime write a jitdump of its code, for App.JitDump
 	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8": see DotNet.Host
 	NoReady bool     // do not wait for READY: for programs that end at once
-	Reuse   bool     // make new code soon get the addresses of code that was unloaded
-	Dir     string   // working directory; that of the test if empty
+	Reuse   bool     // make new code soon get the addresses of unloaded code
+	Dir     string   // working directory; empty: the test's
 	Compile []string // more arguments for the compiler: see BuildWith
-	// ReadyToRun has the program's methods compiled before it is started.
+	// ReadyToRun has the program's methods compiled before the start.
 	ReadyToRun bool
-	Composite  bool // likewise, into an image of their own beside the assembly
-	// Prepare changes the command before it is started: other namespaces, another
-	// user. In a PID namespace of its own the program sees other ids than we do.
+	Composite  bool // likewise, into an image beside the assembly
+	// Prepare changes the command before the start: other namespaces, another user. In a PID namespace of its own the
+	// program sees other ids than the test does.
 	Prepare func(*exec.Cmd)
 }
 
-// An App is a running .NET program. It is killed at the end of the test.
+// An App is a running .NET program. The program is killed at the end of the test.
 type App struct {
 	PID    int
 	Stacks map[string]Stack // by scenario; complete when Start returns
 	Loads  map[string]int   // rounds by busy worker; complete when Wait returns
-	Counts map[string]int   // what happened how often, likewise
-	Truths []Truth          // what the program "events" has counted, likewise
+	Counts map[string]int   // events by kind, likewise
+	Truths []Truth          // the program "events"'s own counts, likewise
 
 	tb      testing.TB
 	name    string
-	runtime string // as Options.Runtime has it
+	runtime string // as in Options.Runtime
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stdout  io.Closer
@@ -83,7 +83,7 @@ func Start(tb testing.TB, app string, o Options) *App {
 	return start(tb, app, exec.Command(kit.Host(o.Runtime), dll), o)
 }
 
-// start runs a command that is the program app.
+// start runs a command for the program app.
 func start(tb testing.TB, app string, cmd *exec.Cmd, o Options) *App {
 	tb.Helper()
 	a := &App{
@@ -102,7 +102,7 @@ func start(tb testing.TB, app string, cmd *exec.Cmd, o Options) *App {
 	cmd.Env = environment(o)
 	cmd.Dir = o.Dir
 	cmd.Stderr = &a.stderr
-	cmd.WaitDelay = killTimeout // for its stderr, once it has ended
+	cmd.WaitDelay = killTimeout // for its stderr, after its end
 	if o.Prepare != nil {
 		o.Prepare(cmd)
 	}
@@ -154,7 +154,7 @@ func (a *App) waitReady() {
 	}
 }
 
-// environment is that of the test without settings that would change the runtime.
+// environment is the test's environment without settings that would change the runtime.
 func environment(o Options) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -174,11 +174,10 @@ func environment(o Options) []string {
 	return append(env, o.Env...)
 }
 
-// startLimited starts a program. With Options.Reuse its address space is limited, to far
-// more than there is memory. Without a limit the runtime reserves 2 GB for code at its
-// start, and never uses an address there twice. With a limit it reserves nothing, and takes
-// each piece of memory for code from the kernel, which reuses freed addresses at once
-// (ExecutableMemoryAllocator in src/coreclr/pal/src/map/virtual.cpp).
+// startLimited starts a program. With Options.Reuse the program's address space is limited, to far more than the memory
+// of the machine. Without a limit the runtime reserves 2 GB for code at its start, and never uses an address there
+// twice. With a limit the runtime reserves nothing, and takes each piece of memory for code from the kernel. The kernel
+// reuses freed addresses at once (ExecutableMemoryAllocator in src/coreclr/pal/src/map/virtual.cpp).
 func startLimited(o Options, start func() error) error {
 	if !o.Reuse {
 		return start()
@@ -202,7 +201,7 @@ func (a *App) read(stdout io.Reader) error {
 	var bad error
 	for lines.Scan() {
 		if err := a.line(lines.Text(), &stack); err != nil && bad == nil {
-			bad = err // read on, so that the program does not block
+			bad = err // read on, lest the program block
 		}
 	}
 	if bad == nil {
@@ -211,7 +210,7 @@ func (a *App) read(stdout io.Reader) error {
 	return bad
 }
 
-// line parses one line of the protocol; *stack is the block that it is in.
+// line parses one line of the protocol; *stack is the block around the line.
 func (a *App) line(line string, stack **Stack) error {
 	if *stack != nil {
 		if line != "END" {
@@ -254,7 +253,7 @@ func (a *App) line(line string, stack **Stack) error {
 	case "ANSWER":
 		a.answer = append(a.answer, rest)
 	case "ANSWERED":
-		a.answers <- a.answer // Ask waits for it
+		a.answers <- a.answer // for the waiting Ask
 		a.answer = nil
 	case "READY":
 		close(a.ready)
@@ -264,8 +263,8 @@ func (a *App) line(line string, stack **Stack) error {
 	return nil
 }
 
-// Wait waits until the program ends by itself and returns what follows RESULT on
-// its last line, and its exit code: 128 and the signal's number if one has killed it.
+// Wait waits until the program ends by itself. Wait returns the rest of the last line after RESULT, and the exit code:
+// 128 and the signal's number if a signal killed the program.
 func (a *App) Wait() (result string, code int) {
 	a.tb.Helper()
 	select {
@@ -277,7 +276,7 @@ func (a *App) Wait() (result string, code int) {
 		a.tb.Fatalf("%s: %v\n%s", a, a.err, a.Stderr())
 	}
 	if s, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		const shells = 128 // as shells have it
+		const shells = 128 // as in shells
 		return a.result, shells + int(s.Signal())
 	}
 	return a.result, a.cmd.ProcessState.ExitCode()
@@ -293,7 +292,7 @@ func (a *App) Stop() (result string, code int) {
 // Ended is closed when the process has ended.
 func (a *App) Ended() <-chan struct{} { return a.ended }
 
-// Stderr is what the program has written to stderr so far.
+// Stderr is the program's output to stderr so far.
 func (a *App) Stderr() string { return a.stderr.String() }
 
 func (a *App) String() string {
@@ -306,7 +305,7 @@ func (a *App) ownPIDs() bool {
 	return attr != nil && attr.Cloneflags&syscall.CLONE_NEWPID != 0
 }
 
-// cleanup kills the program and removes what a killed runtime leaves behind.
+// cleanup kills the program and removes the files of a killed runtime.
 func (a *App) cleanup() {
 	a.stdin.Close()
 	a.kill()
@@ -323,8 +322,8 @@ func (a *App) cleanup() {
 	}
 }
 
-// kill kills the program and its children. A child has the program's output: the output of a program whose createdump
-// hangs does not end with the program.
+// kill kills the program and its children. A child has the program's output: if createdump hangs, the program's output
+// does not end with the program.
 func (a *App) kill() {
 	select {
 	case <-a.ended:
@@ -332,7 +331,7 @@ func (a *App) kill() {
 	default:
 	}
 	for _, pid := range a.children() {
-		unix.Kill(pid, unix.SIGKILL) // fails if it has ended
+		unix.Kill(pid, unix.SIGKILL) // fails if the child has ended
 	}
 	a.cmd.Process.Kill() // likewise
 	select {

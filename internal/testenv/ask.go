@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Ask gives the program a command and returns what it answers. One command is
-// given at a time.
+// Ask gives the program a command and returns the answer. Only one command may run at a time.
 func (a *App) Ask(command string) []string {
 	a.tb.Helper()
 	if _, err := io.WriteString(a.stdin, command+"\n"); err != nil {

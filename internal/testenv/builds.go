@@ -17,13 +17,13 @@ import (
 
 // A RuntimeBuild is a servicing build of .NET that the kit can have.
 type RuntimeBuild struct {
-	Runtime string // as Options.Runtime names it
+	Runtime string // as in Options.Runtime
 	Version string // such as "8.0.4"
-	Always  bool   // it comes with its major version, not only with "get-dotnet.sh builds"
+	Always  bool   // part of its major version, not only of "get-dotnet.sh builds"
 }
 
-// RuntimeBuilds lists the builds of the kit: those of its frameworks, those of
-// scripts/dotnet/builds.txt, and those that CLRSNAP_DOTNET_ROOTS leads to.
+// RuntimeBuilds lists the builds of the kit's frameworks, of scripts/dotnet/builds.txt, and of the installations beside
+// the kit (InstalledRuntimes).
 func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	tb.Helper()
 	all := []RuntimeBuild{
@@ -54,8 +54,8 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	return append(all, InstalledRuntimes()...)
 }
 
-// AspNetRuntimes lists the builds that the programs of aspNetApps run on, as they have
-// ASP.NET Core: those of the kit, and 10.0.14. If that is not installed, it says so.
+// AspNetRuntimes lists the builds with ASP.NET Core, for the programs of aspNetApps: the kit's builds, and 10.0.14. A
+// log line says if 10.0.14 is not installed.
 func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 	tb.Helper()
 	all := []RuntimeBuild{{"net9", "9.0.5", true}, {"net10", "10.0.12", true}}
@@ -73,7 +73,7 @@ func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 	return append(all, RuntimeBuild{runtime, version, false})
 }
 
-// EachAspNet runs a test on those of AspNetRuntimes that this layer is for.
+// EachAspNet runs a test on the runtimes of AspNetRuntimes that this layer is for.
 func EachAspNet(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	layer.Each(t)
@@ -84,17 +84,16 @@ func EachAspNet(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-// copied is the version of the newest runtime in the kit, which is a copy of one that was installed; empty: the kit
-// lacks it.
+// copied is the version of the newest runtime in the kit, a copy of an installed runtime; empty: the kit lacks the
+// newest runtime.
 func copied() (version string) {
 	for _, version = range versionsIn(InKit(filepath.Join(NewestRuntime, frameworkFolder))) {
 	}
 	return version
 }
 
-// Installed is the runtime of a .NET installation beside the kit, for
-// Options.Runtime, by its version: "10.0.14". CLRSNAP_DOTNET_ROOTS names the folder
-// in which each installation has a folder called like its version.
+// Installed is the runtime of a .NET installation beside the kit, for Options.Runtime, by its version: "10.0.14".
+// CLRSNAP_DOTNET_ROOTS names a folder in which each installation has a folder named after its version.
 func Installed(version string) (runtime string, err error) {
 	roots := os.Getenv(rootsVariable)
 	if roots == "" {
@@ -113,15 +112,15 @@ func Installed(version string) (runtime string, err error) {
 // rootsVariable is documented in CONTRIBUTING.md.
 const rootsVariable = "CLRSNAP_DOTNET_ROOTS"
 
-// runtimeAt is Options.Runtime for a `dotnet` that the kit has not.
+// runtimeAt is Options.Runtime for a `dotnet` outside the kit.
 func runtimeAt(host, version string) string {
 	major, _, _ := strings.Cut(version, ".")
 	return "net" + major + ":" + host
 }
 
-// InstalledRuntimes lists the runtimes beside the kit, oldest first: those in the folder that
-// CLRSNAP_DOTNET_ROOTS names, and those of an SDK on PATH. They add to the kit, and stand in for
-// nothing in it. The one that the kit has a copy of is not among them.
+// InstalledRuntimes lists the runtimes beside the kit, oldest first: the runtimes in the folder of
+// CLRSNAP_DOTNET_ROOTS, and the runtimes of an SDK on PATH. Installed runtimes add to the kit, and replace nothing in
+// the kit. The runtime that the kit has copied is left out.
 func InstalledRuntimes() []RuntimeBuild {
 	all := rootRuntimes()
 	for _, b := range pathRuntimes() {
@@ -135,7 +134,7 @@ func InstalledRuntimes() []RuntimeBuild {
 	return all
 }
 
-// rootRuntimes lists those that CLRSNAP_DOTNET_ROOTS leads to.
+// rootRuntimes lists the runtimes in the folder of CLRSNAP_DOTNET_ROOTS.
 func rootRuntimes() (all []RuntimeBuild) {
 	for _, version := range versionsIn(os.Getenv(rootsVariable)) {
 		if runtime, err := Installed(version); err == nil {
@@ -145,8 +144,7 @@ func rootRuntimes() (all []RuntimeBuild) {
 	return all
 }
 
-// pathRuntimes lists those of the `dotnet` on PATH. A program runs on the newest one of its
-// major version.
+// pathRuntimes lists the runtimes of the `dotnet` on PATH. A program runs on the newest runtime of its major version.
 func pathRuntimes() (all []RuntimeBuild) {
 	host, err := exec.LookPath("dotnet")
 	if err != nil {
@@ -166,13 +164,13 @@ func pathRuntimes() (all []RuntimeBuild) {
 	return slices.Collect(maps.Values(newest))
 }
 
-// frameworkFolder is where an installation of .NET has a folder for each of its runtimes.
+// frameworkFolder is the folder of an installation of .NET with a folder for each runtime.
 const frameworkFolder = "shared/Microsoft.NETCore.App"
 
-// released is a version that programs can be compiled for.
+// released is a version for which programs can be compiled.
 var released = regexp.MustCompile(`^(8|9|10|11)\.0\.\d+$`)
 
-// versionsIn lists the folders of a folder that are called like a version, oldest first.
+// versionsIn lists the folders of a folder that are named after a version, oldest first.
 func versionsIn(dir string) (versions []string) {
 	if dir == "" {
 		return nil
@@ -197,7 +195,7 @@ func CompareVersions(a, b string) int {
 	})
 }
 
-// installed returns the build of a runtime that is not the kit's.
+// installed returns the build of a runtime outside the kit.
 func installed(runtime string) (RuntimeBuild, bool) {
 	for _, b := range InstalledRuntimes() {
 		if b.Runtime == runtime {
@@ -207,13 +205,13 @@ func installed(runtime string) (RuntimeBuild, bool) {
 	return RuntimeBuild{}, false
 }
 
-// InstalledVersion is the version of a runtime that is not the kit's.
+// InstalledVersion is the version of a runtime outside the kit.
 func InstalledVersion(runtime string) (version string, ok bool) {
 	b, ok := installed(runtime)
 	return b.Version, ok
 }
 
-// Name is what tests call a runtime: "net10:10.0.14" if it is not the kit's.
+// Name is the tests' name for a runtime: "net10:10.0.14" for a runtime outside the kit.
 func Name(runtime string) string {
 	if version, ok := InstalledVersion(runtime); ok {
 		return Framework(runtime) + ":" + version
@@ -235,8 +233,7 @@ func parseBuild(words []string) (RuntimeBuild, error) {
 	return RuntimeBuild{Runtime: "net" + major + ":" + host, Version: version, Always: when == "always"}, nil
 }
 
-// Missing reports whether the kit lacks a build that is optional. It ends the test if the
-// build is required.
+// Missing reports whether the kit lacks an optional build. Missing ends the test if the kit lacks a required build.
 func (k DotNet) Missing(tb testing.TB, b RuntimeBuild) bool {
 	tb.Helper()
 	if b.Always {

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// CC finds the C compiler that the in-process agent is built with. Without one it ends the test.
+// CC finds the C compiler for the in-process agent. Without a compiler CC ends the test.
 func CC(tb testing.TB) string {
 	tb.Helper()
 	for _, name := range []string{"cc", "gcc", "clang"} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// StartSaying starts a program that says something and stays, and returns the first line of it.
-// The program is killed at the end of the test.
+// StartSaying starts a program that prints a line and stays, and returns the line. The program is killed at the end of
+// the test.
 func StartSaying(tb testing.TB, cmd *exec.Cmd) string {
 	tb.Helper()
 	stdout, err := cmd.StdoutPipe()
@@ -18,16 +18,16 @@ func StartSaying(tb testing.TB, cmd *exec.Cmd) string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		cmd.Process.Kill() // fails if it has ended
+		cmd.Process.Kill() // fails if the program has ended
 		cmd.Wait()
 	})
 	said := bufio.NewScanner(stdout)
-	said.Scan() // what it has not said is not what is expected
+	said.Scan() // without a line the text is empty, and the caller's check fails
 	return said.Text()
 }
 
-// StartFed starts a program that says something and stays as long as its standard input is open, which is until the end
-// of the test. It returns the first line that the program says.
+// StartFed starts a program that prints a line and stays as long as its standard input is open. StartFed returns the
+// line. The standard input is open until the end of the test.
 func StartFed(tb testing.TB, cmd *exec.Cmd) string {
 	tb.Helper()
 	stdin, err := cmd.StdinPipe()

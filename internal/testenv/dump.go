@@ -23,19 +23,17 @@ type DumpKind string
 
 // The kinds. DumpOptions says how a program must be started for the kind.
 const (
-	DumpGCore  DumpKind = "gcore"  // gdb, of a program that survives
+	DumpGCore  DumpKind = "gcore"  // by gdb; the program survives
 	DumpKernel DumpKind = "kernel" // the program is killed by a signal
 
-	// .NET's own createdump, by its type, of a program that survives: on a runtime
-	// that has one.
+	// .NET's own createdump, by its type, on a runtime with a createdump. The program survives.
 	DumpNormal   DumpKind = "createdump-normal"
 	DumpWithHeap DumpKind = "createdump-withheap"
 	DumpTriage   DumpKind = "createdump-triage"
 	DumpFull     DumpKind = "createdump-full"
 
-	// The same by the runtime itself, because of a SIGABRT. It starts its
-	// createdump; a single-file host contains it, and can only make this type,
-	// because the library that the other types need is missing.
+	// Also createdump, but the runtime itself starts its createdump because of a SIGABRT. A single-file host contains
+	// createdump, and can only make this type, because the library for the other types is missing.
 	DumpCrash DumpKind = "crash-full"
 )
 
@@ -45,8 +43,7 @@ var DumpKinds = []DumpKind{DumpGCore, DumpKernel, DumpNormal, DumpWithHeap, Dump
 // Kills reports whether the program is dead after a dump of this kind.
 func (k DumpKind) Kills() bool { return k == DumpKernel || k == DumpCrash }
 
-// Runs reports whether there is a dump of this kind of a program that runs on
-// runtime, "" for the default.
+// Runs reports whether a program on runtime ("" for the default) can have a dump of this kind.
 func (k DumpKind) Runs(runtime string) bool {
 	return k.createdumpType() == "" || Ordinary(runtime)
 }
@@ -66,12 +63,12 @@ const (
 	crashName   = "crash.dump"
 )
 
-// SmallCore has a program (Options.Env) reserve less memory that it does not use. Otherwise the C library reserves 64
-// MB for each of many arenas, and gcore writes them all: a gigabyte of zeros.
+// SmallCore makes a program (Options.Env) reserve less unused memory. Otherwise the C library reserves 64 MB for each
+// of many arenas, and gcore writes all arenas: a gigabyte of zeros.
 const SmallCore = "MALLOC_ARENA_MAX=1"
 
-// DumpOptions returns o with what a program needs from its start for a dump of
-// kind k. It gets a working directory of its own.
+// DumpOptions returns o with the settings that a program needs from its start for a dump of kind k. The program gets a
+// working directory of its own.
 func DumpOptions(tb testing.TB, k DumpKind, o Options) Options {
 	tb.Helper()
 	o.Dir = tb.TempDir()
@@ -84,9 +81,8 @@ func DumpOptions(tb testing.TB, k DumpKind, o Options) Options {
 	return o
 }
 
-// Dump makes a core dump of a program that was started with DumpOptions, and
-// returns its path, which is valid until the test ends. Where the kind is
-// impossible on this machine, the test is skipped, or fails, as with Kit.
+// Dump makes a core dump of a program started with DumpOptions. The returned path is valid until the test ends. Where
+// the kind is impossible on this machine, the test is skipped, or fails, as with Kit.
 func Dump(tb testing.TB, app *App, k DumpKind) string {
 	tb.Helper()
 	switch {
@@ -112,19 +108,19 @@ func GCoreDump(tb testing.TB, pid int) string {
 	return dumpAt(tb, fmt.Sprintf("%s.%d", prefix, pid))
 }
 
-// DumpShared has the dumps of a process contain memory that it shares with others by way of files, such as that of
-// named mutexes: by default they lack it (core(5), coredump_filter; gcore keeps to that, too).
+// DumpShared puts memory that a process shares with others by way of files, such as the memory of named mutexes, into
+// the process's dumps. By default the dumps lack shared memory (core(5), coredump_filter; gcore keeps to the filter,
+// too).
 func DumpShared(tb testing.TB, pid int) {
 	tb.Helper()
-	const filter = "0x3b" // the default, and mappings of files that are shared
+	const filter = "0x3b" // the default, and shared mappings of files
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/coredump_filter", pid), []byte(filter), 0); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// KernelDump kills any process by a signal that .NET has no handler for, and
-// returns the core dump that the kernel makes of it. The process needs a working
-// directory of its own, and ended is closed when its parent has waited for it.
+// KernelDump kills any process by a signal without a handler in .NET, and returns the kernel's core dump. The process
+// needs a working directory of its own. ended is closed when the parent has waited for the process.
 func KernelDump(tb testing.TB, pid int, ended <-chan struct{}) string {
 	tb.Helper()
 	return kernelDump(tb, pid, ended, func() {
@@ -134,8 +130,7 @@ func KernelDump(tb testing.TB, pid int, ended <-chan struct{}) string {
 	})
 }
 
-// KernelDump has a program that was started with the options for DumpKernel die, and
-// returns the core dump that the kernel makes of it.
+// KernelDump makes a program die that was started with the options for DumpKernel, and returns the kernel's core dump.
 func (a *App) KernelDump(die func()) string {
 	a.tb.Helper()
 	return kernelDump(a.tb, a.PID, a.ended, die)
@@ -166,8 +161,7 @@ func kernelDump(tb testing.TB, pid int, ended <-chan struct{}, die func()) strin
 	return KernelDumpIn(tb, dir)
 }
 
-// KernelDumpIn returns the core dump that a process has left in its working directory
-// dir when it died by itself.
+// KernelDumpIn returns the core dump in dir, the working directory of a process that died by itself.
 func KernelDumpIn(tb testing.TB, dir string) string {
 	tb.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, coreName+"*")) // core, or core.PID
@@ -179,8 +173,8 @@ func KernelDumpIn(tb testing.TB, dir string) string {
 
 const corePattern = "/proc/sys/kernel/core_pattern"
 
-// wantCorePattern makes the kernel write core dumps to the working directory; restore
-// undoes that. Test binaries that do so at the same time wait for each other.
+// wantCorePattern makes the kernel write core dumps to the working directory; restore undoes that. Test binaries that
+// change the pattern at the same time wait for each other.
 func wantCorePattern(tb testing.TB) (restore func()) {
 	tb.Helper()
 	old, err := os.ReadFile(corePattern)
@@ -207,7 +201,7 @@ func wantCorePattern(tb testing.TB) (restore func()) {
 	}
 }
 
-// createdump runs the program that the runtime of the app came with.
+// createdump runs the createdump that came with the app's runtime.
 func (a *App) createdump(option string) string {
 	a.tb.Helper()
 	major := strings.TrimPrefix(Framework(a.runtime), "net") + "."
@@ -225,15 +219,15 @@ func (a *App) createdump(option string) string {
 	return dumpAt(a.tb, file)
 }
 
-// CrashDump returns the dump that the runtime has made of a program which was started
-// with the options for DumpCrash, and has died by itself.
+// CrashDump returns the runtime's dump of a program that was started with the options for DumpCrash, and died by
+// itself.
 func (a *App) CrashDump() string {
 	a.tb.Helper()
 	return dumpAt(a.tb, filepath.Join(a.cmd.Dir, crashName))
 }
 
-// crash makes the runtime dump the program at a SIGABRT. A SIGABRT from outside does not
-// end the program, so it is killed when the dump is complete.
+// crash makes the runtime dump the program at a SIGABRT. A SIGABRT from outside does not end the program, so crash
+// kills the program when the dump is complete.
 func (a *App) crash() string {
 	a.tb.Helper()
 	if err := unix.Kill(a.PID, unix.SIGABRT); err != nil {
@@ -250,8 +244,7 @@ func (a *App) crash() string {
 	return a.CrashDump()
 }
 
-// children are the program's child processes. In .NET 8, the one that has written the
-// dump does not end.
+// children are the program's child processes. In .NET 8, the child that has written the dump does not end.
 func (a *App) children() (pids []int) {
 	a.tb.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.PID))
@@ -272,8 +265,7 @@ func (a *App) children() (pids []int) {
 	return pids
 }
 
-// isWhole reports whether a core dump, which is written from its beginning to its
-// end, has been written to its end.
+// isWhole reports whether a core dump is complete. A dump is written from its beginning to its end.
 func isWhole(file string) bool {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -290,7 +282,7 @@ func isWhole(file string) bool {
 
 func runDump(tb testing.TB, name string, args ...string) {
 	tb.Helper()
-	// A debugger that waits for a thread does not take a SIGTERM.
+	// A debugger that waits for a thread ignores a SIGTERM.
 	limit := []string{"--kill-after=10", strconv.Itoa(int(dumpTimeout.Seconds())), name}
 	cmd := exec.Command("timeout", append(limit, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -298,7 +290,7 @@ func runDump(tb testing.TB, name string, args ...string) {
 	}
 }
 
-// dumpAt makes sure that a dump is there.
+// dumpAt makes sure that a dump exists.
 func dumpAt(tb testing.TB, file string) string {
 	tb.Helper()
 	if st, err := os.Stat(file); err != nil || st.Size() == 0 {

@@ -12,34 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A CodeRecord is what the runtime says about a piece of code when it has
-// compiled it or, for ReadyToRun code, when it begins to use it.
+// A CodeRecord is the runtime's note about a piece of code: after the code was compiled or, for ReadyToRun code, when
+// the runtime begins to use the code.
 type CodeRecord struct {
 	Time       uint64 // in nanoseconds of CLOCK_MONOTONIC
-	TID        int    // of the thread that compiled it, in the target's PID namespace
-	Start, End uint64 // End is the first address after it
+	TID        int    // of the compiling thread, in the target's PID namespace
+	Start, End uint64 // End is the first address after the code
 	Name       string // as in a perf map
 }
 
-// A JitDump reads the perf map in the binary form that perf inject takes: unlike
-// the text it has ReadyToRun code too, and says when each entry was written.
+// A JitDump reads the perf map in the binary form for perf inject. Unlike the text form, the binary form has ReadyToRun
+// code too, and the time of each entry.
 //
-// The runtime writes each record at once, without a buffer and under a lock, so
-// that records are in the order of their times (PAL_PerfJitDump_LogMethod in
-// src/coreclr/pal/src/misc/perfjitdump.cpp). Nothing is written about code that
-// is unloaded.
+// The runtime writes each record at once, without a buffer and under a lock, so records are in the order of their times
+// (PAL_PerfJitDump_LogMethod in src/coreclr/pal/src/misc/perfjitdump.cpp). Nothing is written about unloaded code.
 type JitDump struct {
 	file    *os.File
-	at      int64 // how far it was read
+	at      int64 // the position up to which the file was read
 	rest    []byte
 	Records int
 }
 
-// jitDumpEnv makes the runtime write a jitdump and no text. .NET 10 must not write
-// whole blocks of stubs: it would read their code before all of it is mapped, and after
-// that error never write again. Granularity 4 leaves all stubs out, but only from 10.0.10
-// on: the jitdumps of older builds of .NET 10 are nearly empty. Granularity 2 would make
-// them write each stub separately, which can deadlock (src/coreclr/vm/perfmap.cpp). .NET 8
+// jitDumpEnv makes the runtime write a jitdump and no text. .NET 10 must not write whole blocks of stubs: the runtime
+// would read the stubs' code before all of the block is mapped, and after that error never write again. Granularity 4
+// leaves all stubs out, but only from 10.0.10 on: the jitdumps of older builds of .NET 10 are nearly empty. With
+// granularity 2 older builds would write each stub separately, which can deadlock (src/coreclr/vm/perfmap.cpp). .NET 8
 // and 9 do not have the setting.
 func jitDumpEnv() []string {
 	const jitDumpOnly, noStubs = "2", "4"
@@ -61,7 +58,7 @@ func (a *App) JitDump() *JitDump {
 	return d
 }
 
-// OpenJitDump opens a jitdump that may still be written to.
+// OpenJitDump opens a jitdump that a program may still be writing.
 func OpenJitDump(path string) (*JitDump, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -75,7 +72,7 @@ func OpenJitDump(path string) (*JitDump, error) {
 	return d, nil
 }
 
-// Close closes the file, but leaves it where it is.
+// Close closes the file without removing the file.
 func (d *JitDump) Close() error { return d.file.Close() }
 
 const (
@@ -100,9 +97,8 @@ func (d *JitDump) header() error {
 	return nil
 }
 
-// Next calls add for every record that has been written since the last call. An
-// unfinished last record is left for the next. What has been read is freed in the
-// file system, where that is possible, so that long runs need little space.
+// Next calls add for every record since the last call. An unfinished last record is left for the next call. The bytes
+// read are freed in the file system, where possible, so that long runs need little space.
 func (d *JitDump) Next(add func(CodeRecord)) error {
 	chunk := make([]byte, 1<<20)
 	for {
@@ -121,7 +117,7 @@ func (d *JitDump) Next(add func(CodeRecord)) error {
 	}
 	const page = 4096
 	if done := (d.at - int64(len(d.rest))) / page * page; done > page {
-		// The header stays. Not every file system can do it.
+		// The header stays. Not every file system can punch holes.
 		_ = unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, page, done-page)
 	}
 	return nil

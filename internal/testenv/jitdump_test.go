@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// codeLoadRecord is a record as the runtime writes it, with its code.
+// codeLoadRecord is a record in the runtime's form, with its code.
 func codeLoadRecord(r CodeRecord) []byte {
 	b := make([]byte, codeLoadSize, 256)
 	binary.LittleEndian.PutUint64(b[8:], r.Time)

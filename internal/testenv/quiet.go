@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// NeedQuiet ends a proof that measures time where it cannot be judged, because other programs or other machines use too
-// much of the CPUs at its beginning. Nothing of the test itself may run yet.
+// NeedQuiet ends a proof that measures time, if other programs or other machines use too much of the CPUs at the
+// proof's beginning. Nothing of the test itself may run yet.
 func NeedQuiet(tb testing.TB) {
 	tb.Helper()
 	if busy := Busy(tb); busy != "" {
@@ -16,8 +16,8 @@ func NeedQuiet(tb testing.TB) {
 	}
 }
 
-// Busy says for a second how much of the CPUs other programs and other machines use, if that is too much for measuring;
-// "": it is not. Nothing of the test itself may run meanwhile.
+// Busy measures for a second how much of the CPUs other programs and other machines use. The text says so if that is
+// too much for a measurement; "": the machine is quiet. Nothing of the test itself may run meanwhile.
 func Busy(tb testing.TB) string {
 	tb.Helper()
 	const looks, most = time.Second, 0.4 // CPUs
@@ -29,7 +29,7 @@ func Busy(tb testing.TB) string {
 	return ""
 }
 
-// busyTime is the time that all CPUs have not been idle, with what other machines took away.
+// busyTime is the time that all CPUs were not idle, with the time that other machines took away.
 func busyTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	b, err := os.ReadFile("/proc/stat")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Reuse starts a program with the process id of a process that has ended and was waited for.
-// The program runs until the end of the test.
+// Reuse starts a program with the process id of an ended process that was waited for. The program runs until the end of
+// the test.
 func Reuse(t testing.TB, pid int, name string, args ...string) {
 	t.Helper()
 	const last = "/proc/sys/kernel/ns_last_pid"
@@ -22,7 +22,7 @@ func Reuse(t testing.TB, pid int, name string, args ...string) {
 			t.Fatal(err)
 		}
 		end := func() {
-			cmd.Process.Kill() // it has not ended by itself
+			cmd.Process.Kill() // the program has not ended by itself
 			cmd.Wait()
 		}
 		if cmd.Process.Pid == pid {

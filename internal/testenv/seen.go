@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Hang is how long nothing at all may take, on any machine. A test that is green never waits for its end.
+// Hang is longer than anything may take, on any machine. A green test never waits so long.
 const Hang = 2 * time.Minute
 
-// UntilSeen looks again and again, until all that must be seen has been seen. look says what is missing. Beside other
-// programs that takes longer, but never as long as what hangs.
+// UntilSeen calls look again and again, until nothing is missing. look names the missing items. Beside other programs
+// the wait takes longer, but never as long as Hang.
 func UntilSeen(tb testing.TB, look func() (missing string)) {
 	tb.Helper()
 	for end := time.Now().Add(Hang); ; time.Sleep(10 * time.Millisecond) {

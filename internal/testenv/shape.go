@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A Shape is a way in which .NET programs are shipped.
+// A Shape is a form in which .NET programs are shipped.
 type Shape string
 
 // The shapes.
@@ -24,16 +24,15 @@ const (
 	FrameworkDependent Shape = "framework-dependent"    // an assembly, run by a `dotnet` that has the framework
 	AppHost            Shape = "app host"               // the same with an executable of its own
 	SelfContained      Shape = "self-contained"         // the executable, the runtime and the framework in one folder
-	SingleFile         Shape = "single file"            // all of it in the executable
+	SingleFile         Shape = "single file"            // all files in the executable
 	Compressed         Shape = "compressed single file" // the same, its assemblies compressed
 	Trimmed            Shape = "trimmed single file"    // only what the program needs, nothing compiled
 )
 
-// Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
-// the kit. Some runtimes exist in the kit only as single-file hosts, without the
-// libcoreclr.so that the first three shapes need; for those FrameworkDependent means that
-// host with the framework beside it. One that is installed beside the kit has no parts to
-// make another shape of; those of the newest one may lie beside the kit.
+// Shapes are the possible shapes for programs of a runtime ("net10", "net9", …) with the kit. Some runtimes exist in
+// the kit only as single-file hosts, without the libcoreclr.so of the first three shapes; there FrameworkDependent
+// means a single-file host with the framework beside the host. A runtime installed beside the kit has no parts for
+// other shapes. The parts for the newest runtime may lie beside the kit.
 func Shapes(runtime string) []Shape {
 	if _, ok := installed(runtime); ok {
 		return []Shape{FrameworkDependent}
@@ -47,28 +46,28 @@ func Shapes(runtime string) []Shape {
 	return []Shape{FrameworkDependent, SingleFile, Compressed}
 }
 
-// Ordinary reports whether a runtime is a library of its own, beside other files: an installation, or a part of the
-// kit that looks like one. The others are single-file hosts.
+// Ordinary reports whether a runtime is a library of its own, beside other files: an installation, or a part of the kit
+// that looks like an installation. The other runtimes are single-file hosts.
 func Ordinary(runtime string) bool {
 	_, ok := installed(runtime)
 	return ok || runtime == "net9" || runtime == NewestRuntime
 }
 
-// A Program is a program as its users get it.
+// A Program is a program in the form that users get.
 type Program struct {
-	Dir  string // everything that it runs from is in here, and nothing else
+	Dir  string // contains everything that the program runs from, and nothing else
 	Exe  string // below Dir
 	Args []string
 	Env  []string
 
-	Assembly string // the program's assembly in a file that is not in Dir
+	Assembly string // the program's assembly, in a file outside Dir
 
 	app, runtime string
 	more         []string // files in the bundle
 }
 
-// Publish makes a program of testdata/apps in a shape, in a new folder below parent,
-// which is removed at the end of the test; parent "" stands for a temporary one.
+// Publish makes a program of testdata/apps in a shape, in a new folder below parent; parent "" stands for a temporary
+// folder. The new folder is removed at the end of the test.
 func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
 	tb.Helper()
 	return PublishWith(tb, app, runtime, shape, parent)
@@ -90,8 +89,7 @@ func PublishWith(tb testing.TB, app, runtime string, shape Shape, parent string,
 	return p
 }
 
-// PublishMusl is Publish for a single-file application of .NET 9.0.9 for Alpine Linux,
-// whose C library is musl.
+// PublishMusl is Publish for a single-file application of .NET 9.0.9 for Alpine Linux, with the C library musl.
 func PublishMusl(tb testing.TB, app, parent string) *Program {
 	tb.Helper()
 	kit := Kit(tb)
@@ -137,8 +135,8 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 	return fmt.Errorf("no shape %q", shape)
 }
 
-// publishWithFramework puts a framework and a program side by side into one folder, as
-// hard links to the runtime's files where possible.
+// publishWithFramework puts a framework and a program side by side into one folder, as hard links to the runtime's
+// files where possible.
 func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error {
 	root := filepath.Join(p.Dir, "dotnet")
 	for from, to := range k.parts(p.runtime) {
@@ -164,8 +162,8 @@ func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error 
 	return nil
 }
 
-// parts are the files and folders that a program needs of a runtime, and where they belong
-// below a folder. An installation may have other runtimes, and an SDK, too.
+// parts are the files and folders of a runtime that a program needs, and their places below a folder. An installation
+// may have other runtimes, and an SDK, too.
 func (k DotNet) parts(runtime string) map[string]string {
 	b, ok := installed(runtime)
 	if !ok {
@@ -185,11 +183,11 @@ func (k DotNet) command(name string, args ...string) error {
 	return nil
 }
 
-// copyTree copies a folder. A link to a file changes the file's ctime, and so a program that runs from the file would
-// be one whose file may have been written to.
+// copyTree copies a folder. Hard links would not do: a link to a file changes the file's ctime, and then the file of
+// the running program counts as possibly written to.
 func copyTree(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }
 
-// linkTree makes to a copy of a folder or file, of hard links if it can.
+// linkTree makes to a copy of a folder or file, of hard links if possible.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -239,15 +237,14 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Start runs the program as the function Start runs those of the kit;
-// Options.Runtime says nothing here.
+// Start runs the program as the function Start runs the kit's programs; Options.Runtime says nothing here.
 func (p *Program) Start(tb testing.TB, o Options) *App {
 	tb.Helper()
 	o.Env = append(slices.Clone(p.Env), o.Env...)
 	return start(tb, p.app, exec.Command(p.Exe, p.Args...), o)
 }
 
-// At returns the program as it is where p.Dir is mounted at another path.
+// At returns the program for a mount of p.Dir at another path.
 func (p *Program) At(dir string) *Program {
 	move := func(s string) string { return strings.ReplaceAll(s, p.Dir, dir) }
 	q := *p
@@ -261,8 +258,7 @@ func (p *Program) At(dir string) *Program {
 	return &q
 }
 
-// Delete removes everything that the program runs from, as the removal of a
-// package or of a container's layer does.
+// Delete removes everything that the program runs from, as the removal of a package or of a container's layer does.
 func (p *Program) Delete(tb testing.TB) {
 	tb.Helper()
 	if err := os.RemoveAll(p.Dir); err != nil {
@@ -270,8 +266,8 @@ func (p *Program) Delete(tb testing.TB) {
 	}
 }
 
-// Replace gives every file's name to a new one with other contents, as an upgrade
-// does: native code becomes that of another program, and everything else nonsense.
+// Replace gives every file's name to a new file with other contents, as an upgrade does: native code becomes another
+// program's code, and everything else nonsense.
 func (p *Program) Replace(tb testing.TB) {
 	tb.Helper()
 	other, err := os.ReadFile("/bin/true")
@@ -313,8 +309,7 @@ func replaceFile(file string, code []byte) error {
 	return os.Rename(tmp, file)
 }
 
-// MuslCC finds the C compiler for musl, which comes with the kit's musl part. Without
-// one the test ends as with Kit.
+// MuslCC finds the C compiler of the kit's musl part. Without the compiler the test ends as with Kit.
 func MuslCC(tb testing.TB) string {
 	tb.Helper()
 	path, err := exec.LookPath("musl-gcc")
@@ -324,8 +319,8 @@ func MuslCC(tb testing.TB) string {
 	return path
 }
 
-// AheadOfTime is the path of a library that was compiled ahead of time, with a
-// runtime of its own in it. Without it the test ends as with Kit.
+// AheadOfTime is the path of a library compiled ahead of time, with a runtime of its own inside. Without the library
+// the test ends as with Kit.
 func AheadOfTime(tb testing.TB) string {
 	tb.Helper()
 	library := filepath.Join(Kit(tb).Dir, "aot", "library.so")
@@ -335,13 +330,12 @@ func AheadOfTime(tb testing.TB) string {
 	return library
 }
 
-// AheadOfTimeVersion is the version of that library's runtime.
+// AheadOfTimeVersion is the version of the runtime in AheadOfTime.
 const AheadOfTimeVersion = "10.0.11"
 
-// StartAheadOfTime starts a C program (testdata/aot/host.c) that has called managed
-// code of the library AheadOfTime, and that this code has called back: there it
-// blocks, or with the argument "spin" uses a CPU. It returns its process id and ends it
-// after the test.
+// StartAheadOfTime starts a C program (testdata/aot/host.c) that calls managed code of the library AheadOfTime. The
+// managed code calls the program back: there the program blocks, or with the argument "spin" uses a CPU.
+// StartAheadOfTime returns the process id and ends the process after the test.
 func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 	tb.Helper()
 	library := AheadOfTime(tb)
@@ -364,7 +358,7 @@ func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// waitForThread waits until a process has a thread of that name.
+// waitForThread waits until a process has a thread of the given name.
 func waitForThread(tb testing.TB, pid int, name string) {
 	tb.Helper()
 	for end := time.Now().Add(readyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -378,15 +372,15 @@ func waitForThread(tb testing.TB, pid int, name string) {
 	tb.Fatalf("process %d has no thread %q after %v", pid, name, readyTimeout)
 }
 
-// AheadOfTimeNewest is a native AOT program of the newest .NET: "hello", whose threads wait, or "slim", a web service. Its
-// symbols are in a file beside it. Without that program the test is skipped.
+// AheadOfTimeNewest is a native AOT program of the newest .NET: "hello" with waiting threads, or the web service
+// "slim". The program's symbols are in a file beside the program. Without the program the test is skipped.
 func AheadOfTimeNewest(tb testing.TB, name string) (file string) {
 	tb.Helper()
 	return tool(tb, filepath.Join("aot-11", name, name))
 }
 
-// StartAheadOfTimeNewest starts a program of AheadOfTimeNewest, and ends it after the test. It returns what the program
-// says of itself.
+// StartAheadOfTimeNewest starts a program of AheadOfTimeNewest, and ends the program after the test. said are the
+// program's first words.
 func StartAheadOfTimeNewest(tb testing.TB, file string, args ...string) (pid int, said []string) {
 	tb.Helper()
 	cmd := exec.Command(file, args...)

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// packer is the script that makes the shapes of the newest runtime, with hosts that npm has no package of: it lies
-// beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to. It aligns assemblies in a bundle to 64 bytes, as the SDK's
-// own bundler does; the kit's aligns them to pages. It needs node.
+// packer is the script that makes the shapes of the newest runtime, in the folder of CLRSNAP_DOTNET_ROOTS. npm has no
+// package with the hosts that packer uses. packer aligns assemblies in a bundle to 64 bytes, as the SDK's own bundler
+// does; the kit's bundler aligns assemblies to pages. packer needs node.
 const packer = "single-11/single11"
 
 // muslPacker is the same for Alpine Linux.
 const muslPacker = "musl-11/musl11"
 
-// beside is where a file lies beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to; false: it is not there.
+// beside is the path of a file in the folder of CLRSNAP_DOTNET_ROOTS; false: there is no such file.
 func beside(path string) (string, bool) {
 	roots := os.Getenv(rootsVariable)
 	if roots == "" {
@@ -30,7 +30,7 @@ func beside(path string) (string, bool) {
 	return file, err == nil
 }
 
-// newestShapes are those that the newest runtime can be had in.
+// newestShapes are the possible shapes for the newest runtime.
 func newestShapes() []Shape {
 	if _, ok := beside(packer); !ok {
 		return []Shape{FrameworkDependent}
@@ -38,7 +38,7 @@ func newestShapes() []Shape {
 	return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed, Trimmed}
 }
 
-// pack makes a program of the newest runtime out of an assembly: what is one of the packer's words.
+// pack makes a program of the newest runtime out of an assembly. The packer gets what as its command.
 func (k DotNet) pack(env []string, what, out, dll string, more ...string) error {
 	script, ok := beside(packer)
 	if !ok {
@@ -52,7 +52,7 @@ func (k DotNet) pack(env []string, what, out, dll string, more ...string) error 
 	return nil
 }
 
-// packTrimmed makes a trimmed single file. Its assembly is another one than that of the other shapes.
+// packTrimmed makes a trimmed single file. Its assembly differs from the assembly of the other shapes.
 func (k DotNet) packTrimmed(p *Program, dll string) error {
 	dir := p.Dir + "-trimmed"
 	if err := k.pack(nil, "trim", dir, dll); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Stack is what a blocked scenario says about its own stack, leaf first. The
-// first method is the one that blocks; what it calls to do so is not listed.
+// A Stack is a blocked scenario's description of its own stack, leaf first. The first method is the method that blocks;
+// its callees are not listed.
 type Stack struct {
 	Scenario  string
 	TID       int // of the operating system
@@ -16,11 +16,11 @@ type Stack struct {
 	Frames    []Frame  // of System.Diagnostics.StackTrace: nothing hidden or renamed
 }
 
-// A Frame is one managed frame as System.Diagnostics.StackTrace has it.
+// A Frame is a managed frame of System.Diagnostics.StackTrace.
 type Frame struct {
 	Token        uint32 // of the method definition; 0 for a dynamic method
-	MethodDesc   uint64 // the method handle; not to be relied on for generics
-	NativeOffset int    // from the start of the method's code; that of the first frame will have moved
+	MethodDesc   uint64 // the method handle; unreliable for generics
+	NativeOffset int    // from the start of the method's code; the first frame's offset will have moved
 	ILOffset     int    // -1 if unknown
 	Line         int    // 0 if unknown
 	File         string // - if unknown
@@ -29,18 +29,18 @@ type Frame struct {
 	Method       string // Type.Method as reflection writes it: Ns.Outer+Inner`1[T].Method
 }
 
-// Exact is the frame's name as profile.Frame.Method has it: without type arguments.
+// Exact is the frame's name in profile.Frame.Method: without type arguments.
 func (f *Frame) Exact() string { return withoutBrackets(f.Method) }
 
-// FrameKind says whether a frame is one that a stack walk of ours must show too.
+// FrameKind says whether clrsnap's stack walk must show a frame too.
 type FrameKind string
 
 // The kinds of frames.
 const (
 	Shown  FrameKind = "shown"
-	Hidden FrameKind = "hidden" // Environment.StackTrace leaves it out; it has a frame of its own
-	// A DllImport method: a Frame or a stub, perhaps listed twice; or a method that the
-	// runtime implements, or an abstract one.
+	Hidden FrameKind = "hidden" // left out of Environment.StackTrace; a frame of its own
+	// A DllImport method: a Frame or a stub, perhaps listed twice; or an abstract method, or a method that the runtime
+	// implements.
 	PInvoke FrameKind = "pinvoke"
 	Dynamic FrameKind = "dynamic" // a DynamicMethod
 )
@@ -51,8 +51,7 @@ func (f Frame) Name() string {
 	return strings.ReplaceAll(withoutBrackets(f.Method), "+", ".")
 }
 
-// Methods are the names of the methods in Lines, without those of
-// Environment.StackTrace itself.
+// Methods are the names of the methods in Lines, without the methods of Environment.StackTrace itself.
 func (s Stack) Methods() []string {
 	var names []string
 	for _, line := range s.Lines {
@@ -64,7 +63,7 @@ func (s Stack) Methods() []string {
 	return names
 }
 
-// Names are the names of the frames that are of one of the kinds; of all without any.
+// Names are the names of the frames of the given kinds; without kinds, of all frames.
 func (s Stack) Names(kinds ...FrameKind) []string {
 	var names []string
 	for _, f := range s.Frames {
@@ -125,11 +124,10 @@ func parseFrame(text string) (Frame, error) {
 //
 //	at Ns.Type.Method[T](Int32 n) in file:line 3
 //
-// and returns Ns.Type.Method: no arguments, no type arguments, nested types after
-// a dot. Compiler-made names stay as they are (Type.<Main>b__0, local functions
-// Type.<Main>g__Local|0_0), an iterator's ends in +MoveNext, and async methods
-// have the name from the source already. ok is false for lines that are not a
-// frame, as those that begin with "---".
+// and returns Ns.Type.Method: no arguments, no type arguments, nested types after a dot. Names from the compiler stay
+// unchanged (Type.<Main>b__0, local functions Type.<Main>g__Local|0_0), an iterator's name ends in +MoveNext, and async
+// methods have their name from the source already. ok is false for lines without a frame, such as lines that begin with
+// "---".
 func MethodName(line string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(strings.TrimSpace(line), "at ")
 	if !ok {

@@ -1,9 +1,8 @@
 // Package testenv builds and starts the .NET programs of testdata/apps.
 //
-// The runtimes and the compiler come from the kit that scripts/get-dotnet.sh
-// makes. The programs say on stdout what is on their stacks before they block
-// (testdata/apps/scenarios/Program.cs has the protocol), so that a test compares
-// what it sees from outside with what the program knew itself.
+// The runtimes and the compiler come from the kit of scripts/get-dotnet.sh. The programs describe their stacks on
+// stdout before they block (testdata/apps/scenarios/Program.cs has the protocol). So a test compares the stacks seen
+// from outside with the program's own knowledge.
 package testenv
 
 import (
@@ -23,11 +22,11 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// DefaultRuntime is the runtime that programs are built for and run on.
+// DefaultRuntime is the default runtime for programs, to compile for and to run on.
 const DefaultRuntime = "net10"
 
-// NewestRuntime is the newest one, on which tests of what depends on the runtime are repeated in every layer. The kit
-// has it only where an installed .NET could be copied: npm has no package with it.
+// NewestRuntime is the newest runtime. Tests that depend on the runtime are repeated on the newest runtime in every
+// layer. The kit has the newest runtime only where the kit could copy an installed .NET: no npm package has it.
 const NewestRuntime = "net11"
 
 // A DotNet is a kit made by scripts/get-dotnet.sh.
@@ -35,8 +34,8 @@ type DotNet struct {
 	Dir string // absolute
 }
 
-// Kit finds the kit in $CLRSNAP_DOTNET or the default cache directory. It ends the test if
-// there is none (layer.Lacking), or if tests with .NET do not run in this layer.
+// Kit finds the kit in $CLRSNAP_DOTNET or the default cache directory. Kit ends the test if there is no kit
+// (layer.Lacking), or if tests with .NET do not run in this layer.
 func Kit(tb testing.TB) DotNet {
 	tb.Helper()
 	layer.Kit(tb)
@@ -51,9 +50,9 @@ func Kit(tb testing.TB) DotNet {
 	panic("unreachable")
 }
 
-// AllRuntimes are those that tests are repeated on: one that describes itself, one of the same
-// version that does not, and older ones, which describe themselves in part or not at all. Those that
-// are installed beside the kit are ordinary: a libcoreclr.so and many other files.
+// AllRuntimes are the runtimes for repeated tests: a runtime that describes itself, a runtime of the same version that
+// does not, and older runtimes, with a description in part or without any. The runtimes installed beside the kit are
+// ordinary: a libcoreclr.so and many other files.
 func AllRuntimes() []string {
 	all := KitRuntimes()
 	for _, b := range InstalledRuntimes() {
@@ -62,12 +61,12 @@ func AllRuntimes() []string {
 	return all
 }
 
-// KitRuntimes are those that the kit has.
+// KitRuntimes are the kit's runtimes.
 func KitRuntimes() []string {
 	return []string{DefaultRuntime, NewestRuntime, "net10:dotnet-10.0.8", "net9", "net8"}
 }
 
-// Versions are one build of each version of .NET, of those that the kit has.
+// Versions are one build of each version of .NET in the kit.
 func Versions() []string { return []string{DefaultRuntime, NewestRuntime, "net9", "net8"} }
 
 // Supported are the runtimes that Microsoft supports.
@@ -79,8 +78,9 @@ func Framework(runtime string) string {
 	return framework
 }
 
-// InLayer reports whether this layer is for tests on a runtime: check and live are for the default one and the newest,
-// matrix is for the others, proof for these two, and in its full form for all.
+// InLayer reports whether this layer is for tests on a runtime. check and live are for the default and the newest
+// runtime, matrix is for the other runtimes. proof is for the default and the newest runtime, and in its full form for
+// all.
 func InLayer(runtime string) bool {
 	supported := slices.Contains(Supported(), runtime)
 	switch layer.Now() {
@@ -92,8 +92,8 @@ func InLayer(runtime string) bool {
 	return supported
 }
 
-// OrdinaryRuntime is a runtime that is a library of its own, beside other files, for a test that needs one: the newest
-// one, and in matrix .NET 9, which the kit always has.
+// OrdinaryRuntime is a runtime that is a library of its own, beside other files: the newest runtime, and in matrix .NET
+// 9, which the kit always has.
 func OrdinaryRuntime(tb testing.TB) string {
 	tb.Helper()
 	layer.Each(tb)
@@ -105,8 +105,8 @@ func OrdinaryRuntime(tb testing.TB) string {
 	return runtime
 }
 
-// EachRuntime runs a test on those of AllRuntimes that this layer is for. Of versions that are not supported any more
-// it takes one build, but in the full form.
+// EachRuntime runs a test on the runtimes of AllRuntimes that this layer is for. Of an unsupported version EachRuntime
+// takes one build, but all builds in the full form.
 func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	old := func(runtime string) bool {
@@ -121,14 +121,14 @@ func EachOfKit(t *testing.T, test func(t *testing.T, runtime string)) {
 	EachOf(t, layer.Size(KitRuntimes(), AllRuntimes()), test)
 }
 
-// EachVersion is EachOfKit with one build of each version, but in the full form: for tests that take long, of what does
-// not depend on how a build describes itself.
+// EachVersion is EachOfKit with one build of each version, but in the full form with all builds. EachVersion is for
+// long tests that do not depend on how a build describes itself.
 func EachVersion(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	EachOf(t, layer.Size(Versions(), AllRuntimes()), test)
 }
 
-// EachOf runs a test on those of some runtimes that this layer is for.
+// EachOf runs a test on the given runtimes that this layer is for.
 func EachOf(t *testing.T, runtimes []string, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	layer.Each(t)
@@ -151,7 +151,7 @@ func (k DotNet) Need(tb testing.TB, runtime string) {
 	}
 }
 
-// lacks ends the test because the kit has not got a runtime. Only the newest one may be missing.
+// lacks ends the test because the kit lacks a runtime. Only the newest runtime may be missing.
 func (k DotNet) lacks(tb testing.TB, runtime string, err error) {
 	tb.Helper()
 	if runtime == NewestRuntime && k.check(DefaultRuntime) == nil {
@@ -167,12 +167,12 @@ func missing(tb testing.TB, err error) {
 	layer.Lacking(tb, fmt.Sprintf("no .NET to test with: %v: run scripts/get-dotnet.sh", err))
 }
 
-// InKit is where a file of the kit is, whether there is a kit or not: for tests that read files of
-// .NET and start none, which belong to any layer.
+// InKit is the path of a file in the kit, whether there is a kit or not. InKit is for tests that read files of .NET and
+// start no program: those tests belong to any layer.
 func InKit(name string) string {
 	dir, err := kitDir()
 	if err != nil {
-		dir = "no kit: " + err.Error() // nothing is there
+		dir = "no kit: " + err.Error() // the path leads nowhere
 	}
 	return filepath.Join(dir, name)
 }
@@ -201,9 +201,8 @@ func (k DotNet) check(runtime string) error {
 // Compiler is the path of the C# compiler.
 func (k DotNet) Compiler() string { return filepath.Join(k.Dir, "bin", "csc") }
 
-// Host is the path of the program that runs assemblies on a runtime: "net10",
-// "net10:dotnet-10.0.8" for another host of the same framework, or a host that the
-// kit has not by its absolute path.
+// Host is the path of the program that runs assemblies on a runtime: "net10", or "net10:dotnet-10.0.8" for another host
+// of the same framework, or an absolute path after the colon for a host outside the kit.
 func (k DotNet) Host(runtime string) string {
 	framework, host, ok := strings.Cut(runtime, ":")
 	if !ok {
@@ -215,9 +214,8 @@ func (k DotNet) Host(runtime string) string {
 	return filepath.Join(k.Dir, framework, host)
 }
 
-// Build compiles a program of testdata/apps for the default runtime and returns
-// the path of its assembly. Each state of the sources is compiled once, however
-// many tests and test binaries ask at the same time.
+// Build compiles a program of testdata/apps for the default runtime and returns the path of its assembly. Build
+// compiles each state of the sources once, however many tests and test binaries ask at the same time.
 func Build(tb testing.TB, app string) string {
 	tb.Helper()
 	return BuildFor(tb, app, DefaultRuntime)
@@ -229,9 +227,9 @@ func BuildFor(tb testing.TB, app, runtime string) string {
 	return buildFor(tb, Kit(tb), app, runtime)
 }
 
-// BuildWith is Build for a runtime, with more arguments for the compiler, such as "-o-" for
-// a debug build or "-debug:embedded" for one with its PDB inside. Without them a program is optimised
-// and has a portable PDB beside it.
+// BuildWith is Build for a runtime, with more arguments for the compiler, such as "-o-" for a debug build or
+// "-debug:embedded" for an assembly with its PDB inside. Without them a program is optimised and has a portable PDB
+// beside the assembly.
 func BuildWith(tb testing.TB, app, runtime string, args ...string) string {
 	tb.Helper()
 	return buildFor(tb, Kit(tb), app, runtime, args...)
@@ -373,11 +371,11 @@ func (k DotNet) compile(all ...assembly) error {
 	return nil
 }
 
-// aspNetApps are the programs that need ASP.NET Core, which net8 of the kit has not.
+// aspNetApps are the programs that need ASP.NET Core. The kit's net8 lacks ASP.NET Core.
 var aspNetApps = []string{"requests", "shop", "web"}
 
-// symbols are the conditional symbols that the SDK defines for a framework such as
-// "net9": what this release and those before it have.
+// symbols are the conditional symbols that the SDK defines for a framework such as "net9": the symbols of this release
+// and of the earlier releases.
 func symbols(framework string) string {
 	major, err := strconv.Atoi(strings.TrimPrefix(framework, "net"))
 	if err != nil {
@@ -390,7 +388,7 @@ func symbols(framework string) string {
 	return strings.Join(all, ";")
 }
 
-// hash names a state of everything that the compiled program depends on.
+// hash names a state of everything that a compiled program depends on.
 func (k DotNet) hash(args []string, apps string, sources []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, args)
@@ -414,7 +412,7 @@ func (k DotNet) hash(args []string, apps string, sources []string) (string, erro
 	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
 }
 
-// sourcesOf lists the C# files of a program, those of common among them.
+// sourcesOf lists the C# files of a program, with the files of common.
 func sourcesOf(apps, app string) ([]string, error) {
 	var all []string
 	for _, dir := range []string{"common", app} {
@@ -431,7 +429,7 @@ func sourcesOf(apps, app string) ([]string, error) {
 	return all, nil
 }
 
-// appsDir finds testdata/apps from the directory that the test runs in.
+// appsDir finds testdata/apps from the test's working directory.
 func appsDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -34,7 +34,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// TestKill: a program whose child keeps its output open has ended once it was killed.
+// TestKill: a killed program has ended, even if its child keeps its output open.
 func TestKill(t *testing.T) {
 	a := start(t, "sh", exec.Command("sh", "-c", "sleep 1000 & echo READY; cat"), Options{})
 	a.kill()
@@ -45,7 +45,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// checkStack checks what holds for the stack of every scenario.
+// checkStack checks the rules for the stack of every scenario.
 func checkStack(t *testing.T, a *App, s Stack) {
 	t.Helper()
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", a.PID, s.TID)); err != nil || s.ManagedID == 0 {
@@ -165,7 +165,7 @@ func TestBusyApp(t *testing.T) {
 	})
 }
 
-// checkUnits requires a program to go on with its work until it is told to end.
+// checkUnits requires a program to go on with its work until the test ends the program.
 func checkUnits(t *testing.T, a *App) {
 	t.Helper()
 	first := a.Ask("units")
@@ -182,7 +182,7 @@ func checkUnits(t *testing.T, a *App) {
 	}
 }
 
-// TestWeb has a web server answer on every runtime that has ASP.NET Core.
+// TestWeb has a web server answer on every runtime with ASP.NET Core.
 func TestWeb(t *testing.T) { EachAspNet(t, testWeb) }
 
 func testWeb(t *testing.T, runtime string) {
@@ -230,8 +230,7 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestInstalledRuntimes: what is installed adds to the runtimes that tests are repeated on, and
-// stands in for none of the kit's.
+// TestInstalledRuntimes: installed runtimes add to the runtimes for repeated tests, and replace no runtime of the kit.
 func TestInstalledRuntimes(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("CLRSNAP_DOTNET_ROOTS", "")
@@ -250,7 +249,7 @@ func TestInstalledRuntimes(t *testing.T) {
 	for _, other := range []string{"11.0.1", "10.0.0-rc.1", "crossgen2"} {
 		writeHost(t, filepath.Join(roots, other), other)
 	}
-	if err := os.Mkdir(filepath.Join(roots, "8.0.33"), 0o755); err != nil { // with no dotnet in it
+	if err := os.Mkdir(filepath.Join(roots, "8.0.33"), 0o755); err != nil { // without a dotnet
 		t.Fatal(err)
 	}
 	t.Setenv("CLRSNAP_DOTNET_ROOTS", roots)
@@ -268,7 +267,7 @@ func TestInstalledRuntimes(t *testing.T) {
 	for _, runtime := range AllRuntimes() {
 		names = append(names, Name(runtime))
 	}
-	// The SDK's newest runtime of a version is what its dotnet runs, unless the folder has the same.
+	// The SDK's dotnet runs the newest runtime of a version. If the folder has the same runtime, the folder's counts.
 	want := append(slices.Clone(kits), "net8:8.0.10", "net9:9.0.9", "net9:9.0.22", "net10:10.0.14", "net11:11.0.2")
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
@@ -288,7 +287,7 @@ func TestInstalledRuntimes(t *testing.T) {
 	}
 }
 
-// writeHost makes what is looked for of an installation with a runtime.
+// writeHost makes the files by which an installation with a runtime is found.
 func writeHost(t *testing.T, dir, version string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, "shared", "Microsoft.NETCore.App", version), 0o755); err != nil {

@@ -13,8 +13,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// tool finds a program beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to. It ends the test if it
-// is not there.
+// tool finds a program in the folder of CLRSNAP_DOTNET_ROOTS. Without the program the test is skipped.
 func tool(tb testing.TB, path string) string {
 	tb.Helper()
 	roots := os.Getenv(rootsVariable)
@@ -31,9 +30,9 @@ func tool(tb testing.TB, path string) string {
 	return file
 }
 
-// ClrMD returns the command that has ClrMD, the reader that SOS stands on, answer a question about a
-// process: "stacks", "lines", "locks", "heap", "tasks", "roots" or "exceptions". It prints a JSON document
-// on each line. "roots" takes the name of a class, too. ClrMD holds the process meanwhile, whose runtime must have a
+// ClrMD returns the command with which ClrMD, the reader below SOS, answers a question about a process: "stacks",
+// "lines", "locks", "heap", "tasks", "roots" or "exceptions". The command prints a JSON document on each line. "roots"
+// also takes the name of a class. ClrMD holds the process meanwhile, and the process's runtime must have a
 // libmscordaccore.so. Without ClrMD the test is skipped.
 func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 	tb.Helper()
@@ -42,7 +41,7 @@ func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 	return exec.Command(host, append([]string{dll, question, fmt.Sprint(a.PID)}, class...)...)
 }
 
-// clrMDFor is the folder of the ClrMD that reads programs of a framework: the newest one's is ClrMD 4.2.
+// clrMDFor is the folder of the ClrMD for programs of a framework: the newest framework has ClrMD 4.2.
 func clrMDFor(framework string) string {
 	if framework == NewestRuntime {
 		return "clrmd42"
@@ -50,12 +49,12 @@ func clrMDFor(framework string) string {
 	return "clrmd"
 }
 
-// clrMDRuns bounds how often ClrMD is run for one answer.
+// clrMDRuns bounds the runs of ClrMD for one answer.
 const clrMDRuns = 4
 
-// AskClrMD returns what ClrMD says of a process. Once in a hundred times ClrMD, or the runtime's debugging library that
-// it loads, ends in a fault: then it is run again. That does not help where the library does not understand something
-// of the process: then it ends so in each run.
+// AskClrMD returns ClrMD's answer about a process. Once in a hundred times ClrMD, or the runtime's debugging library
+// inside ClrMD, ends in a fault: then AskClrMD runs ClrMD again. That does not help if the library does not understand
+// something in the process: then each run ends in a fault.
 func AskClrMD(tb testing.TB, question string, a *App) []byte {
 	tb.Helper()
 	for run := 1; ; run++ {
@@ -76,7 +75,7 @@ func crashed(exit *exec.ExitError) bool {
 	return ok && status.Signaled() && (status.Signal() == syscall.SIGSEGV || status.Signal() == syscall.SIGABRT)
 }
 
-// GCDumpReader returns the command that reads a .gcdump file with Microsoft's own reader, and prints what is in it:
+// GCDumpReader returns the command that reads a .gcdump file with Microsoft's own reader, and prints the contents:
 // testdata/apps/gcdump. Without that reader the test is skipped.
 func GCDumpReader(tb testing.TB, file string) *exec.Cmd {
 	tb.Helper()
@@ -87,13 +86,12 @@ func GCDumpReader(tb testing.TB, file string) *exec.Cmd {
 	return cmd
 }
 
-// precompile makes a ReadyToRun image of an assembly, in a folder with everything else that lies beside
-// the assembly, and returns where the image is. A composite one has the code in a file beside it. Without crossgen2 the
-// test is skipped.
+// precompile makes a ReadyToRun image of an assembly, in a copy of the assembly's folder, and returns the path of the
+// image. A composite image has the code in a file beside the image. Without crossgen2 the test is skipped.
 func (k DotNet) precompile(tb testing.TB, dll, runtime string, composite bool) string {
 	tb.Helper()
 	folder := "crossgen2"
-	if Framework(runtime) == NewestRuntime { // whose images have another version
+	if Framework(runtime) == NewestRuntime { // the newest runtime's images have another version
 		folder += "-11"
 	}
 	compiler := tool(tb, folder+"/crossgen2")

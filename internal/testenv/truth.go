@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A Truth is what the program "events" has counted of itself. The head of
-// testdata/apps/events/Program.cs says what each kind counts.
+// A Truth is a count that the program "events" has made of its own events. The head of testdata/apps/events/Program.cs
+// explains each kind.
 type Truth struct {
 	Kind   string // "alloc", "exception", "rethrow", "catch", "contention", "holder", "thread", "gc"
-	Method string // as its frames are named; "-" if it was none that is known
-	Type   string // as Type.ToString writes it; of a holder the name of its thread
+	Method string // in the spelling of frames; "-" if no known method
+	Type   string // in the spelling of Type.ToString; for a holder the name of its thread
 	Count  int64
 	Amount int64 // bytes of an alloc, nanoseconds of a contention or holder, else as Count
 }
 
-// parseTruth parses what follows the word TRUTH.
+// parseTruth parses the words after TRUTH.
 func parseTruth(rest string) (Truth, error) {
 	words := strings.Split(rest, " ")
 	if len(words) != 5 {
@@ -35,8 +35,7 @@ func parseTruth(rest string) (Truth, error) {
 	return Truth{Kind: words[0], Method: words[1], Type: words[2], Count: count, Amount: amount}, nil
 }
 
-// AskTruths asks the program "events" what it has counted so far, and when that
-// was, by CLOCK_MONOTONIC.
+// AskTruths asks the program "events" for its counts so far. at is the time of the counts, by CLOCK_MONOTONIC.
 func (a *App) AskTruths() (at time.Duration, truths []Truth) {
 	a.tb.Helper()
 	for _, line := range a.Ask("totals") {
@@ -64,7 +63,7 @@ func (a *App) AskTruths() (at time.Duration, truths []Truth) {
 	return at, truths
 }
 
-// Truths are those in the output of a program that has ended.
+// Truths are the counts in the output of an ended program.
 func Truths(tb testing.TB, output string) []Truth {
 	tb.Helper()
 	var out []Truth

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Worked returns the CPU time that f takes on this thread. It is the same however busy the machine is.
+// Worked returns the CPU time of f on this thread. The time is the same however busy the machine is.
 func Worked(f func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

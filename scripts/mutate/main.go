@@ -1,10 +1,10 @@
-// Mutate finds out whether the tests find faults. It puts the single faults of faults.txt into the code, one at a time,
-// and runs the tests that should find each. Nothing in the tree changes: go build gets an overlay.
+// Mutate finds out whether the tests find faults. Mutate puts the single faults of faults.txt into the code, one at a
+// time, and runs the tests for each fault. Nothing in the tree changes: go build gets an overlay.
 //
 //	go run ./scripts/mutate [a regular expression for the files (all)]
 //
-// A test command must pass without the fault. Otherwise it would find everything. Each fault has a line that says
-// which test has found it. Packages that have tests, but no fault that these tests should find, are listed.
+// A test command must pass without the fault. Otherwise the command would find everything. For each fault mutate prints
+// a line with the test that has found the fault. Mutate also lists packages with tests for which there is no fault.
 package main
 
 import (
@@ -27,16 +27,16 @@ const (
 	list  = "scripts/mutate/faults.txt"
 	least = 95 // percent of the faults are found
 
-	// A fault may keep a test from ending. go test stops it then. What go test waits for may go on nevertheless.
+	// A fault may keep a test from ending. go test then stops the test. A child of the test may go on nevertheless.
 	longest = 4 * time.Minute
 	stopped = longest + time.Minute
 
-	maxShown = 4000 // bytes of what a test says
+	maxShown = 4000 // bytes of a test's output
 )
 
-// A fault is one of faults.txt. There, it has a line for the file, lines that begin with "- " for the text that is
-// replaced, lines that begin with "+ " for what replaces it, and one that begins with "! " for arguments of go test,
-// after the layer: the package of the file, in layer check, if there is none.
+// A fault is an entry of faults.txt. An entry has a line for the file, lines that begin with "- " for the old text,
+// lines that begin with "+ " for the new text, and a line that begins with "! " for the layer and arguments of go test.
+// Without the "! " line mutate tests the package of the file, in layer check.
 type fault struct {
 	file, old, new string
 	tests          string
@@ -90,7 +90,7 @@ func readFaults() (out []fault, err error) {
 	return out, nil
 }
 
-// try tries the faults whose files are wanted. All are looked at, so that one that is stale is seen soon.
+// try tries the faults in the wanted files. First try looks at all faults, so that a stale fault is seen soon.
 func try(faults []fault, wanted *regexp.Regexp) error {
 	var stale, missed []string
 	for i := range faults {
@@ -113,7 +113,7 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var wrong []string // what says nothing about the tests
+	var wrong []string // results that say nothing about the tests
 	tried, good := 0, map[string]bool{}
 	for i := range faults {
 		f := &faults[i]
@@ -172,7 +172,7 @@ func (f *fault) stale() error {
 	return nil
 }
 
-// packagesWithout are the folders with tests that no fault is for.
+// packagesWithout are the folders with tests but without a fault.
 func packagesWithout(faults []fault) (out []string, err error) {
 	has := map[string]bool{}
 	for i := range faults {
@@ -191,7 +191,7 @@ func packagesWithout(faults []fault) (out []string, err error) {
 	return out, err
 }
 
-// try has the tests look for the fault. by says which of them has found it; empty: none has.
+// try has the tests look for the fault. by names the test that has found the fault; empty: no test has.
 func (f *fault) try(dir string) (by string, err error) {
 	text, err := os.ReadFile(f.file)
 	if err != nil {
@@ -228,7 +228,7 @@ var (
 	panics = regexp.MustCompile(`(?m)^panic: .*`)
 )
 
-// finder says what in the output of go test tells the fault.
+// finder names the line of go test's output that tells the fault.
 func finder(out string) string {
 	if all := failed.FindAllStringSubmatch(out, -1); all != nil {
 		return all[0][1]
@@ -239,7 +239,7 @@ func finder(out string) string {
 	return "a test that did not end well: " + out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
 }
 
-// test runs go test. Commands that a test builds have the fault, too.
+// test runs go test. Commands built by a test have the fault, too.
 func test(tests, overlay string) (out string, err error) {
 	layer, args, _ := strings.Cut(tests, " ")
 	ctx, cancel := context.WithTimeout(context.Background(), stopped)

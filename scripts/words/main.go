@@ -28,7 +28,7 @@ var (
 	phrase = regexp.MustCompile(`(?i)\b(of which|that of|those that|what is)\b`)
 )
 
-// A Count is of one package or document.
+// A Count is the count of a package or a document.
 type Count struct{ Words, Pronouns, Phrases int }
 
 func (c *Count) add(text string) {

@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestAsyncStacks: below async methods that have blocked their threads are the methods that await them, in every way
-// there is, with the lines of their awaits, as the program itself notes them.
+// TestAsyncStacks: below an async method that blocks its thread stand the methods that await the async method, in every
+// possible way, with the lines of their awaits. The program's own notes are the truth.
 func TestAsyncStacks(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--running"}})
@@ -35,8 +35,8 @@ func TestAsyncStacks(t *testing.T) {
 	})
 }
 
-// TestAsyncStacksOfDelegates: below the delegate of a task that has blocked its thread are the methods that await the
-// task, or the thread that waits for it, as the program itself notes them.
+// TestAsyncStacksOfDelegates: below the delegate of a task that blocks its thread stand the methods that await the
+// task, or the thread that waits for the task. The program's own notes are the truth.
 func TestAsyncStacksOfDelegates(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--delegates"}})
@@ -68,7 +68,7 @@ func TestAsyncStacksOfDelegates(t *testing.T) {
 	})
 }
 
-// TestAsyncStacksOptimized: the same of code that was optimised at once.
+// TestAsyncStacksOptimized is TestAsyncStacks for code that was optimised at once.
 func TestAsyncStacksOptimized(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -84,7 +84,7 @@ func TestAsyncStacksOptimized(t *testing.T) {
 	})
 }
 
-// TestAsyncStacksCollecting: while the collector moves objects all the time, what is shown is right.
+// TestAsyncStacksCollecting: while the collector moves objects all the time, the shown frames are right.
 func TestAsyncStacksCollecting(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--running", "--collect"}})
@@ -112,7 +112,7 @@ func TestAsyncStacksCollecting(t *testing.T) {
 				}
 				shown++
 				delete(never, words[0])
-				if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // its wait may be uncertain
+				if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // the thread's wait may be uncertain
 					words = words[:last]
 				}
 				if err := sameAwaiting(withoutWaiter(th.Frames), words[1:], false); err != nil {
@@ -143,7 +143,7 @@ func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 		words := strings.Split(truth, "\t")
 		th := threads[words[0]]
 		if !strings.HasPrefix(truth, "chain-") {
-			continue // it is suspended
+			continue // the method is suspended
 		}
 		if th == nil {
 			t.Errorf("no thread %s", words[0])
@@ -155,8 +155,7 @@ func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 	}
 }
 
-// sameAwaiting compares the frames that are not on the stack with what a program says: names and lines, of which 0
-// is any.
+// sameAwaiting compares the frames of kind profile.Async with the program's notes: names and lines. Line 0 is any line.
 func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
 	n := 0
 	for i := range frames {
@@ -182,7 +181,7 @@ func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
 	return nil
 }
 
-// asyncName is the short name of an async method as the program spells it.
+// asyncName is the short name of an async method in the program's spelling.
 func asyncName(f *profile.Frame) string {
 	if f.Waiter != nil {
 		return ">" + f.Waiter.Name
@@ -207,8 +206,8 @@ func asyncText(frames []profile.Frame) string {
 	return b.String()
 }
 
-// TestTasks: the chains of suspended methods, and what each waits for, are those that the program notes: in the
-// running program, and in a dump of it.
+// TestTasks: the chains of suspended methods, and the wait of each chain, are as the program notes: in the running
+// program, and in a dump of the program.
 func TestTasks(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3", "--ended"}})
@@ -224,8 +223,8 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// TestTasksCollected: while the collector moves everything all the time, a look has all chains, or says how many it
-// lacks. Sooner or later one has all, however slow the machine is.
+// TestTasksCollected: while the collector moves everything all the time, a look has all chains, or says how many chains
+// are missing. Sooner or later a look has all chains, however slow the machine is.
 func TestTasksCollected(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -262,7 +261,7 @@ func TestTasksCollected(t *testing.T) {
 	})
 }
 
-// TestTasksRuntimeAsync: the same of methods that the runtime itself suspends, in each way that they are compiled.
+// TestTasksRuntimeAsync is TestTasks for methods that the runtime itself suspends, in each way of compilation.
 func TestTasksRuntimeAsync(t *testing.T) {
 	for _, tt := range suspendedWays {
 		t.Run(tt.name, func(t *testing.T) {
@@ -303,8 +302,8 @@ func TestTasksRuntimeAsync(t *testing.T) {
 	}
 }
 
-// wantExact requires that a method has its type arguments wherever it is suspended, which it needs later: always, or
-// where it has any.
+// wantExact requires the type arguments of a method wherever the method is suspended and needs the type arguments
+// later: always, or where any type arguments are known.
 func wantExact(t *testing.T, tasks *profile.Tasks, name string, always bool) {
 	t.Helper()
 	found := 0
@@ -328,7 +327,7 @@ func wantExact(t *testing.T, tasks *profile.Tasks, name string, always bool) {
 	}
 }
 
-// instantiations counts the frames of the program's shared code whose type arguments are known, and others.
+// instantiations counts the frames of the program's shared code, with known type arguments and without.
 func instantiations(tasks *profile.Tasks) map[string]int {
 	out := map[string]int{}
 	for i := range tasks.Chains {
@@ -341,7 +340,7 @@ func instantiations(tasks *profile.Tasks) map[string]int {
 	return out
 }
 
-// A resumedWay is a way to run a program whose methods the runtime itself suspends.
+// A resumedWay is a way to run a program with methods that the runtime itself suspends.
 type resumedWay struct {
 	name       string
 	env        []string
@@ -359,7 +358,7 @@ var resumedWays = []resumedWay{
 	{name: "compiled before", readyToRun: true, unknown: 5},
 }
 
-// suspendedWays are more of them.
+// suspendedWays are resumedWays and more.
 var suspendedWays = append([]resumedWay{
 	{name: "debug", compile: []string{"-optimize-"}},
 	{name: "hot", env: soonHot, args: []string{"--warm", "30"}, unknown: 5},
@@ -370,13 +369,13 @@ var suspendedWays = append([]resumedWay{
 	{name: "composite", composite: true, unknown: 5},
 }, resumedWays...)
 
-// soonHot has the runtime optimise what has run a few times.
+// soonHot makes the runtime optimise methods after a few calls.
 var soonHot = []string{
 	"DOTNET_TC_CallCountThreshold=3", "DOTNET_TC_CallCountingDelayMs=0", "DOTNET_TC_BackgroundWorkerTimeoutMs=0",
 }
 
-// TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed are those that it has suspended and that
-// await it, as the program itself notes them, in a running program and in a dump.
+// TestAsyncStacksRuntimeAsync: below a method that the runtime has resumed stand the suspended methods that await the
+// resumed method. The program's own notes are the truth, in a running program and in a dump.
 func TestAsyncStacksRuntimeAsync(t *testing.T) {
 	for _, tt := range resumedWays {
 		t.Run(tt.name, func(t *testing.T) {
@@ -405,8 +404,8 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 	}
 }
 
-// TestTasksRunningRuntimeAsync: methods that the runtime itself has resumed, and those that await them, are among the
-// tasks with the thread that runs them, as the program itself notes them, in a running program and in a dump.
+// TestTasksRunningRuntimeAsync: methods that the runtime itself has resumed, and the methods that await them, are among
+// the tasks, with their thread. The program's own notes are the truth, in a running program and in a dump.
 func TestTasksRunningRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -435,7 +434,8 @@ func TestTasksRunningRuntimeAsync(t *testing.T) {
 	})
 }
 
-// TestTasksTicking: no timer is due later than it was set for, although it is set again while the heap is walked.
+// TestTasksTicking: no timer has a later due time than the program set, although the program sets the timer again
+// during the walk of the heap.
 func TestTasksTicking(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--ticking"}})
@@ -465,8 +465,8 @@ func TestTasksTicking(t *testing.T) {
 	})
 }
 
-// TestTasksQueue: methods queue for one semaphore, and change places all the time. That semaphore is named, and nothing
-// else is taken for one.
+// TestTasksQueue: methods queue for one semaphore, and change places all the time. clrsnap names that semaphore, and
+// takes nothing else for a semaphore.
 func TestTasksQueue(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queue"}})
@@ -484,7 +484,7 @@ func TestTasksQueue(t *testing.T) {
 					named[w.Object] += c.Count
 				}
 			}
-			delete(named, 0) // those that left the queue while it was read
+			delete(named, 0) // methods that left the queue during the walk
 			if len(named) > 1 {
 				t.Errorf("semaphores %v, want one", named)
 			}
@@ -497,8 +497,8 @@ func TestTasksQueue(t *testing.T) {
 	})
 }
 
-// TestTasksRunning: of methods with a state machine that block their threads it is known which threads these are, as
-// the program says, also while their objects are moved.
+// TestTasksRunning: clrsnap knows the threads of methods with a state machine that block their threads, also while the
+// methods' objects are moved. The program's own notes are the truth.
 func TestTasksRunning(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, args := range [][]string{{"--running"}, {"--running", "--collect", "--pause", "20"}} {
@@ -538,8 +538,8 @@ func TestTasksRunning(t *testing.T) {
 	})
 }
 
-// TestTasksComputingRuntimeAsync: of a thread that computes it is known who awaits what it runs. The method itself is
-// not: it is only on the stack.
+// TestTasksComputingRuntimeAsync: for a thread that computes, clrsnap knows the methods that await the running method.
+// The running method itself is unknown, because it is only on the stack.
 func TestTasksComputingRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		const minute = "60000000" // in µs
@@ -547,7 +547,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 			Runtime: runtime, Args: []string{"--busy", minute, "--loops", "1"}, Compile: livetest.RuntimeAsync,
 		})
 		p := livetest.Open(t, a, clrsnap.Options{})
-		for begin := time.Now(); ; { // it awaits a timer first
+		for begin := time.Now(); ; { // the method awaits a timer first
 			tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -570,7 +570,7 @@ func TestTasksComputingRuntimeAsync(t *testing.T) {
 	})
 }
 
-// TestTasksBusyRuntimeAsync: methods that wait and compute by turns are there in either state.
+// TestTasksBusyRuntimeAsync: methods that wait and compute by turns are found in both states.
 func TestTasksBusyRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -589,7 +589,7 @@ func TestTasksBusyRuntimeAsync(t *testing.T) {
 				names := shortNames(c.Frames)
 				switch {
 				case names == "[a method that runs]", names == "[a method that runs] Busy.Serve":
-					found[c.State] += c.Count // Serve, until it awaits again, or HandleOrder, whose await has ended
+					found[c.State] += c.Count // Serve, until the next await, or HandleOrder after its await
 				case !strings.Contains(names, "Busy."):
 				case !strings.HasSuffix(names, " Busy.HandleOrder Busy.Serve"):
 					t.Errorf("%s: %s", c.State, names)
@@ -618,7 +618,8 @@ func shortNames(frames []profile.Frame) string {
 	return strings.Join(names, " ")
 }
 
-// checkRunningTasks compares the tasks that run with what a program says: of each thread who awaits what it runs.
+// checkRunningTasks compares the running tasks with the program's notes: for each thread the methods that await the
+// running method.
 func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inner string) {
 	t.Helper()
 	chains, rest := map[string][]profile.Frame{}, 0
@@ -641,9 +642,9 @@ func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inne
 		words := strings.Split(truth, "\t")
 		if !strings.HasPrefix(truth, "chain-") {
 			rest++
-			continue // it is suspended
+			continue // the method is suspended
 		}
-		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks looks at who waits
+		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks checks the waiter
 			words = words[:last]
 		}
 		frames := chains[words[0]]
@@ -664,8 +665,8 @@ func checkRunningTasks(t *testing.T, tasks *profile.Tasks, truths []string, inne
 	}
 }
 
-// checkResumedStacks compares what awaits the methods of threads with what a program says. most is how many lines of
-// 100 may not be known.
+// checkResumedStacks compares the methods that await the methods of threads with the program's notes. most bounds the
+// unknown lines, in percent.
 func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, most int) {
 	t.Helper()
 	threads := threadsOf(snap)
@@ -673,14 +674,14 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 	for _, truth := range a.Ask("truths") {
 		words := strings.Split(truth, "\t")
 		if !strings.HasPrefix(truth, "chain-") {
-			continue // it is suspended
+			continue // the method is suspended
 		}
 		th := threads[words[0]]
 		if th == nil {
 			t.Errorf("no thread %s", words[0])
 			continue
 		}
-		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks looks at who waits
+		if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // TestAsyncStacks checks the waiter
 			words = words[:last]
 		}
 		awaiting := slices.DeleteFunc(withoutWaiter(th.Frames),
@@ -694,7 +695,7 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 	if t.Logf("%d of %d lines are not known", unknown, all); all < 40 || unknown*100 > all*most {
 		t.Errorf("%d of %d lines are not known", unknown, all)
 	}
-	named := 0 // who waits for a task says which method that is
+	named := 0 // a waiter for a task names the task's method
 	for name, th := range threads {
 		if w := th.Wait; strings.HasPrefix(name, "waits-chain-") && w != nil && w.Object != 0 {
 			if named++; w.Method != "Tasks.Running.Root" {
@@ -707,9 +708,9 @@ func checkResumedStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, mo
 	}
 }
 
-// sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown is how many lines are not known; a
-// wrong one is an error. The compiler of the tests writes no lines of lambdas and local functions then. Type arguments
-// of shared code are not known if the method does not need them after its await.
+// sameResumed is sameAwaiting for methods that the runtime itself suspends. unknown counts the unknown lines; a wrong
+// line is an error. The tests' compiler writes no lines of lambdas and local functions for such methods. The type
+// arguments of shared code are unknown if the method does not need them after its await.
 func sameResumed(frames []profile.Frame, want []string) (unknown int, err error) {
 	for i := range frames {
 		f := &frames[i]
@@ -741,7 +742,7 @@ func sameResumed(frames []profile.Frame, want []string) (unknown int, err error)
 	return unknown, nil
 }
 
-// TestTasksOfCore: a dump has the same, and the same stacks.
+// TestTasksOfCore: a dump has the same chains, and the same stacks.
 func TestTasksOfCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -767,7 +768,7 @@ func TestTasksOfCore(t *testing.T) {
 			}
 			return c.State == profile.TaskRunning
 		})
-		each := 0 // the program runs one of each chain, and has three suspended
+		each := 0 // the program runs a chain of each kind, and has three suspended
 		for _, n := range truths {
 			each += n / 3
 		}
@@ -785,8 +786,9 @@ func TestTasksOfCore(t *testing.T) {
 	})
 }
 
-// TestTasksOfSmallDumps: a dump without the heap says so. One with the heap has all methods that the runtime itself has
-// suspended, although createdump leaves out what code that was compiled ahead of time has of them: the file has it.
+// TestTasksOfSmallDumps: a dump without the heap says so. A dump with the heap has all methods that the runtime itself
+// has suspended. createdump leaves out the data about them in code compiled ahead of time, but the code's file has the
+// data.
 func TestTasksOfSmallDumps(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -815,13 +817,13 @@ func TestTasksOfSmallDumps(t *testing.T) {
 	})
 }
 
-// countTruths counts what a program says of its chains: the kind, and the methods with their lines.
+// countTruths counts the program's notes on its chains: the kind, and the methods with their lines.
 func countTruths(t *testing.T, a *testenv.App) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, truth := range a.Ask("truths") {
 		if strings.HasPrefix(truth, "chain-") {
-			continue // it runs
+			continue // the chain runs
 		}
 		kind, methods, _ := strings.Cut(truth, "\t")
 		kind, _, _ = strings.Cut(kind, " ")
@@ -833,7 +835,7 @@ func countTruths(t *testing.T, a *testenv.App) map[string]int {
 	return out
 }
 
-// checkTasks compares all chains with what a program says.
+// checkTasks compares all chains with the program's notes.
 func checkTasks(t *testing.T, tasks *profile.Tasks, truths map[string]int) {
 	t.Helper()
 	checkChains(t, tasks, truths, func(frames []profile.Frame, want []string) error {
@@ -876,10 +878,10 @@ func checkChains(
 	}
 }
 
-// notTimers reports whether work is something else than timers that are due, which can be in the queue at any time.
+// notTimers reports whether work is anything but due timers. Due timers can be in the queue at any time.
 func notTimers(w profile.QueuedWork) bool { return w.What != "System.Threading.TimerQueue" }
 
-// checkAwaited checks what only some kinds of wait have.
+// checkAwaited checks the details that only some kinds of wait have.
 func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool) {
 	t.Helper()
 	times := map[string][2]time.Duration{
@@ -929,14 +931,14 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 	}
 }
 
-// TestTasksPermits: who waits for a permit waits for the semaphore, also with a token or for some time.
+// TestTasksPermits: a method that waits for a permit waits for the semaphore, also with a token or for some time.
 func TestTasksPermits(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		checkPermits(t, testenv.Options{Runtime: runtime})
 	})
 }
 
-// TestTasksPermitsRuntimeAsync: the same of methods that the runtime itself suspends.
+// TestTasksPermitsRuntimeAsync is TestTasksPermits for methods that the runtime itself suspends.
 func TestTasksPermitsRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		checkPermits(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
@@ -985,8 +987,8 @@ func checkPermits(t *testing.T, o testenv.Options) {
 	livetest.EndsWell(t, a)
 }
 
-// TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues, and the methods among
-// it are ready to go on.
+// TestTasksQueued: the work that waits for a thread of the pool is counted, in all queues of the pool. The methods in
+// the queues are ready to go on.
 func TestTasksQueued(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		// more than a part of a queue has
@@ -994,14 +996,14 @@ func TestTasksQueued(t *testing.T) {
 	})
 }
 
-// TestTasksQueuedRuntimeAsync: the same of methods that the runtime itself suspends.
+// TestTasksQueuedRuntimeAsync is TestTasksQueued for methods that the runtime itself suspends.
 func TestTasksQueuedRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		checkQueued(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync}, "Tasks.Queued.Yields", 60)
 	})
 }
 
-// TestTasksQueuedMany: work is counted also if it is too much to be named at one moment.
+// TestTasksQueuedMany: work is counted even if there is too much work for names at one moment.
 func TestTasksQueuedMany(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", "1100"}})

@@ -13,8 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TestContexts: what keeps load contexts that were unloaded. An object of a type that can be unloaded keeps the type's
-// LoaderAllocator, so does a method that runs, and the LoaderAllocator keeps the static fields of the type.
+// TestContexts: clrsnap finds the paths that keep unloaded load contexts. An object of a collectible type keeps the
+// type's LoaderAllocator. A running method keeps its LoaderAllocator, too. The LoaderAllocator keeps the static fields
+// of the type.
 func TestContexts(t *testing.T) { testenv.EachOfKit(t, testContexts) }
 
 func testContexts(t *testing.T, runtime string) {
@@ -28,7 +29,7 @@ func testContexts(t *testing.T, runtime string) {
 	checkContexts(t, core)
 }
 
-// contextKeepers are what keeps the load context of each cause.
+// contextKeepers are the paths that keep the load context, by cause.
 var contextKeepers = map[string]string{
 	"handle":       "handle (strong): Contexts.Plugin⇒",
 	"threadstatic": "thread static field Contexts.Program.own of \"main\": Contexts.Plugin⇒",
@@ -75,7 +76,7 @@ func checkContexts(t *testing.T, p *clrsnap.Process) {
 			t.Errorf("%s: %d load contexts are kept by %s; ways: %q", cause, n, want, ways[allocator])
 		}
 		want += " " + allocator + ".m_slots object[]"
-		if !is8 { // where it is not known where such fields are
+		if !is8 { // .NET 8: the place of such fields is unknown
 			want += "(Contexts.Plugin.Kept)"
 		}
 		if n := has("Contexts.Treasure", want); n != 1 {
@@ -89,7 +90,7 @@ func checkContexts(t *testing.T, p *clrsnap.Process) {
 		}
 	}
 	names := []string{"handle", "threadstatic", "table"}
-	if is8 || strings.HasPrefix(p.Info().Runtime.Version, "9.") { // whose load contexts have no names
+	if is8 || strings.HasPrefix(p.Info().Runtime.Version, "9.") { // the load contexts there have no names
 		names = slices.DeleteFunc(slices.Collect(maps.Keys(rows)), func(name string) bool {
 			return !strings.HasPrefix(name, "a load context")
 		})

@@ -16,11 +16,11 @@ import (
 	"clrsnap/report"
 )
 
-// TestDeadlocks: a program has deadlocks of every kind, and sets of threads that look like deadlocks but are none. What
-// clrsnap finds, in the process and in a dump of it, is what the program says.
+// TestDeadlocks: a program has deadlocks of every kind, and sets of threads that look like deadlocks but are none.
+// clrsnap finds the deadlocks of the program's notes, in the process and in a dump.
 func TestDeadlocks(t *testing.T) { testenv.EachVersion(t, testDeadlocks) }
 
-// TestDeadlocksRuntimeAsync: the same of methods that the runtime itself suspends.
+// TestDeadlocksRuntimeAsync is TestDeadlocks for methods that the runtime itself suspends.
 func TestDeadlocksRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
@@ -40,13 +40,13 @@ func testDeadlocks(t *testing.T, runtime string) {
 	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
 	compareDeadlocks(t, "live", s, want)
 	checkDeadlockFields(t, runtime, s)
-	testenv.DumpShared(t, a.PID) // or else nobody knows who owns the named mutex
+	testenv.DumpShared(t, a.PID) // or else the owner of the named mutex is unknown
 	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
 	livetest.EndsWell(t, a)
 }
 
-// TestDeadlocksCollecting: the same, while the collector moves the objects all the time. What is not certain then may
-// be missing, but what is said is right.
+// TestDeadlocksCollecting is TestDeadlocks while the collector moves the objects all the time. Uncertain deadlocks may
+// be missing then, but the found deadlocks are right.
 func TestDeadlocksCollecting(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size([]string{"net9"}, testenv.AllRuntimes()) {
@@ -84,7 +84,7 @@ func TestHealthy(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) { testHealthy(t, testenv.Options{Runtime: runtime}) })
 }
 
-// TestHealthyRuntimeAsync: the same of methods that the runtime itself suspends.
+// TestHealthyRuntimeAsync is TestHealthy for methods that the runtime itself suspends.
 func TestHealthyRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		testHealthy(t, testenv.Options{Runtime: runtime, Compile: livetest.RuntimeAsync})
@@ -125,12 +125,12 @@ func testHealthy(t *testing.T, o testenv.Options) {
 	livetest.EndsWell(t, a)
 }
 
-// checkDeadlockFields requires that locks of deadlocks are named by what holds them.
+// checkDeadlockFields requires that locks of deadlocks are named by the fields and variables that hold them.
 func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
 	t.Helper()
 	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors",
 		"two-2": "variable order of Deadlocks.Monitors"}
-	if !strings.HasPrefix(testenv.Framework(runtime), "net8") { // whose static fields are not found
+	if !strings.HasPrefix(testenv.Framework(runtime), "net8") { // static fields of .NET 8 are not found
 		want["settings-2"] = "Deadlocks.Others+Settings.Gate"
 	}
 	for i := range s.Threads {
@@ -141,7 +141,8 @@ func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
 	}
 }
 
-// BenchmarkSnapshotWaits compares what it takes to find twenty deadlocks with the same stacks without that.
+// BenchmarkSnapshotWaits compares the cost of stacks with a search for twenty deadlocks with the cost of the stacks
+// alone.
 func BenchmarkSnapshotWaits(b *testing.B) {
 	a := testenv.Start(b, "deadlocks", testenv.Options{})
 	p := livetest.Open(b, a, clrsnap.Options{})
@@ -169,7 +170,7 @@ func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
 	return s
 }
 
-// askDeadlocks returns what the program says of each set of threads: see Zoo.Truths.
+// askDeadlocks returns the program's note about each set of threads: see Zoo.Truths.
 func askDeadlocks(t *testing.T, a *testenv.App) map[string]string {
 	t.Helper()
 	want := map[string]string{}
@@ -198,7 +199,7 @@ func setText(what string, members, victims []string, ended bool) string {
 	return fmt.Sprintf("%s %v < %v", what, members, victims)
 }
 
-// setsOf returns what a snapshot has of each set.
+// setsOf returns a snapshot's finding for each set.
 func setsOf(s *profile.Snapshot) map[string]string {
 	got := map[string]string{}
 	g := s.WaitGraph()
@@ -218,7 +219,7 @@ func setsOf(s *profile.Snapshot) map[string]string {
 	return got
 }
 
-// members is a text of a set without its victims.
+// members is the text of a set without the set's victims.
 func members(text string) string {
 	text, _, _ = strings.Cut(text, " < ")
 	return text

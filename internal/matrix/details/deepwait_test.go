@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeepWait: a thread that starts a program waits uninterruptibly until that begins, and so cannot be stopped. What
-// it waits for is told nevertheless, whether its stack is or not.
+// TestDeepWait: a thread that starts a program waits uninterruptibly until the program begins, and so cannot be
+// stopped. clrsnap shows the thread's wait nevertheless, with or without a stack.
 func TestDeepWait(t *testing.T) {
 	layer.Live(t)
 	program, end := heldProgram(t)
@@ -32,8 +32,8 @@ func TestDeepWait(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// heldProgram returns the path of a program that does not begin until end is called: whoever executes it has to wait
-// for a lease of the file (fcntl(2), F_SETLEASE).
+// heldProgram returns the path of a program that does not begin until end is called: whoever executes the program has
+// to wait for a lease of the file (fcntl(2), F_SETLEASE).
 func heldProgram(t *testing.T) (path string, end func()) {
 	t.Helper()
 	b, err := os.ReadFile("/bin/true")
@@ -55,14 +55,14 @@ func heldProgram(t *testing.T) (path string, end func()) {
 	return path, func() { f.Close() }
 }
 
-// deepWait is what is said of the thread, with the kernel's function if that tells.
+// deepWait matches the thread's state, with the kernel's function if the kernel tells the function.
 var deepWait = regexp.MustCompile(`^in an uninterruptible wait( \(\w+\))?$`)
 
-// starts checks what is said of the thread that starts a program.
+// starts checks the report about the thread that starts a program.
 func starts(t *testing.T, p *clrsnap.Process, o clrsnap.Options) {
 	t.Helper()
 	th := starter(t, p)
-	for try := 0; th.Kernel == "" && try < 50; try++ { // until it has come so far
+	for try := 0; th.Kernel == "" && try < 50; try++ { // until the thread has come so far
 		time.Sleep(100 * time.Millisecond)
 		th = starter(t, p)
 	}

@@ -1,3 +1,3 @@
-// Package details tests what is said of frames and threads besides their names: source lines, type arguments,
-// inlined methods, exceptions and what threads wait for.
+// Package details tests the facts about frames and threads besides their names: source lines, type arguments, inlined
+// methods, exceptions and the waits of threads.
 package details

@@ -23,14 +23,15 @@ var heldWays = []string{
 	"no-message", "cycle", "unobserved",
 }
 
-// TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with
-// what .NET itself says of them: methods, source lines, inner exceptions, messages.
+// TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with .NET's own text:
+// methods, source lines, inner exceptions, messages.
 func TestHeldExceptions(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) { testHeldExceptions(t, runtime, nil) })
 }
 
-// TestHeldExceptionsRuntimeAsync: the same of a program whose async methods the runtime itself suspends. An exception
-// that reaches one of those that await the others has it in its trace, although it is not on the stack.
+// TestHeldExceptionsRuntimeAsync is TestHeldExceptions for a program with async methods that the runtime itself
+// suspends. An exception that reaches an awaiting method has the awaiting method in its trace, although the method is
+// not on the stack.
 func TestHeldExceptionsRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		testHeldExceptions(t, runtime, livetest.RuntimeAsync)
@@ -74,9 +75,9 @@ func testHeldExceptions(t *testing.T, runtime string, compile []string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestMovingExceptions reads exceptions of a program whose objects move all the time, and exceptions that are
-// thrown and caught meanwhile. What is said to be certain must be right. The message of the latter says how many
-// calls have been left at most.
+// TestMovingExceptions reads exceptions of a program whose objects move all the time, and exceptions that the program
+// throws and catches meanwhile (the storm). Certain exceptions must be right. The message of a storm's exception says
+// how many calls the exception has left at most.
 func TestMovingExceptions(t *testing.T) { testenv.EachVersion(t, testMovingExceptions) }
 
 func testMovingExceptions(t *testing.T, runtime string) {
@@ -91,7 +92,7 @@ func testMovingExceptions(t *testing.T, runtime string) {
 		never[way] = true
 	}
 	delete(never, "cycle")
-	delete(never, "unobserved") // is never certain
+	delete(never, "unobserved") // never certain
 	few := func() bool { return rounds < 10 || len(never) > 0 }
 	for on := livetest.GoOn(0, testenv.Hang, few); on(); rounds++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)
@@ -125,7 +126,8 @@ func testMovingExceptions(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// checkStorm checks an exception of the thread that throws them all the time, and returns how many it is.
+// checkStorm checks an exception of the thread that throws exceptions all the time. checkStorm returns 1 for a certain
+// exception, else 0.
 func checkStorm(t *testing.T, e *profile.ExceptionInfo) int {
 	t.Helper()
 	if e == nil || e.Uncertain != "" {
@@ -145,7 +147,7 @@ func checkStorm(t *testing.T, e *profile.ExceptionInfo) int {
 	return 1
 }
 
-// heldTexts are the exceptions that the program failing has printed, by way.
+// heldTexts are the printed exceptions of the program failing, by way.
 func heldTexts(t *testing.T, a *testenv.App) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -160,8 +162,8 @@ func heldTexts(t *testing.T, a *testenv.App) map[string]string {
 
 var heldText = regexp.MustCompile(`(?ms)^<<< ([\w-]+)\n(.*?)\n>>>$`)
 
-// heldException returns the exception of the thread that a way is named after; of a task that nobody
-// has looked at, that of the finalizer thread.
+// heldException returns the exception of the thread that is named after a way. For a task whose exception nobody has
+// observed, the exception of the finalizer thread counts.
 func heldException(t *testing.T, snap *profile.Snapshot, way string) *profile.ExceptionInfo {
 	t.Helper()
 	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool {
@@ -181,7 +183,7 @@ func checkCycle(t *testing.T, e *profile.ExceptionInfo) {
 	}
 }
 
-// checkDuring requires the exception whose handler ran when another one was thrown.
+// checkDuring requires the exception whose handler ran when another exception was thrown.
 func checkDuring(t *testing.T, snap *profile.Snapshot) {
 	t.Helper()
 	for _, th := range snap.Threads {
@@ -196,14 +198,14 @@ func checkDuring(t *testing.T, snap *profile.Snapshot) {
 // deaths are ways in which the program failing dies.
 var deaths = []struct {
 	way    string
-	kernel bool // the kernel makes the dump, as the runtime makes none
+	kernel bool // the kernel makes the dump; the runtime makes none
 }{
 	{"main", false}, {"thread", false}, {"inner", false}, {"aggregate", false}, {"async-void", false},
 	{"native-callback", false}, {"handler", false}, {"lines", false}, {"fail-fast", false}, {"fail-fast-with", false},
 	{"overflow", true},
 }
 
-// TestDeadExceptions compares the exceptions in the dump of a program that has died with what .NET has printed.
+// TestDeadExceptions compares the exceptions in the dump of a dead program with .NET's printed text.
 func TestDeadExceptions(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size(testenv.Versions(), testenv.AllRuntimes()) {
@@ -218,7 +220,7 @@ func TestDeadExceptions(t *testing.T) {
 	}
 }
 
-// die has the program failing die, and returns the thread that has crashed, and what .NET has printed.
+// die makes the program failing die, and returns the crashed thread, and .NET's printed text.
 func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, stderr string) {
 	t.Helper()
 	kind := testenv.DumpCrash
@@ -244,7 +246,7 @@ func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, st
 
 var createdumpLine = regexp.MustCompile(`(?m)^(\[createdump\].*|finally|the handler was told of.*)\n`)
 
-// death compares what a program has died of.
+// death compares the cause of a program's death.
 func (c *comparison) death(way string, th *profile.Thread, stderr string) {
 	c.t.Helper()
 	switch head, rest, _ := strings.Cut(stderr, "\n"); {
@@ -254,7 +256,7 @@ func (c *comparison) death(way string, th *profile.Thread, stderr string) {
 			c.t.Errorf("FailFast: %+v", th.FailFast)
 		}
 	case way == "native-callback" && strings.HasPrefix(stderr, "terminate called"):
-		// .NET 9 prints nothing of an exception that native code would have to pass on. 8 and 10 print this.
+		// .NET 9 prints nothing of an exception that native code would have to pass on. .NET 8 and 10 print passedOn.
 		c.same(way, th.Exception, parsePrinted(c.t, passedOn))
 	case strings.HasPrefix(head, "Process terminated."):
 		c.failFast(th, head, rest)
@@ -277,12 +279,12 @@ const (
 )
 
 // failFast compares the end of a program that has called FailFast. .NET prints the message, then the stack of the
-// thread, then the exception that FailFast was called with.
+// thread, then the exception from the call of FailFast.
 func (c *comparison) failFast(th *profile.Thread, head, rest string) {
 	c.t.Helper()
 	message := strings.TrimPrefix(strings.TrimPrefix(head, "Process terminated."), " ")
 	lines := strings.Split(strings.TrimSpace(rest), "\n")
-	if message == "" { // .NET 9 and later print it on a line of its own
+	if message == "" { // .NET 9 and later print the message on a line of its own
 		message, lines = lines[0], lines[1:]
 	}
 	n := slices.IndexFunc(lines, func(l string) bool { return !strings.HasPrefix(strings.TrimSpace(l), "at ") })
@@ -301,7 +303,7 @@ func (c *comparison) failFast(th *profile.Thread, head, rest string) {
 	c.same("FailFast", f.Exception, want)
 }
 
-// overflow compares a stack that has overflowed. .NET prints the repeated frames once, with their number.
+// overflow compares the stack of a stack overflow. .NET prints the repeated frames once, with their number.
 func (c *comparison) overflow(th *profile.Thread, rest string) {
 	c.t.Helper()
 	if th.Exception == nil || th.Exception.Type != "System.StackOverflowException" {
@@ -326,10 +328,10 @@ func splitFrames(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
 }
 
-// functions are methods that are functions of the runtime in .NET 8: their frames are native ones.
+// functions are methods that are functions of the runtime in .NET 8: their frames are native.
 var functions = []string{"System.Environment.FailFast", "System.RuntimeMethodHandle.InvokeMethod"}
 
-// hiddenCaller calls Main in .NET 11, which leaves such a frame out where it prints a stack (StackTraceHidden).
+// hiddenCaller calls Main in .NET 11. .NET 11 leaves hiddenCaller's frame out of printed stacks (StackTraceHidden).
 const hiddenCaller = "System.Environment.CallEntryPoint"
 
 // stack compares the methods on a thread's own stack.

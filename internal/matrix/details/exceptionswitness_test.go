@@ -16,7 +16,7 @@ import (
 	"clrsnap/profile"
 )
 
-// witnessed is an exception object as ClrMD reads it.
+// witnessed is an exception object in ClrMD's reading.
 type witnessed struct {
 	Type    string
 	Message string
@@ -24,8 +24,8 @@ type witnessed struct {
 	Frames  []string
 }
 
-// TestExceptionsWitness compares exceptions in flight, the frames that .NET does not print among them, with what ClrMD
-// reads of the same objects.
+// TestExceptionsWitness compares exceptions in flight, with the frames that .NET does not print, with ClrMD's reading
+// of the same objects.
 func TestExceptionsWitness(t *testing.T) {
 	var installed []string
 	for _, b := range testenv.InstalledRuntimes() {
@@ -35,7 +35,7 @@ func TestExceptionsWitness(t *testing.T) {
 }
 
 func testExceptionsWitness(t *testing.T, runtime string) {
-	// Each way has a message of its own. ClrMD knows objects, not who handles them.
+	// Each way has a message of its own. ClrMD knows objects, but not their handlers.
 	ways := []string{"catch", "filter", "again", "dispatch", "async", "aggregate", "generic", "iterator", "lambda",
 		"dynamic", "collectible", "null", "divide", "constructor", "argument", "reflection", "remote"}
 	a := testenv.Start(t, "failing",
@@ -56,7 +56,7 @@ func testExceptionsWitness(t *testing.T, runtime string) {
 				t.Errorf("%s: ClrMD knows %d exceptions %s: %s", way, len(found), e.Type, message)
 				continue
 			}
-			// ClrMD 4.1 does not know the form that traces with methods which can be unloaded have since .NET 9.
+			// Since .NET 9, traces with collectible methods have a form that ClrMD 4.1 does not know.
 			if exceptions++; way != "dynamic" && way != "collectible" || len(found[0].Frames) > 0 {
 				frames += sameAsWitness(t, way, e, found[0])
 			}
@@ -86,7 +86,7 @@ func askClrMD(t *testing.T, a *testenv.App) map[string][]witnessed {
 	}
 }
 
-// sameAsWitness compares an exception with ClrMD's reading, and returns the number of its frames.
+// sameAsWitness compares an exception with ClrMD's reading, and returns the number of frames.
 func sameAsWitness(t *testing.T, way string, e *profile.ExceptionInfo, want witnessed) int {
 	t.Helper()
 	if e.HResult != want.HResult || len(e.Frames) != len(want.Frames) {
@@ -103,8 +103,8 @@ func sameAsWitness(t *testing.T, way string, e *profile.ExceptionInfo, want witn
 	return len(e.Frames)
 }
 
-// typeArguments are those of a generic type or method, which follow its name. Names that the compiler has made
-// begin with a bracket of this kind.
+// typeArguments matches the type arguments after the name of a generic type or method. Names from the compiler begin
+// with a bracket of this kind.
 var typeArguments = regexp.MustCompile("(`\\d+|(\\w)<[\\w.,+ <>]*>|\\[\\[.*\\]\\])(\\.|$)")
 
 // withoutArguments removes arity and arguments of generic types and methods from a name.

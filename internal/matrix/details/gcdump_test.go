@@ -15,8 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestGCDumpWitness: Microsoft's own reader finds in a .gcdump file what the heap has: the same objects and bytes by
-// type, the same number of references, and a way to each object from the root.
+// TestGCDumpWitness: Microsoft's own reader finds the contents of the heap in a .gcdump file: the same objects and
+// bytes by type, the same number of references, and a path to each object from the root.
 func TestGCDumpWitness(t *testing.T) { testenv.EachOfKit(t, testGCDumpWitness) }
 
 func testGCDumpWitness(t *testing.T, runtime string) {
@@ -73,7 +73,7 @@ func checkGCDumpTotals(t *testing.T, a *testenv.App, h *profile.Heap, line strin
 	}
 }
 
-// checkGCDumpTypes: each type has its objects and bytes. The other lines are of roots, which have no bytes.
+// checkGCDumpTypes: each type has its objects and bytes. The other lines are roots, without bytes.
 func checkGCDumpTypes(t *testing.T, h *profile.Heap, lines, runtime string) {
 	t.Helper()
 	types := map[string]profile.HeapAmount{}

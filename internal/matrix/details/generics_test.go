@@ -16,11 +16,11 @@ import (
 	"clrsnap/profile"
 )
 
-// TestGenerics compares the names of generic frames with what the program says by typeof, in code of
-// every kind. A name that claims an instantiation must be that of the program.
+// TestGenerics compares the names of generic frames with the program's own names by typeof, in code of every kind. A
+// name with an instantiation must be the program's name.
 func TestGenerics(t *testing.T) { testenv.EachVersion(t, testGenerics) }
 
-// genericCode is a way of compiling the program, and the tier of code that must be met.
+// genericCode is a way to compile the program, and the tier of code that must be met.
 var genericCode = []struct {
 	name   string
 	always bool // on each runtime, also in the short form
@@ -91,11 +91,11 @@ func judgeGenericsDump(t *testing.T, a *testenv.App, places []string, tier strin
 // genericTally counts frames of shared code.
 type genericTally struct {
 	exact, shared  int
-	tiers          map[string]int // of exact ones
-	untold, others map[string]int // by name: not told; told, and the program says nothing about them
+	tiers          map[string]int // of exact frames
+	untold, others map[string]int // by name: no instantiation found; found, but the program says nothing about the frame
 }
 
-// check requires that most frames are told, some of a tier among them.
+// check requires an instantiation for most frames, some frames of a tier among them.
 func (g *genericTally) check(t *testing.T, tier string) {
 	t.Helper()
 	const percent = 80
@@ -116,8 +116,8 @@ func (g *genericTally) String() string {
 	return b.String()
 }
 
-// judgeGenerics compares a snapshot with the program's lines: place, thread, the method whose lambdas are
-// on its stack, and its other generic frames.
+// judgeGenerics compares a snapshot with the program's lines: place, thread, the method whose lambdas are on the
+// thread's stack, and the stack's other generic frames.
 func judgeGenerics(t *testing.T, snap *profile.Snapshot, places []string) genericTally {
 	t.Helper()
 	tally := genericTally{tiers: map[string]int{}, untold: map[string]int{}, others: map[string]int{}}
@@ -143,7 +143,7 @@ func judgeGenerics(t *testing.T, snap *profile.Snapshot, places []string) generi
 	return tally
 }
 
-// genericStack is one stack, from its leaf on.
+// genericStack is a stack, from its leaf on.
 type genericStack struct {
 	t                *testing.T
 	place, outermost string

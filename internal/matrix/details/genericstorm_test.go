@@ -14,11 +14,11 @@ import (
 	"clrsnap/profile"
 )
 
-// TestGenericsMove takes stacks while collections move the objects by which instantiations are told.
-// Which one runs in a frame follows from its caller.
+// TestGenericsMove takes stacks while collections move the objects that tell the instantiations. The right
+// instantiation of a frame follows from the frame's caller.
 func TestGenericsMove(t *testing.T) { testenv.EachVersion(t, testGenericsMove) }
 
-// stormType is the type argument of what a method of the program's Storm calls.
+// stormType is the type argument of the callee, for each method of the program's Storm.
 var stormType = map[string]string{
 	"Generics.Storm.AsOrder": "Generics.Order",
 	"Generics.Storm.AsBill":  "Generics.Bill",
@@ -64,7 +64,7 @@ func testGenericsMove(t *testing.T, runtime string) {
 	}
 }
 
-// storm counts frames that are not told, and frames that are.
+// storm counts frames without an instantiation, and frames with an instantiation.
 type storm struct{ objects, plain, methods [2]int }
 
 func (s *storm) judge(t *testing.T, frames []profile.Frame) {

@@ -18,7 +18,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestHeap: the objects of each class are as many as the program says, and have as many bytes; all together are what
+// TestHeap: each class has as many objects and bytes as the program says. All objects together have as many bytes as
 // the collector itself says. Holes are free space.
 func TestHeap(t *testing.T) { testenv.EachOfKit(t, testHeap) }
 
@@ -53,7 +53,7 @@ func testHeapServer(t *testing.T, rt string) {
 
 var serverEnv = []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=4"}
 
-// TestHeapSegments: the stand-alone collector clrgc has segments instead of regions, which generations share.
+// TestHeapSegments: the stand-alone collector clrgc has segments instead of regions. Generations share segments.
 func TestHeapSegments(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
 		if !testenv.Ordinary(runtime) {
@@ -61,7 +61,7 @@ func TestHeapSegments(t *testing.T) {
 		}
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: []string{"DOTNET_GCName=libclrgc.so"}})
 		h := takeWhole(t, livetest.Open(t, a, clrsnap.Options{}))
-		checkTypes(t, a, h) // what this collector says of its total counts some of it twice
+		checkTypes(t, a, h) // this collector's own total counts some objects twice
 		if n := h.Generation(profile.Gen0).Regions; n != 1 {
 			t.Errorf("%d segments of the youngest generation", n)
 		}
@@ -73,7 +73,7 @@ func TestHeapSegments(t *testing.T) {
 // collectors are ways to have the memory of a program collected, by variables of its environment.
 var collectors = map[string][]string{
 	"not in the background": {"DOTNET_gcConcurrent=0"},
-	"server":                {"DOTNET_gcServer=1"}, // since .NET 9 with as many heaps as it takes
+	"server":                {"DOTNET_gcServer=1"}, // since .NET 9 with as many heaps as necessary
 	"server, all heaps":     {"DOTNET_gcServer=1", "DOTNET_GCDynamicAdaptationMode=0"},
 	"clrgc":                 {"DOTNET_GCName=libclrgc.so"},
 	"clrgc, server":         {"DOTNET_GCName=libclrgc.so", "DOTNET_gcServer=1"},
@@ -81,8 +81,8 @@ var collectors = map[string][]string{
 	"clrgcexp, server":      {"DOTNET_GCName=libclrgcexp.so", "DOTNET_gcServer=1"},
 }
 
-// TestCollectors: each collector keeps the objects that the program counts, and the ways in which it keeps others are
-// found: by static fields, by those of threads, by handles, in the queue of finalizers.
+// TestCollectors: each collector keeps the objects that the program counts. clrsnap finds how other objects are kept:
+// by static fields, by thread static fields, by handles, in the queue of finalizers.
 func TestCollectors(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
 		if !testenv.Ordinary(runtime) {
@@ -105,8 +105,7 @@ func TestCollectors(t *testing.T) {
 	})
 }
 
-// TestHeapWitness: ClrMD counts the same objects of each type and the same free space in several heaps, which have
-// regions.
+// TestHeapWitness: ClrMD counts the same objects of each type and the same free space in several heaps with regions.
 func TestHeapWitness(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
 		if !testenv.Ordinary(runtime) {
@@ -118,7 +117,7 @@ func TestHeapWitness(t *testing.T) {
 	})
 }
 
-// checkWitness compares with ClrMD, type by type. It counts bytes without those that fill an object up to a multiple of
+// checkWitness compares with ClrMD, type by type. ClrMD counts an object's bytes without the padding to a multiple of
 // eight.
 func checkWitness(t *testing.T, a *testenv.App) {
 	t.Helper()
@@ -166,11 +165,11 @@ func checkWitness(t *testing.T, a *testenv.App) {
 var (
 	keyword = regexp.MustCompile(`\bSystem\.[A-Z][A-Za-z0-9]*`)
 	tuple   = regexp.MustCompile(`System\.ValueTuple<([^<>]*)>`)
-	// of an iterator or an async method, which has the method's name
+	// class of an iterator or an async method; the class has the method's name
 	machine = regexp.MustCompile(`\+<([^<>]+)>d__[0-9]+`)
 )
 
-// keywords are the types that have names of their own in C#.
+// keywords are the types with names of their own in C#.
 var keywords = map[string]string{
 	"Boolean": "bool", "Byte": "byte", "SByte": "sbyte", "Char": "char", "Decimal": "decimal", "Double": "double",
 	"Single": "float", "Int32": "int", "UInt32": "uint", "IntPtr": "nint", "UIntPtr": "nuint", "Int64": "long",
@@ -217,14 +216,14 @@ func testHeapCore(t *testing.T, runtime string) {
 }
 
 // TestHeapChurn: while threads allocate at full speed and the collector moves objects, no object ever has a wrong type,
-// and what stays where it is is counted right.
+// and objects that stay in place are counted right.
 func TestHeapChurn(t *testing.T) { testenv.EachVersion(t, testHeapChurn) }
 
 func testHeapChurn(t *testing.T, runtime string) {
 	for name, env := range map[string][]string{"workstation": nil, "server": serverEnv} {
 		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: env, Args: []string{"--megabytes", "20"}})
 		want := truthOf(a)
-		a.Ask("collect") // what stays is old from here on
+		a.Ask("collect") // remaining objects are old from here on
 		a.Ask("collect")
 		a.Ask("churn 2")
 		p := livetest.Open(t, a, clrsnap.Options{})
@@ -273,8 +272,8 @@ func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
 	return h
 }
 
-// takeWhole is takeHeap of a program that keeps still: sooner or later all of the heap is consistent. The collector may
-// still give memory back.
+// takeWhole is takeHeap for a program at rest: sooner or later all of the heap is consistent. The collector may still
+// give memory back.
 func takeWhole(t *testing.T, p *clrsnap.Process) (h *profile.Heap) {
 	t.Helper()
 	testenv.UntilSeen(t, func() string {
@@ -296,7 +295,7 @@ func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 	return out
 }
 
-// truthOf is what the program says of its classes.
+// truthOf is the program's own count of its classes.
 func truthOf(a *testenv.App) map[string]profile.HeapAmount {
 	out := map[string]profile.HeapAmount{}
 	for _, line := range a.Ask("truth") {
@@ -308,7 +307,7 @@ func truthOf(a *testenv.App) map[string]profile.HeapAmount {
 	return out
 }
 
-// checkHeap compares the heap of an idle program with what it says itself.
+// checkHeap compares the heap of an idle program with the program's own count.
 func checkHeap(t *testing.T, a *testenv.App, h *profile.Heap) {
 	t.Helper()
 	checkTypes(t, a, h)
@@ -316,13 +315,13 @@ func checkHeap(t *testing.T, a *testenv.App, h *profile.Heap) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // which the collector does not count
+	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
 	if mine := float64(h.Objects().Bytes - frozen); math.Abs(mine-total) > total/100 {
 		t.Errorf("%.0f bytes, and the collector says %.0f", mine, total)
 	}
 }
 
-// checkTypes compares the classes of which the program knows the objects.
+// checkTypes compares the classes whose objects the program counts.
 func checkTypes(t *testing.T, a *testenv.App, h *profile.Heap) {
 	t.Helper()
 	want := truthOf(a)
@@ -345,7 +344,7 @@ func checkTypes(t *testing.T, a *testenv.App, h *profile.Heap) {
 	}
 }
 
-// checkObjects: single objects and texts are listed if they are asked for.
+// checkObjects: single objects and texts are listed on demand.
 func checkObjects(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
 	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{
@@ -358,7 +357,7 @@ func checkObjects(t *testing.T, p *clrsnap.Process) {
 	if len(h.Instances) != 10 || h.Matching != amounts(h)["Shop.Colour[]"] {
 		t.Errorf("%d instances of %+v", len(h.Instances), h.Matching)
 	}
-	for i, x := range h.Instances { // of 99 elements and fewer, and 24 bytes besides
+	for i, x := range h.Instances { // arrays of 99 elements and fewer, and 24 bytes besides
 		if want := uint64(24+99-i+7) &^ 7; x.Bytes != want || x.Type != "Shop.Colour[]" {
 			t.Errorf("instance %d is %+v, not of %d bytes", i, x, want)
 		}
@@ -377,11 +376,11 @@ func textsOf(h *profile.Heap) string {
 	return b.String()
 }
 
-// handlers turns the way from a delegate to the others that it calls into that of .NET 10.
+// handlers turns the path from a delegate to the delegates in its list into the path in .NET 10.
 var handlers = strings.NewReplacer("System.Action._helperObject System.Delegate+Wrapper[].",
 	"System.Action._invocationList object[].")
 
-// checkLeak: what keeps the listeners of an event is found.
+// checkLeak: clrsnap finds the path that keeps the listeners of an event.
 func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	t.Helper()
 	a.Ask("leak 300")
@@ -406,7 +405,7 @@ func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	if h, err = p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range h.Types { // each has an array of 1,000 bytes
+	for i := range h.Types { // each listener has an array of 1,000 bytes
 		if x := &h.Types[i]; x.Name == "Shop.Listener" && x.Retained != x.Bytes+300*1024 {
 			t.Errorf("%d listeners of %d bytes retain %d", x.Count, x.Bytes, x.Retained)
 		}

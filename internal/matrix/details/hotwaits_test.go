@@ -12,16 +12,16 @@ import (
 	"clrsnap/profile"
 )
 
-// hotWaits are the ways to have the code that waits optimised: frames of what it calls are inlined then, and what it
-// waits for need not be on the stack.
+// hotWaits are the ways to optimise the code that waits: the frames of its callees are inlined then, and the awaited
+// object need not be on the stack.
 var hotWaits = map[string][]string{
 	"tiered up":             nil,
 	"optimised":             {"DOTNET_TieredCompilation=0"},
 	"optimised, all jitted": {"DOTNET_TieredCompilation=0", "DOTNET_ReadyToRun=0"},
 }
 
-// TestHotWaits: what threads wait for in code that is optimised is what the program itself says, and all of it is
-// certain.
+// TestHotWaits: clrsnap finds the waits of threads in optimised code, all of them certain. The program's own notes are
+// the truth.
 func TestHotWaits(t *testing.T) {
 	eachHotWaits(t, nil, func(t *testing.T, a *testenv.App, runtime string) {
 		p := livetest.Open(t, a, clrsnap.Options{})
@@ -48,7 +48,7 @@ func TestHotWaits(t *testing.T) {
 	})
 }
 
-// hasOptimised reports whether the program's method that waits is optimised.
+// hasOptimised reports whether the program's waiting method is optimised.
 func hasOptimised(th *profile.Thread) bool {
 	for i := range th.Frames {
 		if f := &th.Frames[i]; f.Module == "hotwaits" {
@@ -58,8 +58,8 @@ func hasOptimised(th *profile.Thread) bool {
 	return false
 }
 
-// TestHotWaitsBrief: what is certain of threads that wait for a thousandth of a second, again and again, is right. Each
-// of them is certain once: who has woken meanwhile is looked at again.
+// TestHotWaitsBrief: threads wait for a thousandth of a second, again and again. Certain waits are right. Each thread's
+// wait is certain at least once: clrsnap looks again at a thread that has woken meanwhile.
 func TestHotWaitsBrief(t *testing.T) {
 	eachHotWaits(t, []string{"--short"}, func(t *testing.T, a *testenv.App, runtime string) {
 		p := livetest.Open(t, a, clrsnap.Options{})
@@ -93,8 +93,8 @@ func TestHotWaitsBrief(t *testing.T) {
 	})
 }
 
-// checkBrief requires that what is said of a wait is right. It reports whether all is said of it: a thread that still
-// spins before it waits keeps less.
+// checkBrief requires that the facts about a wait are right. checkBrief reports whether the facts are complete: a
+// thread that still spins before its wait keeps less.
 func checkBrief(
 	t *testing.T, truth waitTruth, th *profile.Thread, threads map[string]*profile.Thread, runtime string,
 ) bool {
@@ -121,8 +121,8 @@ func checkBrief(
 	return len(said) == len(truth)
 }
 
-// entersForFramework reports whether the framework, not the program, has called Monitor.Enter. The framework does so for
-// a moment before and after a wait, for the list of what is told when a task completes, for example.
+// entersForFramework reports whether the framework, not the program, has called Monitor.Enter. The framework does so
+// for a moment before and after a wait, for the list of a task's continuations, for example.
 func entersForFramework(th *profile.Thread) bool {
 	entered := false
 	for i := range th.Frames {

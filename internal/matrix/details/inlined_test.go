@@ -13,8 +13,8 @@ import (
 	"clrsnap/profile"
 )
 
-// inlinedCases has, for each thread of the program "inlined", the methods that are shown as inlined
-// between the callee and the case, innermost first.
+// inlinedCases has, for each thread of the program "inlined", the inlined methods between the callee and the case,
+// innermost first.
 var inlinedCases = map[string][]string{
 	"One":           {"Inlined.Small.Step"},
 	"Two":           {"Inlined.Small.Step", "Inlined.Small.Above"},
@@ -34,8 +34,8 @@ var inlinedCases = map[string][]string{
 	"Delegate":      nil,
 }
 
-// TestInlined compares what is shown as inlined with what the program's author knows, and with what
-// the JIT says that it has inlined: proved, and from the tree that it records if it is asked to.
+// TestInlined compares the inlined frames with the knowledge of the program's author, and with the JIT's reports of
+// inlining. The frames are proved, or come from the inline tree, which the JIT records on demand.
 func TestInlined(t *testing.T) { testenv.EachVersion(t, testInlined) }
 
 func testInlined(t *testing.T, runtime string) {
@@ -84,7 +84,7 @@ func checkInlined(t *testing.T, a *testenv.App, list string, recorded bool) {
 			if !events[livetest.Inlining{Root: th.Frames[root].Method, Inlinee: f.Method}] {
 				t.Errorf("%s: the JIT does not say that it has inlined %s", name, f.Method)
 			}
-			certain := f.Method != "Inlined.Small.Both" || recorded // of two calls it is not known which
+			certain := f.Method != "Inlined.Small.Both" || recorded // the frame is of either of two calls
 			if line := f.Line != nil && filepath.Base(f.Line.File) == "Program.cs"; line != certain {
 				t.Errorf("%s: %s has line %+v", name, f.Method, f.Line)
 			}

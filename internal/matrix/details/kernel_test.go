@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStopped: of a program that a signal has stopped each thread says so, beside what it waits for.
+// TestStopped: a signal has stopped a program. Each thread says so, besides its wait.
 func TestStopped(t *testing.T) {
 	a := startWaits(t, testenv.DefaultRuntime, testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})

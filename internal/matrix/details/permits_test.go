@@ -15,12 +15,12 @@ import (
 	"clrsnap/report"
 )
 
-// TestLikely: a program has deadlocks in which permits of semaphores, suspended methods and tasks that are completed by
-// hand take part, and what only looks like such. What clrsnap finds likely is what the program says.
+// TestLikely: a program has deadlocks with permits of semaphores, suspended methods and tasks completed by hand, and
+// sets that only look like deadlocks. clrsnap finds the likely deadlocks of the program's notes.
 func TestLikely(t *testing.T) { testenv.EachOfKit(t, testLikely) }
 
-// TestLikelyCompiled: the same of code that was optimised at once, and of a debug build, whose state machines are
-// classes.
+// TestLikelyCompiled is TestLikely for code that was optimised at once, and for a debug build with state machines that
+// are classes.
 func TestLikelyCompiled(t *testing.T) {
 	layer.Matrix(t)
 	for name, o := range map[string]testenv.Options{
@@ -36,7 +36,7 @@ func TestLikelyCompiled(t *testing.T) {
 	}
 }
 
-// TestLikelyRuntimeAsync: the same of methods that the runtime itself suspends.
+// TestLikelyRuntimeAsync is TestLikely for methods that the runtime itself suspends.
 func TestLikelyRuntimeAsync(t *testing.T) {
 	for _, tt := range resumedWays {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func testLikely(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// askLikely returns the members and the victims of each likely deadlock that the program says it has.
+// askLikely returns the members and the victims of each likely deadlock in the program's notes.
 func askLikely(t *testing.T, a *testenv.App) map[string]string {
 	t.Helper()
 	want := map[string]string{}
@@ -128,7 +128,7 @@ func compareLikely(t *testing.T, of string, s *profile.Snapshot, want map[string
 	}
 }
 
-// partyNames are the names of threads, and of methods those of their class and themselves: "Crossed.First".
+// partyNames are the names of threads, and the names of methods with their class: "Crossed.First".
 func partyNames(s *profile.Snapshot, list []profile.Party) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
@@ -141,8 +141,8 @@ func partyNames(s *profile.Snapshot, list []profile.Party) (out []string) {
 	return out
 }
 
-// namesBehind are the names of the methods that await those of partyNames. Those that the runtime itself has suspended
-// together are one party.
+// namesBehind are the names of the methods that await the methods of partyNames. Methods that the runtime itself has
+// suspended together are one party.
 func namesBehind(s *profile.Snapshot, list []profile.Party) (out []string) {
 	for _, p := range list {
 		if p.Thread >= 0 {
@@ -156,7 +156,8 @@ func namesBehind(s *profile.Snapshot, list []profile.Party) (out []string) {
 	return out
 }
 
-// setOfParties is the set of a thread among some, or of the first method whose class is one.
+// setOfParties is the set of a thread in members. Without a thread, the set is named after the class of the first
+// method.
 func setOfParties(members []string) string {
 	for _, m := range members {
 		if set, _, ok := strings.Cut(m, "-"); ok {
@@ -186,7 +187,7 @@ func withSet(set string, members []string) []string {
 	return out
 }
 
-// logSet shows what the threads and methods of a set need.
+// logSet shows the wait edges of the threads and methods of a set.
 func logSet(t *testing.T, s *profile.Snapshot, set string) {
 	t.Helper()
 	for i := range s.Threads {

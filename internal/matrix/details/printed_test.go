@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// printed is an exception as .NET prints it.
+// printed is an exception in .NET's printed form.
 type printed struct {
 	head   string // type and message
 	frames []printedFrame
@@ -20,9 +20,9 @@ type printed struct {
 }
 
 type printedFrame struct {
-	method string // as testenv.MethodName has it
+	method string // in the form of testenv.MethodName
 	file   string
-	line   int  // 0: none is printed
+	line   int  // 0: no line is printed
 	ends   bool // "End of stack trace from previous location" follows
 }
 
@@ -58,7 +58,7 @@ func (r *printedParser) next() string {
 	return l
 }
 
-// exception parses an exception whose first line has been read, up to the line that ends it.
+// exception parses an exception up to the line that ends the exception. The first line has been read.
 func (r *printedParser) exception(first, end string) *printed {
 	e := &printed{}
 	first, ended := cutEnd(first, end)
@@ -111,11 +111,11 @@ func parsePrintedFrame(t *testing.T, line string) printedFrame {
 	return f
 }
 
-// stateMachine is the class that the compiler makes of an async method or an iterator.
+// stateMachine is the compiler's class for an async method or an iterator.
 var stateMachine = regexp.MustCompile(`^(.*)\+<([^>]+)>d(?:__\d+)?(?:` + "`" + `\d+)?\.MoveNext$`)
 
-// asPrinted spells a method as .NET prints it: nested types after a dot, and MoveNext of a state
-// machine as the method that it was made from.
+// asPrinted spells a method in .NET's printed form: nested types after a dot, and MoveNext of a state machine as the
+// method behind the state machine.
 func asPrinted(method string) string {
 	if m := stateMachine.FindStringSubmatch(method); m != nil {
 		method = m[1] + "." + m[2]
@@ -123,15 +123,15 @@ func asPrinted(method string) string {
 	return strings.ReplaceAll(method, "+", ".")
 }
 
-// comparison compares exceptions with what .NET prints of them.
+// comparison compares exceptions with .NET's printed text.
 type comparison struct {
 	t        *testing.T
-	old      bool // it is .NET 8
+	old      bool // the runtime is .NET 8
 	compared int  // frames
 	lines    int
 }
 
-// same requires that e is the exception that .NET has printed, with its inner ones.
+// same requires that e is the exception that .NET has printed, with the inner exceptions.
 func (c *comparison) same(what string, e *profile.ExceptionInfo, want *printed) {
 	c.t.Helper()
 	switch {
@@ -153,8 +153,8 @@ func (c *comparison) same(what string, e *profile.ExceptionInfo, want *printed) 
 	}
 }
 
-// head compares type and message. .NET adds the messages of an AggregateException's inner ones to its own, and
-// makes up a message for an exception that has none.
+// head compares type and message. .NET adds the messages of an AggregateException's inner exceptions to the message of
+// the AggregateException, and makes up a message for an exception without a message.
 func (c *comparison) head(what string, e *profile.ExceptionInfo, want *printed) {
 	c.t.Helper()
 	head := e.Type + ": " + e.Message
@@ -181,7 +181,8 @@ func (c *comparison) frames(what string, e *profile.ExceptionInfo, want []printe
 		n := strings.Count(e.Remote, "   at ")
 		want = want[min(n, len(want)):]
 	}
-	// .NET prints the last frame also if it is hidden: what has resumed the methods that the exception has left.
+	// .NET prints a hidden frame, too, if it is the last: the frame that resumed the methods that the exception has
+	// left.
 	if n := len(want); n > 1 && strings.HasSuffix(want[n-1].method, ".DispatchContinuations") {
 		want = want[:n-1]
 	}
@@ -203,7 +204,7 @@ func (c *comparison) frames(what string, e *profile.ExceptionInfo, want []printe
 	}
 }
 
-// line compares the source line of a frame. lost says that .NET may have lost it.
+// line compares the source line of a frame. lost says that .NET may have lost the line.
 func (c *comparison) line(what string, f *profile.TraceFrame, want printedFrame, lost bool) {
 	c.t.Helper()
 	switch {
@@ -230,7 +231,8 @@ func visible(frames []profile.TraceFrame) (out []profile.TraceFrame) {
 	return out
 }
 
-// dynamicHere reports whether one of the methods is dynamic. .NET 8 has no lines at all in such a stack trace.
+// dynamicHere reports whether any method is dynamic. .NET 8 prints no lines at all in a stack trace with a dynamic
+// method.
 func dynamicHere(frames []profile.TraceFrame) bool {
 	for _, f := range frames {
 		if f.Tier == "dynamic" {

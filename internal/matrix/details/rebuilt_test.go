@@ -19,13 +19,13 @@ import (
 	"clrsnap/report"
 )
 
-// rebuilt is a program whose file becomes that of another build.
+// rebuilt is a program whose file is overwritten by another build.
 type rebuilt struct {
 	dll, runtime string
 	a            *testenv.App
 }
 
-// startRebuilt starts a copy of the program that can be changed.
+// startRebuilt starts a copy of the program; the copy's files can be changed.
 func startRebuilt(t *testing.T, runtime string, kind testenv.DumpKind) *rebuilt {
 	t.Helper()
 	r := &rebuilt{dll: filepath.Join(t.TempDir(), "rebuilt.dll"), runtime: runtime}
@@ -36,7 +36,7 @@ func startRebuilt(t *testing.T, runtime string, kind testenv.DumpKind) *rebuilt 
 	return r
 }
 
-// become overwrites the file, and the PDB beside it, with those of another build.
+// become overwrites the file, and the PDB beside the file, with another build.
 func (r *rebuilt) become(t *testing.T, compile ...string) {
 	t.Helper()
 	dll := testenv.BuildWith(t, "rebuilt", r.runtime, compile...)
@@ -55,7 +55,7 @@ func (r *rebuilt) copy(t *testing.T, name, beside string) {
 	}
 }
 
-// backdate gives the files the time that those of a container's image have.
+// backdate gives the files an old time, as files of a container's image have.
 func (r *rebuilt) backdate(t *testing.T) {
 	t.Helper()
 	old := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -66,12 +66,12 @@ func (r *rebuilt) backdate(t *testing.T) {
 	}
 }
 
-// TestOtherBuild: the file of an assembly has become that of another build. What the runtime's memory contradicts is
-// not used, and what it does not prove is marked: in a dump that lacks the file, and in a process whose file was
-// written to.
+// TestOtherBuild: an assembly's file has become another build. Names that the runtime's memory contradicts are not
+// used, and unproved names are marked: in a dump without the file, and in a process whose file was written to.
 func TestOtherBuild(t *testing.T) { testenv.EachVersion(t, testOtherBuild) }
 
-// otherBuilds are those that the runtime's memory contradicts. In the last one there is as much of everything.
+// otherBuilds are the builds that the runtime's memory contradicts. The last build has as many classes, methods and
+// fields as the running build.
 var otherBuilds = []string{"MORE", "FIELD", "MOVED"}
 
 func testOtherBuild(t *testing.T, runtime string) {
@@ -79,7 +79,7 @@ func testOtherBuild(t *testing.T, runtime string) {
 		r := startRebuilt(t, runtime, testenv.DumpGCore)
 		open := func() *clrsnap.Process { return livetest.Open(t, r.a, clrsnap.Options{Lines: true}) }
 		checkRebuilt(t, open(), proved)
-		r.become(t, "-define:BODY") // written to now; with an older time it would pass for the right one
+		r.become(t, "-define:BODY") // written to now; with an older time the file would pass for the right file
 		checkRebuilt(t, open(), marked)
 		recording := livetest.Recorded(t, open(), record.Options{
 			Duration: time.Second, Rate: 20, Modes: []profile.Mode{profile.Wall},
@@ -105,7 +105,7 @@ func testOtherBuild(t *testing.T, runtime string) {
 				t.Cleanup(func() { p.Close() })
 				return p
 			}
-			checkRebuilt(t, open(), marked) // the file is the right one, but that is not known
+			checkRebuilt(t, open(), marked) // the file is the right file, but unproved
 			r.become(t, "-define:BODY")
 			r.backdate(t)
 			checkRebuilt(t, open(), marked)
@@ -118,7 +118,8 @@ func testOtherBuild(t *testing.T, runtime string) {
 	}
 }
 
-// TestBundleUnproved: a single-file program has the build id of its host. That does not prove the assemblies in it.
+// TestBundleUnproved: a single-file program has the build id of its host. The build id does not prove the assemblies in
+// the bundle.
 func TestBundleUnproved(t *testing.T) {
 	single := slices.DeleteFunc(testenv.Versions(), func(runtime string) bool {
 		return !slices.Contains(testenv.Shapes(runtime), testenv.SingleFile)
@@ -235,7 +236,7 @@ func wantName(name string, want certainty) string {
 	return name
 }
 
-// checkRebuiltFrames requires that the thread has the method, and says so as it should.
+// checkRebuiltFrames requires that the thread has the method, with the wanted certainty.
 func checkRebuiltFrames(t *testing.T, th *profile.Thread, name string, want certainty) {
 	t.Helper()
 	for i := range th.Frames {

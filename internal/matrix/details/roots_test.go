@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestRoots: of objects that a program keeps in all ways that there are it is said what keeps them, and by which
-// fields: live, and of a core dump.
+// TestRoots: a program keeps objects in all possible ways. clrsnap finds the roots and fields that keep the objects:
+// live, and in a core dump.
 func TestRoots(t *testing.T) { testenv.EachOfKit(t, testRoots) }
 
 func testRoots(t *testing.T, runtime string) {
@@ -31,8 +31,8 @@ func testRoots(t *testing.T, runtime string) {
 	checkRoots(t, a, core)
 }
 
-// keepers are how the program keeps its objects: the root, and the fields on the way. Of .NET 8 it is not known where
-// fields of generic classes lie, nor those of which each thread has its own.
+// keepers are how the program keeps its objects: the root, and the fields on the way. In .NET 8 the places of static
+// fields of generic classes, and of thread static fields, are unknown.
 var keepers = []struct{ class, want, want8 string }{
 	{"ByStatic", "static field Shop.Keep.Plain:", ""},
 	{"ByStruct", "static field Shop.Keep.Pair: (int, Shop.ByStruct).Item2", ""},
@@ -53,7 +53,7 @@ var keepers = []struct{ class, want, want8 string }{
 		"System.Collections.Generic.LinkedListNode<Shop.Session>>._entries", ""},
 }
 
-// checkRoots compares what keeps the objects with the program's source.
+// checkRoots compares the paths to the objects with the program's source.
 func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	t.Helper()
 	h, err := p.Heap(t.Context(),
@@ -65,7 +65,7 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	if h.RootsMoved || len(h.RootsLack) > 0 {
 		t.Errorf("moved: %v, lacking: %q", h.RootsMoved, h.RootsLack)
 	}
-	ways := map[string]map[string]uint64{} // by class: what keeps how many
+	ways := map[string]map[string]uint64{} // by class: how many objects each path keeps
 	for i := range h.Paths {
 		x := &h.Paths[i]
 		class := strings.TrimPrefix(x.Steps[len(x.Steps)-1].Type, "Shop.")
@@ -86,7 +86,7 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 				n += objects
 			}
 		}
-		if all := countOf(a, k.class); n < all-1 || n == 0 { // one may be on a stack, or the first of a list
+		if all := countOf(a, k.class); n < all-1 || n == 0 { // an object may be on a stack, or the first of a list
 			t.Errorf("%d of %d objects of %s are kept by %s; ways: %v", n, all, k.class, want, ways[k.class])
 		}
 	}
@@ -100,8 +100,8 @@ func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	}
 }
 
-// TestRootsGrowing: an event of an old object gets a new delegate whenever somebody subscribes. What keeps the
-// subscribers is told all the same, but for those of the last moment.
+// TestRootsGrowing: an event of an old object gets a new delegate whenever somebody subscribes. The path to the
+// subscribers is found all the same, but for the subscribers of the last moment.
 func TestRootsGrowing(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Args: []string{"--leak", "feed"}})
@@ -143,7 +143,7 @@ func TestRootsGrowing(t *testing.T) {
 	})
 }
 
-// wayOf is a way as text: what it begins with, and its fields.
+// wayOf is a path as text: its root, and its fields.
 func wayOf(x *profile.HeapPath) string {
 	var b strings.Builder
 	b.WriteString(string(x.Root))
@@ -187,8 +187,8 @@ func countOf(a *testenv.App, class string) uint64 {
 	return 1
 }
 
-// TestRootsWitness: ClrMD finds the same objects kept, by the same kinds of root. It does not follow dependent handles,
-// and takes static fields of threads for local variables.
+// TestRootsWitness: ClrMD finds the same objects kept, by the same kinds of root. ClrMD does not follow dependent
+// handles, and takes thread static fields for local variables.
 func TestRootsWitness(t *testing.T) {
 	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
 		if !testenv.Ordinary(runtime) {
@@ -202,7 +202,7 @@ func TestRootsWitness(t *testing.T) {
 	})
 }
 
-// witnessKinds are what ClrMD calls the roots. What holds static fields are arrays that handles keep.
+// witnessKinds are ClrMD's names for the roots. Handles keep the arrays that hold static fields.
 var witnessKinds = map[profile.HeapRoot]string{
 	profile.RootStatic: "StrongHandle", profile.RootStack: "Stack", profile.RootThreadStatic: "Stack",
 	profile.RootFinalizer: "FinalizerQueue", profile.RootHandle: "StrongHandle",

@@ -11,8 +11,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestSlept: a thread whose sleep is over, and that the runtime does not let go on because a suspension is pending,
-// does not sleep. A thread of which that is not so does.
+// TestSlept: a thread does not sleep if its sleep is over and the runtime holds the thread back, because a suspension
+// is pending. A thread whose sleep is not over sleeps.
 func TestSlept(t *testing.T) { testenv.EachRuntime(t, testSlept) }
 
 func testSlept(t *testing.T, runtime string) {

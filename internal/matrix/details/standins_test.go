@@ -13,7 +13,8 @@ import (
 	"clrsnap/report"
 )
 
-// standins are what the locks stand for that the threads of a name hold and wait for, and how that is shown.
+// standins are the objects that the locks of threads stand for, by the threads' name, and the form in which clrsnap
+// shows the objects.
 var standins = map[string]struct{ of, shown string }{
 	"type": {"typeof(System.Collections.Generic.Dictionary<string, Standins.Repo>)",
 		"Monitor of typeof(System.Collections.Generic.Dictionary<string, Standins.Repo>) 0x"},
@@ -28,8 +29,8 @@ var standins = map[string]struct{ of, shown string }{
 	"both":     {"2 methods", "Monitor of System.Action 2 methods 0x"},
 }
 
-// TestStandins: of an object that stands for something else it is said what that is, where threads hold it and wait for
-// it, in what keeps objects, and in lists of objects.
+// TestStandins: some objects stand for a type, a method or an assembly. clrsnap names the type, method or assembly:
+// where threads hold the object and wait for the object, in paths to objects, and in lists of objects.
 func TestStandins(t *testing.T) { testenv.EachOfKit(t, testStandins) }
 
 func testStandins(t *testing.T, runtime string) {

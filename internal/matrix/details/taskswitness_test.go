@@ -15,10 +15,10 @@ import (
 	"clrsnap/profile"
 )
 
-// TestTasksWitness: each suspended async method that ClrMD finds on the heap of an idle program is one of ours, and is
-// awaited by the same methods in the same order. ClrMD follows the continuations of tasks only: its chains end at a
+// TestTasksWitness: each suspended async method that ClrMD finds on the heap of an idle program is in clrsnap's result,
+// with the same awaiting methods in the same order. ClrMD follows the continuations of tasks only: its chains end at a
 // method whose ValueTask has another source, at awaiters and schedulers of the program's own, and after ContinueWith.
-// Ours go on to the method that the program began with.
+// clrsnap's chains go on to the method with which the program began.
 func TestTasksWitness(t *testing.T) {
 	var installed []string
 	for _, b := range testenv.InstalledRuntimes() {
@@ -40,7 +40,7 @@ func testTasksWitness(t *testing.T, runtime string) {
 	if begun < 5*40 || ours.count != begun {
 		t.Errorf("%d chains, and the program has begun %d", ours.count, begun)
 	}
-	// An iterator that rests at a yield neither runs nor waits, which ClrMD does not tell.
+	// An iterator that rests at a yield neither runs nor waits. ClrMD does not tell the difference.
 	said := slices.DeleteFunc(askTasks(t, a), func(c saidChain) bool {
 		return len(c.methods) == 1 && strings.HasPrefix(c.methods[0], "Tasks.Levels+<Yields>")
 	})
@@ -63,8 +63,8 @@ func testTasksWitness(t *testing.T, runtime string) {
 // ownChains are the chains that clrsnap finds.
 type ownChains struct {
 	count     int
-	awaiting  [][]string // of each method in each chain: itself, and those that await it
-	taken     []bool     // ClrMD has it, too
+	awaiting  [][]string // for each method in each chain: the method, and the methods that await it
+	taken     []bool     // ClrMD has the method, too
 	iterators map[string]bool
 }
 
@@ -79,7 +79,7 @@ func newOwnChains(t *testing.T, tasks *profile.Tasks) *ownChains {
 			f := &c.Frames[k]
 			machine, ok := strings.CutSuffix(f.Method, ".MoveNext")
 			if !ok {
-				continue // WhenAll and its like
+				continue // WhenAll and similar methods
 			}
 			_, arguments := cutArguments(f.Display)
 			methods = append(methods, arity.ReplaceAllString(machine, "")+arguments)
@@ -102,18 +102,19 @@ func newOwnChains(t *testing.T, tasks *profile.Tasks) *ownChains {
 	return o
 }
 
-// saidChain is a suspended method as ClrMD reads it, and those that await it. Whole: the last one has no continuation.
+// saidChain is a suspended method in ClrMD's reading, with the methods that await the suspended method. whole: the last
+// method has no continuation.
 type saidChain struct {
 	methods []string
 	whole   bool
-	pooled  string // the last one, if it belongs to a pool
+	pooled  string // the last method, if it belongs to a pool
 }
 
-// match finds each of ClrMD's methods among ours, no method twice: those that nothing is missing of first, then those
-// of which most is known, so that none takes the only place of another one.
+// match finds each of ClrMD's methods in clrsnap's chains, no method twice. Whole chains are matched first, then longer
+// chains before shorter chains, so that no chain takes the only place of another chain.
 func (o *ownChains) match(t *testing.T, said []saidChain) (whole, lost int) {
 	t.Helper()
-	for i := range said { // the task of an iterator has no continuation: its MoveNextAsync is awaited
+	for i := range said { // an iterator's task has no continuation: its MoveNextAsync is awaited
 		if s := &said[i]; o.iterators[s.methods[len(s.methods)-1]] {
 			s.whole = false
 		}
@@ -169,7 +170,7 @@ const (
 	completed = 0x0020_0000 | 0x0040_0000 | 0x0100_0000
 )
 
-// askTasks returns the methods that ClrMD finds suspended.
+// askTasks returns the suspended methods that ClrMD finds.
 func askTasks(t *testing.T, a *testenv.App) (all []saidChain) {
 	t.Helper()
 	for line := range bytes.Lines(testenv.AskClrMD(t, "tasks", a)) {
@@ -203,8 +204,9 @@ func askTasks(t *testing.T, a *testenv.App) (all []saidChain) {
 
 var arity = regexp.MustCompile("`[0-9]+")
 
-// inRaw is the class of a method's state, which is the only type argument of its box, without type arguments of its
-// own; these follow, one by one. ClrMD gives those of nested generic classes to the wrong one of the two.
+// inRaw is the class of a method's state, without its type arguments; the type arguments follow, one by one. The class
+// is the only type argument of the method's box. Of nested generic classes ClrMD gives the type arguments to the wrong
+// class.
 func inRaw(machine string) string {
 	machine = strings.TrimSuffix(machine, ">")
 	class, _ := cutArguments(machine)
@@ -212,8 +214,8 @@ func inRaw(machine string) string {
 	return class + arguments
 }
 
-// cutArguments removes type arguments from a name, and returns all types that are among them, sorted. A bracket that
-// begins a name, or is in such a one, is the compiler's.
+// cutArguments removes type arguments from a name, and returns all types in the type arguments, sorted. A bracket at
+// the beginning of a name, or inside a name that begins with a bracket, is the compiler's.
 func cutArguments(name string) (bare, arguments string) {
 	var kept, cut strings.Builder
 	for depth, i := 0, 0; i < len(name); i++ {

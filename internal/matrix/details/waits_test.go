@@ -19,8 +19,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWaits: each thread of a program waits in a way of its own. What clrsnap says of each, without stopping
-// any, is what the program itself says.
+// TestWaits: each thread of a program waits in a way of its own. clrsnap stops no thread and finds the waits that the
+// program itself notes.
 func TestWaits(t *testing.T) { testenv.EachRuntime(t, testWaits) }
 
 func testWaits(t *testing.T, runtime string) {
@@ -40,8 +40,8 @@ func testWaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestWaitsJitted: the same where all methods of the framework are compiled at run time, so that stacks have other
-// frames of a wait than with the code of .NET 11's own images.
+// TestWaitsJitted is TestWaits with all methods of the framework compiled at run time. Stacks then have other frames of
+// a wait than with the code of .NET 11's own images.
 func TestWaitsJitted(t *testing.T) {
 	testenv.EachOf(t, []string{"net11"}, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}})
@@ -57,7 +57,7 @@ func TestWaitsJitted(t *testing.T) {
 	})
 }
 
-// TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
+// TestWaitsCollecting: waits that clrsnap calls certain are right, while the collector moves the objects all the time.
 func TestWaitsCollecting(t *testing.T) { testenv.EachVersion(t, testWaitsCollecting) }
 
 func testWaitsCollecting(t *testing.T, runtime string) {
@@ -67,7 +67,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 	looks, certain, uncertain, without := 0, 0, 0, 0
 	never := map[string]bool{}
 	for _, truth := range truths {
-		never[truth["thread"]] = !strings.HasPrefix(truth["thread"], "barrier") // which may have woken
+		never[truth["thread"]] = !strings.HasPrefix(truth["thread"], "barrier") // a barrier's thread may have woken
 	}
 	maps.DeleteFunc(never, func(_ string, is bool) bool { return !is })
 	few := func() bool { return looks < 6 || len(never) > 0 }
@@ -93,13 +93,13 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 				certain++
 				delete(never, th.Name)
 				truth = maps.Clone(truth)
-				delete(truth, "object") // it has been moved since
+				delete(truth, "object") // the object has been moved since
 				delete(truth, "tasks")
 				if w.Field == "" {
-					delete(truth, "field") // it is not known then
+					delete(truth, "field") // the field is unknown then
 				}
 				if strings.HasPrefix(truth["target"], w.Target+" ") {
-					delete(truth, "target") // likewise which socket it is
+					delete(truth, "target") // likewise the socket
 				}
 				if err := truth.check(w, threads, runtime, false); err != nil {
 					t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), w)
@@ -147,7 +147,7 @@ func startWaits(t *testing.T, runtime string, o testenv.Options) *testenv.App {
 	return testenv.Start(t, "waits", o)
 }
 
-// waitTruth is what the program says of a thread: see Zoo.Truths.
+// waitTruth is the program's note about a thread: see Zoo.Truths.
 type waitTruth map[string]string
 
 func askWaits(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
@@ -180,8 +180,9 @@ func askTruths(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
 	return waits, holds
 }
 
-// checkWaits compares snapshots with what the program says, until one is equal. A thread spins before it blocks, for
-// long beside others, and one at a Barrier wakes from time to time: then its wait has no object yet.
+// checkWaits compares snapshots with the program's notes, until a snapshot is equal. A thread spins before the thread
+// blocks, for long beside other threads, and a thread at a Barrier wakes from time to time: then its wait has no object
+// yet.
 func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profile.Snapshot) {
 	t.Helper()
 	waits, holds := askWaits(t, a)
@@ -214,7 +215,7 @@ func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime stri
 	return wrong
 }
 
-// checkHolds requires that a thread holds what the program says, and nothing else.
+// checkHolds requires that a thread holds the locks in the program's notes, and nothing else.
 func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	var want, got []string
 	for _, h := range holds {
@@ -238,7 +239,7 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	return checkHeldFields(th, holds)
 }
 
-// checkHeldFields requires that the locks that a thread holds are in the fields that the program says.
+// checkHeldFields requires that the locks of a thread are in the fields in the program's notes.
 func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 	for _, truth := range holds {
 		want, known := truth["field"]
@@ -252,7 +253,7 @@ func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 	return nil
 }
 
-// withoutObject are the kinds whose frames do not always keep the object.
+// withoutObject are the kinds of wait whose frames do not always keep the object.
 var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
 
 func (truth waitTruth) check(
@@ -310,7 +311,7 @@ func (truth waitTruth) check(
 	return nil
 }
 
-// tasksOf are the addresses of the tasks that a thread waits for.
+// tasksOf are the addresses of the tasks for which a thread waits.
 func tasksOf(w *profile.Wait) string {
 	var out []string
 	for i := range w.Tasks {
@@ -319,7 +320,7 @@ func tasksOf(w *profile.Wait) string {
 	return strings.Join(out, " ")
 }
 
-// TestWaitsWitness: Microsoft's own reader of the runtime, which stops the program and goes through its whole heap,
+// TestWaitsWitness: Microsoft's own reader of the runtime stops the program and goes through its whole heap. The reader
 // finds the same locks held, by the same threads, as often.
 func TestWaitsWitness(t *testing.T) {
 	var installed []string
@@ -353,8 +354,8 @@ func testWaitsWitness(t *testing.T, runtime string) {
 	}
 }
 
-// witnessedLocks are the locks that the witness finds held. It counts how often beyond the first time, but for
-// monitors with a sync block.
+// witnessedLocks are the locks that the witness finds held. The witness counts the entries after the first, but for
+// monitors with a sync block all entries.
 func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	t.Helper()
 	out := testenv.AskClrMD(t, "locks", a)
@@ -377,7 +378,7 @@ func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	return held
 }
 
-// checkRest requires that it is known how long threads still wait that do so for an hour.
+// checkRest requires the remaining time of threads that wait for an hour.
 func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
 	if core || truth["timeout"] != "3600000" && truth["thread"] != "sleep" || !hours[w.Kind] {
 		return nil
@@ -388,13 +389,13 @@ func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
 	return nil
 }
 
-// hours are the kinds of wait whose rest is known on all runtimes.
+// hours are the kinds of wait with a known remaining time on all runtimes.
 var hours = map[profile.WaitKind]bool{
 	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true,
 	profile.ThreadJoin: true,
 }
 
-// checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
+// checkTimeout compares a timeout in ms. Some primitives deduct the time of an earlier spin.
 func checkTimeout(w *profile.Wait, want string) error {
 	ms, err := strconv.Atoi(want)
 	switch {

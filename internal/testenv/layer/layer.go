@@ -1,15 +1,15 @@
 // Package layer says which tests a run of "go test" is for. Each layer is a build tag:
 //
-//	check    what needs no .NET process, and one live test for each verb
-//	live     all that, and all live behaviour on the two .NETs that are supported
-//	matrix   what depends on the runtime or on the shape of a program, on all the others
+//	check    tests without a .NET process, and one live test for each verb
+//	live     the tests of check, and all live behaviour on the two supported .NETs
+//	matrix   tests that depend on the runtime or on the shape of a program, on all the other .NETs
 //	proof    oracles, soaks and the like: short ones, with the tag full long ones
 //
-// scripts/test.sh runs them. Without a tag it is check, but a test that lacks something is
-// skipped; with a tag it fails.
+// scripts/test.sh runs the layers. Without a tag the layer is check, but a test that lacks something is skipped; with a
+// tag the test fails.
 //
-// A test says first thing where it belongs. One that says nothing is in check and live; if it
-// needs .NET (testenv.Kit), in live only.
+// A test first declares its layer. A test without a declaration is in check and live; if the test needs .NET
+// (testenv.Kit), in live only.
 package layer
 
 import (
@@ -19,10 +19,10 @@ import (
 	"testing"
 )
 
-// Required reports whether it is a failure that something a test needs is missing.
+// Required reports whether a test fails if the test lacks something.
 const Required = tag != ""
 
-// declared has the names of the top-level tests that said where they belong.
+// declared has the names of the top-level tests that have declared their layer.
 var declared sync.Map
 
 // Now is the layer of this run.
@@ -33,7 +33,7 @@ func Now() string {
 	return tag
 }
 
-// Check is for a test that is quick: a smoke test of a verb.
+// Check is for a quick test: a smoke test of a verb.
 func Check(tb testing.TB) {
 	tb.Helper()
 	only(tb, "check", "live")
@@ -51,26 +51,26 @@ func Matrix(tb testing.TB) {
 	only(tb, "matrix")
 }
 
-// Each is for a test that depends on the runtime: live has those that are supported, matrix the others
+// Each is for a test that depends on the runtime: live has the supported runtimes, matrix the other runtimes
 // (testenv.InLayer).
 func Each(tb testing.TB) {
 	tb.Helper()
 	otherwise(tb, "live", "matrix")
 }
 
-// Proof is for a proof. Size says how long it is.
+// Proof is for a proof. Size says how long the proof is.
 func Proof(tb testing.TB) {
 	tb.Helper()
 	only(tb, "proof")
 }
 
-// Quiet is for a proof that measures time or shares: no other package is tested beside its own.
+// Quiet is for a proof that measures time or shares: no other package is tested at the same time.
 func Quiet(tb testing.TB) {
 	tb.Helper()
 	Proof(tb)
 }
 
-// Full is for a proof that has no short form.
+// Full is for a proof without a short form.
 func Full(tb testing.TB) {
 	tb.Helper()
 	Proof(tb)
@@ -79,7 +79,7 @@ func Full(tb testing.TB) {
 	}
 }
 
-// Kit is for what needs .NET. It changes nothing if the test has said where it belongs.
+// Kit is for a test with .NET. Kit changes nothing if the test has declared its layer.
 func Kit(tb testing.TB) {
 	tb.Helper()
 	otherwise(tb, "live")
@@ -93,7 +93,7 @@ func Size[T any](short, full T) T {
 	return short
 }
 
-// only skips the test unless this run is for one of the layers.
+// only skips the test unless this run is for one of the given layers.
 func only(tb testing.TB, layers ...string) {
 	tb.Helper()
 	if _, ok := tb.(*testing.B); ok {
@@ -105,7 +105,7 @@ func only(tb testing.TB, layers ...string) {
 	declared.Store(top(tb), true)
 }
 
-// otherwise is only, for a test that has not said where it belongs.
+// otherwise is only, for a test without a declaration.
 func otherwise(tb testing.TB, layers ...string) {
 	tb.Helper()
 	if _, ok := declared.Load(top(tb)); !ok {
@@ -118,7 +118,7 @@ func top(tb testing.TB) string {
 	return name
 }
 
-// Lacking ends a test because something that it needs is not there.
+// Lacking ends a test that lacks something: what names the lack.
 func Lacking(tb testing.TB, what string) {
 	tb.Helper()
 	if Required {

@@ -2,7 +2,7 @@ package layer
 
 import "testing"
 
-// said calls a function in a test of its own and reports whether that test went on.
+// said calls a function in a test of its own and reports whether the test went on.
 func said(t *testing.T, name string, say ...func(testing.TB)) (wentOn bool) {
 	t.Helper()
 	testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{

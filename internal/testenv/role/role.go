@@ -1,4 +1,4 @@
-// Package role has a test start its own binary again, as a program that does something else: a reader that is killed, a
+// Package role lets a test start its own binary again, as a program with another role: a reader that is killed, a
 // process that lies about itself, another user.
 //
 //	var liar = role.New("liar", func(a role.Args) error { … })
@@ -23,14 +23,14 @@ const variable = "CLRSNAP_TEST_ROLE"
 
 var (
 	roles = map[string]func(Args) error{}
-	ready bool // this process plays no role, but what it starts would
+	ready bool // this process plays no role, but its children would
 )
 
-// A Role is what the test binary can do instead of its tests.
+// A Role is a program in the test binary besides the tests.
 type Role struct{ name string }
 
-// New makes a role, as a variable of a package. The process ends when play returns: with the status 1 if there is an
-// error, which is printed.
+// New makes a role, as a variable of a package. The process ends when play returns: with the status 1 and a printed
+// message if there is an error.
 func New(name string, play func(Args) error) *Role {
 	if roles[name] != nil {
 		panic("there are two roles " + name)
@@ -39,7 +39,7 @@ func New(name string, play func(Args) error) *Role {
 	return &Role{name}
 }
 
-// String is its name.
+// String is the role's name.
 func (r *Role) String() string { return r.name }
 
 // Command starts the test binary in the role. Each argument is printed as fmt.Print does.
@@ -55,10 +55,10 @@ func (r *Role) Command(args ...any) *exec.Cmd {
 	return cmd
 }
 
-// Args are the arguments that Command was given.
+// Args are the arguments of Command.
 type Args []string
 
-// Int is an argument that is a number, such as a PID.
+// Int is an argument as a number, such as a PID.
 func (a Args) Int(i int) int {
 	n, err := strconv.Atoi(a[i])
 	if err != nil {
@@ -73,14 +73,14 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Play is the beginning of any other TestMain. It does not return if the process was started in a role.
+// Play is the beginning of any other TestMain. Play does not return if the process was started in a role.
 func Play() {
 	name := os.Getenv(variable)
 	if name == "" {
 		ready = true
 		return
 	}
-	os.Unsetenv(variable) // what the role starts is not in the role
+	os.Unsetenv(variable) // the role's children are not in the role
 	play := roles[name]
 	if play == nil {
 		fmt.Println("there is no role", name)
@@ -99,8 +99,8 @@ func Copy(to string) error {
 	if err != nil {
 		return err
 	}
-	// Another process writes the file. If this one did, a fork for another test could inherit the open file, and a file
-	// that is open for writing cannot be executed.
+	// Another process writes the file. If this process wrote the file, a fork for another test could inherit the open
+	// file, and a file that is open for writing cannot be executed.
 	if out, err := exec.Command("cp", self, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -18,7 +18,7 @@ var adder = New("adder", func(a Args) error {
 
 func TestMain(m *testing.M) { Main(m) }
 
-// TestRole: a role gets its arguments and does not pass itself on, and its error is the end of the process.
+// TestRole: a role gets its arguments and does not pass itself on, and its error ends the process.
 func TestRole(t *testing.T) {
 	if out, err := adder.Command(40, 2, "a b").Output(); err != nil || string(out) != "42 \"a b\" \"\"\n" {
 		t.Errorf("%q, %v", out, err)
@@ -40,7 +40,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestNoRole: a role that there is not is an error.
+// TestNoRole: an unknown role is an error.
 func TestNoRole(t *testing.T) {
 	cmd := (&Role{"nobody"}).Command()
 	if out, err := cmd.Output(); err == nil || string(out) != "there is no role nobody\n" {
