@@ -1,4 +1,3 @@
-// Package heap proves what the heap reader says: how many objects there are, by type, and which share of that is
-// proved; that nothing is stopped for it, or everything if that is asked for. docs/correctness.md, "The heap", has the
-// method and the results.
+// Package heap proves the heap reader's results: the number of objects by type, and the proved share; no stop for a
+// normal read, or a stop of everything on request. docs/correctness.md, "The heap", has the method and the results.
 package heap

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Quality is what an observer has seen, and how well.
+// Quality counts an observer's findings, and rates them.
 type Quality struct {
 	profile.ModeStats
 	Memory  int64 // most that the observer used, in bytes
@@ -18,13 +18,13 @@ type Quality struct {
 	Whole   int   // samples whose stack reaches its base
 
 	Runtime   string             // version of .NET
-	Recording *profile.Recording `json:"-"` // of clrsnap record; a role has none
+	Recording *profile.Recording `json:"-"` // by clrsnap record; a role has none
 }
 
-// Names counts frames, and those among them that have a name.
+// Names counts frames, and the frames with a name.
 type Names struct{ Frames, Named int }
 
-// Add counts a frame as often as it was seen.
+// Add counts a frame seen so many times.
 func (n *Names) Add(named bool, times int) {
 	n.Frames += times
 	if named {
@@ -76,7 +76,8 @@ func judge(r *profile.Recording) *Quality {
 	return q
 }
 
-// Add adds what another observer has seen, or the same one at another time.
+// Add adds the findings of another observer, or of the same observer at another
+// time.
 func (q *Quality) Add(o *Quality) {
 	q.addStats(&o.ModeStats)
 	q.Runtime = cmp.Or(q.Runtime, o.Runtime)
