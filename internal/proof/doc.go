@@ -1,5 +1,5 @@
-// Package proof has no code. The packages below prove what clrsnap promises; docs/correctness.md
-// has their methods and results. Nothing else imports these packages.
+// Package proof has no code. The packages below prove clrsnap's promises; docs/correctness.md
+// has the methods and results. Nothing else imports the packages.
 //
 //	oracle      the CLR's own DoStackSnapshot of the same moment
 //	singlestep  each call and return of a thread that executes one instruction at a time
@@ -17,11 +17,11 @@
 //	requests    requests and calls in flight, as the other ends know them
 //	why         sick services get the name of their disease, and healthy programs no verdict
 //	living      unloadable code, while it lives and after its end
-//	cost        benchmarks: what clrsnap costs; docs/costs.md
+//	cost        benchmarks of clrsnap's own cost; docs/costs.md
 //	observer    processes that look at a target, for cost and recordsoak
 //
 // The packages are in the layer proof: "make proof" runs the short forms, "make proof FORM=full" the
-// long forms, with the tags proof and full; PROOF=oracle runs one package. See
-// internal/testenv/layer. A proof that needs a package's private parts is in that package: the
-// faults of internal/target/live, the attacks of internal/replay.
+// long forms, with the tags proof and full; PROOF=oracle runs a single package. See
+// internal/testenv/layer. A proof that needs private parts of a package is in the package itself:
+// the faults of internal/target/live, the attacks of internal/replay.
 package proof

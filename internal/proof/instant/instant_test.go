@@ -55,7 +55,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 				t.Fatalf("ring %d was never like this: %s", ring, state)
 			}
 		}
-		// One after the other: nobody promises one instant.
+		// In sequence: SnapshotAll does not promise a single instant.
 		if s, err = p.SnapshotAll(context.Background(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +73,9 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// ringState says which members of a ring have the token, and whether the state is possible
-// at an instant: one member or two neighbours are in Carry, and at most one member of them
-// in Own.
+// ringState names the members of a ring that have the token, and reports whether the state
+// is possible at an instant: a single member or two neighbours are in Carry, and at most a
+// single carrying member is in Own.
 func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 	const members = 4
 	var carry [members]bool
@@ -105,7 +105,7 @@ func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 	return state, owning <= 1 && (carrying == 1 || carrying == 2 && neighbours)
 }
 
-// TestStopAll has the command show a thousand threads of one instant, beside two processes that
+// TestStopAll has the command show a thousand threads of an instant, beside two processes that
 // only use CPUs.
 func TestStopAll(t *testing.T) {
 	layer.Quiet(t)

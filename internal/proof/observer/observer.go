@@ -1,6 +1,7 @@
 // Package observer has processes that look at a target: clrsnap record, and roles of a test
 // binary (livetest.Main). Benchmarks and soaks have the processes look from outside, so that
-// their CPU time and memory are separate from the test's own. Quality has their findings.
+// the CPU time and memory of the observer and of the test are separate. Quality has the
+// findings.
 package observer
 
 import (
@@ -31,11 +32,11 @@ type Observer struct {
 
 const began = "began\n"
 
-// Began is called by a role when the role begins to look at its target: Observe
+// Began is called by a role when the role begins to look at the target: Observe
 // waits for the call.
 func Began() { fmt.Print(began) }
 
-// UntilStdinEnds is the time during which a role looks at its target: Observer.End
+// UntilStdinEnds is the time during which a role looks at the target: Observer.End
 // ends the time.
 func UntilStdinEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,8 +47,8 @@ func UntilStdinEnds() context.Context {
 	return ctx
 }
 
-// Observe has a process of its own take a role, and waits until the role has begun. Once its
-// stdin ends, the role writes its Quality as JSON.
+// Observe has a new process take a role, and waits until the role has begun. Once stdin
+// ends, the role writes its Quality as JSON.
 func Observe(tb testing.TB, what *role.Role, args ...any) *Observer {
 	tb.Helper()
 	cmd := what.Command(args...)
@@ -118,7 +119,8 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 	return o
 }
 
-// CPU is the observer's CPU time, including its tracing tasks, which are processes.
+// CPU is the CPU time of the observer and of its tracing tasks. Tracing tasks are
+// processes.
 func (o *Observer) CPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	sum := livetest.CPU(tb, o.Cmd.Process.Pid)

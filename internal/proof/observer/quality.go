@@ -12,10 +12,10 @@ import (
 type Quality struct {
 	profile.ModeStats
 	Memory  int64 // most that the observer used, in bytes
-	Bytes   int64 // of its file
+	Bytes   int64 // of the file
 	Managed Names // of managed frames
 	Native  Names // of all other frames
-	Whole   int   // samples whose stack reaches its base
+	Whole   int   // samples with a stack down to the base
 
 	Runtime   string             // version of .NET
 	Recording *profile.Recording `json:"-"` // by clrsnap record; a role has none
@@ -32,7 +32,7 @@ func (n *Names) Add(named bool, times int) {
 	}
 }
 
-// ReadQuality reads a recording from its file, and judges it.
+// ReadQuality reads a recording from a file, and judges the recording.
 func ReadQuality(file string) (*Quality, error) {
 	f, err := os.Open(file)
 	if err != nil {
