@@ -1,5 +1,5 @@
 // Package confine makes a process give up every right that it no longer needs, before the
-// process reads an untrusted file. A process cannot regain these rights.
+// process reads an untrusted file. The process cannot regain a right that it has given up.
 //
 // Capabilities are dropped, and execve(2) cannot gain new capabilities (no_new_privs).
 // Landlock, where the kernel has it, denies all files but the named files, TCP connections,

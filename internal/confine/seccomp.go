@@ -141,8 +141,8 @@ func answer(what uint32) unix.SockFilter {
 var (
 	allow = answer(unix.SECCOMP_RET_ALLOW)
 	deny  = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
-	// The C library then makes threads with clone; a filter can see clone's
-	// flags.
+	// Without clone3 the C library makes threads with clone; a filter can see
+	// clone's flags.
 	unknown = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
 )
 

@@ -4,8 +4,8 @@
 // small reads whatever its size.
 //
 // Addresses are link-time addresses, as in the file: an image is parsed once and
-// serves every process that maps the image. Bias returns the difference for a
-// process.
+// serves every process that maps the image. Bias returns the offset
+// that a process adds.
 //
 // Everything in an image is hostile. Sizes are bounded before memory is allocated,
 // and no input makes the package panic. "gABI" in the comments is the System V
@@ -252,9 +252,9 @@ func (m *Image) parseProgs(b []byte) error {
 	return nil
 }
 
-// Bias returns the difference between a process's addresses and the image's
-// addresses, given one of the process's executable mappings of the image: the
-// start of the mapping and its offset in the file. Other mappings do not serve:
+// Bias returns the offset that a process adds to the image's addresses, given
+// one of the process's executable mappings of the image: the start of the
+// mapping and its offset in the file. Other mappings do not serve:
 // a single-file application maps its own file dozens of times, as data, at
 // offsets of its own choice.
 func (m *Image) Bias(mapStart arch.Addr, mapOffset uint64) (arch.Addr, error) {

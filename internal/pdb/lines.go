@@ -14,8 +14,8 @@ type Point struct {
 	Line, EndLine, Column, EndColumn uint32 // counted from 1; all 0 if hidden
 	Document                         int32  // for File.Document
 	Hidden                           bool   // code without source text
-	// Await: a hidden point at an await. The code from the point on waits for the awaited task, and then goes
-	// on.
+	// Await: a hidden point at an await. From the point on, the statement before the point waits for the
+	// awaited task, and then goes on.
 	Await bool
 }
 

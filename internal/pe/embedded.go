@@ -65,8 +65,8 @@ func (d *Debug) Embedded(mem *target.Reader) ([]byte, error) {
 // Inflate unpacks deflated bytes (RFC 1951) into exactly size bytes. The allocations are bounded by
 // the size of packed.
 func Inflate(packed []byte, size int) ([]byte, error) {
-	// A bit can stand for at most twice 258 bytes: a code of one bit for the length, and one
-	// for the distance (RFC 1951, 3.2.5).
+	// Two bits can stand for at most 258 bytes: a code of one bit for the length, and a code
+	// of one bit for the distance (RFC 1951, 3.2.5).
 	const most = 258 * 8 / 2
 	if size < 0 || size/most > len(packed) {
 		return nil, fmt.Errorf("%d bytes cannot unpack to %d", len(packed), size)

@@ -35,8 +35,8 @@ type Saved struct {
 
 // Step turns the registers of a frame into the registers of the caller. The
 // canonical frame address (CFA) is the value of the stack pointer in the caller
-// just before the call, as in DWARF; AMD64 pushes the return address, so it
-// lies at CFA-8.
+// just before the call, as in DWARF; a call on AMD64 pushes the return address
+// to CFA-8.
 type Step struct {
 	CFAReg uint8 // the CFA is this register's value …
 	SP     uint8 // number of the stack pointer register

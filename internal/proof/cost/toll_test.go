@@ -101,8 +101,8 @@ const tollTime = 4 * time.Second
 
 // BenchmarkEventsToll measures the CPU time of a program for each exception,
 // contention and start of a thread, with and without a listener. The cost of the
-// callbacks shows in the events of which none is chosen, the cost of a frame in
-// stacks of one frame.
+// callbacks shows in the way that chooses no event, the cost of a frame in stacks
+// of one frame.
 func BenchmarkEventsToll(b *testing.B) {
 	const none = 1 << 40
 	exceptions := func(every int64, frames int) *events.Options {

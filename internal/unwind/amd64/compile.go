@@ -139,8 +139,8 @@ func (fr *frame) undo(ops []op) error {
 // anchor chooses the base register and returns the frame's base, to which saves
 // by mov are relative (EstablisherFrame in unwinder.cpp). Once the prolog has
 // set a frame register, the frame register is the anchor, because rsp moves
-// when the method allocates on the stack. Later allocations of the prolog lie a
-// known distance below.
+// when the method allocates on the stack. The prolog's later pushes and
+// allocations lie a known distance below.
 func (fr *frame) anchor(ops []op) (bottom int64) {
 	below := int64(0)
 	for i := range ops {

@@ -26,8 +26,8 @@ func (t *Table) compile(c *cie, w *row) (*unwind.Step, error) {
 		return &unwind.Step{SP: t.arch.SP, Signal: c.signal, End: true}, nil
 	}
 	if ra.kind == ruleUnset {
-		// An untouched return address column is only then the return address
-		// when the column is a register (arm64).
+		// An untouched return address column is the return address only if
+		// the column is a register (arm64).
 		if _, ok := t.reg(uint64(c.ra)); !ok {
 			return nil, bad("no rule for the return address in the CIE", c.off)
 		}

@@ -204,7 +204,7 @@ func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
 	r := rec.reader(rec.body)
 	f := &fde{cie: c, rec: *rec}
 	f.lo = t.pointer(&r, &rec.piece, c.ptrEnc)
-	// A signed form has an unsigned length: no code is too long for the form.
+	// The length is unsigned even with a signed form: no code is too long.
 	length := r.value(c.ptrEnc &^ peSigned & peForm)
 	if c.augmented {
 		size := r.uleb()

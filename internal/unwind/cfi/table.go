@@ -223,7 +223,8 @@ func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
 	return lo, fde, nil
 }
 
-// buildIndex lists the FDEs. Unintelligible records are left out.
+// buildIndex lists the FDEs. The list ends at the first unreadable record. FDEs with
+// malformed contents are left out.
 func (t *Table) buildIndex() {
 	const many, keeps = 1024, 16 // bytes for an entry
 	var last *cie                // most FDEs share the CIE of the previous FDE
