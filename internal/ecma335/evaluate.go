@@ -412,7 +412,7 @@ func (e *evaluation) call(at int, op Opcode, t Token) error {
 	return nil
 }
 
-// plain does an instruction whose only effect is on the number of values on the stack.
+// plain does an instruction for which only the numbers of taken and given values matter.
 func (e *evaluation) plain(at int, op Opcode) {
 	effect := effects[op]
 	for range effect.takes {

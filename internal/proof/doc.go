@@ -3,20 +3,20 @@
 //
 //	oracle      the CLR's own DoStackSnapshot of the same moment
 //	singlestep  each call and return of a thread that executes one instruction at a time
-//	perfmap     the runtime's own records of its code, under load
+//	perfmap     the runtime's own records of code, under load
 //	judge       holds walks against the runtime's records, for perfmap and others
 //	instant     stacks of all threads belong to one instant
-//	churn       who holds locks and who waits, while locks, threads and objects come and go
+//	churn       the holders of locks and the waiters, while locks, threads and objects come and go
 //	damage      damaged core dumps
 //	heap        all objects by type, under pressure, at one moment and without a stop
-//	shares      recordings of programs that measure themselves and count their events
+//	shares      recordings of programs with measurements and event counts of their own
 //	ordeal      a program with the agent goes on, whatever the program and the agent's reader do
 //	recordsoak  a long recording, against the runtime's records
 //	inlined     inlined methods, against the runtime's optional records of inlining
 //	lines       source lines, at every kind of place of a source text
 //	requests    requests and calls in flight, as the other ends know them
 //	why         sick services get the name of their disease, and healthy programs no verdict
-//	living      unloadable code, while it lives and after its end
+//	living      unloadable code, before and after the unloading
 //	cost        benchmarks of clrsnap's own cost; docs/costs.md
 //	observer    processes that look at a target, for cost and recordsoak
 //

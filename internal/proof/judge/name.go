@@ -30,9 +30,9 @@ var switched = map[string]bool{
 	"Scenarios.StormThrow.Compare": true, "Scenarios.StormThrow.AroundNative": true,
 }
 
-// unoptimized are methods marked NoOptimization in an optimised assembly, whose own
-// marks say nothing; and static constructors of unloadable code, which .NET 8
-// compiles once without optimisation.
+// unoptimized are methods marked NoOptimization in an otherwise optimised assembly; the
+// assembly says nothing about the mark. Static constructors of unloadable code are
+// listed, too: .NET 8 compiles them once, without optimisation.
 var unoptimized = map[string]bool{"Scenarios.Gen…..cctor": true}
 
 // perfName is the name of a perf map's entry, taken apart:
