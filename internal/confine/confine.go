@@ -37,8 +37,7 @@ type Rights struct {
 	Capabilities []int
 }
 
-// To confines this process to the rights. Actions that the kernel cannot deny stay
-// allowed.
+// To confines this process to the rights. Actions that the kernel cannot deny stay allowed.
 func To(r Rights) error {
 	_ = time.Local.String() // reads the time zone's file, while reading is allowed
 	if err := keep(r.Capabilities); err != nil {
@@ -127,8 +126,7 @@ func Files() []string {
 	entries, _ := os.ReadDir("/") // none, then
 	var names []string
 	for _, e := range entries {
-		// A link leads to another of the files, or outside of the readable
-		// files.
+		// A link leads to another of the files, or outside of the readable files.
 		if e.Type()&os.ModeSymlink == 0 && !slices.Contains([]string{"proc", "sys", "dev"}, e.Name()) {
 			names = append(names, filepath.Join("/", e.Name()))
 		}

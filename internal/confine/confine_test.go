@@ -406,8 +406,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestConfinedReplace: with Replace, files in the folder of new files can be
-// replaced.
+// TestConfinedReplace: with Replace, files in the folder of new files can be replaced.
 func TestConfinedReplace(t *testing.T) {
 	needLandlock(t, 6)
 	want := onlyOutput()

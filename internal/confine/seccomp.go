@@ -66,8 +66,7 @@ func checked(network bool) []checkedCall {
 		{unix.SYS_TGKILL, self},
 		// The names of the runtime's memory.
 		{unix.SYS_PRCTL, []check{{0, all, []uint32{unix.PR_SET_VMA}}}},
-		// Terminals may be queried. Nothing is typed into terminals, and no file's flags are
-		// changed.
+		// Terminals may be queried. Nothing is typed into terminals, and no file's flags are changed.
 		{unix.SYS_IOCTL, []check{{2, all, []uint32{unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ}}}},
 		// No process gets signals of a file (F_SETOWN).
 		{unix.SYS_FCNTL, []check{{2, all, []uint32{
@@ -141,8 +140,7 @@ func answer(what uint32) unix.SockFilter {
 var (
 	allow = answer(unix.SECCOMP_RET_ALLOW)
 	deny  = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
-	// Without clone3 the C library makes threads with clone; a filter can see
-	// clone's flags.
+	// Without clone3 the C library makes threads with clone; a filter can see clone's flags.
 	unknown = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
 )
 

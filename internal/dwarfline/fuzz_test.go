@@ -82,8 +82,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// TestRefused: data without consent to keep them, and missing data, have no
-// line.
+// TestRefused: data without consent to keep them, and missing data, have no line.
 func TestRefused(t *testing.T) {
 	s := stored(t)["v5.debug"]
 	full := errors.New("no room")

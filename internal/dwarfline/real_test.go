@@ -170,8 +170,7 @@ func TestCompilers(t *testing.T) {
 	}
 }
 
-// TestGo: the same comparison for a larger program: Go writes version 5,
-// compressed.
+// TestGo: the same comparison for a larger program: Go writes version 5, compressed.
 func TestGo(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command("go", "build", "-o", exe, "cmd/gofmt")

@@ -82,8 +82,7 @@ const (
 	maxLastNames   = 1 << 10
 )
 
-// New returns the table of the file with the given sections. New asks reserve before it keeps
-// memory.
+// New returns the table of the file with the given sections. New asks reserve before it keeps memory.
 func New(section Section, reserve func(bytes int64) error) *Table {
 	return &Table{
 		section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1,

@@ -62,8 +62,7 @@ func (t *Table) readUnits() {
 	}
 }
 
-// unit reads the place of a compilation unit's line table, and the unit's
-// directory.
+// unit reads the place of a compilation unit's line table, and the unit's directory.
 func (t *Table) unit(r *reader, abbrev io.ReaderAt, abbrevSize int64) (line uint64, dir string, err error) {
 	version, err := r.fixed(2)
 	if err != nil {

@@ -118,8 +118,7 @@ func variable(il []byte, op Opcode, operand int) int32 {
 	return int32(binary.LittleEndian.Uint16(il[operand:]))
 }
 
-// storesOf counts how often variables are set. A variable whose address is taken may be set at
-// any time.
+// storesOf counts how often variables are set. A variable whose address is taken may be set at any time.
 func storesOf(il []byte) (map[int32]int, error) {
 	out := map[int32]int{}
 	for at := 0; at < len(il); {
@@ -169,8 +168,7 @@ func (e *evaluation) push(v *Value) {
 	}
 }
 
-// pop takes a value from the stack. An exception handler begins with a value that no instruction has
-// put there.
+// pop takes a value from the stack. An exception handler begins with a value that no instruction has put there.
 func (e *evaluation) pop() *Value {
 	n := len(e.stack)
 	if n == 0 {
@@ -293,8 +291,7 @@ func (e *evaluation) branch(at int, op Opcode, operand, next int) {
 	}
 }
 
-// equal reports whether values are equal where paths join. The number of comparisons is
-// bounded.
+// equal reports whether values are equal where paths join. The number of comparisons is bounded.
 func (e *evaluation) equal(a, b *Value) bool {
 	if a == b {
 		return true
@@ -303,8 +300,7 @@ func (e *evaluation) equal(a, b *Value) bool {
 	return a.String() == b.String()
 }
 
-// lose notes that a value goes where it can no longer be told from other
-// values.
+// lose notes that a value goes where it can no longer be told from other values.
 func (e *evaluation) lose(at int, v *Value) {
 	if (v.Kind == FieldOf || v.Kind == StaticField) && !e.lost[v] {
 		e.lost[v] = true
@@ -339,8 +335,7 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 	return true
 }
 
-// set notes a variable's new value. A variable that is set once stands for the value, if the value
-// lasts.
+// set notes a variable's new value. A variable that is set once stands for the value, if the value lasts.
 func (e *evaluation) set(at int, n int32, v *Value) {
 	stands := e.stores[n] == 1 && v.Lasts()
 	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v, Stands: stands})

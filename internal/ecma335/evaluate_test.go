@@ -12,8 +12,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// gate is a class with two fields, a method of each kind and references to a semaphore's
-// methods.
+// gate is a class with two fields, a method of each kind and references to a semaphore's methods.
 func gate(t testing.TB) *Metadata {
 	b := newBuilder()
 	b.row(TableModule, 0, b.str("m.dll"), 0, 0, 0)
@@ -209,8 +208,7 @@ func hasJumps(t *testing.T, code []byte) bool {
 	return false
 }
 
-// depthAtEnd is how many values are on the stack before the only return; false: there is no single
-// return.
+// depthAtEnd is how many values are on the stack before the only return; false: there is no single return.
 func depthAtEnd(t *testing.T, md *Metadata, code []byte) (int, bool) {
 	if len(code) == 0 || code[len(code)-1] != byte(opRet) {
 		return 0, false

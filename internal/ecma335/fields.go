@@ -6,8 +6,7 @@ type Field struct {
 	Name string
 }
 
-// Fields returns the fields that a type declares, including fields without storage
-// (constants).
+// Fields returns the fields that a type declares, including fields without storage (constants).
 func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
 	if err := m.has(TableTypeDef, typeRID); err != nil {
 		return nil, err

@@ -6,8 +6,7 @@ import "encoding/binary"
 // have some hundred thousand.
 const MaxBody = 4 << 20
 
-// MaxBodyHeader is the largest number of bytes before a method's IL
-// (II.25.4.3).
+// MaxBodyHeader is the largest number of bytes before a method's IL (II.25.4.3).
 const MaxBodyHeader = 12
 
 // BodyHeader returns the offset of a method's IL behind the start of the body, and its size in

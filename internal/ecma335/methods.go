@@ -68,8 +68,7 @@ func (m *Metadata) owner(t Table, rid uint32, list int) (uint32, error) {
 // maxMethods bounds the search for a type's method.
 const maxMethods = 1 << 14
 
-// OnlyMethod returns TypeDef rid's method called name, and false if there is no such
-// method, or more than one.
+// OnlyMethod returns TypeDef rid's method called name, and false if there is no such method, or more than one.
 func (m *Metadata) OnlyMethod(rid uint32, name string) (def MethodDef, ok bool, err error) {
 	if err := m.has(TableTypeDef, rid); err != nil {
 		return def, false, err
@@ -299,8 +298,7 @@ func (m *Metadata) MethodSpec(rid uint32) (MethodSpec, error) {
 	return MethodSpec{method, inst}, nil
 }
 
-// AssemblyName returns the assembly's simple name, and false for a module
-// without a readable manifest (II.22.2).
+// AssemblyName returns the assembly's simple name, and false for a module without a readable manifest (II.22.2).
 func (m *Metadata) AssemblyName() (string, bool) { return m.only(TableAssembly, 7) }
 
 // ModuleName returns the module's file name at compilation, for example

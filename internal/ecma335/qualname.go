@@ -112,8 +112,7 @@ func (q QualName) Format(args []string, style Style) string {
 	return b.String()
 }
 
-// special writes the types of namespace System with a syntax of their own in
-// C#.
+// special writes the types of namespace System with a syntax of their own in C#.
 func special(name string, args []string) (string, bool) {
 	if len(args) == 0 {
 		s, ok := keywords[name]

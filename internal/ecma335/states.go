@@ -2,8 +2,7 @@ package ecma335
 
 import "encoding/binary"
 
-// A StateStore is where an async method notes the await at which it is going to
-// wait.
+// A StateStore is where an async method notes the await at which it is going to wait.
 type StateStore struct {
 	At    uint32 // offset of the instruction in the IL
 	State int32

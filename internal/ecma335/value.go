@@ -13,8 +13,7 @@ const (
 	Constant              // Number
 	FieldOf               // the field Member of Of
 	StaticField           // the field Member
-	// the result of a call of Member, or the object that Member creates; Of is the first argument,
-	// Number the offset
+	// the result of a call of Member, or the object that Member creates; Of is the first argument, Number the offset
 	Result
 )
 

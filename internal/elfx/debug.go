@@ -38,8 +38,7 @@ func (m *Image) DebugLink() (name string, crc uint32, ok bool) {
 	return string(text), binary.LittleEndian.Uint32(b[at:]), true
 }
 
-// Checksum computes a file's checksum in the form of DebugLink. Checksum reads at most
-// most bytes.
+// Checksum computes a file's checksum in the form of DebugLink. Checksum reads at most most bytes.
 func Checksum(file io.ReaderAt, most int64) (uint32, error) {
 	h := crc32.NewIEEE()
 	n, err := io.Copy(h, io.NewSectionReader(file, 0, most+1))
@@ -116,8 +115,7 @@ func unpackedSize(head []byte, old bool) (uint64, error) {
 	}
 }
 
-// unpack inflates packed bytes to size. The memory grows with the inflated
-// bytes.
+// unpack inflates packed bytes to size. The memory grows with the inflated bytes.
 func (m *Image) unpack(in io.Reader, packed, size int64) ([]byte, error) {
 	const ratio = 258 * 8 / 2 // at most (RFC 1951, 3.2.5)
 	if size/ratio > packed {

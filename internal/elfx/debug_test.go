@@ -14,8 +14,7 @@ import (
 
 const debugged = "int f(int x){return x*3;} int main(void){return f(1);}"
 
-// TestDebugSection: Go's reader unpacks the same contents, with every kind of
-// compression.
+// TestDebugSection: Go's reader unpacks the same contents, with every kind of compression.
 func TestDebugSection(t *testing.T) {
 	for _, how := range []string{"-gz=none", "-gz=zlib", "-gz=zlib-gnu"} {
 		exe := build(t, debugged, "-g", how, "-Wl,--build-id")

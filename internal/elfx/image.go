@@ -77,8 +77,7 @@ type Prog struct {
 	Align  uint64
 }
 
-// end is the first address past the segment; parse has checked that the address
-// exists.
+// end is the first address past the segment; parse has checked that the address exists.
 func (p *Prog) end() arch.Addr { return p.Vaddr + arch.Addr(p.Memsz) }
 
 // Image is an ELF64 image. Its methods may be called concurrently if its file
@@ -187,8 +186,7 @@ func (m *Image) Release(n int64) {
 	m.kept -= n
 }
 
-// Close gives back the budget's bytes that the image has taken. It does not
-// close the file.
+// Close gives back the budget's bytes that the image has taken. It does not close the file.
 func (m *Image) Close() {
 	m.keptMu.Lock()
 	defer m.keptMu.Unlock()

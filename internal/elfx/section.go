@@ -111,8 +111,7 @@ func parseSections(b []byte) []section {
 	return out
 }
 
-// nameSections gives the sections their names; strndx is the section with the
-// names.
+// nameSections gives the sections their names; strndx is the section with the names.
 func (m *Image) nameSections(headers []byte, strndx uint32) {
 	const maxNames = 1 << 20
 	if int64(strndx) >= int64(len(m.sections)) {

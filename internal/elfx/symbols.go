@@ -22,8 +22,7 @@ const (
 	BindWeak   = 2
 )
 
-// Symbol is a symbol of the image. It refers to its name; SymbolName reads the
-// name.
+// Symbol is a symbol of the image. It refers to its name; SymbolName reads the name.
 type Symbol struct {
 	Value   arch.Addr
 	Size    uint64

@@ -35,8 +35,7 @@ var algorithmNames = map[[16]byte]string{
 	guid("ef2d1afc-6550-46d6-b14b-d70afe9a5566"): "SHA512",
 }
 
-// Is reports whether content is the document's text. known is false if the PDB has no hash of the
-// text.
+// Is reports whether content is the document's text. known is false if the PDB has no hash of the text.
 func (d Document) Is(content []byte) (same, known bool) {
 	algorithm, sum := d.Checksum()
 	if algorithm == "" {
@@ -131,8 +130,7 @@ func (f *File) HasSource(document int32) bool {
 	return document > 0 && f.indexed().sources[uint32(document)] != 0
 }
 
-// Source returns the text of a document; false: the PDB does not contain the
-// text.
+// Source returns the text of a document; false: the PDB does not contain the text.
 func (f *File) Source(document int32) (content []byte, ok bool, err error) {
 	if !f.HasSource(document) {
 		return nil, false, nil

@@ -56,8 +56,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestWrongLines: a point that breaks the rules spoils all of the method's lines, but no other
-// method's.
+// TestWrongLines: a point that breaks the rules spoils all of the method's lines, but no other method's.
 func TestWrongLines(t *testing.T) {
 	for name, tt := range map[string]struct {
 		document uint16

@@ -42,8 +42,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// File is a portable PDB. Concurrent use is safe as long as nobody writes to the parsed
-// bytes.
+// File is a portable PDB. Concurrent use is safe as long as nobody writes to the parsed bytes.
 type File struct {
 	raw     []byte
 	md      *ecma335.Metadata
@@ -142,8 +141,7 @@ func referenced(stream []byte, table ecma335.Table) (uint32, error) {
 	return n, nil
 }
 
-// ID is the PDB's id, equal to the id of the assembly's CodeView entry
-// (pe.CodeView.ID).
+// ID is the PDB's id, equal to the id of the assembly's CodeView entry (pe.CodeView.ID).
 func (f *File) ID() [20]byte { return f.id }
 
 // Size is the size of the unpacked PDB in bytes.

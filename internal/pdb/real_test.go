@@ -138,8 +138,7 @@ func shapes(t *testing.T, kit testenv.DotNet) (dlls []string) {
 	return dlls
 }
 
-// wide writes a program with so many methods that row numbers and heap indices take 4
-// bytes.
+// wide writes a program with so many methods that row numbers and heap indices take 4 bytes.
 func wide(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -231,8 +230,7 @@ func same(t *testing.T, dll string, ours, theirs []string) {
 	}
 }
 
-// codeSizes is the number of IL offsets that the witness looked up in each method: all
-// offsets.
+// codeSizes is the number of IL offsets that the witness looked up in each method: all offsets.
 func codeSizes(t *testing.T, facts []string) map[uint32]uint32 {
 	t.Helper()
 	size := map[uint32]uint32{}

@@ -72,8 +72,7 @@ type Checksum struct {
 	Sum       []byte
 }
 
-// Portable is the portable PDB that belongs to the image; false: the image
-// names no portable PDB.
+// Portable is the portable PDB that belongs to the image; false: the image names no portable PDB.
 func (d *Debug) Portable() (CodeView, bool) {
 	for _, c := range d.CodeView {
 		if c.Portable {
@@ -151,8 +150,7 @@ func parseEntry(b []byte) entry {
 	}
 }
 
-// debugEntry adds an entry to d. Kinds of entries unrelated to a PDB are left
-// out.
+// debugEntry adds an entry to d. Kinds of entries unrelated to a PDB are left out.
 func (a *assembly) debugEntry(d *Debug, e entry) (err error) {
 	switch e.kind {
 	case typeReproducible:

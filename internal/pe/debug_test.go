@@ -32,8 +32,7 @@ func deflate(b []byte) []byte {
 
 var thePDB = bytes.Repeat([]byte("the PDB itself"), 20)
 
-// The offsets of withDebug's additions to image's section, which lies at RVA
-// 0x2000.
+// The offsets of withDebug's additions to image's section, which lies at RVA 0x2000.
 const (
 	tableAt, codeViewAt, nativeAt, checksumAt, embeddedAt = 0x110, 0x200, 0x240, 0x260, 0x290
 	tableEntries                                          = 6
@@ -244,8 +243,7 @@ func TestDebugOfProcess(t *testing.T) {
 	})
 }
 
-// assemblies returns the addresses where a process has mapped the beginnings of
-// assembly files.
+// assemblies returns the addresses where a process has mapped the beginnings of assembly files.
 func assemblies(t *testing.T, pid int) map[arch.Addr]string {
 	t.Helper()
 	maps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "maps"))

@@ -42,8 +42,7 @@ const (
 	MaxMetadata = 64 << 20
 )
 
-// Metadata returns the address and the size in bytes of the metadata of the
-// image at base.
+// Metadata returns the address and the size in bytes of the metadata of the image at base.
 func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 	a, err := open(mem, base)
 	if err != nil {

@@ -10,8 +10,7 @@ type Tables struct {
 	Counts [64]uint32   // rows of a table
 	// HeapSizes is the header's byte of flags. All indices are 2 bytes wide nevertheless.
 	HeapSizes byte
-	// Wide reports whether a cell has 4 bytes; i is the number of earlier cells in the
-	// table.
+	// Wide reports whether a cell has 4 bytes; i is the number of earlier cells in the table.
 	Wide func(table, i int) bool
 }
 

@@ -16,8 +16,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestChurn holds clrsnap's claims about locks against the program's own
-// journal.
+// TestChurn holds clrsnap's claims about locks against the program's own journal.
 func TestChurn(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, testChurn)

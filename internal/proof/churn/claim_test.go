@@ -146,8 +146,7 @@ func (j *journal) taken(gate, but int) times {
 	return timesOf(out...)
 }
 
-// waiters is the greatest possible number of threads waiting at a gate at the
-// same time.
+// waiters is the greatest possible number of threads waiting at a gate at the same time.
 func (j *journal) waiters(gate int, when span) (n int) {
 	for _, s := range j.byGate[gate] {
 		if len(timesOf(s.waits()).and(times{when})) > 0 {

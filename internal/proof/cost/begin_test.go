@@ -88,8 +88,7 @@ func (g *beginning) measure(b *testing.B, s *subject) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// firstSamples is when the threads with a name prefix had their first CPU
-// samples.
+// firstSamples is when the threads with a name prefix had their first CPU samples.
 func firstSamples(r *profile.Recording, prefix string) map[string]time.Time {
 	first := map[string]time.Time{}
 	for i := range r.Samples {

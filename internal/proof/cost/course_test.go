@@ -11,8 +11,7 @@ import (
 	"clrsnap/internal/proof/observer"
 )
 
-// A course is what a recording of 4 s takes from a program between the recording's start and
-// end.
+// A course is what a recording of 4 s takes from a program between the recording's start and end.
 type course struct {
 	way *way
 
@@ -145,8 +144,7 @@ func (c *course) measure(b *testing.B, s *subject) {
 	c.add(&seen, began, ended)
 }
 
-// ender ends a recorder and reports when the recorder has ended; nil: there is
-// no recorder.
+// ender ends a recorder and reports when the recorder has ended; nil: there is no recorder.
 func (c *course) ender(o *observer.Observer) <-chan error {
 	done := make(chan error, 1)
 	go func() {

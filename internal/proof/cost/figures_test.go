@@ -22,8 +22,7 @@ func mean(x []float64) (m, e float64) {
 	return m, math.Sqrt(e / float64(max(1, len(x))) / float64(max(1, len(x)-1)))
 }
 
-// changes are a quantity without an observer and with an observer, for each
-// pair.
+// changes are a quantity without an observer and with an observer, for each pair.
 type changes struct{ without, with []float64 }
 
 func (c *changes) add(without, with float64) {
@@ -59,8 +58,7 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// spread is a mean and its standard error; a single value has no standard
-// error.
+// spread is a mean and its standard error; a single value has no standard error.
 func spread(x []float64) string {
 	switch m, e := mean(x); len(x) {
 	case 0:
@@ -94,8 +92,7 @@ func (t *columns) row(format string, args ...any) {
 	t.rows = append(t.rows, strings.Split(fmt.Sprintf(format, args...), "\t"))
 }
 
-// String aligns the first column to the left, and the other columns, the
-// numbers, to the right.
+// String aligns the first column to the left, and the other columns, the numbers, to the right.
 func (t *columns) String() string {
 	width := make([]int, len(t.rows[0]))
 	for _, r := range t.rows {
@@ -182,8 +179,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestChanges: a quantity that varies around the same value has not changed on
-// average.
+// TestChanges: a quantity that varies around the same value has not changed on average.
 func TestChanges(t *testing.T) {
 	var c changes
 	c.add(80, 120)
@@ -205,8 +201,7 @@ func TestLosses(t *testing.T) {
 	w := new(way)
 	seen := &observer.Quality{Memory: 5}
 	seen.Samples = 10
-	// The machine becomes slower all the time, and the observer takes a tenth of
-	// the CPU.
+	// The machine becomes slower all the time, and the observer takes a tenth of the CPU.
 	rest := made(92, 1.2, 0)
 	last := w.compare(made(100, 1, 0), func() (phase, *observer.Quality) {
 		return made(86.4, 1.21, 0), seen

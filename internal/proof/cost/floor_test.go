@@ -18,8 +18,7 @@ import (
 // of stacks.
 func takenWay(rate int) *way { return roleWay(taker, rate, "samples at %d Hz that nobody walks") }
 
-// busyWay uses a percentage of a CPU, and observes nothing: the cost of any recorder with the same CPU
-// time.
+// busyWay uses a percentage of a CPU, and observes nothing: the cost of any recorder with the same CPU time.
 func busyWay(percent int) *way {
 	return roleWay(user, percent, "%d %% of a CPU that is used for nothing")
 }

@@ -13,8 +13,7 @@ import (
 	"clrsnap/record"
 )
 
-// A liveToll is the cost for a program of recording its allocations, or of following the
-// objects as well.
+// A liveToll is the cost for a program of recording its allocations, or of following the objects as well.
 type liveToll struct {
 	name       string
 	every      int64 // bytes for each recorded object; 0: nothing is recorded

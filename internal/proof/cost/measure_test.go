@@ -29,12 +29,10 @@ type subject struct {
 	windows windows
 }
 
-// windows say how long after an observer's start a phase begins, and the length
-// of the phase.
+// windows say how long after an observer's start a phase begins, and the length of the phase.
 type windows struct{ settle, length time.Duration }
 
-// shortWindows suit most programs: the speed of a virtual machine changes every few
-// seconds.
+// shortWindows suit most programs: the speed of a virtual machine changes every few seconds.
 var shortWindows = windows{settleTime, phaseTime}
 
 // subjectOf is a program that answers the command "units".

@@ -104,8 +104,7 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		resume := pause()
 		held := s.window(b, o, heldTime, func() {})
 		after := s.window(b, o, livelyTime, resume)
-		// The windows together are long enough for the kernel's count of the CPU use
-		// of others.
+		// The windows together are long enough for the kernel's count of the CPU use of others.
 		lively := between(&before, &after)
 		s.others = lively.others*livelyTime.Seconds() + held.others*heldTime.Seconds()
 		if s.others /= (livelyTime + heldTime).Seconds(); s.others <= *quietFlag {

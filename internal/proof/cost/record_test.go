@@ -78,8 +78,7 @@ func needsWrk(b *testing.B) {
 	}
 }
 
-// startWeb starts the web server on the newest .NET and the load, and describes the server's
-// work.
+// startWeb starts the web server on the newest .NET and the load, and describes the server's work.
 func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
 	b.Helper()
 	needsWrk(b)
@@ -89,8 +88,7 @@ func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
 	return a, s, webLoad.describe(b, s)
 }
 
-// warmUp has the program work while the runtime compiles code, and compiles it
-// better.
+// warmUp has the program work while the runtime compiles code, and compiles it better.
 func (s *subject) warmUp(b *testing.B) {
 	b.Helper()
 	for range 3 {
@@ -122,8 +120,7 @@ func (l *workload) describe(b *testing.B, s *subject) string {
 		l.what, grouped(p.perSecond), l.unit, grouped(each), p.cpuPerUnit*p.perSecond)
 }
 
-// switches is how often the kernel has switched away from the threads of a
-// process.
+// switches is how often the kernel has switched away from the threads of a process.
 func switches(b *testing.B, pid int) (n int64) {
 	b.Helper()
 	tasks := fmt.Sprintf("/proc/%d/task", pid)

@@ -89,8 +89,7 @@ func bareStop(tid int) (time.Duration, error) {
 	}
 	start := time.Now()
 	_ = unix.PtraceInterrupt(tid)
-	// A running thread stops within 5 µs; any other thread needs a CPU, perhaps this
-	// CPU.
+	// A running thread stops within 5 µs; any other thread needs a CPU, perhaps this CPU.
 	for flags := unix.WALL | unix.WNOHANG; ; {
 		n, err := unix.Wait4(tid, &ws, flags, nil)
 		if n == tid || err != nil {
@@ -156,8 +155,7 @@ func BenchmarkWalkOnly(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(total), "ns/frame")
 }
 
-// BenchmarkSnapshotAll is the price of a profiler's snapshot of all threads,
-// names included.
+// BenchmarkSnapshotAll is the price of a profiler's snapshot of all threads, names included.
 func BenchmarkSnapshotAll(b *testing.B) {
 	a := testenv.Start(b, "idle", testenv.Options{Args: []string{"--threads", "50"}})
 	for _, o := range []clrsnap.Options{{}, {AlwaysStop: true}} {

@@ -12,8 +12,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// A crowd is a program with many threads, and the command that shows the
-// threads.
+// A crowd is a program with many threads, and the command that shows the threads.
 type crowd struct {
 	threads int
 	flags   []string

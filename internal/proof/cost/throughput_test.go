@@ -87,8 +87,7 @@ func (a *allocator) until(last string, numbers map[string]any) {
 	a.b.Fatalf("the program ends before it has said %s: %v\n%s", last, a.out.Err(), &a.said)
 }
 
-// totals is how many bytes the program has allocated, and the time of the
-// count.
+// totals is how many bytes the program has allocated, and the time of the count.
 func (a *allocator) totals() (bytes int64, at time.Duration) {
 	a.b.Helper()
 	if _, err := io.WriteString(a.in, "totals\n"); err != nil {

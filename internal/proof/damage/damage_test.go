@@ -237,8 +237,7 @@ func (d *damage) try(t *testing.T, seed uint64) {
 	}
 }
 
-// spoil cuts the file off, or changes some of its bytes, and returns a function that
-// undoes the damage.
+// spoil cuts the file off, or changes some of its bytes, and returns a function that undoes the damage.
 func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
 	t.Helper()
 	if rnd.IntN(4) == 0 {
@@ -247,8 +246,7 @@ func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()
 	return d.change(t, rnd)
 }
 
-// change changes some bytes of the file, and returns a function that undoes the
-// change.
+// change changes some bytes of the file, and returns a function that undoes the change.
 func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
 	t.Helper()
 	kinds := make([]string, 0, len(d.places))
@@ -270,8 +268,7 @@ func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func(
 	}
 }
 
-// value makes the changed bytes: a flipped bit is the mildest, a huge number the
-// worst.
+// value makes the changed bytes: a flipped bit is the mildest, a huge number the worst.
 func value(rnd *rand.Rand) func(old []byte) []byte {
 	n := 1 << rnd.IntN(4)
 	switch rnd.IntN(4) {

@@ -42,8 +42,7 @@ func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 	return out
 }
 
-// truth is the program's own count, for the types whose objects the program
-// knows completely.
+// truth is the program's own count, for the types whose objects the program knows completely.
 func truth(t *testing.T, a *testenv.App) map[string]profile.HeapAmount {
 	t.Helper()
 	out := map[string]profile.HeapAmount{}

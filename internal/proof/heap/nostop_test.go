@@ -51,8 +51,7 @@ type spinner struct {
 	thread string // its folder in /proc
 }
 
-// ask returns the thread's longest gap since the last question, and the number of its
-// measurements.
+// ask returns the thread's longest gap since the last question, and the number of its measurements.
 func (s *spinner) ask() (gap time.Duration, rounds uint64) {
 	s.t.Helper()
 	micros, measured, _ := strings.Cut(s.a.Ask("gap")[0], " ")

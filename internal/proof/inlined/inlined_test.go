@@ -225,8 +225,7 @@ func (j *judge) names(frames []inlining.Frame) (out []string) {
 	return out
 }
 
-// verdict compares with the events. Methods compiled before the program could listen have no
-// event.
+// verdict compares with the events. Methods compiled before the program could listen have no event.
 func (j *judge) verdict() {
 	j.Logf("%d calls: %d with inlined methods by the tree, %d by proof (equal or none %d, less %d, more %d); "+
 		"%d methods by the tree, %d by proof; %d times the record could not be read",

@@ -142,8 +142,7 @@ func (j *Judge) Finish() error {
 	return nil
 }
 
-// frame compares the i-th frame of a walk; last says that there is no more
-// time.
+// frame compares the i-th frame of a walk; last says that there is no more time.
 func (j *Judge) frame(s sighting, i int, last bool) {
 	f := &s.th.Frames[i]
 	v, c := j.log.judge(f.Method, f.IP, s.th.OSThreadID, s.begin, s.end)

@@ -32,8 +32,7 @@ type observed struct {
 // isLeaf: the frame called Stop.
 func (o *observed) isLeaf() bool { return o.i == 1 }
 
-// inHere: a method of Here. The lines of Here are on all stacks, and are not
-// marked.
+// inHere: a method of Here. The lines of Here are on all stacks, and are not marked.
 func (o *observed) inHere() bool { return strings.HasPrefix(o.w.Method, "Lines.Here") }
 
 // optimized reports whether the frame's code is optimised.
@@ -93,8 +92,7 @@ var rules = []rule{
 	{"handler", func(o *observed) bool {
 		return (o.right(o.ours) || o.approximate()) && !o.right(o.theirs) && handles(o.want.Scenario)
 	}},
-	// StackTrace of .NET 8 has no lines at all in a stack with a dynamic
-	// method.
+	// StackTrace of .NET 8 has no lines at all in a stack with a dynamic method.
 	{"dynamic method on .NET 8", func(o *observed) bool {
 		return testenv.Framework(o.c.runtime) == "net8" && o.theirs.line == 0 && (o.right(o.ours) || o.inHere()) &&
 			len(o.want.Names(testenv.Dynamic)) > 0
@@ -119,8 +117,7 @@ func handles(place string) bool {
 
 // sourceRules are about comments in the sources.
 var sourceRules = []rule{
-	// For example the method that starts an async method's state machine, and the members of a
-	// record.
+	// For example the method that starts an async method's state machine, and the members of a record.
 	{"method without a text", (*observed).none},
 	{"approximate", (*observed).approximate},
 }

@@ -98,8 +98,7 @@ func (s *soak) frame(t *testing.T, f *profile.Frame) {
 	}
 }
 
-// methodLines returns the lines of each method of an assembly, by the method's name: overloads share an
-// entry.
+// methodLines returns the lines of each method of an assembly, by the method's name: overloads share an entry.
 func methodLines(t *testing.T, dll string) map[string]map[place]bool {
 	t.Helper()
 	kit := testenv.Kit(t)

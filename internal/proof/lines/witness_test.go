@@ -159,8 +159,7 @@ func (w *witnessed) thread(th *profile.Thread) {
 			w.same++
 			continue
 		}
-		// StackTrace's frame of the method, if any, tells whether the method
-		// called Stop.
+		// StackTrace's frame of the method, if any, tells whether the method called Stop.
 		if len(want.Frames) > 1 && want.Frames[1].Exact() == f.Method {
 			o.i = 1
 		}

@@ -21,8 +21,7 @@ import (
 
 var churnTime = flag.Duration("churn", layer.Size(12*time.Second, time.Hour), "how `long` TestLiving records in all")
 
-// eachRecording is the length of a recording: each recording meets all code for the first
-// time.
+// eachRecording is the length of a recording: each recording meets all code for the first time.
 const eachRecording = 30 * time.Second
 
 // TestLiving: in an hour of churn under load all living code has its name, all stacks are
@@ -86,8 +85,7 @@ func TestLiving(t *testing.T) {
 	}
 }
 
-// places counts how often the place of a method has become the place of another
-// method.
+// places counts how often the place of a method has become the place of another method.
 type places struct {
 	names  map[uint64]string // by instruction pointer
 	reused int

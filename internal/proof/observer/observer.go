@@ -119,8 +119,7 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 	return o
 }
 
-// CPU is the CPU time of the observer and of its tracing tasks. Tracing tasks are
-// processes.
+// CPU is the CPU time of the observer and of its tracing tasks. Tracing tasks are processes.
 func (o *Observer) CPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	sum := livetest.CPU(tb, o.Cmd.Process.Pid)

@@ -26,8 +26,7 @@ type Comparison struct {
 	Unknown                     []*Difference // differences in no table
 }
 
-// MaxUnknown ends the comparison early, after so many differences without a
-// table.
+// MaxUnknown ends the comparison early, after so many differences without a table.
 const MaxUnknown = 20
 
 // New returns an empty comparison.

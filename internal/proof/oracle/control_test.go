@@ -11,8 +11,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestOracleCompare: the comparison sees every possible difference of two
-// walks.
+// TestOracleCompare: the comparison sees every possible difference of two walks.
 func TestOracleCompare(t *testing.T) {
 	equal := func() *Difference {
 		ctx := clrsnap.Context{IP: 0x20}

@@ -78,8 +78,7 @@ func (c *walkComparison) each(times int) bool {
 	return !slices.ContainsFunc(stackEvents, func(e events.Event) bool { return c.held[e] < times })
 }
 
-// compareHeld compares threads held in notifications, as long as more returns
-// true.
+// compareHeld compares threads held in notifications, as long as more returns true.
 func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 	t.Helper()
 	c.o.take(t, func(n *events.Notification) bool {

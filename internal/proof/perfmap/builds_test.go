@@ -43,8 +43,7 @@ func TestBuilds(t *testing.T) {
 	t.Logf("what was walked:\n%s", &table)
 }
 
-// cutNames are builds whose jitdumps lack the last character of some methods'
-// names.
+// cutNames are builds whose jitdumps lack the last character of some methods' names.
 var cutNames = map[string]bool{"8.0.4": true, "8.0.6": true}
 
 // noRecords are builds with empty jitdumps (see jitDumpEnv in internal/testenv).

@@ -40,8 +40,7 @@ func TestRecordSoak(t *testing.T) {
 		Args: []string{"--busy", seconds, "--max-seconds", seconds, "--storm", "--no-blocked", "--workers", workers},
 	})
 	s := &soak{a: a, judge: judge.New(a.JitDump())}
-	// The other recorder has a process of its own, for a clean measurement of
-	// its memory.
+	// The other recorder has a process of its own, for a clean measurement of its memory.
 	other := observer.Recorder(t, livetest.Command(t), a.PID)
 	r := s.recorded(t, livetest.Open(t, a, clrsnap.Options{}), other.Cmd.Process.Pid, d)
 	q, err := other.End()
@@ -156,8 +155,7 @@ func (s *soak) settle() error {
 	return s.judge.Settle()
 }
 
-// memoryBound is the most that a recorder of one program may use, however long the
-// recording.
+// memoryBound is the most that a recorder of one program may use, however long the recording.
 const memoryBound = 512 << 20
 
 // checkMemory requires that memory stops growing once the recorder has seen

@@ -254,8 +254,7 @@ func (l *load) begin(w *way, two bool) {
 	}()
 }
 
-// end lets a request go on, until the client has the answer and the application has ended the
-// request.
+// end lets a request go on, until the client has the answer and the application has ended the request.
 func (l *load) end(id string, h *hung) {
 	l.a.Ask("go " + id)
 	if h.way.name == "body" {

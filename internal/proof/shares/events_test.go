@@ -57,8 +57,7 @@ func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 				t.Fatal(err)
 			}
 			ended, after := a.AskTruths()
-			// The agent comes and goes meanwhile; the counted events go on
-			// evenly.
+			// The agent comes and goes meanwhile; the counted events go on evenly.
 			recorded := r.Duration.Seconds() / (ended - began).Seconds()
 			truths := truthsSince(after, before, recorded)
 			compareEvents(t, r, truths, false)
@@ -193,8 +192,7 @@ func compareEvents(t *testing.T, r *profile.Recording, truths []testenv.Truth, a
 	checkCatchers(t, r, truths)
 }
 
-// assign adds each sample of a mode to its truth: the truth whose method is
-// nearest to the leaf.
+// assign adds each sample of a mode to its truth: the truth whose method is nearest to the leaf.
 func assign(r *profile.Recording, mode profile.Mode, parts []*eventPart) {
 	byMethod := map[string][]*eventPart{}
 	for _, p := range parts {

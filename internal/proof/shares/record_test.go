@@ -87,8 +87,7 @@ func TestRecordBrief(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// recordUndisturbed records until a recording can be judged, and skips the test if no
-// recording can.
+// recordUndisturbed records until a recording can be judged, and skips the test if no recording can.
 func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) *shares {
 	t.Helper()
 	const most = 4
@@ -110,8 +109,7 @@ func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o recor
 	}
 }
 
-// shares is a recording of the program, and the measurements of the program and
-// the kernel for the same time.
+// shares is a recording of the program, and the measurements of the program and the kernel for the same time.
 type shares struct {
 	r      *profile.Recording
 	truth  *truth
@@ -149,8 +147,7 @@ func (s *shares) disturbed() string {
 	return ""
 }
 
-// timersLate reports whether samples differ from the threads' used time, as with late
-// timers.
+// timersLate reports whether samples differ from the threads' used time, as with late timers.
 func (s *shares) timersLate(modes []profile.Mode) bool {
 	return slices.ContainsFunc(modes, func(m profile.Mode) bool {
 		return len(wrongThreads(m, s.truth, count(s.r, m, s.truth))) > 0
@@ -198,8 +195,7 @@ func places(tr *truth) []place {
 	})
 }
 
-// table sets measured times beside sampled times, in per cent of all threads and
-// of the thread.
+// table sets measured times beside sampled times, in per cent of all threads and of the thread.
 func table(m profile.Mode, tr *truth, c *counted) string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -297,8 +293,7 @@ func wrongThreads(m profile.Mode, tr *truth, c *counted) (wrong []string) {
 	return wrong
 }
 
-// mustBeInside are native functions in which a managed method spends its time,
-// with the least per cent of the time.
+// mustBeInside are native functions in which a managed method spends its time, with the least per cent of the time.
 var mustBeInside = map[[2]string]float64{
 	{"Shares.Native.Spin", "shares_spin"}:                     98,
 	{"Shares.Native.CallBack", "shares_call_back"}:            98,
@@ -314,8 +309,7 @@ var mustBeInside = map[[2]string]float64{
 	{"Shares.Blocked.Sleep", "System.Threading.Thread.Sleep"}: 95,
 }
 
-// checkInside requires that stacks have the frames between, native frames above
-// all.
+// checkInside requires that stacks have the frames between, native frames above all.
 func checkInside(t *testing.T, m profile.Mode, c *counted) {
 	t.Helper()
 	for pair, least := range mustBeInside {
@@ -358,8 +352,7 @@ func checkBroken(t *testing.T, r *profile.Recording, m profile.Mode) {
 	}
 }
 
-// checkCPU compares the CPU time of all samples with the kernel's figure for
-// the process.
+// checkCPU compares the CPU time of all samples with the kernel's figure for the process.
 func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 	t.Helper()
 	got := time.Duration(r.Weight(profile.CPU))
@@ -373,8 +366,7 @@ func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 	}
 }
 
-// checkStates compares how long each method's thread runs. A thread ready to
-// run counts as running.
+// checkStates compares how long each method's thread runs. A thread ready to run counts as running.
 func checkStates(t *testing.T, tr *truth, c *counted, delays map[int]time.Duration) {
 	t.Helper()
 	waited := map[string]time.Duration{}

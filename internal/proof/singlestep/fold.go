@@ -6,8 +6,7 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// How often the folded walk and DoStackSnapshot are also checked, in
-// instructions.
+// How often the folded walk and DoStackSnapshot are also checked, in instructions.
 const (
 	foldEvery          = 64
 	foldEveryException = 8

@@ -150,8 +150,7 @@ func (r *runner) findObject() {
 	}
 }
 
-// run executes at most n instructions, and returns the number of executed
-// instructions.
+// run executes at most n instructions, and returns the number of executed instructions.
 func (r *runner) run(n int) (done int, err error) {
 	before := r.tr.regs
 	for done < n || len(r.held) > 0 || len(r.foretold) > 0 { // judge walks that still wait for their truth

@@ -105,8 +105,7 @@ func littleMemory(t *testing.T) testenv.Options {
 	}}
 }
 
-// newGroup makes a control group with a controller below our own group, until the end of the
-// test.
+// newGroup makes a control group with a controller below our own group, until the end of the test.
 func newGroup(t *testing.T, controller string) (dir string) {
 	t.Helper()
 	parent, err := ownGroup(controller)

@@ -106,8 +106,7 @@ var (
 	noAgent = way{"no-agent", []string{"--no-agent"}}
 )
 
-// tooLong is a time that no look at a program may take, however stuck the program is, and whatever
-// else runs here.
+// tooLong is a time that no look at a program may take, however stuck the program is, and whatever else runs here.
 const tooLong = time.Minute
 
 // A command is the file of a clrsnap.

@@ -73,8 +73,7 @@ func parseClients(line string) (*clients, error) {
 	return c, nil
 }
 
-// visit is the loop of a client until ctx ends. The client never gives up a
-// request.
+// visit is the loop of a client until ctx ends. The client never gives up a request.
 func (c *clients) visit(ctx context.Context, transport http.RoundTripper, url string, n int) {
 	for ; ctx.Err() == nil; n++ {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet,

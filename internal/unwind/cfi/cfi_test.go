@@ -199,8 +199,7 @@ func TestCIE(t *testing.T) {
 	}
 }
 
-// TestStep takes steps with CFA 0x1010 on a stack of words with their own
-// addresses.
+// TestStep takes steps with CFA 0x1010 on a stack of words with their own addresses.
 func TestStep(t *testing.T) {
 	nonVolatile := arch.AMD64.NonVolatile
 	for _, c := range []struct {

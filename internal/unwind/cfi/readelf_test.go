@@ -20,8 +20,7 @@ import (
 
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
 
-// open returns an image's table, and a second table that ignores the binary
-// search table.
+// open returns an image's table, and a second table that ignores the binary search table.
 func open(tb testing.TB, path string) (t, indexed *Table) {
 	tb.Helper()
 	f, err := os.Open(path)
@@ -232,8 +231,7 @@ func (c *comparison) line(l string) {
 	}
 }
 
-// against compares every row of an image's call frame information with
-// binutils' rows.
+// against compares every row of an image's call frame information with binutils' rows.
 func against(tb testing.TB, path string) *comparison {
 	tb.Helper()
 	readelf, err := exec.LookPath("readelf")

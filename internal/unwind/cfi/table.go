@@ -171,8 +171,7 @@ func (t *Table) find(pc arch.Addr) (*fde, error) {
 	return f, nil
 }
 
-// offset returns the place in .eh_frame of the last FDE that starts at pc or
-// before.
+// offset returns the place in .eh_frame of the last FDE that starts at pc or before.
 func (t *Table) offset(pc arch.Addr) (int, error) {
 	if t.entries == 0 {
 		t.indexOnce.Do(t.buildIndex)
@@ -202,8 +201,7 @@ func (t *Table) offset(pc arch.Addr) (int, error) {
 	return int(min(uint64(at-t.frame.Addr()), t.frame.Size())), err
 }
 
-// searchEntry is entry i of the search table: the first code address, and the FDE's
-// address.
+// searchEntry is entry i of the search table: the first code address, and the FDE's address.
 func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
 	pos := t.search + uint64(i)*uint64(t.entry)
 	b, err := t.hdr.Bytes(pos, t.entry)

@@ -133,8 +133,7 @@ func (in *insn) reg() byte { return in.modrm[0] >> 3 & 7 }
 func (in *insn) rm() byte  { return in.modrm[0] & 7 }
 func (in *insn) mod() byte { return in.modrm[0] >> 6 }
 
-// regReg and rmReg are the registers of ModRM, opReg is the register of the
-// opcode.
+// regReg and rmReg are the registers of ModRM, opReg is the register of the opcode.
 func (in *insn) regReg() uint8 { return in.reg() | in.rex&rexR<<1 }
 func (in *insn) rmReg() uint8  { return in.rm() | in.rex&rexB<<3 }
 func (in *insn) opReg() uint8  { return uint8(in.op&7) | in.rex&rexB<<3 }

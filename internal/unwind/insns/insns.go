@@ -247,8 +247,7 @@ func (s *search) fetch(at arch.Addr) (insn, bool) {
 	return decode(s.buf[at-s.from : s.valid])
 }
 
-// fill reads the code at an address, and less code at the end of readable
-// memory.
+// fill reads the code at an address, and less code at the end of readable memory.
 func (s *search) fill(at arch.Addr) {
 	s.from, s.valid = at, 0
 	const page = 4096
@@ -260,8 +259,7 @@ func (s *search) fill(at arch.Addr) {
 	}
 }
 
-// step makes a step of a function's state at a return; false: the state is not possible at
-// a return.
+// step makes a step of a function's state at a return; false: the state is not possible at a return.
 func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	sp := s.regs[arch.RSP]
 	if sp.kind != sum || sp.base == arch.RSP && sp.off < 0 {
@@ -284,8 +282,7 @@ func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	return st, true
 }
 
-// confirms reports whether a step leads from here to the caller of the state's
-// function.
+// confirms reports whether a step leads from here to the caller of the state's function.
 func (s *state) confirms(st *unwind.Step) bool {
 	if s.regs[st.CFAReg] != (value{kind: sum, base: arch.RSP, off: word - st.CFAOff}) {
 		return false
