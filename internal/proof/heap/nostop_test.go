@@ -15,9 +15,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestNoStop: reading a heap stops no thread. A thread that never waits measures how long it does not run, and the
-// kernel counts how often the thread has given up its CPU by itself, as a stopped thread does. With a stop, both
-// figures show the stop.
+// TestNoStop: reading a heap stops no thread. A thread that never waits measures the gaps in its own run, and the
+// kernel counts how often the thread gives up the CPU voluntarily, as a stopped thread does. With a stop, both figures
+// show the stop.
 func TestNoStop(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "heap", testenv.Options{Args: []string{"--megabytes", "100"}})
@@ -51,15 +51,15 @@ type spinner struct {
 	thread string // its folder in /proc
 }
 
-// ask returns the thread's longest gap since the last question, and the number of its measurements.
+// ask returns the thread's longest gap since the last question, and the number of measurements.
 func (s *spinner) ask() (gap time.Duration, rounds uint64) {
 	s.t.Helper()
 	micros, measured, _ := strings.Cut(s.a.Ask("gap")[0], " ")
 	return time.Duration(number(s.t, micros)) * time.Microsecond, number(s.t, measured)
 }
 
-// look reads the heap until the thread had a CPU during so many reads. It returns how often the thread has given
-// up its CPU by itself, the thread's longest gap, and the longest known pause.
+// look reads the heap until the thread had a CPU during so many reads. It returns how often the thread has given up
+// the CPU voluntarily, the thread's longest gap, and the longest known pause.
 func (s *spinner) look(times int, o clrsnap.HeapOptions) (waited int, gap, pause time.Duration) {
 	s.t.Helper()
 	before := switches(s.t, s.thread)
@@ -99,7 +99,7 @@ func threadNamed(t *testing.T, pid int, name string) string {
 	return found
 }
 
-// switches is how often a thread has given up its CPU by itself.
+// switches is how often a thread has given up the CPU voluntarily.
 func switches(t *testing.T, thread string) int {
 	t.Helper()
 	b, err := os.ReadFile(thread + "/status")
