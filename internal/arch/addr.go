@@ -2,20 +2,19 @@ package arch
 
 import "strconv"
 
-// Addr is an address in a target's address space. It is a type of its own so
-// that it is never mistaken for a length or an offset, and so that arithmetic
-// on it shows where it can overflow: every number that comes out of a target
-// is hostile until it has been checked.
+// Addr is an address in a target's address space. The type of its own prevents
+// a mix-up with a length or an offset, and makes visible where arithmetic can
+// overflow: every number that comes out of a target is hostile until checked.
 type Addr uint64
 
-// Add returns a+n, and false where the sum leaves the address space.
+// Add returns a+n, and false if the sum leaves the address space.
 func (a Addr) Add(n uint64) (Addr, bool) {
 	e := a + Addr(n)
 	return e, e >= a
 }
 
-// Offset returns a+n for a signed n, and false where the sum leaves the
-// address space.
+// Offset returns a+n for a signed n, and false if the sum leaves the address
+// space.
 func (a Addr) Offset(n int64) (Addr, bool) {
 	e := a + Addr(n)
 	if n < 0 {

@@ -44,7 +44,7 @@ var AMD64 = &Arch{
 }
 
 // amd64EndsInCall knows the near calls: E8 with a 32-bit distance, and FF /2
-// with every form of operand, whose length follows from its ModRM byte (Intel
+// with every form of operand. The ModRM byte gives the operand's length (Intel
 // SDM volume 2, CALL and table 2-2). Prefixes lie further ahead and do not
 // matter.
 func amd64EndsInCall(code []byte) bool {
@@ -71,8 +71,8 @@ func amd64EndsInCall(code []byte) bool {
 	return false
 }
 
-// amd64OperandLen is the number of bytes that follow a ModRM byte; rest begins
-// with the SIB byte where there is one.
+// amd64OperandLen is the number of bytes behind a ModRM byte; rest begins with
+// the SIB byte if there is one.
 func amd64OperandLen(modrm byte, rest []byte) int {
 	mod, rm := modrm>>6, modrm&7
 	if mod == 3 {

@@ -1,7 +1,7 @@
 // Package arch describes CPU architectures to the rest of clrsnap: addresses,
-// register contexts and register numbers. An architecture is one value, chosen
-// once when a target is opened; supporting another one adds a file here, not a
-// branch elsewhere.
+// register contexts and register numbers. An architecture is a value, chosen
+// once when a target is opened; supporting another architecture adds a file
+// here, not a branch elsewhere.
 package arch
 
 // Arch describes one CPU architecture.
@@ -28,8 +28,8 @@ type Arch struct {
 	CalleeSaved map[string]uint8
 
 	// ReturnSlot is where a call puts its return address: the offset in bytes
-	// from the stack pointer at the first instruction of the callee, or -1
-	// where it is in a register.
+	// from the stack pointer at the first instruction of the callee, or -1 if
+	// the return address is in a register.
 	ReturnSlot int
 
 	endsInCall func(code []byte) bool

@@ -15,20 +15,20 @@ func (m RegMask) Has(r uint8) bool { return m&(1<<r) != 0 }
 // Len is the number of registers in the set.
 func (m RegMask) Len() int { return bits.OnesCount32(uint32(m)) }
 
-// Machine names the CPU architecture that a Context belongs to.
+// Machine names the CPU architecture of a Context.
 type Machine uint8
 
-// The architectures that have a number. Zero is no architecture, so that a
-// Context that was not filled in is recognised.
+// The architectures with a number. Zero is no architecture, so that an empty
+// Context is recognised.
 const (
 	_ Machine = iota
 	MachineAMD64
 	MachineARM64
 )
 
-// Context is the register context of one frame: the instruction pointer and
-// those integer registers whose value in that frame is known. A register whose
-// bit in Valid is clear is undefined and must not be read.
+// Context is the register context of a frame: the instruction pointer and the
+// integer registers with a known value in the frame. A register whose bit in
+// Valid is clear is undefined and must not be read.
 type Context struct {
 	Regs    [MaxRegs]uint64
 	IP      Addr

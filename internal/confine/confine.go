@@ -1,12 +1,12 @@
-// Package confine makes a process give up every right that it no longer needs, before it
-// reads an untrusted file. What is given up cannot be regained.
+// Package confine makes a process give up every right that it no longer needs, before the
+// process reads an untrusted file. The process cannot regain a right that it has given up.
 //
-// Capabilities are dropped, and execve(2) cannot gain new ones (no_new_privs). Landlock,
-// where the kernel has it, denies all files but those that are named, TCP connections, and
-// signals and abstract sockets to other processes. A seccomp filter allows the system calls
-// that reading and writing need, and no other: none that changes modes, times, limits or keys,
-// starts a program, makes a Unix socket, or reaches into another process.
-// Open descriptors stay usable. All threads are confined, and so are those that they start.
+// Capabilities are dropped, and execve(2) cannot gain new capabilities (no_new_privs).
+// Landlock, where the kernel has it, denies all files but the named files, TCP connections,
+// and signals and abstract sockets to other processes. A seccomp filter allows only the system
+// calls for reading and writing: no system call that changes modes, times, limits or keys,
+// starts a program, makes a Unix socket, or reaches into another process. Open descriptors
+// stay usable. All threads are confined, and so are new threads.
 package confine
 
 import (
@@ -25,35 +25,35 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// Rights are what a process keeps.
+// Rights are the rights that a process keeps.
 type Rights struct {
-	Read    []string // files that may be read, and folders with all that is below them
+	Read    []string // readable files, and readable folders with all contents
 	Write   *os.File // a file that may be opened again for writing; nil: none
-	Make    *os.File // a folder in which, and below which, regular files may be created; nil: none
+	Make    *os.File // a folder where, and below which, regular files may be created; nil: none
 	Replace bool     // and files removed, or replaced by others
-	Folder  *os.File // a folder in which files may be created, read, written and removed; nil: none
+	Folder  *os.File // a folder where files may be created, read, written and removed; nil: none
 	Network bool     // sockets of the Internet may be made
-	// Capabilities are those that are kept, if the process has them.
+	// Capabilities are kept, if the process has them.
 	Capabilities []int
 }
 
-// To confines this process to these rights. What the kernel cannot deny stays allowed.
+// To confines this process to the rights. Actions that the kernel cannot deny stay allowed.
 func To(r Rights) error {
-	_ = time.Local.String() // reads the time zone's file, while that is allowed
+	_ = time.Local.String() // reads the time zone's file, while reading is allowed
 	if err := keep(r.Capabilities); err != nil {
 		return fmt.Errorf("cannot give up capabilities: %w", err)
 	}
 	if err := r.restrict(); err != nil {
 		return fmt.Errorf("cannot give up rights to files: %w", err)
 	}
-	if err := filterCalls(r.Network); err != nil { // the last: it denies Landlock's calls, too
+	if err := filterCalls(r.Network); err != nil { // the last: the filter denies Landlock's calls, too
 		return fmt.Errorf("cannot give up system calls: %w", err)
 	}
 	return nil
 }
 
-// keep drops all capabilities but some. If CAP_DAC_READ_SEARCH is lacking,
-// CAP_DAC_OVERRIDE is kept in its place: containers have that one.
+// keep drops all capabilities but some. Without CAP_DAC_READ_SEARCH,
+// CAP_DAC_OVERRIDE is kept in its place: containers have CAP_DAC_OVERRIDE.
 func keep(some []int) error {
 	had, kept := cap.GetProc(), cap.NewSet()
 	for _, c := range some {
@@ -73,8 +73,8 @@ func keep(some []int) error {
 	return kept.SetProc()
 }
 
-// restrict has Landlock deny what is not among the rights. The library leaves out what
-// the kernel does not know.
+// restrict has Landlock deny everything outside the rights. The library leaves out
+// rules unknown to the kernel.
 func (r *Rights) restrict() error {
 	var rules []landlock.Rule
 	allow := func(f *os.File, access landlock.AccessFSSet) {
@@ -113,8 +113,8 @@ func (r *Rights) restrict() error {
 	return err
 }
 
-// isPipe reports whether a file is not in the file system, such as a pipe of the shell:
-// Landlock has no rules for those, and needs none.
+// isPipe reports whether a file is outside the file system, for example a pipe of the
+// shell: Landlock has no rules for pipes, and needs none.
 func isPipe(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.PIPEFS_MAGIC
@@ -126,7 +126,7 @@ func Files() []string {
 	entries, _ := os.ReadDir("/") // none, then
 	var names []string
 	for _, e := range entries {
-		// A link leads to another of them, or outside of what may be read.
+		// A link leads to another of the files, or outside of the readable files.
 		if e.Type()&os.ModeSymlink == 0 && !slices.Contains([]string{"proc", "sys", "dev"}, e.Name()) {
 			names = append(names, filepath.Join("/", e.Name()))
 		}
@@ -135,11 +135,11 @@ func Files() []string {
 }
 
 // WholeABI is the first version of Landlock's interface that can deny everything that
-// this package denies with it: files, truncation, devices, TCP, signals and abstract
-// sockets.
+// the package denies with Landlock: files, truncation, devices, TCP, signals and
+// abstract sockets.
 const WholeABI = 6
 
-// LandlockABI is the version of Landlock's interface that the kernel has, 0 if it has none
+// LandlockABI is the version of the kernel's Landlock interface, 0 without Landlock
 // (landlock(7)).
 func LandlockABI() int {
 	v, err := ll.LandlockGetABIVersion()

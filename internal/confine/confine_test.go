@@ -20,9 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A task tells a child of the test how to confine itself, before it tries everything.
+// A task tells a child of the test how to confine itself, before the child tries
+// everything.
 type task struct {
-	Dir     string // with what setUp has put there
+	Dir     string // with setUp's files
 	Replace bool
 	Keep    []int // capabilities
 	Free    bool  // does not confine itself
@@ -44,8 +45,8 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// attempts are all that is tried, by one thread. n makes the names of files unique. Sockets
-// and files in o were opened before.
+// attempts are all attempts of a thread. n makes the names of files unique. Sockets and
+// files in o were opened before.
 func attempts(k *task, n int, o *opened) map[string]string {
 	at := func(name string) string { return filepath.Join(k.Dir, name) }
 	open := func(name string, flags int) error {
@@ -148,7 +149,7 @@ func attempts(k *task, n int, o *opened) map[string]string {
 	return got
 }
 
-// start runs a program, without any file of its own.
+// start runs a program without a file of the program's own.
 func start(name string) error {
 	p, err := os.StartProcess(name, []string{name}, &os.ProcAttr{})
 	if err == nil {
@@ -157,7 +158,8 @@ func start(name string) error {
 	return err
 }
 
-// opened is what a child opens before it confines itself: one of each for each thread.
+// opened are the files and sockets that a child opens before it confines itself: one
+// of each for each thread.
 type opened struct {
 	made             []*os.File
 	tcp, bound, unix []int
@@ -189,8 +191,8 @@ func open(k *task) (*opened, error) {
 	return o, all
 }
 
-// child confines itself and writes the outcomes of all attempts, one line for each thread.
-// Some of its threads are started before, some after.
+// child confines itself and writes the outcomes of all attempts, a line for each thread.
+// Some threads start before the confinement, some after.
 var child = role.New("child", func(a role.Args) error {
 	var k task
 	die := func(err error) {
@@ -243,7 +245,7 @@ var child = role.New("child", func(a role.Args) error {
 	return nil
 })
 
-// withoutLandlock has the kernel answer as if it had none.
+// withoutLandlock has the kernel answer like a kernel without Landlock.
 func withoutLandlock() error {
 	program := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number, in struct seccomp_data
@@ -254,7 +256,7 @@ func withoutLandlock() error {
 	return setFilter(program)
 }
 
-// result is what a child wrote, and what its parent saw of its threads.
+// result is a child's output, and the parent's view of the child's threads.
 type result struct {
 	threads []map[string]string
 	status  []string // /proc/PID/task/TID/status
@@ -371,7 +373,7 @@ func onlyOutput() map[string]string {
 	}
 }
 
-// TestConfined: nothing works that is not named, on any thread.
+// TestConfined: only named rights work, on every thread.
 func TestConfined(t *testing.T) {
 	needLandlock(t, 6)
 	r := play(t, task{})
@@ -388,8 +390,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestFree: all that is denied works in a process that is not confined, so a denial is
-// not caused by the attempt itself.
+// TestFree: every denied attempt works in a process without confinement, so the
+// attempt itself does not cause the denial.
 func TestFree(t *testing.T) {
 	want := map[string]string{"run": "ENOENT", "trace": "ESRCH"} // no such program, no such process
 	got := play(t, task{Free: true}).threads[0]
@@ -404,7 +406,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestConfinedReplace: where a file is to be replaced, files in its folder can be.
+// TestConfinedReplace: with Replace, files in the folder of new files can be replaced.
 func TestConfinedReplace(t *testing.T) {
 	needLandlock(t, 6)
 	want := onlyOutput()
@@ -429,7 +431,7 @@ func TestNetwork(t *testing.T) {
 	r.want(t, want)
 }
 
-// TestKept: capabilities that are named are kept, and give no rights that Landlock denies.
+// TestKept: named capabilities are kept, and give no rights that Landlock denies.
 func TestKept(t *testing.T) {
 	needLandlock(t, 6)
 	if os.Geteuid() != 0 {

@@ -11,9 +11,9 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// allowed are the system calls that the filter allows with any arguments: those of Go's runtime and of the C library,
-// those that use open descriptors, and those that open, name and remove files, which Landlock looks at. All that is
-// neither here nor in checked is denied: what is new in a kernel, and what changes modes, owners, extended attributes,
+// allowed are the system calls that the filter allows with any arguments: calls of Go's runtime and of the C library,
+// calls that use open descriptors, and calls that open, name and remove files, which Landlock checks. A call neither
+// here nor in checked is denied: new calls of later kernels, and calls that change modes, owners, extended attributes,
 // limits, keys, namespaces and other processes.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_PREAD64,
@@ -35,7 +35,7 @@ var allowed = append([]uint32{
 	unix.SYS_GETPEERNAME, unix.SYS_SHUTDOWN, unix.SYS_WAITID, unix.SYS_WAIT4,
 }, ofMachine...)
 
-// ofNetwork are those that are allowed with the network. Unix sockets could be connected to services of root, and
+// ofNetwork are the calls allowed with the network. Unix sockets could be connected to services of root, and
 // netlink sockets reach the kernel: checked allows neither.
 var ofNetwork = []uint32{
 	unix.SYS_CONNECT, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SETSOCKOPT,
@@ -48,16 +48,16 @@ type checkedCall struct {
 	checks []check
 }
 
-// A check holds if one half of an argument, without the bits that mask lacks, is one of the values.
+// A check holds if one half of an argument, with only the bits of mask, is equal to a value.
 type check struct {
-	half   uint32 // twice the number of the argument; one more: the half with the more significant bits
+	half   uint32 // twice the number of the argument; plus one: the more significant half
 	mask   uint32
 	values []uint32
 }
 
 const all = ^uint32(0)
 
-// checked are the calls whose arguments are looked at.
+// checked are the calls with checked arguments.
 func checked(network bool) []checkedCall {
 	self := []check{{0, all, []uint32{uint32(os.Getpid())}}}
 	calls := []checkedCall{
@@ -66,7 +66,7 @@ func checked(network bool) []checkedCall {
 		{unix.SYS_TGKILL, self},
 		// The names of the runtime's memory.
 		{unix.SYS_PRCTL, []check{{0, all, []uint32{unix.PR_SET_VMA}}}},
-		// Terminals are asked about. Nothing is typed into them, and no file's flags are changed.
+		// Terminals may be queried. Nothing is typed into terminals, and no file's flags are changed.
 		{unix.SYS_IOCTL, []check{{2, all, []uint32{unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ}}}},
 		// No process gets signals of a file (F_SETOWN).
 		{unix.SYS_FCNTL, []check{{2, all, []uint32{
@@ -80,17 +80,18 @@ func checked(network bool) []checkedCall {
 				{0, all, []uint32{unix.AF_INET, unix.AF_INET6}},
 				{2, 0xf, []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}}, // the other bits are flags
 			}},
-			// Of an open file, not of one with a name: the cache's.
+			// Of an open file, not of a named file: the cache's.
 			checkedCall{unix.SYS_UTIMENSAT, []check{{2, all, []uint32{0}}, {3, all, []uint32{0}}}})
 	}
 	return calls
 }
 
-// auditArch is what the kernel calls our system call interface.
+// auditArch is the kernel's number of our system call interface.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 
-// filterCalls sets the filter, and no_new_privs, for all threads. A kernel that has no
-// filters, or a container that allows none, is left at no_new_privs (seccomp(2)).
+// filterCalls sets the filter, and no_new_privs, for all threads. On a kernel without
+// filters, or in a container that allows no filter, only no_new_privs is set
+// (seccomp(2)).
 func filterCalls(network bool) error {
 	err := setFilter(filter(network))
 	if err == unix.ENOSYS || err == unix.EINVAL || err == unix.EPERM {
@@ -102,8 +103,8 @@ func filterCalls(network bool) error {
 	return err
 }
 
-// setFilter sets a filter, and no_new_privs, for all threads: the kernel applies it to the
-// others (TSYNC), which is faster than a call on each of them.
+// setFilter sets a filter, and no_new_privs, for all threads: the kernel applies the
+// filter to the other threads (TSYNC), faster than a call on each thread.
 func setFilter(program []unix.SockFilter) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -122,8 +123,8 @@ func setFilter(program []unix.SockFilter) error {
 	return nil
 }
 
-// load has a filter take a field of struct seccomp_data, and jump has it compare what was taken with k, and skip yes
-// or no instructions.
+// load makes a filter load a field of struct seccomp_data, and jump makes the filter compare the loaded value with
+// k, and skip yes or no instructions.
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
@@ -139,12 +140,12 @@ func answer(what uint32) unix.SockFilter {
 var (
 	allow = answer(unix.SECCOMP_RET_ALLOW)
 	deny  = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
-	// The C library makes threads with clone then, whose flags a filter can see.
+	// Without clone3 the C library makes threads with clone; a filter can see clone's flags.
 	unknown = answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
 )
 
-// filter is the program. Another interface of the kernel's, such as x86-64's x32, has other numbers for its calls, or
-// calls itself another machine.
+// filter is the program. Another interface of the kernel, for example x86-64's x32, has other numbers for its calls,
+// or another machine's number.
 func filter(network bool) []unix.SockFilter {
 	const nr, architecture = 0, 4 // offsets in struct seccomp_data
 	calls := allowed
@@ -162,7 +163,7 @@ func filter(network bool) []unix.SockFilter {
 	return append(program, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), unknown, deny)
 }
 
-// program is what decides about a call.
+// program is the part of the filter that decides about a call.
 func (c *checkedCall) program() (p []unix.SockFilter) {
 	const arguments = 16 // in struct seccomp_data
 	for _, check := range c.checks {

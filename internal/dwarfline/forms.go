@@ -4,7 +4,7 @@ import (
 	"io"
 )
 
-// Forms of attributes (7.5.6), and those of GNU's for supplementary files.
+// Forms of attributes (7.5.6), and GNU's forms for supplementary files.
 const (
 	formAddr, formBlock2, formBlock4, formData2, formData4, formData8          = 0x01, 0x03, 0x04, 0x05, 0x06, 0x07
 	formString, formBlock, formBlock1, formData1, formFlag, formSdata          = 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d
@@ -17,7 +17,7 @@ const (
 	formGNURefAlt, formGNUStrpAlt                                              = 0x1f20, 0x1f21
 )
 
-// value is that of an attribute: a number, a text, or where a text is.
+// value is the value of an attribute: a number, a text, or where a text is.
 type value struct {
 	form   uint64
 	number uint64
@@ -31,7 +31,8 @@ var fixedSizes = map[uint64]int{
 	formStrx4: 4, formAddrx1: 1, formAddrx2: 2, formAddrx3: 3, formAddrx4: 4, formFlagPresent: 0, formImplicitConst: 0,
 }
 
-// value reads a value. addrSize is that of an address, in bytes; 0: there can be none.
+// value reads a value. addrSize is the size of an address in bytes; 0: no addresses
+// occur.
 func (r *reader) value(form uint64, addrSize int) (v value, err error) {
 	v.form = form
 	if n, ok := fixedSizes[form]; ok {
@@ -81,7 +82,7 @@ func (r *reader) value(form uint64, addrSize int) (v value, err error) {
 	return v, err
 }
 
-// text is the text that a value is, or leads to.
+// text is the text in a value, or the text that a value leads to.
 func (t *Table) text(v *value) (string, error) {
 	section := ""
 	switch v.form {

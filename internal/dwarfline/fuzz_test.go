@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// sections are those of a file that is made for a test.
+// sections are the sections of a file made for a test.
 type sections map[string][]byte
 
 func (s sections) open(name string) (io.ReaderAt, int64, error) {
@@ -59,7 +59,7 @@ func stored(t testing.TB) map[string]sections {
 
 func free(int64) error { return nil }
 
-// TestStored: the lines of the functions in testdata, as readelf --debug-dump=decodedline has them.
+// TestStored: the lines of the functions in testdata, as in readelf --debug-dump=decodedline.
 func TestStored(t *testing.T) {
 	for file, s := range stored(t) {
 		table := New(s.open, free)
@@ -82,7 +82,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// TestRefused: what a file may not make us keep, or lacks, has no line.
+// TestRefused: data without consent to keep them, and missing data, have no line.
 func TestRefused(t *testing.T) {
 	s := stored(t)["v5.debug"]
 	full := errors.New("no room")
@@ -112,7 +112,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestEffort: what is read, and what is looked at, is counted, whatever takes it; and comes back.
+// TestEffort: all reads and all work are counted, whoever causes them; and the allowance comes
+// back.
 func TestEffort(t *testing.T) {
 	s := stored(t)["v5.debug"]
 	table := New(s.open, free)
@@ -131,7 +132,7 @@ func TestEffort(t *testing.T) {
 		t.Errorf("with nothing left: %v", err)
 	}
 
-	// Units that share abbreviations, the last of which is theirs.
+	// Units that share abbreviations and use the last abbreviation.
 	abbrevs := bytes.Repeat([]byte{1, 0x11, 0, 0x03, 0x08, 0, 0}, maxAbbrevs-1)
 	abbrevs = append(abbrevs, 2, 0x11, 0, 0x10, 0x17, 0x1b, 0x08, 0, 0)
 	unit := []byte{12, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0}
@@ -185,7 +186,7 @@ func FuzzTable(f *testing.F) {
 		if size > 1<<14 {
 			return
 		}
-		// A unit takes 10 bytes, and buffers to read it 5 KB.
+		// A unit takes 10 bytes, and its read buffers 5 KB.
 		testenv.Allocates(t, size, 2000, 1<<18, func() {
 			table := New(s.open, free)
 			_, _ = table.Lookup(0x1100)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// header is what a line table begins with (6.2.4).
+// header is the beginning of a line table (6.2.4).
 type header struct {
 	offset  int64 // of the unit
 	program int64 // offset of the program
@@ -21,7 +21,7 @@ type header struct {
 	lengths         [255]byte // operands of the standard opcodes
 }
 
-// readHeader reads the header at an offset. With an error, it may nevertheless say where the unit ends.
+// readHeader reads the header at an offset. Even with an error, the header may say where the unit ends.
 func (t *Table) readHeader(at int64) (*header, error) {
 	r := t.reader(t.line, at, t.size, 512)
 	n, err := r.length()
@@ -187,7 +187,7 @@ func (h *header) fileName5(t *Table, r *reader, number uint64) (string, error) {
 	return joined(dir, file.name), nil
 }
 
-// entries reads a list of files or directories of version 5; only the entry of that number, unless it is nil.
+// entries reads a list of files or directories of version 5; only the entry number *only, unless only is nil.
 func (r *reader) entries(t *Table, only *uint64) (out []entry, err error) {
 	formats, err := r.formats()
 	if err != nil {
@@ -237,7 +237,7 @@ func (r *reader) formats() ([]format, error) {
 	return out, nil
 }
 
-// entry reads one; its name only if it is wanted.
+// entry reads an entry; the name only if wanted.
 func (r *reader) entry(t *Table, formats []format, wanted bool) (e entry, err error) {
 	for _, f := range formats {
 		v, err := r.value(f.form, 0)

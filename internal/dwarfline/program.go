@@ -2,7 +2,7 @@ package dwarfline
 
 import "clrsnap/internal/arch"
 
-// registers are those of the machine that a line table is a program of (6.2.2), as far as they are needed.
+// registers are the needed registers of the state machine that runs a line table (6.2.2).
 type registers struct {
 	address      arch.Addr
 	opIndex      uint64
@@ -29,8 +29,8 @@ const (
 	opEndSequence, opSetAddress = 1, 2
 )
 
-// machine returns one that begins at an offset. buf is for its reader, whose
-// effort does not count; nil: it makes one whose does.
+// machine returns a machine that begins at an offset. buf is for a reader
+// without a count of its effort; nil: machine makes a reader with a count.
 func (t *Table) machine(h *header, at int64, buf []byte) *machine {
 	m := &machine{header: h, in: &reader{src: t.line, free: buf, base: at, end: h.end}}
 	if buf == nil {
@@ -45,8 +45,8 @@ func (m *machine) reset() {
 	m.ascending, m.highest, m.rows = true, 0, false
 }
 
-// step executes one opcode. row reports whether it adds a row to the table, ended whether it ends the sequence: then
-// address is the first one behind it. The registers are those of the row.
+// step executes one opcode. row reports whether the opcode adds a row to the table, ended whether it ends the
+// sequence: then address is the first address behind the sequence. The registers are the row's.
 func (m *machine) step() (row, ended bool, err error) {
 	if m.pending {
 		m.pending = false
@@ -93,7 +93,7 @@ func (m *machine) standard(op byte) (row, ended bool, err error) {
 			m.address += arch.Addr(v)
 			m.opIndex = 0
 		}
-	default: // one that says nothing about lines, or is not known
+	default: // an opcode without effect on lines, or an unknown opcode
 		for range m.lengths[op-1] {
 			if _, err = m.in.uleb(); err != nil {
 				break
@@ -143,7 +143,7 @@ func (m *machine) advance(n uint64) {
 	m.opIndex = sum % uint64(m.maxOps)
 }
 
-// row adds one.
+// row adds a row.
 func (m *machine) row() bool {
 	if m.rows && m.address < m.highest {
 		m.ascending = false

@@ -12,25 +12,25 @@ var (
 	errEffort = fmt.Errorf("%w: too much of the tables had to be read for the others", ErrNone)
 )
 
-// reader reads what is encoded in a section, from an offset to an end, piece by piece.
+// reader reads encoded data of a section, from an offset to an end, piece by piece.
 type reader struct {
 	src  io.ReaderAt
-	free []byte // what pieces are read into
+	free []byte // buffer for pieces
 	buf  []byte // the present piece
 	next int    // index in buf
 	base int64  // offset of buf
 	end  int64
 	wide bool // the 64-bit format
 
-	effort *pace.Allowance // bytes that are read; nil: they are not counted
+	effort *pace.Allowance // for the read bytes; nil: not counted
 }
 
-// reader returns one of a piece of a section, whose effort counts.
+// reader returns a reader for a piece of a section, with a count of its effort.
 func (t *Table) reader(section io.ReaderAt, at, end int64, size int) *reader {
 	return &reader{src: section, free: make([]byte, size), base: at, end: end, effort: t.effort}
 }
 
-// pos is the offset of what is read next.
+// pos is the offset of the next byte.
 func (r *reader) pos() int64 { return r.base + int64(r.next) }
 
 // limit moves the end to an earlier place.
@@ -143,7 +143,7 @@ func (r *reader) skip(n uint64) error {
 	return nil
 }
 
-// text reads a text that a zero ends.
+// text reads a text up to its terminating zero.
 func (r *reader) text() (string, error) {
 	var out []byte
 	for {
@@ -160,7 +160,7 @@ func (r *reader) text() (string, error) {
 	}
 }
 
-// length reads how long a unit is, and so which format it has.
+// length reads the length of a unit, and with it the format.
 func (r *reader) length() (uint64, error) {
 	n, err := r.fixed(4)
 	if err != nil {

@@ -32,8 +32,8 @@ func open(t testing.TB, file string) *Table {
 	return New(func(name string) (io.ReaderAt, int64, error) { return image.DebugSection(name, 1<<30) }, image.Reserve)
 }
 
-// compare compares the lines of every stepth byte of code with those of Go's reader.
-// Names that are relative to dir may be so in Go's answer.
+// compare compares the lines of every stepth byte of code with the lines of Go's
+// reader. Names relative to dir may be relative in Go's answer.
 func compare(t *testing.T, file, dir string, step uint64) (lines int) {
 	t.Helper()
 	f, err := elf.Open(file)
@@ -71,7 +71,7 @@ func compare(t *testing.T, file, dir string, step uint64) (lines int) {
 	}
 }
 
-// compareRows compares what is between the rows of a unit.
+// compareRows compares the addresses between the rows of a unit.
 func compareRows(
 	t *testing.T, table *Table, r *dwarf.LineReader, ranges [][2]uint64, dir string, step uint64,
 ) (lines int) {
@@ -115,7 +115,7 @@ func compareRows(
 	}
 }
 
-// sources are a program of two files in two folders, one of which includes the other.
+// sources are a program of two files in two folders; the first includes the other.
 var sources = map[string]string{
 	"src/main.c": "#include \"../include/inner.h\"\nint outer(int x) {\n" +
 		"\tif (x > 3)\n\t\treturn inner(x);\n\treturn x;\n}\n",
@@ -124,7 +124,7 @@ var sources = map[string]string{
 	"src/other.c": "int other(int x) { return x * 3; }\nint unused(int x) { return x; }\n",
 }
 
-// TestCompilers: the lines of what C compilers write, in each version of DWARF, are those that Go's reader finds.
+// TestCompilers: for the output of C compilers, in each version of DWARF, Go's reader finds the same lines.
 func TestCompilers(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -170,7 +170,7 @@ func TestCompilers(t *testing.T) {
 	}
 }
 
-// TestGo: the same of a larger program: Go writes version 5, compressed.
+// TestGo: the same comparison for a larger program: Go writes version 5, compressed.
 func TestGo(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command("go", "build", "-o", exe, "cmd/gofmt")
@@ -182,12 +182,12 @@ func TestGo(t *testing.T) {
 	table := open(t, exe)
 	_, _ = table.Lookup(1)
 	t.Logf("%d bytes were indexed in %v: %d sequences", table.size, time.Since(begin), len(table.indexed))
-	if n := compare(t, exe, "", 97); n < 1000 { // within the bounds of what lookups may read
+	if n := compare(t, exe, "", 97); n < 1000 { // within the bounds of lookups
 		t.Errorf("only %d addresses have a line", n)
 	}
 }
 
-// BenchmarkIndex measures how long a line table takes to read, a megabyte of it.
+// BenchmarkIndex measures how long a line table takes to read, for a megabyte.
 func BenchmarkIndex(b *testing.B) {
 	exe := filepath.Join(b.TempDir(), "program")
 	if text, err := exec.Command("go", "build", "-o", exe, "cmd/gofmt").CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/pace"
 )
 
-// Errors that those of this package wrap.
+// Errors that this package's errors wrap.
 var (
 	// ErrNone: no line belongs to an address.
 	ErrNone = errors.New("no line")
@@ -30,9 +30,9 @@ type Section func(name string) (io.ReaderAt, int64, error)
 
 // Line is a place in a source file.
 type Line struct {
-	File   string // a path on the machine that compiled it, relative if the compiler did not say to what
+	File   string // a path on the compiling machine, relative if the compiler did not name the base
 	Line   int    // counted from 1
-	Column int    // likewise; 0: not known
+	Column int    // likewise; 0: unknown
 }
 
 // Table is the line table of a file. It is not safe for concurrent use.
@@ -47,22 +47,22 @@ type Table struct {
 	indexed  []sequence
 	texts    map[string]texts  // sections with texts, by their names
 	dirs     map[uint64]string // of compilation units, by the offset of their line table; nil: not read
-	lastUnit int64             // of which header is
+	lastUnit int64             // the unit of header
 	header   *header
 	last     map[uint64]string // names of files of header, by their numbers
-	effort   *pace.Allowance   // bytes that are read, but for those of index
+	effort   *pace.Allowance   // for read bytes, except index's
 	buffer   [16 << 10]byte    // for index
 }
 
 // sequence is a run of instructions with ascending addresses, [lo, hi).
 type sequence struct {
 	lo, hi arch.Addr
-	most   arch.Addr // the highest hi of this sequence and those before it
-	unit   int64     // offset of the unit that it is in
+	most   arch.Addr // the highest hi of this sequence and all sequences before
+	unit   int64     // offset of the sequence's unit
 	start  int64     // offset of its first opcode
 }
 
-// What lookups may read of a file, in bytes, at once and over time.
+// Bounds of the bytes of a file that lookups may read, at once and over time.
 const (
 	maxEffort       = 1 << 28
 	effortPerSecond = 16 << 20
@@ -73,16 +73,16 @@ const (
 	maxSequences   = 1 << 20
 	sequenceCosts  = 40
 	maxUnits       = 1 << 18
-	maxRunBytes    = 16 << 20 // of one sequence, for a lookup
-	maxOverlapping = 8        // sequences that are tried for one address
-	maxLooked      = 1 << 12  // sequences before an address that are looked at for it
+	maxRunBytes    = 16 << 20 // of a sequence, for a lookup
+	maxOverlapping = 8        // sequences to try for an address
+	maxLooked      = 1 << 12  // sequences before an address to look at
 	maxFiles       = 1 << 16  // of a unit, and directories
 	maxName        = 4096     // bytes: PATH_MAX of Linux
 	maxNames       = 1 << 20  // bytes, of the directories of a unit
 	maxLastNames   = 1 << 10
 )
 
-// New returns the table of the file that has these sections. reserve is asked before memory is kept.
+// New returns the table of the file with the given sections. New asks reserve before it keeps memory.
 func New(section Section, reserve func(bytes int64) error) *Table {
 	return &Table{
 		section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1,
@@ -90,8 +90,8 @@ func New(section Section, reserve func(bytes int64) error) *Table {
 	}
 }
 
-// Lookup returns the line that the instruction at a link-time address belongs to. The error wraps ErrNone
-// where there is none. The first lookup reads the whole table.
+// Lookup returns the line of the instruction at a link-time address. The error wraps ErrNone if there is
+// no line. The first lookup reads the whole table.
 func (t *Table) Lookup(addr arch.Addr) (Line, error) {
 	if !t.read {
 		t.read = true
@@ -155,8 +155,8 @@ func (t *Table) index() error {
 	return nil
 }
 
-// indexUnit adds the sequences of the unit at an offset, and returns where the next one is. What is wrong in a
-// unit spoils only that one.
+// indexUnit adds the sequences of the unit at an offset, and returns the offset of the next unit. An error in
+// a unit spoils only the unit itself.
 func (t *Table) indexUnit(at int64) (next int64, err error) {
 	h, err := t.readHeader(at)
 	if err != nil {
@@ -178,7 +178,7 @@ func (t *Table) indexUnit(at int64) (next int64, err error) {
 		if !ended {
 			continue
 		}
-		// The linker leaves 0, or the highest addresses, in what it has thrown away.
+		// The linker leaves 0, or the highest addresses, in discarded code.
 		if !first && lo > 0 && m.address > lo && m.ascending {
 			if err := t.add(sequence{lo: lo, hi: m.address, unit: at, start: start}); err != nil {
 				return 0, err
@@ -188,7 +188,7 @@ func (t *Table) indexUnit(at int64) (next int64, err error) {
 	}
 }
 
-const many = 1024 // sequences that are charged for at once
+const many = 1024 // sequences charged at once
 
 func (t *Table) add(s sequence) error {
 	if len(t.indexed) >= maxSequences {
@@ -203,7 +203,7 @@ func (t *Table) add(s sequence) error {
 	return nil
 }
 
-// run finds the last row of a sequence that begins at or before an address.
+// run finds the last row of a sequence that begins at an address or before.
 func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
 	if t.lastUnit != s.unit {
 		h, err := t.readHeader(s.unit)

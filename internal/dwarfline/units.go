@@ -16,11 +16,11 @@ const (
 // Bounds of a unit's first entry.
 const (
 	maxAttributes = 1 << 8
-	maxAbbrevs    = 1 << 12 // abbreviations that are looked through for it
+	maxAbbrevs    = 1 << 12 // abbreviations to look through for the entry
 	dirCosts      = 64      // bytes, besides the text
 )
 
-// compDir returns the directory in which the unit was compiled that a line table belongs to; "": not known.
+// compDir returns the directory in which a line table's unit was compiled; "": unknown.
 func (t *Table) compDir(line uint64) string {
 	if t.dirs == nil {
 		t.dirs = map[uint64]string{}
@@ -55,14 +55,14 @@ func (t *Table) readUnits() {
 		if t.reserve(int64(len(dir)+dirCosts)) != nil {
 			return
 		}
-		if old, ok := t.dirs[line]; ok && old != dir { // they contradict each other
+		if old, ok := t.dirs[line]; ok && old != dir { // the units contradict each other
 			dir = ""
 		}
 		t.dirs[line] = dir
 	}
 }
 
-// unit reads where a compilation unit's line table is, and its directory.
+// unit reads the place of a compilation unit's line table, and the unit's directory.
 func (t *Table) unit(r *reader, abbrev io.ReaderAt, abbrevSize int64) (line uint64, dir string, err error) {
 	version, err := r.fixed(2)
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *Table) firstEntry(r *reader, attributes []format, addrSize int) (line u
 	return line, dir, nil
 }
 
-// abbreviation reads the attributes, and their forms, that entries with a code have.
+// abbreviation reads the attributes, with their forms, of entries with a code.
 func abbreviation(r *reader, code uint64) ([]format, error) {
 	for range maxAbbrevs {
 		c, err := r.uleb()

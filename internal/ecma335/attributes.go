@@ -5,8 +5,8 @@ import "slices"
 // maxAttributes bounds the custom attributes of one type or method.
 const maxAttributes = 1024
 
-// HasAttribute reports whether a TypeDef or a MethodDef has a custom attribute of a class, which is
-// named in the form of TypeName (CustomAttribute, II.22.10).
+// HasAttribute reports whether a TypeDef or a MethodDef has a custom attribute of a class. The name
+// of class has the form of TypeName (CustomAttribute, II.22.10).
 func (m *Metadata) HasAttribute(of Token, class string) (bool, error) {
 	tag := slices.Index(codedKinds[hasCustomAttribute].tables, of.Table())
 	if tag < 0 {

@@ -3,13 +3,14 @@ package ecma335
 import "encoding/binary"
 
 // BlobReader reads the numbers in a blob one after the other. It serves readers
-// of blobs that this package does not decode, such as those of a portable PDB.
+// of blobs that this package does not decode, for example the blobs of a
+// portable PDB.
 type BlobReader struct{ b []byte }
 
-// NewBlobReader returns a BlobReader on b, which it keeps.
+// NewBlobReader returns a BlobReader on b. The BlobReader keeps b.
 func NewBlobReader(b []byte) BlobReader { return BlobReader{b} }
 
-// Len is how many bytes are left.
+// Len is the number of unread bytes.
 func (r *BlobReader) Len() int { return len(r.b) }
 
 // Uint reads an unsigned compressed integer: below 2^29 (II.23.2).
@@ -47,7 +48,7 @@ func (r *BlobReader) Byte() (byte, error) {
 }
 
 // compressed decodes an unsigned integer (II.23.2) at the start of b and
-// returns how many bytes it took.
+// returns the number of decoded bytes.
 func compressed(b []byte) (v uint32, used int, err error) {
 	switch {
 	case len(b) >= 1 && b[0]&0x80 == 0:
@@ -60,8 +61,8 @@ func compressed(b []byte) (v uint32, used int, err error) {
 	return 0, 0, malformed("no compressed integer in % x", b[:min(len(b), 4)])
 }
 
-// compressedSigned decodes a signed integer at the start of b: the sign is kept
-// in the lowest bit, and the encoding's length says how far it extends (II.23.2).
+// compressedSigned decodes a signed integer at the start of b: the sign is in the
+// lowest bit, and the encoding's length says how far the sign extends (II.23.2).
 func compressedSigned(b []byte) (v int32, used int, err error) {
 	u, used, err := compressed(b)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ActionKind is what an Action does.
+// ActionKind is the kind of an Action.
 type ActionKind uint8
 
 // The kinds of action.
@@ -16,33 +16,33 @@ const (
 	Setting                     // Value, as the local variable Variable
 	Returning                   // Value
 	Binding                     // the method Member to a delegate
-	Losing                      // Value, a field's: it goes where it cannot be told from others any more
+	Losing                      // Value, of a field: goes where it can no longer be told from other values
 )
 
-// An Action is an instruction with what it works on.
+// An Action is an instruction with its operands.
 type Action struct {
 	Kind      ActionKind
-	At        uint32 // its offset in the IL, without its prefixes
+	At        uint32 // offset in the IL, without prefixes
 	Member    *Member
 	Arguments []*Value // the object of an instance method first
 	Object    *Value
 	Value     *Value
 	Variable  int32
-	Stands    bool  // with Setting: the variable stands for Value from then on
-	Type      Token // of a call with a constrained. prefix: the type; RID 0: it has none
+	Stands    bool  // with Setting: from then on the variable stands for Value
+	Type      Token // of a call with a constrained. prefix: the type; RID 0: no prefix
 }
 
-// Bounds of the methods that are evaluated.
+// Bounds of the evaluated methods.
 const (
 	maxEvaluated = 1 << 18 // bytes of IL
 	maxDeep      = 1 << 8  // values on the stack
-	maxForward   = 1 << 12 // places that are branched to with values on the stack
-	maxCompared  = 1 << 16 // values that are compared where ways join
+	maxForward   = 1 << 12 // targets of branches with values on the stack
+	maxCompared  = 1 << 16 // compared values, where paths join
 )
 
-// Evaluate returns the actions of a method's IL in the order of their offsets, which is that of the source for most of
-// what compilers make. It goes through the instructions once, one after the other. Values that depend on the way there,
-// such as those of a?b:c, are unknown, and so are those of variables that are set several times.
+// Evaluate returns the actions of a method's IL in the order of their offsets: for most compiled code the order of the
+// source. Evaluate goes through the instructions once, in sequence. A value that depends on the path, for example the
+// value of a?b:c, is unknown, and so is the value of a variable set several times.
 func (m *Metadata) Evaluate(il []byte) ([]Action, error) {
 	if len(il) > maxEvaluated {
 		return nil, malformed("a method of %d bytes of IL is not evaluated", len(il))
@@ -80,14 +80,14 @@ type evaluation struct {
 	m           *Metadata
 	il          []byte
 	stack       []*Value
-	live        bool // the instruction can be reached from the one before
+	live        bool // the previous instruction can reach this instruction
 	constrained Token
 	members     map[Token]*Member
-	forward     map[int][]*Value // the stack at places that were branched to
+	forward     map[int][]*Value // the stack at branch targets
 	variables   map[int32]*Value // of local variables
 	stores      map[int32]int    // how often each variable is set; arguments as their complements
 	lost        map[*Value]bool
-	compared    int // values, where ways join
+	compared    int // compared values, where paths join
 	actions     []Action
 }
 
@@ -102,8 +102,8 @@ const (
 	opLdlocaShort, opLdlca Opcode = 0x12, 0xfe0d
 )
 
-// variable returns the number of the argument or variable that an instruction names. Of the short forms it is in the
-// instruction itself.
+// variable returns the number of the argument or variable that an instruction names. In the short forms, the number
+// is in the instruction itself.
 func variable(il []byte, op Opcode, operand int) int32 {
 	switch {
 	case op >= opLdarg0 && op <= opLdarg3:
@@ -118,7 +118,7 @@ func variable(il []byte, op Opcode, operand int) int32 {
 	return int32(binary.LittleEndian.Uint16(il[operand:]))
 }
 
-// storesOf counts how often variables are set. One whose address is taken may be set at any time.
+// storesOf counts how often variables are set. A variable whose address is taken may be set at any time.
 func storesOf(il []byte) (map[int32]int, error) {
 	out := map[int32]int{}
 	for at := 0; at < len(il); {
@@ -139,7 +139,7 @@ func storesOf(il []byte) (map[int32]int, error) {
 	return out, nil
 }
 
-// arrive joins what was on the stack where an instruction is branched to.
+// arrive joins the stacks of all branches to an instruction.
 func (e *evaluation) arrive(at int) {
 	from, ok := e.forward[at]
 	switch {
@@ -168,7 +168,7 @@ func (e *evaluation) push(v *Value) {
 	}
 }
 
-// pop takes a value from the stack. A handler of exceptions begins with one that nobody has put there.
+// pop takes a value from the stack. An exception handler begins with a value that no instruction has put there.
 func (e *evaluation) pop() *Value {
 	n := len(e.stack)
 	if n == 0 {
@@ -179,7 +179,7 @@ func (e *evaluation) pop() *Value {
 	return v
 }
 
-// token returns the operand of an instruction that has one of four bytes.
+// token returns the four-byte token operand of an instruction.
 func (e *evaluation) token(operand int) Token {
 	return Token(binary.LittleEndian.Uint32(e.il[operand:]))
 }
@@ -256,10 +256,10 @@ func (e *evaluation) step(at int, op Opcode, operand, next int) error {
 	return nil
 }
 
-// leave notes that what follows is not reached from here.
+// leave notes that the next instruction is not reached from here.
 func (e *evaluation) leave() { e.live, e.stack = false, e.stack[:0] }
 
-// branch notes what is on the stack where a branch forward leads.
+// branch notes the stack at the target of a branch forward.
 func (e *evaluation) branch(at int, op Opcode, operand, next int) {
 	to := next
 	switch {
@@ -291,7 +291,7 @@ func (e *evaluation) branch(at int, op Opcode, operand, next int) {
 	}
 }
 
-// equal reports whether values are equal where ways join. How many are compared is bounded.
+// equal reports whether values are equal where paths join. The number of comparisons is bounded.
 func (e *evaluation) equal(a, b *Value) bool {
 	if a == b {
 		return true
@@ -300,7 +300,7 @@ func (e *evaluation) equal(a, b *Value) bool {
 	return a.String() == b.String()
 }
 
-// lose notes that a value goes where it cannot be told from others any more.
+// lose notes that a value goes where it can no longer be told from other values.
 func (e *evaluation) lose(at int, v *Value) {
 	if (v.Kind == FieldOf || v.Kind == StaticField) && !e.lost[v] {
 		e.lost[v] = true
@@ -335,7 +335,7 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 	return true
 }
 
-// set notes what a variable is set to. One that is set once stands for that, if that stays the same.
+// set notes a variable's new value. A variable that is set once stands for the value, if the value lasts.
 func (e *evaluation) set(at int, n int32, v *Value) {
 	stands := e.stores[n] == 1 && v.Lasts()
 	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v, Stands: stands})
@@ -407,7 +407,7 @@ func (e *evaluation) call(at int, op Opcode, t Token) error {
 	return nil
 }
 
-// plain does an instruction of which only matters how many values it takes from the stack and puts there.
+// plain does an instruction for which only the numbers of taken and given values matter.
 func (e *evaluation) plain(at int, op Opcode) {
 	effect := effects[op]
 	for range effect.takes {
@@ -420,7 +420,7 @@ func (e *evaluation) plain(at int, op Opcode) {
 	}
 }
 
-// onlyLooksAt reports whether an instruction drops values, compares them or branches, and no more.
+// onlyLooksAt reports whether an instruction only drops values, compares values or branches.
 func onlyLooksAt(op Opcode) bool {
 	return op == opPop || op >= opBrfalseShort && op <= opBltUnShort || op >= opBrfalse && op <= opSwitch ||
 		op >= opCeq && op <= opCltUn
@@ -429,8 +429,8 @@ func onlyLooksAt(op Opcode) bool {
 // effect is how many values an instruction takes from the stack and puts there.
 type effect struct{ takes, gives int }
 
-// effects are those of all instructions that are not done elsewhere (VI.C.2, opcode.def). Those that are not here have
-// none.
+// effects are the effects of all instructions without own code above (VI.C.2, opcode.def). An instruction not listed
+// has no effect.
 var effects = func() map[Opcode]effect {
 	out := map[Opcode]effect{}
 	for e, spans := range map[effect][]struct{ first, last Opcode }{

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// gate is a class with two fields, a method of each kind and references to a semaphore's.
+// gate is a class with two fields, a method of each kind and references to a semaphore's methods.
 func gate(t testing.TB) *Metadata {
 	b := newBuilder()
 	b.row(TableModule, 0, b.str("m.dll"), 0, 0, 0)
@@ -34,7 +34,7 @@ func gate(t testing.TB) *Metadata {
 	return m
 }
 
-// text writes actions: what each does with what.
+// text writes actions with their values.
 func text(actions []Action) string {
 	var out []string
 	for _, a := range actions {
@@ -62,7 +62,7 @@ func text(actions []Action) string {
 	return strings.Join(out, "; ")
 }
 
-// What instructions of the tests name.
+// Operands of the tests' instructions.
 var (
 	one, shared       = []byte{1, 0, 0, 4}, []byte{2, 0, 0, 4}
 	getOne, makeGate  = []byte{1, 0, 0, 6}, []byte{2, 0, 0, 6}
@@ -144,8 +144,8 @@ func TestSubstitute(t *testing.T) {
 	}
 }
 
-// TestRealEvaluate: of the framework's core, every method is evaluated, and those without branches or handlers leave
-// nothing on the stack when they return: each instruction takes what it should.
+// TestRealEvaluate evaluates every method of the framework's core. Methods without branches or handlers leave
+// nothing on the stack when they return: each instruction takes the right number of values.
 func TestRealEvaluate(t *testing.T) {
 	layer.Live(t)
 	b, err := os.ReadFile(filepath.Join(kit(t), "net10", "System.Private.CoreLib.dll"))
@@ -208,7 +208,7 @@ func hasJumps(t *testing.T, code []byte) bool {
 	return false
 }
 
-// depthAtEnd is how many values are on the stack in front of the only return; false: there is none.
+// depthAtEnd is how many values are on the stack before the only return; false: there is no single return.
 func depthAtEnd(t *testing.T, md *Metadata, code []byte) (int, bool) {
 	if len(code) == 0 || code[len(code)-1] != byte(opRet) {
 		return 0, false
@@ -234,7 +234,7 @@ func depthAtEnd(t *testing.T, md *Metadata, code []byte) (int, bool) {
 	return len(e.stack), true
 }
 
-// TestMembersOwn: the fields and methods of a type are those that say that they are the type's.
+// TestMembersOwn: a type's fields and methods name the type as their owner.
 func TestMembersOwn(t *testing.T) {
 	m := gate(t)
 	methods, err := m.Methods(2)

@@ -6,7 +6,7 @@ type Field struct {
 	Name string
 }
 
-// Fields returns the fields that a type declares, those without storage (constants) included.
+// Fields returns the fields that a type declares, including fields without storage (constants).
 func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
 	if err := m.has(TableTypeDef, typeRID); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
 	return out, nil
 }
 
-// FieldClass returns the name of the class that a field is declared with, in the form of TypeName; "": it is declared
-// with a type of another kind, or an instance of a generic class.
+// FieldClass returns the name of the class in a field's declaration, in the form of TypeName; "": the declared type is
+// of another kind, or an instance of a generic class.
 func (m *Metadata) FieldClass(rid uint32) (string, error) {
 	const signature = 2
 	at, err := m.Cell(TableField, rid, signature)

@@ -12,8 +12,9 @@ const (
 	maxFormatText  = 1 << 16 // bytes
 )
 
-// TypeArgs names what a signature does not name: its generic parameters and the
-// runtime's own types. The zero value writes !0, !!0 and the handle's address.
+// TypeArgs names parts that have no name in a signature: generic parameters and
+// the runtime's own types. The zero value writes !0, !!0 and the handle's
+// address.
 type TypeArgs struct {
 	// Var names generic parameter index of the method or of the type.
 	Var func(isMethod bool, index uint32) string
@@ -21,9 +22,9 @@ type TypeArgs struct {
 	Handle func(typeHandle uint64) string
 }
 
-// FormatSig writes t as C# would. A name that the metadata does not have is
-// written as its token in parentheses, ?(0x02000001), what exceeds the bounds
-// of this package as "…".
+// FormatSig writes t in C# syntax. A name missing in the metadata is written as
+// its token in parentheses, ?(0x02000001); text beyond the bounds of this
+// package as "…".
 func (m *Metadata) FormatSig(t SigType, args TypeArgs, style Style) string {
 	f := m.formatter(args, style)
 	return f.typ(&t, 0)
@@ -54,7 +55,7 @@ type formatter struct {
 	nodes, text int // left
 }
 
-// spend charges s to the text that may be written.
+// spend charges s to the remaining text.
 func (f *formatter) spend(s string) string {
 	if f.text -= len(s); f.text < 0 {
 		return "…"
@@ -97,8 +98,8 @@ func (f *formatter) typ(t *SigType, depth int) string {
 	return "?(" + strconv.Itoa(int(t.Kind)) + ")"
 }
 
-// wrapped writes the types that consist of one other. Modifiers and pinning
-// mean nothing to a reader and are left out.
+// wrapped writes types that consist of another type. Modifiers and pinning mean
+// nothing to a reader and are left out.
 func (f *formatter) wrapped(t *SigType, depth int) string {
 	if t.Elem == nil {
 		return "?"
@@ -114,8 +115,8 @@ func (f *formatter) wrapped(t *SigType, depth int) string {
 	return f.typ(t.Elem, depth+1)
 }
 
-// array writes the ranks of an array of arrays from the outside in, as C# does:
-// int[][,] is an array of two-dimensional ones.
+// array writes the ranks of an array of arrays from the outside in, like C#:
+// int[][,] is an array of two-dimensional arrays.
 func (f *formatter) array(t *SigType, depth int) string {
 	var ranks strings.Builder
 	for ; t.Elem != nil && (t.Kind == ElemSZArray || t.Kind == ElemArray); t = t.Elem {
@@ -126,7 +127,7 @@ func (f *formatter) array(t *SigType, depth int) string {
 		case t.Kind == ElemSZArray:
 			ranks.WriteString("[]")
 		case t.Rank == 1:
-			ranks.WriteString("[*]") // as reflection distinguishes it from T[]
+			ranks.WriteString("[*]") // reflection distinguishes int[*] from int[] in the same way
 		default:
 			ranks.WriteString("[" + strings.Repeat(",", int(min(t.Rank, maxRank)-1)) + "]")
 		}
@@ -137,7 +138,7 @@ func (f *formatter) array(t *SigType, depth int) string {
 func (f *formatter) named(tok Token, args []string, depth int) string {
 	if tok.Table() == TableTypeSpec {
 		if b, err := f.m.TypeSpec(tok.RID()); err == nil {
-			f.nodes -= min(len(b), maxSigNodes) // decoding costs even where nothing comes out
+			f.nodes -= min(len(b), maxSigNodes) // decoding costs even without a result
 			if t, err := DecodeTypeSig(b); err == nil {
 				return f.typ(&t, depth+1)
 			}

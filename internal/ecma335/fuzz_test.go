@@ -88,7 +88,8 @@ func touchMembers(m *Metadata, limit uint32, report func(what string, err error)
 	})
 }
 
-// What reading metadata, and naming 64 of everything in it, may allocate.
+// Bounds of the allocations for reading metadata, and for naming 64 items of
+// every kind.
 const (
 	allocatesPerByte = 500
 	allocatesBesides = 1 << 17
@@ -195,8 +196,8 @@ func cutStream(b []byte) ([]byte, error) {
 	return first, err
 }
 
-// TestSpoiltMetadata changes bytes of real metadata, always the same ones, and
-// reads it: the answers may be errors or wrong, but they come, and soon.
+// TestSpoiltMetadata reads real metadata with changed bytes, in each run the
+// same bytes: the answers may be errors or wrong, but they come, and soon.
 func TestSpoiltMetadata(t *testing.T) {
 	good := load(t, filepath.Join(kit(t), "net10", "System.Text.Json.dll"))
 	rnd := rand.New(rand.NewPCG(1, 2))

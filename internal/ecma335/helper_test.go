@@ -39,8 +39,8 @@ func peMetadata(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// ReadyToRun images for Linux carry the machine's number xored with one for
-	// the system, which debug/pe does not know.
+	// ReadyToRun images for Linux have the machine's number xored with a number
+	// for the system; debug/pe does not know the combination.
 	if at := binary.LittleEndian.Uint32(b[0x3c:]); uint64(at)+6 <= uint64(len(b)) {
 		m := binary.LittleEndian.Uint16(b[at+4:])
 		if m^0x7b79 == pe.IMAGE_FILE_MACHINE_AMD64 || m^0x7b79 == pe.IMAGE_FILE_MACHINE_ARM64 {

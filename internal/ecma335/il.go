@@ -2,15 +2,16 @@ package ecma335
 
 import "encoding/binary"
 
-// MaxBody bounds the IL of one method, in bytes. The longest that compilers generate have some
-// hundred thousand.
+// MaxBody bounds the IL of one method, in bytes. The longest methods that compilers generate
+// have some hundred thousand.
 const MaxBody = 4 << 20
 
-// MaxBodyHeader is how many bytes come before a method's IL at most (II.25.4.3).
+// MaxBodyHeader is the largest number of bytes before a method's IL (II.25.4.3).
 const MaxBodyHeader = 12
 
-// BodyHeader says where a method's IL lies behind the start of its body, and how many bytes it has
-// (II.25.4). b holds the first MaxBodyHeader bytes of the body, or as many as there are.
+// BodyHeader returns the offset of a method's IL behind the start of the body, and its size in
+// bytes (II.25.4). b holds the first MaxBodyHeader bytes of the body, or fewer if the body is
+// shorter.
 func BodyHeader(b []byte) (at, size uint32, err error) {
 	const tiny, fat, format = 2, 3, 3
 	switch {
@@ -26,10 +27,11 @@ func BodyHeader(b []byte) (at, size uint32, err error) {
 	return 0, 0, malformed("% x begins no method", b[:min(len(b), 4)])
 }
 
-// Opcode is an IL instruction's number; of one with two bytes, 0xfe00 and the second (III.1.2.1).
+// Opcode is an IL instruction's number; for a two-byte instruction, 0xfe00 and the second byte
+// (III.1.2.1).
 type Opcode uint16
 
-// The instructions with a method's token, or that of a call site's signature (III.3 and III.4).
+// The instructions with the token of a method or of a call site's signature (III.3 and III.4).
 const (
 	OpJmp        Opcode = 0x27
 	OpCall       Opcode = 0x28
@@ -46,10 +48,10 @@ const (
 
 // A Call is an instruction that calls a method, or takes its address.
 type Call struct {
-	At          uint32 // its offset in the IL, that of its prefixes if it has some
+	At          uint32 // offset in the IL, of the prefixes if there are any
 	Op          Opcode
 	Token       Token // MethodDef, MemberRef or MethodSpec; of OpCalli a StandAloneSig
-	Constrained bool  // it has a constrained. prefix: the method of another type may be called
+	Constrained bool  // has a constrained. prefix: another type's method may be called
 }
 
 // Calls returns the calls in a method's IL.
@@ -83,7 +85,8 @@ func isPrefix(op Opcode) bool {
 	return false
 }
 
-// instruction decodes the instruction at an offset: where its operand is, and the next instruction.
+// instruction decodes the instruction at an offset, and returns the offsets of its operand and of
+// the next instruction.
 func instruction(il []byte, at int) (op Opcode, operand, next int, err error) {
 	op, operand = Opcode(il[at]), at+1
 	kinds := &operandSizes
@@ -112,11 +115,11 @@ func instruction(il []byte, at int) (op Opcode, operand, next int, err error) {
 	return op, operand, operand + size, nil
 }
 
-// invalid marks numbers that are no instruction's.
+// invalid marks numbers that belong to no instruction.
 const invalid = 0xff
 
-// The bytes of each instruction's operand (VI.C.2, opcode.def). Of a switch they are those of the
-// number of its targets.
+// The bytes of each instruction's operand (VI.C.2, opcode.def). For a switch: the bytes of the
+// number of targets.
 var (
 	operandSizes = sizes(map[int][]span{
 		0: {

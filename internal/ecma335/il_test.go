@@ -101,7 +101,8 @@ func TestRealIL(t *testing.T) {
 	}
 }
 
-// openImage returns the metadata of an assembly's file, and what finds an RVA in it.
+// openImage returns the metadata of an assembly's file, and a function that finds an
+// RVA in the file.
 func openImage(t *testing.T, b []byte) (*Metadata, func(rva uint32) uint32) {
 	t.Helper()
 	le := binary.LittleEndian

@@ -2,18 +2,18 @@ package ecma335
 
 // A Member is a field or a method, as an instruction names it.
 type Member struct {
-	Owner string // the type that it is named by, in the form of TypeName; empty: an array, a function pointer
+	Owner string // the type in the name, in the form of TypeName; empty: an array, a function pointer
 	Name  string
-	// Definition is the row of the Field or MethodDef table, if the member is of this module and its type is not
-	// generic; RID 0: it is not known.
+	// Definition is the row of the Field or MethodDef table, for a member of this module whose type is not
+	// generic; RID 0: unknown.
 	Definition Token
-	This       bool // of a method: its first argument is its object
-	Arguments  int  // of a method, without that one
-	Void       bool // of a method: it has no result
+	This       bool // of a method: the first argument is the object
+	Arguments  int  // of a method, without the object
+	Void       bool // of a method: no result
 }
 
-// Member returns what a token of an instruction stands for: Field, MethodDef, MemberRef, MethodSpec or, of a function
-// pointer, StandAloneSig.
+// Member returns the member behind a token of an instruction: Field, MethodDef, MemberRef, MethodSpec or, for a
+// function pointer, StandAloneSig.
 func (m *Metadata) Member(t Token) (*Member, error) {
 	switch t.Table() {
 	case TableField:
@@ -103,7 +103,7 @@ func (m *Metadata) referredMember(t Token) (*Member, error) {
 	return out, out.sign(ref.Signature)
 }
 
-// sign takes from a signature what a call takes from the stack and leaves there.
+// sign takes a call's effect on the stack from the signature.
 func (f *Member) sign(sig []byte) error {
 	s, err := DecodeMethodSig(sig)
 	if err != nil {
@@ -117,14 +117,14 @@ func (f *Member) sign(sig []byte) error {
 	return nil
 }
 
-// FieldOwner returns the TypeDef that declares a field: the last one whose run of fields begins at or before it
-// (II.22.37).
+// FieldOwner returns the TypeDef that declares a field: the last TypeDef whose run of fields begins at the
+// field or before (II.22.37).
 func (m *Metadata) FieldOwner(rid uint32) (uint32, error) {
 	const fieldList = 4
 	return m.owner(TableField, rid, fieldList)
 }
 
-// Methods returns the rows of the methods that a type declares.
+// Methods returns the rows of a type's methods.
 func (m *Metadata) Methods(typeRID uint32) ([]uint32, error) {
 	if err := m.has(TableTypeDef, typeRID); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (m *Metadata) Methods(typeRID uint32) ([]uint32, error) {
 	return out, nil
 }
 
-// NestedTypes returns the types that are nested in others, by those (II.22.32).
+// NestedTypes returns all nested types, by the enclosing type (II.22.32).
 func (m *Metadata) NestedTypes() map[uint32][]uint32 {
 	const nestedClass, enclosingClass = 0, 1
 	out := map[uint32][]uint32{}
@@ -159,7 +159,7 @@ func (m *Metadata) NestedTypes() map[uint32][]uint32 {
 	return out
 }
 
-// Nested returns the types that are nested in a type (II.22.32).
+// Nested returns the types nested directly in a type (II.22.32).
 func (m *Metadata) Nested(typeRID uint32) (out []uint32) {
 	const nestedClass, enclosingClass = 0, 1
 	for rid := uint32(1); rid <= m.Rows(TableNestedClass); rid++ {

@@ -5,25 +5,25 @@ import (
 	"encoding/binary"
 )
 
-// Limits that no metadata the runtime accepts comes near.
+// Limits far beyond any metadata that the runtime accepts.
 const (
 	maxStreams   = 64   // the format defines seven
 	maxStreamLen = 32   // bytes of a stream's name, II.24.2.2
 	maxName      = 4096 // bytes of a name; the runtime refuses class names above 1023
 )
 
-// Metadata is one module's metadata. It is safe for concurrent use as long as
-// nobody writes to the bytes that it was parsed from.
+// Metadata is the metadata of a module. Concurrent use is safe as long as
+// nobody writes to the parsed bytes.
 type Metadata struct {
 	strings, blobs, guids []byte // heaps, II.24.2.3 to II.24.2.5
 	pdb                   []byte // #Pdb stream of a stand-alone portable PDB
-	pdbAt                 int    // its offset in what was parsed
+	pdbAt                 int    // offset of the stream in the parsed bytes
 	rows                  []byte // the whole #~ or #- stream
 	tables                [numTables]table
 	sorted                [len(sortedColumns)]sortedTable
 }
 
-// table is where the rows of one table lie and how they are cut.
+// table is where the rows of a table lie and how they are cut.
 type table struct {
 	rows    uint32
 	rowSize uint32
@@ -39,7 +39,8 @@ func Parse(b []byte) (*Metadata, error) {
 	m := &Metadata{}
 	var minimalDelta bool
 	err := eachStream(b, func(name string, at int, data []byte) {
-		// The format allows each name once; of several, the last counts.
+		// The format allows each name once; among several streams of a name,
+		// the last counts.
 		switch name {
 		case "#~", "#-":
 			m.rows = data
@@ -111,8 +112,8 @@ func eachStream(b []byte, visit func(name string, at int, data []byte)) error {
 	return nil
 }
 
-// layTables reads the header of the table stream (II.24.2.6) and computes where
-// each table begins.
+// layTables reads the header of the table stream (II.24.2.6) and computes the
+// start of each table.
 func (m *Metadata) layTables(minimalDelta bool) error {
 	le := binary.LittleEndian
 	if len(m.rows) < 24 {
@@ -141,7 +142,7 @@ func (m *Metadata) layTables(minimalDelta bool) error {
 		}
 		m.tables[t].rows, w.rows[t] = n, n
 	}
-	if w.heaps&0x40 != 0 { // one more word, which is undocumented; CoreCLR skips it as well
+	if w.heaps&0x40 != 0 { // an undocumented additional word; CoreCLR skips it as well
 		p += 4
 	}
 	if err := w.addReferenced(m.pdb); err != nil {
@@ -168,16 +169,17 @@ func (m *Metadata) placeTables(w *widths, p uint64) error {
 	return nil
 }
 
-// widths knows how wide an index is (II.24.2.6).
+// widths knows the width of each index (II.24.2.6).
 type widths struct {
 	heaps   byte // HeapSizes: bit 0 #Strings, 1 #GUID, 2 #Blob have 4-byte indices
 	allWide bool
 	rows    [numTables]uint32
 }
 
-// addReferenced adds the row counts of the module that a stand-alone portable
-// PDB belongs to: its own tables hold no such rows, but index them (Portable
-// PDB v1.0, #Pdb stream: 20 bytes id, 4 entry point, 8 bit vector, counts).
+// addReferenced adds the row counts of the module to which a stand-alone
+// portable PDB belongs: the PDB's tables do not hold the module's rows, but
+// index them (Portable PDB v1.0, #Pdb stream: 20 bytes id, 4 entry point, 8 bit
+// vector, counts).
 func (w *widths) addReferenced(pdb []byte) error {
 	if len(pdb) == 0 {
 		return nil
@@ -212,7 +214,7 @@ func (w *widths) of(c column) uint8 {
 		return w.wide(w.heaps>>(c-str)&1 != 0)
 	case c >= list:
 		t := c - list
-		// A pointer table's number is one below that of the table it reorders.
+		// A pointer table's number is one below the reordered table's number.
 		if w.rows[t-1] > 0 {
 			t--
 		}

@@ -103,8 +103,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestUncompressed reads a #- stream whose MethodPtr table reorders methods and
-// whose NestedClass and GenericParam tables are out of order.
+// TestUncompressed reads a #- stream with a MethodPtr table that reorders
+// methods and with NestedClass and GenericParam tables that are out of order.
 func TestUncompressed(t *testing.T) {
 	b := sample()
 	b.streamName = "#-"
@@ -142,7 +142,7 @@ func TestUncompressed(t *testing.T) {
 	}
 }
 
-// Of two methods of one name, neither is the only one.
+// TestOverloads: with two methods of a name, neither is the only method.
 func TestOverloads(t *testing.T) {
 	b := sample()
 	b.Rows[TableMethodDef][9] = b.Rows[TableMethodDef][3]

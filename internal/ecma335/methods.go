@@ -4,12 +4,12 @@ import "sort"
 
 // MethodDef is a row of the MethodDef table (II.22.26).
 type MethodDef struct {
-	RID       uint32 // its row
+	RID       uint32 // row number
 	Name      string
 	Flags     uint16 // MethodAttributes, II.23.1.10
 	ImplFlags uint16 // MethodImplAttributes, II.23.1.11
 	Signature []byte // for DecodeMethodSig; part of the metadata
-	ParamList uint32 // first parameter, counted in ParamPtr where there is one
+	ParamList uint32 // first parameter, counted in ParamPtr if there is a ParamPtr table
 }
 
 // IsStatic reports whether the method has no this.
@@ -41,14 +41,14 @@ func (m *Metadata) MethodDef(rid uint32) (MethodDef, error) {
 	}, nil
 }
 
-// MethodOwner returns the TypeDef that declares method rid: the last one whose
-// run of methods begins at or before it (II.22.37).
+// MethodOwner returns the TypeDef that declares method rid: the last TypeDef
+// whose run of methods begins at rid or before (II.22.37).
 func (m *Metadata) MethodOwner(rid uint32) (uint32, error) {
 	const methodList = 5
 	return m.owner(TableMethodDef, rid, methodList)
 }
 
-// owner returns the TypeDef in whose run, by a list column, a row is.
+// owner returns the TypeDef whose run, by a list column, contains a row.
 func (m *Metadata) owner(t Table, rid uint32, list int) (uint32, error) {
 	if err := m.has(t, rid); err != nil {
 		return 0, err
@@ -68,8 +68,7 @@ func (m *Metadata) owner(t Table, rid uint32, list int) (uint32, error) {
 // maxMethods bounds the search for a type's method.
 const maxMethods = 1 << 14
 
-// OnlyMethod returns the method of that name that TypeDef rid declares, and false if there
-// is none, or more than one.
+// OnlyMethod returns TypeDef rid's method called name, and false if there is no such method, or more than one.
 func (m *Metadata) OnlyMethod(rid uint32, name string) (def MethodDef, ok bool, err error) {
 	if err := m.has(TableTypeDef, rid); err != nil {
 		return def, false, err
@@ -102,8 +101,8 @@ func (m *Metadata) OnlyMethod(rid uint32, name string) (def MethodDef, ok bool, 
 	return def, err == nil, err
 }
 
-// position returns where a row stands in the order that list columns count in: that of the table in front of it, where
-// there is one.
+// position returns the place of a row in the order that list columns use: the order of the pointer table, if there is
+// a pointer table.
 func (m *Metadata) position(t Table, rid uint32) (uint32, error) {
 	n := m.tables[t-1].rows
 	if n == 0 {
@@ -120,8 +119,8 @@ func (m *Metadata) position(t Table, rid uint32) (uint32, error) {
 	return 0, malformed("%v is missing in the table that orders it", MakeToken(t, rid))
 }
 
-// ParamNames returns the names of a method's parameters, one for each in its
-// signature and without that of this; a parameter that has no name has "".
+// ParamNames returns the names of a method's parameters, a name for each
+// parameter in the signature, without this; "" for a parameter without a name.
 func (m *Metadata) ParamNames(methodRID uint32) ([]string, error) {
 	if err := m.has(TableMethodDef, methodRID); err != nil {
 		return nil, err
@@ -138,7 +137,7 @@ func (m *Metadata) ParamNames(methodRID uint32) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if hi-lo > n+1 { // one row per parameter, and one for the result
+	if hi-lo > n+1 { // a row for each parameter, and a row for the result
 		return nil, malformed("%v has %d parameters and %d Param rows", MakeToken(TableMethodDef, methodRID), n, hi-lo)
 	}
 	names := make([]string, n)
@@ -162,13 +161,13 @@ func (m *Metadata) ParamNames(methodRID uint32) ([]string, error) {
 	return names, nil
 }
 
-// Import is what a method calls in a native library (II.22.22).
+// Import is a function of a native library that a method calls (II.22.22).
 type Import struct {
 	Name    string // of the function
-	Library string // as the program has it: libc, or a path
+	Library string // as written in the program: libc, or a path
 }
 
-// Import returns the native function that method rid stands for; false: it is no P/Invoke.
+// Import returns the native function of method rid; false: the method is no P/Invoke.
 func (m *Metadata) Import(rid uint32) (i Import, ok bool, err error) {
 	if err := m.has(TableMethodDef, rid); err != nil {
 		return i, false, err
@@ -191,8 +190,8 @@ func (m *Metadata) Import(rid uint32) (i Import, ok bool, err error) {
 }
 
 // GenericParams returns the names of the generic parameters that a TypeDef or
-// MethodDef declares, in order; none: it is not generic (II.22.20). A nested
-// type repeats those of the types around it.
+// MethodDef declares, in order; none: not generic (II.22.20). A nested type
+// repeats the parameters of its enclosing types.
 func (m *Metadata) GenericParams(tok Token) ([]string, error) {
 	key := tok.RID() << 1
 	switch t := tok.Table(); t {
@@ -229,8 +228,8 @@ func (m *Metadata) GenericParams(tok Token) ([]string, error) {
 	return names, nil
 }
 
-// ImplementsOther reports whether TypeDef rid says that its method implements another one, which may
-// have another name (MethodImpl, II.22.27).
+// ImplementsOther reports whether TypeDef rid declares that its method implements another method,
+// possibly with another name (MethodImpl, II.22.27).
 func (m *Metadata) ImplementsOther(rid, method uint32) (bool, error) {
 	lo, hi := m.lookup(byImplementer, rid)
 	if hi-lo > maxMethods {
@@ -299,11 +298,10 @@ func (m *Metadata) MethodSpec(rid uint32) (MethodSpec, error) {
 	return MethodSpec{method, inst}, nil
 }
 
-// AssemblyName returns the assembly's simple name, and false for a module that
-// has no manifest or no readable one (II.22.2).
+// AssemblyName returns the assembly's simple name, and false for a module without a readable manifest (II.22.2).
 func (m *Metadata) AssemblyName() (string, bool) { return m.only(TableAssembly, 7) }
 
-// ModuleName returns the module's file name as it was compiled, such as
+// ModuleName returns the module's file name at compilation, for example
 // "app.dll" (II.22.30).
 func (m *Metadata) ModuleName() (string, bool) { return m.only(TableModule, 1) }
 
@@ -315,7 +313,7 @@ func (m *Metadata) only(t Table, col int) (string, bool) {
 	return s, err == nil && s != ""
 }
 
-// MVID returns the module's version id, which is new in every build.
+// MVID returns the module's version id, new in every build.
 func (m *Metadata) MVID() ([16]byte, bool) {
 	if m.tables[TableModule].rows == 0 {
 		return [16]byte{}, false

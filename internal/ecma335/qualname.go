@@ -37,9 +37,9 @@ func (q QualName) String() string {
 	return s
 }
 
-// ParseTypeName splits a metadata name such as Ns.Outer`1+Nested into its parts.
+// ParseTypeName splits a metadata name like Ns.Outer`1+Nested into its parts.
 // Compiler-generated names may hold dots and pluses between angle brackets;
-// those do not separate.
+// there, dots and pluses do not separate.
 func ParseTypeName(s string) QualName {
 	var q QualName
 	depth, start := 0, 0
@@ -68,7 +68,7 @@ func ParseTypeName(s string) QualName {
 	return q
 }
 
-// keywords are the types that C# has a word for.
+// keywords are the types with a keyword in C#.
 var keywords = map[string]string{
 	"Void": "void", "Boolean": "bool", "Char": "char", "SByte": "sbyte", "Byte": "byte",
 	"Int16": "short", "UInt16": "ushort", "Int32": "int", "UInt32": "uint", "Int64": "long", "UInt64": "ulong",
@@ -76,9 +76,9 @@ var keywords = map[string]string{
 	"String": "string", "Object": "object", "IntPtr": "nint", "UIntPtr": "nuint",
 }
 
-// Format writes the name as C# would, with args for its generic parameters:
-// each level takes as many as its arity says. Nullable<T> is T?, a ValueTuple
-// is (A, B), a type that C# has a keyword for is that keyword. Without args the
+// Format writes the name in C# syntax, with args for the generic parameters:
+// each level takes as many args as its arity. Nullable<T> becomes T?, a
+// ValueTuple (A, B), a type with a C# keyword the keyword. Without args the
 // arity stays: List`1.
 func (q QualName) Format(args []string, style Style) string {
 	if len(q.Names) == 0 {
@@ -112,7 +112,7 @@ func (q QualName) Format(args []string, style Style) string {
 	return b.String()
 }
 
-// special writes the types of namespace System that C# has a syntax for.
+// special writes the types of namespace System with a syntax of their own in C#.
 func special(name string, args []string) (string, bool) {
 	if len(args) == 0 {
 		s, ok := keywords[name]

@@ -16,7 +16,7 @@ import (
 )
 
 // TestAgainstReflection compares names, owners, parameters and signatures with
-// what the runtime's own reflection says about the same files.
+// the runtime's own reflection on the same files.
 func TestAgainstReflection(t *testing.T) {
 	layer.Live(t)
 	dir := kit(t)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Rows returns how many rows table t has.
+// Rows returns the number of rows in table t.
 func (m *Metadata) Rows(t Table) uint32 {
 	if t >= numTables {
 		return 0
@@ -15,9 +15,9 @@ func (m *Metadata) Rows(t Table) uint32 {
 }
 
 // Cell returns the raw value of a column of a row: a number, a heap index, a
-// row number or a coded index, as the table's definition says. Columns count
-// from 0. It serves readers of tables that have no accessor of their own, such
-// as those of a portable PDB.
+// row number or a coded index, as in the table's definition. Columns count from
+// 0. Cell serves readers of tables without an accessor, for example the tables
+// of a portable PDB.
 func (m *Metadata) Cell(t Table, rid uint32, col int) (uint32, error) {
 	if rid == 0 || rid > m.Rows(t) {
 		return 0, noRow(t, rid, m.Rows(t))
@@ -28,7 +28,8 @@ func (m *Metadata) Cell(t Table, rid uint32, col int) (uint32, error) {
 	return m.raw(t, rid, col), nil
 }
 
-// Token is Cell for a column that names a row, of one table or of one of several.
+// Token is Cell for a column that names a row, of a single table or of several
+// possible tables.
 func (m *Metadata) Token(t Table, rid uint32, col int) (Token, error) {
 	v, err := m.Cell(t, rid, col)
 	if err != nil {
@@ -46,7 +47,7 @@ func (m *Metadata) Token(t Table, rid uint32, col int) (Token, error) {
 	}
 }
 
-// raw is Cell for a row and a column that exist: placeTables has checked that
+// raw is Cell for an existing row and column: placeTables has checked that
 // every row lies inside the stream.
 func (m *Metadata) raw(t Table, rid uint32, col int) uint32 {
 	tab := &m.tables[t]
@@ -81,8 +82,8 @@ func (e *rowError) Error() string {
 
 func (e *rowError) Unwrap() error { return ErrNoRow }
 
-// String returns the string at index i of #Strings (II.24.2.3). Bytes that are
-// not UTF-8 come out as U+FFFD.
+// String returns the string at index i of #Strings (II.24.2.3). Bytes outside
+// UTF-8 become U+FFFD.
 func (m *Metadata) String(i uint32) (string, error) {
 	if i == 0 {
 		return "", nil // the heap begins with the empty string, and may be absent
@@ -99,7 +100,7 @@ func (m *Metadata) String(i uint32) (string, error) {
 	return strings.ToValidUTF8(string(s[:end]), "\uFFFD"), nil
 }
 
-// reads reports whether the string at index i of #Strings is s, without copying it.
+// reads reports whether the string at index i of #Strings is s, without a copy.
 func (m *Metadata) reads(i uint32, s string) bool {
 	if i == 0 || uint64(i) >= uint64(len(m.strings)) {
 		return i == 0 && s == ""
@@ -139,19 +140,19 @@ func (m *Metadata) GUID(i uint32) ([16]byte, error) {
 	return g, nil
 }
 
-// PDBStream returns the #Pdb stream; nil: this is no stand-alone portable PDB.
+// PDBStream returns the #Pdb stream; nil: no stand-alone portable PDB.
 func (m *Metadata) PDBStream() []byte { return m.pdb }
 
-// PDBStreamAt is the offset of the #Pdb stream in the bytes that were parsed.
+// PDBStreamAt is the offset of the #Pdb stream in the parsed bytes.
 func (m *Metadata) PDBStreamAt() int { return m.pdbAt }
 
-// stringAt is String of a string column of a row that exists.
+// stringAt is String for a string column of an existing row.
 func (m *Metadata) stringAt(t Table, rid uint32, col int) (string, error) {
 	return m.String(m.raw(t, rid, col))
 }
 
 // run returns the rows [lo, hi) that a list column of row rid of table t owns:
-// up to where the next row's run begins (II.22.37, MethodList).
+// up to the start of the next row's run (II.22.37, MethodList).
 func (m *Metadata) run(t Table, rid uint32, col int, target Table) (lo, hi uint32, err error) {
 	n := m.listLen(target)
 	lo, hi = m.raw(t, rid, col), n+1
@@ -165,8 +166,8 @@ func (m *Metadata) run(t Table, rid uint32, col int, target Table) (lo, hi uint3
 	return lo, hi, nil
 }
 
-// listLen is the number of rows that a list column counts in: those of the
-// pointer table, where uncompressed metadata (#-) has one.
+// listLen is the number of rows that a list column counts: the rows of the
+// pointer table, if uncompressed metadata (#-) has a pointer table.
 func (m *Metadata) listLen(target Table) uint32 {
 	if n := m.tables[target-1].rows; n > 0 {
 		return n

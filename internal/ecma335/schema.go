@@ -1,6 +1,6 @@
 package ecma335
 
-// column says what one column of a table holds, and thereby how wide it is.
+// column is the kind of a table's column. The kind gives the width.
 type column uint8
 
 const (
@@ -12,7 +12,7 @@ const (
 
 	ref   column = 0x40 // + table: row of that table
 	coded column = 0x80 // + codedKind: row of one of several tables
-	list  column = 0xc0 // + table: first row of a run, through the pointer table where there is one
+	list  column = 0xc0 // + table: first row of a run, through the pointer table if there is one
 )
 
 // schemas lists every table's columns (II.22.2 to II.22.39; the pointer and
@@ -100,8 +100,8 @@ const (
 // noTable fills the unused values of a tag.
 const noTable Table = 0xff
 
-// codedKinds gives, per kind of coded index, the width of the tag in its low
-// bits and the tables that the tag's values stand for (II.24.2.6).
+// codedKinds gives, for each kind of coded index, the width of the tag in the
+// low bits and the table for each value of the tag (II.24.2.6).
 var codedKinds = [...]struct {
 	bits   uint8
 	tables []Table
@@ -130,7 +130,7 @@ var codedKinds = [...]struct {
 }
 
 // decodeCoded turns the value v of a coded index into a token. A row number of
-// 0 keeps its table: the caller decides whether "none" is allowed there.
+// 0 keeps its table: the caller decides whether "none" is allowed.
 func decodeCoded(kind column, v uint32) (Token, error) {
 	k := &codedKinds[kind]
 	tag, rid := v&(1<<k.bits-1), v>>k.bits

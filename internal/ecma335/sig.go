@@ -2,7 +2,7 @@ package ecma335
 
 import "encoding/binary"
 
-// Bounds of one signature. The deepest of the framework is below 10, the
+// Bounds of one signature. The framework's deepest signature is below 10, the
 // longest has some hundred nodes.
 const (
 	maxSigDepth = 64
@@ -17,8 +17,8 @@ func DecodeMethodSig(blob []byte) (MethodSig, error) {
 	return d.method(0)
 }
 
-// DecodeTypeSig decodes one type, such as that of a TypeSpec (II.23.2.14).
-// Bytes behind it are ignored.
+// DecodeTypeSig decodes a type, for example a TypeSpec (II.23.2.14). Bytes
+// behind the type are ignored.
 func DecodeTypeSig(blob []byte) (SigType, error) {
 	d := newSigDecoder(blob)
 	return d.typ(0)
@@ -37,14 +37,14 @@ func DecodeMethodSpec(blob []byte) ([]SigType, error) {
 	return d.args(0)
 }
 
-// sigHeader reads what stands before the result type: the first byte, the
-// number of parameters and that of generic parameters.
+// sigHeader reads the parts before the result type: the first byte, the number
+// of parameters and the number of generic parameters.
 func sigHeader(blob []byte) (first byte, params, generic uint32, err error) {
 	d := newSigDecoder(blob)
 	return d.header()
 }
 
-// ParamCount returns how many parameters a method's signature has, this not among them.
+// ParamCount returns the number of parameters in a method's signature, without this.
 func ParamCount(blob []byte) (uint32, error) {
 	_, n, _, err := sigHeader(blob)
 	return n, err
@@ -84,8 +84,8 @@ func (d *sigDecoder) int() (int32, error) {
 	return v, nil
 }
 
-// count reads how many items follow. Each takes a byte or more, so the number
-// cannot be larger than what is left.
+// count reads the number of following items. Each item takes a byte or more, so
+// the number cannot exceed the remaining bytes.
 func (d *sigDecoder) count(what string) (uint32, error) {
 	n, err := d.uint()
 	if err != nil {
@@ -227,8 +227,8 @@ func (d *sigDecoder) elem(depth int) (*SigType, error) {
 	return &e, nil
 }
 
-// genericType reads what an instantiation instantiates: a class or value type,
-// or in the runtime's own signatures a TypeHandle (II.23.2.12).
+// genericType reads the generic type of an instantiation: a class or value
+// type, or in the runtime's own signatures a TypeHandle (II.23.2.12).
 func (d *sigDecoder) genericType(depth int) (*SigType, error) {
 	e, err := d.elem(depth)
 	if err != nil {
@@ -263,8 +263,8 @@ func (d *sigDecoder) handle() (uint64, error) {
 	return h, nil
 }
 
-// internalModifier reads whether it is required, the TypeHandle and what it
-// modifies (CoreCLR src/coreclr/inc/sigparser.h).
+// internalModifier reads whether the modifier is required, the TypeHandle and
+// the modified type (CoreCLR src/coreclr/inc/sigparser.h).
 func (d *sigDecoder) internalModifier(t *SigType, depth int) error {
 	req, err := d.byte()
 	if err != nil {

@@ -163,7 +163,7 @@ func TestFormatBounds(t *testing.T) {
 	if got := m.FormatSig(s, TypeArgs{}, Full); got != "…" {
 		t.Errorf("circular TypeSpec = %q", got)
 	}
-	b := sample() // each doubles the one before
+	b := sample() // each spec doubles the previous spec
 	for i := range 40 {
 		ref := byte(max(1, i+2)<<2 | 2)
 		if i == 0 {

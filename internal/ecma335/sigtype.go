@@ -3,8 +3,8 @@ package ecma335
 // ElemType is the first byte of a type in a signature (II.23.1.16).
 type ElemType uint8
 
-// The element types. ElemInternal and ElemCModInternal occur only in
-// signatures that the running runtime has made, never in a file (CoreCLR
+// The element types. ElemInternal and ElemCModInternal occur only in signatures
+// made by the running runtime, never in a file (CoreCLR
 // src/coreclr/inc/corhdr.h).
 const (
 	ElemVoid         ElemType = 0x01
@@ -43,8 +43,8 @@ const (
 	ElemPinned       ElemType = 0x45
 )
 
-// SigType is a type as a signature spells it (II.23.2.12). Which fields are set
-// follows from Kind:
+// SigType is a type as a signature spells it (II.23.2.12). Kind says which
+// fields are set:
 //
 //	primitives, string, object  none
 //	class, valuetype            Token
@@ -70,7 +70,7 @@ type SigType struct {
 	Fn         *MethodSig
 }
 
-// CallConv is how a method is called: the low four bits of a signature's first
+// CallConv is a calling convention: the low four bits of a signature's first
 // byte (II.23.2.3, II.15.3).
 type CallConv uint8
 
@@ -94,5 +94,5 @@ type MethodSig struct {
 	GenericParamCount uint32
 	Ret               SigType
 	Params            []SigType
-	Sentinel          int // index of the first variable argument of a call; -1: none marked
+	Sentinel          int // index of the first variable argument of a call; -1: no mark
 }

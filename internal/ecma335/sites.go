@@ -2,14 +2,14 @@ package ecma335
 
 import "encoding/binary"
 
-// A Site is an instruction whose code may call a managed method.
+// A Site is an instruction that may call a managed method.
 type Site struct {
-	At    uint32 // its offset in the IL, without its prefixes
-	Token Token  // MethodDef, MemberRef or MethodSpec; 0: what it calls is the runtime's choice
+	At    uint32 // offset in the IL, without prefixes
+	Token Token  // MethodDef, MemberRef or MethodSpec; 0: the runtime chooses the method
 }
 
-// Sites returns the places in a method's IL from which managed code can be called: calls, and what the
-// runtime has helpers for or runs static constructors at.
+// Sites returns the instructions in a method's IL that can call managed code: calls, and instructions
+// for which the runtime has helpers or runs static constructors.
 func Sites(il []byte) ([]Site, error) {
 	var out []Site
 	for at := 0; at < len(il); {
@@ -28,7 +28,7 @@ func Sites(il []byte) ([]Site, error) {
 	return out, nil
 }
 
-// mayCall reports whether the runtime has a helper in managed code for an instruction in some version, or
+// mayCall reports whether some version of the runtime has a helper in managed code for an instruction, or
 // runs a static constructor there (src/coreclr/inc/jithelpers.h).
 func mayCall(op Opcode) bool {
 	switch op {
@@ -41,11 +41,11 @@ func mayCall(op Opcode) bool {
 		0xd0, 0xc2, 0xc6, OpLdftn, OpLdvirtftn: // ldtoken, refanyval, mkrefany
 		return true
 	}
-	// Conversions and divisions that check.
+	// Conversions and divisions with checks.
 	return op >= 0x82 && op <= 0x8b || op >= 0xb3 && op <= 0xba || op >= 0x5b && op <= 0x5e || op >= 0xd4 && op <= 0xdb
 }
 
-// MethodName returns the name of the method that a MethodDef, a MemberRef or a MethodSpec stands for.
+// MethodName returns the name of the method behind a MethodDef, a MemberRef or a MethodSpec.
 func (m *Metadata) MethodName(t Token) (string, error) {
 	if t.Table() == TableMethodSpec {
 		spec, err := m.MethodSpec(t.RID())
@@ -65,8 +65,9 @@ func (m *Metadata) MethodName(t Token) (string, error) {
 	return def.Name, err
 }
 
-// MethodRVA is where a method's body is in the image; 0: it has none.
+// MethodRVA is the place of a method's body in the image; 0: no body.
 func (m *Metadata) MethodRVA(rid uint32) (uint32, error) { return m.Cell(TableMethodDef, rid, 0) }
 
-// TinyBody reports whether a method's body begins with a header of one byte, by that byte (II.25.4.2).
+// TinyBody reports whether a method's body begins with a header of one byte, given the first byte
+// (II.25.4.2).
 func TinyBody(first byte) bool { return first&3 == 2 }

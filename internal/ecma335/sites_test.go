@@ -31,7 +31,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// FuzzSites requires that sites lie in the IL, in its order.
+// FuzzSites requires that sites lie in the IL, in the order of offsets.
 func FuzzSites(f *testing.F) {
 	f.Add([]byte{0x17, 0x28, 7, 0, 0, 6, 0x58, 0x2a})
 	f.Add([]byte{0x45, 2, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x8c, 1, 0, 0, 1})

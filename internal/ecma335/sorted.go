@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// sortedColumns are the columns that lookups search by. II.22 requires the
-// tables to be sorted by them, but those of uncompressed metadata (#-) and of
-// some tools are not.
+// sortedColumns are the columns that lookups search by. II.22 requires sorted
+// tables, but uncompressed metadata (#-) and some tools have unsorted tables.
 var sortedColumns = [...]struct {
 	table Table
 	col   int
@@ -31,7 +30,7 @@ const (
 	byImplementer
 )
 
-// sortedTable is the order of one table's rows, worked out at the first lookup.
+// sortedTable is the order of a table's rows, computed at the first lookup.
 type sortedTable struct {
 	once  sync.Once
 	order []uint32 // nil: the rows are in order
@@ -49,8 +48,8 @@ func (m *Metadata) lookup(which int, key uint32) (lo, hi int) {
 	return lo, hi
 }
 
-// sort orders the rows of a table for lookups, with one pass if they are in order.
-// The header's Sorted bits cannot be trusted.
+// sort orders the rows of a table for lookups, with a single pass over rows
+// already in order. The header's Sorted bits cannot be trusted.
 func (m *Metadata) sort(which int) *sortedTable {
 	s := &m.sorted[which]
 	s.once.Do(func() {

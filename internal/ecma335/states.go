@@ -2,7 +2,7 @@ package ecma335
 
 import "encoding/binary"
 
-// A StateStore is where an async method notes at which await it is going to wait.
+// A StateStore is where an async method notes the await at which it is going to wait.
 type StateStore struct {
 	At    uint32 // offset of the instruction in the IL
 	State int32
@@ -19,8 +19,8 @@ const (
 	opStfld               Opcode = 0x7d
 )
 
-// StateStores returns where the IL of a MoveNext sets the state of its state machine, as the compilers of C# and
-// Visual Basic write it: a constant that goes into a local variable and into a field.
+// StateStores returns the places where the IL of a MoveNext sets the state of the state machine, as the
+// compilers of C# and Visual Basic write the code: a constant goes into a local variable and into a field.
 func StateStores(il []byte) ([]StateStore, error) {
 	var out []StateStore
 	stage, state := 0, int32(0)

@@ -31,7 +31,7 @@ func TestStateStores(t *testing.T) {
 	}
 }
 
-// FuzzStateStores requires that what is found lies in the IL, in its order.
+// FuzzStateStores requires that stores lie in the IL, in the order of offsets.
 func FuzzStateStores(f *testing.F) {
 	f.Add([]byte{2, 0x16, 0x25, 0x0a, 0x7d, 1, 0, 0, 4})
 	f.Add([]byte{0x20, 44, 1, 0, 0, 0x25, 0xfe, 0x0e, 5, 0, 0x7d, 1, 0, 0, 10})

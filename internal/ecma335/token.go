@@ -9,7 +9,7 @@ import (
 var (
 	// ErrMalformed is metadata that breaks the format's rules.
 	ErrMalformed = errors.New("malformed CLI metadata")
-	// ErrNoRow is a token or row number that this metadata does not have.
+	// ErrNoRow is a token or row number without a row in the metadata.
 	ErrNoRow = errors.New("no such metadata row")
 )
 
@@ -81,14 +81,14 @@ const (
 	numTables = 0x38
 )
 
-// Token names one row of one table: the table in the high byte, the row's
-// number, counted from 1, in the low three (III.1.9).
+// Token names a row of a table: the table in the high byte, the row's number,
+// counted from 1, in the low three (III.1.9).
 type Token uint32
 
 // MakeToken returns the token of row rid of table t.
 func MakeToken(t Table, rid uint32) Token { return Token(uint32(t)<<24 | rid&0xffffff) }
 
-// Table returns the table that t is a row of.
+// Table returns the table of t's row.
 func (t Token) Table() Table { return Table(t >> 24) }
 
 // RID returns the row's number; 0 is no row.

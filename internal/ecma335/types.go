@@ -1,6 +1,6 @@
 package ecma335
 
-// maxNesting bounds how deep types are nested in types.
+// maxNesting bounds the depth of nested types.
 const maxNesting = 64
 
 // TypeDef is a row of the TypeDef table (II.22.37).
@@ -9,10 +9,10 @@ type TypeDef struct {
 	Name       string // without namespace and enclosing types, with `arity
 	Namespace  string // empty for nested types
 	Extends    Token  // base type; RID 0: none
-	MethodList uint32 // first method, counted in MethodPtr where there is one
+	MethodList uint32 // first method, counted in MethodPtr if there is a MethodPtr table
 }
 
-// IsNested reports whether the type is declared inside another: visibility
+// IsNested reports whether the type is declared inside another type: visibility
 // NestedPublic and up (II.23.1.15).
 func (t TypeDef) IsNested() bool { return nested(t.Flags) }
 
@@ -56,7 +56,7 @@ func (m *Metadata) EnclosingType(rid uint32) (uint32, bool, error) {
 	return outer, true, m.has(TableTypeDef, outer)
 }
 
-// TypeName returns the name of a TypeDef in its metadata form:
+// TypeName returns the name of a TypeDef in metadata form:
 // Namespace.Outer`1+Nested.
 func (m *Metadata) TypeName(rid uint32) (string, error) {
 	n, err := m.TypeDefName(rid)
@@ -91,7 +91,7 @@ func (m *Metadata) TypeDefName(rid uint32) (QualName, error) {
 }
 
 // TypeRefName returns the name of a type of another module in the form of
-// TypeName. The scope that would say which module is left out.
+// TypeName, without the scope that names the module.
 func (m *Metadata) TypeRefName(rid uint32) (string, error) {
 	n, err := m.typeRefName(rid)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Metadata) TypeRefName(rid uint32) (string, error) {
 	return n.String(), nil
 }
 
-// typeRefName follows the resolution scope outwards as long as it is another
+// typeRefName follows the resolution scope outwards while the scope is another
 // TypeRef (II.22.38).
 func (m *Metadata) typeRefName(rid uint32) (QualName, error) {
 	var parts [maxNesting]string
@@ -136,8 +136,8 @@ func (m *Metadata) TypeSpec(rid uint32) ([]byte, error) {
 
 // Implements reports whether TypeDef rid itself lists the interface called
 // name, in the form of TypeName, generic arguments aside (InterfaceImpl,
-// II.22.23). It serves to distinguish async state machines from iterators,
-// which are named alike.
+// II.22.23). Implements serves to distinguish async state machines from
+// iterators: both have names of the same form.
 func (m *Metadata) Implements(rid uint32, name string) (bool, error) {
 	if err := m.has(TableTypeDef, rid); err != nil {
 		return false, err
@@ -162,8 +162,8 @@ func (m *Metadata) Implements(rid uint32, name string) (bool, error) {
 	return false, nil
 }
 
-// nameOf returns the name behind a TypeDefOrRef token; of a TypeSpec, that of
-// the generic type it instantiates.
+// nameOf returns the name behind a TypeDefOrRef token; for a TypeSpec, the name
+// of the instantiated generic type.
 func (m *Metadata) nameOf(tok Token) (QualName, error) {
 	switch tok.Table() {
 	case TableTypeDef:
@@ -182,9 +182,9 @@ func (m *Metadata) nameOf(tok Token) (QualName, error) {
 	return QualName{}, malformed("%v names no type", tok)
 }
 
-// specHead returns the class or value type at the head of a TypeSpec; RID 0:
-// there is none. A TypeSpec that stands for a TypeSpec counts as none, since it
-// could do so in a circle. The rest of the signature is not looked at.
+// specHead returns the class or value type at the head of a TypeSpec; RID 0: no
+// head. A TypeSpec that stands for a TypeSpec counts as no head, since a circle
+// of TypeSpecs would not end. The rest of the signature is not checked.
 func specHead(b []byte) Token {
 	d := newSigDecoder(b)
 	k, err := d.byte()

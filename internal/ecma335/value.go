@@ -2,22 +2,22 @@ package ecma335
 
 import "strconv"
 
-// ValueKind is what is known of a Value.
+// ValueKind is the origin of a Value, as far as known.
 type ValueKind uint8
 
-// The kinds of value. Those of fields stand for their addresses as well.
+// The kinds of value. A field's value also stands for its address.
 const (
 	Unknown     ValueKind = iota
-	Argument              // Number is its number; this is 0
+	Argument              // Number is its number; 0 is this
 	Local                 // a variable: Number is its number
 	Constant              // Number
 	FieldOf               // the field Member of Of
 	StaticField           // the field Member
-	// of the call of Member, or the object that it makes; Of is its first argument, Number its offset
+	// the result of a call of Member, or the object that Member creates; Of is the first argument, Number the offset
 	Result
 )
 
-// A Value is what an instruction works on, as far as the IL alone tells.
+// A Value is an instruction's operand, as far as the IL alone tells.
 type Value struct {
 	Kind   ValueKind
 	Number int32
@@ -57,7 +57,7 @@ func (v *Value) String() string {
 	return "?"
 }
 
-// IsProperty reports whether a value is that of a property.
+// IsProperty reports whether a value is a property's value.
 func (v *Value) IsProperty() bool {
 	const get = "get_"
 	return v.Kind == Result && v.Member.Arguments == 0 && len(v.Member.Name) > len(get) &&
@@ -74,7 +74,8 @@ func (v *Value) Lasts() bool {
 	return true
 }
 
-// Substitute returns what a value is where its first argument is another one; nil: it does not begin with that.
+// Substitute returns the value with first in place of its first argument; nil: the value does not begin with
+// its first argument.
 func (v *Value) Substitute(first *Value) *Value {
 	switch {
 	case v.Kind == Argument && v.Number == 0:
@@ -91,7 +92,7 @@ func (v *Value) Substitute(first *Value) *Value {
 	return child(of, v.Kind, v.Member, v.Number)
 }
 
-// child is a value that another one leads to.
+// child is a value reached from another value.
 func child(of *Value, kind ValueKind, m *Member, number int32) *Value {
 	if of == nil {
 		return &Value{Kind: kind, Member: m, Number: number}

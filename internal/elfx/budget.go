@@ -6,38 +6,36 @@ import (
 	"time"
 )
 
-// Budget bounds the memory and the reads that all images of one target may cost
-// together: a hostile target may have files that are made to exhaust us. It may be used
-// concurrently.
+// Budget bounds the memory and the reads that all images of one target together may
+// cost: a hostile target may have files made to exhaust us. Concurrent use is safe.
 type Budget struct {
 	mu     sync.Mutex
 	kept   int64 // bytes
-	unread int64 // bytes that may be read
+	unread int64 // bytes left for reads
 	filled time.Time
 
 	pages pages
 }
 
 // Bounds of a Budget, in bytes. A large service, with all of its symbols, needs a tenth
-// of what may be kept. The allowance for reads is refilled over time, for targets that
-// are observed for long.
+// of maxKept. The allowance for reads is refilled over time, for long observations.
 const (
 	maxKept       = 48 << 20
-	forImages     = 16 << 20 // of those, reserved for the images themselves: not for symbols
+	forImages     = 16 << 20 // part of maxKept reserved for the images themselves: not for symbols
 	maxRead       = 256 << 20
 	readPerSecond = 32 << 20
 
-	imageCosts = 16 << 10 // an image, open, beside its tables
-	readCosts  = 1 << 10  // a read, beside its bytes
+	imageCosts = 16 << 10 // an open image, besides its tables
+	readCosts  = 1 << 10  // a read, besides its bytes
 )
 
 // ErrBudget: the images of one target are too large, or too many.
 var ErrBudget = errors.New("the symbol and unwind tables of the program's modules are larger than clrsnap's bound")
 
-// NewBudget returns a budget of which nothing is used.
+// NewBudget returns an unused budget.
 func NewBudget() *Budget { return &Budget{unread: maxRead, filled: time.Now()} }
 
-// keep takes n bytes, if so many are left besides those in reserve.
+// keep takes n bytes, if so many are left besides the reserve.
 func (b *Budget) keep(n, reserve int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -54,7 +54,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatalf("another image: %v", err)
 	}
-	// Memory is taken only after the budget has granted it.
+	// The image takes memory only after the budget's consent.
 	another.shnum = maxSections - 1
 	testenv.Allocates(t, 0, 0, shdrSize*maxSections/2, another.loadSections)
 	if another.sections != nil {
@@ -62,7 +62,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestReading reads until the allowance is used up, and again when it has been refilled.
+// TestReading reads until the allowance is used up, and again after the refill.
 func TestReading(t *testing.T) {
 	m, _ := open(t, libc)
 	m.budget = NewBudget()
@@ -90,7 +90,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestSection reads pieces of a section, of more pages than are kept, in any order.
+// TestSection reads pieces of a section, in any order, from more pages than the
+// cache keeps.
 func TestSection(t *testing.T) {
 	data := make([]byte, 2*numPages*pageSize+100)
 	for i := range data {

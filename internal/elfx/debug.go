@@ -15,11 +15,11 @@ const (
 	shfCompressed = 0x800 // SHF_COMPRESSED (gABI, "Section Compression")
 	chdrSize      = 24    // Elf64_Chdr: type 4, reserved 4, size 8, alignment 8
 	chZlib        = 1
-	zdebugSize    = 12 // "ZLIB" and the size, big-endian, of sections whose names begin with .zdebug (binutils)
+	zdebugSize    = 12 // "ZLIB" and the size, big-endian, of sections with names that begin with .zdebug (binutils)
 )
 
-// DebugLink returns what .gnu_debuglink says: the name of the file with the debug sections, and its checksum
-// (gdb's manual, "Separate Debug Files").
+// DebugLink returns the contents of .gnu_debuglink: the name of the file with the debug sections, and its
+// checksum (gdb's manual, "Separate Debug Files").
 func (m *Image) DebugLink() (name string, crc uint32, ok bool) {
 	const most = 4096 + 8
 	s := m.section(".gnu_debuglink")
@@ -38,7 +38,7 @@ func (m *Image) DebugLink() (name string, crc uint32, ok bool) {
 	return string(text), binary.LittleEndian.Uint32(b[at:]), true
 }
 
-// Checksum is the one that DebugLink has of another file. It reads most bytes at most.
+// Checksum computes a file's checksum in the form of DebugLink. Checksum reads at most most bytes.
 func Checksum(file io.ReaderAt, most int64) (uint32, error) {
 	h := crc32.NewIEEE()
 	n, err := io.Copy(h, io.NewSectionReader(file, 0, most+1))
@@ -48,8 +48,8 @@ func Checksum(file io.ReaderAt, most int64) (uint32, error) {
 	return h.Sum32(), err
 }
 
-// sectionBuildID is the build id according to the section headers: in a file that has only what another one was
-// stripped of, the program headers may lead anywhere.
+// sectionBuildID is the build id according to the section headers. In a file with only the stripped parts of
+// another file, the program headers may lead anywhere.
 func (m *Image) sectionBuildID() []byte {
 	s := m.section(".note.gnu.build-id")
 	if s == nil || s.typ == shtNobits || s.size > maxNotes {
@@ -62,9 +62,9 @@ func (m *Image) sectionBuildID() []byte {
 	return buildID(b, 4)
 }
 
-// DebugSection returns the contents of a section such as .debug_line, unpacked, and their size in bytes. The
-// error wraps ErrNotFound if there is none. Contents of more than most bytes are an error. What has to be
-// unpacked is charged to the budget.
+// DebugSection returns the unpacked contents of a section like .debug_line, and the size of the contents in
+// bytes. The error wraps ErrNotFound if the section is missing. Contents of more than most bytes are an
+// error. Memory for unpacked contents is charged to the budget.
 func (m *Image) DebugSection(name string, most int64) (io.ReaderAt, int64, error) {
 	s, old := m.section(name), false
 	if s == nil {
@@ -115,7 +115,7 @@ func unpackedSize(head []byte, old bool) (uint64, error) {
 	}
 }
 
-// unpack inflates packed bytes to size. The memory grows with what is there.
+// unpack inflates packed bytes to size. The memory grows with the inflated bytes.
 func (m *Image) unpack(in io.Reader, packed, size int64) ([]byte, error) {
 	const ratio = 258 * 8 / 2 // at most (RFC 1951, 3.2.5)
 	if size/ratio > packed {
@@ -133,7 +133,7 @@ func (m *Image) unpack(in io.Reader, packed, size int64) ([]byte, error) {
 	return b, err
 }
 
-// sectionFile reads a section. Bytes that it reads are charged.
+// sectionFile reads a section, and charges the read bytes.
 type sectionFile struct {
 	m         *Image
 	off, size uint64

@@ -14,7 +14,7 @@ import (
 
 const debugged = "int f(int x){return x*3;} int main(void){return f(1);}"
 
-// TestDebugSection: sections are those that Go's reader unpacks, however they are packed.
+// TestDebugSection: Go's reader unpacks the same contents, with every kind of compression.
 func TestDebugSection(t *testing.T) {
 	for _, how := range []string{"-gz=none", "-gz=zlib", "-gz=zlib-gnu"} {
 		exe := build(t, debugged, "-g", how, "-Wl,--build-id")
@@ -62,7 +62,7 @@ func TestDebugSection(t *testing.T) {
 	}
 }
 
-// TestDebugLink: a stripped file names the one with what it was stripped of, which has the same build id.
+// TestDebugLink: a stripped file names the file with the stripped sections. Both have the same build id.
 func TestDebugLink(t *testing.T) {
 	objcopy, err := exec.LookPath("objcopy")
 	if err != nil {

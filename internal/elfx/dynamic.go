@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// dynamic is what the dynamic section says about symbols.
+// dynamic has the facts about symbols from the dynamic section.
 type dynamic struct {
 	symtab, strtab, hash, gnuHash arch.Addr // zero: absent
 	strsz                         uint64
@@ -62,9 +62,10 @@ func (m *Image) loadDynamic() error {
 	return nil
 }
 
-// unrelocated turns an address from the dynamic section into a link-time one.
-// glibc adds the load bias to those entries in place (elf/get-dynamic-info.h,
-// ADJUST_DYN_INFO), musl and the kernel's vdso do not, so in memory both occur.
+// unrelocated turns an address from the dynamic section into a link-time
+// address. glibc adds the load bias to the section's addresses in place
+// (elf/get-dynamic-info.h, ADJUST_DYN_INFO), musl and the kernel's vdso do not,
+// so in memory both occur.
 func (m *Image) unrelocated(v uint64) arch.Addr {
 	a := arch.Addr(v)
 	if m.mem != nil && m.segment(a, 1) == nil && m.segment(a-m.bias, 1) != nil {
@@ -73,8 +74,8 @@ func (m *Image) unrelocated(v uint64) arch.Addr {
 	return a
 }
 
-// Lookup finds one dynamic symbol by name through the image's hash table,
-// without reading the rest of the symbols. The version of a symbol is ignored.
+// Lookup finds a dynamic symbol by name through the image's hash table, without
+// reading the rest of the symbols. The version of a symbol is ignored.
 func (m *Image) Lookup(name string) (Symbol, error) {
 	d, err := m.dynamicInfo()
 	if err != nil {
@@ -98,8 +99,8 @@ type lookup struct {
 	name string
 }
 
-// maxChain bounds how many symbols one search looks at. Linkers aim at chains
-// of two or three.
+// maxChain bounds the number of symbols that a search looks at. Linkers aim at
+// chains of two or three.
 const maxChain = 1 << 12
 
 func (l *lookup) notFound() (Symbol, error) {
@@ -107,8 +108,8 @@ func (l *lookup) notFound() (Symbol, error) {
 }
 
 // gnu searches a DT_GNU_HASH table: four words (buckets, index of the first
-// symbol that is hashed, words of the Bloom filter, its shift), the filter of
-// 64-bit words, the buckets, and for each hashed symbol its hash, whose lowest
+// hashed symbol, words of the Bloom filter, its shift), the filter of 64-bit
+// words, the buckets, and for each hashed symbol its hash; the hash's lowest
 // bit ends a chain (binutils, include/elf/common.h; glibc elf/dl-lookup.c,
 // do_lookup_x).
 func (l *lookup) gnu() (Symbol, error) {
@@ -197,7 +198,8 @@ func (l *lookup) sysv() (Symbol, error) {
 	return l.notFound()
 }
 
-// match reads dynamic symbol i and reports whether it is the one sought.
+// match reads dynamic symbol i and reports whether the symbol has the wanted
+// name.
 func (l *lookup) match(i uint32) (Symbol, bool, error) {
 	var b [symSize]byte
 	if err := l.r.ReadMemory(b[:], l.d.symtab+symSize*arch.Addr(i)); err != nil {

@@ -11,7 +11,7 @@ import (
 // Frames is the call frame information of an image.
 type Frames struct {
 	Hdr   *Section // .eh_frame_hdr; empty if the image has none
-	Frame *Section // .eh_frame, possibly with what follows it in its segment
+	Frame *Section // .eh_frame, possibly with other bytes behind it in its segment
 }
 
 // NoFrames reports whether the image certainly has no call frame information.
@@ -26,9 +26,9 @@ func (m *Image) NoFrames() bool {
 }
 
 // Frames finds the image's call frame information. The program header
-// PT_GNU_EH_FRAME locates .eh_frame_hdr (LSB 10.7). The length of .eh_frame is
-// only in its section header; without one it is taken to reach to the end of
-// its segment, and its own terminator ends it.
+// PT_GNU_EH_FRAME locates .eh_frame_hdr (LSB 10.7). Only the section header has
+// the length of .eh_frame; without a section header, .eh_frame is taken to
+// reach to the end of its segment, and its own terminator ends it.
 func (m *Image) Frames() (*Frames, error) {
 	f := Frames{Hdr: &Section{}}
 	for i := range m.Progs {
@@ -63,8 +63,9 @@ func (m *Image) Frames() (*Frames, error) {
 }
 
 // ehFramePointer decodes eh_frame_ptr: .eh_frame_hdr begins with a version and
-// three encodings, the first of which is the pointer's (LSB 10.6.2; encodings
-// in LSB 10.5.1). Linkers write it relative to itself in 4 bytes.
+// three encodings; the first encoding is the pointer's (LSB 10.6.2; encodings
+// in LSB 10.5.1). Linkers write the pointer in 4 bytes, relative to its own
+// place.
 func ehFramePointer(s *Section) (arch.Addr, bool) {
 	hdr, err := s.Bytes(0, 12)
 	if err != nil || hdr[0] != 1 {
@@ -85,7 +86,7 @@ func ehFramePointer(s *Section) (arch.Addr, bool) {
 	switch hdr[1] & 0xf0 {
 	case 0x00:
 		return arch.Addr(v), true
-	case 0x10: // relative to the pointer itself
+	case 0x10: // relative to the pointer's own place
 		return addr + 4 + arch.Addr(v), true
 	case 0x30: // relative to .eh_frame_hdr
 		return addr + arch.Addr(v), true

@@ -19,8 +19,8 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// libc is the C library that programs on this machine use; the tests compare
-// with it because it has everything: both hash tables' users, a PLT, IFUNCs.
+// libc is the C library of this machine's programs. The tests compare with libc
+// because it has everything: users of both hash tables, a PLT, IFUNCs.
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
 
 func dotnet() string {
@@ -60,7 +60,7 @@ func build(tb testing.TB, source string, flags ...string) string {
 	return out
 }
 
-// loaded is a target.Memory that holds an image as a loader maps it.
+// loaded is a target.Memory with an image, mapped as a loader maps an image.
 type loaded struct {
 	base arch.Addr
 	data []byte
@@ -188,7 +188,7 @@ func compareSymbols(t *testing.T, m *Image, w *elf.File) {
 		if err != nil {
 			t.Fatalf("Lookup(%s): %v", s.Name, err)
 		}
-		// Several versions of one name are all right.
+		// Several versions of a name are all right.
 		if name, _ := m.SymbolName(&g); name != s.Name {
 			t.Fatalf("Lookup(%s) = %s", s.Name, name)
 		}
@@ -295,8 +295,8 @@ func TestVDSO(t *testing.T) {
 	}
 }
 
-// TestBias runs a program that maps itself as data first, and tells where its
-// function and one of libc are.
+// TestBias runs a program that first maps itself as data, and then tells where
+// its function and a function of libc are.
 func TestBias(t *testing.T) {
 	const source = `
 #define _GNU_SOURCE
@@ -367,7 +367,7 @@ func TestReadMemory(t *testing.T) {
 	if err := m.ReadMemory(b[:4], 0); err != nil || string(b[:4]) != "\x7fELF" {
 		t.Errorf("% x, %v", b, err)
 	}
-	for i := range m.Progs { // past the end of what the file backs
+	for i := range m.Progs { // past the end of the bytes in the file
 		p := &m.Progs[i]
 		if p.Type != ptLoad || p.Filesz == p.Memsz {
 			continue

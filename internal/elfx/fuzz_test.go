@@ -10,14 +10,14 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// What reading everything may allocate, with both readers: per byte of input, for sections
-// and for what is kept of symbols; besides, for the buffers that symbols are read with.
+// Bounds of the allocations for reading everything, with both readers: per byte of input,
+// for sections and symbols; besides, for the buffers of reads of symbols.
 const (
 	allocatesPerByte = 50
 	allocatesBesides = 1 << 18
 )
 
-// FuzzELF reads everything there is to read, from a file and from memory.
+// FuzzELF reads everything, from a file and from memory.
 func FuzzELF(f *testing.F) {
 	exe := build(f, "int f(void){return 1;} int main(void){return f();}",
 		"-rdynamic", "-s", "-nostdlib", "-Wl,-e,f,--build-id,--hash-style=both")

@@ -1,16 +1,16 @@
 // Package elfx reads ELF64 images from a file, or from the memory of a target (the
-// vdso; files that are deleted or in another mount namespace). It reads only what is
-// asked for, so that opening the executable of a single-file application costs two
+// vdso; deleted files or files in another mount namespace). It reads only the
+// requested parts: opening the executable of a single-file application costs two
 // small reads whatever its size.
 //
-// Addresses are link-time addresses, as the file states them: an image is
-// parsed once and serves every process that maps it. Bias gives what to add
-// for one process.
+// Addresses are link-time addresses, as in the file: an image is parsed once and
+// serves every process that maps the image. Bias returns the offset
+// that a process adds.
 //
-// Everything in an image is hostile. Sizes are bounded before memory is
-// allocated, and no input makes this package panic. "gABI" in the comments is
-// the System V generic ABI, chapters 4 and 5, "LSB" the Linux Standard Base
-// Core Specification 5.0, chapter 10.
+// Everything in an image is hostile. Sizes are bounded before memory is allocated,
+// and no input makes the package panic. "gABI" in the comments is the System V
+// generic ABI, chapters 4 and 5, "LSB" the Linux Standard Base Core Specification
+// 5.0, chapter 10.
 package elfx
 
 import (
@@ -26,12 +26,12 @@ import (
 )
 
 var (
-	// ErrFormat: the image is not an ELF64 image that can be used.
+	// ErrFormat: not a usable ELF64 image.
 	ErrFormat = errors.New("not a usable ELF64 image")
-	// ErrNotFound: the image does not have what was asked for.
+	// ErrNotFound: the image does not have the requested part.
 	ErrNotFound = errors.New("not in the image")
-	// ErrUnbacked: the image's bytes do not cover the address; they exist, if
-	// at all, only in a process's memory.
+	// ErrUnbacked: the image's bytes do not cover the address; the bytes at the
+	// address exist, if at all, only in a process's memory.
 	ErrUnbacked = errors.New("not backed by the image")
 )
 
@@ -44,7 +44,7 @@ const (
 	dynSize  = 16
 )
 
-// Bounds on what an image may ask us to hold. The largest real ones (a browser
+// Bounds on an image's demands for memory. The largest real images (a browser
 // with its symbols) stay well below.
 const (
 	maxProgs    = 1 << 12
@@ -62,28 +62,28 @@ const (
 	ptNote       = 4
 	ptGNUEHFrame = 0x6474e550
 
-	// FlagExecute marks a segment that is mapped executable.
+	// FlagExecute marks a segment mapped executable.
 	FlagExecute = 1
 )
 
-// Prog is a program header: a piece of the image and where it is mapped.
+// Prog is a program header: a piece of the image and where the piece is mapped.
 type Prog struct {
 	Type   uint32
 	Flags  uint32
 	Offset uint64 // in the file
 	Vaddr  arch.Addr
 	Filesz uint64 // bytes in the file
-	Memsz  uint64 // bytes in memory; what exceeds Filesz is zero when mapped
+	Memsz  uint64 // bytes in memory; bytes beyond Filesz are zero when mapped
 	Align  uint64
 }
 
-// end is the first address past the segment; parse made sure that it exists.
+// end is the first address past the segment; parse has checked that the address exists.
 func (p *Prog) end() arch.Addr { return p.Vaddr + arch.Addr(p.Memsz) }
 
 // Image is an ELF64 image. Its methods may be called concurrently if its file
 // or memory may be read concurrently.
 type Image struct {
-	Machine arch.Machine // zero for an architecture that arch does not know
+	Machine arch.Machine // zero for an architecture unknown to arch
 	Entry   arch.Addr
 	Progs   []Prog
 
@@ -110,7 +110,7 @@ type Image struct {
 	tables     []symtab
 }
 
-// New returns the image that file holds, with a budget of its own that does not bound reads.
+// New returns the image in file, with a budget of its own, without a bound on reads.
 func New(file io.ReaderAt) (*Image, error) { return (&Budget{unread: math.MaxInt64}).Image(file) }
 
 // NewMemory returns the image whose ELF header is mapped at base, with a budget like New's.
@@ -118,8 +118,8 @@ func NewMemory(mem target.Memory, base arch.Addr) (*Image, error) {
 	return (&Budget{unread: math.MaxInt64}).Mapped(mem, base)
 }
 
-// Image returns the image that file holds. It keeps file, reads it when asked
-// for something, and never closes it.
+// Image returns the image in file. The image keeps file, reads file on demand,
+// and never closes file.
 func (b *Budget) Image(file io.ReaderAt) (*Image, error) {
 	m := &Image{file: file, budget: b}
 	if err := m.parse(func(p []byte, off uint64) error { return m.readFile(p, off) }); err != nil {
@@ -129,9 +129,8 @@ func (b *Budget) Image(file io.ReaderAt) (*Image, error) {
 	return m, nil
 }
 
-// Mapped returns the image whose ELF header is mapped at base. Section
-// headers are not part of what gets mapped, so such an image has no .symtab
-// and InPLT is always false.
+// Mapped returns the image whose ELF header is mapped at base. Section headers
+// are not mapped, so a mapped image has no .symtab and InPLT is always false.
 func (b *Budget) Mapped(mem target.Memory, base arch.Addr) (*Image, error) {
 	m := &Image{mem: mem, budget: b}
 	if err := m.parseMapped(base); err != nil {
@@ -165,8 +164,8 @@ func (m *Image) parseMapped(base arch.Addr) error {
 	return fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
 }
 
-// Reserve takes n bytes of the image's budget, for data that is derived from the image and
-// kept with it. The error is ErrBudget if they are not left.
+// Reserve takes n bytes of the image's budget, for data derived from the image and kept
+// with the image. The error is ErrBudget if fewer bytes are left.
 func (m *Image) Reserve(n int64) error { return m.keep(n, forImages) }
 
 func (m *Image) keep(n, reserve int64) error {
@@ -179,7 +178,7 @@ func (m *Image) keep(n, reserve int64) error {
 	return err
 }
 
-// Release gives n bytes back that Reserve took.
+// Release gives back n bytes taken by Reserve.
 func (m *Image) Release(n int64) {
 	m.keptMu.Lock()
 	defer m.keptMu.Unlock()
@@ -187,7 +186,7 @@ func (m *Image) Release(n int64) {
 	m.kept -= n
 }
 
-// Close gives back what the image has kept. It does not close its file.
+// Close gives back the budget's bytes that the image has taken. It does not close the file.
 func (m *Image) Close() {
 	m.keptMu.Lock()
 	defer m.keptMu.Unlock()
@@ -251,13 +250,14 @@ func (m *Image) parseProgs(b []byte) error {
 	return nil
 }
 
-// Bias returns what a process adds to the image's addresses, given one of its
-// executable mappings of the image: where it starts, and at which offset of
-// the file. Other mappings do not serve: a single-file application maps its own
-// file dozens of times, as data, at offsets of its own choice.
+// Bias returns the offset that a process adds to the image's addresses, given
+// one of the process's executable mappings of the image: the start of the
+// mapping and its offset in the file. Other mappings do not serve:
+// a single-file application maps its own file dozens of times, as data, at
+// offsets of its own choice.
 func (m *Image) Bias(mapStart arch.Addr, mapOffset uint64) (arch.Addr, error) {
-	// The kernel maps from the page that holds the segment's first byte; its
-	// pages have 4 KB, or up to 64 KB on arm64. The smallest that fits is tried
+	// The kernel maps from the page with the segment's first byte; pages have 4
+	// KB, or up to 64 KB on arm64. The smallest page size that fits is tried
 	// first, because segments can share a large page of the file.
 	for page := uint64(0x1000); page <= 0x10000; page *= 4 {
 		for i := range m.Progs {
@@ -301,7 +301,7 @@ func (m *Image) BuildID() ([]byte, error) {
 
 // buildID looks through a sequence of notes: three words (length of the name,
 // length of the description, type), name, description, each padded to 4 bytes,
-// or to 8 in segments aligned so (gABI, "Note Section").
+// or to 8 in segments with an alignment of 8 (gABI, "Note Section").
 func buildID(b []byte, align uint64) []byte {
 	const ntGNUBuildID = 3
 	if align != 8 {

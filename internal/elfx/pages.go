@@ -12,21 +12,21 @@ const (
 	numPages = 1024
 )
 
-// pages is a direct-mapped cache of the pages of sections that were read last: each page
-// has one place, and replaces what was there.
+// pages is a direct-mapped cache of recently read pages of sections: each page has a
+// single place, and replaces the previous page there.
 type pages struct {
 	mu       sync.Mutex
 	sections uint64
 	slots    []*page
 }
 
-// page is a page of a section. Its data are never changed.
+// page is a page of a section. Its data never change.
 type page struct {
 	section, n uint64
 	data       []byte
 }
 
-// Section is a piece of an image, which is read as far as it is needed.
+// Section is a piece of an image, read on demand.
 type Section struct {
 	img  *Image
 	id   uint64
@@ -55,7 +55,7 @@ func (s *Section) Addr() arch.Addr { return s.addr }
 // Size is the length of the section, in bytes.
 func (s *Section) Size() uint64 { return s.size }
 
-// Bytes returns n bytes at an offset, which must not be changed.
+// Bytes returns n bytes at an offset. The caller must not change the bytes.
 func (s *Section) Bytes(off uint64, n int) ([]byte, error) {
 	if off > s.size || uint64(n) > s.size-off {
 		return nil, fmt.Errorf("%w: 0x%x exceeds a section of 0x%x bytes", ErrFormat, off, s.size)
@@ -74,7 +74,7 @@ func (s *Section) Bytes(off uint64, n int) ([]byte, error) {
 	return b[at : at+uint64(n)], nil
 }
 
-// join returns what lies in more than one page.
+// join returns bytes from more than one page.
 func (s *Section) join(off uint64, n int) ([]byte, error) {
 	out := make([]byte, 0, n)
 	for len(out) < n {
@@ -90,12 +90,12 @@ func (s *Section) join(off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// page returns a page of the section; the last one ends where the section does.
+// page returns a page of the section; the last page ends at the section's end.
 func (s *Section) page(n uint64) ([]byte, error) {
 	p := &s.img.budget.pages
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const spread = 97 // so that the pages of different sections have different places
+	const spread = 97 // the pages of different sections get different places
 	slot := &p.slots[(s.id*spread+n)%numPages]
 	if *slot != nil && (*slot).section == s.id && (*slot).n == n {
 		return (*slot).data, nil

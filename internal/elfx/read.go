@@ -33,8 +33,8 @@ func (m *Image) pread(p []byte, off uint64) error {
 	return fmt.Errorf("reading %d bytes at offset 0x%x: %w", len(p), off, err)
 }
 
-// wholly reads n bytes from offset off; the caller has bounded n. It asks for the last byte
-// first, so that a false length does not cost n bytes of memory.
+// wholly reads n bytes from offset off; the caller has bounded n. wholly reads the last
+// byte first, so that a false length does not cost n bytes of memory.
 func wholly(read func(p []byte, off uint64) error, off, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -50,12 +50,12 @@ func wholly(read func(p []byte, off uint64) error, off, n uint64) ([]byte, error
 	return p, read(p, off)
 }
 
-// ReadMemory fills p from the image at the link-time address addr, which makes
-// an Image a target.Memory. What a segment has only in memory (.bss) cannot be
-// read from a file, and what the dynamic linker changes has its original
-// value there.
+// ReadMemory fills p from the image at the link-time address addr, and thereby
+// makes an Image a target.Memory. Bytes that a segment has only in memory
+// (.bss) cannot be read from a file, and data changed by the dynamic linker
+// have their original value in the file.
 func (m *Image) ReadMemory(p []byte, addr arch.Addr) error {
-	// An image with many segments is charged for searching them.
+	// The search through an image's segments is charged, too.
 	if err := m.budget.read(int64(len(p) + len(m.Progs))); err != nil {
 		return &target.ReadError{Addr: addr, Len: len(p), Err: err}
 	}
@@ -80,7 +80,7 @@ func (m *Image) readAt(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// backed is the number of bytes of a segment that can be read.
+// backed is the number of readable bytes of a segment.
 func (m *Image) backed(p *Prog) uint64 {
 	if m.mem != nil {
 		return p.Memsz
@@ -103,7 +103,7 @@ func (m *Image) segment(addr arch.Addr, n uint64) *Prog {
 	return nil
 }
 
-// bytes reads n bytes at addr; the caller has bounded n. It asks for the last
+// bytes reads n bytes at addr; the caller has bounded n. bytes reads the last
 // byte first, so that a false length does not cost n bytes of memory.
 func (m *Image) bytes(addr arch.Addr, n uint64) ([]byte, error) {
 	if n == 0 {
@@ -121,8 +121,8 @@ func (m *Image) bytes(addr arch.Addr, n uint64) ([]byte, error) {
 	return p, m.ReadMemory(p, addr)
 }
 
-// span is a piece of the image: at an address, or at an offset of the file for
-// what is not mapped.
+// span is a piece of the image: at an address, or, for unmapped pieces, at an
+// offset of the file.
 type span struct {
 	at, size uint64
 	inFile   bool

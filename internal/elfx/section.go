@@ -35,8 +35,9 @@ const (
 	shfExecute = 4
 )
 
-// loadSections reads the section headers. An image may have none, and headers
-// that cannot be read count as none: nothing that a walk needs depends on them.
+// loadSections reads the section headers. An image may have no section headers,
+// and unreadable headers count as missing: no part of a walk depends on section
+// headers.
 func (m *Image) loadSections() {
 	m.sectionsOnce.Do(func() {
 		if m.file == nil || m.shoff == 0 {
@@ -73,7 +74,8 @@ func (m *Image) loadSections() {
 	})
 }
 
-// ranges are the addresses of certain sections. In a valid image they do not overlap.
+// ranges are the addresses of certain sections. In a valid image the ranges do not
+// overlap.
 func (m *Image) ranges(of func(*section) bool) (out []addrRange) {
 	for i := range m.sections {
 		if s := &m.sections[i]; s.size > 0 && of(s) {
@@ -84,7 +86,7 @@ func (m *Image) ranges(of func(*section) bool) (out []addrRange) {
 	return out
 }
 
-// rangeOf returns the range that holds an address.
+// rangeOf returns the range around an address.
 func rangeOf(ranges []addrRange, a arch.Addr) (addrRange, bool) {
 	i := sort.Search(len(ranges), func(i int) bool { return ranges[i].lo > a }) - 1
 	if i < 0 || !a.In(ranges[i].lo, ranges[i].hi) {
@@ -109,8 +111,7 @@ func parseSections(b []byte) []section {
 	return out
 }
 
-// nameSections gives the sections their names; strndx is the section that
-// holds them.
+// nameSections gives the sections their names; strndx is the section with the names.
 func (m *Image) nameSections(headers []byte, strndx uint32) {
 	const maxNames = 1 << 20
 	if int64(strndx) >= int64(len(m.sections)) {
@@ -129,7 +130,7 @@ func (m *Image) nameSections(headers []byte, strndx uint32) {
 		if uint64(o) >= uint64(len(names)) {
 			continue
 		}
-		const longest = 64 // of the names that anybody asks for
+		const longest = 64 // of the names that any caller uses
 		n := names[o:min(uint64(o)+longest, uint64(len(names)))]
 		if e := bytes.IndexByte(n, 0); e >= 0 {
 			m.sections[i].name = string(n[:e])
@@ -137,7 +138,7 @@ func (m *Image) nameSections(headers []byte, strndx uint32) {
 	}
 }
 
-// section returns the section of that name.
+// section returns the section called name.
 func (m *Image) section(name string) *section {
 	m.loadSections()
 	for i := range m.sections {
@@ -148,8 +149,8 @@ func (m *Image) section(name string) *section {
 	return nil
 }
 
-// Comment returns what the tools that made the image say of themselves: the
-// strings of the section .comment. An image without it, or in memory, has none.
+// Comment returns the strings of the section .comment, in which tools name
+// themselves. An image without .comment, or in memory, has no strings.
 func (m *Image) Comment() []string {
 	const maxComment = 1 << 16
 	s := m.section(".comment")
@@ -173,8 +174,9 @@ func isPLT(name string) bool {
 }
 
 // InPLT reports whether vaddr lies in a procedure linkage table. lld writes no
-// call frame information for those: at every instruction of its stubs but the
-// lazy-binding ones the return address is still where the call left it.
+// call frame information for procedure linkage tables: at every instruction of
+// a stub, but for lazy-binding stubs, the return address is still where the
+// call left it.
 func (m *Image) InPLT(vaddr arch.Addr) bool {
 	m.loadSections()
 	_, ok := rangeOf(m.plt, vaddr)
@@ -182,8 +184,8 @@ func (m *Image) InPLT(vaddr arch.Addr) bool {
 }
 
 // CodeEnd returns the end of the section, or without section headers of the
-// executable segment, that holds vaddr: as far as a function without a size
-// can reach.
+// executable segment, around vaddr: a function without a size cannot reach
+// further.
 func (m *Image) CodeEnd(vaddr arch.Addr) (arch.Addr, bool) {
 	m.loadSections()
 	if m.sections != nil {

@@ -22,25 +22,24 @@ const (
 	BindWeak   = 2
 )
 
-// Symbol is a symbol of the image. It holds a reference to its name, which
-// SymbolName reads.
+// Symbol is a symbol of the image. It refers to its name; SymbolName reads the name.
 type Symbol struct {
 	Value   arch.Addr
 	Size    uint64
 	name    uint32 // offset in the string table of Image.tables[table]
-	Section uint16 // index of its section, or one of the reserved ones
+	Section uint16 // index of its section, or a reserved index
 	Info    uint8
 	table   uint8
 }
 
-// Type is the symbol's type, such as TypeFunc.
+// Type is the symbol's type, for example TypeFunc.
 func (s *Symbol) Type() uint8 { return s.Info & 0xf }
 
-// Bind is the symbol's binding, such as BindGlobal.
+// Bind is the symbol's binding, for example BindGlobal.
 func (s *Symbol) Bind() uint8 { return s.Info >> 4 }
 
-// Static reports whether the symbol is of .symtab, which lists all functions, and not of
-// .dynsym, which lists those for other images.
+// Static reports whether the symbol comes from .symtab, which lists all functions, and
+// not from .dynsym, which lists the functions for other images.
 func (s *Symbol) Static() bool { return s.table == tableStatic }
 
 // parseSymbol reads an Elf64_Sym (gABI, figure 4-16).
@@ -55,7 +54,7 @@ func parseSymbol(b []byte, table uint8) Symbol {
 // symtab is a symbol table with its string table.
 type symtab struct {
 	syms, strs span
-	err        error // why it cannot be used
+	err        error // why the table is unusable
 }
 
 // Indexes of Image.tables.
@@ -95,8 +94,8 @@ func (m *Image) sectionTable(typ uint32) symtab {
 	return symtab{err: ErrNotFound}
 }
 
-// dynamicTable finds the dynamic symbols. Their number is nowhere in the
-// dynamic section; without section headers the hash table implies it.
+// dynamicTable finds the dynamic symbols. The dynamic section does not say
+// their number; without section headers the hash table implies the number.
 func (m *Image) dynamicTable() symtab {
 	d, err := m.dynamicInfo()
 	if err != nil {
@@ -164,11 +163,11 @@ func (m *Image) largest(words span) (most uint32, err error) {
 }
 
 // Functions calls yield for every function symbol of .dynsym and, where the
-// section headers name one, .symtab, until yield returns false. Labels without
-// a type in executable sections count as functions when they are global or
-// weak: hand-written assembly often leaves its type out. A symbol that is in
-// both tables comes twice. The pointer is only valid during the call. Functions
-// fails if neither table can be read, and if one is beyond the budget.
+// section headers name a .symtab, of .symtab, until yield returns false. Labels
+// without a type in executable sections count as functions if global or weak:
+// hand-written assembly often leaves its type out. A symbol in both tables
+// comes twice. The pointer is only valid during the call. Functions fails if
+// neither table can be read, and if a table is beyond the budget.
 func (m *Image) Functions(yield func(*Symbol) bool) error {
 	var firstErr error
 	found := false
@@ -201,7 +200,7 @@ func (m *Image) functions(t *symtab, table uint8, yield func(*Symbol) bool) (mor
 	const chunk = 2048
 	size := t.syms.size / symSize * symSize
 	buf := make([]byte, min(size, chunk*symSize))
-	var s Symbol // one variable for all, because passing it to yield allocates it
+	var s Symbol // a single variable, because passing it to yield allocates it
 	for off := uint64(0); off < size; off += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), size-off)]
 		if err := m.readSpan(t.syms, buf, off); err != nil {
@@ -230,8 +229,9 @@ func (m *Image) isFunction(s *Symbol) bool {
 	return false
 }
 
-// CompareNames orders symbols of one image by where their names are stored,
-// which is the same each time the image is read and does not read the names.
+// CompareNames orders symbols of one image by the places of their names. The
+// order is the same each time the image is read, and CompareNames does not read
+// the names.
 func CompareNames(a, b *Symbol) int {
 	if c := cmp.Compare(a.table, b.table); c != 0 {
 		return c

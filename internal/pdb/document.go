@@ -13,7 +13,7 @@ const maxDocumentName = 4096
 
 // A Document is a source file.
 type Document struct {
-	Name          string // as the compiler wrote it: a path on the machine that built it; hostile
+	Name          string // as the compiler wrote it: a path on the building machine; hostile
 	HashAlgorithm [16]byte
 	Hash          []byte // part of the PDB
 	Language      [16]byte
@@ -35,7 +35,7 @@ var algorithmNames = map[[16]byte]string{
 	guid("ef2d1afc-6550-46d6-b14b-d70afe9a5566"): "SHA512",
 }
 
-// Is reports whether content is the document's text. known is false if the PDB has no hash of it.
+// Is reports whether content is the document's text. known is false if the PDB has no hash of the text.
 func (d Document) Is(content []byte) (same, known bool) {
 	algorithm, sum := d.Checksum()
 	if algorithm == "" {
@@ -44,8 +44,7 @@ func (d Document) Is(content []byte) (same, known bool) {
 	return SameText(content, algorithm, sum), true
 }
 
-// Checksum returns the hash of the document's text, and its algorithm as SameText calls it; "": it is not
-// known.
+// Checksum returns the hash of the document's text, and the algorithm's name for SameText; "": unknown.
 func (d Document) Checksum() (algorithm string, sum []byte) {
 	if len(d.Hash) == 0 {
 		return "", nil
@@ -53,10 +52,10 @@ func (d Document) Checksum() (algorithm string, sum []byte) {
 	return algorithmNames[d.HashAlgorithm], d.Hash
 }
 
-// Documents is how many there are. They are counted from 1.
+// Documents is the number of documents. Documents are counted from 1.
 func (f *File) Documents() int32 { return int32(f.md.Rows(ecma335.TableDocument)) }
 
-// Document returns one of them.
+// Document returns document i.
 func (f *File) Document(i int32) (d Document, err error) {
 	if i < 1 || i > f.Documents() {
 		return d, malformed("no document %d of %d", i, f.Documents())
@@ -87,8 +86,8 @@ func (f *File) optionalGUID(i uint32) ([16]byte, error) {
 	return f.md.GUID(i)
 }
 
-// documentName joins a name's parts: after the separator, a byte that 0 stands for none in,
-// come the blobs that they are in.
+// documentName joins a name's parts: the separator, a byte (0: no separator), and the blobs
+// with the parts.
 func (f *File) documentName(blob uint32) (string, error) {
 	b, err := f.md.Blob(blob)
 	if err != nil {
@@ -99,7 +98,7 @@ func (f *File) documentName(blob uint32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if separator >= utf8.RuneSelf { // the specification allows it, System.Reflection.Metadata does not
+	if separator >= utf8.RuneSelf { // the specification allows such a separator, System.Reflection.Metadata does not
 		return "", malformed("a document's name with separator %#x", separator)
 	}
 	var name []byte
@@ -131,7 +130,7 @@ func (f *File) HasSource(document int32) bool {
 	return document > 0 && f.indexed().sources[uint32(document)] != 0
 }
 
-// Source returns the text of a document; false: the PDB does not contain it.
+// Source returns the text of a document; false: the PDB does not contain the text.
 func (f *File) Source(document int32) (content []byte, ok bool, err error) {
 	if !f.HasSource(document) {
 		return nil, false, nil

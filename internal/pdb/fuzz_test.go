@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// touch asks for everything about up to limit methods and documents, and checks that what is said of
-// the lines of a method is one thing.
+// touch asks for everything about up to limit methods and documents, and checks that all answers
+// about a method's lines agree.
 func touch(t testing.TB, f *File, limit uint32) {
 	f.SourceLink()
 	for i := range min(f.Documents(), int32(limit)) {
@@ -41,15 +41,15 @@ func touch(t testing.TB, f *File, limit uint32) {
 	f.check([]pe.Checksum{{Algorithm: "SHA256"}})
 }
 
-// What reading a PDB, and asking for 64 of everything in it and 4 sources, may allocate. A name may have
-// 4,096 bytes by reference, 64 methods the same points, which take ten times their size and more while
-// the slice grows, and a byte of a source may unpack to 1,032.
+// Bounds of the allocations for reading a PDB, and for asking for 64 items of every kind and for 4
+// sources. A name may have 4,096 bytes by reference, 64 methods may share the same points, which take
+// more than ten times their size while the slice grows, and a byte of a source may unpack to 1,032.
 const (
 	allocatesPerByte = 64*60 + 4*1100
 	allocatesBesides = 2 << 20
 )
 
-// everything is a PDB with all that is read.
+// everything is a PDB with everything that the package reads.
 func everything() *builder {
 	b := one(1, "00  02 00 05 0a 03  03 00 00")
 	b.row(ecma335.TableStateMachineMethod, 1, 2)

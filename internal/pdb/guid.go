@@ -20,7 +20,7 @@ func guid(text string) (g [16]byte) {
 	return g
 }
 
-// idText writes a PDB's id as its GUID and its stamp.
+// idText writes a PDB's id as a GUID and a stamp.
 func idText(id [20]byte) string {
 	le := binary.LittleEndian
 	return fmt.Sprintf("%08x-%04x-%04x-%x-%x, %08x", le.Uint32(id[:]), le.Uint16(id[4:]), le.Uint16(id[6:]),

@@ -51,19 +51,20 @@ func (b *builder) row(t ecma335.Table, cells ...uint16) {
 	b.Row(int(t), wide...)
 }
 
-// document adds one with a name that has no separator.
+// document adds a document with a name without a separator.
 func (b *builder) document(name string) {
 	part := b.blob([]byte(name))
 	b.row(ecma335.TableDocument, b.blob([]byte{0, 0x80 | byte(part>>8), byte(part)}), 0, 0, 0)
 }
 
-// method adds debug information of one more method.
+// method adds debug information of a further method.
 func (b *builder) method(document uint16, points []byte) {
 	b.methods++
 	b.row(ecma335.TableMethodDebugInformation, document, b.blob(points))
 }
 
-// custom adds debug information of a kind; tag is that of HasCustomDebugInformation.
+// custom adds debug information of a kind; tag is a tag of
+// HasCustomDebugInformation.
 func (b *builder) custom(tag, rid uint16, kind [16]byte, value []byte) {
 	b.row(ecma335.TableCustomDebugInformation, rid<<5|tag, b.guid(kind), b.blob(value))
 }

@@ -7,14 +7,15 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// A Point is a sequence point: from its IL offset on, up to the next point's, a method's code
-// belongs to a piece of source text.
+// A Point is a sequence point: a method's code from the point's IL offset up to the next
+// point's offset belongs to a piece of source text.
 type Point struct {
 	IL                               uint32
 	Line, EndLine, Column, EndColumn uint32 // counted from 1; all 0 if hidden
 	Document                         int32  // for File.Document
-	Hidden                           bool   // code that no source text stands for
-	// Await: a hidden one, from which on the code before it waits for an awaited task, and goes on afterwards.
+	Hidden                           bool   // code without source text
+	// Await: a hidden point at an await. From the point on, the statement before the point waits for the
+	// awaited task, and then goes on.
 	Await bool
 }
 
@@ -26,11 +27,11 @@ const (
 
 	hiddenLine = 0xfeefee // not a line
 
-	maxPoints = 1 << 18 // of one method: 12 MB
+	maxPoints = 1 << 18 // of a method: 12 MB
 )
 
-// Lines returns the sequence points of a method by its row number, in the order of their IL
-// offsets. A method may have none.
+// Lines returns the sequence points of a method by its row number, in the order of the IL
+// offsets. A method may have no points.
 func (f *File) Lines(method uint32) ([]Point, error) {
 	d, err := f.points(method)
 	if err != nil {
@@ -51,8 +52,8 @@ func (f *File) Lines(method uint32) ([]Point, error) {
 	return all, nil
 }
 
-// setAwaits finds the points at which the method waits. The C# compiler puts one behind each GetAwaiter, before
-// the code that waits, goes on and gets the result; the rest of the statement follows without a point.
+// setAwaits finds the points at which the method waits. The C# compiler puts a point behind each GetAwaiter,
+// before the code that waits, goes on and gets the result; the rest of the statement follows without a point.
 func (f *File) setAwaits(method uint32, points []Point) {
 	a, ok, err := f.Async(method)
 	if !ok || err != nil {
@@ -69,11 +70,11 @@ func (f *File) setAwaits(method uint32, points []Point) {
 	}
 }
 
-// LineIn returns the point that code of a method is at that is of the IL from il up to next: the last one at or
-// before il that is not hidden, as the runtime's own stack traces have it (StackTraceSymbols.GetSourceLineInfo).
-// exact is false if a hidden point, other than at an await, lies between the two: that ends the text's code, so that
-// the line is the nearest one before; and if the code of another line begins in between. ok is false if there is none,
-// or if anything in the method's points breaks the rules.
+// LineIn returns the point of a method's code with IL offsets from il up to next: the last visible point at il or
+// before, as in the runtime's own stack traces (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden
+// point, other than at an await, lies between the point and the code: a hidden point ends the code of the text, so
+// that the line is only the nearest line before. exact is also false if the code of another line begins before next.
+// ok is false if there is no point, or if anything in the method's points breaks the rules.
 func (f *File) LineIn(method, il, next uint32) (at Point, exact, ok bool) {
 	points, err := f.Lines(method)
 	if err != nil {
@@ -128,13 +129,13 @@ type pointReader struct {
 	r         ecma335.BlobReader
 	documents uint32
 
-	last         Point // of which IL offset and document are valid
-	line, column int32 // of the last point that was not hidden
-	some, seen   bool  // there was a point, one that was not hidden
+	last         Point // valid: IL offset and document
+	line, column int32 // of the last visible point
+	some, seen   bool  // some: there was a point; seen: a visible point
 }
 
-// header reads the row of the local signature, which nobody needs, and the first document if
-// the table has none because there are several.
+// header reads the row of the local signature, which is not used, and the first document if
+// the table has no document because there are several.
 func (d *pointReader) header(document uint32) error {
 	_, err := d.r.Uint()
 	if err == nil && document == 0 {
@@ -159,7 +160,7 @@ func (d *pointReader) setDocument(rid uint32) error {
 
 func (d *pointReader) more() bool { return d.r.Len() > 0 }
 
-// next reads a point, and the change of document that may stand before it.
+// next reads a point, and a change of document before the point.
 func (d *pointReader) next() (Point, error) {
 	delta, err := d.r.Uint()
 	for err == nil && delta == 0 && d.some {
@@ -185,7 +186,7 @@ func (d *pointReader) next() (Point, error) {
 	return p, nil
 }
 
-// text reads where a point's text begins and ends.
+// text reads the begin and the end of a point's text.
 func (d *pointReader) text(p *Point) error {
 	lines, err := d.r.Uint()
 	if err != nil {
@@ -220,12 +221,12 @@ func (d *pointReader) text(p *Point) error {
 	return nil
 }
 
-// within reports whether n, which is below 2^30, and n+more lie between 0 and limit.
+// within reports whether n, below 2^30, and n+more lie between 0 and limit.
 func within(n int32, more uint32, limit int64) bool {
 	return n >= 0 && int64(n)+int64(more) < limit
 }
 
-// integer reads a compressed integer, which is below 2^29.
+// integer reads a compressed integer below 2^29.
 func (d *pointReader) integer(signed bool) (int32, error) {
 	if signed {
 		return d.r.Int()

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/pace"
 )
 
-// one makes a PDB of three documents and two methods, of which the second has the points.
+// one makes a PDB of three documents and two methods. The second method has the points.
 func one(document uint16, points string) *builder {
 	b := newBuilder()
 	for _, name := range []string{"one.cs", "two.cs", "three.cs"} {
@@ -56,7 +56,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A point that breaks the rules takes all of the method's lines with it, and no other method's.
+// TestWrongLines: a point that breaks the rules spoils all of the method's lines, but no other method's.
 func TestWrongLines(t *testing.T) {
 	for name, tt := range map[string]struct {
 		document uint16
@@ -94,8 +94,8 @@ func TestWrongLines(t *testing.T) {
 	}
 }
 
-// TestAwait: a statement goes on behind its await. Its hidden point has where it waits and goes on before the
-// next point.
+// TestAwait: a statement goes on behind its await. The await's hidden point has the offsets for waiting and
+// going on before the next point.
 func TestAwait(t *testing.T) {
 	// IL 2: line 10; 5: hidden; 9: line 11; 12: hidden; 14: hidden; 20: line 12; 24: hidden
 	const points = "00  02 00 05 0a 03  03 00 00  04 00 01 02 00  03 00 00  02 00 00  06 00 01 02 00  04 00 00"
@@ -178,7 +178,8 @@ func TestLineIn(t *testing.T) {
 	}
 }
 
-// What is decoded of one PDB is bounded, however many methods share a blob, but not for ever.
+// TestDecodedBound: the decoded bytes of a PDB are bounded, even if many methods share a
+// blob, but the bound is refilled.
 func TestDecodedBound(t *testing.T) {
 	f := one(1, "00  02 00 05 0a 03").parse(t)
 	f.decode = pace.NewAllowance(4, 0)
@@ -201,7 +202,8 @@ func TestDecodedBound(t *testing.T) {
 	})
 }
 
-// A PDB may have no rows of methods at all, but none may be missing: a row would be another method's.
+// TestRowsOfMethods: a PDB may have no rows of methods at all, but no single row may be missing:
+// later rows would belong to other methods.
 func TestRowsOfMethods(t *testing.T) {
 	b := newBuilder()
 	b.methods = 3
@@ -227,12 +229,12 @@ func TestRowsOfMethods(t *testing.T) {
 	}
 }
 
-// A lookup takes no longer than the longest method there is.
+// TestLongPoints: a lookup takes no longer than for the longest real method.
 func TestLongPoints(t *testing.T) {
 	for size, want := range map[int]bool{3 * 1000: true, maxBlob + 3: false} {
 		b := newBuilder()
 		b.document("a.cs")
-		// One point of line 1 at IL 0, then hidden ones.
+		// A point of line 1 at IL 0, then hidden points.
 		points := append(unhex("00 00 00 01 01 01"), bytes.Repeat([]byte{1, 0, 0}, size/3)...)
 		b.method(1, points)
 		f := b.parse(t)
@@ -245,7 +247,7 @@ func TestLongPoints(t *testing.T) {
 	}
 }
 
-// The fixture's source says where its points are.
+// TestFixtureLines: the comments in the fixture's source mark its points.
 func TestFixtureLines(t *testing.T) {
 	_, b := fixturePDB(t)
 	f, err := Parse(b)

@@ -14,11 +14,11 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrMismatch: a PDB is that of another build, or was changed.
+// ErrMismatch: a PDB belongs to another build, or was changed.
 var ErrMismatch = errors.New("the PDB does not belong to the assembly")
 
-// Match parses a PDB and makes sure that it belongs to the assembly whose debug directory d is: by its
-// id, and by its checksum if the assembly has one. b is kept, not copied.
+// Match parses a PDB and checks that it belongs to the assembly with the debug directory d: by the
+// PDB's id, and by the checksum if the assembly has a checksum. b is kept, not copied.
 func Match(d *pe.Debug, b []byte) (*File, error) {
 	want, ok := d.Portable()
 	if !ok {
@@ -38,8 +38,8 @@ func Match(d *pe.Debug, b []byte) (*File, error) {
 	return f, nil
 }
 
-// Embedded returns the PDB inside the assembly that d was read from. The error is pe.ErrNoEmbedded if
-// it has none.
+// Embedded returns the embedded PDB of d's assembly. The error is pe.ErrNoEmbedded if the assembly
+// has no embedded PDB.
 func Embedded(d *pe.Debug, mem *target.Reader) (*File, error) {
 	b, err := d.Embedded(mem)
 	if err != nil {
@@ -48,7 +48,7 @@ func Embedded(d *pe.Debug, mem *target.Reader) (*File, error) {
 	return Unpacked(d, b)
 }
 
-// Unpacked is Embedded for the bytes of a PDB that are unpacked already. b is kept, not copied.
+// Unpacked is Embedded for the unpacked bytes of a PDB. b is kept, not copied.
 func Unpacked(d *pe.Debug, b []byte) (*File, error) {
 	if _, ok := d.Portable(); ok { // "they shall represent the same data"
 		return Match(d, b)
@@ -63,12 +63,12 @@ func Unpacked(d *pe.Debug, b []byte) (*File, error) {
 	return f, nil
 }
 
-// algorithms are those of checksums (PE-COFF.md, and SHA1 that older compilers could be asked for).
+// algorithms are the algorithms of checksums (PE-COFF.md, and SHA1, an option of older compilers).
 var algorithms = map[string]func() hash.Hash{
 	"SHA1": sha1.New, "SHA256": sha256.New, "SHA384": sha512.New384, "SHA512": sha512.New,
 }
 
-// check makes sure that the PDB has one of the checksums. Several stand for several PDBs of one build.
+// check requires that the PDB matches a checksum. Several checksums stand for several PDBs of a build.
 func (f *File) check(sums []pe.Checksum) error {
 	if len(sums) == 0 {
 		return nil
@@ -94,8 +94,7 @@ func (f *File) check(sums []pe.Checksum) error {
 	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(differ[:min(len(differ), most)], "; "))
 }
 
-// SameText reports whether content has a hash, by the name of its algorithm. It is false if the algorithm is not
-// known.
+// SameText reports whether content has a hash, by the name of its algorithm; false for an unknown algorithm.
 func SameText(content []byte, algorithm string, sum []byte) bool {
 	newHash, ok := algorithms[algorithm]
 	if !ok {

@@ -32,7 +32,7 @@ func TestMatch(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d    *pe.Debug
 		b    []byte
-		want string // "": they belong together
+		want string // "": a match
 	}{
 		"without a checksum": {with(func(d *pe.Debug) { d.Checksums = nil }), spoilt, ""},
 		"the second checksum": {with(func(d *pe.Debug) {

@@ -1,15 +1,15 @@
-// Package pdb reads portable PDBs: which source line an IL offset of a method
-// stands for. It finds none of them; Match says whether one belongs to an assembly.
+// Package pdb reads portable PDBs, and finds the source line for an IL offset of a method.
+// It does not look for PDB files; Match checks whether a PDB belongs to an assembly.
 //
 // Sources: Portable PDB v1.0 (dotnet/runtime docs/design/specs/PortablePdb-Metadata.md),
-// for the stepping information of async methods Roslyn's MetadataWriter.PortablePdb.cs,
-// for Source Link dotnet/designs accepted/2020/diagnostics/source-link.md.
+// for the stepping information of async methods Roslyn's MetadataWriter.PortablePdb.cs, for
+// Source Link dotnet/designs accepted/2020/diagnostics/source-link.md.
 //
 // A PDB comes from a file that anybody can have written, or out of another process: it is
-// hostile. What breaks the format's rules is an error or has no line. Rows are decoded when
-// they are asked for, and what an accessor allocates is bounded by the size of the PDB or
-// by constants of this package. Texts are UTF-8, but may contain anything else: they are to
-// be cleaned before a terminal sees them.
+// hostile. Data that break the format's rules are an error or have no line. Rows are
+// decoded on demand, and the size of the PDB or constants of the package bound the
+// allocations of each accessor. Texts are UTF-8, but may contain anything else: clean them
+// before a terminal sees them.
 //
 // Known gaps: Windows PDBs; the deltas of a hot reload, which are refused; names of locals.
 package pdb
@@ -28,7 +28,7 @@ import (
 // MaxSize bounds a PDB, in bytes.
 const MaxSize = 64 << 20
 
-// Errors that those of this package wrap.
+// Errors that this package's errors wrap.
 var (
 	// ErrMalformed is a PDB that breaks the format's rules.
 	ErrMalformed = errors.New("malformed portable PDB")
@@ -42,8 +42,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// File is a portable PDB. It is safe for concurrent use as long as nobody writes to the bytes
-// that it was parsed from.
+// File is a portable PDB. Concurrent use is safe as long as nobody writes to the parsed bytes.
 type File struct {
 	raw     []byte
 	md      *ecma335.Metadata
@@ -55,8 +54,8 @@ type File struct {
 	index
 }
 
-// The #Pdb stream: 20 bytes id, 4 entry point, 8 which tables the module has rows in, 4 for
-// each of these.
+// The #Pdb stream: 20 bytes id, 4 entry point, 8 for the bit vector of tables with rows in
+// the module, 4 for each of these tables.
 const (
 	idSize         = 20
 	referencedAt   = 24
@@ -65,11 +64,11 @@ const (
 
 const maxRow = 0xffffff // of a token
 
-// maxBlob bounds what is decoded for one method, in bytes. The longest methods have some thousand points
-// of five bytes.
+// maxBlob bounds the decoded bytes of a method. The longest methods have some thousand points of five
+// bytes.
 const maxBlob = 1 << 20
 
-// What is decoded of one PDB, in bytes, at once and over time: all its methods can share one long blob.
+// Bounds of the decoded bytes of a PDB, at once and over time: all methods can share one long blob.
 const (
 	maxDecoded       = 256 << 20
 	decodedPerSecond = 4 << 20
@@ -101,7 +100,7 @@ func Parse(b []byte) (*File, error) {
 			return nil, malformed("%d rows of the module's table %#x", n, uint8(t))
 		}
 	}
-	// Rows that are those of other methods would have other methods' lines.
+	// Rows of other methods would show other methods' lines.
 	if n := md.Rows(ecma335.TableMethodDebugInformation); n != 0 && n != f.methods {
 		return nil, malformed("debug information of %d methods in a module of %d", n, f.methods)
 	}
@@ -111,7 +110,7 @@ func Parse(b []byte) (*File, error) {
 // windowsSignature begins a Windows PDB (LLVM, docs/PDB/MsfFile.rst).
 const windowsSignature = "Microsoft C/C++ MSF 7.00\r\n"
 
-// portable tells portable PDBs from other files by how they begin.
+// portable tells portable PDBs from other files by their first bytes.
 func portable(b []byte) error {
 	if len(b) >= 4 && binary.LittleEndian.Uint32(b) == ecma335.Signature {
 		return nil
@@ -122,7 +121,7 @@ func portable(b []byte) error {
 	return fmt.Errorf("%w: it does not begin with BSJB", ErrNotPortable)
 }
 
-// referenced is how many rows the module has in a table.
+// referenced is the number of the module's rows in a table.
 func referenced(stream []byte, table ecma335.Table) (uint32, error) {
 	valid := binary.LittleEndian.Uint64(stream[referencedAt:])
 	if valid>>table&1 == 0 {
@@ -142,18 +141,18 @@ func referenced(stream []byte, table ecma335.Table) (uint32, error) {
 	return n, nil
 }
 
-// ID is the PDB's id: that of the assembly's CodeView entry (pe.CodeView.ID).
+// ID is the PDB's id, equal to the id of the assembly's CodeView entry (pe.CodeView.ID).
 func (f *File) ID() [20]byte { return f.id }
 
-// Size is how many bytes the PDB has, unpacked.
+// Size is the size of the unpacked PDB in bytes.
 func (f *File) Size() int { return len(f.raw) }
 
-// Methods is how many methods the PDB's module defines. A module with another number has
-// another PDB.
+// Methods is the number of methods that the PDB's module defines. A module with another
+// number has another PDB.
 func (f *File) Methods() uint32 { return f.methods }
 
-// index has what lookups by method or document need, made at the first of them. A key that
-// two rows claim leads to none: row or blob 0.
+// index serves lookups by method or document, and is made at the first lookup. A key
+// claimed by two rows leads to no row: row or blob 0.
 type index struct {
 	kickoffs, moveNexts map[uint32]uint32 // by MoveNext, by kickoff method
 	asyncs, sources     map[uint32]uint32 // blobs by method, by document
@@ -168,7 +167,7 @@ var (
 	kindAsync      = guid("54FD2AC5-E925-401A-9C2A-F94F171072F8")
 )
 
-// Columns of the two tables that are indexed.
+// Columns of the two indexed tables.
 const (
 	colMoveNext, colKickoff       = 0, 1
 	colParent, colKind, colCustom = 0, 1, 2
@@ -231,7 +230,7 @@ func (f *File) custom(rid uint32) {
 	}
 }
 
-// put says that key leads to value, and to nothing if it leads to something else as well.
+// put notes that key leads to value; a key with two different values leads to nothing.
 func put(m map[uint32]uint32, key, value uint32) {
 	if old, ok := m[key]; ok && old != value {
 		value = 0
@@ -239,7 +238,7 @@ func put(m map[uint32]uint32, key, value uint32) {
 	m[key] = value
 }
 
-// blob returns a blob that is decoded from its beginning to its end.
+// blob returns a blob that its reader decodes from beginning to end.
 func (f *File) blob(at uint32) ([]byte, error) {
 	b, err := f.md.Blob(at)
 	if len(b) > maxBlob {

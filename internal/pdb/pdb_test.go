@@ -170,8 +170,8 @@ func TestSource(t *testing.T) {
 	for rid, blob := range []string{
 		1: "00000000 6869",            // "hi", as it is
 		2: "00000000",                 // empty
-		3: "02000000 010200fdff 6869", // deflated, in a block that is stored
-		4: "01000000 010200fdff 6869", // more comes out than is said
+		3: "02000000 010200fdff 6869", // deflated, in a stored block
+		4: "01000000 010200fdff 6869", // more bytes come out than claimed
 		5: "03000000 010200fdff 6869", // less
 		6: "ffffffff 6869",            // a format of the future
 		7: "00000001 010200fdff 6869", // 16 MB of seven bytes
@@ -199,7 +199,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestTruncated: the first n bytes of a PDB are an error, or as good as all of them.
+// TestTruncated: the first n bytes of a PDB are an error.
 func TestTruncated(t *testing.T) {
 	_, good := fixturePDB(t)
 	for n := range good {
@@ -209,7 +209,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestSpoilt changes bytes of a real PDB, always the same ones: answers may be wrong, but they come.
+// TestSpoilt changes bytes of a real PDB, in each run the same bytes: answers may be wrong, but they
+// come.
 func TestSpoilt(t *testing.T) {
 	_, good := fixturePDB(t)
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write what TestFixture compares with anew")
 
-// The fixture is what emit made of testdata/shapes once, with its PDB inside, and what the witness
-// read in it.
+// The fixture is an output of emit for testdata/shapes, with its PDB inside, and the witness's
+// findings in the fixture.
 const fixture, fixtureFacts = "testdata/shapes.dll", "testdata/shapes.txt"
 
 // TestFixture is TestAgainstReflection without .NET. The fixture is written by
@@ -39,8 +39,8 @@ func TestFixture(t *testing.T) {
 	same(t, fixture, describe(t, fixture, codeSizes(t, theirs)), theirs)
 }
 
-// TestAgainstReflection compares all that is read of the PDBs of all programs, and of a
-// program with every kind of sequence point, with what System.Reflection.Metadata reads.
+// TestAgainstReflection compares our readings of the PDBs of all programs, and of a
+// program with every kind of sequence point, with System.Reflection.Metadata's readings.
 func TestAgainstReflection(t *testing.T) {
 	layer.Matrix(t)
 	kit := testenv.Kit(t)
@@ -88,7 +88,8 @@ func TestAgainstReflection(t *testing.T) {
 	}
 }
 
-// programs builds those of testdata/apps, optimised with a PDB beside, and not optimised with one inside.
+// programs builds the programs of testdata/apps, optimised with a PDB beside, and unoptimised with an
+// embedded PDB.
 func programs(t *testing.T) (dlls []string) {
 	t.Helper()
 	folders, err := os.ReadDir("../../testdata/apps")
@@ -137,7 +138,7 @@ func shapes(t *testing.T, kit testenv.DotNet) (dlls []string) {
 	return dlls
 }
 
-// wide writes a program of so many methods that row numbers and heap indices take 4 bytes.
+// wide writes a program with so many methods that row numbers and heap indices take 4 bytes.
 func wide(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -229,7 +230,7 @@ func same(t *testing.T, dll string, ours, theirs []string) {
 	}
 }
 
-// codeSizes has how many IL offsets the witness looked up in each method: all there are.
+// codeSizes is the number of IL offsets that the witness looked up in each method: all offsets.
 func codeSizes(t *testing.T, facts []string) map[uint32]uint32 {
 	t.Helper()
 	size := map[uint32]uint32{}

@@ -19,14 +19,14 @@ const (
 // SourceLink says where on the web a module's source files are.
 type SourceLink struct{ mappings []mapping }
 
-// mapping maps one document, or all whose names begin with path.
+// mapping maps one document, or all documents with names that begin with path.
 type mapping struct {
 	path        string
 	prefix      bool
-	before, end string // of the URL: what stands for the rest of the name comes between
+	before, end string // of the URL: the rest of the name comes between
 }
 
-// SourceLink reads the module's; nil: it has none.
+// SourceLink reads the module's Source Link; nil: there is none.
 func (f *File) SourceLink() (*SourceLink, error) {
 	x := f.indexed()
 	switch {
@@ -42,9 +42,9 @@ func (f *File) SourceLink() (*SourceLink, error) {
 	return ParseSourceLink(b)
 }
 
-// ParseSourceLink reads Source Link's JSON: an object, in whose "documents" each key is a path that
-// may end in *, and each value a URL with a * in it if the path has one. Other members are for
-// future versions.
+// ParseSourceLink reads Source Link's JSON: an object with "documents". In "documents" each key is
+// a path that may end in *, and each value a URL, with a * if the path has a *. Other members are
+// for future versions.
 func ParseSourceLink(b []byte) (*SourceLink, error) {
 	if len(b) > maxSourceLink {
 		return nil, malformed("Source Link of %d bytes", len(b))
@@ -70,7 +70,8 @@ func ParseSourceLink(b []byte) (*SourceLink, error) {
 		}
 		l.mappings = append(l.mappings, m)
 	}
-	// The longest path that fits counts, and a document of its own before all that begin so.
+	// The longest matching path counts; an entry for a single document comes before a prefix
+	// of the same length.
 	slices.SortFunc(l.mappings, func(a, b mapping) int {
 		switch {
 		case len(a.path) != len(b.path):
@@ -93,8 +94,8 @@ func newMapping(path, url string) (m mapping, err error) {
 	return m, nil
 }
 
-// URL is where the document of that name is; false: the map does not say. It is an http or https URL
-// of printable ASCII characters.
+// URL is where a document is; false: the map has no answer. The URL is an http or https URL of
+// printable ASCII characters.
 func (l *SourceLink) URL(document string) (url string, ok bool) {
 	if l == nil || strings.Contains(document, "*") || len(document) > maxDocumentName {
 		return "", false
@@ -130,8 +131,8 @@ func cutFold(s, prefix string) (rest string, ok bool) {
 	return s, true
 }
 
-// escape writes the rest of a path for a URL: all but the unreserved characters of RFC 3986
-// and separators, which become slashes.
+// escape writes the rest of a path for a URL. Unreserved characters of RFC 3986 stay,
+// separators become slashes, and all other characters are escaped.
 func escape(path string) string {
 	const hex = "0123456789ABCDEF"
 	var out strings.Builder

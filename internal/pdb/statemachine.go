@@ -2,39 +2,39 @@ package pdb
 
 import "clrsnap/internal/ecma335"
 
-// Kickoff returns the method that the user wrote, of which moveNext is the state machine: an
-// async method or an iterator.
+// Kickoff returns the method, as the user wrote it, for the state machine's method moveNext:
+// an async method or an iterator.
 func (f *File) Kickoff(moveNext uint32) (method uint32, ok bool) {
 	method = f.indexed().kickoffs[moveNext]
 	return method, method != 0
 }
 
-// MoveNext returns the method that has the code of an async method or an iterator.
+// MoveNext returns the method with the code of an async method or an iterator.
 func (f *File) MoveNext(kickoff uint32) (method uint32, ok bool) {
 	method = f.indexed().moveNexts[kickoff]
 	return method, method != 0
 }
 
-// Async is where an async method gives up its thread.
+// Async has the places where an async method gives up its thread.
 type Async struct {
-	Catch    uint32 // IL offset of the handler around everything, which async void methods have
+	Catch    uint32 // IL offset of the handler around everything, in async void methods
 	HasCatch bool
 	Steps    []Step // in the order of the source
 }
 
 // A Step is an await.
 type Step struct {
-	Yield  uint32 // IL offset in MoveNext at which it waits
-	Resume uint32 // IL offset at which it goes on
-	Method uint32 // that goes on: MoveNext again
+	Yield  uint32 // IL offset in MoveNext at which the method waits
+	Resume uint32 // IL offset at which the method goes on
+	Method uint32 // the method that goes on: MoveNext again
 }
 
 // maxOffset bounds IL offsets in Async.
 const maxOffset = 0x80000000
 
-// Async returns the awaits of the method moveNext; false: it is none of an async method, or the PDB
-// does not say. The blob has the handler's offset and one (0: none), and for each await two offsets of
-// four bytes and a compressed row number.
+// Async returns the awaits of the method moveNext; false: moveNext belongs to no async method, or the
+// PDB has no data. The blob has the handler's offset plus one (0: no handler), and for each await two
+// offsets of four bytes and a compressed row number.
 func (f *File) Async(moveNext uint32) (a Async, ok bool, err error) {
 	at := f.indexed().asyncs[moveNext]
 	if at == 0 {

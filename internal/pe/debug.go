@@ -31,7 +31,7 @@ const (
 	codeViewSignature = 0x53445352 // RSDS
 	codeViewSize      = 24         // and the path
 	maxCodeView       = codeViewSize + 4096
-	portableMinor     = 0x504d // the PDB is a portable one
+	portableMinor     = 0x504d // the PDB is portable
 
 	maxChecksum = 128 // the longest has 7 and 64 bytes
 
@@ -41,11 +41,11 @@ const (
 	minPortable       = 0x0100 // version 1.0 of portable PDBs
 )
 
-// Debug is what an image says about its PDB.
+// Debug is an image's data about its PDB.
 type Debug struct {
 	CodeView     []CodeView // a ReadyToRun image names the PDB of its native code, too
-	Checksums    []Checksum // of several, one is that of the PDB: there may be others with less in them
-	Reproducible bool       // stamps are hashes and no times
+	Checksums    []Checksum // of several, one is of the PDB; others may be of PDBs with less in them
+	Reproducible bool       // stamps are hashes, not times
 
 	embedded *embedded
 }
@@ -59,7 +59,7 @@ type CodeView struct {
 	Portable bool
 }
 
-// ID is what a portable PDB has as its own id.
+// ID is the own id of the portable PDB.
 func (c CodeView) ID() (id [20]byte) {
 	copy(id[:], c.GUID[:])
 	binary.LittleEndian.PutUint32(id[16:], c.Stamp)
@@ -72,7 +72,7 @@ type Checksum struct {
 	Sum       []byte
 }
 
-// Portable is the portable PDB that belongs to the image; false: it names none.
+// Portable is the portable PDB that belongs to the image; false: the image names no portable PDB.
 func (d *Debug) Portable() (CodeView, bool) {
 	for _, c := range d.CodeView {
 		if c.Portable {
@@ -82,10 +82,11 @@ func (d *Debug) Portable() (CodeView, bool) {
 	return CodeView{}, false
 }
 
-// HasEmbedded reports whether the image has its PDB inside it.
+// HasEmbedded reports whether the image contains its PDB.
 func (d *Debug) HasEmbedded() bool { return d.embedded != nil }
 
-// EmbeddedSize is how many bytes the PDB inside the image says that it has; 0: there is none.
+// EmbeddedSize is the size in bytes that the embedded PDB claims to have; 0: there is no
+// embedded PDB.
 func (d *Debug) EmbeddedSize() int {
 	if d.embedded == nil {
 		return 0
@@ -93,8 +94,9 @@ func (d *Debug) EmbeddedSize() int {
 	return d.embedded.size
 }
 
-// DebugDirectory reads the debug directory of the image at base. An image without one has an
-// empty Debug. What it cannot read is an error: without its checksum, an image would match more PDBs.
+// DebugDirectory reads the debug directory of the image at base. An image without a debug directory
+// has an empty Debug. Unreadable parts are an error: without its checksum, an image would match more
+// PDBs.
 func DebugDirectory(mem *target.Reader, base arch.Addr) (*Debug, error) {
 	a, err := open(mem, base)
 	if err != nil {
@@ -148,7 +150,7 @@ func parseEntry(b []byte) entry {
 	}
 }
 
-// debugEntry adds an entry to d. Kinds that say nothing about a PDB are left out.
+// debugEntry adds an entry to d. Kinds of entries unrelated to a PDB are left out.
 func (a *assembly) debugEntry(d *Debug, e entry) (err error) {
 	switch e.kind {
 	case typeReproducible:
@@ -163,8 +165,8 @@ func (a *assembly) debugEntry(d *Debug, e entry) (err error) {
 	return err
 }
 
-// data reads an entry's data, of which there are at least least and at most most bytes. In an
-// image that is laid out by its sections, data outside of them is not there: nil.
+// data reads an entry's data: at least least and at most most bytes. In an image laid out by
+// its sections, data outside of the sections is not there: nil.
 func (a *assembly) data(e entry, least, most uint32) ([]byte, error) {
 	if e.size < least || e.size > most {
 		return nil, fmt.Errorf("%w: an entry of type %d with %d bytes", ErrDebugDirectory, e.kind, e.size)
@@ -187,7 +189,7 @@ func (a *assembly) place(e entry) (arch.Addr, bool) {
 func (a *assembly) codeView(d *Debug, e entry) error {
 	b, err := a.data(e, codeViewSize, maxCodeView)
 	if b == nil || binary.LittleEndian.Uint32(b) != codeViewSignature {
-		return err // nil: another signature stands for formats before that of 2000
+		return err // nil: another signature stands for formats older than the format of 2000
 	}
 	c := CodeView{
 		GUID: [16]byte(b[4:20]), Age: binary.LittleEndian.Uint32(b[20:]), Stamp: e.stamp,

@@ -32,13 +32,13 @@ func deflate(b []byte) []byte {
 
 var thePDB = bytes.Repeat([]byte("the PDB itself"), 20)
 
-// The offsets of what withDebug adds to image's section, which lies at RVA 0x2000.
+// The offsets of withDebug's additions to image's section, which lies at RVA 0x2000.
 const (
 	tableAt, codeViewAt, nativeAt, checksumAt, embeddedAt = 0x110, 0x200, 0x240, 0x260, 0x290
 	tableEntries                                          = 6
 )
 
-// withDebug is image with a debug directory such as crossgen2 leaves.
+// withDebug is image with a debug directory like crossgen2's.
 func withDebug(flat bool) []byte {
 	b := image(flat)
 	le := binary.LittleEndian
@@ -206,7 +206,8 @@ func TestWrongDebugDirectory(t *testing.T) {
 	}
 }
 
-// Data that no section holds is not in memory: linkers put it behind the sections.
+// TestUnmappedData: data outside of all sections is not in memory: linkers put
+// such data behind the sections.
 func TestUnmappedData(t *testing.T) {
 	b := withDebug(false)
 	for i := range tableEntries {
@@ -218,8 +219,8 @@ func TestUnmappedData(t *testing.T) {
 	}
 }
 
-// TestDebugOfProcess compares what the memory of a process says about each assembly with what the
-// assembly's file says: those of the framework are laid out by their sections, others are mapped flat.
+// TestDebugOfProcess compares each assembly's debug directory in the memory of a process with the
+// assembly's file: the framework's assemblies are laid out by sections, others are mapped flat.
 func TestDebugOfProcess(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
 		app := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, Compile: []string{"-debug:embedded"}})
@@ -242,7 +243,7 @@ func TestDebugOfProcess(t *testing.T) {
 	})
 }
 
-// assemblies has where a process has mapped the beginnings of files that are called so.
+// assemblies returns the addresses where a process has mapped the beginnings of assembly files.
 func assemblies(t *testing.T, pid int) map[arch.Addr]string {
 	t.Helper()
 	maps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "maps"))
@@ -265,8 +266,8 @@ func assemblies(t *testing.T, pid int) map[arch.Addr]string {
 	return found
 }
 
-// compareDebug compares an assembly in memory with its file, and says how it lies in memory and
-// whether it has its PDB inside.
+// compareDebug compares an assembly in memory with its file, and reports its layout in memory
+// and whether it contains its PDB.
 func compareDebug(t *testing.T, mem *os.File, at arch.Addr, path string) (flat, embedded bool) {
 	t.Helper()
 	a, err := open(File(mem), at)
@@ -313,10 +314,11 @@ func sameEmbedded(t *testing.T, path string, a *Debug, memA *target.Reader, b *D
 	return true
 }
 
-// FuzzDebugDirectory reads hostile debug directories behind sound headers: section is where all of it
-// lies.
+// FuzzDebugDirectory reads hostile debug directories behind sound headers. section contains the whole
+// directory.
 func FuzzDebugDirectory(f *testing.F) {
-	// One entry each, with its data right behind it: Go's fuzzer takes minutes to shorten long inputs.
+	// A single entry for each seed, with the entry's data right behind: Go's fuzzer takes minutes to
+	// shorten long inputs.
 	section := withDebug(true)[0x400:]
 	for i := range tableEntries {
 		e := bytes.Clone(section[tableAt+i*entrySize:][:entrySize])
@@ -335,7 +337,7 @@ func FuzzDebugDirectory(f *testing.F) {
 		binary.LittleEndian.PutUint32(b[dir:], 0x2000+at)
 		binary.LittleEndian.PutUint32(b[dir+4:], size)
 		mem := inMemory(b)
-		// A byte that is deflated may stand for 1,032. All entries may name the same bytes.
+		// A deflated byte may stand for 1,032. All entries may name the same bytes.
 		testenv.Allocates(t, len(section), 1100, maxEntries*maxCodeView*4+1<<18, func() {
 			d, err := DebugDirectory(mem, base)
 			if err != nil {

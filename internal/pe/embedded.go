@@ -15,7 +15,7 @@ import (
 // MaxEmbedded bounds an embedded PDB, packed and unpacked, in bytes.
 const MaxEmbedded = 64 << 20
 
-// ErrNoEmbedded: the image has no PDB inside it.
+// ErrNoEmbedded: the image contains no PDB.
 var ErrNoEmbedded = errors.New("no embedded PDB")
 
 // embedded is where an embedded PDB lies.
@@ -50,7 +50,7 @@ func (a *assembly) embedded(d *Debug, e entry) error {
 	return nil
 }
 
-// Embedded unpacks the PDB inside the image that d was read from.
+// Embedded unpacks the embedded PDB of d's image.
 func (d *Debug) Embedded(mem *target.Reader) ([]byte, error) {
 	if d.embedded == nil {
 		return nil, ErrNoEmbedded
@@ -62,11 +62,11 @@ func (d *Debug) Embedded(mem *target.Reader) ([]byte, error) {
 	return Inflate(packed, d.embedded.size)
 }
 
-// Inflate unpacks what deflate has packed (RFC 1951) into size bytes, no fewer and no more. What it
-// allocates is bounded by packed.
+// Inflate unpacks deflated bytes (RFC 1951) into exactly size bytes. The allocations are bounded by
+// the size of packed.
 func Inflate(packed []byte, size int) ([]byte, error) {
-	// A bit can stand for 258 bytes twice over at most: a code of one bit for the length, and
-	// one for the distance (RFC 1951, 3.2.5).
+	// Two bits can stand for at most 258 bytes: a code of one bit for the length, and a code
+	// of one bit for the distance (RFC 1951, 3.2.5).
 	const most = 258 * 8 / 2
 	if size < 0 || size/most > len(packed) {
 		return nil, fmt.Errorf("%d bytes cannot unpack to %d", len(packed), size)

@@ -2,13 +2,14 @@ package pe
 
 import "clrsnap/internal/target"
 
-// Packed is an embedded PDB that is still packed.
+// Packed is an embedded PDB, still packed.
 type Packed struct {
 	bytes []byte
 	size  int
 }
 
-// Packed copies the PDB inside the image that d was read from. The error is ErrNoEmbedded if it has none.
+// Packed copies the embedded PDB of d's image. The error is ErrNoEmbedded if the image has no embedded
+// PDB.
 func (d *Debug) Packed(mem *target.Reader) (Packed, error) {
 	if d.embedded == nil {
 		return Packed{}, ErrNoEmbedded
@@ -17,10 +18,10 @@ func (d *Debug) Packed(mem *target.Reader) (Packed, error) {
 	return Packed{b, d.embedded.size}, err
 }
 
-// Size is how many bytes p takes.
+// Size is the number of bytes in p.
 func (p Packed) Size() int { return len(p.bytes) }
 
-// Unpacked is how many bytes the PDB says that it has.
+// Unpacked is the size in bytes that the PDB claims to have.
 func (p Packed) Unpacked() int { return p.size }
 
 // Unpack returns the PDB.

@@ -1,8 +1,8 @@
-// Package pe finds the metadata of a .NET assembly inside its PE image, and what
-// its debug directory says about the PDB that belongs to it. The image lies in a
-// target's memory or in a file (File). In memory it is either laid out by its
-// sections, as a loader does it, or is a plain copy of its file: the runtime does
-// both.
+// Package pe finds the metadata of a .NET assembly inside its PE image, and the
+// data about the assembly's PDB in the image's debug directory. The image lies in
+// a target's memory or in a file (File). In memory the image is either laid out
+// by its sections, as a loader does it, or is a plain copy of its file: the
+// runtime does both.
 //
 // Sources: PE/COFF specification (headers, section table, debug directory),
 // ECMA-335 II.25.3.3 (CLI header), II.24.2.1 (metadata root), dotnet/runtime
@@ -17,7 +17,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrNoMetadata: there is no .NET assembly where one was looked for.
+// ErrNoMetadata: there is no .NET assembly at the address.
 var ErrNoMetadata = errors.New("no .NET metadata")
 
 const (
@@ -28,7 +28,7 @@ const (
 	coffOptional = 20
 
 	optMagic64    = 0x20b
-	optDirs32     = 96 // the number of directories stands before them
+	optDirs32     = 96 // the number of directories stands before the directories
 	optDirs64     = 112
 	dirDebug      = 6
 	dirCLR        = 14
@@ -42,8 +42,7 @@ const (
 	MaxMetadata = 64 << 20
 )
 
-// Metadata returns where the metadata of the image at base lies, and its size
-// in bytes.
+// Metadata returns the address and the size in bytes of the metadata of the image at base.
 func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 	a, err := open(mem, base)
 	if err != nil {
@@ -52,7 +51,7 @@ func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 	return a.metadata, a.size, nil
 }
 
-// assembly is a .NET image whose layout is known.
+// assembly is a .NET image with a known layout.
 type assembly struct {
 	mem      *target.Reader
 	base     arch.Addr
@@ -63,7 +62,8 @@ type assembly struct {
 	size     int // of the metadata
 }
 
-// open finds out how the image at base is laid out: so that its CLI header leads to metadata.
+// open finds the layout of the image at base: the layout in which the CLI header leads to
+// metadata.
 func open(mem *target.Reader, base arch.Addr) (*assembly, error) {
 	lfanew, err := mem.Uint32(base + offNewHeader)
 	if err != nil {
@@ -103,7 +103,7 @@ func open(mem *target.Reader, base arch.Addr) (*assembly, error) {
 	return nil, fmt.Errorf("%w: the CLI header of the image at %v does not lead to any", ErrNoMetadata, base)
 }
 
-// resolve finds what has an RVA.
+// resolve returns the address of an RVA.
 func (a *assembly) resolve(rva uint32) (arch.Addr, bool) {
 	if a.flat {
 		return flatOffset(a.mem, a.base, a.pe, rva)
@@ -159,7 +159,7 @@ func flatOffset(mem *target.Reader, base, pe arch.Addr, rva uint32) (arch.Addr, 
 	return 0, false
 }
 
-// At returns where the byte at an RVA of the image at base is.
+// At returns the address of the byte at an RVA of the image at base.
 func At(mem *target.Reader, base arch.Addr, rva uint32) (arch.Addr, error) {
 	a, err := open(mem, base)
 	if err != nil {

@@ -30,9 +30,9 @@ func find(image []byte) (arch.Addr, int, error) {
 	return Metadata(target.NewReader(region{Base: base, Data: image}), base)
 }
 
-// image is a small assembly: headers, one section at RVA 0x2000 that lies at
-// 0x400 of the file, with the CLI header at its start and the metadata 0x80
-// behind that.
+// image is a small assembly: headers, and a section at RVA 0x2000 and file
+// offset 0x400, with the CLI header at its start and the metadata 0x80 behind
+// the CLI header.
 func image(flat bool) []byte {
 	b := make([]byte, 0x3000)
 	le := binary.LittleEndian

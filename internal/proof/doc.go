@@ -1,27 +1,27 @@
-// Package proof has no code. The packages below it prove what clrsnap promises; docs/correctness.md
-// has their methods and results. Nothing imports them but one another.
+// Package proof has no code. The packages below prove clrsnap's promises; docs/correctness.md
+// has the methods and results. Nothing else imports the packages.
 //
 //	oracle      the CLR's own DoStackSnapshot of the same moment
 //	singlestep  each call and return of a thread that executes one instruction at a time
-//	perfmap     the runtime's own records of its code, under load
-//	judge       holds walks against these records, for perfmap and others
+//	perfmap     the runtime's own records of code, under load
+//	judge       holds walks against the runtime's records, for perfmap and others
 //	instant     stacks of all threads belong to one instant
-//	churn       who holds locks and who waits, while locks, threads and objects come and go
-//	damage      core dumps that are damaged
+//	churn       the holders of locks and the waiters, while locks, threads and objects come and go
+//	damage      damaged core dumps
 //	heap        all objects by type, under pressure, at one moment and without a stop
-//	shares      recordings of programs that measure themselves, and that count their events
-//	ordeal      a program goes on whatever it does with the agent in it, and whatever its reader does
+//	shares      recordings of programs with measurements and event counts of their own
+//	ordeal      a program with the agent goes on, whatever the program and the agent's reader do
 //	recordsoak  a long recording, against the runtime's records
-//	inlined     inlined methods, against what the runtime records of them if it is asked to
+//	inlined     inlined methods, against the runtime's optional records of inlining
 //	lines       source lines, at every kind of place of a source text
 //	requests    requests and calls in flight, as the other ends know them
 //	why         sick services get the name of their disease, and healthy programs no verdict
-//	living      code that can be unloaded, while it lives and when it is gone
-//	cost        benchmarks: what clrsnap costs; docs/costs.md
+//	living      unloadable code, before and after the unloading
+//	cost        benchmarks of clrsnap's own cost; docs/costs.md
 //	observer    processes that look at a target, for cost and recordsoak
 //
-// They are in the layer proof: "make proof" runs their short forms, "make proof FORM=full" the long
-// ones, with the tags proof and full; PROOF=oracle runs one. See internal/testenv/layer. Proofs that
-// need what a package hides are in that package: the faults of internal/target/live, the attacks of
-// internal/replay.
+// The packages are in the layer proof: "make proof" runs the short forms, "make proof FORM=full" the
+// long forms, with the tags proof and full; PROOF=oracle runs a single package. See
+// internal/testenv/layer. A proof that needs private parts of a package is in the package itself:
+// the faults of internal/target/live, the attacks of internal/replay.
 package proof

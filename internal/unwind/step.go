@@ -1,8 +1,8 @@
-// Package unwind holds the compiled form of one step up the stack, which both
-// unwinders produce: amd64 (the runtime's Windows-style unwind information of
+// Package unwind holds the compiled form of a step up the stack. Both unwinders
+// produce steps: amd64 (the runtime's Windows-style unwind information of
 // managed code) and cfi (the call frame information of native code). Compiling
-// an address once and applying the result many times is what makes a warm walk
-// cost a few memory reads for each frame.
+// an address once and applying the result many times makes a warm walk cost
+// only a few memory reads for each frame.
 package unwind
 
 import (
@@ -12,10 +12,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Why a step could not be taken.
+// The reasons for failing steps.
 var (
 	// ErrStack: a saved register or the return address lies in memory that the
-	// Stack cannot read; its Miss field says where.
+	// Stack cannot read; the Stack's Miss field says where.
 	ErrStack = errors.New("stack memory is not readable")
 	// ErrRegister: the step needs a register whose value is not known.
 	ErrRegister = errors.New("a needed register is not known")
@@ -33,37 +33,37 @@ type Saved struct {
 	Off int32
 }
 
-// Step turns the registers of a frame into those of its caller. The canonical
-// frame address (CFA) is the value of the stack pointer in the caller just
-// before the call, as DWARF defines it; with AMD64's push of the return address
-// the return address lies at CFA-8.
+// Step turns the registers of a frame into the registers of the caller. The
+// canonical frame address (CFA) is the value of the stack pointer in the caller
+// just before the call, as in DWARF; a call on AMD64 pushes the return address
+// to CFA-8.
 type Step struct {
 	CFAReg uint8 // the CFA is this register's value …
 	SP     uint8 // number of the stack pointer register
 	End    bool  // outermost frame: there is no caller
 	Signal bool  // the caller was interrupted, not called: its ip is exact
-	Epilog bool  // the frame is being torn down: what it held, beside saved registers, is not valid
+	Epilog bool  // the frame is being torn down: its contents, besides saved registers, are not valid
 
 	CFAOff int32 // … plus this
 	IPOff  int32 // the return address lies at CFA+IPOff
 	Keep   arch.RegMask
 	Saved  []Saved
 
-	// Slow, when set, takes the step instead of the fields above: forms of
+	// Slow, when set, takes the step instead of the fields above: for forms of
 	// call frame information that need an interpreter.
 	Slow Stepper
 }
 
-// Stepper is a step that is not of the common form.
+// Stepper is a step outside the common form.
 type Stepper interface {
 	// Step changes c to the caller's registers, or leaves it unspecified and
 	// returns an error.
 	Step(c *arch.Context, s *target.Stack) error
 }
 
-// Apply changes c to the caller's context. On error c is unspecified. It does
-// not require the stack pointer to move: that is the walker's rule, because
-// only the walker knows of signal stacks.
+// Apply changes c to the caller's context. On error c is unspecified. Apply
+// does not require the stack pointer to move: only the walker has this rule,
+// because only the walker knows of signal stacks.
 func (t *Step) Apply(c *arch.Context, s *target.Stack) error {
 	if t.Slow != nil {
 		return t.Slow.Step(c, s)
@@ -85,8 +85,9 @@ func (t *Step) Apply(c *arch.Context, s *target.Stack) error {
 			if at >= arch.Addr(c.Regs[t.SP&(arch.MaxRegs-1)]) || !c.Valid.Has(r.Reg) {
 				return ErrStack
 			}
-			// It lies below the stack pointer and was not copied: an epilog has popped it,
-			// which this call frame information does not describe.
+			// The slot lies below the stack pointer and was not copied: an epilog has
+			// popped the register, and the call frame information does not describe the
+			// pop.
 			v = c.Regs[r.Reg&(arch.MaxRegs-1)]
 		}
 		c.Regs[r.Reg&(arch.MaxRegs-1)] = v

@@ -1,4 +1,5 @@
-// Package ecma335test makes metadata by hand: assemblies' and portable PDBs', for the tests of their readers.
+// Package ecma335test makes metadata by hand, for assemblies and portable PDBs, for the tests of metadata
+// readers.
 package ecma335test
 
 import "encoding/binary"
@@ -9,7 +10,7 @@ type Tables struct {
 	Counts [64]uint32   // rows of a table
 	// HeapSizes is the header's byte of flags. All indices are 2 bytes wide nevertheless.
 	HeapSizes byte
-	// Wide reports whether a cell, of which i come before it in its table, has 4 bytes.
+	// Wide reports whether a cell has 4 bytes; i is the number of earlier cells in the table.
 	Wide func(table, i int) bool
 }
 
@@ -51,7 +52,7 @@ func (t *Tables) Bytes() []byte {
 	return out
 }
 
-// Versions that a metadata root names (ECMA-335 II.24.2.1), padded.
+// Versions in a metadata root (ECMA-335 II.24.2.1), padded.
 const (
 	Assembly = "v4.0.30319\x00\x00"
 	PDB      = "PDB v1.0\x00\x00\x00\x00"

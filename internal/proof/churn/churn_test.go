@@ -16,7 +16,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestChurn holds what clrsnap says of locks against the program's own journal.
+// TestChurn holds clrsnap's claims about locks against the program's own journal.
 func TestChurn(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, testChurn)
@@ -42,7 +42,7 @@ type trial struct {
 // group are claims that are true at the same time.
 type group struct {
 	claims []claim
-	once   bool // they are of one instant
+	once   bool // the claims are of one instant
 }
 
 func testChurn(t *testing.T, runtime string) {
@@ -74,7 +74,8 @@ func testChurn(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// round looks at all threads: at once, in one snapshot, in one that proves deadlocks, or in one for each.
+// round looks at all threads: at once, in one snapshot, in a snapshot that proves deadlocks, or in a
+// snapshot for each thread.
 func (c *trial) round(n int) {
 	ctx := context.Background()
 	whole := []func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
@@ -110,13 +111,13 @@ func (c *trial) round(n int) {
 	}
 }
 
-// take notes what a snapshot claims.
+// take notes the claims of a snapshot.
 func (c *trial) take(snap *profile.Snapshot, when span, once bool) {
 	g := group{once: once}
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
 		if strings.HasPrefix(th.Name, "lane-") {
-			continue // they keep no journal
+			continue // lanes keep no journal
 		}
 		if w := th.Wait; w != nil && judged(w) {
 			if c.waits(w, once); w.Certain {

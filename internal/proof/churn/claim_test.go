@@ -9,7 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// claim is what clrsnap says for certain of one thread: that it waits for a lock, or holds one.
+// claim is a certain statement of clrsnap about one thread: the thread waits for a lock, or
+// holds a lock.
 type claim struct {
 	thread int
 	holds  bool
@@ -25,7 +26,7 @@ func (c *claim) String() string {
 	return fmt.Sprintf("thread %d %s: %+v owner %+v", c.thread, verb, c.w, c.w.Owner)
 }
 
-// slots are the places of locks of each kind in Gates.All, but for monitors, whose class says it.
+// slots are the places of locks of each kind in Gates.All. A monitor's class says its slot.
 var slots = map[profile.WaitKind][]int{profile.WriteLock: {6, 7}, profile.LockEnter: {8, 9}}
 
 // fits reports whether a claim can be about a gate.
@@ -41,7 +42,7 @@ func (c *claim) fits(gate int) bool {
 	return gate&joinGate == 0 && slices.Contains(slots[c.w.Kind], gate&0xff)
 }
 
-// judged reports whether the journal says anything of what a claim is about.
+// judged reports whether the journal knows the lock of a claim.
 func judged(w *profile.Wait) bool {
 	switch w.Kind {
 	case profile.MonitorEnter:
@@ -52,7 +53,7 @@ func judged(w *profile.Wait) bool {
 	return false
 }
 
-// possible returns when a claim can have been true, and what is wrong if that is never.
+// possible returns when a claim can have been true. wrong is the reason for never.
 func (j *journal) possible(c *claim) (when times, wrong string) {
 	wrong = "it was never at such a lock"
 	for _, s := range j.byThread[c.thread] {
@@ -73,7 +74,7 @@ func (j *journal) possible(c *claim) (when times, wrong string) {
 	return when, wrong
 }
 
-// waited returns when a thread can have waited at a gate as is claimed.
+// waited returns when a thread can have waited at a gate as claimed.
 func (j *journal) waited(s *stay, c *claim) (times, string) {
 	when := timesOf(s.waits()).and(times{c.when})
 	if len(when) == 0 {
@@ -92,7 +93,7 @@ func (j *journal) waited(s *stay, c *claim) (times, string) {
 			return nil, fmt.Sprintf("it joins %d", id)
 		}
 		return when, ""
-	case c.w.Object == 0: // nothing is said of the lock
+	case c.w.Object == 0: // no claim about the lock
 		return when, ""
 	case c.w.Owner == nil:
 		return when.but(j.taken(s.gate, 0)), "somebody holds it"
@@ -108,7 +109,7 @@ func (j *journal) waited(s *stay, c *claim) (times, string) {
 	return when, ""
 }
 
-// lives returns when a thread that others join certainly lives.
+// lives returns when a joined thread certainly lives.
 func (j *journal) lives(thread, gate int) times {
 	var out []span
 	for _, s := range j.byThread[thread] {
@@ -119,7 +120,7 @@ func (j *journal) lives(thread, gate int) times {
 	return timesOf(out...)
 }
 
-// held returns when a thread can have held a gate, as often as is claimed.
+// held returns when a thread can have held a gate, as often as claimed.
 func (j *journal) held(thread, gate int, c *claim) times {
 	var may times
 	for _, s := range j.byThread[thread] {
@@ -134,7 +135,7 @@ func (j *journal) held(thread, gate int, c *claim) times {
 	return timesOf(may...).and(times{c.when}).but(j.taken(gate, thread))
 }
 
-// taken returns when threads other than one certainly held a gate.
+// taken returns when threads other than but certainly held a gate.
 func (j *journal) taken(gate, but int) times {
 	var out []span
 	for _, s := range j.byGate[gate] {
@@ -145,7 +146,7 @@ func (j *journal) taken(gate, but int) times {
 	return timesOf(out...)
 }
 
-// waiters is how many threads can have waited at a gate at the same time at most.
+// waiters is the greatest possible number of threads waiting at a gate at the same time.
 func (j *journal) waiters(gate int, when span) (n int) {
 	for _, s := range j.byGate[gate] {
 		if len(timesOf(s.waits()).and(times{when})) > 0 {

@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// now is the time as the program's journal has it.
+// now is the time by the clock of the program's journal.
 func now() int64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
@@ -36,13 +36,13 @@ const (
 	joinGate      = 1 << 30
 )
 
-// stay is what the journal has of one visit of a thread to a lock. Times are 0 as long as they are not known.
+// stay is one visit of a thread to a lock, from the journal. An unknown time is 0.
 type stay struct {
 	thread, gate int
 
 	entering, entered, failed, leaving, left int64
 
-	again times // it may have held the lock twice
+	again times // the thread may have held the lock twice
 }
 
 func orNever(t int64) int64 {
@@ -60,7 +60,7 @@ func (s *stay) waits() span {
 	return span{s.entering, orNever(s.entered)}
 }
 
-// may are the times at which it may have held the lock.
+// may are the times at which the thread may have held the lock.
 func (s *stay) may() span {
 	if s.failed != 0 {
 		return span{1, 0}
@@ -68,7 +68,7 @@ func (s *stay) may() span {
 	return span{s.entering, orNever(s.left)}
 }
 
-// must are the times at which it certainly held the lock.
+// must are the times at which the thread certainly held the lock.
 func (s *stay) must() span {
 	if s.entered == 0 {
 		return span{1, 0}
@@ -83,7 +83,7 @@ func (s *stay) ended() int64 {
 	return orNever(s.left)
 }
 
-// journal is what the program has written.
+// journal has the program's entries.
 type journal struct {
 	data     []byte
 	read     uint64
@@ -111,7 +111,7 @@ func openJournal(tb testing.TB, path string) *journal {
 
 func (j *journal) word(at uint64) uint64 { return binary.LittleEndian.Uint64(j.data[at:]) }
 
-// catchUp reads all that has been begun to be written by now.
+// catchUp reads all entries begun by now.
 func (j *journal) catchUp() error {
 	begun, entries := j.word(8), j.word(0)
 	for limit := time.Now().Add(testenv.Hang); j.read < begun; {
@@ -173,7 +173,7 @@ func (j *journal) add(at int64, thread, event, gate, depth int) error {
 	return nil
 }
 
-// forget drops what had ended before a time.
+// forget drops stays that had ended before a time.
 func (j *journal) forget(before int64) {
 	for _, m := range []map[int][]*stay{j.byThread, j.byGate} {
 		for k, list := range m {

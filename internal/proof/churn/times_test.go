@@ -9,9 +9,9 @@ import (
 // span is a piece of time, in ns.
 type span struct{ from, to int64 }
 
-const never = math.MaxInt64 // the end of what has not ended
+const never = math.MaxInt64 // the end of an unended span
 
-// times are spans that do not touch, in their order.
+// times are spans in their order, without overlaps or contacts.
 type times []span
 
 func timesOf(spans ...span) times {
@@ -46,7 +46,7 @@ func (t times) and(o times) times {
 	return timesOf(out...)
 }
 
-// but returns the times that are not in o.
+// but returns the times outside o.
 func (t times) but(o times) times {
 	for _, b := range o {
 		var rest []span

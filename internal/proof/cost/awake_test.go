@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wakers keep CPUs from halting. How long a halted one of a virtual machine takes to wake up
-// is up to the physical machine, and changes by a factor within seconds.
+// wakers keep CPUs from halting. The wake-up time of a halted CPU of a virtual machine
+// depends on the physical machine, and changes by a factor within seconds.
 type wakers []*exec.Cmd
 
-// keepAwake starts a process for each CPU. It runs only if no other process wants to, until
-// the benchmark ends.
+// keepAwake starts a process for each CPU, until the benchmark ends. The process runs only
+// while no other process wants the CPU.
 func keepAwake(b *testing.B) (all wakers) {
 	b.Helper()
 	for cpu := range runtime.NumCPU() {
@@ -44,7 +44,7 @@ func keepAwake(b *testing.B) (all wakers) {
 	return all
 }
 
-// cpu is the CPU time that they have used.
+// cpu is the CPU time that the wakers have used.
 func (w wakers) cpu(b *testing.B) (sum time.Duration) {
 	b.Helper()
 	for _, c := range w {

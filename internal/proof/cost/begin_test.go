@@ -14,33 +14,33 @@ import (
 	"clrsnap/profile"
 )
 
-// A beginning is how long it takes until threads are recorded.
+// A beginning is how long a recorder takes until threads are recorded.
 type beginning struct {
 	way  *way
-	idle int // threads that do nothing, besides
+	idle int // idle threads beside the computing threads
 
-	first, all []float64 // ms until a thread that computes has its first sample, and until each has one
-	end        []float64 // ms from the signal that ends it until it has ended
-	cpu        []float64 // per cent of a CPU while it records
-	whole      []float64 // seconds of CPU time from its start to its end
+	first, all []float64 // ms until the first computing thread has a sample, and until each computing thread has a sample
+	end        []float64 // ms from the signal to the end of the recorder
+	cpu        []float64 // per cent of a CPU during the recording
+	whole      []float64 // seconds of CPU time from the recorder's start to its end
 	memory     int64
-	never      int // times that a thread that computes had no sample at all
+	never      int // how often a computing thread had no sample at all
 }
 
-// computing is how many threads compute meanwhile: on two CPUs, each has one.
+// computing is the number of computing threads: a thread for each of two CPUs.
 const computing = 2
 
-// BenchmarkRecordBegin measures how long it takes from the start of the command until
-// threads that compute are in the recording, and what the command uses from then on,
-// with and without 3,000 threads besides that mostly idle. When a sample was taken is
-// what the recording says. Aims: 100 ms; idle threads add nothing.
+// BenchmarkRecordBegin measures the time from the start of the command until
+// computing threads are in the recording, and what the command uses from then on,
+// with and without 3,000 mostly idle threads. The recording says when each sample was
+// taken. Aims: 100 ms; idle threads add nothing.
 func BenchmarkRecordBegin(b *testing.B) {
 	exe := livetest.Command(b)
 	var all []*beginning
 	for _, idle := range []int{0, 3000} {
 		args := []string{"--threads", strconv.Itoa(computing), "--idle", strconv.Itoa(idle)}
 		l := workload{name: "crowd", app: "spin", args: args}
-		// One program at a time: both would want the CPUs.
+		// One program at a time: two programs would compete for the CPUs.
 		b.Run(fmt.Sprintf("idle=%d", idle), func(b *testing.B) {
 			a, s := l.start(b, "")
 			var these []*beginning
@@ -88,7 +88,7 @@ func (g *beginning) measure(b *testing.B, s *subject) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// firstSamples is when threads with such names had their first CPU samples.
+// firstSamples is when the threads with a name prefix had their first CPU samples.
 func firstSamples(r *profile.Recording, prefix string) map[string]time.Time {
 	first := map[string]time.Time{}
 	for i := range r.Samples {

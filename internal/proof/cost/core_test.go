@@ -12,9 +12,9 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkCore has the command show all stacks of core dumps of a program with 1 GB of
-// objects, in the page cache. The floors beside it: the same command showing its version
-// only, and reading the dump through once. Aims: 1 s, and 150 MB of resident memory.
+// BenchmarkCore has the command show all stacks of core dumps, in the page cache, of a
+// program with 1 GB of objects. The floors: the same command showing only its version,
+// and one read of the whole dump. Aims: 1 s, and 150 MB of resident memory.
 func BenchmarkCore(b *testing.B) {
 	command := livetest.Command(b)
 	for _, kind := range []testenv.DumpKind{testenv.DumpGCore, testenv.DumpKernel} {
@@ -42,8 +42,7 @@ func BenchmarkCore(b *testing.B) {
 	}
 }
 
-// timed runs a command, and returns how long it took and how much memory it had at most,
-// in KB.
+// timed runs a command, and returns its duration and its peak memory in KB.
 func timed(b *testing.B, c *exec.Cmd) (time.Duration, int64) {
 	b.Helper()
 	begun := time.Now()

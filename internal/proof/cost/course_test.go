@@ -11,16 +11,16 @@ import (
 	"clrsnap/internal/proof/observer"
 )
 
-// A course is what a recording takes from a program from its start to its end. It lasts 4 s.
+// A course is what a recording of 4 s takes from a program between the recording's start and end.
 type course struct {
 	way *way
 
-	lost [len(courseParts)][]float64 // per cent of the throughput without it, in each part
-	own  [len(courseParts)][]float64 // per cent of one CPU, but not at the end: it has ended before that is asked for
+	lost [len(courseParts)][]float64 // per cent of the throughput without a recording, in each part
+	own  [len(courseParts)][]float64 // per cent of a CPU; not at the end, where the recorder has ended before the question
 }
 
-// coursePart is a part of the course, from the start of the command, or from the signal that ends it. Each is long
-// enough for the program to be asked several times.
+// coursePart is a part of the course, counted from the start of the command, or from the signal to end. Each part
+// is long enough to ask the program several times.
 type coursePart struct {
 	name     string
 	ends     bool // from and to are after the signal
@@ -35,16 +35,16 @@ var courseParts = [...]coursePart{
 	{"end: 0 to 0.5 s", true, 0, time.Second / 2},
 }
 
-// When things happen in a course, and how often the program is asked.
+// The times of a course, and how often the program is asked.
 const (
-	courseAlone = 3 * time.Second / 2 // before a recording, and after it, which it is compared with
+	courseAlone = 3 * time.Second / 2 // before a recording, and after a recording: the comparison
 	courseTime  = 4 * time.Second
-	courseEnd   = time.Second // from the signal until it has ended, and until the program has noticed
+	courseEnd   = time.Second // from the signal until the recorder has ended and the program has noticed
 	courseAsk   = 50 * time.Millisecond
 )
 
-// BenchmarkRecordCourse measures what a recording costs a web server when: at its start, in its first seconds, while it
-// goes on, and at its end. Everything is in the figures, the kernel's part too. What a virtual machine can do changes
+// BenchmarkRecordCourse measures when a recording costs a web server how much: at its start, in its first seconds,
+// later, and at its end. The figures include everything, also the kernel's part. The speed of a virtual machine changes
 // meanwhile, so many courses are needed: about 80 for an error of 1.5 %.
 func BenchmarkRecordCourse(b *testing.B) {
 	exe := livetest.Command(b)
@@ -113,7 +113,7 @@ func (c *course) measure(b *testing.B, s *subject) {
 	s.keepAsking(b)
 	s.awaitQuiet(b)
 	var seen asked
-	var o *observer.Observer // that runs
+	var o *observer.Observer // the running recorder
 	own := 0.
 	ask := func(until time.Duration) time.Duration {
 		for {
@@ -132,7 +132,7 @@ func (c *course) measure(b *testing.B, s *subject) {
 	_, began := s.ask()
 	began = ask(began + courseAlone)
 	if c.way.start != nil {
-		o = c.way.start(b, s.pid) // which waits until it has begun
+		o = c.way.start(b, s.pid) // returns when the recorder has begun
 	}
 	ended := ask(began + courseTime)
 	end := c.ender(o)
@@ -144,7 +144,7 @@ func (c *course) measure(b *testing.B, s *subject) {
 	c.add(&seen, began, ended)
 }
 
-// ender ends a recorder, nil: there is none, and says when that is done.
+// ender ends a recorder and reports when the recorder has ended; nil: there is no recorder.
 func (c *course) ender(o *observer.Observer) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -177,12 +177,12 @@ func (c *course) add(seen *asked, began, ended time.Duration) {
 	}
 }
 
-// rate is by how much a count grew in a second between two times.
+// rate is the growth of a count per second between two times.
 func (s *asked) rate(count []float64, from, to time.Duration) float64 {
 	return (s.of(count, to) - s.of(count, from)) / (to - from).Seconds()
 }
 
-// of is a count at a time, between two times at which it was asked for.
+// of is a count at a time, interpolated between two answers.
 func (s *asked) of(count []float64, at time.Duration) float64 {
 	i, _ := slices.BinarySearch(s.at, at)
 	switch i {

@@ -16,7 +16,7 @@ import (
 	"clrsnap/record"
 )
 
-// counter counts what is written.
+// counter counts written bytes.
 type counter int
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -24,8 +24,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkRecordEnd measures what lines and inlined methods cost at the end of a recording of a web server, and how
-// large its file is with them. Aim: 500 ms.
+// BenchmarkRecordEnd measures what lines and inlined methods cost at the end of a recording of a web server, and the
+// size of the file with lines and inlined methods. Aim: 500 ms.
 func BenchmarkRecordEnd(b *testing.B) {
 	builds := testenv.AspNetRuntimes(b)
 	a := testenv.Start(b, "web", testenv.Options{Runtime: builds[len(builds)-1].Runtime})

@@ -19,11 +19,11 @@ import (
 	"clrsnap/internal/testenv/role"
 )
 
-// BenchmarkEventsMemory measures how much more memory a process has with the agent
-// in it, told to report everything: one in which nothing happens, and one in which
-// all does, whose own memory goes up and down: the floor is how much in the same
-// time. The first time the runtime itself gets ready for profilers and events, and
-// keeps what it needs for that. Aim: less than 1 MB.
+// BenchmarkEventsMemory measures how much more memory a process has with the
+// agent, told to report everything: an idle process, and a process with all
+// events, whose own memory goes up and down. The floor is the growth in the same
+// time without the agent. The first time, the runtime itself prepares for
+// profilers and events, and keeps the memory for them. Aim: less than 1 MB.
 func BenchmarkEventsMemory(b *testing.B) {
 	for _, command := range [][]string{{"idle", "--threads", "50"}, {"events", "--max-seconds", "7200"}} {
 		b.Run(command[0], func(b *testing.B) {
@@ -54,12 +54,12 @@ func BenchmarkEventsMemory(b *testing.B) {
 }
 
 // settledMemory is the mean of a process's memory over some seconds, in KB: the
-// fields of smaps_rollup, and what lies in the agent's own files.
+// fields of smaps_rollup, and the memory of the agent's own files.
 func settledMemory(b *testing.B, pid int) map[string]float64 {
 	b.Helper()
-	time.Sleep(time.Second) // somebody has come or gone
+	time.Sleep(time.Second) // an observer has come or gone
 	const times = 10
-	sum := map[string]float64{"clrsnap-agent Rss": 0, "clrsnap-events Rss": 0} // there may be none
+	sum := map[string]float64{"clrsnap-agent Rss": 0, "clrsnap-events Rss": 0} // the process may have no such file
 	for range times {
 		time.Sleep(200 * time.Millisecond)
 		addMemory(b, pid, "smaps_rollup", sum, times)
@@ -94,14 +94,14 @@ func addMemory(b *testing.B, pid int, file string, sum map[string]float64, parts
 	}
 }
 
-// agentFile is which of the agent's files a mapping is of.
+// agentFile is the name of the agent's file of a mapping.
 func agentFile(mapping string) string {
 	for _, name := range []string{"clrsnap-events", "clrsnap-agent"} {
 		if strings.Contains(mapping, name) {
 			return name + " "
 		}
 	}
-	return "" // it is the program's
+	return "" // a file of the program
 }
 
 func reportMemory(b *testing.B, grown map[string]map[string][]float64) {
@@ -132,10 +132,10 @@ type stops struct {
 	stats    events.EventStats
 }
 
-// BenchmarkEventsPauses measures how long collections stop the program while
-// allocations, or everything, are reported, too. The floor reports the stops only;
-// without anybody who listens nobody knows them, but the program their sum, which
-// BenchmarkEventsThroughput compares. Aim: at most twice the floor.
+// BenchmarkEventsPauses measures how long collections stop the program while the
+// agent also reports allocations, or everything. The floor reports only the stops.
+// Without a listener, only the program knows the stops, and only their sum:
+// BenchmarkEventsThroughput compares the sums. Aim: at most twice the floor.
 func BenchmarkEventsPauses(b *testing.B) {
 	a := testenv.Start(b, "events", testenv.Options{Args: []string{"--throughput", "--max-seconds", "7200"}})
 	p := livetest.Open(b, a, clrsnap.Options{})
@@ -185,7 +185,7 @@ func (s *stops) measure(b *testing.B, p *clrsnap.Process) {
 		case events.RuntimeSuspendFinished:
 			stopped = n.At
 		case events.RuntimeResumeFinished:
-			if began != 0 && stopped != 0 { // else it began before we came
+			if began != 0 && stopped != 0 { // else the stop began before the subscription
 				s.stopping, s.whole = append(s.stopping, stopped-began), append(s.whole, n.At-began)
 			}
 			began = 0
@@ -197,7 +197,7 @@ func (s *stops) measure(b *testing.B, p *clrsnap.Process) {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// notified takes notifications of a process and drops them: what no reader can do without. The second argument has the
+// notified takes notifications of a process and drops them: the least work of any reader. The second argument has the
 // events.Options, as JSON.
 var notified = role.New("listener", func(a role.Args) error {
 	var o events.Options
@@ -219,7 +219,7 @@ var notified = role.New("listener", func(a role.Args) error {
 	for ; err == nil; q.Samples++ {
 		_, err = s.Next(ctx)
 	}
-	q.Samples-- // it is the error that came last
+	q.Samples-- // the last call returned the error
 	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		q.Lost += int(s.Stats(e).Dropped)
 	}
@@ -232,8 +232,8 @@ var notified = role.New("listener", func(a role.Args) error {
 	return json.NewEncoder(os.Stdout).Encode(q)
 })
 
-// BenchmarkEventsReader measures the CPU time that clrsnap record itself uses, by
-// itself and for every 1,000 notifications. The floor takes them and drops them.
+// BenchmarkEventsReader measures the CPU time of clrsnap record, alone and for
+// every 1,000 notifications. The floor takes the notifications and drops them.
 func BenchmarkEventsReader(b *testing.B) {
 	exe := livetest.Command(b)
 	const kilobytes = 1 << 10
@@ -242,7 +242,7 @@ func BenchmarkEventsReader(b *testing.B) {
 		args    []string                      // of the program
 		o       events.Options                // of the floor
 		flags   []string                      // of clrsnap record
-		records func([]testenv.Truth) float64 // how many there must be
+		records func([]testenv.Truth) float64 // expected number
 	}{
 		{
 			"idle", []string{"--kinds", "exception"},
@@ -288,7 +288,7 @@ func BenchmarkEventsReader(b *testing.B) {
 	}
 }
 
-// exceptionRecords are those of everything thrown, and of everything caught.
+// exceptionRecords is the number of records of everything thrown and caught.
 func exceptionRecords(truths []testenv.Truth) (n float64) {
 	for _, t := range truths {
 		if t.Kind == "exception" || t.Kind == "rethrow" {
@@ -320,7 +320,7 @@ type reader struct {
 func (r *reader) measure(b *testing.B, a *testenv.App, records func([]testenv.Truth) float64) {
 	b.Helper()
 	o := r.start()
-	time.Sleep(time.Second) // it has begun
+	time.Sleep(time.Second) // the reader has begun
 	began, before := a.AskTruths()
 	cpu := o.CPU(b)
 	time.Sleep(phaseTime)

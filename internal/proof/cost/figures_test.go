@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/proof/observer"
 )
 
-// mean returns the mean and its standard error, 0 and 0 of nothing.
+// mean returns the mean and its standard error; 0 and 0 for an empty slice.
 func mean(x []float64) (m, e float64) {
 	for _, v := range x {
 		m += v / float64(len(x))
@@ -22,15 +22,15 @@ func mean(x []float64) (m, e float64) {
 	return m, math.Sqrt(e / float64(max(1, len(x))) / float64(max(1, len(x)-1)))
 }
 
-// changes are a quantity without an observer, and with one, of each pair.
+// changes are a quantity without an observer and with an observer, for each pair.
 type changes struct{ without, with []float64 }
 
 func (c *changes) add(without, with float64) {
 	c.without, c.with = append(c.without, without), append(c.with, with)
 }
 
-// lost is by how much it was less, in per cent of what it is without on average. In per cent of what it was in the same
-// pair, the mean would be too small where that varies: a pair counts for more the less was done without.
+// lost is the loss of each pair, in per cent of the average without an observer. Per cent of the pair's own value
+// without an observer would give too small a mean for a varying value: a pair with less work would count for more.
 func (c *changes) lost() []float64 {
 	usual, _ := mean(c.without)
 	out := make([]float64, len(c.with))
@@ -40,7 +40,7 @@ func (c *changes) lost() []float64 {
 	return out
 }
 
-// more is by how much it was more.
+// more is the gain of each pair.
 func (c *changes) more() []float64 {
 	out := c.lost()
 	for i := range out {
@@ -49,7 +49,7 @@ func (c *changes) more() []float64 {
 	return out
 }
 
-// median returns the median, 0 of nothing.
+// median returns the median; 0 for an empty slice.
 func median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -58,7 +58,7 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// spread is a mean and its standard error, which one value alone has not.
+// spread is a mean and its standard error; a single value has no standard error.
 func spread(x []float64) string {
 	switch m, e := mean(x); len(x) {
 	case 0:
@@ -92,8 +92,7 @@ func (t *columns) row(format string, args ...any) {
 	t.rows = append(t.rows, strings.Split(fmt.Sprintf(format, args...), "\t"))
 }
 
-// String has the first column on the left, and the others, which are numbers, on
-// the right.
+// String aligns the first column to the left, and the other columns, the numbers, to the right.
 func (t *columns) String() string {
 	width := make([]int, len(t.rows[0]))
 	for _, r := range t.rows {
@@ -126,7 +125,7 @@ func (t *columns) String() string {
 	return out.String()
 }
 
-// metric reports a figure; the time of an iteration says nothing.
+// metric reports a figure, and hides the meaningless time of an iteration.
 func metric(b *testing.B, v float64, unit string) {
 	b.ReportMetric(v, strings.NewReplacer(" ", "-", ",", "").Replace(unit))
 	b.ReportMetric(0, "ns/op")
@@ -180,7 +179,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestChanges: what varies, and does not change, has not changed on average.
+// TestChanges: a quantity that varies around the same value has not changed on average.
 func TestChanges(t *testing.T) {
 	var c changes
 	c.add(80, 120)
@@ -190,7 +189,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestLosses: what changes slowly cancels out. A pair is not counted if others disturb it, or if
+// TestLosses: a slow change cancels out. A pair does not count if others disturb the pair, or if
 // the machine changes meanwhile.
 func TestLosses(t *testing.T) {
 	made := func(perSecond, cpuPerUnit, others float64) phase {
@@ -202,7 +201,7 @@ func TestLosses(t *testing.T) {
 	w := new(way)
 	seen := &observer.Quality{Memory: 5}
 	seen.Samples = 10
-	// The machine becomes slower all the time, and what looks takes a tenth of it.
+	// The machine becomes slower all the time, and the observer takes a tenth of the CPU.
 	rest := made(92, 1.2, 0)
 	last := w.compare(made(100, 1, 0), func() (phase, *observer.Quality) {
 		return made(86.4, 1.21, 0), seen
@@ -212,7 +211,7 @@ func TestLosses(t *testing.T) {
 		w.disturbed != 0 || w.seen.Samples != 10 {
 		t.Errorf("%+v", w)
 	}
-	// Somebody else comes, and stays.
+	// Another process comes, and stays.
 	times := 0
 	w.compare(last, func() (phase, *observer.Quality) {
 		times++
@@ -221,7 +220,7 @@ func TestLosses(t *testing.T) {
 	if times != repeats+1 || pairs(w) != 1 || w.disturbed != 1 || w.seen.Samples != 10 {
 		t.Errorf("after %d times %+v", times, w)
 	}
-	// What the machine can do changes with every phase.
+	// The speed of the machine changes with every phase.
 	does := 100.0
 	w.compare(last, func() (phase, *observer.Quality) {
 		return made(90, 1, 0), seen
@@ -232,7 +231,7 @@ func TestLosses(t *testing.T) {
 	if pairs(w) != 1 || w.disturbed != 2 || w.seen.Samples != 10 {
 		t.Errorf("%+v", w)
 	}
-	// Somebody else comes, and leaves.
+	// Another process comes, and leaves.
 	others := []float64{0, .5}
 	w.compare(last, func() (phase, *observer.Quality) {
 		i := len(others) - 1

@@ -14,16 +14,16 @@ import (
 	"clrsnap/internal/testenv/role"
 )
 
-// takenWay has the kernel take the same samples as clrsnap does, and drops them: what no recorder of stacks can do
-// without.
+// takenWay has the kernel take the same samples as clrsnap, and drops the samples: the least work of any recorder
+// of stacks.
 func takenWay(rate int) *way { return roleWay(taker, rate, "samples at %d Hz that nobody walks") }
 
-// busyWay uses as many per cent of a CPU, and observes nothing: what any recorder takes that uses as much.
+// busyWay uses a percentage of a CPU, and observes nothing: the cost of any recorder with the same CPU time.
 func busyWay(percent int) *way {
 	return roleWay(user, percent, "%d %% of a CPU that is used for nothing")
 }
 
-// roleWay is a floor: a role that is told a process and a number.
+// roleWay is a floor: a role with a process and a number as its arguments.
 func roleWay(what *role.Role, n int, name string) *way {
 	return &way{
 		key: fmt.Sprintf("%s-%d", what, n), floor: true, name: fmt.Sprintf(name, n),
@@ -33,7 +33,7 @@ func roleWay(what *role.Role, n int, name string) *way {
 	}
 }
 
-// taker reads samples of a process, at a rate, and drops them.
+// taker reads samples of a process at a rate, and drops the samples.
 var taker = role.New("taken", func(a role.Args) error {
 	pid, rate := a.Int(0), a.Int(1)
 	e, err := perfevent.Open(perfevent.Options{
@@ -71,8 +71,8 @@ var taker = role.New("taken", func(a role.Args) error {
 	return json.NewEncoder(os.Stdout).Encode(q)
 })
 
-// user uses some percent of a CPU, five times a second, and samples a process never: an event that does not come is
-// one that can be disabled.
+// user uses some percent of a CPU, five times a second, and never samples a process. Its event never fires, but can
+// be disabled.
 var user = role.New("busy", func(a role.Args) error {
 	pid, percent := a.Int(0), a.Int(1)
 	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: time.Hour, StackBytes: 16 << 10})

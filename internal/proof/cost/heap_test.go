@@ -15,9 +15,9 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkHeap walks all objects of a program that has 1 GB of them, 20 million. The floor copies the same memory, in
-// blocks of the same size, and does not look at it. Both are CPU time. Aims: 1 s, and 150 MB of resident memory of the
-// command. The pause is how long all threads stand still if that is asked for.
+// BenchmarkHeap walks all objects of a program with 1 GB of objects, 20 million. The floor copies the same memory, in
+// blocks of the same size, without a look at the contents. Both are CPU time. Aims: 1 s, and 150 MB of resident memory
+// of the command. The pause is how long all threads stand still on request.
 func BenchmarkHeap(b *testing.B) {
 	command := livetest.Command(b)
 	a := testenv.Start(b, "heap", testenv.Options{Args: []string{"--megabytes", "1000"}})
@@ -52,7 +52,7 @@ func BenchmarkHeap(b *testing.B) {
 	b.ReportMetric(float64(rss)/1024, "resident-MB")
 }
 
-// copyHeap copies all memory that objects are in.
+// copyHeap copies all memory of the heap.
 func copyHeap(b *testing.B, p *session.Process) {
 	b.Helper()
 	r, err := heap.New(p.Live, p.Engine.Layout)

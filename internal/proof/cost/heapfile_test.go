@@ -14,10 +14,11 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkHeapFile measures what it takes to write a heap to a file: a .gcdump and pictures, those with --retained
-// among them, of a program with 1 GB of objects, 20 million. "cpu-s" and "cpu-ns/object" are the command's CPU time,
-// the least of all runs; the memory is the most of all runs. The first lines are what of that is reading: the heap
-// alone, with references and roots, and with what each type retains. Another size: CLRSNAP_BENCH_MEGABYTES.
+// BenchmarkHeapFile measures how expensive it is to write a heap to a file: a .gcdump and pictures, also with
+// --retained, of a program with 1 GB of objects, 20 million. "cpu-s" and "cpu-ns/object" are the command's CPU time,
+// the least of all runs; the memory is the most of all runs. The first lines are the reading part: the heap alone,
+// the heap with references and roots, and the heap with what each type retains. Another size:
+// CLRSNAP_BENCH_MEGABYTES.
 func BenchmarkHeapFile(b *testing.B) {
 	exe := livetest.Command(b)
 	megabytes := os.Getenv("CLRSNAP_BENCH_MEGABYTES")

@@ -14,9 +14,9 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkLines measures what source lines add to the stacks of 55 threads: to the command, which reads
-// the PDB each time (cold), and to snapshots of a process that stays open (warm). The floor has no lines. Aims: 15 ms
-// more cold, 3 ms warm.
+// BenchmarkLines measures what source lines add to the stacks of 55 threads: to the command, which reads the PDB each
+// time (cold), and to snapshots of a process that stays open (warm). The floor has no lines. Aims: 15 ms more cold, 3
+// ms warm.
 func BenchmarkLines(b *testing.B) {
 	a := testenv.Start(b, "idle", testenv.Options{Args: []string{"--threads", "50"}})
 	b.Run("cold", func(b *testing.B) {
@@ -49,8 +49,8 @@ func BenchmarkLines(b *testing.B) {
 	})
 }
 
-// compareLines has the two take turns, and reports the medians and what lines add. The difference of a pair is
-// of the same moment.
+// compareLines measures with and without lines in turns, and reports the medians and the difference. A pair's
+// two measurements are of the same moment.
 func compareLines(b *testing.B, measure func(lines bool) time.Duration) {
 	b.Helper()
 	var with, without samples
@@ -64,7 +64,7 @@ func compareLines(b *testing.B, measure func(lines bool) time.Duration) {
 		more = append(more, float64(took[1]-took[0])/float64(time.Millisecond))
 	}
 	report(b, with, without, "lines-ms", "floor-ms", time.Millisecond)
-	// Whatever else the machine does makes some pairs useless: the median, and its standard error by the quartiles.
+	// The rest of the machine makes some pairs useless: hence the median, and its standard error by the quartiles.
 	slices.Sort(more)
 	n := len(more)
 	b.ReportMetric(more[n/2], "more-ms")

@@ -13,19 +13,19 @@ import (
 	"clrsnap/record"
 )
 
-// A liveToll is what it costs a program that its allocations are recorded, or followed as well.
+// A liveToll is the cost for a program of recording its allocations, or of following the objects as well.
 type liveToll struct {
 	name       string
 	every      int64 // bytes for each recorded object; 0: nothing is recorded
 	live       bool
-	async      bool      // what awaits the methods that allocate is recorded, too
+	async      bool      // also record the awaiters of the methods that allocate
 	rate, cost []float64 // of a phase: MB allocated a second, and ns of CPU time for a KB
 	samples    int
-	lost       int // objects that could not be followed
+	lost       int // objects that the agent could not follow
 }
 
-// BenchmarkLive measures a program of which two threads do nothing but allocate small objects, most of which die at
-// once. The floor is the program without a recording. What is asked is what --live costs beyond --event alloc.
+// BenchmarkLive measures a program with two threads that only allocate small objects; most objects die at once. The
+// floor is the program without a recording. The question is the cost of --live beyond --event alloc.
 func BenchmarkLive(b *testing.B) {
 	all := []*liveToll{
 		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-live", every: 512 << 10, live: true},
@@ -34,8 +34,8 @@ func BenchmarkLive(b *testing.B) {
 	liveTolls(b, all, "survivors", "--max-seconds", "7200", "--fill", "20")
 }
 
-// BenchmarkAwaitsOfEvents measures a program of which two async methods, which six others await in a row, do nothing
-// but allocate. What is asked is what it costs to copy what awaits them, beyond --event alloc.
+// BenchmarkAwaitsOfEvents measures a program with two async methods that only allocate; six other methods await them
+// in a row. The question is the cost of copying the awaiters, beyond --event alloc.
 func BenchmarkAwaitsOfEvents(b *testing.B) {
 	liveTolls(b, []*liveToll{
 		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-async", every: 512 << 10, async: true},
@@ -48,7 +48,7 @@ func liveTolls(b *testing.B, all []*liveToll, app string, args ...string) {
 	b.Helper()
 	a := testenv.Start(b, app, testenv.Options{Args: args})
 	plain, async := livetest.Open(b, a, clrsnap.Options{}), livetest.Open(b, a, clrsnap.Options{Async: true})
-	allocates(b, a) // while code is compiled, and compiled better
+	allocates(b, a) // while the runtime compiles code, and compiles it better
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
 			w := all[(i+j)%len(all)]
@@ -87,10 +87,10 @@ func (w *liveToll) measure(b *testing.B, a *testenv.App, p *clrsnap.Process) {
 	w.rate, w.cost = append(w.rate, rate), append(w.cost, cost)
 }
 
-// allocates is how many MB the program allocates in a second, and the CPU time that it uses for a KB, in ns.
+// allocates is how many MB the program allocates in a second, and its CPU time for a KB, in ns.
 func allocates(b *testing.B, a *testenv.App) (rate, cost float64) {
 	b.Helper()
-	time.Sleep(500 * time.Millisecond) // somebody has come or gone
+	time.Sleep(500 * time.Millisecond) // an observer has come or gone
 	cpu := livetest.CPU(b, a.PID)
 	rate, err := strconv.ParseFloat(a.Ask("throughput " + strconv.Itoa(int(tollTime/time.Millisecond)))[0], 64)
 	if err != nil || rate <= 0 {

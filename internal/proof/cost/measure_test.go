@@ -16,23 +16,23 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// A subject is a process that works, and what it is measured by.
+// A subject is a working process, and how to measure it.
 type subject struct {
 	pid int
-	ask func() (units int64, at time.Duration) // what it has done so far, and when that was
-	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
-	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
+	ask func() (units int64, at time.Duration) // the work so far, and the time of the count
+	url string                                 // that wrk asks; "": the subject works by itself
+	own func() time.Duration                   // CPU time of the observer that started the subject; nil: none
 
-	load    *load // what asks it now
+	load    *load // the running wrk
 	awake   wakers
 	others  float64 // as in the last phase
 	windows windows
 }
 
-// windows say when a phase begins after an observer has, and how long it is.
+// windows say how long after an observer's start a phase begins, and the length of the phase.
 type windows struct{ settle, length time.Duration }
 
-// shortWindows suit most programs: what a virtual machine can do changes every few seconds.
+// shortWindows suit most programs: the speed of a virtual machine changes every few seconds.
 var shortWindows = windows{settleTime, phaseTime}
 
 // subjectOf is a program that answers the command "units".
@@ -54,31 +54,31 @@ func askUnits(tb testing.TB, a *testenv.App) (units int64, at time.Duration) {
 	return units, at
 }
 
-// A phase is what a subject did for some seconds.
+// A phase is the work of a subject during some seconds.
 type phase struct {
 	perSecond   float64 // units of work
 	cpuPerUnit  float64 // of the subject, in seconds
 	observerCPU float64 // CPUs that the observer used
-	others      float64 // CPUs that everybody else used, and the kernel by itself
+	others      float64 // CPUs that other processes used, and the kernel by itself
 }
 
-// A phase has begun when what came before it has an end, and an observer has begun:
-// what it costs to begin is not in it.
+// A phase begins after the end of the previous phase, and after the observer's
+// start: the cost of starting is not in the phase.
 const (
 	settleTime = time.Second / 2
 	phaseTime  = time.Second
 )
 
-// repeats is how often a pair that others disturb is repeated. If they go on, it is not
-// counted. So is one whose two phases without an observer differ by more than steady, a
-// part of what was done: something else has changed meanwhile.
+// repeats is how often a pair is repeated if others disturb the pair. A pair disturbed
+// every time does not count. Neither does a pair whose two phases without an observer
+// differ by more than steady, a part of the work: something else has changed meanwhile.
 const (
 	repeats = 3
 	steady  = 0.1
 )
 
-// awaitQuiet waits until others leave the CPUs alone, if they did not in the last phase; for a
-// minute at most.
+// awaitQuiet waits until others leave the CPUs alone, if others used the CPUs in the last
+// phase; for a minute at most.
 func (s *subject) awaitQuiet(b *testing.B) {
 	b.Helper()
 	for end := time.Now().Add(time.Minute); s.others > *quietFlag && time.Now().Before(end); {
@@ -89,7 +89,7 @@ func (s *subject) awaitQuiet(b *testing.B) {
 	}
 }
 
-// cpu is the CPU time of the subject, of what asks it, and of what keeps CPUs awake.
+// cpu is the CPU time of the subject, of wrk, and of the wakers.
 func (s *subject) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	sum := livetest.CPU(b, s.pid) + s.awake.cpu(b)
@@ -99,7 +99,7 @@ func (s *subject) cpu(b *testing.B) time.Duration {
 	return sum
 }
 
-// phase has the subject work while it is observed in a way, nil: left alone.
+// phase has the subject work under observation; nil: without an observer.
 func (s *subject) phase(b *testing.B, w *way) (phase, *observer.Quality) {
 	b.Helper()
 	s.keepAsking(b)
@@ -116,8 +116,8 @@ func (s *subject) phase(b *testing.B, w *way) (phase, *observer.Quality) {
 	return p, seen
 }
 
-// keepAsking has a load ask the subject, if it needs one. It is the same for many
-// phases: a web server that begins to be asked takes some seconds to come to its pace.
+// keepAsking starts a load for a subject with a URL. The load serves many phases: a
+// web server takes some seconds to come to its pace.
 func (s *subject) keepAsking(b *testing.B) {
 	b.Helper()
 	if s.url == "" || s.load != nil && time.Since(s.load.started) < loadTime/2 {
@@ -129,8 +129,8 @@ func (s *subject) keepAsking(b *testing.B) {
 }
 
 // stopAsking ends the load, and requires that the program has counted as many
-// requests. Each connection can leave one behind at the end, of this load and of the
-// one before it.
+// requests. Each connection can leave a request behind at the end, of this load and
+// of the load before.
 func (s *subject) stopAsking(b *testing.B) {
 	b.Helper()
 	if s.load == nil {
@@ -169,18 +169,18 @@ func (s *subject) measure(b *testing.B, o *observer.Observer) phase {
 	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, s.others}
 }
 
-// A way is how a subject is observed, and what came of it.
+// A way is how a subject is observed, and the figures.
 type way struct {
-	key   string // what -ways chooses it by
+	key   string // for -ways
 	name  string
-	start func(b *testing.B, pid int) *observer.Observer // nil: it is left alone
-	floor bool                                           // nobody judges its stacks
+	start func(b *testing.B, pid int) *observer.Observer // nil: no observer
+	floor bool                                           // has no stacks to judge
 
 	perSecond   changes // of each pair
 	cpuPerUnit  changes
 	observerCPU []float64 // per cent of one CPU
-	others      []float64 // what others used in the worst of its phases, likewise
-	disturbed   int       // pairs that others disturbed, every time, and that are not counted
+	others      []float64 // CPU that others used in the worst phase, likewise
+	disturbed   int       // pairs not counted, because others disturbed every attempt
 	seen        observer.Quality
 }
 
@@ -199,7 +199,8 @@ func wanted(b *testing.B, ways ...*way) (out []*way) {
 	return out
 }
 
-// compareWays measures every way once in each iteration, another one first each time.
+// compareWays measures every way once in each iteration, and begins with another way
+// each time.
 func (s *subject) compareWays(b *testing.B, ways []*way) {
 	b.Helper()
 	if s.url == "" {
@@ -216,8 +217,8 @@ func (s *subject) compareWays(b *testing.B, ways []*way) {
 	s.stopAsking(b)
 }
 
-// compare measures a phase that is observed and one that is not, again and again
-// until nobody else disturbs them, and returns the one that came last.
+// compare measures a phase with an observer and a phase without, again and
+// again until nobody disturbs them, and returns the last phase.
 func (w *way) compare(before phase, observed func() (phase, *observer.Quality), alone func() phase) phase {
 	for range repeats + 1 {
 		during, seen := observed()
@@ -232,19 +233,20 @@ func (w *way) compare(before phase, observed func() (phase, *observer.Quality), 
 	return before
 }
 
-// like reports whether as much was done as in another phase.
+// like reports whether the work was about as much as in another phase.
 func (p *phase) like(q *phase) bool {
 	return math.Abs(p.perSecond-q.perSecond) <= steady*max(p.perSecond, q.perSecond)
 }
 
-// add counts a pair: a phase that is observed, and the mean of the one before and the
-// one after it, so that what the machine does slowly cancels out.
+// add counts a pair: a phase with an observer, and the mean of the phases before and
+// after, so that slow changes of the machine cancel out.
 func (w *way) add(before, during, after *phase, seen *observer.Quality) {
 	w.pair(between(before, after), during, max(before.others, during.others, after.others))
 	w.seen.Add(seen)
 }
 
-// pair counts what was done without an observer and with it, while others used so many CPUs.
+// pair counts the work without an observer and with an observer, while others used so many
+// CPUs.
 func (w *way) pair(without, with *phase, others float64) {
 	w.perSecond.add(without.perSecond, with.perSecond)
 	w.cpuPerUnit.add(without.cpuPerUnit, with.cpuPerUnit)
@@ -260,19 +262,20 @@ func between(p, q *phase) *phase {
 	}
 }
 
-// A column is one more in a table of ways.
+// A column is an additional column in a table of ways.
 type column struct {
 	head string
 	cell func(w *way) string
 }
 
-// compared says what the figures of pairs of phases are.
+// compared describes the pairs of phases for the report.
 func (w windows) compared() string {
 	return fmt.Sprintf(" Each window of %v, %v after something has begun to observe it, is compared with the windows "+
 		"before and after it, in which nothing does.", w.length, w.settle)
 }
 
-// reportWays prints what ways cost in a table, ready for a document, and reports the losses.
+// reportWays prints the costs of ways in a table, ready for a document, and reports the
+// losses.
 func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 	b.Helper()
 	title := "observed by\tpairs\tleft out\tothers %\t" + unit + " lost %\tmedian\t" +
@@ -286,7 +289,7 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 		losses, dearer := w.perSecond.lost(), w.cpuPerUnit.more()
 		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", w.name, len(losses), w.disturbed,
 			middle(w.others), spread(losses), middle(losses), spread(dearer), middle(dearer))
-		if w.seen.Memory == 0 { // nothing observed it, or all its pairs are left out
+		if w.seen.Memory == 0 { // had no observer, or all pairs are left out
 			row += strings.Repeat("\t–", 5)
 		} else {
 			s := &w.seen
@@ -311,10 +314,10 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 			"or what was done before and after differed by more than %.0f %%.\n",
 			disturbed, repeats+1, *quietFlag, 100*steady)
 	}
-	fmt.Printf("\n\n%s\n", text) // and not to the log, which indents it
+	fmt.Printf("\n\n%s\n", text) // not to the log, which indents its text
 }
 
-// machine is what figures were measured on.
+// machine describes the machine of the measurement.
 func machine() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	info, _ := os.ReadFile("/proc/cpuinfo")

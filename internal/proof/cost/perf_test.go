@@ -21,9 +21,9 @@ import (
 )
 
 // BenchmarkAgainstPerf has perf record and clrsnap look at the same program in
-// turns: who names how many frames, whose stacks reach the base of the thread, and
-// what it costs. For perf the program must have been started with a perf map, and
-// stacks are followed by frame pointers.
+// turns, and compares the number of named frames, the stacks that reach the base
+// of the thread, and the cost. For perf the program must have been started with a
+// perf map; perf follows frame pointers.
 func BenchmarkAgainstPerf(b *testing.B) {
 	if _, err := exec.LookPath("perf"); err != nil {
 		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no perf: run scripts/get-tools.sh bench")
@@ -34,7 +34,7 @@ func BenchmarkAgainstPerf(b *testing.B) {
 	})
 	ways := []*way{
 		{name: "perf", start: func(b *testing.B, pid int) *observer.Observer {
-			// In user mode, as what perf must not ask of everybody.
+			// In user mode only: not everybody may let perf do more.
 			return perfRecord(b, perfQuality, "-e", "cpu-clock:u", "-F", "99", "-g", "-p", strconv.Itoa(pid))
 		}},
 		recordWay("cpu-99", livetest.Command(b), "--mode", "cpu", "-r", "99"),
@@ -55,8 +55,8 @@ func BenchmarkAgainstPerf(b *testing.B) {
 
 func percent(n, of int) string { return fmt.Sprintf("%.2f", 100*float64(n)/float64(max(1, of))) }
 
-// floorWay has perf look at the whole machine: what stacks cost that are followed in
-// the kernel, and neither walked nor named.
+// floorWay has perf look at the whole machine: the cost of stacks that the kernel
+// follows, and nobody walks or names.
 func floorWay(rate int) *way {
 	args := []string{"-e", "cpu-clock", "-F", strconv.Itoa(rate), "-g", "-a"}
 	return &way{
@@ -67,15 +67,15 @@ func floorWay(rate int) *way {
 	}
 }
 
-// perfEnv is what perf needs of the runtime: a map of its code in /tmp, and code in
-// anonymous memory. Where writable memory is never executable, which is the default,
-// code is in a memory file, and perf does not look into the map for that: it then
-// names no frame of a jitted method.
+// perfEnv are perf's demands on the runtime: a map of the code in /tmp, and code in
+// anonymous memory. By default, writable memory is never executable, and code is in
+// a memory file. perf does not look into the map for a memory file, and then names
+// no frame of a jitted method.
 var perfEnv = []string{"DOTNET_PerfMapEnabled=1", "DOTNET_EnableWriteXorExecute=0"}
 
-// perfRecord is perf record as an observer; judge looks at what it has written.
-// Events are those of a clock of CPU time, which clrsnap samples by, too: there is no
-// hardware counter in every virtual machine.
+// perfRecord is perf record as an observer; judge looks at perf's file. The events
+// come from a clock of CPU time, as with clrsnap: not every virtual machine has a
+// hardware counter.
 func perfRecord(b *testing.B, judge func(file string) (*observer.Quality, error), args ...string) *observer.Observer {
 	b.Helper()
 	file := filepath.Join(b.TempDir(), "perf.data")
@@ -85,7 +85,7 @@ func perfRecord(b *testing.B, judge func(file string) (*observer.Quality, error)
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	b.Cleanup(func() { cmd.Process.Kill() }) // fails if perf has ended
 	return &observer.Observer{Cmd: cmd, End: func() (*observer.Quality, error) {
 		defer os.Remove(file)
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -108,7 +108,7 @@ func perfRecord(b *testing.B, judge func(file string) (*observer.Quality, error)
 	}}
 }
 
-// perfCount has perf count what it has seen of a process.
+// perfCount has perf count its samples of a process.
 func perfCount(file string, pid int) (*observer.Quality, error) {
 	return perfScript(file, func(out io.Reader) (*observer.Quality, error) {
 		q := new(observer.Quality)
@@ -124,7 +124,7 @@ func perfCount(file string, pid int) (*observer.Quality, error) {
 	}, "-F", "tid", "--pid", strconv.Itoa(pid))
 }
 
-// perfQuality has perf list what it has seen.
+// perfQuality has perf list its samples.
 func perfQuality(file string) (*observer.Quality, error) {
 	return perfScript(file, readPerfScript, "-F", "tid,ip,sym,dso")
 }
@@ -150,8 +150,8 @@ func perfScript(
 	return q, err
 }
 
-// readPerfScript reads stacks: a line with the thread, the frames below it,
-// leaf first, each
+// readPerfScript reads stacks: a line with the thread, then the frames, leaf
+// first, each
 //
 //	7f31a3e4a4d0 long [busy] Busy.Pricing::Visit(…) (/tmp/perf-4711.map)
 //
@@ -199,8 +199,8 @@ func isHex(s string) bool {
 	return err == nil
 }
 
-// perfFrame counts a frame by the file that its code is from. Assemblies are
-// files if they are compiled ahead of time, else the perf map has their code.
+// perfFrame counts a frame by the file of its code. Assemblies compiled ahead
+// of time are files; other code is in the perf map.
 func perfFrame(q *observer.Quality, file string, name bool) {
 	for _, managed := range []string{".dll", "/perf-", "//anon", "doublemapper"} {
 		if strings.Contains(file, managed) {

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a recorder is held for and let go on for, and how long the program has to notice that it is held. What is due
-// once a second a recorder does all the same, late: the less it is held, the less of that counts twice.
+// How long a recorder is held and let go on, and how long the program has to notice the hold. A recorder does the
+// work due once a second all the same, late: the shorter the hold, the less of this work counts twice.
 const (
 	heldTime    = 150 * time.Millisecond
 	livelyTime  = 450 * time.Millisecond
 	pulseSettle = 15 * time.Millisecond
 )
 
-// BenchmarkRecordPulse measures what recording takes from a web server more finely than BenchmarkRecordCost can: one
-// recorder runs all the time, and is held for a sixth of a second in each two thirds. What a virtual machine can do,
-// and how the threads of a server meet, does not change as fast as that.
+// BenchmarkRecordPulse measures what recording takes from a web server, more finely than BenchmarkRecordCost can:
+// one recorder runs all the time, and is held for a sixth of a second in each two thirds. The speed of a virtual
+// machine, and the rhythm of a server's threads, do not change as fast.
 func BenchmarkRecordPulse(b *testing.B) {
 	exe := livetest.Command(b)
 	a, s, head := startWeb(b)
@@ -40,8 +40,8 @@ func BenchmarkRecordPulse(b *testing.B) {
 	livetest.EndsWell(b, a)
 }
 
-// hold stops a recorder and disables its perf events until release is called, so that neither it nor the kernel does
-// anything for the recording.
+// hold stops a recorder and disables its perf events until release is called, so that neither the recorder nor the
+// kernel does anything for the recording.
 func hold(b *testing.B, pid int) (release func()) {
 	b.Helper()
 	must := func(err error) {
@@ -53,7 +53,7 @@ func hold(b *testing.B, pid int) (release func()) {
 	must(err)
 	defer unix.Close(process)
 	must(unix.Kill(pid, unix.SIGSTOP))
-	must(unix.Waitid(unix.P_PIDFD, process, nil, unix.WSTOPPED, nil)) // until it opens and closes no file any more
+	must(unix.Waitid(unix.P_PIDFD, process, nil, unix.WSTOPPED, nil)) // until the recorder opens and closes no more files
 	files := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(files)
 	must(err)
@@ -81,10 +81,10 @@ func hold(b *testing.B, pid int) (release func()) {
 	}
 }
 
-// pulses is how often one recorder is held: in half a minute, as long as a recording is by default.
+// pulses is how often one recorder is held: in half a minute, the default length of a recording.
 const pulses = 42
 
-// pulse compares windows in which a recorder is held with those before and after them.
+// pulse compares windows with a held recorder with the windows before and after.
 func (s *subject) pulse(b *testing.B, w *way) {
 	b.Helper()
 	s.keepAsking(b)
@@ -104,7 +104,7 @@ func (s *subject) pulse(b *testing.B, w *way) {
 		resume := pause()
 		held := s.window(b, o, heldTime, func() {})
 		after := s.window(b, o, livelyTime, resume)
-		// Windows together are long enough for the kernel's count of what others use.
+		// The windows together are long enough for the kernel's count of the CPU use of others.
 		lively := between(&before, &after)
 		s.others = lively.others*livelyTime.Seconds() + held.others*heldTime.Seconds()
 		if s.others /= (livelyTime + heldTime).Seconds(); s.others <= *quietFlag {
@@ -123,8 +123,8 @@ func (s *subject) pulse(b *testing.B, w *way) {
 	}
 }
 
-// window takes the figures of one window of a length. begin is called at its very start: what a recorder does as soon
-// as it is let go on is what it could not do before it was held.
+// window takes the figures of one window. begin is called at the very start: the work of a recorder right after its
+// release is work that the hold has delayed.
 func (s *subject) window(b *testing.B, o *observer.Observer, length time.Duration, begin func()) phase {
 	b.Helper()
 	own := func() time.Duration {

@@ -14,13 +14,13 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// A workload is a program of testdata/apps that does what some programs do.
+// A workload is a program of testdata/apps with typical work.
 type workload struct {
 	name, app string
 	args      []string
-	path      string // of what wrk asks it for; "": it works by itself
+	path      string // that wrk asks; "": the program works by itself
 	what      string
-	unit      string // that it counts
+	unit      string // of its count
 }
 
 var (
@@ -35,10 +35,10 @@ var (
 	}
 )
 
-// longWindows are those of recordings: a web server is not steady, and the first second is another matter.
+// longWindows are for recordings: a web server is not steady, and the first second is another matter.
 var longWindows = windows{time.Second, 4 * time.Second}
 
-// longest is how many seconds a program lives if nobody ends it.
+// longest is how many seconds a program lives if nobody ends the program.
 const longest = "14400"
 
 func (l *workload) start(b *testing.B, runtime string) (*testenv.App, *subject) {
@@ -52,16 +52,16 @@ func (l *workload) start(b *testing.B, runtime string) (*testenv.App, *subject) 
 	return a, s
 }
 
-// BenchmarkRecordCost measures how much less programs do while they are recorded. Recorder and
-// program share the CPUs. Each phase with a recorder is compared with one before it and one
-// after it without: what else the machine does changes slowly. The floor is perf, which walks
-// no stack of .NET frames and names none. Aims: at most 1 % lost at 99 Hz, 3 % at 999 Hz.
+// BenchmarkRecordCost measures how much less programs do while recorded. Recorder and program
+// share the CPUs. Each phase with a recorder is compared with a phase before and a phase after
+// without a recorder: the rest of the machine changes slowly. The floor is perf, which walks
+// no stack of .NET frames and names no frame. Aims: at most 1 % lost at 99 Hz, 3 % at 999 Hz.
 func BenchmarkRecordCost(b *testing.B) {
 	exe := livetest.Command(b)
 	b.Run(webLoad.name, func(b *testing.B) {
 		needsWrk(b)
 		for _, r := range testenv.AspNetRuntimes(b) {
-			if r.Runtime != "net10" { // 10.0.14 is one, too
+			if r.Runtime != "net10" { // 10.0.14 is also a net10
 				b.Run(r.Version, func(b *testing.B) { webLoad.measure(b, exe, r.Runtime) })
 			}
 		}
@@ -78,7 +78,7 @@ func needsWrk(b *testing.B) {
 	}
 }
 
-// startWeb starts the web server on the newest .NET, and the load on it, and says what it does.
+// startWeb starts the web server on the newest .NET and the load, and describes the server's work.
 func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
 	b.Helper()
 	needsWrk(b)
@@ -88,7 +88,7 @@ func startWeb(b *testing.B) (a *testenv.App, s *subject, head string) {
 	return a, s, webLoad.describe(b, s)
 }
 
-// warmUp has the program work while code is compiled, and compiled better.
+// warmUp has the program work while the runtime compiles code, and compiles it better.
 func (s *subject) warmUp(b *testing.B) {
 	b.Helper()
 	for range 3 {
@@ -102,14 +102,14 @@ func (l *workload) measure(b *testing.B, exe, runtime string) {
 	ways := recordWays(b, exe)
 	s.warmUp(b)
 	head := l.describe(b, s)
-	defer func() { // of what there is, should something fail
+	defer func() { // of the figures so far, should something fail
 		reportWays(b, head+" .NET "+runtimeOf(ways)+"."+longWindows.compared(), l.unit, ways)
 	}()
 	s.compareWays(b, ways)
 	livetest.EndsWell(b, a)
 }
 
-// describe says what the program does while it is left alone.
+// describe describes the work of the program without an observer.
 func (l *workload) describe(b *testing.B, s *subject) string {
 	b.Helper()
 	s.keepAsking(b)
@@ -120,7 +120,7 @@ func (l *workload) describe(b *testing.B, s *subject) string {
 		l.what, grouped(p.perSecond), l.unit, grouped(each), p.cpuPerUnit*p.perSecond)
 }
 
-// switches is how often the threads that a process has were switched away from.
+// switches is how often the kernel has switched away from the threads of a process.
 func switches(b *testing.B, pid int) (n int64) {
 	b.Helper()
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
@@ -129,7 +129,7 @@ func switches(b *testing.B, pid int) (n int64) {
 		b.Fatal(err)
 	}
 	for _, e := range entries {
-		text, _ := os.ReadFile(tasks + "/" + e.Name() + "/status") // empty if it has ended
+		text, _ := os.ReadFile(tasks + "/" + e.Name() + "/status") // empty if the thread has ended
 		for line := range strings.Lines(string(text)) {
 			if _, number, ok := strings.Cut(line, "ctxt_switches:"); ok {
 				times, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
@@ -143,7 +143,7 @@ func switches(b *testing.B, pid int) (n int64) {
 	return n
 }
 
-// runtimeOf is the version of .NET as clrsnap has seen it.
+// runtimeOf is the version of .NET, as clrsnap has seen it.
 func runtimeOf(ways []*way) string {
 	for _, w := range ways {
 		if v := w.seen.Runtime; v != "" {
@@ -153,7 +153,7 @@ func runtimeOf(ways []*way) string {
 	return "of an unknown version"
 }
 
-// recordWays are those that -ways chooses.
+// recordWays are the ways that -ways chooses.
 func recordWays(b *testing.B, exe string) []*way {
 	b.Helper()
 	ways := []*way{

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// samples are how long something took. Medians are reported; for machines that are busy with
-// something else also ratios of the tenth percentiles and of the fastest.
+// samples are durations. Medians are reported; for busy machines also ratios of the tenth
+// percentiles and of the fastest.
 type samples []time.Duration
 
 func (s samples) at(percent int) float64 {
@@ -36,9 +36,10 @@ func report(b *testing.B, what, other samples, name, floor string, unit time.Dur
 }
 
 // BenchmarkStop measures how long a thread is kept from running to capture
-// registers, Thread object and a stack of 60 frames. The floor stops it for its
-// registers only, as plainly as can be written. Both are measured from the request
-// to stop to the moment at which the thread may go on. Aim: 1.3 times the floor.
+// registers, Thread object and a stack of 60 frames. The floor stops the thread
+// for its registers only, with the simplest code. Both are measured from the
+// request to stop to the moment at which the thread may go on. Aim: 1.3 times the
+// floor.
 func BenchmarkStop(b *testing.B) {
 	a := testenv.Start(b, "spin", testenv.Options{Args: []string{"--threads", "1", "--depth", "60"}})
 	p := livetest.Open(b, a, clrsnap.Options{})
@@ -50,7 +51,7 @@ func BenchmarkStop(b *testing.B) {
 	var stops, floors samples
 	err = livetest.Traced(s, func(capture func() error) error {
 		for i := 0; b.Loop(); i++ {
-			// Whoever comes second finds the thread freshly run: take turns.
+			// The second stop finds a thread that has just run: take turns.
 			for _, first := range []bool{i%2 == 0, i%2 != 0} {
 				time.Sleep(50 * time.Microsecond)
 				if first {
@@ -88,7 +89,7 @@ func bareStop(tid int) (time.Duration, error) {
 	}
 	start := time.Now()
 	_ = unix.PtraceInterrupt(tid)
-	// A thread that runs stops within 5 µs; any other one needs a CPU, perhaps this one.
+	// A running thread stops within 5 µs; any other thread needs a CPU, perhaps this CPU.
 	for flags := unix.WALL | unix.WNOHANG; ; {
 		n, err := unix.Wait4(tid, &ws, flags, nil)
 		if n == tid || err != nil {
@@ -154,7 +155,7 @@ func BenchmarkWalkOnly(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(total), "ns/frame")
 }
 
-// BenchmarkSnapshotAll is what a profiler pays for all threads, names included.
+// BenchmarkSnapshotAll is the price of a profiler's snapshot of all threads, names included.
 func BenchmarkSnapshotAll(b *testing.B) {
 	a := testenv.Start(b, "idle", testenv.Options{Args: []string{"--threads", "50"}})
 	for _, o := range []clrsnap.Options{{}, {AlwaysStop: true}} {

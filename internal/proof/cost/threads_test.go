@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// A crowd is a program with many threads, and the command that shows them.
+// A crowd is a program with many threads, and the command that shows the threads.
 type crowd struct {
 	threads int
 	flags   []string
@@ -23,14 +23,15 @@ func (m *crowd) command(exe string, a *testenv.App) *exec.Cmd {
 	return exec.Command(exe, append([]string{"stack", strconv.Itoa(a.PID)}, m.flags...)...)
 }
 
-// manyThreads are what the memory of the command is measured with.
+// manyThreads are the cases for the memory of the command.
 var manyThreads = []crowd{
 	{20, nil, 30 << 10}, {20, []string{"--stop-all"}, 30 << 10},
 	{1000, nil, 40 << 10}, {1000, []string{"--stop-all"}, 42 << 10}, {1000, []string{"--json"}, 40 << 10},
 }
 
-// TestMemory bounds the memory of the command, with room for what differs between machines. Beside others a thread may
-// have to be copied again, and the copies of before are not collected yet: so the least of a few runs counts.
+// TestMemory bounds the memory of the command, with room for differences between machines. Beside other processes, the
+// command may have to copy a thread again while the garbage collector has not yet collected the earlier copies: so the
+// least of a few runs counts.
 func TestMemory(t *testing.T) {
 	layer.Live(t)
 	command := livetest.Command(t)
@@ -61,8 +62,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkManyThreads measures time, memory and CPU time of the command. The floor beside it is
-// the same command showing its version.
+// BenchmarkManyThreads measures time, memory and CPU time of the command. The floor is the same
+// command showing its version.
 func BenchmarkManyThreads(b *testing.B) {
 	command := livetest.Command(b)
 	for _, m := range manyThreads {

@@ -18,20 +18,21 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// An allocator is the program "events" allocating as fast as it can, by itself or
-// as the command of clrsnap record.
+// An allocator is the program "events" allocating as fast as possible, started
+// directly or as the command of clrsnap record.
 type allocator struct {
 	b    *testing.B
 	cmd  *exec.Cmd
 	pid  int // of the program, not of clrsnap
 	in   io.WriteCloser
 	out  *bufio.Scanner
-	said bytes.Buffer // by clrsnap
+	said bytes.Buffer // clrsnap's output
 
 	file string // of the recording; "": there is none
 }
 
-// startAllocator starts the program; with flags it is clrsnap record that does.
+// startAllocator starts the program, or, with flags, clrsnap record, which
+// starts the program.
 func startAllocator(b *testing.B, exe string, threads int, flags ...string) *allocator {
 	b.Helper()
 	a := &allocator{b: b}
@@ -60,14 +61,14 @@ func startAllocator(b *testing.B, exe string, threads int, flags ...string) *all
 	}
 	b.Cleanup(func() {
 		a.in.Close()         // the program ends, whoever has started it
-		a.cmd.Process.Kill() // fails if it has ended
+		a.cmd.Process.Kill() // fails if the program has ended
 	})
 	a.until("READY", map[string]any{"PID": &a.pid})
 	return a
 }
 
-// until reads lines up to one that begins with a word. What others begin with may
-// say where the number in them belongs.
+// until reads lines up to a line that begins with a word. The map says, by the
+// beginning of a line, where the line's number belongs.
 func (a *allocator) until(last string, numbers map[string]any) {
 	a.b.Helper()
 	for a.out.Scan() {
@@ -86,7 +87,7 @@ func (a *allocator) until(last string, numbers map[string]any) {
 	a.b.Fatalf("the program ends before it has said %s: %v\n%s", last, a.out.Err(), &a.said)
 }
 
-// totals is how many bytes it has allocated, and when that was.
+// totals is how many bytes the program has allocated, and the time of the count.
 func (a *allocator) totals() (bytes int64, at time.Duration) {
 	a.b.Helper()
 	if _, err := io.WriteString(a.in, "totals\n"); err != nil {
@@ -101,7 +102,7 @@ func (a *allocator) totals() (bytes int64, at time.Duration) {
 	return int64(trees + texts), at
 }
 
-// allocations are the bytes of a truth: the second of its numbers.
+// allocations are the bytes of a truth: its second number.
 type allocations int64
 
 func (n *allocations) Scan(s fmt.ScanState, _ rune) error {
@@ -110,7 +111,7 @@ func (n *allocations) Scan(s fmt.ScanState, _ rune) error {
 	return err
 }
 
-// subject is what it is measured by.
+// subject is the allocator's subject.
 func (a *allocator) subject() *subject {
 	s := &subject{pid: a.pid, ask: a.totals}
 	if a.file != "" {
@@ -121,8 +122,8 @@ func (a *allocator) subject() *subject {
 	return s
 }
 
-// end ends it, and returns what was recorded of it, and the microseconds that one
-// collection has stopped it for on average.
+// end ends the program, and returns the quality of the recording and the mean
+// pause of a collection in microseconds.
 func (a *allocator) end() (seen *observer.Quality, pause float64) {
 	a.b.Helper()
 	a.in.Close()
@@ -140,12 +141,12 @@ func (a *allocator) end() (seen *observer.Quality, pause float64) {
 	return seen, paused / max(1, collections)
 }
 
-// BenchmarkEventsThroughput measures how much less a program does that allocates
-// 0.6 GB a second on each thread. With two threads on two CPUs clrsnap takes its own
-// time from them, with one it does not. Every phase that is observed is
-// compared with one before it and one after it that are not; the floor is a phase
-// that only has the place of one. Aims: at most 3 % lost with one allocation in
-// 512 KB, nothing if nothing is to be told.
+// BenchmarkEventsThroughput measures how much less a program does that allocates 0.6
+// GB a second on each thread. With two threads on two CPUs clrsnap takes its own
+// time from the threads, with one thread it does not. Every phase with an observer
+// is compared with a phase before and a phase after without; the floor is a phase
+// without an observer in the place of an observed phase. Aims: at most 3 % lost with
+// one allocation in 512 KB, nothing without anything to report.
 func BenchmarkEventsThroughput(b *testing.B) {
 	exe := livetest.Command(b)
 	for _, threads := range []int{2, 1} {
@@ -154,10 +155,10 @@ func BenchmarkEventsThroughput(b *testing.B) {
 	}
 }
 
-// The flags for an agent that has nothing to tell: there is no contention.
+// The flags for an agent with nothing to report: there is no contention.
 var idleFlags = []string{"--event", "contention"}
 
-// attachedThroughput measures one process, which the agent comes to and leaves.
+// attachedThroughput measures one process; the agent comes and leaves.
 func attachedThroughput(b *testing.B, exe string, threads int) {
 	record := func(name string, flags ...string) *way {
 		return &way{name: name, start: func(b *testing.B, pid int) *observer.Observer {
@@ -176,7 +177,7 @@ func attachedThroughput(b *testing.B, exe string, threads int) {
 
 // startedThroughput measures a process for each phase.
 func startedThroughput(b *testing.B, exe string, threads int) {
-	pause := map[string][]float64{} // µs of a collection, by what was done; of nothing by ""
+	pause := map[string][]float64{} // µs of a collection, by the name of the form; "": nothing
 	run := func(name string, first func(*allocator), flags ...string) (phase, *observer.Quality) {
 		a := startAllocator(b, exe, threads, flags...)
 		if first != nil {

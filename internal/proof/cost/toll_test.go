@@ -21,7 +21,7 @@ type listener struct {
 	stacks, frames int // of the first notifications
 }
 
-// manyStacks is of how many notifications frames are counted.
+// manyStacks is the number of notifications whose frames are counted.
 const manyStacks = 1000
 
 // hear subscribes. Until end is called, the process is the listener's alone.
@@ -54,7 +54,7 @@ func (l *listener) count(n *events.Notification) {
 		return
 	}
 	l.stacks++
-	// A stack that is longer than was asked for is an error that does not matter.
+	// A stack longer than the requested length is an error that does not matter.
 	_ = n.DoStackSnapshot(func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error {
 		l.frames++
 		return nil
@@ -85,24 +85,24 @@ func sum(a, b events.EventStats) events.EventStats {
 	}
 }
 
-// A toll is what an event costs the thread that it happens on.
+// A toll is what an event costs its thread.
 type toll struct {
 	name string
 	o    *events.Options // nil: nobody listens
-	cost []float64       // of a phase, µs of CPU time an event more than without
+	cost []float64       // of a phase, µs of CPU time more for an event than without a listener
 
 	stacks, frames int
 	stats          events.EventStats
 }
 
-// tollTime is how long CPU time is measured. The program is told to throw and to
-// start threads so often that there are enough in it, and CPUs remain idle.
+// tollTime is how long CPU time is measured. The program throws and starts
+// threads so often that tollTime has enough events, and CPUs remain idle.
 const tollTime = 4 * time.Second
 
 // BenchmarkEventsToll measures the CPU time of a program for each exception,
-// contention and start of a thread, with and without somebody who listens. What the
-// callbacks cost by themselves and what each frame costs shows in those of which
-// none is chosen, and in stacks of one frame.
+// contention and start of a thread, with and without a listener. The cost of the
+// callbacks shows in the way that chooses no event, the cost of a frame in stacks
+// of one frame.
 func BenchmarkEventsToll(b *testing.B) {
 	const none = 1 << 40
 	exceptions := func(every int64, frames int) *events.Options {
@@ -141,7 +141,7 @@ func tolls(b *testing.B, kind, truths string, all []*toll) {
 	})
 	p := livetest.Open(b, a, clrsnap.Options{})
 	var alone []float64
-	cpuPerEvent(b, a, truths) // while code is compiled, and compiled better
+	cpuPerEvent(b, a, truths) // while the runtime compiles code, and compiles it better
 	before := cpuPerEvent(b, a, truths)
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
@@ -179,10 +179,10 @@ func (t *toll) measure(b *testing.B, a *testenv.App, p *clrsnap.Process, truths 
 	return cost
 }
 
-// cpuPerEvent is how many µs of CPU time the program uses for each event of its own.
+// cpuPerEvent is how many µs of CPU time the program uses for each event.
 func cpuPerEvent(b *testing.B, a *testenv.App, truths string) float64 {
 	b.Helper()
-	time.Sleep(500 * time.Millisecond) // somebody has come or gone
+	time.Sleep(500 * time.Millisecond) // an observer has come or gone
 	count := func() (n int64) {
 		_, all := a.AskTruths()
 		for _, t := range all {

@@ -13,9 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// BenchmarkVerb measures commands from exec to their last byte, on programs that have much of what each looks for. The
-// floor executes the same file for its version. "cpu-ms" is the command's CPU time: why looks for four seconds, of
-// which it is what counts.
+// BenchmarkVerb measures commands from exec to their last byte, on programs with much to find for each verb. The floor
+// executes the same file for its version. "cpu-ms" is the command's CPU time, the figure that counts for why, which
+// looks for four seconds.
 func BenchmarkVerb(b *testing.B) {
 	exe := livetest.Command(b)
 	for _, v := range []struct {
@@ -67,8 +67,8 @@ func runVerb(b *testing.B, status int, exe string, args ...string) (time.Duratio
 	return took, m
 }
 
-// BenchmarkAsync measures what it takes to read who awaits the async methods that run: snapshots with and without, in
-// turns. The floor is the snapshot without.
+// BenchmarkAsync measures the time to read the awaiters of the running async methods: snapshots with and without
+// awaiters, in turns. The floor is the snapshot without.
 func BenchmarkAsync(b *testing.B) {
 	a := testenv.Start(b, "tasks", testenv.Options{Args: []string{"--running"}})
 	with, without := livetest.Open(b, a, clrsnap.Options{Async: true}), livetest.Open(b, a, clrsnap.Options{})

@@ -10,16 +10,16 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// A waitToll is what it costs a program that its waits are reported.
+// A waitToll is the cost for a program of reporting its waits.
 type waitToll struct {
 	name       string
 	o          *events.Options // nil: nobody listens
-	rate, cost []float64       // of a phase: waits a second, µs of CPU time for a wait and what is done between waits
+	rate, cost []float64       // of a phase: waits a second, µs of CPU time for a wait and the work between waits
 	stats      events.EventStats
 }
 
-// BenchmarkEventsWaits measures a program that does nothing but wait: pairs of threads wake each other as often as they
-// can, 100,000 times a second and more. Nearly all of these waits are shorter than those that are recorded.
+// BenchmarkEventsWaits measures a program that only waits: pairs of threads wake each other as often as possible,
+// 100,000 times a second and more. Nearly all of these waits are too short to be recorded.
 func BenchmarkEventsWaits(b *testing.B) {
 	waits := func(shortest time.Duration, more events.Monitor) *events.Options {
 		return &events.Options{Monitor: events.MonitorWaits | more, WaitMin: shortest, RingBytes: 4 << 20}
@@ -33,7 +33,7 @@ func BenchmarkEventsWaits(b *testing.B) {
 	a := testenv.Start(b, "blocked",
 		testenv.Options{Args: []string{"--pairs", "4", "--pairs-only", "--max-seconds", "7200"}})
 	p := livetest.Open(b, a, clrsnap.Options{})
-	turns(b, a) // while code is compiled, and compiled better
+	turns(b, a) // while the runtime compiles code, and compiles it better
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
 			all[(i+j)%len(all)].measure(b, a, p)
@@ -63,10 +63,10 @@ func (w *waitToll) measure(b *testing.B, a *testenv.App, p *clrsnap.Process) {
 	}
 }
 
-// turns is how often the program waits in a second, and the CPU time that it uses for a wait, in µs.
+// turns is how often the program waits in a second, and its CPU time for a wait, in µs.
 func turns(b *testing.B, a *testenv.App) (rate, cost float64) {
 	b.Helper()
-	time.Sleep(500 * time.Millisecond) // somebody has come or gone
+	time.Sleep(500 * time.Millisecond) // an observer has come or gone
 	count := func() (at time.Duration, n int64) {
 		at, all := a.AskTruths()
 		for _, t := range all {

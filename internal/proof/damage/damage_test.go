@@ -23,7 +23,7 @@ import (
 
 var seed = flag.Int64("seed", -1, "try one damage on each dump, which another run has reported as seed `n`")
 
-// damageSeeds are the numbers of the damages that are tried on each dump.
+// damageSeeds are the numbers of the damages to try on each dump.
 func damageSeeds(dumps int) []uint64 {
 	if *seed >= 0 {
 		return []uint64{uint64(uint32(*seed))}
@@ -35,14 +35,14 @@ func damageSeeds(dumps int) []uint64 {
 	return seeds
 }
 
-// hangLimit is after how much CPU time of this process reading a damaged core counts as hung. Time on a busy machine
-// says nothing.
+// hangLimit: reading a damaged core counts as hung after so much CPU time of this process. Elapsed time on a busy
+// machine says nothing.
 const hangLimit = 10 * time.Second
 
 // TestDamagedCores damages a core dump in every way that disks, networks and enemies
-// have: it is cut off, or bytes of its headers, notes, stacks and of the runtime's
-// structures are others. There is a result or an error; no panic, no hang, and no more
-// than twice the memory that the intact dump takes.
+// do: the dump is cut off, or bytes of its headers, notes, stacks and of the runtime's
+// structures are changed. There is a result or an error; no panic, no hang, and at
+// most twice the memory of the intact dump.
 func TestDamagedCores(t *testing.T) {
 	layer.Proof(t)
 	kinds := []testenv.DumpKind{testenv.DumpNormal, testenv.DumpTriage, testenv.DumpKernel}
@@ -70,9 +70,9 @@ type damage struct {
 	path   string // of the copy
 	file   *os.File
 	size   int64
-	places map[string][]span // parts of the file, by what they hold
+	places map[string][]span // parts of the file, by their contents
 	intact uint64            // bytes allocated for the intact dump
-	lack   int               // its incomplete threads
+	lack   int               // incomplete threads of the intact dump
 
 	refused, partly, whole int
 	slowest                time.Duration
@@ -100,7 +100,7 @@ func newDamage(t *testing.T, path string) *damage {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	readCore(d.path) // what is worked out only once is not the dump's
+	readCore(d.path) // work done only once is not the dump's
 	before := allocated()
 	snap, err := readCore(d.path)
 	d.intact = allocated() - before
@@ -131,14 +131,14 @@ func incompleteThreads(snap *profile.Snapshot) (n int) {
 	return n
 }
 
-// allocated is how many bytes have been allocated since the program began.
+// allocated is how many bytes the program has allocated since its start.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// locate finds out where in the file that lies which matters.
+// locate finds the places of the important parts in the file.
 func (d *damage) locate(t *testing.T, snap *profile.Snapshot) {
 	t.Helper()
 	f, err := elf.NewFile(d.file)
@@ -174,7 +174,7 @@ func (d *damage) locate(t *testing.T, snap *profile.Snapshot) {
 	}
 }
 
-// add adds a part of the program's memory, as far as the dump has it.
+// add adds a part of the program's memory, as far as the dump has the part.
 func (d *damage) add(f *elf.File, kind string, addr uint64, size int64) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr < p.Vaddr+p.Filesz {
@@ -237,7 +237,7 @@ func (d *damage) try(t *testing.T, seed uint64) {
 	}
 }
 
-// spoil cuts the file off, or changes some of its bytes, and returns what undoes it.
+// spoil cuts the file off, or changes some of its bytes, and returns a function that undoes the damage.
 func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
 	t.Helper()
 	if rnd.IntN(4) == 0 {
@@ -246,7 +246,7 @@ func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()
 	return d.change(t, rnd)
 }
 
-// change changes some bytes of the file, and returns what undoes it.
+// change changes some bytes of the file, and returns a function that undoes the change.
 func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
 	t.Helper()
 	kinds := make([]string, 0, len(d.places))
@@ -268,7 +268,7 @@ func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func(
 	}
 }
 
-// value is what is written: a flipped bit is the mildest, a huge number the worst.
+// value makes the changed bytes: a flipped bit is the mildest, a huge number the worst.
 func value(rnd *rand.Rand) func(old []byte) []byte {
 	n := 1 << rnd.IntN(4)
 	switch rnd.IntN(4) {

@@ -14,9 +14,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TestDamagedHeap damages objects in a core dump, and what is anywhere in its memory. All objects are counted, with
-// texts, or with all references between them. There is a result or an error; no panic, no hang, not much more memory
-// than for the intact dump, and never more objects than its memory has room for.
+// TestDamagedHeap damages objects in a core dump, and arbitrary bytes in the dump's memory. The heap reader counts
+// all objects, with texts, or with all references between objects. There is a result or an error; no panic, no hang,
+// not much more memory than for the intact dump, and never more objects than the dump's memory has room for.
 func TestDamagedHeap(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "heap", testenv.Options{
@@ -63,7 +63,7 @@ func TestDamagedHeap(t *testing.T) {
 	}
 }
 
-// heapQuestions are what is asked of the heap in turn.
+// heapQuestions are the questions to the heap, in turn.
 var heapQuestions = []clrsnap.HeapOptions{
 	{}, {MaxStrings: 100, Type: regexp.MustCompile(`\[`)}, {Retained: true}, {Roots: regexp.MustCompile(`Customer`)},
 }
@@ -77,7 +77,7 @@ func readHeap(path string, o clrsnap.HeapOptions) (*profile.Heap, error) {
 	return p.Heap(context.Background(), o)
 }
 
-// objects has objects be damaged, and what is anywhere.
+// objects restricts the damage to objects and arbitrary bytes.
 func (d *damage) objects(t *testing.T) {
 	t.Helper()
 	h, err := readHeap(d.path, clrsnap.HeapOptions{Type: regexp.MustCompile(`.`), MaxInstances: 5000})

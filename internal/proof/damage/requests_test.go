@@ -17,8 +17,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestDamagedRequests damages, in a core dump of a web server, the objects of its requests and what lies around them.
-// There is a result or an error; no panic, no hang, and not much more memory than for the intact dump.
+// TestDamagedRequests damages, in a core dump of a web server, the objects of its requests and the memory around
+// them. There is a result or an error; no panic, no hang, and not much more memory than for the intact dump.
 func TestDamagedRequests(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "requests", testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x4000000"}})
@@ -96,7 +96,7 @@ func requestCount(r *profile.Requests) (n int) {
 	return n
 }
 
-// gist is what is said of requests, in short.
+// gist is a short description of requests.
 func gist(r *profile.Requests) string {
 	s := fmt.Sprintln(requestCount(r), r.Unproven, r.ConsistentShare)
 	for i := range r.Requests {
@@ -106,7 +106,7 @@ func gist(r *profile.Requests) string {
 	return s
 }
 
-// onlyRequests has the objects of requests be damaged, and nothing else: those of a request are allocated together.
+// onlyRequests restricts the damage to the objects of requests: a request's objects are allocated together.
 func (d *damage) onlyRequests(t *testing.T, r *profile.Requests) {
 	t.Helper()
 	const around = 64 << 10

@@ -13,9 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TestDamagedTasks damages the objects that async methods are found by, in a core dump: boxes, tasks, lists of
-// continuations, and what lies around them. There is a result or an error; no panic, no hang, and not much more memory
-// than for the intact dump.
+// TestDamagedTasks damages the objects that lead to async methods, in a core dump: boxes, tasks, lists of
+// continuations, and the memory around them. There is a result or an error; no panic, no hang, and not much more
+// memory than for the intact dump.
 func TestDamagedTasks(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "tasks", testenv.Options{
@@ -74,8 +74,8 @@ func chainCount(t *profile.Tasks) (n int) {
 	return n
 }
 
-// onlyObjects has what is around awaited objects be damaged, and nothing else: the methods that wait for them were
-// allocated with them.
+// onlyObjects restricts the damage to the surroundings of awaited objects: the waiting methods were allocated
+// together with their awaited objects.
 func (d *damage) onlyObjects(t *testing.T, tasks *profile.Tasks) {
 	t.Helper()
 	const around = 4 << 10

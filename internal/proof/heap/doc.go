@@ -1,4 +1,4 @@
-// Package heap proves what the heap reader says: how many objects there are, by type, and which share of that is
-// proved; that nothing is stopped for it, or everything if that is asked for. docs/correctness.md, "The heap", has the
+// Package heap proves the heap reader's results: the number of objects by type, and the proved share. It also proves
+// that a read stops no thread, and that a read with a stop stops all threads. docs/correctness.md, "The heap", has the
 // method and the results.
 package heap

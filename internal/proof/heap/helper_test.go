@@ -31,7 +31,7 @@ func take(t *testing.T, p *clrsnap.Process, o clrsnap.HeapOptions) *profile.Heap
 	return h
 }
 
-// amounts are the objects of each type. A type without objects has no place there.
+// amounts are the objects of each type. A type without objects has no entry.
 func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 	out := map[string]profile.HeapAmount{}
 	for i := range h.Types {
@@ -42,7 +42,7 @@ func amounts(h *profile.Heap) map[string]profile.HeapAmount {
 	return out
 }
 
-// truth is what the program says of the types of which it knows all objects.
+// truth is the program's own count, for the types whose objects the program knows completely.
 func truth(t *testing.T, a *testenv.App) map[string]profile.HeapAmount {
 	t.Helper()
 	out := map[string]profile.HeapAmount{}
@@ -65,7 +65,7 @@ func number(t *testing.T, s string) uint64 {
 	return n
 }
 
-// wrongTypes are those that the program has no objects of.
+// wrongTypes are the types without objects in the program.
 func wrongTypes(h *profile.Heap) (wrong []string) {
 	for i := range h.Types {
 		if n := h.Types[i].Name; n == "Shop.Never" || strings.HasPrefix(n, "[") {
@@ -75,7 +75,7 @@ func wrongTypes(h *profile.Heap) (wrong []string) {
 	return wrong
 }
 
-// differing are the types of which there are others than the program knows.
+// differing are the types with other amounts than the program's own.
 func differing(h *profile.Heap, want map[string]profile.HeapAmount) (names []string) {
 	got := amounts(h)
 	for name, w := range want {
@@ -86,8 +86,8 @@ func differing(h *profile.Heap, want map[string]profile.HeapAmount) (names []str
 	return names
 }
 
-// moreCPUs returns the environment of a program that takes this machine for one with so many CPUs: the collector of
-// servers makes no more heaps than there are CPUs.
+// moreCPUs returns the environment of a program that takes this machine for a machine with so many CPUs: the
+// collector of servers makes no more heaps than there are CPUs.
 func moreCPUs(t *testing.T, n int) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,15 +15,16 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestNoStop: reading a heap stops no thread. A thread that never waits measures for how long it does not run, and the
-// kernel counts how often it has given up its CPU by itself, as it does when it is stopped. With a stop, both show it.
+// TestNoStop: reading a heap stops no thread. A thread that never waits measures the gaps in its own run, and the
+// kernel counts how often the thread gives up the CPU voluntarily, as a stopped thread does. With a stop, both figures
+// show the stop.
 func TestNoStop(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "heap", testenv.Options{Args: []string{"--megabytes", "100"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	a.Ask("spin")
 	thread := threadNamed(t, a.PID, "spinner")
-	time.Sleep(300 * time.Millisecond) // until it is compiled as it stays
+	time.Sleep(300 * time.Millisecond) // until the JIT has compiled the loop for the last time
 	sp := &spinner{t: t, a: a, p: p, thread: thread}
 	looks := layer.Size(5, 100)
 	waited, gap, _ := sp.look(looks, clrsnap.HeapOptions{})
@@ -50,15 +51,15 @@ type spinner struct {
 	thread string // its folder in /proc
 }
 
-// ask returns the thread's longest gap since it was asked last, and how often it has measured it.
+// ask returns the thread's longest gap since the last question, and the number of measurements.
 func (s *spinner) ask() (gap time.Duration, rounds uint64) {
 	s.t.Helper()
 	micros, measured, _ := strings.Cut(s.a.Ask("gap")[0], " ")
 	return time.Duration(number(s.t, micros)) * time.Microsecond, number(s.t, measured)
 }
 
-// look reads the heap, until it has done so that many times while the thread had a CPU. It returns how often the
-// thread has given it up by itself, its longest gap, and the longest pause that is known of.
+// look reads the heap until the thread had a CPU during so many reads. It returns how often the thread has given up
+// the CPU voluntarily, the thread's longest gap, and the longest known pause.
 func (s *spinner) look(times int, o clrsnap.HeapOptions) (waited int, gap, pause time.Duration) {
 	s.t.Helper()
 	before := switches(s.t, s.thread)
@@ -82,7 +83,7 @@ func (s *spinner) look(times int, o clrsnap.HeapOptions) (waited int, gap, pause
 	return switches(s.t, s.thread) - before, gap, pause
 }
 
-// threadNamed is the folder in /proc of a thread.
+// threadNamed is a thread's folder in /proc.
 func threadNamed(t *testing.T, pid int, name string) string {
 	t.Helper()
 	var found string
@@ -98,7 +99,7 @@ func threadNamed(t *testing.T, pid int, name string) string {
 	return found
 }
 
-// switches is how often a thread has given up its CPU by itself.
+// switches is how often a thread has given up the CPU voluntarily.
 func switches(t *testing.T, thread string) int {
 	t.Helper()
 	b, err := os.ReadFile(thread + "/status")

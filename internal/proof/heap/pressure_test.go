@@ -13,10 +13,10 @@ import (
 	"clrsnap/profile"
 )
 
-// TestPressure reads heaps that change as fast as they can: by allocation at full speed, by collections of all kinds
-// without end, and by growth of 100 MB a second; with one heap, with eight, and where the collector moves objects
-// whenever it may. Each look ends soon, and no object has a wrong type. In what is consistent nothing is missing and
-// nothing counts twice. With a stop the heap is that of one moment.
+// TestPressure reads heaps that change as fast as possible: by allocation at full speed, by endless collections of
+// all kinds, and by growth of 100 MB a second; with one heap, with eight, and with a collector that moves objects
+// whenever possible. Each look ends soon, and no object has a wrong type. In the consistent part nothing is missing
+// and nothing counts twice. With a stop the heap is the heap of one moment.
 func TestPressure(t *testing.T) {
 	layer.Proof(t)
 	for name, env := range map[string][]string{
@@ -45,7 +45,7 @@ func testPressure(t *testing.T, env []string, server bool) {
 	livetest.EndsWell(t, a)
 }
 
-// pressure looks at a program that is under pressure.
+// pressure looks at a program under pressure.
 type pressure struct {
 	t    *testing.T
 	p    *clrsnap.Process
@@ -101,8 +101,9 @@ func (pr *pressure) under(what string) {
 	}
 }
 
-// unlike compares the grains of a heap that grows with their seals, of which there is one for each thousand. That is so
-// at one moment only: a seal that is made while a heap is read can be put into space that was free, and be met there.
+// unlike compares the grains of a growing heap with their seals: a seal for each thousand grains. The relation holds
+// only at one moment: during a read, the collector can put a new seal into free space, and the read meets the seal
+// there.
 func unlike(h *profile.Heap) (names []string) {
 	all := amounts(h)
 	grains, seals := all["Shop.Grain"].Count, all["Shop.Seal[]"].Count
@@ -119,7 +120,8 @@ func unfinished(h *profile.Heap) int {
 	return h.Stop.Unfinished
 }
 
-// TestExhausted: when the pause is used up, threads go on, the heap is read without a stop, and the result says so.
+// TestExhausted: after the longest allowed pause, threads go on, the heap is read without a stop, and the result
+// says so.
 func TestExhausted(t *testing.T) {
 	layer.Proof(t)
 	a := testenv.Start(t, "heap", testenv.Options{Args: []string{"--megabytes", "100"}})

@@ -14,9 +14,9 @@ import (
 	"clrsnap/profile"
 )
 
-// BenchmarkShare measures which share of a heap can be proved to be consistent, in percent, of all and of each
-// generation, where two threads do nothing but allocate: with one heap, and with two. Beside it is how long a look
-// takes, and what it costs.
+// BenchmarkShare measures the share of a heap that can be proved to be consistent, in percent, of all and of each
+// generation, while two threads only allocate: with one heap, and with two. It also reports the duration and the
+// cost of a look.
 //
 //	go test -run '^$' -bench Share -benchtime 100x -tags proof ./internal/proof/heap
 func BenchmarkShare(b *testing.B) {

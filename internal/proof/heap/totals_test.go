@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTotals: of an idle heap that grows step by step, up to 4 GB in the full form, all objects together are within 1 %
-// of what the collector says, and those of types that the program counts are exactly so many; with a stop and without.
+// TestTotals: on an idle heap that grows step by step, up to 4 GB in the full form, all objects together are within 1 %
+// of the collector's figure, and the types that the program counts have exactly the counted objects; with a stop and
+// without.
 func TestTotals(t *testing.T) {
 	layer.Proof(t)
 	sizes := layer.Size([]int{10, 100}, []int{10, 100, 1000, 4000})
@@ -33,7 +34,7 @@ func TestTotals(t *testing.T) {
 		now = megabytes
 		for _, stop := range []bool{false, true} {
 			h := take(t, p, clrsnap.HeapOptions{Stop: stop, MaxPause: time.Minute})
-			frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // which the collector does not count
+			frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // the collector does not count frozen objects
 			mine := h.Objects().Bytes - frozen
 			off := math.Abs(float64(mine)-float64(total)) / float64(total)
 			t.Logf("%d MB, stop %v: %d bytes, %.3f %% off, read in %v; %+v", megabytes, stop, mine, 100*off,
@@ -59,7 +60,7 @@ func TestTotals(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// freeMegabytes is the memory that the machine has left.
+// freeMegabytes is the machine's free memory.
 func freeMegabytes(t *testing.T) int {
 	t.Helper()
 	var i unix.Sysinfo_t

@@ -24,8 +24,9 @@ import (
 var duration = flag.Duration("inlined", layer.Size(3*time.Second, 5*time.Minute),
 	"how `long` each program is looked at")
 
-// programs are run with nothing precompiled, so that the JIT compiles the framework, too: with full
-// optimisation at once, and with tiers and profiles, by which it inlines virtual calls on trust.
+// programs run with nothing precompiled, so that the JIT compiles the framework, too: with full
+// optimisation at once, and with tiers and profiles, by which the JIT inlines virtual calls on
+// trust.
 var programs = []struct {
 	name string
 	env  []string
@@ -36,8 +37,8 @@ var programs = []struct {
 	{"scenarios", []string{"DOTNET_ReadyToRun=0", "DOTNET_TieredCompilation=0"}},
 }
 
-// TestInlined: no proof contradicts the tree that the runtime has recorded of the same code, and every
-// method that is said to be inlined is among the events of the JIT.
+// TestInlined: no proof contradicts the runtime's recorded tree of the same code, and every method
+// claimed as inlined is among the events of the JIT.
 func TestInlined(t *testing.T) {
 	layer.Proof(t)
 	for _, runtime := range layer.Size([]string{testenv.DefaultRuntime, testenv.NewestRuntime}, testenv.AllRuntimes()) {
@@ -79,7 +80,7 @@ func TestInlinedService(t *testing.T) {
 					for ctx.Err() == nil {
 						r, err := http.Get(url)
 						if err != nil {
-							return // it is ending
+							return // the server is ending
 						}
 						_, _ = io.Copy(io.Discard, r.Body)
 						r.Body.Close()
@@ -101,7 +102,7 @@ type judge struct {
 	seen                                  map[[2]arch.Addr]bool
 	calls, recorded, equal                int
 	less, more, proved                    int
-	inlinings                             map[livetest.Inlining]bool // that were proved
+	inlinings                             map[livetest.Inlining]bool // proved
 	framesRecorded, framesProved, unknown int
 }
 
@@ -124,7 +125,7 @@ func (j *judge) look(d time.Duration) {
 			}
 			s, err := j.p.Suspend(th.ID)
 			if err != nil {
-				continue // it has ended
+				continue // the thread has ended
 			}
 			_, all := bridge.Suspension(s).Named()
 			s.Release()
@@ -146,7 +147,7 @@ func (j *judge) look(d time.Duration) {
 func (j *judge) call(c *session.Call) {
 	recorded, has, err := j.s.Recorded(c)
 	if err != nil || !has {
-		return // precompiled all the same, or dynamic
+		return // precompiled in spite of the settings, or dynamic
 	}
 	proved, err := j.s.Proved(c)
 	if err != nil {
@@ -185,7 +186,7 @@ func (j *judge) call(c *session.Call) {
 		j.equal++
 	case less:
 		j.less++
-	case more: // a method that was inlined several times is certain, if not which time
+	case more: // a method inlined several times is certain, but not always which time
 		j.more++
 	default:
 		j.Errorf("%s+%#x: proved %q, recorded %q", of, c.IP-c.Code.MethodStart, j.names(proved), j.names(recorded))
@@ -224,7 +225,7 @@ func (j *judge) names(frames []inlining.Frame) (out []string) {
 	return out
 }
 
-// verdict compares with the events. What was compiled before the program could listen is in none.
+// verdict compares with the events. Methods compiled before the program could listen have no event.
 func (j *judge) verdict() {
 	j.Logf("%d calls: %d with inlined methods by the tree, %d by proof (equal or none %d, less %d, more %d); "+
 		"%d methods by the tree, %d by proof; %d times the record could not be read",
@@ -252,7 +253,7 @@ func (j *judge) verdict() {
 	}
 }
 
-// roots returns the methods that there are events of.
+// roots returns the methods that have events.
 func roots(events map[livetest.Inlining]bool) map[string]bool {
 	out := map[string]bool{}
 	for in := range events {

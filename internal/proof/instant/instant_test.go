@@ -18,8 +18,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestAtOnceIsOneInstant holds stacks of the same instant against what is possible at one:
-// see testdata/apps/crowd/Ring.cs.
+// TestAtOnceIsOneInstant holds stacks of the same instant against the states possible at
+// an instant: see testdata/apps/crowd/Ring.cs.
 func TestAtOnceIsOneInstant(t *testing.T) {
 	layer.Quiet(t)
 	testenv.EachRuntime(t, testAtOnceIsOneInstant)
@@ -32,7 +32,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 		"--threads", "20", "--timed", "5", "--spin", "1", "--rings", strconv.Itoa(rings),
 	}})
 	p := livetest.Open(t, a, clrsnap.Options{})
-	livetest.StartBusy(t, 2) // so that some have to wait for a processor to stop on
+	livetest.StartBusy(t, 2) // some threads have to wait for a processor to stop on
 	starvedOnce, torn := 0, 0
 	states := map[string]int{}
 	for range rounds {
@@ -41,7 +41,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 			t.Fatal(err)
 		}
 		if s.Missing() > 0 && slices.ContainsFunc(s.Threads, livetest.Starved) {
-			starvedOnce++ // a busy machine, and it says so
+			starvedOnce++ // a busy machine, and the snapshot says so
 			continue
 		}
 		for i := range s.Threads {
@@ -55,7 +55,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 				t.Fatalf("ring %d was never like this: %s", ring, state)
 			}
 		}
-		// One after the other, for which nobody promises it.
+		// In sequence: SnapshotAll does not promise a single instant.
 		if s, err = p.SnapshotAll(context.Background(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +73,9 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// ringState says which members of a ring have the token, and whether that is possible at one
-// instant: one, or two neighbours, are in Carry, and at most one of them in Own.
+// ringState names the members of a ring that have the token, and reports whether the state
+// is possible at an instant: a single member or two neighbours are in Carry, and at most a
+// single carrying member is in Own.
 func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 	const members = 4
 	var carry [members]bool
@@ -104,8 +105,8 @@ func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 	return state, owning <= 1 && (carrying == 1 || carrying == 2 && neighbours)
 }
 
-// TestStopAll has the command show a thousand threads of one instant, beside two processes that
-// do nothing but use CPUs.
+// TestStopAll has the command show a thousand threads of an instant, beside two processes that
+// only use CPUs.
 func TestStopAll(t *testing.T) {
 	layer.Quiet(t)
 	const threads = 1000

@@ -6,24 +6,24 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// code is a record of the runtime about a piece of code, and what became of it.
+// code is the runtime's record about a piece of code, and the fate of the code.
 type code struct {
 	testenv.CodeRecord
 	name     perfName
-	reused   bool   // it got the place of code with another name
-	replaced uint64 // when other code had got some of its place; 0: not yet
+	reused   bool   // the code replaced code with another name
+	replaced uint64 // when other code took some of its place; 0: not yet
 }
 
-// codeLog knows which code lay where at which time, from the runtime's records.
+// codeLog knows the code at each place and time, from the runtime's records.
 //
 // The runtime never says that code is unloaded. But two pieces of code never
-// share a byte: when there is a record of code that overlaps, the older code had
-// been unloaded by the time of that record.
+// share a byte: when a record of overlapping code appears, the older code had
+// been unloaded by the time of the record.
 type codeLog struct {
 	pages   map[uint64][]*code // by address / codePage, the oldest first
-	horizon uint64             // of what was replaced before, nothing need be known
+	horizon uint64             // nothing need be known about code replaced before
 	records int
-	reuses  map[string]int // how often code took the place of other code, by what it is
+	reuses  map[string]int // how often code took the place of other code, by kind
 	cuts    bool           // some names lack their last character
 }
 
@@ -57,7 +57,7 @@ func (l *codeLog) add(r testenv.CodeRecord) {
 	}
 }
 
-// at lists the code that has been recorded at ip, the oldest first.
+// at lists the recorded code at ip, the oldest first.
 func (l *codeLog) at(ip uint64) []*code {
 	var all []*code
 	for _, c := range l.pages[ip/codePage] {
@@ -73,14 +73,14 @@ type verdict string
 
 // The verdicts. The first three are right.
 const (
-	certain verdict = "certain" // the newest record from before the walk has its name
-	during  verdict = "during"  // a record that was written during the walk has it
-	early   verdict = "early"   // a record that another thread wrote afterwards has it
-	stale   verdict = "stale"   // only records of code that was unloaded before the walk have it
-	wrong   verdict = "wrong"   // no record has it
+	certain verdict = "certain" // the newest record from before the walk has the frame's name
+	during  verdict = "during"  // a record written during the walk has the name
+	early   verdict = "early"   // a later record by another thread has the name
+	stale   verdict = "stale"   // only records of code unloaded before the walk have the name
+	wrong   verdict = "wrong"   // no record has the name
 	unknown verdict = "unknown" // there is no record at all
 
-	unrecorded verdict = "unrecorded" // and there cannot be one: neither right nor wrong
+	unrecorded verdict = "unrecorded" // no record is possible: neither right nor wrong
 )
 
 func (v verdict) right() bool { return v == certain || v == during || v == early }
@@ -88,16 +88,17 @@ func (v verdict) right() bool { return v == certain || v == during || v == early
 // judge compares a name with the records: the frame was found at ip on the stack
 // of thread tid at some time from begin to end.
 //
-// A thread that compiles a method writes its record before it runs it. But the
-// method can be called as soon as it is compiled, so another thread may be in it
-// before the record is there (JitCompileCodeLocked in src/coreclr/vm/prestub.cpp
-// publishes, its caller writes the record). Hence "early", for others' code only.
+// A thread that compiles a method writes the record before it runs the method.
+// But other threads can call the method as soon as the method is compiled, and
+// may execute it before the record is there (JitCompileCodeLocked in
+// src/coreclr/vm/prestub.cpp publishes, its caller writes the record). Hence
+// "early", for code compiled by other threads only.
 func (l *codeLog) judge(method string, ip uint64, tid int, begin, end uint64) (verdict, *code) {
 	all := l.at(ip)
 	if len(all) == 0 {
 		return unknown, nil
 	}
-	before := -1 // the newest from before the walk
+	before := -1 // the newest record from before the walk
 	for i, c := range all {
 		if c.Time < begin {
 			before = i
@@ -130,7 +131,7 @@ func (l *codeLog) names(c *code, method string) bool {
 	return c.name.method == method || l.cuts && method != "" && c.name.method == method[:len(method)-1]
 }
 
-// origin says by its name how code came to be, as far as it can be unloaded.
+// origin is the origin of unloadable code, by its name.
 func (n *perfName) origin() string {
 	switch {
 	case n.dynamic:

@@ -6,8 +6,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestCodeLog feeds the judge frames that are right and frames that are not, names
-// of unloaded code above all.
+// TestCodeLog feeds the judge right and wrong frames, names of unloaded code above
+// all.
 func TestCodeLog(t *testing.T) {
 	const me, other = 7, 8
 	records := []testenv.CodeRecord{
@@ -57,7 +57,7 @@ func TestCodeLog(t *testing.T) {
 	}
 }
 
-// TestCodeLogForgets requires that only what is still loaded takes memory.
+// TestCodeLogForgets requires that only loaded code takes memory.
 func TestCodeLogForgets(t *testing.T) {
 	l := newCodeLog()
 	for n := uint64(1); n <= 1000; n++ {

@@ -1,5 +1,5 @@
-// Package judge holds walks against a witness: the runtime's own perf map, which has each piece
-// of code, its name and its time. docs/correctness.md, oracle 3, has the rule.
+// Package judge holds walks against a witness: the runtime's own perf map, with each piece of
+// code, its name and its time. docs/correctness.md, oracle 3, has the rule.
 package judge
 
 import (
@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Judge compares frames with a jitdump as both come in, and keeps figures only.
+// A Judge compares frames with a jitdump as both come in, and keeps only figures.
 type Judge struct {
 	Tiers    map[string]int  // frames by tier
-	Methods  map[string]bool // all generations of a method are one
-	Reused   map[string]int  // frames in code that got the place of other code
+	Methods  map[string]bool // all generations of a method count as one
+	Reused   map[string]int  // frames in code that replaced other code
 	Replayed int             // kept frames whose place was used again; each must be found stale
 
-	Blind    bool // the runtime writes no records: walks must be complete, but who knows what is right
+	Blind    bool // the runtime writes no records: walks must be complete, but no frame can be checked
 	CutNames bool // some names in the jitdump lack their last character
 
 	dump     *testenv.JitDump
@@ -33,10 +33,10 @@ type Judge struct {
 
 	verdicts   map[verdict]int
 	faults     map[string]*fault
-	unrecorded map[string]int // frames by method that the runtime keeps no record of
+	unrecorded map[string]int // unrecorded frames, by method
 	kept       []keptFrame
-	unnamed    int // frames without a name in walks that say so: the thread ran on, and its code was unloaded
-	otherTiers int // frames of which only the tier was not what the map says, for a known reason
+	unnamed    int // frames without a name in walks that say why: the thread ran on, and its code was unloaded
+	otherTiers int // frames whose tier alone differs from the map, for a known reason
 }
 
 // A sighting is a walk at some time from begin to end.
@@ -64,7 +64,7 @@ type fault struct {
 }
 
 const (
-	patience  = 3_000_000_000 // ns that a record may come late: its writer may have no processor
+	patience  = 3_000_000_000 // ns that a record may come late: the writing thread may have no processor
 	delivery  = 3_000_000_000 // ns from a walk's moment until the judge gets it, at most
 	maxFaults = 20
 	maxKept   = 2000
@@ -79,7 +79,7 @@ func New(d *testenv.JitDump) *Judge {
 	}
 }
 
-// Now is the time in the terms of a jitdump.
+// Now is the time on a jitdump's clock.
 func Now() uint64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -88,13 +88,13 @@ func Now() uint64 {
 	return uint64(ts.Nano())
 }
 
-// Saw takes a walk. The times must enclose the moment that it is about, and
-// nothing that can be avoided: the narrower, the stricter.
+// Saw takes a walk. The times must enclose the walk's moment as tightly as
+// possible: the narrower, the stricter.
 func (j *Judge) Saw(th *profile.Thread, begin, end uint64) {
 	j.waiting = append(j.waiting, sighting{th, begin, end})
 }
 
-// Settle reads what the runtime has written and compares.
+// Settle reads the runtime's new records and compares.
 func (j *Judge) Settle() error {
 	j.log.cuts = j.CutNames
 	if err := j.dump.Next(j.log.add); err != nil {
@@ -125,12 +125,12 @@ func (j *Judge) Settle() error {
 	return nil
 }
 
-// recordedWithout reports whether a recording says that it has no name for a frame.
+// recordedWithout reports whether a recording says that the frame has no name.
 func recordedWithout(f *profile.Frame) bool {
 	return f.Display == profile.UnknownCode || f.Display == profile.UnloadedCode
 }
 
-// Finish waits for what is still doubtful, and then tests the test.
+// Finish waits for doubtful frames, and then tests the test.
 func (j *Judge) Finish() error {
 	for wait := true; wait; wait = len(j.doubtful) > 0 {
 		if err := j.Settle(); err != nil {
@@ -182,10 +182,10 @@ func (j *Judge) frame(s sighting, i int, last bool) {
 	j.details(s.th, f, c)
 }
 
-// pinvokeStub reports whether a frame may be that of a P/Invoke's stub that was
-// compiled ahead of time: it calls native code, or on its return the collector. The
-// runtime takes such code into use without a record (MethodDesc::DoPrestub in
-// src/coreclr/vm/prestub.cpp; only PrepareILBasedCode writes one).
+// pinvokeStub reports whether a frame may be the stub of a P/Invoke compiled ahead
+// of time: the stub calls native code, or on its return the collector. The runtime
+// takes the stub into use without a record (MethodDesc::DoPrestub in
+// src/coreclr/vm/prestub.cpp; only PrepareILBasedCode writes a record).
 func pinvokeStub(frames []profile.Frame, i int) bool {
 	if frames[i].Tier != "ReadyToRun" {
 		return false
@@ -194,7 +194,7 @@ func pinvokeStub(frames []profile.Frame, i int) bool {
 		strings.HasPrefix(frames[i-1].Method, "System.Threading.Thread.<PollGC>")
 }
 
-// details compares what else the record says: start, assembly and tier.
+// details compares the record's other facts: start, assembly and tier.
 func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
 	if start := f.IP - f.Offset; start != c.Start {
 		j.fault("wrong start of "+c.name.family, th, f, c)
@@ -208,8 +208,8 @@ func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
 	}
 }
 
-// knownTier accepts what .NET 10's data descriptor does not tell, of the tests' own
-// code only for the methods that are listed.
+// knownTier accepts tiers missing in .NET 10's data descriptor; for the tests' own
+// code only with listed methods.
 func (j *Judge) knownTier(f *profile.Frame, c *code) bool {
 	list := map[string]map[string]bool{
 		"tier-0 Optimized": switched, "optimized MinOptJitted": unoptimized,
@@ -221,7 +221,7 @@ func (j *Judge) knownTier(f *profile.Frame, c *code) bool {
 	return true
 }
 
-// fault notes a wrong frame. Of many kinds only the number is kept.
+// fault notes a wrong frame. Beyond the first kinds only the number is kept.
 func (j *Judge) fault(what string, th *profile.Thread, f *profile.Frame, c *code) {
 	if j.faults[what] == nil && len(j.faults) >= maxFaults {
 		what = "further faults"
@@ -239,14 +239,14 @@ func (j *Judge) fault(what string, th *profile.Thread, f *profile.Frame, c *code
 		f.IP, th.OSThreadID, th.Name, th.Mode, th.State, said, livetest.Text(th.Frames))}
 }
 
-// replay feeds frames once more that were right when they were seen, and whose
-// place other code has got since: all must be stale.
+// replay feeds again frames that were right at their time, but whose place has
+// other code now: all must be stale.
 func (j *Judge) replay() {
 	now := Now()
 	for _, k := range j.kept {
 		newer := j.log.at(k.ip)
 		if k.code.replaced == 0 || len(newer) > 0 && newer[len(newer)-1].name.method == k.method {
-			continue // still there, or code with the same name: a stub, or a method that was compiled anew
+			continue // still there, or code with the same name: a stub, or a recompiled method
 		}
 		j.Replayed++
 		if v, _ := j.log.judge(k.method, k.ip, 0, now, now); v.right() {
@@ -256,7 +256,7 @@ func (j *Judge) replay() {
 	}
 }
 
-// Frames is how many frames were compared.
+// Frames is the number of compared frames.
 func (j *Judge) Frames() int {
 	n := 0
 	for _, of := range j.verdicts {
@@ -265,10 +265,10 @@ func (j *Judge) Frames() int {
 	return n
 }
 
-// Recorded is how many frames were held against a record of the runtime.
+// Recorded is the number of frames held against a record of the runtime.
 func (j *Judge) Recorded() int { return j.Frames() - j.verdicts[unrecorded] }
 
-// Faults is how many kinds of wrong frame there are.
+// Faults is the number of kinds of wrong frames.
 func (j *Judge) Faults() int { return len(j.faults) }
 
 // Report logs the figures, and fails the test for each fault.
@@ -301,7 +301,7 @@ func Figures[K ~string](m map[K]int) string {
 	return strings.Join(all, ", ")
 }
 
-// Note counts what was found. A long run must not collect without end.
+// Note counts a finding. A long run must not collect without end.
 func Note(counts map[string]int, what string) string {
 	const most = 20
 	if _, ok := counts[what]; !ok && len(counts) >= most {

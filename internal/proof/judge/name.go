@@ -6,8 +6,8 @@ import (
 )
 
 // perfTiers are our names for the perf map's tiers (perfmap.cpp and
-// NativeCodeVersion's names in eventtrace.cpp). Code without tiering is
-// "Optimized" there, whatever it is.
+// NativeCodeVersion's names in eventtrace.cpp). The perf map calls all code
+// without tiering "Optimized".
 var perfTiers = map[string][]string{
 	"QuickJitted":               {"tier-0"},
 	"InstrumentedTier":          {"tier-0 instrumented"},
@@ -19,10 +19,10 @@ var perfTiers = map[string][]string{
 	"PreJIT":                    {"ReadyToRun"},
 }
 
-// switched are methods of which the JIT compiled optimised code although it was
-// asked for tier 0 (it has a stackalloc in a loop, an explicit tail call, a
-// caller in native code): only the runtime's call counting table knows, which
-// its data descriptor does not describe.
+// switched are methods with optimised code although the runtime asked the JIT
+// for tier 0 (the method has a stackalloc in a loop, an explicit tail call, a
+// caller in native code): only the runtime's call counting table knows the
+// tier, and its data descriptor does not describe the table.
 var switched = map[string]bool{
 	"Emitted.TailLoop.Loop": true, "Scenarios.Calls.StackAlloc": true,
 	"Scenarios.Native.CompareAndBlock": true, "Scenarios.Native.CompareAndSleep": true,
@@ -30,24 +30,24 @@ var switched = map[string]bool{
 	"Scenarios.StormThrow.Compare": true, "Scenarios.StormThrow.AroundNative": true,
 }
 
-// unoptimized are methods that are themselves marked NoOptimization, of which an
-// assembly that is optimised otherwise says nothing; and static constructors of code
-// that can be unloaded, which .NET 8 compiles once and does not optimise.
+// unoptimized are methods marked NoOptimization in an otherwise optimised assembly; the
+// assembly says nothing about the mark. Static constructors of unloadable code are
+// listed, too: .NET 8 compiles them once, without optimisation.
 var unoptimized = map[string]bool{"Scenarios.Gen…..cctor": true}
 
 // perfName is the name of a perf map's entry, taken apart:
 //
 //	int32 [scenarios] Scenarios.Calls+Shape`1[System.__Canon]::Area(int32)[QuickJitted]
 //
-// Rules: the return type and the parameters are left out, because they are
-// written as in IL; so are the type's arguments; the type dynamicClass stands
-// for no type; nested types have a plus, as ours.
+// Rules: the return type and the parameters are left out, because the map
+// writes them as in IL; so are the type's arguments; the type dynamicClass
+// stands for no type; nested types have a plus, as in our names.
 type perfName struct {
 	method   string // as profile.Frame.Method
 	assembly string
 	tier     string
 	dynamic  bool
-	family   string // method, without the numbers that make a generation's name unique
+	family   string // method, without the numbers of the generation
 }
 
 var generation = regexp.MustCompile(`\b(Gen|Emit|Dyn|Expr)[0-9]{6}\b`)

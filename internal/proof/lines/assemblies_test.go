@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestManyAssemblies shows a stack through 2,000 assemblies, each with a PDB of its own, with lines and without.
+// TestManyAssemblies shows a stack through 2,000 assemblies, each with its own PDB, with lines and without.
 func TestManyAssemblies(t *testing.T) {
 	layer.Proof(t)
 	const count = 2000
@@ -37,8 +37,8 @@ func TestManyAssemblies(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// linesOf runs the command, and returns how many frames have a line, all of which must be right, how much memory
-// it had at most, in bytes, and how much CPU time it took.
+// linesOf runs the command, and returns the number of frames with a line, the peak memory in bytes, and the CPU
+// time. All lines must be right.
 func linesOf(t *testing.T, command string, pid int, flag string) (n int, memory int64, took time.Duration) {
 	t.Helper()
 	c := exec.Command(command, "stack", "--json", flag, strconv.Itoa(pid))
@@ -73,7 +73,7 @@ func linesOf(t *testing.T, command string, pid int, flag string) (n int, memory 
 	return n, s.SysUsage().(*syscall.Rusage).Maxrss << 10, s.UserTime() + s.SystemTime()
 }
 
-// lineWith is the line of a file that has a text.
+// lineWith is the line of a file that contains a text.
 func lineWith(t *testing.T, file, text string) int {
 	t.Helper()
 	b, err := os.ReadFile(file)

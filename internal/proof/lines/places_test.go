@@ -14,16 +14,16 @@ import (
 	"clrsnap/profile"
 )
 
-// A mode is a way in which the program's methods are compiled.
+// A mode is a way to compile the program's methods.
 type mode struct {
 	name  string
 	form  form
 	o     testenv.Options
-	tiers []string // of which there must be frames of the program
+	tiers []string // must appear in frames of the program
 	most  int      // per cent of its lines that may be approximate
 }
 
-// form is where a mode belongs.
+// form says when a mode is tested.
 type form int
 
 const (
@@ -62,12 +62,12 @@ var modes = []mode{
 
 var debug = []string{"-o-", "-define:DEBUG"}
 
-// soon has methods tier up as soon as they can.
+// soon has methods tier up as soon as possible.
 var soon = []string{"DOTNET_TC_CallCountingDelayMs=0", "DOTNET_TC_CallCountThreshold=5",
 	"DOTNET_TC_BackgroundWorkerTimeoutMs=0"}
 
-// TestPlaces compares the line of each frame with what the runtime's own StackTrace said, with the sources,
-// and for the leaf with what the compiler knew.
+// TestPlaces compares the line of each frame with the runtime's own StackTrace, with the sources, and for
+// the leaf with the compiler's line.
 func TestPlaces(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -109,7 +109,7 @@ func testMode(t *testing.T, runtime string, m mode) {
 	c.report()
 }
 
-// comparison holds the frames of one process against what is known of them.
+// comparison holds the frames of one process against the witnesses.
 type comparison struct {
 	t       *testing.T
 	runtime string
@@ -121,7 +121,7 @@ type comparison struct {
 	places, frames, lines, approximate int
 	tiers                              map[string]int
 	ruled                              map[string]int
-	why                                map[string][]string // frames that a rule explains
+	why                                map[string][]string // frames explained by a rule
 }
 
 func newComparison(t *testing.T, a *testenv.App, runtime string, m mode) *comparison {
@@ -154,7 +154,7 @@ func (c *comparison) thread(th *profile.Thread) {
 		return
 	}
 	c.places++
-	at := 0 // the frame of ours that comes next
+	at := 0 // our next frame
 	for i, w := range want.Frames {
 		if i == 0 {
 			continue // Here.Stop itself has moved on
@@ -168,7 +168,7 @@ func (c *comparison) thread(th *profile.Thread) {
 			continue
 		}
 		for _, f := range th.Frames[at : at+n] {
-			// Callees that were inlined are for StackTrace no frames, and native ones are none of its matter.
+			// StackTrace has no frames for inlined callees and native functions.
 			if f.Line != nil && at > 0 && f.Kind == profile.Managed && !f.Inlined {
 				c.t.Errorf("%s: %s has line %s:%d, but StackTrace has no such frame", want.Scenario, f.Method,
 					f.Line.File, f.Line.Line)
@@ -180,25 +180,25 @@ func (c *comparison) thread(th *profile.Thread) {
 	}
 }
 
-// same reports whether both are the same frame. The framework's are only to be passed: one that has called
-// native code may have moved on.
+// same reports whether both are the same frame. Frames of the framework are only passed: a framework frame
+// that has called native code may have moved on.
 func same(f *profile.Frame, w *testenv.Frame) bool {
 	return f.Kind == profile.Managed && !f.Inlined && f.Method == w.Exact() &&
 		(f.Offset == uint64(w.NativeOffset) || w.Assembly != "lines" || inNative(f, w))
 }
 
 // inNative reports whether a frame has called native code, which calls back, where StackTrace has another place
-// for it. In a ReadyToRun image it is the place before the call.
+// for the frame. In a ReadyToRun image StackTrace has the place before the call.
 func inNative(f *profile.Frame, w *testenv.Frame) bool {
 	return f.Tier == "ReadyToRun" && strings.HasPrefix(w.Method, "Lines.Outside.UnmanagedCallersOnly")
 }
 
-// frame compares a frame with what StackTrace said, frame i of want.
+// frame compares a frame with StackTrace's frame, frame i of want.
 func (c *comparison) frame(want testenv.Stack, i int, got *profile.Frame) {
 	w := want.Frames[i]
 	c.frames++
 	if w.Assembly != "lines" {
-		if got.Line != nil { // nothing else has a PDB
+		if got.Line != nil { // no other assembly has a PDB
 			c.t.Errorf("%s: %s of %s has line %s:%d", want.Scenario, w.Method, w.Assembly, got.Line.File, got.Line.Line)
 		}
 		return
@@ -229,7 +229,7 @@ func (c *comparison) report() {
 	if c.approximate*100 > c.lines*c.mode.most {
 		c.t.Errorf("%d of %d lines are approximate", c.approximate, c.lines)
 	}
-	// Where StackTrace has the right line, and ours is approximate and another one.
+	// StackTrace has the right line, and ours is approximate and different.
 	if worse := c.ruled["approximate"]; worse > 40 {
 		c.t.Errorf("%d approximate lines are wrong", worse)
 	}

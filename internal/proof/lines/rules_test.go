@@ -17,7 +17,7 @@ type place struct {
 
 func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.line) }
 
-// observed is a frame with all that is said of its line.
+// observed is a frame with all statements about its line.
 type observed struct {
 	c    *comparison
 	want testenv.Stack
@@ -26,13 +26,13 @@ type observed struct {
 	got  *profile.Frame
 
 	ours, theirs place // theirs is StackTrace's
-	leaf         place // where Stop was called, as the compiler knows it
+	leaf         place // where Stop was called, according to the compiler
 }
 
-// isLeaf: it called Stop.
+// isLeaf: the frame called Stop.
 func (o *observed) isLeaf() bool { return o.i == 1 }
 
-// inHere: a method of Here, whose lines are on all stacks, and are not marked.
+// inHere: a method of Here. The lines of Here are on all stacks, and are not marked.
 func (o *observed) inHere() bool { return strings.HasPrefix(o.w.Method, "Lines.Here") }
 
 // optimized reports whether the frame's code is optimised.
@@ -45,13 +45,13 @@ func (o *observed) right(p place) bool {
 	return o.c.marked.has(o.want.Scenario, p) || o.isLeaf() && p == o.leaf
 }
 
-// none reports whether neither says a line.
+// none reports whether both are without a line.
 func (o *observed) none() bool { return o.ours.line == 0 && o.theirs.line == 0 }
 
-// approximate reports whether no more is claimed than that the line is near.
+// approximate reports whether our line is marked as only near.
 func (o *observed) approximate() bool { return o.got.Line != nil && o.got.Line.Approximate }
 
-// judge compares what is said, and has a rule explain each difference.
+// judge compares the statements, and has a rule explain each difference.
 func (o *observed) judge() {
 	o.c.t.Helper()
 	if !o.none() && o.ours != o.theirs {
@@ -79,15 +79,15 @@ func (o *observed) explain(rules []rule, who string, says place) {
 	o.c.t.Error(what)
 }
 
-// A rule explains why a line is right although something else is said.
+// A rule explains why a line is right in spite of a contradiction.
 type rule struct {
 	name     string
 	explains func(o *observed) bool
 }
 
-// rules are about what StackTrace says.
+// rules are about StackTrace's lines.
 var rules = []rule{
-	// StackTrace has the method where it left the code that the handler belongs to: at the call that threw, or
+	// StackTrace has the method where the method left the handler's protected code: at the call that threw, or
 	// that led to the end of the try. The sources say where the handler is.
 	{"handler", func(o *observed) bool {
 		return (o.right(o.ours) || o.approximate()) && !o.right(o.theirs) && handles(o.want.Scenario)
@@ -98,7 +98,7 @@ var rules = []rule{
 			len(o.want.Names(testenv.Dynamic)) > 0
 	}},
 	// The JIT has no point for a call while a value is on the evaluation stack, and has merged statements.
-	// StackTrace takes the point before it; the sources say that the call is on another line.
+	// StackTrace takes the point before the call; the sources say that the call is on another line.
 	{"call without a point", func(o *observed) bool { return o.right(o.ours) }},
 	{"approximate", (*observed).approximate},
 }
@@ -117,22 +117,22 @@ func handles(place string) bool {
 
 // sourceRules are about comments in the sources.
 var sourceRules = []rule{
-	// Such as the method that starts an async method's state machine, and the members of a record.
+	// For example the method that starts an async method's state machine, and the members of a record.
 	{"method without a text", (*observed).none},
 	{"approximate", (*observed).approximate},
 }
 
-// leafRules are about what the compiler knew.
+// leafRules are about the compiler's lines.
 var leafRules = []rule{
 	{"approximate", (*observed).approximate},
-	// A statement's line is its first one.
+	// A statement's line is its first line.
 	{"statement of several lines", func(o *observed) bool {
 		return o.right(o.ours) && o.ours.file == o.leaf.file && o.ours.line < o.leaf.line &&
 			o.leaf.line-o.ours.line <= 3
 	}},
-	// Its lines are those of the text before it.
+	// Hidden text has the lines of the text before.
 	{"hidden text", func(o *observed) bool { return o.right(o.ours) && o.want.Scenario == "line-hidden" }},
-	// What called Stop has no frame of its own.
+	// The caller of Stop has no frame of its own.
 	{"inlined", func(o *observed) bool { return o.optimized() && (o.right(o.ours) || o.none()) }},
 }
 

@@ -24,7 +24,7 @@ var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute),
 	"how `long` TestSoak looks at each program")
 
 // TestSoak takes snapshots of a program that makes, replaces and unloads code, throws and collects garbage. Each
-// line must be one of its frame's method, as System.Reflection.Metadata reads the PDB.
+// line must belong to its frame's method, as System.Reflection.Metadata reads the PDB.
 func TestSoak(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachOf(t, layer.Size([]string{testenv.DefaultRuntime, testenv.NewestRuntime}, testenv.AllRuntimes()),
@@ -32,7 +32,7 @@ func TestSoak(t *testing.T) {
 }
 
 func testSoak(t *testing.T, runtime string) {
-	seconds := strconv.Itoa(int(soakTime.Seconds()) + 300) // it is asked to end before
+	seconds := strconv.Itoa(int(soakTime.Seconds()) + 300) // the test ends the program earlier
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		Runtime: runtime, Reuse: true, Env: soon,
 		Args: []string{"--busy", seconds, "--max-seconds", seconds, "--storm"},
@@ -61,7 +61,7 @@ func testSoak(t *testing.T, runtime string) {
 	}
 }
 
-// soak is what a test has seen.
+// soak counts a test's findings.
 type soak struct {
 	truth                                          map[string]map[place]bool
 	snapshots, frames, lines, approximate, without int
@@ -98,7 +98,7 @@ func (s *soak) frame(t *testing.T, f *profile.Frame) {
 	}
 }
 
-// methodLines returns the lines of each method of an assembly, by its name: overloads have theirs together.
+// methodLines returns the lines of each method of an assembly, by the method's name: overloads share an entry.
 func methodLines(t *testing.T, dll string) map[string]map[place]bool {
 	t.Helper()
 	kit := testenv.Kit(t)

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// marks are the lines that comments in the program's sources speak of, by place.
+// marks are the marked lines of the program's sources, by place.
 type marks map[string]map[place]bool
 
 func (m marks) has(name string, at place) bool { return m[name][at] }
 
-// sources is where they are; the compiler calls it compiled.
+// sources is the folder of the sources; the compiler calls the folder compiled.
 const sources, compiled = "../../../testdata/apps/lines", "/testdata/apps/lines"
 
-// readMarks finds comments such as "// @lambda @closure", which may be the end of another comment.
+// readMarks finds comments like "// @lambda @closure", also at the end of another comment.
 func readMarks(t *testing.T) marks {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sources, "*.cs"))

@@ -15,7 +15,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWitness compares the lines with what ClrMD says of the same process, frame by frame. Where the two differ
+// TestWitness compares the lines with ClrMD's lines of the same process, frame by frame. Where the two differ,
 // the sources must agree with ours, and not with ClrMD's.
 func TestWitness(t *testing.T) {
 	layer.Matrix(t)
@@ -36,13 +36,14 @@ func TestWitness(t *testing.T) {
 
 func testWitness(t *testing.T, runtime string, m mode) {
 	m.o.Runtime = runtime
-	// The runtime's debugging library, asked for the lines of the stub that calls several delegates, takes it for a
-	// method of Func<int, int>, finds none, and ends in a segmentation fault; in some processes each time.
+	// The runtime's debugging library, asked for the lines of the stub that calls several delegates, takes the stub
+	// for a method of Func<int, int>, finds no lines, and ends in a segmentation fault; in some processes each
+	// time.
 	m.o.Args = append([]string{"--without", "multicast"}, m.o.Args...)
 	a := testenv.Start(t, "lines", m.o)
 	c := newComparison(t, a, runtime, m)
 	theirs := clrmd(t, a)
-	agrees := func() bool { return m.name == "replaced" || c.agrees(theirs) } // witnessRules have what it is wrong in
+	agrees := func() bool { return m.name == "replaced" || c.agrees(theirs) } // witnessRules have ClrMD's errors
 	for range 3 {
 		if agrees() {
 			break
@@ -68,8 +69,8 @@ func testWitness(t *testing.T, runtime string, m mode) {
 	livetest.EndsWell(t, a)
 }
 
-// agrees reports whether ClrMD has the lines that StackTrace has for the method that calls every place. On a busy
-// machine it was seen to have other lines for a third of the frames of a process, and the right ones the next time.
+// agrees reports whether ClrMD has StackTrace's lines for the method that calls every place. On a busy machine
+// ClrMD once had other lines for a third of the frames of a process, and the right lines the next time.
 func (c *comparison) agrees(theirs map[frameIP]clrmdFrame) bool {
 	const enter = "Lines.Here.Enter"
 	lines := map[int]bool{}
@@ -88,13 +89,13 @@ func (c *comparison) agrees(theirs map[frameIP]clrmdFrame) bool {
 	return true
 }
 
-// A frameIP is a frame: of which thread, and where.
+// A frameIP identifies a frame by its thread and its place.
 type frameIP struct {
 	tid int
 	ip  string
 }
 
-// clrmd returns what ClrMD says of each frame.
+// clrmd returns ClrMD's frames.
 func clrmd(t *testing.T, a *testenv.App) map[frameIP]clrmdFrame {
 	t.Helper()
 	out := testenv.AskClrMD(t, "lines", a)
@@ -158,7 +159,7 @@ func (w *witnessed) thread(th *profile.Thread) {
 			w.same++
 			continue
 		}
-		// StackTrace's frame of the method, if any, tells whether it called Stop.
+		// StackTrace's frame of the method, if any, tells whether the method called Stop.
 		if len(want.Frames) > 1 && want.Frames[1].Exact() == f.Method {
 			o.i = 1
 		}
@@ -166,14 +167,14 @@ func (w *witnessed) thread(th *profile.Thread) {
 	}
 }
 
-// witnessRules are about what ClrMD says. In each case the sources say that ours is right.
+// witnessRules are about ClrMD's lines. In each case the sources say that ours is right.
 var witnessRules = []rule{
-	// ClrMD takes the method where it left the code that the handler belongs to, as StackTrace does.
+	// ClrMD takes the method where the method left the handler's protected code, like StackTrace.
 	{"handler", func(o *observed) bool {
 		return o.right(o.ours) && !o.right(o.theirs) && handles(o.want.Scenario)
 	}},
-	// It looks up the frame's code by the method's newest version: OSR methods and those that have tiered up
-	// while they were on the stack have several.
+	// ClrMD looks up the frame's code by the method's newest version: OSR methods and methods that have
+	// tiered up while on the stack have several versions.
 	{"OSR", func(o *observed) bool { return (o.right(o.ours) || o.inHere()) && o.got.Tier == "OSR" }},
 	{"replaced", func(o *observed) bool {
 		return (o.right(o.ours) || o.inHere()) && o.c.mode.name == "replaced"

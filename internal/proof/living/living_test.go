@@ -21,11 +21,11 @@ import (
 
 var churnTime = flag.Duration("churn", layer.Size(12*time.Second, time.Hour), "how `long` TestLiving records in all")
 
-// eachRecording is how long one recording is: each of them meets all code for the first time.
+// eachRecording is the length of a recording: each recording meets all code for the first time.
 const eachRecording = 30 * time.Second
 
-// TestLiving: in an hour of churn under load all code that lives has its name, all its stacks are
-// complete, and no code has the name of other code that is gone.
+// TestLiving: in an hour of churn under load all living code has its name, all stacks are
+// complete, and no code has the name of other, unloaded code.
 func TestLiving(t *testing.T) {
 	layer.Quiet(t)
 	d := *churnTime
@@ -85,7 +85,7 @@ func TestLiving(t *testing.T) {
 	}
 }
 
-// places counts how often the place of a method has become that of another one.
+// places counts how often the place of a method has become the place of another method.
 type places struct {
 	names  map[uint64]string // by instruction pointer
 	reused int

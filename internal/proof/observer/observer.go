@@ -1,6 +1,7 @@
 // Package observer has processes that look at a target: clrsnap record, and roles of a test
-// binary (livetest.Main). Benchmarks and soaks have them look from outside, so that their CPU
-// time and memory can be told from those of the test. Quality is what they have seen.
+// binary (livetest.Main). Benchmarks and soaks have the processes look from outside, so that
+// the CPU time and memory of the observer and of the test are separate. Quality has the
+// findings.
 package observer
 
 import (
@@ -25,26 +26,28 @@ import (
 // An Observer is a process that looks at a target.
 type Observer struct {
 	Cmd   *exec.Cmd
-	End   func() (*Quality, error) // ends it and returns what it has seen
+	End   func() (*Quality, error) // ends the process and returns its findings
 	Ended time.Time                // when a Recorder had ended
 }
 
 const began = "began\n"
 
-// Began is what a role calls once it looks at its target: Observe waits for it.
+// Began is called by a role when the role begins to look at the target: Observe
+// waits for the call.
 func Began() { fmt.Print(began) }
 
-// UntilStdinEnds is the time that a role looks at its target: Observer.End ends it.
+// UntilStdinEnds is the time during which a role looks at the target: Observer.End
+// ends the time.
 func UntilStdinEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, however
+		_, _ = io.Copy(io.Discard, os.Stdin) // until stdin ends, however
 		cancel()
 	}()
 	return ctx
 }
 
-// Observe has a process of its own take a role, and waits until it has begun. Once its stdin
+// Observe has a new process take a role, and waits until the role has begun. Once stdin
 // ends, the role writes its Quality as JSON.
 func Observe(tb testing.TB, what *role.Role, args ...any) *Observer {
 	tb.Helper()
@@ -61,7 +64,7 @@ func Observe(tb testing.TB, what *role.Role, args ...any) *Observer {
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if the process has ended
 	out := bufio.NewReader(stdout)
 	if line, err := out.ReadString('\n'); line != began {
 		tb.Fatalf("%s says %q, %v", what, line, err)
@@ -96,7 +99,7 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if the process has ended
 	said := bufio.NewReader(stderr)
 	if line, err := said.ReadString('\n'); !strings.HasPrefix(line, "clrsnap: recording ") {
 		tb.Fatalf("clrsnap says %q, %v", line, err)
@@ -106,7 +109,7 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			return nil, err
 		}
-		rest, _ := io.ReadAll(said) // Wait says what went wrong
+		rest, _ := io.ReadAll(said) // Wait reports an error
 		err := cmd.Wait()
 		if o.Ended = time.Now(); err != nil {
 			return nil, fmt.Errorf("%w\n%s", err, rest)
@@ -116,8 +119,7 @@ func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
 	return o
 }
 
-// CPU is the CPU time that the observer has used. It includes that of its tracing tasks,
-// which are processes.
+// CPU is the CPU time of the observer and of its tracing tasks. Tracing tasks are processes.
 func (o *Observer) CPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	sum := livetest.CPU(tb, o.Cmd.Process.Pid)

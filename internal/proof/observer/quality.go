@@ -8,23 +8,23 @@ import (
 	"clrsnap/profile"
 )
 
-// Quality is what an observer has seen, and how well.
+// Quality counts an observer's findings, and rates them.
 type Quality struct {
 	profile.ModeStats
 	Memory  int64 // most that the observer used, in bytes
-	Bytes   int64 // of its file
+	Bytes   int64 // of the file
 	Managed Names // of managed frames
 	Native  Names // of all other frames
-	Whole   int   // samples whose stack reaches its base
+	Whole   int   // samples with a stack down to the base
 
 	Runtime   string             // version of .NET
-	Recording *profile.Recording `json:"-"` // of clrsnap record; a role has none
+	Recording *profile.Recording `json:"-"` // by clrsnap record; a role has none
 }
 
-// Names counts frames, and those among them that have a name.
+// Names counts frames, and the frames with a name.
 type Names struct{ Frames, Named int }
 
-// Add counts a frame as often as it was seen.
+// Add counts a frame seen so many times.
 func (n *Names) Add(named bool, times int) {
 	n.Frames += times
 	if named {
@@ -32,7 +32,7 @@ func (n *Names) Add(named bool, times int) {
 	}
 }
 
-// ReadQuality reads a recording from its file, and judges it.
+// ReadQuality reads a recording from a file, and judges the recording.
 func ReadQuality(file string) (*Quality, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -76,7 +76,8 @@ func judge(r *profile.Recording) *Quality {
 	return q
 }
 
-// Add adds what another observer has seen, or the same one at another time.
+// Add adds the findings of another observer, or of the same observer at another
+// time.
 func (q *Quality) Add(o *Quality) {
 	q.addStats(&o.ModeStats)
 	q.Runtime = cmp.Or(q.Runtime, o.Runtime)

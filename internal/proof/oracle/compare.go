@@ -16,21 +16,20 @@ import (
 type Comparison struct {
 	Process *clrsnap.Process
 
-	Walks, Late                 int // of threads; stops that were called off
-	Frames, Runs, Deepest       int // frames that are equal, how many of them are runs of unmanaged ones
+	Walks, Late                 int // of threads; called-off stops
+	Frames, Runs, Deepest       int // equal frames, how many of them are runs of unmanaged frames
 	Registers, UnknownRegisters map[string]int
 	Results, Kinds              map[string]int
 	Newest                      map[string]int // Frames of threads in preemptive mode
 	Methods                     map[clrsnap.FunctionID]bool
 	Places                      map[uint64]bool
-	Unknown                     []*Difference // those that are in no table
+	Unknown                     []*Difference // differences in no table
 }
 
-// MaxUnknown ends the comparison early, when so many differences were found that
-// are in no table.
+// MaxUnknown ends the comparison early, after so many differences without a table.
 const MaxUnknown = 20
 
-// New returns a comparison that has compared nothing.
+// New returns an empty comparison.
 func New(p *clrsnap.Process) *Comparison {
 	return &Comparison{
 		Process: p, Registers: map[string]int{}, UnknownRegisters: map[string]int{},
@@ -39,8 +38,8 @@ func New(p *clrsnap.Process) *Comparison {
 	}
 }
 
-// Suspend captures a thread. On a busy machine the stop may be called off, because
-// it would have become too long; the moment is the same when it is tried again.
+// Suspend captures a thread. On a busy machine a stop that takes too long may be
+// called off; a new attempt finds the thread at the same moment.
 func (c *Comparison) Suspend(id clrsnap.ThreadID) (s *clrsnap.Suspension, err error) {
 	for range 100 {
 		s, err = c.Process.Suspend(id)
@@ -67,8 +66,8 @@ type Difference struct {
 	Again string // how the second pair of walks came out
 }
 
-// NonVolatile are the registers of a context, besides the stack pointer, that can
-// be compared, by the number that they have in instructions.
+// NonVolatile are a context's comparable registers besides the stack pointer, by
+// their numbers in instructions.
 var NonVolatile = []struct {
 	Name string
 	Reg  uint8
@@ -86,8 +85,8 @@ var NonVolatile = []struct {
 const RSP = 4
 
 // Compare sets d.What if the two walks are not equal: in their results, or in
-// number, order, FunctionID, ip, stack pointer or a non-volatile register of any
-// callback.
+// number, order, FunctionID, ip, stack pointer or a non-volatile register of
+// any callback.
 func (c *Comparison) Compare(d *Difference) {
 	c.Walks++
 	for _, k := range d.Kinds {
@@ -115,10 +114,10 @@ func (c *Comparison) Compare(d *Difference) {
 
 // samePair names the two results, and says whether they mean the same.
 //
-// One pair of different ones does: of a thread without managed frames CoreCLR
-// says E_FAIL, because Thread::StackWalkFramesEx (stackwalk.cpp) answers
-// SWA_FAILED if there was nothing to visit; the documentation, and this library,
-// say S_OK. Neither makes a callback.
+// One pair of different results does: for a thread without managed frames
+// CoreCLR says E_FAIL, because Thread::StackWalkFramesEx (stackwalk.cpp)
+// answers SWA_FAILED if there was nothing to visit; the documentation, and this
+// library, say S_OK. Neither makes a callback.
 func samePair(d *Difference) (string, bool) {
 	clr, ours := clrsnap.HRESULT(d.CLR.Result), clrsnap.S_OK
 	if d.Err != nil {
@@ -187,7 +186,7 @@ func Counts(m map[string]int) string {
 	return strings.Join(list, "; ")
 }
 
-// SideBySide prints both lists, those callbacks that are not equal marked.
+// SideBySide prints both lists, and marks unequal callbacks.
 func (c *Comparison) SideBySide(d *Difference) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CLR: %v, %d callbacks; ours: %v, %d callbacks\n",

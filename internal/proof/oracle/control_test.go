@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestOracleCompare: whatever two walks can differ in, the comparison sees.
+// TestOracleCompare: the comparison sees every possible difference of two walks.
 func TestOracleCompare(t *testing.T) {
 	equal := func() *Difference {
 		ctx := clrsnap.Context{IP: 0x20}
@@ -81,8 +81,8 @@ func TestOracleCompare(t *testing.T) {
 	}
 }
 
-// TestOracleControl: on real threads, too, the comparison sees a difference where
-// there is one. As documented, the walk reports the runs through which a filter was
+// TestOracleControl: on real threads, too, the comparison sees an existing
+// difference. As documented, the walk reports the runs through which a filter was
 // called and gives the true return address of a P/Invoke; the CLR does neither.
 func TestOracleControl(t *testing.T) {
 	layer.Proof(t)

@@ -20,10 +20,10 @@ import (
 var frames = flag.Int("frames", layer.Size(30_000, 1_000_000),
 	"how many frames TestOracle compares with the CLR's own walk")
 
-// TestOracle compares the walk from outside, callback by callback, with that of
-// the CLR's own DoStackSnapshot of the same threads at the same suspended moment.
-// The CLR is asked by the in-process agent, which suspends the runtime, walks,
-// and keeps it suspended until the walk from outside is done as well.
+// TestOracle compares the walk from outside, callback by callback, with the CLR's
+// own DoStackSnapshot of the same threads at the same suspended moment. The test
+// asks the CLR through the in-process agent, which suspends the runtime, walks,
+// and keeps the runtime suspended until the walk from outside is done as well.
 func TestOracle(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -55,7 +55,7 @@ func testOracle(t *testing.T, runtime string, frames int) {
 		{"exceptions, the older way", attachAgent, append(everything, exceptions[1:]...), 20, older},
 	} {
 		if tt.env != nil && testenv.Framework(runtime) != "net9" {
-			continue // .NET 8 has no other way, .NET 10 has not got it any more
+			continue // .NET 8 has no other way, .NET 10 has dropped the older way
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"--busy", "7200", "--max-seconds", "7200"}, tt.args...)
@@ -75,10 +75,10 @@ func testOracle(t *testing.T, runtime string, frames int) {
 	}
 }
 
-// TestOracleResolving compares threads that the suspension finds while they look for the
-// method that an interface call leads to: in preemptive mode, with a StubDispatchFrame
-// as their newest one. TestOracle meets few of them. .NET 8 is in cooperative mode all
-// the while, so that there the scenario iface-castable has to do.
+// TestOracleResolving compares threads that the suspension finds in the lookup of an
+// interface call's method: in preemptive mode, with a StubDispatchFrame as their newest
+// Frame. TestOracle meets few of them. .NET 8 stays in cooperative mode during the
+// lookup, so there the test falls back to the scenario iface-castable.
 func TestOracleResolving(t *testing.T) {
 	layer.Proof(t)
 	const (
@@ -152,7 +152,7 @@ func startWithAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.Ap
 	return a, introduced(t, a, conn, false)
 }
 
-// attachAgent starts a program and attaches the agent when it is running.
+// attachAgent starts a program and attaches the agent to the running program.
 func attachAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.App, *agent.Conn) {
 	t.Helper()
 	l := listen(t)
@@ -206,8 +206,8 @@ const (
 	maxPostponedAtATime = 10000
 )
 
-// round compares all threads at one moment. Threads that are blocked for good
-// are looked at now and then: their stacks are always the same.
+// round compares all threads at one moment. Permanently blocked threads are
+// compared only now and then: their stacks are always the same.
 func (o *oracle) round() error {
 	w, err := o.walk()
 	if err != nil {
@@ -232,11 +232,11 @@ func (o *oracle) round() error {
 	if err := o.conn.Resume(); !errors.Is(err, agent.ErrExpired) {
 		return err
 	}
-	return nil // what was compared, was compared in time
+	return nil // the compared threads were compared in time
 }
 
-// errLost: the suspension has run out of time on a very busy machine, so that what
-// is seen from here on is not of the CLR's moment.
+// errLost: the suspension has run out of time on a very busy machine, so that
+// later observations are not of the CLR's moment.
 var errLost = errors.New("the suspension has ended before the comparison")
 
 // walk has the CLR walk, once no garbage collection is in the way.
@@ -261,14 +261,15 @@ func (o *oracle) walk() (*agent.Walk, error) {
 }
 
 // thread compares one thread. If its two walks differ, both are done again, until
-// they do not.
+// they are equal.
 //
 // A thread in native code goes on while the runtime is suspended, up to its return
-// to managed code, where it says that it is in cooperative mode before it looks
-// whether it may be (DisablePreemptiveGC in threads.h). So it may have moved
-// between the two walks, or be in a mode in which CoreCLR does not walk it. That is
-// accepted only if it can be seen: the last pair is equal, and since the first one
-// either the CLR's own answer has changed, or the thread's mode or Frames have.
+// to managed code, where the thread switches to cooperative mode before it checks
+// for the suspension (DisablePreemptiveGC in threads.h). So the thread may have
+// moved between the two walks, or be in a mode in which CoreCLR does not walk the
+// thread. The test accepts such a case only with visible proof: the last pair is
+// equal, and since the first pair either the CLR's own answer has changed, or the
+// thread's mode or Frames have.
 func (o *oracle) thread(t *agent.Thread) error {
 	first, err := o.pair(t)
 	if err != nil || first.What == "" {
@@ -296,7 +297,7 @@ func (o *oracle) pairAgain(id uint64) (*Difference, error) {
 		return nil, err
 	}
 	if w.Suspending != 0 {
-		return nil, errLost // that was another suspension
+		return nil, errLost // the walk had a new suspension
 	}
 	i := slices.IndexFunc(w.Threads, func(t agent.Thread) bool { return t.ID == id })
 	if w.Result != 0 || i < 0 {
@@ -305,7 +306,7 @@ func (o *oracle) pairAgain(id uint64) (*Difference, error) {
 	return o.pair(&w.Threads[i])
 }
 
-// pair compares one walk of the CLR with one of ours.
+// pair compares a walk of the CLR with our walk.
 func (o *oracle) pair(t *agent.Thread) (*Difference, error) {
 	s, err := o.Suspend(clrsnap.ThreadID(t.ID))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// knownDifference is a difference that is understood and accepted.
+// knownDifference is an understood and accepted difference.
 type knownDifference struct {
 	name string
 	is   func(*Difference) bool
@@ -15,7 +15,8 @@ type knownDifference struct {
 // knownDifferences is the whole list.
 var knownDifferences = []knownDifference{}
 
-// differs puts a difference into the table of known ones, or keeps it.
+// differs puts a difference into the table of known differences, or keeps the
+// difference.
 func (o *oracle) differs(d, again *Difference) {
 	for _, k := range knownDifferences {
 		if k.is(d) {

@@ -19,12 +19,12 @@ import (
 )
 
 // ordealEnds are the ways in which the program ordeal ends; testenv.TestOrdealDies
-// has it do so without an agent.
+// tries the ways without an agent.
 var ordealEnds = []struct {
 	mode   string
-	exit   int    // as shells have it
-	stderr string // has this
-	thrown string // the class of the exception that ends it
+	exit   int    // as shells show the code
+	stderr string // contains the text
+	thrown string // the class of the fatal exception
 }{
 	{"overflow", 128 + int(syscall.SIGABRT), "Stack overflow", ""},
 	{"abort", 128 + int(syscall.SIGABRT), "as it was told to", ""},
@@ -33,8 +33,8 @@ var ordealEnds = []struct {
 	{"sigterm", 128 + int(syscall.SIGTERM), "", ""},
 }
 
-// TestOrdealEnds: a program with an agent ends as it would without one, and the
-// recording has the exception that has ended it.
+// TestOrdealEnds: a program with an agent ends as it would without an agent,
+// and the recording has the fatal exception.
 func TestOrdealEnds(t *testing.T) {
 	layer.Quiet(t)
 	for _, e := range ordealEnds {
@@ -51,8 +51,7 @@ func TestOrdealEnds(t *testing.T) {
 	}
 }
 
-// allEvents records nothing else. progress is called once, when there are so many
-// samples.
+// allEvents records only events. progress is called once, after so many samples.
 func allEvents(samples int, progress func()) record.Options {
 	var once sync.Once
 	return record.Options{
@@ -65,8 +64,8 @@ func allEvents(samples int, progress func()) record.Options {
 	}
 }
 
-// endStarted records a program from its start on, which does what ends it as soon as
-// it has been seen to run.
+// endStarted records a program from its start. The program begins its end as soon as
+// its first sample proves that it runs.
 func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.Recording) {
 	t.Helper()
 	c := newOrdealCommand(t, ordealRun{app: "ordeal", args: []string{"--mode", mode}})
@@ -77,7 +76,7 @@ func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.
 	if mode != "sigterm" {
 		end = func() { c.stdin.Close() }
 	}
-	r, err := record.Command(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // which is the start of a thread
+	r, err := record.Command(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // the start of a thread
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.
 	return exit, c.err.String(), r
 }
 
-// endAttached records a program that runs, and then has it do what ends it.
+// endAttached records a running program, and then has the program end.
 func endAttached(t *testing.T, mode string) (exit int, stderr string, r *profile.Recording) {
 	t.Helper()
 	a := testenv.Start(t, "ordeal", testenv.Options{Args: []string{"--mode", mode}})
@@ -141,14 +140,14 @@ func checkEnd(t *testing.T, wantExit int, wantStderr, wantThrown string, exit in
 	if wantThrown != "" {
 		want = append(want, wantThrown)
 	}
-	// How a program has ended that is not our child, not every kernel tells.
+	// Not every kernel tells how a program has ended that is not our child.
 	if !slices.Equal(uncaught, want) && (started || len(uncaught) > 0 || !slices.Equal(overtaken, want)) {
 		t.Errorf("not caught are %q, expected %q; %q\n%s", uncaught, want, r.Notes, livetest.Top(t, r))
 	}
 }
 
-// TestOrdealEndsHeld: neither does a thread that is held in a notification, which
-// nobody lets go, keep the program from ending.
+// TestOrdealEndsHeld: a thread held in a notification, and never released, does
+// not keep the program from ending.
 func TestOrdealEndsHeld(t *testing.T) {
 	layer.Quiet(t)
 	for _, e := range ordealEnds {
@@ -157,7 +156,7 @@ func TestOrdealEndsHeld(t *testing.T) {
 				app: "ordeal", args: []string{"--mode", e.mode},
 				events: events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, Hold: 500 * time.Millisecond},
 			})
-			if e.mode == "exit7" { // the others do nothing before they end
+			if e.mode == "exit7" { // the others do nothing before their end
 				o.take(t, func(n *events.Notification) bool { return !n.Held })
 			}
 			if e.mode == "sigterm" {

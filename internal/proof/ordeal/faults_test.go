@@ -13,9 +13,10 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestOrdealFaults: faults of the processor, by the hundred thousand, each of which
-// the runtime makes an exception of, on four threads. The program checks that what
-// it computes between them comes out right, and not one notification is missing.
+// TestOrdealFaults: faults of the processor, by the hundred thousand, on four
+// threads; the runtime makes an exception of each fault. The program checks the
+// results of its computations between the faults, and not one notification is
+// missing.
 func TestOrdealFaults(t *testing.T) {
 	layer.Quiet(t)
 	const (
@@ -43,7 +44,7 @@ func TestOrdealFaults(t *testing.T) {
 			if all := inRound * o.rounds("faults"); thrown > all || !o.attach && thrown != all {
 				t.Errorf("%d exceptions, and %d were thrown", thrown, all)
 			}
-			// What was thrown before the agent came is caught afterwards.
+			// Exceptions thrown before the agent came are caught afterwards.
 			caught := taken[events.ExceptionCatcherEnter]
 			if caught < thrown || caught > thrown+threads || !o.attach && caught != thrown {
 				t.Errorf("%d exceptions, and %d were caught", thrown, caught)
@@ -54,7 +55,7 @@ func TestOrdealFaults(t *testing.T) {
 	}
 }
 
-// faults are the exceptions of each thread, whose order is known.
+// faults are the exceptions of each thread, in a known order.
 type faults struct {
 	p       *clrsnap.Process
 	zero    map[int][]bool // by thread: of each exception, whether it is a division by zero
@@ -83,7 +84,7 @@ func (f *faults) notified(n *events.Notification) {
 	f.zero[n.NSThreadID] = append(f.zero[n.NSThreadID], class == "System.DivideByZeroException")
 }
 
-// leaf is the method that has thrown.
+// leaf is the throwing method.
 func (f *faults) leaf(n *events.Notification) string {
 	var leaf clrsnap.FunctionID
 	stop := errors.New("the leaf is enough")
@@ -105,9 +106,9 @@ func (f *faults) leaf(n *events.Notification) string {
 	return name
 }
 
-// report requires the order that the program has, from the end, which is that of a
-// round, to the first exception that was reported: a division by zero, two null
-// references, and so on, so many in a round.
+// report requires the program's order, from the end of a round back to the first
+// reported exception: a division by zero, two null references, and so on, so many
+// in a round.
 func (f *faults) report(t *testing.T, threads, inRound int) {
 	t.Helper()
 	for what, n := range f.wrong {
@@ -130,8 +131,8 @@ func (f *faults) report(t *testing.T, threads, inRound int) {
 }
 
 // TestOrdealCollections: collections all the time, of every kind, while four threads
-// allocate what must come through them, and everything that they allocate is wanted:
-// more than any reader could take.
+// allocate objects that must survive the collections, and the test subscribes to
+// every allocation: more than any reader could take.
 func TestOrdealCollections(t *testing.T) {
 	layer.Quiet(t)
 	lasts := time.Duration(layer.Size(2, 10)) * time.Second
@@ -173,13 +174,13 @@ func ordealCollections(t *testing.T, begin func(*testing.T, ordealRun) *ordeal, 
 	o.close(t)
 }
 
-// collections counts what was reported.
+// collections counts the notifications.
 type collections struct {
 	p       *clrsnap.Process
 	classes map[clrsnap.ClassID]string // of objects
 	taken   map[events.Event]int
 	nodes   int  // objects of the program's lists
-	ending  bool // the program, in which no further class can be looked up then
+	ending  bool // the program is ending: no further class can be looked up
 	wrong   map[string]int
 }
 
@@ -205,8 +206,8 @@ func (c *collections) notified(n *events.Notification) {
 	}
 }
 
-// report requires that nothing is missing without being counted, that what begins
-// ends, and that objects have the classes that the program has.
+// report requires that every missing notification is counted, that each begun
+// phase ends, and that objects have the program's classes.
 func (c *collections) report(t *testing.T, sub *events.Subscription) {
 	t.Helper()
 	for what, n := range c.wrong {
@@ -219,7 +220,8 @@ func (c *collections) report(t *testing.T, sub *events.Subscription) {
 		}
 	}
 	// The subscription, or the program, may begin or end in between: of most pairs in
-	// one, but there may be a collection in the background and another one meanwhile.
+	// one, but there may be a collection in the background and another collection
+	// meanwhile.
 	for _, x := range []struct {
 		begin, end events.Event
 		between    uint64

@@ -20,20 +20,20 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// ordealLimit is when a program or a reader that should have gone on has not.
+// ordealLimit is the time after which a program or a reader counts as stuck.
 const ordealLimit = 2 * time.Minute
 
-// ordeal is a program that is subscribed to.
+// ordeal is a program with a subscription.
 type ordeal struct {
 	pid    int
 	sub    *events.Subscription
 	attach bool                             // else it was started with the agent
-	stop   func() (result string, exit int) // asks it to end
+	stop   func() (result string, exit int) // asks the program to end
 	rounds func(worker string) int          // how many there were; after stop
 	stderr func() string
 }
 
-// ordealRun is what to run, and what of it is wanted.
+// ordealRun is a program to run, and its subscription.
 type ordealRun struct {
 	app       string
 	args, env []string
@@ -47,7 +47,7 @@ var ordealWays = []struct {
 	begin func(*testing.T, ordealRun) *ordeal
 }{{"started", startOrdeal}, {"attached", attachOrdeal}}
 
-// attachOrdeal subscribes to a program that runs.
+// attachOrdeal subscribes to a running program.
 func attachOrdeal(t *testing.T, r ordealRun) *ordeal {
 	t.Helper()
 	a := testenv.Start(t, r.app, testenv.Options{Args: r.args, Env: r.env})
@@ -68,7 +68,7 @@ func subscribeOrdeal(t *testing.T, p *clrsnap.Process, o events.Options) *events
 	return sub
 }
 
-// startOrdeal starts a program with the agent in it.
+// startOrdeal starts a program with the agent.
 func startOrdeal(t *testing.T, r ordealRun) *ordeal {
 	t.Helper()
 	c := newOrdealCommand(t, r)
@@ -85,11 +85,11 @@ func startOrdeal(t *testing.T, r ordealRun) *ordeal {
 	}
 }
 
-// ordealCommand is a program of testdata/apps that is not started by testenv.
+// ordealCommand is a program of testdata/apps, started without testenv.
 type ordealCommand struct {
 	*exec.Cmd
 	stdin    io.WriteCloser
-	out, err bytes.Buffer // to be read when it has ended
+	out, err bytes.Buffer // to be read after the program's end
 }
 
 func newOrdealCommand(t *testing.T, r ordealRun) *ordealCommand {
@@ -117,7 +117,7 @@ func (c *ordealCommand) stop(t *testing.T) (result string, exit int) {
 	return c.wait(t)
 }
 
-// wait waits until the program has ended; the exit code is as shells have it.
+// wait waits until the program has ended; the exit code is the shell's.
 func (c *ordealCommand) wait(t *testing.T) (result string, exit int) {
 	t.Helper()
 	kill := time.AfterFunc(ordealLimit, func() { c.Process.Kill() })
@@ -138,7 +138,7 @@ func (c *ordealCommand) wait(t *testing.T) (result string, exit int) {
 	return result, status.ExitStatus()
 }
 
-// lines are what follows a word at the beginning of a line of the output.
+// lines are the rests of the output lines that begin with a word.
 func (c *ordealCommand) lines(begins string) (out []string) {
 	for line := range strings.Lines(c.out.String()) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), begins); ok {
@@ -156,7 +156,7 @@ func (c *ordealCommand) rounds(worker string) (sum int) {
 	return sum
 }
 
-// kill ends a program that a failed test has left behind.
+// kill ends a program left behind by a failed test.
 func (c *ordealCommand) kill() {
 	if c.Process != nil && c.ProcessState == nil {
 		c.Process.Kill()
@@ -164,7 +164,7 @@ func (c *ordealCommand) kill() {
 	}
 }
 
-// endsWell stops the program and requires that it found nothing wrong.
+// endsWell stops the program and requires a good result.
 func (o *ordeal) endsWell(t *testing.T) {
 	t.Helper()
 	if result, exit := o.stop(); result != "OK" || exit != 0 {
@@ -188,7 +188,8 @@ func (o *ordeal) take(t *testing.T, use func(*events.Notification) bool) {
 	}
 }
 
-// takeFor hands over notifications, of which there are always more, for some time.
+// takeFor hands over notifications for some time, from a program that always sends
+// more.
 func (o *ordeal) takeFor(t *testing.T, lasts time.Duration, use func(*events.Notification)) {
 	t.Helper()
 	end := time.Now().Add(lasts)
@@ -198,8 +199,8 @@ func (o *ordeal) takeFor(t *testing.T, lasts time.Duration, use func(*events.Not
 	})
 }
 
-// endsNotifying stops the program while what it still reports is handed over to
-// use, and requires that both end well.
+// endsNotifying stops the program, hands its last notifications over to use,
+// and requires that both end well.
 func (o *ordeal) endsNotifying(t *testing.T, use func(*events.Notification)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
@@ -230,7 +231,7 @@ func (o *ordeal) close(t *testing.T) {
 }
 
 // everyCount requires that each chosen event was reported or counted as dropped, and
-// that each report was taken.
+// that the test took each report.
 func everyCount(t *testing.T, sub *events.Subscription, taken map[events.Event]int) {
 	t.Helper()
 	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
@@ -241,7 +242,7 @@ func everyCount(t *testing.T, sub *events.Subscription, taken map[events.Event]i
 	}
 }
 
-// stats writes the figures of those events that there were.
+// stats writes the figures of the events that happened.
 func stats(sub *events.Subscription) string {
 	var b strings.Builder
 	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {

@@ -21,7 +21,7 @@ import (
 	"clrsnap/internal/testenv/role"
 )
 
-// all is what readers ask for: everything, and more than their ring has room for.
+// all asks for everything, and more than the reader's ring has room for.
 var all = events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, MaxFrames: 100, RingBytes: 64 << 10}
 
 // The readers say "now" when the moment has come to kill them.
@@ -44,7 +44,7 @@ var (
 		held := all
 		held.Hold = 10 * time.Second
 		return ordealRead(a.Int(0), held, func(_ *events.Subscription, n *events.Notification) error {
-			if n.Held { // and it is not released
+			if n.Held { // never released
 				fmt.Println("now")
 			}
 			return nil
@@ -56,7 +56,7 @@ var (
 			if err := s.Close(); err != nil {
 				return err
 			}
-			select {} // until it is killed
+			select {} // until the test kills the reader
 		})
 	})
 	counting = role.New("counting", func(a role.Args) error {
@@ -125,7 +125,7 @@ func startEventReader(t *testing.T, what *role.Role, pid int) *eventReader {
 	return r
 }
 
-// line is the next line that the reader says.
+// line is the reader's next line.
 func (r *eventReader) line(t *testing.T) string {
 	t.Helper()
 	late := time.AfterFunc(ordealLimit, func() { r.Process.Kill() })
@@ -135,7 +135,7 @@ func (r *eventReader) line(t *testing.T) string {
 	return r.lines.Text()
 }
 
-// kill ends the reader, and returns what else it has said.
+// kill ends the reader, and returns the rest of its output.
 func (r *eventReader) kill() string {
 	r.Process.Kill()
 	var rest strings.Builder
@@ -147,8 +147,8 @@ func (r *eventReader) kill() string {
 }
 
 // TestOrdealReaderKilled kills readers at random moments: while they attach, read,
-// keep a thread standing, detach. The program goes on, the next one can attach, and
-// nothing is left behind.
+// keep a thread standing, detach. The program goes on, the next reader can attach,
+// and nothing is left behind.
 func TestOrdealReaderKilled(t *testing.T) {
 	layer.Quiet(t)
 	phases := []struct {
@@ -185,8 +185,8 @@ func TestOrdealReaderKilled(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// notifies requires that a program, in which everything happens all the time, can be
-// subscribed to, and reports each kind of event.
+// notifies requires that a program with constant events of every kind accepts a
+// subscription, and reports each kind of event.
 func notifies(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
 	o := &ordeal{
@@ -204,7 +204,7 @@ func notifies(t *testing.T, p *clrsnap.Process) {
 	o.close(t)
 }
 
-// TestOrdealReattach attaches and detaches again and again. Each time it works, and
+// TestOrdealReattach attaches and detaches again and again. Each time works, and
 // the program has no more threads, files and memory afterwards.
 func TestOrdealReattach(t *testing.T) {
 	layer.Quiet(t)
@@ -220,7 +220,7 @@ func TestOrdealReattach(t *testing.T) {
 	}
 	late := resourcesOf(t, a.PID)
 	t.Logf("after %d times %+v, after %d %+v", times/5+1, early, times, late)
-	// What comes and goes by itself: the program's own threads, stacks, heap.
+	// Normal variation: the program's own threads, stacks, heap.
 	if late.files > early.files+4 || late.mappings > early.mappings+60 || late.ofAgent > early.ofAgent ||
 		late.threads > early.threads+12 || late.memory > early.memory+64<<10 {
 		t.Errorf("it has grown")
@@ -236,7 +236,7 @@ type resources struct {
 	files, threads, mappings int
 	agents                   int // threads of the agent
 	ofAgent                  int // mappings of the agent's library
-	memory                   int // that is its alone, in KB
+	memory                   int // private memory, in KB
 }
 
 func resourcesOf(t *testing.T, pid int) (r resources) {
@@ -278,8 +278,8 @@ func resourcesOf(t *testing.T, pid int) (r resources) {
 }
 
 // TestOrdealReaderStopped stops a reader until its ring is full. The program does not
-// wait for it: it throws as much as before, and what there is no room for is counted.
-// Afterwards notifications come again.
+// wait for the reader: it throws as much as before, and notifications without room
+// are counted. Afterwards notifications come again.
 func TestOrdealReaderStopped(t *testing.T) {
 	layer.Quiet(t)
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "exception", "--max-seconds", "600"}})
@@ -316,7 +316,7 @@ func TestOrdealReaderStopped(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// counts are of exceptions, by a reader.
+// exceptionCounts are a reader's counts of exceptions.
 type exceptionCounts struct{ taken, seen, published, dropped int }
 
 func (r *eventReader) counts(t *testing.T) (c exceptionCounts) {
@@ -328,7 +328,7 @@ func (r *eventReader) counts(t *testing.T) (c exceptionCounts) {
 	return c
 }
 
-// thrown is how many exceptions the program events has thrown.
+// thrown is the number of exceptions that the program events has thrown.
 func thrown(a *testenv.App) (n int64) {
 	_, truths := a.AskTruths()
 	for _, x := range truths {

@@ -18,9 +18,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestOrdealThreads: threads of every kind begin and end all the time, and are
-// walked from outside meanwhile, dying ones too. Each that began ends, in the right
-// order, and nobody waits for anybody for good.
+// TestOrdealThreads: threads of every kind begin and end all the time; meanwhile
+// the test walks threads from outside, also dying threads. Each begun thread ends,
+// in the right order, and nobody waits for anybody for good.
 func TestOrdealThreads(t *testing.T) {
 	layer.Quiet(t)
 	lasts := time.Duration(layer.Size(3, 30)) * time.Second
@@ -50,7 +50,7 @@ type churn struct {
 	p      *clrsnap.Process
 	known  map[clrsnap.ThreadID]bool // created once; whether it is alive
 	taken  map[events.Event]int
-	walks  map[string]int // from outside, by how they went
+	walks  map[string]int // from outside, by outcome
 	frames int
 	wrong  []string
 }
@@ -84,7 +84,7 @@ func (c *churn) notified(n *events.Notification) {
 	}
 }
 
-// take takes the notifications that come within some time.
+// take takes the notifications of some time.
 func (c *churn) take(t *testing.T, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -101,7 +101,7 @@ func (c *churn) take(t *testing.T, within time.Duration) {
 	}
 }
 
-// walkAll walks all threads that the runtime has, from a seed each.
+// walkAll walks all threads of the runtime, each from a seed.
 func (c *churn) walkAll(t *testing.T) {
 	t.Helper()
 	threads, err := c.p.Threads()
@@ -139,12 +139,12 @@ func (c *churn) walk(id clrsnap.ThreadID) error {
 	}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, seed)
 }
 
-// lasting reports whether a thread is one that goes on while others come and go.
+// lasting reports whether a thread goes on while others come and go.
 func lasting(th *clrsnap.Thread) bool {
 	return th.Role != "" || th.Name == "stdin" || th.Name == "watchdog" || strings.HasPrefix(th.Name, "churn-")
 }
 
-// awaitEnds takes notifications until those threads have ended that are alive now.
+// awaitEnds takes notifications until all threads alive now have ended.
 func (c *churn) awaitEnds(t *testing.T) {
 	t.Helper()
 	threads, err := c.p.Threads()
@@ -186,8 +186,8 @@ func (c *churn) report(t *testing.T) {
 	}
 }
 
-// TestOrdealDying: a thread that is being walked does not go away until the walk is
-// over, or until Options.MaxPause is.
+// TestOrdealDying: a thread does not go away during a walk, unless the walk lasts
+// longer than Options.MaxPause.
 func TestOrdealDying(t *testing.T) {
 	layer.Quiet(t)
 	for _, tt := range []struct {
@@ -226,20 +226,20 @@ func TestOrdealDying(t *testing.T) {
 	}
 }
 
-// ended reports whether a thread has reported its end, after which it is there for a
-// moment still.
+// ended reports whether a thread has reported its end. The thread still exists for a
+// moment after the report.
 func (c *churn) ended(id clrsnap.ThreadID) bool {
 	alive, known := c.known[id]
 	return known && !alive
 }
 
-// suspendDying suspends threads until one comes to its end meanwhile.
+// suspendDying suspends threads until a thread comes to its end meanwhile.
 func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 	t.Helper()
 	for end := time.Now().Add(ordealLimit); time.Now().Before(end); {
 		threads, err := c.p.Threads()
 		if err != nil {
-			continue // they come and go
+			continue // threads come and go
 		}
 		i := slices.IndexFunc(threads, func(th clrsnap.Thread) bool {
 			return th.ID != 0 && !lasting(&th) && !c.ended(th.ID)
@@ -265,7 +265,7 @@ func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 		if died.At > suspended {
 			return s
 		}
-		s.Release() // it was dying already
+		s.Release() // the thread was already dying
 	}
 	t.Fatal("no thread could be suspended before its end")
 	return nil

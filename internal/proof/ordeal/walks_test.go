@@ -19,9 +19,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TestOrdealWalks holds the two walks against each other: that of the CLR inside a
-// notification, and that of the same thread from outside, while it stands there. It
-// does so for each event that has a stack.
+// TestOrdealWalks holds two walks of a held thread against each other: the CLR's
+// walk inside a notification, and the walk from outside. The test compares the
+// walks for each event with a stack.
 func TestOrdealWalks(t *testing.T) {
 	layer.Quiet(t)
 	for _, way := range ordealWays {
@@ -55,13 +55,13 @@ var stackEvents = []events.Event{
 type walkComparison struct {
 	*oracle.Comparison
 	o           *ordeal
-	held        map[events.Event]int // compared, and there were frames
-	none        int                  // compared, and there were no frames
-	others      int                  // not held, because another thread was
+	held        map[events.Event]int // compared, with frames
+	none        int                  // compared, without frames
+	others      int                  // not held, because another thread was held
 	cooperative int                  // walks without a seed in cooperative mode
 	documented  int                  // frames of the documented walk
 	snapshots   int                  // frames of snapshots
-	collections uint64               // that had begun when the last thread was released
+	collections uint64               // begun when the last thread was released
 	explained   map[string]int
 	wrong       []string
 }
@@ -78,7 +78,7 @@ func (c *walkComparison) each(times int) bool {
 	return !slices.ContainsFunc(stackEvents, func(e events.Event) bool { return c.held[e] < times })
 }
 
-// compareHeld compares the threads that are held in notifications, while more.
+// compareHeld compares threads held in notifications, as long as more returns true.
 func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 	t.Helper()
 	c.o.take(t, func(n *events.Notification) bool {
@@ -95,8 +95,8 @@ func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 	})
 }
 
-// compareOne compares what the CLR has found on a thread that is held with the
-// walks from outside: with and without a seed, in both modes, and Snapshot's.
+// compareOne compares the CLR's frames of a held thread with the walks from
+// outside: with and without a seed, in both modes, and Snapshot's.
 func (c *walkComparison) compareOne(n *events.Notification) error {
 	clr, err := notified(n)
 	if err != nil {
@@ -138,23 +138,24 @@ func (c *walkComparison) compareOne(n *events.Notification) error {
 	return nil
 }
 
-// pairOf is the CLR's walk beside ours as CoreCLR, from a seed or without one.
+// pairOf is the CLR's walk beside our walk as CoreCLR, with or without a seed.
 func (c *walkComparison) pairOf(n *events.Notification, s *clrsnap.Suspension, clr *agent.Thread,
 	seed *clrsnap.Context) *oracle.Difference {
 	d := &oracle.Difference{Name: n.Event.String(), CLR: clr}
 	d.Kinds, d.State = livetest.Chain(s)
 	d.Ours, d.Err = livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, seed)
 	if seed == nil && hresult(d.Err) == clrsnap.S_FALSE && !livetest.Preemptive(s) {
-		d.Err = nil // which is what it says of a thread in cooperative mode
+		d.Err = nil // S_FALSE is the answer for a thread in cooperative mode
 		c.cooperative++
 	}
 	return d
 }
 
-// begun allows for where the walks have begun. The CLR's begins at the newest Frame;
-// if that is the one of a P/Invoke, its ip is not the return address that the seed
-// has, and the registers that it does not save have no meaning (docs/correctness.md,
-// Oracle 1): only those that the walk without a seed knows can be compared.
+// begun allows for different starts of the walks. The CLR's walk begins at the
+// newest Frame; if this Frame is a P/Invoke's, its ip is not the seed's return
+// address, and registers that the Frame does not save have no meaning
+// (docs/correctness.md, Oracle 1): only the registers known to the walk without a
+// seed can be compared.
 func (c *walkComparison) begun(d *oracle.Difference, seed *clrsnap.Context, unseeded *oracle.Difference) {
 	if len(d.Kinds) == 0 || d.Kinds[0] != "InlinedCallFrame" || len(d.Ours) != len(unseeded.Ours) {
 		return
@@ -173,9 +174,10 @@ func (c *walkComparison) begun(d *oracle.Difference, seed *clrsnap.Context, unse
 	}
 }
 
-// allowMoved allows for objects that have been moved since the notification, for which
-// a thread that is held in preemptive mode does not keep a collection from. Where a
-// frame has saved a reference, ours has the new one. Such registers are not compared.
+// allowMoved allows for objects moved since the notification: a thread held in
+// preemptive mode does not keep a collection from moving objects. Where a frame has
+// saved a reference, our walk has the new reference. A register with a moved reference
+// is not compared.
 func (c *walkComparison) allowMoved(s *clrsnap.Suspension, d *oracle.Difference) {
 	if !livetest.Preemptive(s) || c.o.sub.Stats(events.GarbageCollectionStarted).Seen == c.collections {
 		return
@@ -191,8 +193,8 @@ func (c *walkComparison) allowMoved(s *clrsnap.Suspension, d *oracle.Difference)
 	}
 }
 
-// canBeObject reports whether an address is one of memory that the target has got for
-// itself, in which its heap is.
+// canBeObject reports whether an address lies in the target's anonymous memory, which
+// includes its heap.
 func (c *walkComparison) canBeObject(addr uint64) bool {
 	mapped, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.Process.Info().PID))
 	if err != nil || addr%8 != 0 {
@@ -207,7 +209,7 @@ func (c *walkComparison) canBeObject(addr uint64) bool {
 	return false
 }
 
-// judge compares the two walks, and keeps them if they differ.
+// judge compares the two walks, and keeps different walks.
 func (c *walkComparison) judge(s *clrsnap.Suspension, d *oracle.Difference) {
 	c.Deepest = max(c.Deepest, len(d.Ours))
 	c.allowMoved(s, d)
@@ -226,7 +228,7 @@ func hresult(err error) clrsnap.HRESULT {
 	return e.HRESULT
 }
 
-// notified is what the CLR's own walk has found.
+// notified has the frames of the CLR's own walk.
 func notified(n *events.Notification) (*agent.Thread, error) {
 	clr := &agent.Thread{ID: uint64(n.Thread), OSID: uint32(n.NSThreadID)}
 	add := func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
@@ -246,10 +248,10 @@ func notified(n *events.Notification) (*agent.Thread, error) {
 	return clr, nil
 }
 
-// compareDocumented compares the CLR's walk with the documented one, which differs
-// from it in two ways only (docs/correctness.md, Oracle 1): it reports the runs of
-// unmanaged frames next to the exception machinery, too, and for a method in a
-// P/Invoke it has the true return address.
+// compareDocumented compares the CLR's walk with the documented walk. The
+// documented walk differs in two ways only (docs/correctness.md, Oracle 1): it
+// also reports the runs of unmanaged frames next to the exception machinery, and
+// for a method in a P/Invoke it has the true return address.
 func (c *walkComparison) compareDocumented(clr *agent.Thread, documented []livetest.Call, whole []profile.Frame) error {
 	theirs := clr.Frames
 	for i := range documented {
@@ -282,15 +284,15 @@ func placeIn(whole []profile.Frame, ip, sp uint64) int {
 	return slices.IndexFunc(whole, func(f profile.Frame) bool { return f.IP == ip && f.SP == sp })
 }
 
-// callsNative reports whether what is at ip is a managed frame that has called
-// native code.
+// callsNative reports whether the frame at ip is a managed frame that has
+// called native code.
 func callsNative(whole []profile.Frame, ip, sp uint64) bool {
 	i := placeIn(whole, ip, sp)
 	return i > 0 && whole[i].Kind == profile.Managed && whole[i-1].Kind == profile.Native
 }
 
-// besideMachinery reports whether the run of unmanaged frames that begins at ip was
-// called by the exception machinery, or has called it.
+// besideMachinery reports whether the exception machinery called, or was called by,
+// the run of unmanaged frames that begins at ip.
 func besideMachinery(whole []profile.Frame, ip, sp uint64) bool {
 	i := placeIn(whole, ip, sp)
 	if i < 0 {
@@ -306,8 +308,9 @@ func besideMachinery(whole []profile.Frame, ip, sp uint64) bool {
 	return machinery(i-1) || machinery(end)
 }
 
-// compareSnapshot compares the CLR's walk with Snapshot, which reports more: methods
-// without metadata and the exception machinery, but no method less, and in that order.
+// compareSnapshot compares the CLR's walk with Snapshot. Snapshot also reports methods
+// without metadata and the exception machinery, but has all methods of the CLR's walk,
+// in the CLR's order.
 func (c *walkComparison) compareSnapshot(clr *agent.Thread, s *profile.Thread) error {
 	if !s.Complete {
 		return fmt.Errorf("the snapshot is not complete: %s", s.Error)

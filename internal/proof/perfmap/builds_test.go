@@ -14,9 +14,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestBuilds walks a storm on every build of .NET that the kit has: code that comes, goes and
-// throws. Its frames are held against what the runtime itself wrote down. TestBuilds of
-// internal/matrix walks threads that are blocked.
+// TestBuilds walks a storm of code that comes, goes and throws, on every build of .NET in the
+// kit. The test holds the frames against the runtime's own records. TestBuilds of
+// internal/matrix walks blocked threads.
 func TestBuilds(t *testing.T) {
 	layer.Matrix(t)
 	kit := testenv.Kit(t)
@@ -43,21 +43,20 @@ func TestBuilds(t *testing.T) {
 	t.Logf("what was walked:\n%s", &table)
 }
 
-// cutNames are builds that write some methods without the last character of their
-// names into a jitdump.
+// cutNames are builds whose jitdumps lack the last character of some methods' names.
 var cutNames = map[string]bool{"8.0.4": true, "8.0.6": true}
 
-// noRecords are builds whose jitdumps are empty (see jitDumpEnv in internal/testenv).
+// noRecords are builds with empty jitdumps (see jitDumpEnv in internal/testenv).
 var noRecords = map[string]bool{"10.0.0": true, "10.0.3": true, "10.0.5": true, "10.0.8": true, "10.0.9": true}
 
-// storm returns how many frames it has seen, and how many of them were held against
-// the runtime's own record.
+// storm returns the number of seen frames, and how many of them the test held
+// against the runtime's own record.
 func storm(t *testing.T, b testenv.RuntimeBuild) (all, recorded int) {
 	moment := layer.Size(1500*time.Millisecond, 3*time.Second)
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		Runtime: b.Runtime, JitDump: true,
 		Args: []string{"--busy", "300", "--max-seconds", "300", "--storm", "--no-blocked"},
-		// As long as new methods come the runtime puts off what it wants to compile again.
+		// While new methods come, the runtime puts off recompilation.
 		Env: []string{"DOTNET_TC_CallCountingDelayMs=0"},
 	})
 	s := newSoak(a, livetest.Open(t, a, clrsnap.Options{}))

@@ -11,11 +11,11 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestPerfMap compares each managed frame, jitted or ReadyToRun, with what the
-// runtime's own perf map says of its instruction pointer.
+// TestPerfMap compares each managed frame, jitted or ReadyToRun, with the entry
+// for its instruction pointer in the runtime's own perf map.
 func TestPerfMap(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
-		if runtime != "net10:dotnet-10.0.8" { // whose perf map is empty: see jitDumpEnv in internal/testenv
+		if runtime != "net10:dotnet-10.0.8" { // with an empty perf map: see jitDumpEnv in internal/testenv
 			testPerfMap(t, runtime)
 		}
 	})
@@ -30,8 +30,8 @@ func testPerfMap(t *testing.T, runtime string) {
 		livetest.EndsWell(t, a)
 	})
 	t.Run("busy", func(t *testing.T) {
-		// As long as new methods come the runtime puts off what it wants to compile
-		// again, and here they always come: without that delay there is tier-1 code.
+		// While new methods come, the runtime puts off recompilation, and here new
+		// methods always come: only without the delay is there tier-1 code.
 		env := []string{"DOTNET_TC_CallCountingDelayMs=0"}
 		a := testenv.Start(t, "scenarios", testenv.Options{
 			Runtime: runtime, JitDump: true, Env: env, Args: []string{"--no-blocked", "--busy", "600"},
@@ -41,9 +41,8 @@ func testPerfMap(t *testing.T, runtime string) {
 	})
 }
 
-// checkPerfMap takes rounds of snapshots and compares; least is how many
-// different methods must have been met, and tiers is what they must have been
-// compiled as.
+// checkPerfMap takes rounds of snapshots and compares; least is the required
+// number of different methods, and tiers are the required tiers.
 func checkPerfMap(t *testing.T, a *testenv.App, p *clrsnap.Process, rounds, least int, tiers ...string) {
 	t.Helper()
 	j := judge.New(a.JitDump())

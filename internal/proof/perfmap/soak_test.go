@@ -29,15 +29,14 @@ var (
 		"the `runtime` of TestSoak's programs: net10, net9, net8")
 )
 
-// A soakKind is one of the programs that TestSoak looks at, for its share of the
-// time.
+// A soakKind is a program that TestSoak looks at, for its share of the time.
 type soakKind struct {
 	name    string
-	runtime string // if it is not that of the flag
+	runtime string // "": the runtime of the flag
 	share   int    // per cent
 	args    []string
 	env     []string
-	reuse   bool // addresses of unloaded code are used again, and must be met
+	reuse   bool // addresses of unloaded code are used again, and the test must meet some
 }
 
 var soakKinds = []soakKind{
@@ -47,8 +46,8 @@ var soakKinds = []soakKind{
 	// The framework jitted as well, and no background collections.
 	{name: "no ReadyToRun", share: 20, args: []string{"--storm", "--no-blocked"},
 		env: []string{"DOTNET_ReadyToRun=0", "DOTNET_gcConcurrent=0"}},
-	// Fewer threads get more looks each: what makes and unloads code, and what
-	// leaves managed code in unusual ways.
+	// Fewer threads get more looks each: threads that make and unload code, and
+	// threads that leave managed code in unusual ways.
 	{name: "code", share: 25, reuse: true, args: []string{"--storm", "--no-blocked", "--workers",
 		"dynamic-churn,alc-churn,tier-up,gc-kinds,large-objects,gen-context,gen-emitted,gen-dynamic,gen-expression"}},
 	{name: "ways out", share: 10, args: []string{"--storm", "--no-blocked", "--workers",
@@ -57,7 +56,7 @@ var soakKinds = []soakKind{
 		"--storm", "--no-blocked", "--workers", "alc-churn,gc-kinds,gen-context,gen-emitted,gen-dynamic"}},
 }
 
-// TestSoak takes snapshots as fast as they go of a process that does everything
+// TestSoak takes snapshots as fast as possible of a process that does everything
 // at once: collects garbage in every way, throws, makes and unloads code, tiers
 // up, starts and ends threads. No frame may be wrong, hardly a walk may end early,
 // and the target must not notice.
@@ -69,16 +68,16 @@ func TestSoak(t *testing.T) {
 }
 
 func (k *soakKind) run(t *testing.T, d time.Duration) {
-	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
+	seconds := strconv.Itoa(int(d.Seconds()) + 300) // the test ends the program earlier
 	runtime := cmp.Or(k.runtime, *soakRuntime)
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		Runtime: runtime, JitDump: true, Reuse: k.reuse,
 		Args: append([]string{"--busy", seconds, "--max-seconds", seconds}, k.args...),
-		// As long as new methods come the runtime puts off what it wants to compile again.
+		// While new methods come, the runtime puts off recompilation.
 		Env: append([]string{"DOTNET_TC_CallCountingDelayMs=0"}, k.env...),
 	})
 	s := newSoak(a, livetest.Open(t, a, clrsnap.Options{}))
-	if k.reuse && runtime != "net8" { // which does not use such addresses again
+	if k.reuse && runtime != "net8" { // .NET 8 does not reuse addresses of unloaded code
 		s.wanted = 20
 	}
 	if err := s.run(t, d); err != nil {
@@ -93,14 +92,13 @@ func (k *soakKind) run(t *testing.T, d time.Duration) {
 	t.Logf("the target counted: %s", judge.Figures(a.Counts))
 }
 
-// reused counts the frames of collectible assemblies whose place had been that of
-// other code.
+// reused counts the frames of collectible assemblies in the place of other code.
 func (s *soak) reused() int {
 	return s.judge.Reused["collectible context"] + s.judge.Reused["collectible emitted assembly"]
 }
 
-// run takes snapshots for a time, and says every ten seconds how it goes. It goes
-// on for a while until enough reused places have been met.
+// run takes snapshots for a time, and reports its progress every ten seconds. The
+// time is extended until enough reused places have been met.
 func (s *soak) run(t *testing.T, d time.Duration) error {
 	const often = 10 * time.Second
 	start := time.Now()
@@ -139,10 +137,10 @@ type soak struct {
 	unwinding         int
 }
 
-// tally counts walks and why some of them are not complete.
+// tally counts walks, and why some walks are not complete.
 type tally struct {
 	walks, complete, ended int
-	starved                int // captures that were given up for want of a processor: no walk took place
+	starved                int // captures given up for want of a processor: no walk took place
 	reasons                map[string]int
 	examples               map[string]profile.Thread
 }
@@ -162,9 +160,9 @@ func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
 	return s
 }
 
-// round takes a snapshot of every busy thread twice: as Snapshot does, and by
-// hand from one suspension, which is walked three ways. Threads that are blocked
-// for good are only looked at now and then.
+// round takes two snapshots of every busy thread: as Snapshot does, and by hand
+// from one suspension, with three walks. Permanently blocked threads are looked
+// at only now and then.
 func (s *soak) round() error {
 	all := s.rounds%50 == 0
 	wanted := func(t *clrsnap.Thread) bool { return all || !s.blocked[t.OSThreadID] }
@@ -197,8 +195,8 @@ func (s *soak) round() error {
 	return nil
 }
 
-// moments are the times between which SnapshotAll is about each thread: it asks
-// for one after the other right before it takes it.
+// moments encloses the time of each thread in SnapshotAll: SnapshotAll asks the
+// filter about each thread right before the thread's capture.
 type moments struct {
 	begin, end map[int]uint64 // by TID
 	last       int
@@ -222,7 +220,7 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 	if err != nil {
 		return fmt.Errorf("suspending %q: %w", t.Name, err)
 	}
-	end := judge.Now() // it has been captured
+	end := judge.Now() // the thread is captured
 	defer held.Release()
 	th := livetest.Walk(held)
 	th.Name = t.Name
@@ -252,9 +250,9 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 	return nil
 }
 
-// stop suspends a thread, and tries again if it or our tracer got no processor in
-// time, as the error tells to do: there are twenty threads that want one for each
-// that the machine has. begin is when the last attempt began.
+// stop suspends a thread, and tries again if the thread or our tracer got no
+// processor in time, as the error says to: twenty threads compete for each
+// processor of the machine. begin is the beginning of the last attempt.
 func (s *soak) stop(id clrsnap.ThreadID) (held *clrsnap.Suspension, begin uint64, err error) {
 	for range 5 {
 		begin = judge.Now()
@@ -268,17 +266,18 @@ func (s *soak) stop(id clrsnap.ThreadID) (held *clrsnap.Suspension, begin uint64
 }
 
 // compare requires of DoStackSnapshot as documented exactly the managed frames
-// that it does not pass over. As CoreCLR does it, it goes from Frame to Frame
-// and never sees what lies between two of them: a subsequence.
+// that the walk does not pass over. As CoreCLR does it, DoStackSnapshot goes
+// from Frame to Frame and never sees the frames between two Frames: a
+// subsequence.
 func (s *soak) compare(mode clrsnap.Mode, th *profile.Thread, got, want []clrsnap.FunctionID, err error) {
 	s.compared++
 	if errors.Is(err, clrsnap.S_FALSE) && len(want) == 0 && th.Mode == "cooperative" {
-		return // no managed frames, so there is no seed, without which it cannot know
+		return // no managed frames, so there is no seed, and without a seed the answer is unknown
 	}
 	switch {
 	case mode == clrsnap.AsCoreCLR && errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE):
-		// An exception thrown in a handler is being dispatched, and the Frames that
-		// the handler stands on have been taken down: Frame to Frame there is no way.
+		// An exception thrown in a handler is being dispatched, and the handler's
+		// Frames have been taken down: there is no way from Frame to Frame.
 		s.coreCLRUnsafe++
 	case s.older && errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX):
 		// A thread in preemptive mode whose exception is being unwound, before a handler
@@ -305,14 +304,14 @@ func subsequence(short, long []clrsnap.FunctionID) bool {
 	return len(short) == 0
 }
 
-// threadBody matches the methods that the threads of the program are for: lambdas and
-// local functions, and what the framework's own threads run.
+// threadBody matches the main methods of the program's threads: lambdas and local
+// functions, and the methods of the framework's own threads.
 var threadBody = regexp.MustCompile(`\.<\w+>[bg]__[\w|]+$|` +
 	`^System\.Threading\.(PortableThreadPool\+(Worker|Gate)Thread\.(Worker|Gate)ThreadStart|TimerQueue\.TimerThread)$`)
 
 // base checks the managed end of complete walks: every thread of the program's
-// own began in Thread.StartCallback. Before .NET 10 the call of the thread's own
-// method is the last thing that StartCallback does, and takes its place.
+// own began in Thread.StartCallback. Before .NET 10 the call of the thread's
+// own method is StartCallback's last action, and takes StartCallback's place.
 func (s *soak) base(th *profile.Thread) {
 	managed := livetest.OfKind(th.Frames, profile.Managed)
 	if !th.Complete || len(managed) == 0 || th.Role == "Main" || th.Role == "Finalizer" ||

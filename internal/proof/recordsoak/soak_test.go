@@ -34,13 +34,13 @@ const workers = "thread-work,thread-micro,gen-context,gen-emitted,gen-dynamic,ge
 func TestRecordSoak(t *testing.T) {
 	layer.Quiet(t)
 	d := *soakTime
-	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
+	seconds := strconv.Itoa(int(d.Seconds()) + 300) // the test ends the program earlier
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		JitDump: true, Reuse: true, Env: []string{"DOTNET_TC_CallCountingDelayMs=0"},
 		Args: []string{"--busy", seconds, "--max-seconds", seconds, "--storm", "--no-blocked", "--workers", workers},
 	})
 	s := &soak{a: a, judge: judge.New(a.JitDump())}
-	// One records in a process of its own, whose memory is its own.
+	// The other recorder has a process of its own, for a clean measurement of its memory.
 	other := observer.Recorder(t, livetest.Command(t), a.PID)
 	r := s.recorded(t, livetest.Open(t, a, clrsnap.Options{}), other.Cmd.Process.Pid, d)
 	q, err := other.End()
@@ -66,7 +66,7 @@ func TestRecordSoak(t *testing.T) {
 	s.checkDrift(t, r)
 }
 
-// soak is what a test follows a recording with.
+// soak follows a recording.
 type soak struct {
 	a     *testenv.App
 	judge *judge.Judge
@@ -83,13 +83,13 @@ type sighting struct {
 	begin, end uint64
 }
 
-// A moment is how things were at some time.
+// A moment is a measurement at some time.
 type moment struct {
 	at     time.Time
-	cpu    time.Duration // that the target had used
-	others time.Duration // likewise, other programs than it, the recorders and the judge
-	stolen time.Duration // that other machines took away
-	memory int64         // that the other recorder had, in bytes
+	cpu    time.Duration // used by the target
+	others time.Duration // likewise, programs other than target, recorders and judge
+	stolen time.Duration // taken away by other machines
+	memory int64         // of the other recorder, in bytes
 }
 
 func (s *soak) recorded(t *testing.T, p *clrsnap.Process, other int, d time.Duration) *profile.Recording {
@@ -133,7 +133,7 @@ func (s *soak) recorded(t *testing.T, p *clrsnap.Process, other int, d time.Dura
 	}
 }
 
-// moment is how things are now.
+// moment measures now.
 func (s *soak) moment(t *testing.T, other int) moment {
 	t.Helper()
 	m := moment{
@@ -143,7 +143,7 @@ func (s *soak) moment(t *testing.T, other int) moment {
 	return m
 }
 
-// settle gives the judge what has been seen.
+// settle gives the new sightings to the judge.
 func (s *soak) settle() error {
 	s.mu.Lock()
 	seen := s.seen
@@ -155,11 +155,11 @@ func (s *soak) settle() error {
 	return s.judge.Settle()
 }
 
-// memoryBound is how much a recorder of one program may use, however long it takes.
+// memoryBound is the most that a recorder of one program may use, however long the recording.
 const memoryBound = 512 << 20
 
-// checkMemory requires that memory grows no more once everything has been seen: the
-// second half of the time may add as much as samples and new names take.
+// checkMemory requires that memory stops growing once the recorder has seen
+// everything: the second half of the time may add only samples and new names.
 func (s *soak) checkMemory(t *testing.T, q *observer.Quality) {
 	t.Helper()
 	most := func(of []moment) (m int64) {
@@ -173,20 +173,20 @@ func (s *soak) checkMemory(t *testing.T, q *observer.Quality) {
 	minutes := s.moments[len(s.moments)-1].at.Sub(s.moments[half].at).Minutes()
 	t.Logf("a recorder's memory: at most %d MB in the first half, %d MB in the second, %d MB in all",
 		first>>20, second>>20, q.Memory>>20)
-	const aMinute = 16 << 20 // of samples, stacks and names that are new
+	const aMinute = 16 << 20 // of new samples, stacks and names
 	if second > memoryBound || q.Memory > memoryBound || second-first > 24<<20+int64(minutes*aMinute) {
 		t.Errorf("a recorder's memory grows: from %d to %d MB, in the end %d MB", first>>20, second>>20, q.Memory>>20)
 	}
 }
 
-// checkDrift compares how much time the samples stand for with the clocks, in the
-// first quarter of the time and in the last, or in the first and last minute.
+// checkDrift compares the samples' time with the clocks, in the first quarter of
+// the time and in the last, or in the first and last minute.
 func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 	t.Helper()
 	n := len(s.moments)
 	width := min(n/4, int(time.Minute/(200*time.Millisecond)))
 	always := s.livedThroughout(t, r)
-	// In which part timers missed turns is not known, only how many they missed in all.
+	// Only the total number of missed turns is known, not their part of the time.
 	missed := livetest.Missed(r)
 	late := missed > livetest.TooLate
 	all, lacks := r.Cost.TargetCPU, missing(r)
@@ -204,8 +204,8 @@ func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 			case x.Mode == profile.CPU && x.At >= from && x.At < to:
 				cpu += time.Duration(x.Weight)
 			case x.Mode == profile.Wall && always[x.Thread]:
-				// It stands for the time before it: of that, what is within the part. After
-				// a pause of the whole machine the rest may be long.
+				// The sample stands for the time before the sample: count the time within
+				// the part. After a pause of the whole machine the rest may be long.
 				wall += max(0, min(x.At, to)-max(x.At-time.Duration(x.Weight), from))
 			}
 		}
@@ -232,12 +232,12 @@ func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 				name, len(always), share)
 		}
 	}
-	if math.Abs(shares[0]-shares[1]) > 12 { // of which chance alone seldom makes 10
+	if math.Abs(shares[0]-shares[1]) > 12 { // chance alone seldom makes 10
 		says := fmt.Sprintf("CPU samples stand for %.1f %% of the CPU time at first, for %.1f %% in the end",
 			shares[0], shares[1])
 		switch most := slices.Max(others[:]); {
 		case most > livetest.TooBusy:
-			// The more often threads lose their CPUs, the more periods are begun.
+			// The more often threads lose their CPUs, the more periods begin.
 			t.Logf("NOT JUDGED: %s, because other programs used %.1f CPUs", says, most)
 		case late:
 			t.Logf("NOT JUDGED: %s, and timers of the CPUs missed %.1f %% of the turns", says, 100*missed)
@@ -247,7 +247,7 @@ func (s *soak) checkDrift(t *testing.T, r *profile.Recording) {
 	}
 }
 
-// missing is how much of the CPU time that was used neither samples nor the turns that timers have missed stand for.
+// missing is the used CPU time for which neither samples nor missed turns of timers stand.
 func missing(r *profile.Recording) time.Duration {
 	m, _ := r.Mode(profile.CPU)
 	return r.Cost.TargetCPU - time.Duration(float64(m.Samples+m.Missed)/m.Rate*float64(time.Second))
@@ -269,7 +269,7 @@ func (s *soak) livedThroughout(t *testing.T, r *profile.Recording) map[int32]boo
 	}
 	out := map[int32]bool{}
 	for th := range first {
-		// Where no CPU is to be had, its last sample can be long ago.
+		// Without a free CPU, the thread's last sample can be long ago.
 		lately := r.Duration - max(time.Second, r.Duration/50)
 		if r.Threads[th].OSThreadID != 0 && first[th] < 100*time.Millisecond && last[th] > lately {
 			out[th] = true
@@ -281,7 +281,7 @@ func (s *soak) livedThroughout(t *testing.T, r *profile.Recording) map[int32]boo
 	return out
 }
 
-// residentMemory is how much memory a process has, in bytes.
+// residentMemory is a process's memory, in bytes.
 func residentMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

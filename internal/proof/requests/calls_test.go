@@ -18,13 +18,13 @@ import (
 	"clrsnap/profile"
 )
 
-// silent is a server that answers nothing, or the head of an answer only. It speaks HTTP/1, and HTTP/2 by prior
+// silent is a server that answers nothing, or only the head of an answer. It speaks HTTP/1, and HTTP/2 by prior
 // knowledge.
 type silent struct {
 	address string
 
 	mu   sync.Mutex
-	seen map[string]bool // paths that have been asked for
+	seen map[string]bool // requested paths
 }
 
 func newSilent(t *testing.T) *silent {
@@ -87,8 +87,8 @@ func (s *silent) has(path string) bool {
 	return s.seen[path]
 }
 
-// TestCalls makes calls of each kind to a server that never answers, more than there may be connections, and ends some.
-// Each that is under way is listed once, with how far it has come as the server knows it; none that has ended is.
+// TestCalls makes calls of each kind to a server that never answers, more than the allowed connections, and ends some
+// calls. Each running call is listed once, with its progress as the server knows it; no ended call is listed.
 func TestCalls(t *testing.T) {
 	layer.Proof(t)
 	for _, runtime := range callRuntimes(t) {
@@ -96,8 +96,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// callRuntimes are the newest of each version, in the short form of those that are supported: those that are installed
-// beside the kit, or else the kit's.
+// callRuntimes are the newest of each version, in the short form only supported versions: installed beside the kit, or
+// else the kit's own.
 func callRuntimes(t *testing.T) (out []string) {
 	supported := []string{"10.0.14", "11.0.0"}
 	for _, version := range layer.Size(supported, append([]string{"8.0.33", "9.0.22"}, supported...)) {
@@ -136,9 +136,9 @@ func testCalls(t *testing.T, runtime string) {
 	c.check(true)
 }
 
-// TestCallsMoved looks at calls while the collector moves all of them, again and again. What is said of a call is
-// right, above all how old it is. None is listed twice. A look that lacks some says that some may be missing. Sooner or
-// later each is listed, and its age is said.
+// TestCallsMoved looks at calls while the collector moves all of them, again and again. Every statement about a call is
+// right, above all its age. No call is listed twice. A look without some calls says that some may be missing. Sooner or
+// later each call is listed, and its age is known.
 func TestCallsMoved(t *testing.T) {
 	layer.Proof(t)
 	for _, runtime := range callRuntimes(t) {
@@ -154,7 +154,7 @@ func testCallsMoved(t *testing.T, runtime string) {
 	})
 	c := &callCheck{t: t, a: a, s: s, ended: map[string]bool{}}
 	const each = 50
-	for range 3 { // so that an age that is another call's is wrong
+	for range 3 { // so that another call's age is wrong
 		for _, kind := range []string{"get", "two", "stream", "socket"} {
 			a.Ask(fmt.Sprintf("%s %d", kind, each))
 		}
@@ -163,7 +163,7 @@ func testCallsMoved(t *testing.T, runtime string) {
 	}
 	truth, under := c.begun(), c.under()
 	t.Logf("all calls are moved %s times", a.Ask("slide 10")[0])
-	unlisted, ageless := maps.Clone(truth), map[string]time.Duration{} // what no look has had yet
+	unlisted, ageless := maps.Clone(truth), map[string]time.Duration{} // not in any look so far
 	for path, at := range truth {
 		if strings.HasPrefix(path, "/get/") || strings.HasPrefix(path, "/two/") { // their age can be known
 			ageless[path] = at
@@ -212,7 +212,7 @@ func testCallsMoved(t *testing.T, runtime string) {
 	}
 }
 
-// callCheck checks what is listed.
+// callCheck checks the listed calls.
 type callCheck struct {
 	t     *testing.T
 	a     *testenv.App
@@ -238,7 +238,7 @@ func (c *callCheck) settle() {
 			}
 		}
 		if waiting == 0 || waiting < 1<<20 && one >= connections {
-			time.Sleep(100 * time.Millisecond) // what the server has sent arrives
+			time.Sleep(100 * time.Millisecond) // until the server's bytes have arrived
 			return
 		}
 		if time.Now().After(deadline) {
@@ -281,7 +281,8 @@ func (c *callCheck) end(round int) {
 	c.t.Fatal("calls do not end")
 }
 
-// check compares what is listed with what the program and the server know. blocking: threads are in calls as well.
+// check compares the listed calls with the knowledge of the program and the server. blocking: threads are in calls
+// as well.
 func (c *callCheck) check(blocking bool) {
 	c.t.Helper()
 	truth, under := c.begun(), c.under()
@@ -336,7 +337,7 @@ func (c *callCheck) check(blocking bool) {
 	c.t.Logf("%d calls in %v, %d wait for a connection; %d unproven", len(truth), r.Duration, queued, r.Unproven)
 }
 
-// phase is how far a call has come, as the server knows it.
+// phase is a call's progress, as the server knows it.
 func (c *callCheck) phase(path string, blocking bool) profile.CallPhase {
 	switch {
 	case !c.s.has(path):
@@ -351,7 +352,7 @@ func (c *callCheck) phase(path string, blocking bool) profile.CallPhase {
 	return profile.CallAnswer
 }
 
-// call checks one call that is listed.
+// call checks one listed call.
 func (c *callCheck) call(g *profile.CallGroup, x *profile.ClientCall, begun, under map[string]time.Duration) {
 	if x.Query != "?key=secret" {
 		c.t.Errorf("%s: query %q", x.Path, x.Query)
@@ -368,8 +369,8 @@ func (c *callCheck) call(g *profile.CallGroup, x *profile.ClientCall, begun, und
 	c.began(x, begun, under)
 }
 
-// began checks when a call began: between two moments that the program has noted. The second one is not known of a call
-// that a thread waits for.
+// began checks when a call began: between two moments noted by the program. The second moment is unknown for a call
+// with a waiting thread.
 func (c *callCheck) began(x *profile.ClientCall, begun, under map[string]time.Duration) {
 	at := since(x.Since)
 	if end, ok := under[x.Path]; at < begun[x.Path]-tolerance || ok && at > end+tolerance {

@@ -1,5 +1,5 @@
-// Package requests proves that exactly those requests and calls are listed that are in flight, as the clients and
-// servers at their other ends know it.
+// Package requests proves that exactly the requests and calls in flight are listed, according to the clients and
+// servers at their other ends.
 package requests
 
 import (
@@ -45,7 +45,7 @@ func look(t *testing.T, pid int) *profile.Requests {
 	return r
 }
 
-// begun parses what the programs say: a name, and CLOCK_MONOTONIC in ns.
+// begun parses the programs' answers: a name, and CLOCK_MONOTONIC in ns.
 func begun(t *testing.T, lines []string) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, line := range lines {
@@ -62,9 +62,9 @@ func begun(t *testing.T, lines []string) map[string]time.Duration {
 // since is a time by CLOCK_MONOTONIC.
 func since(at time.Time) time.Duration { return live.Monotonic() - time.Since(at) }
 
-// TestRequests has a server under load serve requests that hang in nine ways, by HTTP/1 and HTTP/2, and lets some of
-// them go on from time to time. Each that is in flight before and after a look is listed once; none is that had ended
-// before it.
+// TestRequests has a server under load serve requests that hang in nine ways, by HTTP/1 and HTTP/2, and lets some
+// requests go on from time to time. Each request in flight before and after a look is listed once; no request that
+// had ended before the look is listed.
 func TestRequests(t *testing.T) {
 	layer.Proof(t)
 	clocks := []string{"activity", "none", "timestamp"}
@@ -73,13 +73,13 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// way is how a request hangs, and what it is then said to do.
+// way is how a request hangs, and its expected state.
 type way struct {
 	name  string
 	state profile.TaskState
 	kind  profile.AwaitedKind // empty: any
 	call  bool
-	wait  profile.WaitKind // of its thread; empty: none runs it
+	wait  profile.WaitKind // of its thread; empty: no thread runs the request
 }
 
 var ways = []way{
@@ -97,7 +97,7 @@ var ways = []way{
 // answering is the way of requests whose answer has begun.
 const answering = "answering"
 
-// hung is a request that hangs.
+// hung is a hanging request.
 type hung struct {
 	way    *way
 	id     string
@@ -121,7 +121,7 @@ type load struct {
 	next  int
 	hangs map[string]*hung
 	ended map[string]bool // ids of hanging requests that have ended
-	again int             // looks that were taken once more
+	again int             // repeated looks
 
 	mu    sync.Mutex
 	quick map[string]bool // ids of quick requests that have ended
@@ -221,7 +221,7 @@ func (l *load) change(most int) {
 			h.left = true
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // until they wait, as they say
+	time.Sleep(50 * time.Millisecond) // until the requests wait as planned
 }
 
 // begin begins a request.
@@ -254,7 +254,7 @@ func (l *load) begin(w *way, two bool) {
 	}()
 }
 
-// end lets a request go on, until its client has the answer and the application has ended it.
+// end lets a request go on, until the client has the answer and the application has ended the request.
 func (l *load) end(id string, h *hung) {
 	l.a.Ask("go " + id)
 	if h.way.name == "body" {
@@ -278,10 +278,10 @@ func (l *load) end(id string, h *hung) {
 	l.ended[id] = true
 }
 
-// check compares what is listed with what the clients know.
+// check compares the listed requests with the clients' knowledge.
 func (l *load) check() {
 	l.t.Helper()
-	time.Sleep(20 * time.Millisecond) // the server is done with what its clients have
+	time.Sleep(20 * time.Millisecond) // until the server has finished the requests that its clients have finished
 	begun := begun(l.t, l.a.Ask("begun"))
 	l.mu.Lock()
 	quick := l.quick
@@ -306,7 +306,7 @@ func (l *load) check() {
 			switch {
 			case g.Doing.State == "", h.way.kind != "" && g.Doing.WaitsFor == nil:
 				unknown++
-			case h.way.wait != "" && g.Doing.State == profile.TaskRunning: // before it blocks
+			case h.way.wait != "" && g.Doing.State == profile.TaskRunning: // before the thread blocks
 				spinning++
 			default:
 				l.doing(h, g)
@@ -340,7 +340,8 @@ func (l *load) check() {
 	}
 }
 
-// look takes a look. If it lacks something, and says so itself, it takes another one, as whoever reads that would.
+// look takes a look. If the look lacks something, and says so itself, look takes another, as any reader of the
+// message would.
 func (l *load) look() *profile.Requests {
 	const most = 3
 	r := look(l.t, l.a.PID)
@@ -351,7 +352,7 @@ func (l *load) look() *profile.Requests {
 	return r
 }
 
-// lacks reports whether a request that hangs is not listed, or a call that one of them makes.
+// lacks reports whether a look lacks a hanging request, or a call of a hanging request.
 func (l *load) lacks(r *profile.Requests) bool {
 	listed, calls, upstream := map[string]bool{}, 0, 0
 	for i := range r.Requests {
@@ -372,7 +373,7 @@ func (l *load) lacks(r *profile.Requests) bool {
 	return lacks || calls < upstream
 }
 
-// line checks what is said of a request.
+// line checks the description of a request.
 func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
 	method, protocol := http.MethodGet, "HTTP/1.1"
 	if h.way.name == "body" {
@@ -402,7 +403,7 @@ func (l *load) line(h *hung, x *profile.Request, begun time.Duration) {
 	}
 }
 
-// doing checks what a request is said to do.
+// doing checks the stated activity of a request.
 func (l *load) doing(h *hung, g *profile.RequestGroup) {
 	d := &g.Doing
 	if want := "/" + h.way.name + "/{id}"; g.Path != want {
@@ -423,9 +424,8 @@ func (l *load) doing(h *hung, g *profile.RequestGroup) {
 	l.t.Errorf("%s: none of its %d frames is its own", h.id, len(d.Frames))
 }
 
-// inlinedEvent reports whether a wait is that for the monitor in the event that a request waits for: once the method
-// has been called often, .NET 10 inlines ManualResetEventSlim.Wait into it, which is not always proved
-// (docs/limits.md).
+// inlinedEvent reports whether a wait is for the monitor inside the event that a request waits for: .NET 10 inlines
+// ManualResetEventSlim.Wait into an often called method, and the inlining is not always proved (docs/limits.md).
 func inlinedEvent(h *hung, wait *profile.Wait) bool {
 	return layer.Size(0, 1) == 1 && h.way.wait == profile.EventWait && wait.Kind == profile.MonitorWait
 }

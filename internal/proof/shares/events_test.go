@@ -20,9 +20,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestEventShares records the events of a program that counts them itself, and
-// compares: what the shares are of each method, each class, each thread that holds
-// a lock.
+// TestEventShares records the events of a program that counts its events itself,
+// and compares the shares of each method, each class, each thread that holds a
+// lock.
 func TestEventShares(t *testing.T) {
 	layer.Quiet(t)
 	ways := map[string]record.Options{
@@ -57,7 +57,7 @@ func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 				t.Fatal(err)
 			}
 			ended, after := a.AskTruths()
-			// The agent comes and goes meanwhile; what is counted goes on evenly.
+			// The agent comes and goes meanwhile; the counted events go on evenly.
 			recorded := r.Duration.Seconds() / (ended - began).Seconds()
 			truths := truthsSince(after, before, recorded)
 			compareEvents(t, r, truths, false)
@@ -66,8 +66,8 @@ func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 	livetest.EndsWell(t, a)
 }
 
-// TestEventSharesFromStart is TestEventShares for a program that is started with
-// the agent, with the runtime's own sampling and with every object reported.
+// TestEventSharesFromStart is TestEventShares for a program started with the
+// agent, with the runtime's own sampling and with every object reported.
 func TestEventSharesFromStart(t *testing.T) {
 	layer.Quiet(t)
 	testenv.EachOf(t, supported, func(t *testing.T, runtime string) {
@@ -88,7 +88,7 @@ func TestEventSharesFromStart(t *testing.T) {
 	})
 }
 
-// truthsSince is a part of what was counted between two answers.
+// truthsSince is a part of the counts between two answers.
 func truthsSince(after, before []testenv.Truth, part float64) []testenv.Truth {
 	type key struct{ kind, method, class string }
 	old := map[key]testenv.Truth{}
@@ -107,7 +107,7 @@ func truthsSince(after, before []testenv.Truth, part float64) []testenv.Truth {
 // eventKinds says which samples the truths of a kind are about.
 var eventKinds = map[string]struct {
 	mode profile.Mode
-	// leaf turns what a truth says of a type into the beginning of a leaf's name.
+	// leaf makes the beginning of a leaf's name of a truth's type.
 	leaf func(testenv.Truth) string
 }{
 	"alloc":      {profile.Alloc, func(x testenv.Truth) string { return csharpName(x.Type) }},
@@ -120,8 +120,8 @@ var eventKinds = map[string]struct {
 	}},
 }
 
-// holderName replaces the method that a lock's holder was seen in by the name of its thread, which is all
-// that is known of holders that were not seen.
+// holderName replaces the method of a lock's holder by the name of the holder's thread. Only the thread
+// is known of an unseen holder.
 func holderName(leaf string) string {
 	for method, thread := range map[string]string{"HoldMonitor": "holds-monitor", "HoldLock": "holds-lock"} {
 		leaf = strings.Replace(leaf, "Events.Contend."+method, thread, 1)
@@ -129,13 +129,12 @@ func holderName(leaf string) string {
 	return leaf
 }
 
-// exceptionName is the name of an exception's type without the types that it is nested in.
+// exceptionName is the name of an exception's type without the enclosing types.
 func exceptionName(typeName string) string {
 	return typeName[strings.LastIndexByte(typeName, '+')+1:]
 }
 
-// csharpName is what C# calls a type of the program, which Type.ToString writes
-// otherwise.
+// csharpName is a type's name in C#, unlike Type.ToString's.
 func csharpName(typeName string) string {
 	if strings.Contains(typeName, "AsyncStateMachineBox`1[System.Int64,Events.Allocate+<Suspended>") {
 		return "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<long>+" +
@@ -159,7 +158,7 @@ type eventPart struct {
 	samples        int
 }
 
-// compareEvents holds a recording against what the program has counted.
+// compareEvents holds a recording against the program's counts.
 func compareEvents(t *testing.T, r *profile.Recording, truths []testenv.Truth, all bool) {
 	t.Helper()
 	for _, n := range r.Notes {
@@ -193,8 +192,7 @@ func compareEvents(t *testing.T, r *profile.Recording, truths []testenv.Truth, a
 	checkCatchers(t, r, truths)
 }
 
-// assign adds each sample of a mode to the truth that it belongs to: the one whose
-// method is nearest to the leaf.
+// assign adds each sample of a mode to its truth: the truth whose method is nearest to the leaf.
 func assign(r *profile.Recording, mode profile.Mode, parts []*eventPart) {
 	byMethod := map[string][]*eventPart{}
 	for _, p := range parts {
@@ -208,7 +206,7 @@ func assign(r *profile.Recording, mode profile.Mode, parts []*eventPart) {
 		for l := range r.Stack(s.Node) {
 			f := &r.Functions[l.Function]
 			if f.Kind == profile.Event && leaf != "" {
-				continue // the lock that is waited for
+				continue // the awaited lock
 			}
 			if f.Kind == profile.Event {
 				leaf = holderName(f.Display)
@@ -230,8 +228,8 @@ func assign(r *profile.Recording, mode profile.Mode, parts []*eventPart) {
 	}
 }
 
-// amountOf is what the shares of a kind are of. Of collections the number is known,
-// not the time.
+// amountOf is the amount on which a kind's shares are based. For collections, the
+// number is known, not the time.
 func (p *eventPart) amountOf(kind string) (got, want int64) {
 	if kind == "gc" {
 		return p.events, p.truth.Count
@@ -248,8 +246,8 @@ func partSums(kind string, parts []*eventPart) (got, want float64) {
 }
 
 // checkParts requires that shares are right within three points and the sum within
-// ten per cent, or as far as chance explains if there are few samples. By chance
-// allocations are chosen, each for as many bytes as make up for the others.
+// ten per cent, or as far as chance explains if there are few samples. The runtime
+// chooses allocations by chance, each for as many bytes as make up for the others.
 func checkParts(t *testing.T, kind string, parts []*eventPart) {
 	t.Helper()
 	got, want := partSums(kind, parts)
@@ -264,7 +262,7 @@ func checkParts(t *testing.T, kind string, parts []*eventPart) {
 		if math.Abs(is-share) > allowed {
 			t.Errorf("%s in %s of %s: %.1f %%, and %.1f %% is true", kind, p.truth.Method, p.truth.Type, is, share)
 		}
-		const surely = 12 // samples: if so many are expected, there is one
+		const surely = 12 // samples: with so many expected, at least one comes
 		if share > 1 && p.samples == 0 && (kind != "alloc" || share/100*float64(samples) > surely) {
 			t.Errorf("%s in %s of %s: no sample, and %.1f %% is true", kind, p.truth.Method, p.truth.Type, share)
 		}
@@ -289,7 +287,7 @@ func checkCounts(t *testing.T, kind string, parts []*eventPart) {
 	}
 }
 
-// checkCatchers requires that the right method is said to catch an exception.
+// checkCatchers requires the right catching method for each exception.
 func checkCatchers(t *testing.T, r *profile.Recording, truths []testenv.Truth) {
 	t.Helper()
 	got, full := map[string]int64{}, map[string]int64{}
@@ -334,12 +332,13 @@ func checkCatchers(t *testing.T, r *profile.Recording, truths []testenv.Truth) {
 	}
 }
 
-// throwsAgain reports whether what a method catches is thrown again, so that another one catches it last.
+// throwsAgain reports whether a method rethrows its caught exceptions, so that another method catches
+// them last.
 func throwsAgain(method string) bool {
 	return method == "Events.Throw.Again" || strings.Contains(method, "<Failing>")
 }
 
-// friendlyMethod is how the method of a state machine is shown.
+// friendlyMethod is the displayed name of a state machine's method.
 func friendlyMethod(method string) string {
 	before, rest, ok := strings.Cut(method, "<")
 	if !ok {

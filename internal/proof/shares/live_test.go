@@ -14,9 +14,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestLiveLasts records, for long, a program that keeps some of what it allocates, drops what it has kept now and then,
-// has everything moved by compacting collections, and allocates besides what it never keeps. What is alive at the end
-// is what it keeps by then, by site, and no handle is left.
+// TestLiveLasts records, for long, a program that keeps some of its allocated objects, drops kept objects now and then,
+// has compacting collections move everything, and also allocates objects that it never keeps. At the end, exactly the
+// kept objects are alive, by site, and no handle is left.
 func TestLiveLasts(t *testing.T) {
 	layer.Proof(t)
 	for _, runtime := range layer.Size(supported, testenv.Versions()) {
@@ -51,7 +51,7 @@ func TestLiveLasts(t *testing.T) {
 	}
 }
 
-// comeAndGo has the program keep and drop, until the time is up. The last thing that it does is to keep.
+// comeAndGo has the program keep and drop, until the time is up. The last action is to keep.
 func comeAndGo(a *testenv.App, lasts time.Duration) {
 	const forget, collect = 10, 4
 	end := time.Now().Add(lasts)

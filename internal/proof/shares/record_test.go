@@ -27,10 +27,10 @@ import (
 // two points, whatever chance would allow.
 const fullShares = 20 * time.Second
 
-// sharesTime is how long a recording is.
+// sharesTime is the length of a recording.
 func sharesTime() time.Duration { return layer.Size(8*time.Second, fullShares) }
 
-// TestRecordShares records a program that knows what it spends its time with, and
+// TestRecordShares records a program that knows how it spends its time, and
 // compares.
 func TestRecordShares(t *testing.T) {
 	layer.Quiet(t)
@@ -60,7 +60,7 @@ func testRecordShares(t *testing.T, runtime string) {
 }
 
 // TestRecordBrief records a program whose threads live shorter than a period: chance
-// decides which are sampled, and each method has its share all the same.
+// decides about each thread's samples, and each method has its share all the same.
 func TestRecordBrief(t *testing.T) {
 	layer.Quiet(t)
 	d := sharesTime()
@@ -87,8 +87,7 @@ func TestRecordBrief(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// recordUndisturbed records until a recording can be judged, and skips the test if that
-// does not come.
+// recordUndisturbed records until a recording can be judged, and skips the test if no recording can.
 func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) *shares {
 	t.Helper()
 	const most = 4
@@ -110,14 +109,13 @@ func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o recor
 	}
 }
 
-// shares is a recording of the program, and what the program and the kernel say
-// of the same time.
+// shares is a recording of the program, and the measurements of the program and the kernel for the same time.
 type shares struct {
 	r      *profile.Recording
 	truth  *truth
 	used   time.Duration         // by the program, of processors
-	delays map[int]time.Duration // that threads were ready to run without a processor
-	others float64               // processors that neither the program nor we used
+	delays map[int]time.Duration // how long threads were ready to run without a processor
+	others float64               // processors used by others than the program and us
 }
 
 func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) *shares {
@@ -149,8 +147,7 @@ func (s *shares) disturbed() string {
 	return ""
 }
 
-// timersLate reports whether samples do not stand for what the threads have used, as is
-// so if timers came late.
+// timersLate reports whether samples differ from the threads' used time, as with late timers.
 func (s *shares) timersLate(modes []profile.Mode) bool {
 	return slices.ContainsFunc(modes, func(m profile.Mode) bool {
 		return len(wrongThreads(m, s.truth, count(s.r, m, s.truth))) > 0
@@ -183,23 +180,22 @@ func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
 }
 
 // points is how far, in percentage points, a share of samples may be from the true
-// one: as far as chance explains, but at least two points. Samples at regular
-// times of slices of random length scatter less than independent ones, so four
-// standard deviations of those are seldom reached.
+// share: as far as chance explains, but at least two points. Samples at regular
+// times of slices of random length scatter less than independent samples, so four
+// standard deviations of independent samples are seldom reached.
 func points(percent float64, s *weights) float64 {
 	share := min(100, percent) / 100
 	return max(2, 400*math.Sqrt(share*(1-share)/max(1, s.effective())))
 }
 
-// places lists what was measured, threads before their methods.
+// places lists the measured places, threads before their methods.
 func places(tr *truth) []place {
 	return slices.SortedFunc(maps.Keys(tr.spent), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.method, b.method))
 	})
 }
 
-// table sets what was measured beside what was sampled, in per cent of all threads
-// and of the thread.
+// table sets measured times beside sampled times, in per cent of all threads and of the thread.
 func table(m profile.Mode, tr *truth, c *counted) string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -250,14 +246,14 @@ func checkShares(t *testing.T, m profile.Mode, d time.Duration, tr *truth, c *co
 	}
 }
 
-// systemCall is a function that does nothing but call the kernel, for less than a
+// systemCall is a function that only calls the kernel, for less than a
 // microsecond each time.
 const systemCall = "shares_cpu"
 
 // checkSystemCalls requires that samples do not favour the moments at which a thread
-// calls the kernel, as those of a thread that is to be stopped do. What the calls
-// take is known as their number times the least that one takes; under load it is
-// up to three times as much.
+// calls the kernel, as stops of a thread do. The calls' time is known as their
+// number times the shortest time of a call; under load the time is up to three times
+// as long.
 func checkSystemCalls(t *testing.T, m profile.Mode, tr *truth, c *counted, p place) {
 	t.Helper()
 	thread := place{p.thread, ""}
@@ -278,7 +274,8 @@ func wrongThreads(m profile.Mode, tr *truth, c *counted) (wrong []string) {
 		}
 		got := c.places[p].weight
 		// A sample too many or too few must not decide. A processor's samples are of
-		// whatever runs, so chance decides how many a thread has.
+		// the running thread at the time, so chance decides how many samples a
+		// thread has.
 		allowed := 100*time.Millisecond + s[m]/50
 		if m == profile.CPU {
 			allowed += livetest.ByChance(s[m])
@@ -296,8 +293,7 @@ func wrongThreads(m profile.Mode, tr *truth, c *counted) (wrong []string) {
 	return wrong
 }
 
-// mustBeInside are native functions that a managed method spends its time in, and
-// how many per cent of it.
+// mustBeInside are native functions in which a managed method spends its time, with the least per cent of the time.
 var mustBeInside = map[[2]string]float64{
 	{"Shares.Native.Spin", "shares_spin"}:                     98,
 	{"Shares.Native.CallBack", "shares_call_back"}:            98,
@@ -309,11 +305,11 @@ var mustBeInside = map[[2]string]float64{
 	{"Shares.Cpu.Alpha", "Shares.Cpu.Compute"}:                98,
 	{"Shares.Cpu.Beta", "Shares.Cpu.Descend"}:                 98,
 	{"Shares.Cpu.Gamma", "Shares.Cpu.Compute"}:                98,
-	{"Shares.Cpu.Throw", "Shares.Cpu.Fail"}:                   35, // as long as the exception has not unwound it
+	{"Shares.Cpu.Throw", "Shares.Cpu.Fail"}:                   35, // until the exception has unwound the frame
 	{"Shares.Blocked.Sleep", "System.Threading.Thread.Sleep"}: 95,
 }
 
-// checkInside requires that stacks have the frames between, native ones above all.
+// checkInside requires that stacks have the frames between, native frames above all.
 func checkInside(t *testing.T, m profile.Mode, c *counted) {
 	t.Helper()
 	for pair, least := range mustBeInside {
@@ -325,7 +321,8 @@ func checkInside(t *testing.T, m profile.Mode, c *counted) {
 				all.squares += s.squares
 			}
 		}
-		// Of few samples, one or two on the way there are more than a few per cent. One look can stand for several.
+		// With few samples, one or two on the way there are more than a few per cent. One look can stand for
+		// several.
 		got := livetest.ShareOf(c.inside[pair], all.weight)
 		if outside := all.effective() * (1 - got/100); all.samples >= 30 && got < least && outside > 2.5 {
 			t.Errorf("%v: only %.1f %% of the time of %s (%d samples, %.1f of equal weight) is in %s",
@@ -355,8 +352,7 @@ func checkBroken(t *testing.T, r *profile.Recording, m profile.Mode) {
 	}
 }
 
-// checkCPU compares the CPU time of all samples with the kernel's figure for the
-// process.
+// checkCPU compares the CPU time of all samples with the kernel's figure for the process.
 func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 	t.Helper()
 	got := time.Duration(r.Weight(profile.CPU))
@@ -370,8 +366,7 @@ func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 	}
 }
 
-// checkStates compares for how much of each method's time its thread runs. Being
-// ready to run counts as running.
+// checkStates compares how long each method's thread runs. A thread ready to run counts as running.
 func checkStates(t *testing.T, tr *truth, c *counted, delays map[int]time.Duration) {
 	t.Helper()
 	waited := map[string]time.Duration{}
@@ -381,7 +376,7 @@ func checkStates(t *testing.T, tr *truth, c *counted, delays map[int]time.Durati
 	for _, p := range places(tr) {
 		s, got := tr.spent[p], c.places[p]
 		if p.thread == poolThread || got.samples < 30 {
-			continue // their delays are not known; too few to say anything
+			continue // unknown delays; or too few samples to say anything
 		}
 		running := livetest.ShareOf(got.weight-got.waiting, got.weight)
 		least, most := livetest.ShareOf(s[profile.CPU], s[profile.Wall]),
@@ -401,7 +396,7 @@ func checkStates(t *testing.T, tr *truth, c *counted, delays map[int]time.Durati
 	}
 }
 
-// runDelays is for how long each thread has been ready to run without a processor.
+// runDelays is how long each thread has been ready to run without a processor.
 func runDelays(t *testing.T, pid int) map[int]time.Duration {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -413,7 +408,7 @@ func runDelays(t *testing.T, pid int) map[int]time.Duration {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, e.Name()))
 		words := strings.Fields(string(b))
 		if err != nil || len(words) != 3 {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		tid, _ := strconv.Atoi(e.Name())
 		ns, err := strconv.ParseInt(words[1], 10, 64)

@@ -13,17 +13,17 @@ import (
 	"clrsnap/profile"
 )
 
-// spent is time on a processor and time as the clock on the wall has it.
+// spent is CPU time and wall clock time.
 type spent [2]time.Duration // by profile.Mode
 
 // A place is a method of a thread, or with no method the thread.
 type place struct{ thread, method string }
 
-// poolThread stands for whichever of the thread pool's threads.
+// poolThread stands for any thread of the thread pool.
 const poolThread = "pool"
 
-// truth is what the program "shares" has measured of itself: of each of its
-// threads, and of each of their methods with what it called.
+// truth is the program's own measurement: of each of its threads, and of each
+// method of a thread, callees included.
 type truth struct {
 	now   time.Duration // CLOCK_MONOTONIC
 	tids  map[int]string
@@ -43,7 +43,7 @@ func startShares(tb testing.TB, runtime string) *testenv.App {
 	return testenv.Start(tb, "shares", testenv.Options{Runtime: runtime, Args: []string{"--native", lib}})
 }
 
-// askTruth asks the program what it has spent since its start.
+// askTruth asks the program for its times since its start.
 func askTruth(t *testing.T, a *testenv.App) *truth {
 	t.Helper()
 	tr := &truth{tids: map[int]string{}, spent: map[place]spent{}}
@@ -90,7 +90,7 @@ func (tr *truth) add(words []string) error {
 	return nil
 }
 
-// since is what was spent between two reports, as if during a time d.
+// since is the time spent between two reports, scaled to a time d.
 func (tr *truth) since(before *truth, d time.Duration) *truth {
 	scale := float64(d) / float64(tr.now-before.now)
 	out := &truth{now: d, tids: tr.tids, spent: map[place]spent{}}
@@ -103,7 +103,7 @@ func (tr *truth) since(before *truth, d time.Duration) *truth {
 	return out
 }
 
-// total is what all threads have spent.
+// total is the time of all threads.
 func (tr *truth) total(m profile.Mode) time.Duration {
 	var sum time.Duration
 	for p, s := range tr.spent {
@@ -114,14 +114,14 @@ func (tr *truth) total(m profile.Mode) time.Duration {
 	return sum
 }
 
-// Weights are what samples come to.
+// Weights are the sums of samples.
 type weights struct {
 	weight, waiting, incomplete time.Duration
-	samples                     int // those of several count as that many
+	samples                     int // a sample of several turns counts as so many
 	squares                     float64
 }
 
-// effective is how many samples of equal weight scatter as much as these do.
+// effective is how many samples of equal weight would scatter as much.
 func (s *weights) effective() float64 {
 	return float64(s.weight) * float64(s.weight) / max(1, s.squares)
 }
@@ -130,7 +130,7 @@ func (s *weights) add(x *profile.Sample) {
 	s.weight += time.Duration(x.Weight)
 	s.samples += int(x.Count)
 	squares := float64(x.Weight) * float64(x.Weight)
-	if x.Mode != profile.Wall { // there one look, or one CPU sample, stands for several turns
+	if x.Mode != profile.Wall { // in other modes one look, or one CPU sample, stands for several turns
 		squares /= float64(x.Count)
 	}
 	s.squares += squares
@@ -142,15 +142,15 @@ func (s *weights) add(x *profile.Sample) {
 	}
 }
 
-// counted is what a recording says of what the program has measured.
+// counted is a recording's figures for the measured places.
 type counted struct {
 	all    weights
 	places map[place]*weights
-	inside map[[2]string]time.Duration // by two methods: that the first one had with the second one above it
+	inside map[[2]string]time.Duration // by two methods: time of the first method with the second method above
 }
 
-// count sums up the samples of one mode. A method has those in whose stacks it
-// is.
+// count sums up the samples of one mode. A method gets the samples whose stacks
+// contain the method.
 func count(r *profile.Recording, m profile.Mode, tr *truth) *counted {
 	c := &counted{places: map[place]*weights{}, inside: map[[2]string]time.Duration{}}
 	for p := range tr.spent {
@@ -169,7 +169,7 @@ func (c *counted) sample(r *profile.Recording, x *profile.Sample, tr *truth) {
 	if !ok {
 		thread = poolThread
 	}
-	above := map[string]bool{} // of the frame, on its stack
+	above := map[string]bool{} // the frame, on its stack
 	measured := thread != poolThread
 	for l := range r.Stack(x.Node) {
 		method, _, _ := strings.Cut(r.Functions[l.Function].Method, "[") // type arguments

@@ -12,28 +12,28 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Corpus collects moments on purpose: the first of each shape, with the true
-// frames as what a walk must give. A moment is kept only where the walk was equal
-// to the truth; the others are misses.
+// Corpus collects moments on purpose: the first moment of each shape, with the
+// true frames as the expected walk. The corpus keeps a moment only where the walk
+// was equal to the truth; other moments are misses.
 type Corpus struct {
 	mu      sync.Mutex
 	seen    map[string]bool
 	odd     map[string]string // functions in assembly, by module and offset
-	moments int               // taken, and of these:
-	common  int               // that show nothing but ordinary shapes
+	moments int               // taken in all
+	common  int               // moments of ordinary shapes only
 	kept    replay.Corpus
 	errs    []error
 }
 
-// A corpus is kept in the repository, and so has bounds: in all, and for moments
-// that show no more than a part of a function that occurs all the time.
+// A corpus is kept in the repository, and so has bounds: in all, and for
+// moments whose only shapes are common parts of functions.
 const (
 	maxMoments  = 120
 	maxOrdinary = 44
 )
 
-// OpenCorpus returns the corpus in a file, to be added to, or an empty one where
-// there is no such file. What is rare takes several runs.
+// OpenCorpus returns the corpus in a file, to be added to, or an empty corpus
+// where there is no file. Rare shapes take several runs.
 func OpenCorpus(name string) (*Corpus, error) {
 	c := &Corpus{seen: map[string]bool{}, odd: map[string]string{}}
 	old, err := replay.ReadFile(name)
@@ -56,7 +56,7 @@ func OpenCorpus(name string) (*Corpus, error) {
 	return c, nil
 }
 
-// noteSeparator is between the shapes that a moment shows.
+// noteSeparator is between the shapes of a moment.
 const noteSeparator = "; "
 
 // sample is a moment that is not part of the corpus yet.
@@ -64,7 +64,7 @@ type sample struct {
 	rec    *replay.Corpus
 	thread *replay.Thread
 	notes  []string
-	judged bool // its truth is known, and the walk was equal to it
+	judged bool // the truth is known, and the walk was equal to the truth
 }
 
 // fresh returns the shapes that nobody has met, and takes them.
@@ -90,7 +90,8 @@ func (c *Corpus) fresh(shapes []string) (out []string) {
 	return out
 }
 
-// giveUp: the moment could not be used, the next one with these shapes may.
+// giveUp: the moment was unusable; the next moment with these shapes may be
+// usable.
 func (c *Corpus) giveUp(s *sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +113,7 @@ func (c *Corpus) fail(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// sample records the moment if it shows something new.
+// sample records a moment with a new shape.
 func (r *runner) sample(t *transition, tr *truth) *sample {
 	if r.corpus == nil {
 		return nil
@@ -132,7 +133,7 @@ func (r *runner) sample(t *transition, tr *truth) *sample {
 		return nil
 	}
 	if !confirmed {
-		// Nobody knows what these have to give.
+		// The expected result of these walks is unknown.
 		for _, how := range replay.Ways[1:] {
 			delete(s.thread.Walks, how)
 		}
@@ -144,7 +145,7 @@ func (r *runner) sample(t *transition, tr *truth) *sample {
 	return s
 }
 
-// settle puts the truth in the place of what the walk gave.
+// settle replaces the walk's result by the truth.
 func (r *runner) settle(s *sample, tr *truth) {
 	m := Miss{truth: tr, r: r}
 	want := m.want()
@@ -157,7 +158,7 @@ func (r *runner) settle(s *sample, tr *truth) {
 	s.judged = true
 }
 
-// recorded is the thread as it stands, for a corpus.
+// recorded is the thread in its present state, for a corpus.
 func (r *runner) recorded() *replay.Thread {
 	th := &replay.Thread{Name: r.name, OSID: r.tr.tid, Context: r.view.context()}
 	for _, s := range append([]target.Region{r.view.stack.Region}, r.view.stack.Extra...) {
@@ -169,8 +170,8 @@ func (r *runner) recorded() *replay.Thread {
 	return th
 }
 
-// add reduces the samples of one thread to what their walks need and takes those
-// whose truth is known.
+// add reduces the samples of one thread to the memory that their walks need,
+// and takes the samples with a known truth.
 func (c *Corpus) add(samples []*sample) {
 	for _, s := range samples {
 		if !s.judged {
@@ -198,7 +199,7 @@ func (c *Corpus) take(s *sample) error {
 	return c.kept.Merge(s.rec)
 }
 
-// Notes lists what the moments show.
+// Notes lists the shapes of the moments.
 func (c *Corpus) Notes() (out []string) {
 	for _, m := range c.kept.Moments {
 		out = append(out, m.Note)
@@ -206,8 +207,8 @@ func (c *Corpus) Notes() (out []string) {
 	return out
 }
 
-// Write checks the corpus and writes it. Moments that could not be recorded, or
-// that walk differently again, are errors.
+// Write checks the corpus and writes it. A moment that could not be recorded,
+// or whose second walk differs, is an error.
 func (c *Corpus) Write(name string) []error {
 	errs := append(slices.Clone(c.errs), c.kept.Verify()...)
 	if err := c.kept.WriteFile(name); err != nil {

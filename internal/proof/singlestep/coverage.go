@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// coverage is what the executed instructions were part of.
+// coverage counts the executed instructions by kind of code.
 type coverage struct {
 	ips      map[uint64]*place
 	methods  map[uint64]bool // entry points
@@ -22,7 +22,7 @@ type coverage struct {
 	shapes   map[string]int // prolog and epilog instructions executed
 }
 
-// place is what is known of one instruction address.
+// place is the kind of code at an instruction address.
 type place struct{ kind string }
 
 func newCoverage() coverage {
@@ -33,7 +33,7 @@ func newCoverage() coverage {
 	}
 }
 
-// forget: addresses mean something else in another process.
+// forget drops addresses: in another process they have another meaning.
 func (c *coverage) forget() { clear(c.ips); clear(c.methods) }
 
 func (r *Report) cover(run *runner, t *transition) {
@@ -52,7 +52,7 @@ func (r *Report) cover(run *runner, t *transition) {
 	c.state(run)
 }
 
-// shapeName counts the instruction with the kind of code that it was in.
+// shapeName counts the instruction by its shape and the kind of its code.
 func (c *coverage) shapeName(t *transition) string {
 	what := shapeNames[t.in.shape]
 	if t.in.class == ret {
@@ -109,7 +109,7 @@ func (c *coverage) managed(r *runner, code *codemap.Code) *place {
 	return &place{"managed: " + tier}
 }
 
-// state notes what the thread is in.
+// state notes the thread's state.
 func (c *coverage) state(r *runner) {
 	info := &r.thread.Info
 	if info.Address == 0 {
@@ -151,8 +151,8 @@ func stubName(k uint8) string {
 	return fmt.Sprintf("kind %d", k)
 }
 
-// stubCode names code that the runtime's map knows no more of than that it is a
-// stub, or not even that, by its instruction (amd64/ThunkTemplates.S).
+// stubCode names code by its instruction (amd64/ThunkTemplates.S) where the
+// runtime's map says only "stub", or nothing.
 func stubCode(code []byte) string {
 	for _, k := range []struct {
 		name string

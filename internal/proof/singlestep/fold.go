@@ -6,24 +6,24 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// How often the folded walk and DoStackSnapshot are checked too, in instructions.
+// How often the folded walk and DoStackSnapshot are also checked, in instructions.
 const (
 	foldEvery          = 64
 	foldEveryException = 8
 )
 
-// folding holds what a check of the folded walk needs.
+// folding holds the slices of a check of the folded walk.
 type folding struct {
 	codes []codemap.Code
-	want  []int // indices of the true frames that are there
+	want  []int // indices of the true frames that must appear
 	got   []seen
 	runs  []seen
 	wants []seen
 }
 
-// checkFold compares the folded walk and DoStackSnapshot with what is left of the
-// true stack: a funclet and everything up to its method's frame are one frame, and
-// the frames that an exception has unwound are left out.
+// checkFold compares the folded walk and DoStackSnapshot with the folded true
+// stack: a funclet and everything up to its method's frame are one frame, and
+// frames unwound by an exception are left out.
 func (r *runner) checkFold(t *truth) {
 	code, err := r.eng.Runtime.Code.Lookup(arch.Addr(t.leaf.ip))
 	every := foldEvery
@@ -40,7 +40,7 @@ func (r *runner) checkFold(t *truth) {
 	r.compareFolded(t)
 }
 
-// compareFolded reports whether the walks give what fold has found out.
+// compareFolded reports whether the walks give the frames that fold has found.
 func (r *runner) compareFolded(t *truth) bool {
 	got, res := r.visitFolded()
 	folded := r.judgeFold(t, "folded walk", got, res, r.wantFolded(t))
@@ -49,14 +49,14 @@ func (r *runner) compareFolded(t *truth) bool {
 	return folded == equal && runs == equal
 }
 
-// fold finds out which of the true frames are there from the program's point of
-// view. It reports false where it does not know: for a funclet or a method whose
+// fold finds the true frames that exist from the program's point of view. It
+// reports false where fold does not know them: for a funclet or a method whose
 // call was not seen to execute.
 func (r *runner) fold(t *truth) bool {
 	f := &r.folding
 	f.codes, f.want = f.codes[:0], f.want[:0]
-	var parent *codemap.Code // of a funclet: its method's frame is looked for
-	var fp uint64            // that frame's frame pointer
+	var parent *codemap.Code // of a funclet: the method whose frame is wanted
+	var fp uint64            // the wanted frame's frame pointer
 	for i := range t.len() {
 		code, err := r.eng.Runtime.Code.Lookup(arch.Addr(t.at(i).ip))
 		if err != nil {
@@ -89,7 +89,7 @@ func (r *runner) fold(t *truth) bool {
 		case filter:
 			f.want = append(f.want, i)
 		default:
-			// Whoever calls a funclet has given it its method's frame pointer.
+			// The caller of a funclet has passed the method's frame pointer.
 			parent, fp = &code, t.at(i + 1).saved[savedFP]
 		}
 	}
@@ -108,8 +108,9 @@ func (r *runner) wantFolded(t *truth) []seen {
 	return f.wants
 }
 
-// wantRuns is what DoStackSnapshot reports of the true stack: managed frames with
-// metadata, and the newest frame of each run of native ones below the leaf's own.
+// wantRuns is DoStackSnapshot's expected report of the true stack: managed frames
+// with metadata, and the newest frame of each run of native frames below the
+// leaf's own run.
 func (r *runner) wantRuns(t *truth) []seen {
 	f := &r.folding
 	f.wants = f.wants[:0]

@@ -1,6 +1,6 @@
 package singlestep
 
-// class is what an instruction does to the stack of calls.
+// class is an instruction's effect on the stack of calls.
 type class uint8
 
 const (
@@ -8,20 +8,20 @@ const (
 	call
 	ret
 	enter     // a system call
-	pushFlags // writes the trap flag to the stack, which is our doing
+	pushFlags // writes the trap flag to the stack: our trap flag
 	popFlags  // popfq
 	intReturn // iretq
-	trap      // int3: its signal is the program's own
+	trap      // int3: a signal of the program itself
 )
 
-// insn is as much of an instruction as the shadow stack needs.
+// insn has the parts of an instruction for the shadow stack.
 type insn struct {
 	class  class
-	length uint8 // in bytes, of a call (where it returns to) and of popfq
+	length uint8 // in bytes, of a call (for its return address) and of popfq
 	shape  shape
 }
 
-// shape says which part of a prolog or epilog an instruction is, for the report.
+// shape is the part of a prolog or epilog, for the report.
 type shape uint8
 
 const (
@@ -57,10 +57,10 @@ func shapeOf(code []byte) shape {
 	return noShape
 }
 
-// classify decodes the instruction that code begins with: prefixes, the opcode
-// and, of an indirect call, its operand (Intel SDM volume 2, chapter 2 and
-// appendix A). Everything that is no near call or return is plain, so that the
-// vector extensions need no decoding.
+// classify decodes the instruction at the start of code: prefixes, the opcode
+// and the operand of an indirect call (Intel SDM volume 2, chapter 2 and
+// appendix A). Every instruction but near calls, returns and the other classes
+// is plain, so that the vector extensions need no decoding.
 func classify(code []byte) insn {
 	in := decode(code)
 	if in.class == plain && len(code) >= 5 {
@@ -118,7 +118,7 @@ func prefixes(code []byte) int {
 	return len(code)
 }
 
-// operand is the length of a ModRM byte and what belongs to it.
+// operand is the length of a ModRM byte and its operand.
 func operand(rest []byte) int {
 	mod, rm := rest[0]>>6, rest[0]&7
 	n := 1

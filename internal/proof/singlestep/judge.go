@@ -4,14 +4,14 @@ import (
 	"clrsnap/internal/walk"
 )
 
-// Verdict is what a walk is worth.
+// Verdict rates a walk.
 type Verdict uint8
 
 const (
 	equal      Verdict = iota
 	unsure             // equal, but the walk says that frames may be missing
-	incomplete         // the walk says so, and what it reported is true
-	registers          // the frames are equal, a register of one is not
+	incomplete         // the walk says so, and its frames are true
+	registers          // the frames are equal, a register of a frame is not
 	wrong
 	numVerdicts
 )
@@ -25,7 +25,7 @@ func (v Verdict) String() string { return verdictNames[v] }
 type seen struct {
 	ip, sp uint64
 	exact  bool
-	// managed: the walk took it for managed code.
+	// managed: the walk took the frame for managed code.
 	managed bool
 	valid   [len(preserved)]bool
 	saved   [len(preserved)]uint64
@@ -42,10 +42,11 @@ func see(f *walk.Frame, sp uint8) seen {
 // truth is the true stack of one moment, leaf first.
 type truth struct {
 	leaf   frame
-	middle *frame  // where a leaf that was leaving has turned out to go
+	middle *frame  // destination of a leaf that was leaving, known later
 	below  []frame // base first
-	// moved reports whether a collection can have changed a reference from one
-	// value to the other, where a callee had saved the register that held it.
+	// moved reports whether a collection can have changed a reference from the
+	// old value to the new, where a callee had saved the register with the
+	// reference.
 	moved func(old, new uint64) bool
 }
 
@@ -129,7 +130,7 @@ func (t *truth) registers(got []seen) bool {
 			if t.moved == nil || !t.moved(f.saved[k], got[i].saved[k]) {
 				return false
 			}
-			f.saved[k] = got[i].saved[k] // its new place is the truth from now on
+			f.saved[k] = got[i].saved[k] // the new address is the truth from now on
 		}
 	}
 	return true

@@ -6,9 +6,9 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// The runtime that is stepped has no symbols. Its functions in assembly, which
-// make a walk hard, are recognised by what they do while they are stepped; from then
-// on each of their parts is a shape.
+// The stepped runtime has no symbols. Its functions in assembly, which make a walk
+// hard, are recognised by their behaviour during stepping; from then on each part of
+// a recognised function is a shape.
 const (
 	tripName     = "OnHijackTripThread"
 	restoreName  = "a function that restores a context"
@@ -16,7 +16,8 @@ const (
 	unlistedName = "a function in assembly whose pushes are not in its call frame information"
 )
 
-// learn records what the function at hand, or the one just left, has turned out to be.
+// learn records a recognised function: the current function, or the function just
+// left.
 func (r *runner) learn(t *transition, before *counts) {
 	now := &r.sh.count
 	switch {
@@ -31,9 +32,8 @@ func (r *runner) learn(t *transition, before *counts) {
 	}
 }
 
-// unlisted reports whether a register that must be preserved has just been pushed
-// at the beginning of a function without a word of it in the function's call frame
-// information.
+// unlisted reports whether the function has just pushed a preserved register at
+// its beginning, while its call frame information does not mention the push.
 func (r *runner) unlisted(t *transition) bool {
 	at := arch.Addr(t.after.Rip)
 	mod := r.eng.Modules.Find(at)
@@ -71,8 +71,8 @@ func isPush(code []byte, reg uint8) bool {
 	return code[0] == 0x50+reg && reg < 8
 }
 
-// know remembers a function by its place in its module, which is the same in
-// every process.
+// know remembers a function by its place in its module. The place is the same
+// in every process.
 func (c *Corpus) know(r *runner, ip uint64, name string) {
 	key, _, ok := r.function(ip)
 	if !ok {
@@ -85,7 +85,7 @@ func (c *Corpus) know(r *runner, ip uint64, name string) {
 	}
 }
 
-// oddity names the function that executes, if it is one of these.
+// oddity names the executing function, if recognised.
 func (r *runner) oddity() string {
 	key, _, ok := r.function(r.view.regs.Rip)
 	if !ok {

@@ -20,7 +20,7 @@ var (
 	corpora    = flag.String("corpora", "", "write what is not equal into corpora in this `folder`")
 )
 
-// workload is a program and the threads of it that are stepped.
+// workload is a program and its stepped threads.
 type workload struct {
 	name    string
 	app     string
@@ -31,7 +31,8 @@ type workload struct {
 }
 
 // steps is a workload of the program steps. Garbage is collected now and then:
-// each time the stepped thread executes some thousand instructions to stop for it.
+// each time the stepped thread executes some thousand instructions to stop for the
+// collection.
 func steps(work string, env ...string) workload {
 	return collecting(work, 400*time.Millisecond, env...)
 }
@@ -67,8 +68,8 @@ func workloads() []workload {
 	return append(all, birth)
 }
 
-// TestEveryInstruction is oracle 2: after each instruction that a thread has
-// executed, a walk must give exactly the stack that calls and returns have made.
+// TestEveryInstruction is oracle 2: after each instruction of a thread, a walk
+// must give exactly the stack made by calls and returns.
 func TestEveryInstruction(t *testing.T) {
 	layer.Proof(t)
 	if *corpora != "" {
@@ -84,7 +85,7 @@ func TestEveryInstruction(t *testing.T) {
 			}
 		}
 	})
-	// .NET 9 has other funclets, other assembly, and Frames that are told apart by their virtual tables.
+	// .NET 9 has other funclets, other assembly, and Frames identified by their virtual tables.
 	for _, runtime := range []string{testenv.NewestRuntime, "net9"} {
 		t.Run(runtime, func(t *testing.T) {
 			testenv.Kit(t).Need(t, runtime)
@@ -139,7 +140,7 @@ func (w *workload) run(t *testing.T, runtime string, steps int, rep *Report, cor
 	}
 }
 
-// collect returns a corpus that is written when the test ends.
+// collect returns a corpus, written at the end of the test.
 func collect(t *testing.T) *Corpus {
 	name := *collected
 	if name == "" {
@@ -162,7 +163,7 @@ func collect(t *testing.T) *Corpus {
 // maxCorpora bounds the files of one workload.
 const maxCorpora = 8
 
-// check is what the run must show.
+// check holds the run to its goals.
 func check(t *testing.T, r *Report) {
 	for _, v := range []Verdict{wrong, registers} {
 		if n := r.Verdicts[v] + r.Folded[v]; n > 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Record writes the moment of a miss to a file in dir, with the true frames as
-// what a walk must give. The thread must still stand where the walk was wrong.
+// the expected walk. The thread must still stand where the walk was wrong.
 func (m *Miss) Record(dir, name string) error {
 	r, th := m.r, m.r.recorded()
 	rec, err := replay.Capture(r.p, []*replay.Thread{th}, m.key)

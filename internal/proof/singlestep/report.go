@@ -9,22 +9,22 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// Report is what an oracle's run has found and what it has covered.
+// Report has an oracle run's findings and coverage.
 type Report struct {
 	Verdicts [numVerdicts]int // of raw walks, one after each step
-	Leaving  [numVerdicts]int // of these, while a leaf was leaving
+	Leaving  [numVerdicts]int // of raw walks while a leaf was leaving
 	Folded   [numVerdicts]int // of folded walks and DoStackSnapshot
-	Unfolded int              // moments at which it is not known what folding should give
+	Unfolded int              // moments at which the folded frames are unknown
 	Moved    int              // references in saved registers that a collection has moved
 	Held     int              // walks that were never judged, because the run ended first
 	Ended    int              // threads that ended while stepped
-	Threads  int              // that were stepped
-	Unbegun  int              // threads that had no moment to begin with
-	Repeats  int              // steps that are a turn of a repeated instruction, and not counted
-	Blocked  int              // threads that were left because they blocked
+	Threads  int              // stepped
+	Unbegun  int              // threads without a moment to begin with
+	Repeats  int              // steps that are turns of a repeated instruction, not counted
+	Blocked  int              // threads left because they blocked
 	Signals  int
 	Misses   map[string]*Kind
-	Jumps    map[string]int // rets that are jumps, by the code that makes them
+	Jumps    map[string]int // rets that are jumps, by the code of the ret
 
 	counts   counts
 	coverage coverage
@@ -54,8 +54,8 @@ const addressPattern = `0x[0-9a-f]+`
 
 var addresses = regexp.MustCompile(addressPattern)
 
-// describeMiss makes a name for a kind of miss: where the leaf is and what the
-// walk said, without addresses.
+// describeMiss names a kind of miss: the leaf's place and the walk's result,
+// without addresses.
 func (r *Report) describeMiss(m *Miss) string {
 	v := m.verdict
 	why := ""
@@ -65,7 +65,7 @@ func (r *Report) describeMiss(m *Miss) string {
 	return fmt.Sprintf("%v in %s%s", v, m.r.rep.coverage.place(m.r, m.truth.leaf.ip, true), why)
 }
 
-// addMiss reports whether the leaf is the first one there of its kind.
+// addMiss reports whether the leaf is the first of its kind at its address.
 func (r *Report) addMiss(m *Miss) bool {
 	k := r.Misses[m.key]
 	if k == nil {

@@ -69,8 +69,8 @@ func newRunner(p *live.Process, e *engine.Engine, tr *tracer, rep *Report, name 
 	return r
 }
 
-// begin finds a moment to begin with: one at which what is on the stack already
-// can be taken over. fresh is a thread that has not executed anything.
+// begin finds a moment to begin with: a moment whose existing frames can be
+// taken over. fresh is a thread that has not executed anything.
 func (r *runner) begin(fresh bool) error {
 	if r.findObject(); fresh {
 		return r.view.read(&r.tr.regs) // there is no caller
@@ -111,7 +111,7 @@ func (r *runner) execute(in insn) (event, error) {
 	return ev, err
 }
 
-// takeBase takes what a walk says to be the truth, if the return addresses are in
+// takeBase takes a walk's frames as the truth, if the return addresses are in
 // place.
 func (r *runner) takeBase() error {
 	r.sh = shadow{}
@@ -130,7 +130,7 @@ func (r *runner) takeBase() error {
 	return nil
 }
 
-// findObject looks for the thread among the runtime's.
+// findObject looks for the thread among the runtime's threads.
 func (r *runner) findObject() {
 	const interval = 256
 	if r.objects--; r.objects > 0 {
@@ -140,7 +140,7 @@ func (r *runner) findObject() {
 	r.eng.Begin()
 	list, err := r.eng.Runtime.Threads.List()
 	if err != nil {
-		return // it changes as we read: next time
+		return // the list changes during the read: next time
 	}
 	r.view.object = 0
 	for i := range list {
@@ -150,10 +150,10 @@ func (r *runner) findObject() {
 	}
 }
 
-// run executes at most n instructions. It returns how many it did.
+// run executes at most n instructions, and returns the number of executed instructions.
 func (r *runner) run(n int) (done int, err error) {
 	before := r.tr.regs
-	for done < n || len(r.held) > 0 || len(r.foretold) > 0 { // what waits for its truth is judged
+	for done < n || len(r.held) > 0 || len(r.foretold) > 0 { // judge walks that still wait for their truth
 		code := r.view.code
 		in := classify(code[:])
 		ev, err := r.execute(in)
@@ -177,7 +177,7 @@ func (r *runner) run(n int) (done int, err error) {
 			return done, err
 		}
 		if ev == stepped && r.tr.regs.Rip == before.Rip && r.tr.regs.Rsp == before.Rsp && in.class != call {
-			// One turn of a repeated string instruction: it is not done yet.
+			// One turn of an unfinished repeated string instruction.
 			before = r.tr.regs
 			r.rep.Repeats++
 			continue
@@ -227,7 +227,7 @@ func (r *runner) findMissingObject() {
 	}
 }
 
-// others copies the stack that a signal handler has left, too.
+// others also copies the stack that a signal handler has left.
 func (r *runner) others() {
 	for i := len(r.sh.frames) - 1; i >= 0; i-- {
 		if f := &r.sh.frames[i]; f.stack != r.view.current {
@@ -257,7 +257,7 @@ func (r *runner) moved(old, new uint64) bool {
 	return true
 }
 
-// walk walks the thread as it stands.
+// walk walks the thread in its present state.
 func (r *runner) walk() walk.Result {
 	r.eng.Begin()
 	c := engine.Captured{OSID: r.tr.tid, Context: r.view.context(), Stack: &r.view.stack}
@@ -277,7 +277,7 @@ func (r *runner) unwind() walk.Result {
 	return r.eng.Walker.Unwind(&r.thread, &ctx, walk.ByUnwindInfo, r.collect)
 }
 
-// record judges a walk, after a second look with the modules as they are now.
+// record judges a walk, after a second walk with the present modules.
 func (r *runner) record(t *truth, got []seen, res walk.Result) Verdict {
 	v := t.judge(got, res)
 	if v == equal {
@@ -306,11 +306,11 @@ func (r *runner) record(t *truth, got []seen, res walk.Result) Verdict {
 // maxForetold bounds the instructions from which a walk may tell a jump.
 const maxForetold = 16
 
-// arrive judges walks that were not equal to the stack as it was, but may have told
-// what it was about to become: the C library says of longjmp, once it has the
-// target's registers at hand, that its caller is the target. If execution goes
-// there in the next instructions, and the frames are then those that the walk gave,
-// the walk was right.
+// arrive judges walks that differed from the stack at their moment, but may have
+// described the stack of the next moment: the C library's call frame information of
+// longjmp, once the target's registers are loaded, calls the target longjmp's
+// caller. If execution goes to the target in the next instructions, and the frames
+// then equal the walk's frames, the walk was right.
 func (r *runner) arrive(a *unix.PtraceRegs) {
 	if len(r.foretold) == 0 {
 		return
@@ -347,7 +347,7 @@ func (r *runner) missed(m *Miss, key string) {
 // maxHeld bounds the instructions that a leaf takes to leave.
 const maxHeld = 256
 
-// hold keeps a walk until it is known where the leaf goes.
+// hold keeps a walk until the leaf's destination is known.
 func (r *runner) hold(t truth, res walk.Result, s *sample) {
 	if len(r.held) == maxHeld {
 		r.rep.Held += len(r.held)
@@ -359,8 +359,8 @@ func (r *runner) hold(t truth, res walk.Result, s *sample) {
 		heldWalk{t: t, got: append([]seen(nil), r.got...), res: res, key: r.rep.describeMiss(&m), s: s})
 }
 
-// release judges the walks that were held, now that the leaf has left: it has gone
-// on in a frame that was there all the time.
+// release judges the held walks, now that the leaf has left: execution goes on in
+// a frame that existed all the time.
 func (r *runner) release(a *unix.PtraceRegs) {
 	r.replaced(a)
 	middle := &frame{ip: a.Rip, sp: a.Rsp, exact: true}
@@ -381,9 +381,9 @@ func (r *runner) release(a *unix.PtraceRegs) {
 	r.held = r.held[:0]
 }
 
-// replaced: on-stack replacement. A method that has called the patchpoint helper is
-// never returned to: other code of the same method is entered in its place and
-// takes its frame over, with the stack pointer at the slot of that call
+// replaced: on-stack replacement. A method that has called the patchpoint helper
+// never gets control back: other code of the same method is entered in its place
+// and takes the frame over, with the stack pointer at the slot of the helper's call
 // (jithelpers.cpp, JIT_Patchpoint).
 func (r *runner) replaced(a *unix.PtraceRegs) {
 	f := r.sh.top()

@@ -14,23 +14,24 @@ import (
 // Session steps the threads of one process.
 type Session struct {
 	PID     int
-	Threads []string // their names begin with one of these; none: every thread
+	Threads []string // prefixes of their names; none: every thread
 	Steps   int      // instructions, of all threads together
-	// Birth: wait until one of Threads makes a thread, and follow that one from
-	// its first instruction to its end.
+	// Birth: wait until a thread of Threads makes a thread, and follow the new
+	// thread from its first instruction to its end.
 	Birth bool
-	Limit time.Duration // give up then; what was done counts
+	Limit time.Duration // give up then; the steps so far count
 	// OnMiss is called for the first miss of a kind at an address, while the
 	// thread stands still.
 	OnMiss func(*Miss)
-	Corpus *Corpus // where moments are collected; nil: nowhere
+	Corpus *Corpus // collects moments; nil: no collection
 }
 
-// Run steps the session's threads, one after the other, and adds to rep. Every
-// thread is let go again, whatever happens.
+// Run steps the session's threads, one after the other, and adds to rep. Run
+// lets every thread go again, whatever happens.
 func (s *Session) Run(rep *Report) error {
-	// A tracee belongs to the OS thread that has seized it. One that Run leaves
-	// on an unexpected path is let go when that thread ends.
+	// A tracee belongs to the OS thread that has seized it. The kernel lets a
+	// tracee go that Run leaves on an unexpected path when the seizing thread
+	// ends.
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
@@ -86,7 +87,7 @@ func (s *Session) choose(p *live.Process) ([]int, error) {
 	for _, tid := range all {
 		info, err := p.Thread(tid)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		for _, name := range s.Threads {
 			const shown = 15 // characters of a name that the kernel keeps

@@ -12,12 +12,12 @@ type origin uint8
 const (
 	called      origin = iota
 	interrupted        // by a signal; its instruction pointer is exact
-	placed             // a return address that was put on the stack by hand
+	placed             // a return address put on the stack by hand
 	base               // there when stepping began
 )
 
-// frame is a caller's frame: where execution goes on in it, and its stack
-// pointer then.
+// frame is a caller's frame: where execution goes on in the frame, and the
+// stack pointer then.
 type frame struct {
 	ip, sp uint64
 	stack  int // number of the stack that sp lies on
@@ -40,15 +40,15 @@ func preservedOf(r *unix.PtraceRegs) [len(preserved)]uint64 {
 // slot is the address of the frame's return address.
 func (f *frame) slot() uint64 { return f.sp - 8 }
 
-// memory is what the shadow stack needs to see of the thread.
+// memory is the shadow stack's view of the thread.
 type memory interface {
 	word(addr uint64) (uint64, bool) // of the thread's stack
 	stackOf(sp uint64) int           // number of the stack that sp lies on
 	returns(ip uint64) bool          // a call lies before ip
 }
 
-// aside are the frames of a signal handler that has switched to the stack that
-// the signal interrupted.
+// aside are the frames of a signal handler that has switched to the interrupted
+// stack.
 type aside struct {
 	frames []frame
 	below  int // how many frames lie below them
@@ -70,8 +70,8 @@ type counts struct {
 	calls, rets, jumps, dropped, hijacks int
 	signals, sigreturns, switches, backs int
 	leavings, replaced, foretold         int
-	// Of the frames that were there when stepping began: all, and those that a ret
-	// confirmed or that the stack pointer passed.
+	// Of the frames already there when stepping began: all, those confirmed by a
+	// ret, and those passed by the stack pointer.
 	baseFrames, confirmed, baseDropped int
 }
 
@@ -79,11 +79,11 @@ type counts struct {
 type transition struct {
 	in            insn
 	before, after *unix.PtraceRegs
-	delivered     int      // the signal that was delivered in its place
-	code          [16]byte // the instruction and what follows it
+	delivered     int      // the signal delivered in its place
+	code          [16]byte // the instruction and the bytes behind it
 }
 
-// update records what an instruction did.
+// update records the effect of an instruction.
 func (s *shadow) update(t *transition, m memory) {
 	b, a := t.before, t.after
 	if t.delivered != 0 && s.handler(t, m) {
@@ -93,7 +93,7 @@ func (s *shadow) update(t *transition, m memory) {
 	stack := m.stackOf(a.Rsp)
 	switch {
 	case t.in.class == call && a.Rip != b.Rip && a.Rsp == b.Rsp-8:
-		s.pop(a, stack, t) // nothing, unless a hijacked frame was reached
+		s.pop(a, stack, t) // nothing, unless execution has reached a hijacked frame
 		s.push(frame{ip: b.Rip + uint64(t.in.length), sp: b.Rsp, stack: stack, saved: preservedOf(b), savedKnown: true})
 		s.count.calls++
 		s.leaving = false
@@ -118,8 +118,8 @@ func (s *shadow) top() *frame {
 	return &s.frames[len(s.frames)-1]
 }
 
-// returned judges a ret: it confirms the frame that it goes to, or is a jump, or
-// goes to the code that the runtime has put in place of the return address.
+// returned judges a ret: the ret confirms its destination frame, or is a jump,
+// or goes to the code that the runtime has put in place of the return address.
 func (s *shadow) returned(b, a *unix.PtraceRegs) {
 	f := s.top()
 	switch {
@@ -159,7 +159,8 @@ func (s *shadow) gone(f *frame, a *unix.PtraceRegs) bool {
 	return a.Rsp >= f.sp
 }
 
-// left detects a leaf that drops its own frame and goes on, and when it has left.
+// left detects a leaf that drops its own frame and goes on, and notices when the
+// leaf has left.
 func (s *shadow) left(b, a *unix.PtraceRegs, t *transition, before int) {
 	const near = 4096 // within one function
 	inside := a.Rip-b.Rip < near || b.Rip-a.Rip < near
@@ -172,7 +173,7 @@ func (s *shadow) left(b, a *unix.PtraceRegs, t *transition, before int) {
 	}
 }
 
-// changeStack follows a switch between the signal stack and the ordinary one.
+// changeStack follows a switch between the signal stack and the ordinary stack.
 func (s *shadow) changeStack(b, a *unix.PtraceRegs, stack int, m memory) {
 	f := s.top()
 	if f == nil || f.stack == stack {
@@ -191,7 +192,7 @@ func (s *shadow) changeStack(b, a *unix.PtraceRegs, stack int, m memory) {
 		n--
 	}
 	if n == 0 {
-		return // the leaf alone is there
+		return // only the leaf is there
 	}
 	s.count.switches++
 	s.asides = append(s.asides, aside{frames: append([]frame(nil), s.frames[n:]...), below: n, stack: f.stack})
@@ -217,7 +218,7 @@ const (
 	regRip       = 16
 )
 
-// handler pushes what the start of a signal handler makes. It reports false where
+// handler pushes the frames of a signal handler's start. It reports false where
 // the signal had no handler.
 func (s *shadow) handler(t *transition, m memory) bool {
 	b, a := t.before, t.after
@@ -225,7 +226,7 @@ func (s *shadow) handler(t *transition, m memory) bool {
 		v, _ := m.word(a.Rsp + frameContext + contextRegs + 8*n)
 		return v
 	}
-	// The kernel goes back over a system call that is to be restarted.
+	// The kernel steps back over a system call to restart the call.
 	ip := reg(regRip)
 	if a.Rip == b.Rip || reg(regRsp) != b.Rsp || ip != b.Rip && ip != b.Rip-2 {
 		return false

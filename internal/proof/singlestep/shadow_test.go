@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// script is a thread that the test drives: a memory of words, two stacks.
+// script is a thread driven by the test: a memory of words, two stacks.
 type script struct {
 	t     *testing.T
 	s     shadow
@@ -34,7 +34,7 @@ func newScript(t *testing.T) *script {
 	return m
 }
 
-// do executes an instruction that leads to these registers.
+// do executes an instruction with these registers as its result.
 func (m *script) do(in insn, rip, rsp uint64, delivered int) {
 	before := m.regs
 	m.regs.Rip, m.regs.Rsp = rip, rsp
@@ -88,7 +88,7 @@ func TestTailCallAndPushRet(t *testing.T) {
 	m.want("tail call", 0x1005)
 	m.words[m.regs.Rsp-8] = 0x6000
 	m.plain(0x5001, m.regs.Rsp-8) // push
-	m.ret()                       // to what was pushed
+	m.ret()                       // to the pushed address
 	m.want("push and ret", 0x1005)
 	if m.s.count.jumps != 1 {
 		t.Errorf("%+v", m.s.count)
@@ -183,7 +183,8 @@ func TestLeaving(t *testing.T) {
 	m.want("resumed")
 }
 
-// A walk that reports less is incomplete only if it says so and tells no lies.
+// A walk with fewer frames is incomplete only if the walk says so and tells no
+// lies.
 func TestJudge(t *testing.T) {
 	tr := truth{leaf: frame{ip: 1, sp: 8}, below: []frame{{ip: 3, sp: 24}, {ip: 2, sp: 16}}}
 	all := []seen{{ip: 1, sp: 8}, {ip: 2, sp: 16}, {ip: 3, sp: 24}}
@@ -216,7 +217,7 @@ func TestJudge(t *testing.T) {
 }
 
 // On-stack replacement is a jump, with the stack pointer at the slot of a call that
-// is never returned to; the runner, which knows methods, takes that frame away.
+// never returns; the runner, which knows methods, takes the call's frame away.
 func TestLeavingToASlot(t *testing.T) {
 	m := newScript(t)
 	m.call(0x2000)

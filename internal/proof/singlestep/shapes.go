@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shapes names what is worth a corpus in the moment after an instruction, in
-// plain words: what the leaf is and which part of it executes, what the runtime
-// has done to the stack, and how the stack came to be.
+// shapes names, in plain words, the shapes of the moment after an instruction:
+// the leaf and its executing part, the runtime's changes to the stack, and the
+// history of the stack.
 func (r *runner) shapes(t *transition, tr *truth) []string {
 	var s []string
 	add := func(name string) {
@@ -33,8 +33,8 @@ func (r *runner) shapes(t *transition, tr *truth) []string {
 	return s
 }
 
-// part says which part of a function is about to execute, from what its first
-// instructions and its last ones look like.
+// part says which part of a function is about to execute, by the forms of its
+// first and its last instructions.
 func (r *runner) part(t *transition, start uint64) string {
 	ip := t.after.Rip
 	next := classify(r.view.code[:])
@@ -54,14 +54,14 @@ func (r *runner) part(t *transition, start uint64) string {
 	return "in its body"
 }
 
-// leafPart begins the name of a shape that is met all the time.
+// leafPart begins the name of a very common shape.
 const leafPart = "leaf: "
 
 // maxProlog is how far from a function's start pushes belong to its prolog, in
 // bytes.
 const maxProlog = 48
 
-// leafShapes are those of the code that executes.
+// leafShapes are the shapes of the executing code.
 func (r *runner) leafShapes(t *transition, tr *truth) []string {
 	p := r.rep.coverage.ips[t.after.Rip]
 	if p == nil {
@@ -77,7 +77,7 @@ func (r *runner) leafShapes(t *transition, tr *truth) []string {
 			kind = "funclet"
 		}
 		part := r.part(t, uint64(code.Start))
-		kind = strings.TrimSuffix(kind, " instrumented") // the same to a walk
+		kind = strings.TrimSuffix(kind, " instrumented") // the same for a walk
 		out := []string{leafPart + kind + " code " + part}
 		if n := activations(r, tr, code.MethodStart); code.Funclet && n > deepRecursion {
 			out = append(out, "funclet of a recursive method "+part)
@@ -101,7 +101,8 @@ func activations(r *runner, tr *truth, method arch.Addr) (n int) {
 	return n
 }
 
-// nativeShape: functions in assembly one by one, and compiled ones together.
+// nativeShape: functions in assembly one by one, and compiled functions
+// together.
 func (r *runner) nativeShape(t *transition, kind string) string {
 	if kind == "native: PLT" {
 		return "PLT entry"
@@ -122,7 +123,7 @@ func (r *runner) nativeShape(t *transition, kind string) string {
 	return leafPart + "compiled native code " + r.part(t, start)
 }
 
-// aroundCall says where in its body a function is that calls the runtime.
+// aroundCall says where in its body a function stands beside a call.
 func (r *runner) aroundCall(t *transition) string {
 	switch {
 	case classify(r.view.code[:]).class == call:
@@ -143,8 +144,8 @@ func (r *runner) symbol() string {
 	return ""
 }
 
-// hijackShape: the runtime has put its own address in a return address's place.
-// The flag in the thread's state lags behind the stack both ways.
+// hijackShape: the runtime has put its own address in place of a return
+// address. The flag in the thread's state lags behind the stack both ways.
 func (r *runner) hijackShape(t *transition) string {
 	flag := "flag not set"
 	if r.thread.Info.Hijacked() {
@@ -171,7 +172,8 @@ func (r *runner) hijackShape(t *transition) string {
 	return ""
 }
 
-// cloneShape: the system call that makes a thread, in both.
+// cloneShape: the system call that makes a thread, in the old thread and in the
+// new.
 func (r *runner) cloneShape(t *transition) string {
 	makes := func(nr uint64) bool { return nr == unix.SYS_CLONE || nr == unix.SYS_CLONE3 }
 	tail := isCloneCode(r.view.code[:])
@@ -211,7 +213,8 @@ func (r *runner) signalShapes(t *transition) []string {
 	return out
 }
 
-// modeShape: what the runtime says of the thread, and where it stands.
+// modeShape: the thread's mode according to the runtime, and the leaf's kind of
+// code.
 func (r *runner) modeShape() string {
 	info := &r.thread.Info
 	if info.Address == 0 {
@@ -259,7 +262,7 @@ func (r *runner) layersShape() string {
 			layers++
 		}
 	}
-	const plain = 4 // native leaf, managed code, native code that called it
+	const plain = 4 // native leaf, managed code, native code that called the managed code
 	if layers < plain {
 		return ""
 	}

@@ -16,7 +16,7 @@ type event uint8
 
 const (
 	stepped   event = iota
-	signalled       // a signal is about to be delivered: the next step does that
+	signalled       // a signal is about to be delivered, by the next step
 	blocked         // the thread is in a system call that does not return
 	ended           // the thread has exited
 )
@@ -26,8 +26,8 @@ const (
 type tracer struct {
 	tid       int
 	regs      unix.PtraceRegs
-	pending   int          // the signal that a next step delivers
-	delivered int          // the signal that the last step delivered
+	pending   int          // the signal for the next step to deliver
+	delivered int          // the signal delivered by the last step
 	signals   int          // delivered to the thread
 	stops     atomic.Int32 // group stops
 }
@@ -41,7 +41,7 @@ const (
 	optionClone = 1 << eventClone // PTRACE_O_TRACECLONE
 )
 
-// errEnded: a thread has ended before it made another one.
+// errEnded: a thread has ended before it made another thread.
 var errEnded = errors.New("it has ended")
 
 func ptrace(request, tid int, addr, data uintptr) error {
@@ -73,7 +73,7 @@ func seize(tid int, options uintptr) (*tracer, error) {
 			return t, t.getRegs()
 		case int(st)>>16 == eventStop:
 			err = ptrace(unix.PTRACE_LISTEN, tid, 0, 0)
-		default: // a signal on its way: it goes on, the interrupt comes next
+		default: // a signal on its way: the thread goes on, the interrupt comes next
 			err = ptrace(unix.PTRACE_CONT, tid, 0, uintptr(sig))
 		}
 		if err != nil {
@@ -115,9 +115,10 @@ func (t *tracer) waitFor(limit time.Duration) (st unix.WaitStatus, ok bool, err 
 	}
 }
 
-// step executes the instruction at hand, in, and reads the registers after it.
-// A signal that the last step met is delivered first, exactly once: the step then
-// ends before the first instruction of its handler. (Flags are restored before.)
+// step executes the instruction at hand, in, and then reads the registers. A
+// signal met by the last step is delivered first, exactly once: the step then
+// ends before the first instruction of the signal's handler. (Flags are restored
+// before.)
 func (t *tracer) step(in insn) (event, error) {
 	t.delivered = 0
 	if in.class == popFlags || in.class == intReturn {
@@ -165,7 +166,7 @@ func (t *tracer) await(in insn) (unix.WaitStatus, bool, error) {
 	return st, true, err
 }
 
-// stopped interprets a stop, and reports with again that another one follows.
+// stopped interprets a stop. again reports that another stop follows.
 func (t *tracer) stopped(st unix.WaitStatus, in insn) (ev event, again bool, err error) {
 	sig := int(st.StopSignal())
 	switch int(st) >> 16 {
@@ -185,8 +186,8 @@ func (t *tracer) stopped(st unix.WaitStatus, in insn) (ev event, again bool, err
 	return 0, true, ptrace(unix.PTRACE_SINGLESTEP, t.tid, 0, 0)
 }
 
-// interrupt stops a thread that does not return from a system call, which the
-// kernel restarts when the thread goes on.
+// interrupt stops a thread that does not return from a system call. The kernel
+// restarts the call when the thread goes on.
 func (t *tracer) interrupt() (event, error) {
 	if err := unix.PtraceInterrupt(t.tid); err != nil {
 		return t.gone(err)
@@ -213,8 +214,8 @@ func (t *tracer) gone(err error) (event, error) {
 	return ended, err
 }
 
-// hideTrapFlag takes the trap flag out of the flags that the program has just
-// pushed: restoring them later would make it trap without us.
+// hideTrapFlag clears the trap flag in the flags that the program has just
+// pushed: restoring the flags later would make the program trap without us.
 func (t *tracer) hideTrapFlag() error {
 	var b [8]byte
 	at := uintptr(t.regs.Rsp)
@@ -226,12 +227,13 @@ func (t *tracer) hideTrapFlag() error {
 	return err
 }
 
-// restoreFlags does what popfq or iretq does. To step one of these would leave the
-// kernel in doubt about whose the trap flag is (arch/x86/kernel/step.c): it would
-// take it for the program's own from then on, the signal frames and with them the
-// contexts that the runtime saves and restores would have it set, and the program
-// would die of it after we have detached. Reports false for what it leaves to a step.
-// (PTRACE_SETREGS keeps the identification flag as it is.)
+// restoreFlags does the work of popfq or iretq. After a single step over either
+// instruction, the kernel would not know whose the trap flag is
+// (arch/x86/kernel/step.c): the kernel would from then on take the flag for the
+// program's own; the signal frames, and with them the contexts that the runtime saves
+// and restores, would have the flag set; and the program would die of the flag after
+// we have detached. Reports false for an instruction left to a step. (PTRACE_SETREGS
+// keeps the identification flag.)
 func (t *tracer) restoreFlags(in insn) (bool, error) {
 	var b [5 * 8]byte
 	words := b[:8]
@@ -264,7 +266,7 @@ func (t *tracer) restoreFlags(in insn) (bool, error) {
 }
 
 // checkTrapFlag: the kernel shows a trap flag that it takes for the program's own,
-// not the one that it sets for us.
+// not our trap flag.
 func (t *tracer) checkTrapFlag() error {
 	if t.regs.Eflags&trapFlag == 0 {
 		return nil
@@ -272,7 +274,7 @@ func (t *tracer) checkTrapFlag() error {
 	return fmt.Errorf("thread %d has the trap flag set at %#x: it would die of it later", t.tid, t.regs.Rip)
 }
 
-// detach lets the thread go on, with the signal that it has not had yet.
+// detach lets the thread go on, with the signal not yet delivered.
 func (t *tracer) detach() error {
 	err := ptrace(unix.PTRACE_DETACH, t.tid, 0, uintptr(t.pending))
 	if errors.Is(err, unix.ESRCH) {
@@ -281,8 +283,9 @@ func (t *tracer) detach() error {
 	return err
 }
 
-// followClone lets a stopped thread run until it makes a new thread, and returns
-// that thread, stopped before its first instruction. The old one is let go.
+// followClone lets a stopped thread run until it makes a new thread, and
+// returns the new thread, stopped before its first instruction. The old thread
+// is let go.
 func (t *tracer) followClone(limit time.Duration) (*tracer, error) {
 	deadline := time.Now().Add(limit)
 	sig := 0
@@ -321,7 +324,7 @@ func (t *tracer) child() (*tracer, error) {
 	if err := t.detach(); err != nil {
 		return nil, err
 	}
-	// It has inherited the option to follow its own threads.
+	// The new thread has inherited the option to follow its own threads.
 	if err := ptrace(unix.PTRACE_SETOPTIONS, c.tid, 0, 0); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 func walkResult(complete bool) walk.Result { return walk.Result{Complete: complete} }
 
-// A stepped process that is stopped and continued by job control stops and goes on.
+// A stepped process stops and goes on with job control.
 func TestGroupStop(t *testing.T) {
 	a := testenv.Start(t, "steps", testenv.Options{Args: []string{"--work", "hijack"}})
 	runtime.LockOSThread()

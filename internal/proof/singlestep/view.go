@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view is what is read of a stopped thread after each step: the instruction at
-// hand, the Thread object's head and the stack, all with one system call.
+// view is the memory of a stopped thread, read after each step with one system
+// call: the instruction at hand, the Thread object's head and the stack.
 type view struct {
 	p      *live.Process
 	arch   *arch.Arch
@@ -33,8 +33,8 @@ type view struct {
 type span struct{ lo, hi uint64 }
 
 const (
-	maxStack = 1 << 20 // bytes that are copied of one stack
-	redZone  = 128     // bytes below the stack pointer that are in use, or just were
+	maxStack = 1 << 20 // copied bytes of one stack
+	redZone  = 128     // bytes below the stack pointer, in use or just used
 )
 
 func newView(p *live.Process, head int) *view {
@@ -42,11 +42,11 @@ func newView(p *live.Process, head int) *view {
 		extra: make([]byte, maxStack), current: -1}
 }
 
-// read copies what belongs to the registers.
+// read copies the memory at the registers.
 func (v *view) read(regs *unix.PtraceRegs) error {
 	v.regs = regs
 	n, from := v.stackOf(regs.Rsp), regs.Rsp
-	size := uint64(len(v.code)) // of a stack that nobody knows: no more than can be there
+	size := uint64(len(v.code)) // for an unknown stack: no more than can be there
 	if n >= 0 {
 		from = max(v.stacks[n].lo, regs.Rsp-redZone)
 		size = min(v.stacks[n].hi-from, maxStack)
@@ -78,7 +78,7 @@ func (v *view) also(number int, sp uint64) {
 	}
 	s := v.stacks[number]
 	from := max(s.lo, sp-redZone)
-	n, _ := v.p.ReadPartial(v.extra[:min(s.hi-from, maxStack)], arch.Addr(from)) // what is missing, the walk will miss
+	n, _ := v.p.ReadPartial(v.extra[:min(s.hi-from, maxStack)], arch.Addr(from)) // the walk will miss unreadable memory
 	v.stack.Extra = append(v.stack.Extra[:0], target.Region{Base: arch.Addr(from), Data: v.extra[:n]})
 }
 
@@ -100,7 +100,7 @@ func (v *view) returns(ip uint64) bool {
 	return ok && v.p.ReadMemory(code[:], at) == nil && v.arch.EndsInCall(code[:])
 }
 
-// stackOf numbers stacks by the mappings that they lie in.
+// stackOf numbers stacks by their mappings.
 func (v *view) stackOf(sp uint64) int {
 	if v.current >= 0 && sp >= v.stacks[v.current].lo && sp < v.stacks[v.current].hi {
 		return v.current
@@ -120,7 +120,7 @@ func (v *view) stackOf(sp uint64) int {
 		return -1
 	}
 	s := span{uint64(m.Start), uint64(m.End)}
-	for i := range v.stacks { // the main thread's grows
+	for i := range v.stacks { // the main thread's stack grows
 		if v.stacks[i].hi == s.hi {
 			v.stacks[i], v.current = s, i
 			return i
@@ -152,8 +152,8 @@ func (v *view) context() arch.Context {
 	}
 }
 
-// beside copies what the runtime knows of an exception in flight, where that is not
-// on the stack.
+// beside copies the runtime's data about an exception in flight, where the data is
+// not on the stack.
 func (v *view) beside(at arch.Addr, size int) {
 	v.tracker = slices.Grow(v.tracker[:0], size)[:size]
 	if v.p.ReadMemory(v.tracker, at) == nil {

@@ -40,7 +40,7 @@ func stop(t *testing.T, a *testenv.App) {
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(a.PID, syscall.SIGCONT) }) // fails if it has ended
+	t.Cleanup(func() { _ = syscall.Kill(a.PID, syscall.SIGCONT) }) // fails if the program has ended
 }
 
 // debug has another process stop all threads of a program with ptrace, as debuggers do.
@@ -63,7 +63,7 @@ var debugger = role.New("debugger", func(a role.Args) error {
 			return err
 		}
 		if err := unix.PtraceSeize(tid); errors.Is(err, unix.ESRCH) {
-			continue // it has ended
+			continue // the thread has ended
 		} else if err != nil {
 			return err
 		}
@@ -72,11 +72,11 @@ var debugger = role.New("debugger", func(a role.Args) error {
 		}
 	}
 	fmt.Println("attached")
-	time.Sleep(time.Hour) // until it is killed, which detaches it
+	time.Sleep(time.Hour) // until the test kills this process, whose end detaches the threads
 	return nil
 })
 
-// throttle puts a program into a control group that may use a tenth of a CPU.
+// throttle limits a program to a tenth of a CPU by a control group.
 func throttle(t *testing.T, a *testenv.App) {
 	t.Helper()
 	dir := newGroup(t, "cpu")
@@ -88,8 +88,8 @@ func throttle(t *testing.T, a *testenv.App) {
 	write(t, dir, "cgroup.procs", strconv.Itoa(a.PID))
 }
 
-// littleMemory has a program start in a control group that may use 120 MB, three quarters of which .NET lets the
-// heap have.
+// littleMemory has a program start in a control group with a limit of 120 MB; .NET lets the heap have three
+// quarters.
 func littleMemory(t *testing.T) testenv.Options {
 	t.Helper()
 	dir := newGroup(t, "memory")
@@ -105,7 +105,7 @@ func littleMemory(t *testing.T) testenv.Options {
 	}}
 }
 
-// newGroup makes a control group below our own that has a controller, until the end of the test.
+// newGroup makes a control group with a controller below our own group, until the end of the test.
 func newGroup(t *testing.T, controller string) (dir string) {
 	t.Helper()
 	parent, err := ownGroup(controller)
@@ -126,7 +126,7 @@ func newGroup(t *testing.T, controller string) (dir string) {
 	return dir
 }
 
-// ownGroup is the folder of the control group that this process is in.
+// ownGroup is the folder of this process's control group.
 func ownGroup(controller string) (string, error) {
 	f, err := os.Open("/proc/self/cgroup")
 	if err != nil {
@@ -164,7 +164,7 @@ func write(t *testing.T, dir, file, text string) {
 	}
 }
 
-// moveAll moves all processes of a control group to another one.
+// moveAll moves all processes of a control group to another group.
 func moveAll(from, to string) error {
 	text, err := os.ReadFile(filepath.Join(from, "cgroup.procs"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// A program is one that is well.
+// A program is a healthy program.
 type program struct {
 	app     string // "workloads" or "shop"
 	kind    string
@@ -34,7 +34,7 @@ func (p *program) name() string {
 	return name
 }
 
-// kinds are what the program "workloads" can do, each with as many threads as it is tried with.
+// kinds are the workloads of the program "workloads", with the numbers of threads to try.
 var kinds = []struct {
 	name    string
 	threads []int
@@ -73,7 +73,7 @@ var kinds = []struct {
 	{"files", []int{1, 6}},
 }
 
-// settings are those of the runtime that change how a program looks from outside.
+// settings are runtime settings that change a program's look from outside.
 var settings = [][]string{
 	{"DOTNET_gcServer=1"}, {"DOTNET_gcConcurrent=0"}, {"DOTNET_TieredCompilation=0"}, {"DOTNET_ReadyToRun=0"},
 	{"DOTNET_ThreadPool_MinThreads=20"}, {"DOTNET_GCHeapHardLimit=0x20000000"},
@@ -108,7 +108,7 @@ func healthy() []program {
 			all = append(all, p)
 		}
 	}
-	// What is a disease when there is much of it: a lock, exceptions, large arrays, calls to another service.
+	// Diseases in small doses: a lock, exceptions, large arrays, calls to another service.
 	return append(all,
 		program{app: "shop", kind: "/orders/{n}/place", threads: 1},
 		program{app: "shop", kind: "/orders/{n}/place", threads: 3, pause: 100 * time.Millisecond},
@@ -126,7 +126,7 @@ var shortHealthy = []program{
 	{app: "workloads", kind: "host", threads: 10},
 }
 
-// tryCompiler looks at a program that nobody has written for this, in its first seconds: the C# compiler, with much to
+// tryCompiler looks at a program not written for this test, in its first seconds: the C# compiler, with much to
 // compile.
 func tryCompiler(t *testing.T, c command) {
 	sources, err := filepath.Glob("../../../testdata/apps/waits/*.cs")
@@ -152,13 +152,13 @@ func tryCompiler(t *testing.T, c command) {
 			t.Errorf("a false alarm (%s): %v\n%s", w.name, &v, v.raw)
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil { // or nothing was looked at
+	if err := cmd.Process.Kill(); err != nil { // else nothing was looked at
 		t.Error(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // killed
 }
 
-// try looks at the program, in which nothing is wrong, neither possibly nor for certain.
+// try looks at the program. No verdict may appear, neither possible nor certain.
 func (p *program) try(t *testing.T, c command) {
 	a := p.start(t)
 	time.Sleep(time.Second)
@@ -192,7 +192,7 @@ func (p *program) start(t *testing.T) *testenv.App {
 	return testenv.Start(t, p.app, o)
 }
 
-// units is how much the program has done so far.
+// units is the program's work so far.
 func (p *program) units(t *testing.T, a *testenv.App) string {
 	t.Helper()
 	return fmt.Sprint(a.Ask("counts"))

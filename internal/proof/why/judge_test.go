@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Programs are tried side by side: they wait for most of the time, and so does clrsnap.
+	// Programs are tried side by side: they mostly wait, and so does clrsnap.
 	if err := flag.Set("test.parallel", "2"); err != nil {
 		panic(err)
 	}
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var commandFlag = flag.String("clrsnap", "", "the `file` of the command to try, instead of the one of these sources")
 
-// TestWhy: each disease gets its name, and what is well gets none.
+// TestWhy: each disease gets its name, and healthy programs get no verdict.
 func TestWhy(t *testing.T) {
 	layer.Quiet(t)
 	c := command(*commandFlag)
@@ -60,7 +60,7 @@ func side(t *testing.T, name string, test func(t *testing.T)) {
 	})
 }
 
-// A verdict is one of "why --json".
+// A verdict is a verdict of "why --json".
 type verdict struct {
 	Cause     string
 	Certainty string
@@ -71,12 +71,12 @@ type verdict struct {
 		Threads json.RawMessage
 	}
 
-	raw string // all of it
+	raw string // the whole JSON text
 }
 
 func (v *verdict) String() string { return fmt.Sprintf("%s, %s: %s", v.Cause, v.Certainty, v.Text) }
 
-// shows is what a reader of the text sees of it, and of its evidence.
+// shows is the text that a reader sees, with the evidence.
 func (v *verdict) shows() string {
 	var b strings.Builder
 	b.WriteString(v.Text)
@@ -106,13 +106,13 @@ var (
 	noAgent = way{"no-agent", []string{"--no-agent"}}
 )
 
-// tooLong is how long no look at a program may take, however stuck it is, and whatever else runs here.
+// tooLong is a time that no look at a program may take, however stuck the program is, and whatever else runs here.
 const tooLong = time.Minute
 
-// A command is a clrsnap: where its file is.
+// A command is the file of a clrsnap.
 type command string
 
-// run runs it, and returns its stdout and its exit status.
+// run runs the command, and returns its stdout and its exit status.
 func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 	t.Helper()
 	var errs bytes.Buffer
@@ -133,8 +133,8 @@ func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 	return out, status
 }
 
-// why returns the verdicts on a program, each of which keeps to the contract of docs/json.md. Everything must have been
-// looked at, unless the way is to do without, or the program is mute: held up so that it does not answer.
+// why returns the verdicts on a program. Each verdict keeps to the contract of docs/json.md. The look must be complete,
+// unless the way leaves something out, or the program is mute: held up so that it does not answer.
 func (c command) why(t *testing.T, pid int, w way, mute bool) []verdict {
 	t.Helper()
 	out, status := c.run(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
@@ -202,7 +202,7 @@ func (d *disease) judge(t *testing.T, w way, verdicts []verdict) {
 	}
 }
 
-// locks returns the exit status of "clrsnap locks", which is 3 of a program that has a deadlock.
+// locks returns the exit status of "clrsnap locks": 3 for a program with a deadlock.
 func (c command) locks(t *testing.T, pid int) int {
 	t.Helper()
 	out, status := c.run(t, "locks", "--json", strconv.Itoa(pid))

@@ -21,7 +21,7 @@ type clients struct {
 	name  string
 	count int
 	pause time.Duration
-	path  string // "{n}" stands for a number that is another one in each request
+	path  string // "{n}" stands for a number, different in each request
 
 	answers atomic.Int64 // all, of any status
 }
@@ -29,7 +29,7 @@ type clients struct {
 // A load is the clients of a service, until the end of the test.
 type load []*clients
 
-// startLoad starts the clients that the program says belong to it.
+// startLoad starts the clients that the program asks for.
 func startLoad(t *testing.T, a *testenv.App) load {
 	t.Helper()
 	var l load
@@ -73,7 +73,7 @@ func parseClients(line string) (*clients, error) {
 	return c, nil
 }
 
-// visit is what one client does until ctx ends. It never gives up a request.
+// visit is the loop of a client until ctx ends. The client never gives up a request.
 func (c *clients) visit(ctx context.Context, transport http.RoundTripper, url string, n int) {
 	for ; ctx.Err() == nil; n++ {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
@@ -82,7 +82,7 @@ func (c *clients) visit(ctx context.Context, transport http.RoundTripper, url st
 			panic(err) // the program's own path
 		}
 		if answer, err := transport.RoundTrip(request); err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body) // the status was an answer
+			_, _ = io.Copy(io.Discard, answer.Body) // any status was an answer
 			answer.Body.Close()
 			c.answers.Add(1)
 		} else {
@@ -105,7 +105,7 @@ func (l load) during(f func()) map[string]int64 {
 	return got
 }
 
-// silentServer accepts connections, and never answers. It is closed at the end of the test.
+// silentServer accepts connections, and never answers. The test's end closes the server.
 func silentServer(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

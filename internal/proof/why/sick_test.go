@@ -11,21 +11,21 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// A disease is what the program "shop" can have, or what can be done to it.
+// A disease is a fault of the program "shop", or a harm done to the program.
 type disease struct {
-	name   string   // as shop --sick has it, if sick is empty
-	sick   string   // another one that it has in the meantime
-	causes []string // what may be said of it; one is enough
-	own    []string // the code that is to blame: a regular expression for each name that must be there
-	beside []string // what is true of it as well
+	name   string   // the name for shop --sick, if sick is empty
+	sick   string   // another disease of the program in the meantime
+	causes []string // possible verdicts; one is enough
+	own    []string // the code at fault: a regular expression for each required name
+	beside []string // other true verdicts
 
-	breaksOut string // what the program counts when it breaks out, if that takes a while
+	breaksOut string // the program's counter for the outbreak, if the outbreak takes a while
 
-	starves  string // the clients that get no answer
+	starves  string // the clients without an answer
 	locks    int    // the exit status of "locks"
 	noFigure bool   // there is nothing to count
 	mute     bool   // the runtime does not answer
-	needs    string // a way without which it cannot be seen: "agent"
+	needs    string // the only way that finds the disease: "agent"
 
 	options func(t *testing.T) testenv.Options
 	harm    func(t *testing.T, a *testenv.App)
@@ -126,7 +126,7 @@ func withSupplier(t *testing.T) testenv.Options {
 	return testenv.Options{Args: []string{"--supplier", silentServer(t)}}
 }
 
-// littleHeap gives the heap of a program no more than 120 MB.
+// littleHeap limits the heap of a program to 120 MB.
 func littleHeap(*testing.T) testenv.Options {
 	const limit = 120 << 20
 	return testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x" + strconv.FormatInt(limit, 16)}}

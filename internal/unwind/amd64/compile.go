@@ -9,24 +9,24 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// Function is one entry of a function table: a method body, a funclet or a
+// Function is an entry of a function table: a method body, a funclet or a
 // fragment (RUNTIME_FUNCTION in src/coreclr/inc/clrnt.h).
 type Function struct {
-	Base        arch.Addr // what the table's relative addresses are relative to
+	Base        arch.Addr // base of the table's relative addresses
 	Start, End  arch.Addr // the code: [Start, End)
 	UnwindInfo  arch.Addr
-	MethodStart arch.Addr // first instruction of the method that the entry is a part of
+	MethodStart arch.Addr // first instruction of the method that contains the entry
 }
 
-// Compile returns the step from ip, which lies inside f, to the caller.
+// Compile returns the step from ip, an address inside f, to the caller.
 //
 // mem has the code and the unwind information. sameMethod reports whether an
 // address outside [f.Start, f.End) belongs to the same method (another fragment
-// or funclet of it); it distinguishes a tail call from a jump inside the method
-// and may be nil where methods are never split.
+// or funclet); sameMethod distinguishes a tail call from a jump inside the
+// method and may be nil where methods are never split.
 //
-// Errors wrap unwind.ErrNoInfo (the information cannot be read) or
-// unwind.ErrBadInfo (it is malformed).
+// Errors wrap unwind.ErrNoInfo (unreadable information) or unwind.ErrBadInfo
+// (malformed information).
 func Compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.Addr) bool) (*unwind.Step, error) {
 	s, err := compile(mem, f, ip, sameMethod)
 	if err != nil {
@@ -63,8 +63,8 @@ func compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.A
 	return fr.step()
 }
 
-// prologOps reads the unwind codes of f, including those of the entries that it
-// is chained to, and marks the ones that the prolog has executed before offset.
+// prologOps reads the unwind codes of f, including the codes of chained
+// entries, and marks the codes that the prolog has executed before offset.
 func prologOps(mem target.Memory, f Function, offset uint64, ops []op) ([]op, error) {
 	info := f.UnwindInfo
 	for depth := 0; ; depth++ {
@@ -79,7 +79,8 @@ func prologOps(mem target.Memory, f Function, offset uint64, ops []op) ([]op, er
 		ops = more
 		for i := n; i < len(ops); i++ {
 			o := &ops[i]
-			// A fragment runs after the whole prolog of what it is chained to.
+			// A fragment runs after the whole prolog of the entry to which the
+			// fragment is chained.
 			o.done = depth > 0 || offset >= uint64(o.at)
 		}
 		if next == 0 {
@@ -89,7 +90,7 @@ func prologOps(mem target.Memory, f Function, offset uint64, ops []op) ([]op, er
 	}
 }
 
-// frame is where things are, relative to the register base.
+// frame is the layout of a frame, relative to the register base.
 type frame struct {
 	base  uint8
 	sp    int64 // the stack pointer as far as the prolog has been undone
@@ -135,11 +136,11 @@ func (fr *frame) undo(ops []op) error {
 	return nil
 }
 
-// anchor chooses the register that everything is relative to and returns the
-// frame's base, which saves by mov are relative to (EstablisherFrame in
-// unwinder.cpp). Once the prolog has set a frame register, that is the anchor,
-// because rsp moves when the method allocates on the stack. What the prolog did
-// afterwards lies a known distance below.
+// anchor chooses the base register and returns the frame's base, to which saves
+// by mov are relative (EstablisherFrame in unwinder.cpp). Once the prolog has
+// set a frame register, the frame register is the anchor, because rsp moves
+// when the method allocates on the stack. The prolog's later pushes and
+// allocations lie a known distance below.
 func (fr *frame) anchor(ops []op) (bottom int64) {
 	below := int64(0)
 	for i := range ops {
@@ -163,8 +164,8 @@ func (fr *frame) anchor(ops []op) (bottom int64) {
 	return 0
 }
 
-// step is the frame in the form that all unwinders share: relative to the
-// canonical frame address, which is the stack pointer before the call.
+// step is the frame in the common form of all unwinders: relative to the
+// canonical frame address, the stack pointer before the call.
 func (fr *frame) step() (*unwind.Step, error) {
 	if fr.mach != nil {
 		return fr.machStep(), nil

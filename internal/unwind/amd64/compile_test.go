@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// image is memory that consists of a few pieces.
+// image is memory of a few pieces.
 type image []target.Region
 
 func (m image) ReadMemory(p []byte, addr arch.Addr) error {
@@ -43,7 +43,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// function lays out code, unwind information and the information it is chained to.
+// function lays out code, unwind information and chained information.
 func function(code, info, chained []byte) (image, Function) {
 	f := Function{Base: imageBase, Start: imageBase + codeRVA, UnwindInfo: imageBase + infoRVA,
 		MethodStart: imageBase + codeRVA}
@@ -67,7 +67,7 @@ func describe(s *unwind.Step) string {
 	return out
 }
 
-// at is what is expected at one offset of the code.
+// at is the expectation for an offset of the code.
 type at struct {
 	off  int
 	want string

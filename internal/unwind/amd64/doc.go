@@ -4,11 +4,11 @@
 //
 // # Sources
 //
-// The layout of UNWIND_INFO and the numbers of the unwind codes, the extension
-// SET_FPREG_LARGE among them, are those of src/coreclr/inc/win64unwind.h; the
-// meaning of the codes is that of src/coreclr/unwinder/amd64/unwinder.cpp; what
-// the JIT emits is in src/coreclr/jit/unwindamd64.cpp (codes) and
-// src/coreclr/jit/codegenxarch.cpp (genAllocLclFrame, genFnEpilog).
+// The layout of UNWIND_INFO and the numbers of the unwind codes, including the
+// extension SET_FPREG_LARGE, come from src/coreclr/inc/win64unwind.h; the
+// meaning of the codes comes from src/coreclr/unwinder/amd64/unwinder.cpp;
+// src/coreclr/jit/unwindamd64.cpp (codes) and src/coreclr/jit/codegenxarch.cpp
+// (genAllocLclFrame, genFnEpilog) show the JIT's output.
 //
 // # Where this unwinder is stricter or more exact than the runtime's
 //
@@ -25,8 +25,8 @@
 //   - rsp may be adjusted more than once in an epilog (methods compiled by
 //     on-stack replacement before .NET 7).
 //
-// The first instruction of an epilog needs no care: until it has run the frame
-// is that of the body, and the unwind codes describe it.
+// The first instruction of an epilog needs no care: until it has run, the frame
+// is still the body's frame, and the unwind codes describe the frame.
 //
 // # Known gaps
 //

@@ -7,10 +7,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// How much code around an address is looked at. The longest epilog that the
-// JIT emits is an rsp adjustment (7 bytes), eight pops (14), a load of a jump
-// target (10) and a jump (7); behind the address an adjustment or a pop and a
-// load may matter.
+// How much code around an address is looked at. The longest epilog of the JIT
+// is an rsp adjustment (7 bytes), eight pops (14), a load of a jump target (10)
+// and a jump (7); behind the address an adjustment or a pop and a load may
+// matter.
 const (
 	codeBehind = 24
 	codeAhead  = 56
@@ -34,10 +34,10 @@ func (c *code) read(mem target.Memory, end arch.Addr) error {
 }
 
 // epilog recognises the rest of an epilog in the instructions at an address:
-// there is no unwind information for epilogs. The form is that of the Windows
-// x64 convention, which genFnEpilog and genFuncletEpilog in
-// src/coreclr/jit/codegenxarch.cpp keep to: rsp is adjusted, registers are
-// popped, control leaves by ret or by a jump.
+// there is no unwind information for epilogs. The form follows the Windows x64
+// convention, as do genFnEpilog and genFuncletEpilog in
+// src/coreclr/jit/codegenxarch.cpp: rsp is adjusted, registers are popped,
+// control leaves by ret or by a jump.
 type epilog struct {
 	*code
 	f          *Function
@@ -45,8 +45,8 @@ type epilog struct {
 	ops        []op
 }
 
-// recognise simulates the epilog from ip on. It returns false where ip is not
-// in an epilog.
+// recognise simulates the epilog from ip on. It returns false if ip is not in
+// an epilog.
 func (e *epilog) recognise() (frame, bool) {
 	fr := frame{base: arch.RSP}
 	i := e.pos
@@ -81,7 +81,7 @@ func (e *epilog) leaves(i int) bool {
 	case len(b) == 0:
 		return false
 	case b[0] == 0xc3, b[0] == 0xc2, b[0] == 0xf3 && len(b) > 1 && b[1] == 0xc3:
-		return n == 0 // ret, whatever stands before it
+		return n == 0 // ret, whatever stands before
 	case b[0] == 0xeb && len(b) >= 2:
 		return n == 0 && e.tailJump(jump, e.addr(b[2:])+arch.Addr(int64(int8(b[1]))))
 	case b[0] == 0xe9 && len(b) >= 5:
@@ -101,7 +101,8 @@ func (e *epilog) leaves(i int) bool {
 func (e *epilog) addr(b []byte) arch.Addr { return e.ip + arch.Addr(len(e.b)-len(b)-e.pos) }
 
 // tailJump reports whether a direct jump at index i to target is a tail call:
-// it leaves the method or starts it again, and the frame has been popped.
+// the jump leaves the method or starts the method again, and the frame has been
+// popped.
 func (e *epilog) tailJump(i int, target arch.Addr) bool {
 	if target != e.f.MethodStart {
 		if target.In(e.f.Start, e.f.End) || e.sameMethod != nil && e.sameMethod(target) {
@@ -129,8 +130,8 @@ func (e *epilog) tornDown(i int) bool {
 	return false
 }
 
-// firstOp is the first thing that the prolog did to the stack: the last of the
-// codes. nil means that the method has no frame.
+// firstOp is the prolog's first action on the stack: the last of the codes. nil
+// means that the method has no frame.
 func (e *epilog) firstOp() *op {
 	for i := len(e.ops) - 1; i >= 0; i-- {
 		if o := &e.ops[i]; o.what == pushed || o.what == allocated {
@@ -158,7 +159,7 @@ func undoes(o *op, b []byte) bool {
 	return n == 7
 }
 
-// popAt decodes pop reg; n is its length, 0 where b begins otherwise.
+// popAt decodes pop reg; n is its length, or 0 for any other code.
 func popAt(b []byte) (reg uint8, n int) {
 	switch {
 	case len(b) >= 1 && b[0]&0xf8 == 0x58:
@@ -178,7 +179,7 @@ func addRSPAt(b []byte) (imm int64, n int) {
 		imm, n = int64(int32(binary.LittleEndian.Uint32(b[3:]))), 7
 	}
 	if imm < 0 {
-		return 0, 0 // it allocates stack instead of freeing it
+		return 0, 0 // allocates stack instead of freeing it
 	}
 	return imm, n
 }

@@ -17,7 +17,7 @@ const (
 	opSetFPReg      = 3
 	opSaveNonvol    = 4
 	opSaveNonvolFar = 5
-	opEpilog        = 6 // version 2; before that a save of 64 bits of a vector register
+	opEpilog        = 6 // version 2; in version 1 a save of 64 bits of a vector register
 	opSpare         = 7
 	opSaveXMM       = 8
 	opSaveXMMFar    = 9
@@ -25,9 +25,9 @@ const (
 	opSetFPRegLarge = 11 // CoreCLR's own, Unix only
 )
 
-// slots is how many 16-bit slots an unwind code takes, itself included
-// (UnwindOpExtraSlotTable in win64unwind.h). ALLOC_LARGE takes one more when
-// its operand says so.
+// slots is the number of 16-bit slots of an unwind code, including the code
+// itself (UnwindOpExtraSlotTable in win64unwind.h). ALLOC_LARGE takes a further
+// slot if its operand says so.
 var slots = [...]int{
 	opPushNonvol: 1, opAllocLarge: 2, opAllocSmall: 1, opSetFPReg: 1,
 	opSaveNonvol: 2, opSaveNonvolFar: 3, opEpilog: 2, opSpare: 3,
@@ -41,7 +41,7 @@ const (
 	entrySize   = 12 // RUNTIME_FUNCTION: begin, end, unwind info, all relative to the image base
 )
 
-// effect is what an unwind code says that the prolog did.
+// effect is the prolog's action for an unwind code.
 type effect uint8
 
 const (
@@ -56,9 +56,9 @@ const (
 type op struct {
 	what effect
 	reg  uint8
-	done bool // the prolog had executed it when control reached the address
+	done bool // the prolog had executed the code when control reached the address
 	arg  int64
-	at   uint32 // offset in the function of the instruction after the one that did it
+	at   uint32 // offset in the function of the instruction after the action
 }
 
 // header is the fixed part of UNWIND_INFO (struct _UNWIND_INFO, win64unwind.h).
@@ -82,8 +82,8 @@ func parseHeader(b [headerSize]byte) (header, error) {
 }
 
 // readInfo reads the unwind information at addr and appends its codes, latest
-// action of the prolog first. next is the information that this one is chained
-// to, or 0.
+// action of the prolog first. next is the information to which this information
+// is chained, or 0.
 func readInfo(mem target.Memory, base, addr arch.Addr, ops []op) (h header, _ []op, next arch.Addr, err error) {
 	var fixed [headerSize]byte
 	if err := mem.ReadMemory(fixed[:], addr); err != nil {
@@ -93,7 +93,7 @@ func readInfo(mem target.Memory, base, addr arch.Addr, ops []op) (h header, _ []
 		return h, nil, 0, err
 	}
 	size := 2 * h.codes
-	chain := 2 * (h.codes + h.codes&1) // what follows the codes is aligned to 4 bytes
+	chain := 2 * (h.codes + h.codes&1) // the part after the codes is aligned to 4 bytes
 	if h.flags&flagChained != 0 {
 		size = chain + entrySize
 	}
@@ -109,8 +109,8 @@ func readInfo(mem target.Memory, base, addr arch.Addr, ops []op) (h header, _ []
 	}
 	if h.flags&flagChained != 0 {
 		rva := binary.LittleEndian.Uint32(b[chain+8:])
-		// Bit 0 would mean an indirection through another table entry, which
-		// neither the JIT nor crossgen2 uses; rva 0 is the image's header.
+		// Bit 0 would mean an indirection through another table entry; neither
+		// the JIT nor crossgen2 uses indirections. rva 0 is the image's header.
 		n, ok := base.Add(uint64(rva))
 		if !ok || rva == 0 || rva&1 != 0 {
 			return h, nil, 0, fmt.Errorf("%w: chained to %#x", unwind.ErrBadInfo, rva)
@@ -193,7 +193,7 @@ func operand(b []byte) int64 {
 	return int64(binary.LittleEndian.Uint32(b))
 }
 
-// check refuses what no prolog can do.
+// check refuses actions that no prolog can take.
 func (o *op) check() error {
 	switch {
 	case (o.what == pushed || o.what == saved) && o.reg == arch.RSP:

@@ -6,9 +6,9 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// machFrame is a step through a machine frame: what the CPU pushes on an
-// interrupt (rip, cs, rflags, rsp, ss). The caller's stack pointer is read
-// from memory, so the step has no common form.
+// machFrame is a step through a machine frame: the values that the CPU pushes
+// on an interrupt (rip, cs, rflags, rsp, ss). The caller's stack pointer is
+// read from memory, so the step has no common form.
 type machFrame struct {
 	base  uint8
 	ip    int64 // where the interrupted rip lies, relative to base

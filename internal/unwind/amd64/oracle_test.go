@@ -19,9 +19,9 @@ import (
 
 // The oracle knows nothing of unwind information: objdump (binutils) decodes
 // the code of a real image, and an abstract interpreter follows every path
-// through every function, keeping book of where the stack pointer, the frame
-// pointer and the caller's registers are. At each instruction Compile and
-// Apply must bring back exactly the caller's registers.
+// through every function, and tracks the stack pointer, the frame pointer and
+// the caller's registers. At each instruction Compile and Apply must bring back
+// exactly the caller's registers.
 
 // insn is one decoded instruction.
 type insn struct {
@@ -47,7 +47,7 @@ func (im *r2rImage) disassemble(t testing.TB) []insn {
 		if err := os.WriteFile(file, p, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// What stands before the first function is data, and a decoder that
+		// The bytes before the first function are data, and a decoder that
 		// begins there falls out of step.
 		cmd := exec.Command(objdump, "-D", "-z", "-w", "--no-show-raw-insn", "-b", "binary", "-m", "i386:x86-64",
 			"-M", "intel", "--adjust-vma="+base.String(), "--start-address="+im.funcs[0].Start.String(), file)
@@ -75,7 +75,7 @@ func (im *r2rImage) disassemble(t testing.TB) []insn {
 	return out
 }
 
-// value is what the interpreter knows of a register.
+// value is the interpreter's knowledge of a register.
 type value struct {
 	kind kind
 	off  int32 // atCFA: the register holds the canonical frame address + off
@@ -89,13 +89,13 @@ const (
 	unknown             // anything
 )
 
-// state is what the interpreter knows before an instruction.
+// state is the interpreter's knowledge before an instruction.
 type state struct {
 	seen bool
 	sp   value
 	bp   value
-	tmp  value     // the last register that a lea from rsp filled, for mov rsp,reg
-	slot [16]int32 // where the caller's value of a register was pushed, relative to the CFA; 0: nowhere
+	tmp  value     // the last register set by a lea from rsp, for mov rsp,reg
+	slot [16]int32 // where a register's caller value was pushed, relative to the CFA; 0: nowhere
 }
 
 var regNumber = func() map[string]uint8 {
@@ -120,7 +120,7 @@ func displacement(operand, reg string) (int32, bool) {
 	return int32(v), err == nil
 }
 
-// exec applies one instruction. It returns false when control does not fall
+// exec applies an instruction. It returns false when control does not fall
 // through, and the target of a direct jump.
 func (s *state) exec(text string) (next bool, jump arch.Addr) {
 	op, args, _ := strings.Cut(text, " ")
@@ -202,8 +202,8 @@ func (s *state) setBP(op, src string) {
 	}
 }
 
-// follow interprets one function and returns the state before each of its
-// instructions. Code that no direct path reaches (targets of switch tables) is
+// follow interprets a function and returns the state before each of its
+// instructions. Code without a direct path (targets of switch tables) is
 // entered with the frame as the prolog left it.
 func follow(code []insn, prolog arch.Addr) []state {
 	states := make([]state, len(code))
@@ -246,8 +246,8 @@ func follow(code []insn, prolog arch.Addr) []state {
 	return states
 }
 
-// Values that the caller's registers have; garbage is what everything has that
-// must not be looked at.
+// Values of the caller's registers; garbage is the value of everything that the
+// step must not use.
 const (
 	oracleCFA = 0x7ffd_0000_0000
 	oracleRet = 0x1122_3344

@@ -32,7 +32,7 @@ type r2rImage struct {
 
 const r2rBase = arch.Addr(0x7f00_0000_0000)
 
-// loadR2R reads a ReadyToRun image. The layouts are those of
+// loadR2R reads a ReadyToRun image. The layouts come from
 // src/coreclr/inc/readytorun.h (READYTORUN_HEADER, READYTORUN_SECTION) and
 // corhdr.h (IMAGE_COR20_HEADER).
 func loadR2R(t testing.TB, path string) *r2rImage {

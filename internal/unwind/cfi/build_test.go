@@ -17,7 +17,7 @@ const (
 	codeSize  = 0x100
 )
 
-// builder writes an .eh_frame of one CIE and FDEs.
+// builder writes an .eh_frame of a CIE and its FDEs.
 type builder struct {
 	version      uint8
 	augmentation string
@@ -29,7 +29,8 @@ type builder struct {
 	fdes         []int
 }
 
-// standard is how compilers begin on x86-64: CFA = rsp+8, return address at CFA-8.
+// standard is the usual start of compilers on x86-64: CFA = rsp+8, return address
+// at CFA-8.
 func standard() *builder {
 	return &builder{version: 1, augmentation: "zR", augData: []byte{pePCRel | peSdata4}, ptrEnc: pePCRel | peSdata4,
 		initial: []byte{cfaDefCFA, 7, 8, cfaOffset | 16, 1}}
@@ -79,7 +80,7 @@ func (b *builder) fde(lo arch.Addr, size uint64, code ...byte) *builder {
 	return b
 }
 
-// encode appends v, to lie at address at, in a pointer encoding.
+// encode appends v in a pointer encoding, for a place at address at.
 func encode(p []byte, at, data arch.Addr, enc uint8, v arch.Addr) []byte {
 	switch enc & peBase {
 	case pePCRel:
@@ -106,7 +107,7 @@ func encode(p []byte, at, data arch.Addr, enc uint8, v arch.Addr) []byte {
 	return append(p, binary.LittleEndian.AppendUint64(nil, uint64(v))[:fixedSize(enc)]...)
 }
 
-// inMemory is a section whose bytes are at hand.
+// inMemory is a section with bytes in memory.
 type inMemory struct {
 	data []byte
 	addr arch.Addr
@@ -122,7 +123,7 @@ func (s inMemory) Bytes(off uint64, n int) ([]byte, error) {
 	return s.data[off : off+uint64(n) : off+uint64(n)], nil
 }
 
-// newTable is New for sections in memory, of which all may be kept.
+// newTable is New for sections in memory, without a bound on memory.
 func newTable(hdr, frame []byte) (*Table, error) {
 	return New(inMemory{hdr, hdrBase}, inMemory{frame, frameBase}, arch.AMD64, always)
 }
@@ -137,7 +138,7 @@ func (b *builder) table() *Table {
 	return t
 }
 
-// hdr makes an .eh_frame_hdr with a search table in that encoding.
+// hdr makes an .eh_frame_hdr with a search table in the encoding enc.
 func (b *builder) hdr(enc uint8) []byte {
 	p := []byte{1, pePCRel | peSdata4, peUdata4, enc}
 	p = encode(p, hdrBase+4, hdrBase, pePCRel|peSdata4, frameBase)

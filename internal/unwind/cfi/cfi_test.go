@@ -108,7 +108,7 @@ func TestEncodings(t *testing.T) {
 			b.ptrEnc, b.augData = enc, []byte{enc}
 			b.fde(codeBase, codeSize, cfaDefCFAOffset, 16).fde(codeBase+codeSize, codeSize, cfaDefCFAOffset, 24)
 			// In the frame only absolute and pc-relative pointers have a known
-			// base, and from there to the code is too far back for some forms.
+			// base, and the way back to the code is too far for some forms.
 			far := form == peUdata2 || form == peUdata4 || form == peSdata2
 			usable := base == peAbsptr || base == peAligned || base == pePCRel && !far
 			s, err := b.table().Step(codeBase + codeSize + 1)
@@ -199,7 +199,7 @@ func TestCIE(t *testing.T) {
 	}
 }
 
-// TestStep takes steps whose CFA is 0x1010 on a stack that holds its addresses.
+// TestStep takes steps with CFA 0x1010 on a stack of words with their own addresses.
 func TestStep(t *testing.T) {
 	nonVolatile := arch.AMD64.NonVolatile
 	for _, c := range []struct {
@@ -207,7 +207,7 @@ func TestStep(t *testing.T) {
 		code []byte
 		slow bool
 		want map[uint8]uint64 // register values that differ from 0x100+r
-		keep arch.RegMask     // what is valid afterwards
+		keep arch.RegMask     // valid afterwards
 		ip   arch.Addr
 	}{
 		{"call", nil, false, nil, nonVolatile, 0x1008},
@@ -266,7 +266,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// addresses is a stack at 0x1000 each of whose words holds its own address.
+// addresses is a stack at 0x1000 whose words hold their own addresses.
 func addresses() *target.Stack {
 	s := &target.Stack{Region: target.Region{Base: 0x1000}}
 	for i := range 32 {
@@ -311,8 +311,8 @@ func TestStepErrors(t *testing.T) {
 	}
 }
 
-// TestIndexBounds: where there is no search table, no more is read and kept than may be,
-// and what is missing for that reason says so.
+// TestIndexBounds: without a search table, reads and memory are bounded, and an error
+// names the bound as the reason for missing entries.
 func TestIndexBounds(t *testing.T) {
 	b := standard()
 	for i := range arch.Addr(maxIndexed / 16) {

@@ -26,8 +26,8 @@ func (t *Table) compile(c *cie, w *row) (*unwind.Step, error) {
 		return &unwind.Step{SP: t.arch.SP, Signal: c.signal, End: true}, nil
 	}
 	if ra.kind == ruleUnset {
-		// Only where the column is a register (arm64) is it, untouched, the
-		// return address.
+		// An untouched return address column is the return address only if
+		// the column is a register (arm64).
 		if _, ok := t.reg(uint64(c.ra)); !ok {
 			return nil, bad("no rule for the return address in the CIE", c.off)
 		}
@@ -64,9 +64,9 @@ func (t *Table) saved(w *row) []unwind.Saved {
 	return append([]unwind.Saved(nil), all[:n]...) // no larger than needed: steps are cached
 }
 
-// keep is the set of registers that have the same value in the caller: those
-// that a call preserves, unless a rule says otherwise, and those that a rule
-// says are unchanged.
+// keep is the set of registers with the same value in the caller: registers
+// that a call preserves, unless a rule says otherwise, and registers that a
+// rule declares unchanged.
 func (t *Table) keep(w *row) arch.RegMask {
 	keep := t.arch.NonVolatile
 	for col := range w.regs {
@@ -85,8 +85,8 @@ func (t *Table) keep(w *row) arch.RegMask {
 	return keep | 1<<t.arch.SP
 }
 
-// common reports whether a row has the form that the fields of unwind.Step
-// describe. The stack pointer of the caller must be the CFA.
+// common reports whether a row has the form of unwind.Step's fields. The stack
+// pointer of the caller must be the CFA.
 func (t *Table) common(c *cie, w *row) bool {
 	if w.cfa.kind != ruleRegister || int64(int32(w.cfa.val)) != w.cfa.val || w.regs[c.ra].kind != ruleOffset {
 		return false
@@ -114,7 +114,7 @@ func (t *Table) common(c *cie, w *row) bool {
 	return true
 }
 
-// slow compiles what needs an interpreter.
+// slow compiles a row that needs an interpreter.
 func (t *Table) slow(c *cie, w *row, keep arch.RegMask) (unwind.Stepper, error) {
 	s := &slowStep{arch: t.arch, cfaCol: w.cfaCol, keep: keep}
 	var err1, err2 error
@@ -137,7 +137,7 @@ func (t *Table) slow(c *cie, w *row, keep arch.RegMask) (unwind.Stepper, error) 
 		switch w.regs[col].kind {
 		case ruleUnset, ruleUndefined:
 		case ruleSame:
-			if r == t.arch.SP { // everywhere else Keep says it
+			if r == t.arch.SP { // for all other registers, Keep has the rule
 				s.regs = append(s.regs, regValue{r, value{kind: ruleRegister, val: int64(col)}})
 			}
 		default:
@@ -152,7 +152,7 @@ func (t *Table) slow(c *cie, w *row, keep arch.RegMask) (unwind.Stepper, error) 
 	return s, nil
 }
 
-// spUndefined reports whether a rule says that the stack pointer is lost.
+// spUndefined reports whether a rule declares the stack pointer lost.
 func (t *Table) spUndefined(w *row) bool {
 	for col := range w.regs {
 		if r, ok := t.reg(uint64(col)); ok && r == t.arch.SP && w.regs[col].kind == ruleUndefined {
@@ -162,7 +162,7 @@ func (t *Table) spUndefined(w *row) bool {
 	return false
 }
 
-// value is rule with its expression at hand.
+// value is a rule with its expression at hand.
 func (t *Table) value(ru *rule) (value, error) {
 	v := value{kind: ru.kind, val: ru.val}
 	if ru.kind == ruleExpr || ru.kind == ruleValExpr {

@@ -7,7 +7,7 @@ import (
 )
 
 // Pointer encodings (LSB 10.5.1): the low four bits are the form, the next
-// three what the value is relative to.
+// three the base of a relative value.
 const (
 	peAbsptr  = 0x00
 	peULEB128 = 0x01
@@ -32,7 +32,7 @@ const (
 	peOmit     = 0xff
 )
 
-// fixedSize is the size of an encoded value in bytes, 0 if it is not fixed.
+// fixedSize is the size of an encoded value in bytes, 0 for a variable size.
 func fixedSize(enc uint8) int {
 	switch enc & peForm {
 	case peUdata2, peSdata2:
@@ -46,7 +46,8 @@ func fixedSize(enc uint8) int {
 }
 
 // reader reads values from b. Once a value does not fit, bad is set and every
-// further value is zero, so that it needs to be tested only where it matters.
+// further value is zero, so that callers need to test bad only where it
+// matters.
 type reader struct {
 	b   []byte
 	pos int
@@ -131,7 +132,7 @@ func (r *reader) sleb() int64 {
 	return 0
 }
 
-// value reads an encoded value without regard to what it is relative to.
+// value reads an encoded value without regard to its base.
 func (r *reader) value(enc uint8) uint64 {
 	switch enc & peForm {
 	case peULEB128:
@@ -165,7 +166,7 @@ func (t *Table) pointer(r *reader, s *piece, enc uint8) arch.Addr {
 		v += at
 	case peDataRel:
 		// In .eh_frame_hdr relative to its start; in .eh_frame to the global
-		// offset table, which x86-64 and arm64 do not use for this.
+		// offset table, which x86-64 and arm64 do not use for pointers.
 		if s.base == 0 {
 			r.bad = true
 		}
@@ -179,9 +180,9 @@ func (t *Table) pointer(r *reader, s *piece, enc uint8) arch.Addr {
 	return v
 }
 
-// load reads the address at a, which must lie in the call frame information:
-// the rest of the image cannot be read here. In practice only personality
-// routines are indirect, and those are skipped.
+// load reads the address at a; a must lie in the call frame information: the
+// rest of the image cannot be read here. In practice only personality routines
+// are indirect, and personality routines are skipped.
 func (t *Table) load(r *reader, a arch.Addr) arch.Addr {
 	for _, s := range []Section{t.frame, t.hdr} {
 		if b, err := s.Bytes(uint64(a-s.Addr()), 8); err == nil {

@@ -20,7 +20,7 @@ type record struct {
 // reader reads the record from a place in it.
 func (r *record) reader(pos int) reader { return reader{b: r.data, pos: pos, off: r.off} }
 
-// cie is a Common Information Entry: what a group of FDEs share.
+// cie is a Common Information Entry: the common part of a group of FDEs.
 type cie struct {
 	off       int
 	codeAlign uint64
@@ -38,7 +38,7 @@ type cie struct {
 type fde struct {
 	cie    *cie
 	lo, hi arch.Addr
-	lsda   arch.Addr // language-specific data; 0: there is none
+	lsda   arch.Addr // language-specific data; 0: none
 	rec    record
 	start  int // of the instructions, in the record
 }
@@ -47,9 +47,9 @@ func bad(what string, off int) error {
 	return fmt.Errorf("%w: %s at offset 0x%x of .eh_frame", unwind.ErrBadInfo, what, off)
 }
 
-// parseRecord reads what CIEs and FDEs have in common. The CIE id and the CIE
-// pointer have 4 bytes even after an extended length (LSB 10.6.1.1); the pointer
-// is the distance from itself back to the CIE.
+// parseRecord reads the common part of CIEs and FDEs. The CIE id and the CIE
+// pointer have 4 bytes even after an extended length (LSB 10.6.1.1); the
+// pointer is the distance from the pointer itself back to the CIE.
 func (t *Table) parseRecord(off int) (record, error) {
 	if off < 0 || uint64(off) >= t.frame.Size() {
 		return record{}, bad("no record", off)
@@ -131,15 +131,15 @@ func (t *Table) parseCIE(off int) (*cie, error) {
 	return c, nil
 }
 
-// augment reads what a CIE's augmentation string announces (LSB 10.6.1.1.1;
-// 'S', the frame of a signal handler, and 'B' and 'G', arm64's signed return
-// addresses and tagged frames, are GCC's and LLVM's).
+// augment reads the data that a CIE's augmentation string announces (LSB
+// 10.6.1.1.1; 'S', the frame of a signal handler, and 'B' and 'G', arm64's
+// signed return addresses and tagged frames, come from GCC and LLVM).
 func (t *Table) augment(c *cie, r *reader, letters []byte) error {
 	if len(letters) == 0 {
 		return nil
 	}
 	if letters[0] != 'z' {
-		return bad("unknown augmentation", c.off) // its data has no length to skip it by
+		return bad("unknown augmentation", c.off) // without a length, the data cannot be skipped
 	}
 	c.augmented = true
 	size := r.uleb()
@@ -156,7 +156,7 @@ func (t *Table) augment(c *cie, r *reader, letters []byte) error {
 		case 'L':
 			c.lsdaEnc = d.u8()
 		case 'P':
-			// Only its length matters. A pointer relative to nothing known is
+			// Only the length matters. A pointer relative to an unknown base is
 			// skipped like any other.
 			if enc := d.u8(); enc&peBase == peAligned {
 				t.pointer(&d, &c.rec.piece, enc)
@@ -167,8 +167,8 @@ func (t *Table) augment(c *cie, r *reader, letters []byte) error {
 			c.signal = true
 		case 'B', 'G':
 		default:
-			// The length says where the data ends, but a letter after this one
-			// that matters could not be found.
+			// The length says where the data ends, but an important letter
+			// behind the unknown letter could not be found.
 			if bytes.ContainsAny(letters[1+i:], "RS") {
 				return bad("unknown augmentation", c.off)
 			}
@@ -197,14 +197,14 @@ func (t *Table) parseFDE(off int) (*fde, error) {
 	return t.parseRange(&rec, c)
 }
 
-// parseRange reads the rest of an FDE: the range of code, whose length has the
-// form of the pointer's encoding but is relative to nothing, and augmentation
-// data, which begins with the address of the language-specific data (LSB 10.6.1.2).
+// parseRange reads the rest of an FDE: the range of code, and augmentation data,
+// which begins with the address of the language-specific data (LSB 10.6.1.2). The
+// range's length has the form of the pointer's encoding, without a base.
 func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
 	r := rec.reader(rec.body)
 	f := &fde{cie: c, rec: *rec}
 	f.lo = t.pointer(&r, &rec.piece, c.ptrEnc)
-	// A signed form has an unsigned length: no code is longer than that.
+	// The length is unsigned even with a signed form: no code is too long.
 	length := r.value(c.ptrEnc &^ peSigned & peForm)
 	if c.augmented {
 		size := r.uleb()

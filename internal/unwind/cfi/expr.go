@@ -4,8 +4,8 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// Operations of expressions (DWARF 5, 7.7.1). Those that describe variables
-// have no meaning in call frame information (6.4.2).
+// Operations of expressions (DWARF 5, 7.7.1). Operations that describe
+// variables have no meaning in call frame information (6.4.2).
 const (
 	opAddr         = 0x03
 	opDeref        = 0x06
@@ -58,15 +58,15 @@ const (
 	opCallFrameCFA = 0x9c
 )
 
-// Bounds of one evaluation: expressions in call frame information have about
-// ten operations and a stack of three.
+// Bounds of an evaluation: expressions in call frame information have about ten
+// operations and a stack of three.
 const (
 	maxDepth      = 64
 	maxOperations = 1 << 10
 )
 
-// machine is the stack machine of DWARF 5, 2.5.1. Like reader it remembers the
-// first thing that went wrong and then yields zeros.
+// machine is the stack machine of DWARF 5, 2.5.1. Like reader it remembers its
+// first error and then yields zeros.
 type machine struct {
 	e     *env
 	r     reader
@@ -122,7 +122,7 @@ func (m *machine) pop() uint64 {
 	return m.stack[m.depth]
 }
 
-// peek returns the entry that is i below the top.
+// peek returns the entry i below the top.
 func (m *machine) peek(i int) uint64 {
 	if i >= m.depth {
 		m.fail(unwind.ErrBadInfo)
@@ -131,7 +131,7 @@ func (m *machine) peek(i int) uint64 {
 	return m.stack[m.depth-1-i]
 }
 
-// pushed pushes the result of something that can fail.
+// pushed pushes the result of an operation that can fail.
 func (m *machine) pushed(v uint64, err error) {
 	if err != nil {
 		m.fail(err)
@@ -140,8 +140,9 @@ func (m *machine) pushed(v uint64, err error) {
 	m.push(v)
 }
 
-// operand executes what pushes a constant or a register (DWARF 5, 2.5.1.1 and
-// 2.5.1.2). It and the functions below report whether they know op.
+// operand executes operations that push a constant or a register (DWARF 5,
+// 2.5.1.1 and 2.5.1.2). operand and the functions below report whether they
+// know op.
 func (m *machine) operand(op uint8) bool {
 	switch {
 	case op >= opLit0 && op <= opLit31:
@@ -205,7 +206,7 @@ func (m *machine) shuffle(op uint8) bool {
 		}
 		m.pushed(m.e.loadSize(m.pop(), n))
 	case opCallFrameCFA:
-		if !m.e.hasCFA { // the CFA cannot be defined by itself
+		if !m.e.hasCFA { // the CFA cannot define itself
 			m.fail(unwind.ErrBadInfo)
 		}
 		m.push(m.e.cfa)

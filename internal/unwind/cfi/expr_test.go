@@ -103,7 +103,7 @@ func TestCFAOfItself(t *testing.T) {
 }
 
 // TestSignalFrame restores the registers that libc's __restore_rt finds on the
-// stack: a struct ucontext, whose general registers start at offset 40 in the
+// stack: a struct ucontext with the general registers at offset 40, in the
 // order of Linux' struct sigcontext (arch/x86/include/uapi/asm/sigcontext.h).
 func TestSignalFrame(t *testing.T) {
 	_, tab := open(t, libc)
@@ -122,7 +122,7 @@ func TestSignalFrame(t *testing.T) {
 			continue
 		}
 		found++
-		step, err := tab.Step(f.lo + 1) // its FDE begins a byte early, for those who subtract one
+		step, err := tab.Step(f.lo + 1) // the FDE begins a byte early, for callers that subtract one
 		if err != nil || !step.Signal || step.Slow == nil {
 			t.Fatalf("%+v, %v", step, err)
 		}
@@ -145,9 +145,9 @@ func TestSignalFrame(t *testing.T) {
 	}
 }
 
-// TestPLT steps out of the stubs of libc's procedure linkage table. A lazy
-// stub is "jmp *slot; push n; jmp first": from its second instruction's end,
-// at byte 11, on there is a word more on the stack.
+// TestPLT steps out of the stubs of libc's procedure linkage table. A lazy stub
+// is "jmp *slot; push n; jmp first": from the end of its second instruction, at
+// byte 11, the stack has a further word.
 func TestPLT(t *testing.T) {
 	tab, _ := open(t, libc)
 	found := 0

@@ -66,7 +66,8 @@ func TestLive(t *testing.T) {
 	}
 	ctx := stop(t, cmd.Process.Pid)
 	got := strings.Join(walk(t, cmd.Process.Pid, &ctx), " ")
-	// Between these are functions of libc, whose names depend on its version.
+	// Between these functions are functions of libc, whose names depend on its
+	// version.
 	want := []string{"handler", "<signal>", "compare", "g", "f", "main", "__libc_start_main", "_start", "<end>"}
 	rest := got
 	for _, w := range want {

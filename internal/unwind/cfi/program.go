@@ -4,8 +4,8 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// maxColumns is how many columns of the table of DWARF 5, 6.4.1 are kept: the
-// integer registers and the return address. Higher ones are vector registers
+// maxColumns is the number of kept columns of the table of DWARF 5, 6.4.1: the
+// integer registers and the return address. Higher columns are vector registers
 // and flags on both architectures; no frame is found through them.
 const maxColumns = arch.MaxRegs + 1
 
@@ -23,8 +23,8 @@ const (
 	ruleValExpr                   // is the value of an expression
 )
 
-// rule says where a register of the caller is. An expression lies at offset
-// val of .eh_frame and has n bytes.
+// rule says where a register of the caller is. An expression lies at offset val
+// of .eh_frame and has n bytes.
 type rule struct {
 	kind ruleKind
 	n    uint32
@@ -40,8 +40,8 @@ type row struct {
 	regs   [maxColumns]rule
 }
 
-// Bounds of what one lookup may cost. Compilers nest one deep; the longest
-// known programs (generated dispatchers) have some thousand instructions.
+// Bounds of the cost of a lookup. Compilers nest one deep; the longest known
+// programs (generated dispatchers) have some thousand instructions.
 const (
 	maxRemembered   = 64
 	maxInstructions = 1 << 16
@@ -51,16 +51,16 @@ const (
 type program struct {
 	t          *Table
 	cie        *cie
-	rec        *record // whose instructions are being executed
+	rec        *record // the record whose instructions are being executed
 	row        row
 	initial    row // after the CIE's instructions, for DW_CFA_restore
 	remembered []row
 	loc, pc    arch.Addr
-	left       int // instructions that may still be executed
+	left       int // remaining instructions
 	done       bool
 }
 
-// Call frame instructions (DWARF 5, 7.24; the GNU ones LSB 10.5.2.1;
+// Call frame instructions (DWARF 5, 7.24; GNU's in LSB 10.5.2.1;
 // MIPS_advance_loc8 and AARCH64_negate_ra_state from GCC's dwarf2.def).
 const (
 	cfaAdvanceLoc = 0x40 // in the upper two bits, an operand in the lower six
@@ -96,7 +96,7 @@ const (
 	cfaGNUNegativeOffsetExtended = 0x2f
 )
 
-// run leaves in p.row the row of f that covers pc.
+// run leaves the row of f that covers pc in p.row.
 func (p *program) run(t *Table, f *fde, pc arch.Addr) error {
 	p.t, p.cie, p.pc, p.left = t, f.cie, pc, maxInstructions
 	p.loc = f.lo
@@ -138,8 +138,8 @@ func (p *program) exec(r *reader) error {
 	return nil
 }
 
-// advance begins a new row delta code units further on. The row that was
-// current is the one sought if the new one begins after pc.
+// advance begins a new row delta code units further on. If the new row begins
+// after pc, the current row is the wanted row.
 func (p *program) advance(delta uint64) bool {
 	if delta != 0 && p.cie.codeAlign > ^uint64(0)/delta {
 		return false
@@ -154,22 +154,22 @@ func (p *program) setLoc(loc arch.Addr) {
 	p.done = loc > p.pc
 }
 
-// set gives a column its rule; columns that are not kept are ignored.
+// set gives a column its rule; columns beyond the kept columns are ignored.
 func (p *program) set(col uint64, ru rule) {
 	if col < maxColumns {
 		p.row.regs[col] = ru
 	}
 }
 
-// restore gives a column the rule that the CIE gave it.
+// restore gives a column the CIE's rule.
 func (p *program) restore(col uint64) {
 	if col < maxColumns {
 		p.row.regs[col] = p.initial.regs[col]
 	}
 }
 
-// location executes the row creation instructions (DWARF 5, 6.4.2.1). It and
-// the functions below report whether they know op.
+// location executes the row creation instructions (DWARF 5, 6.4.2.1). location
+// and the functions below report whether they know op.
 func (p *program) location(op uint8, r *reader) bool {
 	switch op {
 	case cfaSetLoc:
@@ -260,7 +260,7 @@ func isRegisterOp(op uint8) bool {
 	return false
 }
 
-// maxExpression bounds an expression, in bytes. Known ones have a dozen.
+// maxExpression bounds an expression, in bytes. Known expressions have a dozen.
 const maxExpression = 128
 
 // expression reads an expression's length and steps over its bytes.
@@ -272,8 +272,8 @@ func expression(kind ruleKind, r *reader) rule {
 	return rule{kind: kind, n: uint32(n), val: int64(at)}
 }
 
-// other executes the row state instructions (DWARF 5, 6.4.2.4) and those that
-// change nothing here. The size of the arguments on the stack matters only for
+// other executes the row state instructions (DWARF 5, 6.4.2.4) and instructions
+// without effect here. The size of the arguments on the stack matters only for
 // resuming in the frame.
 func (p *program) other(op uint8, r *reader) bool {
 	switch op {

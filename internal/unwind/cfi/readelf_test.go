@@ -20,7 +20,7 @@ import (
 
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
 
-// open returns an image's table, and one that ignores the binary search table.
+// open returns an image's table, and a second table that ignores the binary search table.
 func open(tb testing.TB, path string) (t, indexed *Table) {
 	tb.Helper()
 	f, err := os.Open(path)
@@ -45,7 +45,7 @@ func open(tb testing.TB, path string) (t, indexed *Table) {
 	return t, indexed
 }
 
-// columns are DWARF's names of the columns that are kept.
+// columns are DWARF's names of the kept columns.
 var columns = map[string]int{
 	"rax": 0, "rdx": 1, "rcx": 2, "rbx": 3, "rsi": 4, "rdi": 5, "rbp": 6, "rsp": 7, "r8": 8, "r9": 9, "r10": 10,
 	"r11": 11, "r12": 12, "r13": 13, "r14": 14, "r15": 15, "ra": 16,
@@ -60,7 +60,7 @@ func columnName(col uint64) string {
 	return fmt.Sprint("column ", col)
 }
 
-// format writes a rule as readelf does.
+// format writes a rule in readelf's form.
 func (ru *rule) format() string {
 	switch ru.kind {
 	case ruleSame:
@@ -89,12 +89,12 @@ func (w *row) format(col int) string {
 	return fmt.Sprintf("%s%+d", columnName(w.cfaCol), w.cfa.val)
 }
 
-// comparison compares the rows that readelf prints with ours.
+// comparison compares readelf's rows with ours.
 type comparison struct {
 	tb        testing.TB
 	tables    []*Table
 	head      []string // names of the columns
-	cells     []string // of the row not yet compared: its end is not yet known
+	cells     []string // of a pending row, until its end is known
 	lo, hi    arch.Addr
 	start     arch.Addr
 	rows, pcs int
@@ -102,13 +102,13 @@ type comparison struct {
 	slow, end int
 
 	cies   map[string]*cieRow // the only rows of FDEs without instructions
-	cie    *cieRow            // the one that is being read
-	fdeCIE *cieRow            // of the FDE that is being read, until it has a row of its own
+	cie    *cieRow            // the current CIE
+	fdeCIE *cieRow            // of the current FDE, until the FDE has a row of its own
 }
 
 type cieRow struct{ head, cells []string }
 
-// finish ends the FDE that is being read.
+// finish ends the current FDE.
 func (c *comparison) finish() {
 	if c.fdeCIE != nil && c.hi != 0 {
 		c.head, c.cells, c.start = c.fdeCIE.head, c.fdeCIE.cells, c.lo
@@ -123,7 +123,7 @@ func (c *comparison) flush(next arch.Addr) {
 	if c.cells == nil {
 		return
 	}
-	if c.start >= next { // several rows of one address, or one at the very end
+	if c.start >= next { // several rows of one address, or a row at the very end
 		c.cells = nil
 		return
 	}
@@ -172,7 +172,7 @@ func (c *comparison) compare(t *Table, pc arch.Addr) {
 	c.unnamed(&p.row, pc)
 }
 
-// unnamed makes sure that a register that readelf does not mention has no rule.
+// unnamed checks that a register missing in readelf's row has no rule.
 func (c *comparison) unnamed(w *row, pc arch.Addr) {
 	for name, col := range columns {
 		named := false
@@ -194,7 +194,7 @@ func (c *comparison) diff(format string, args ...any) {
 // named are the names that readelf puts behind the numbers of registers.
 var named = regexp.MustCompile(`r\d+ \((\w+)\)`)
 
-// line takes one line of readelf's output.
+// line takes a line of readelf's output.
 func (c *comparison) line(l string) {
 	l = named.ReplaceAllString(l, "$1")
 	fields := strings.Fields(l)
@@ -231,8 +231,7 @@ func (c *comparison) line(l string) {
 	}
 }
 
-// against compares every row of an image's call frame information with what
-// binutils makes of it.
+// against compares every row of an image's call frame information with binutils' rows.
 func against(tb testing.TB, path string) *comparison {
 	tb.Helper()
 	readelf, err := exec.LookPath("readelf")

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// value says where a value of the caller is, like rule.
+// value is the place of a value of the caller, like rule.
 type value struct {
 	kind ruleKind
 	val  int64
@@ -20,7 +20,7 @@ type regValue struct {
 	value
 }
 
-// slowStep is a step that is not of the common form. It is immutable.
+// slowStep is a step outside the common form. It is immutable.
 type slowStep struct {
 	arch        *arch.Arch
 	cfa, ra     value
@@ -31,7 +31,7 @@ type slowStep struct {
 }
 
 // Step implements unwind.Stepper. All rules refer to the registers before the
-// step (DWARF 5, 6.4.3), so the new ones are collected beside them.
+// step (DWARF 5, 6.4.3), so Step collects the new registers separately.
 func (s *slowStep) Step(c *arch.Context, st *target.Stack) error {
 	e := env{c: c, s: st, step: s}
 	cfa, err := s.canonical(&e)
@@ -55,7 +55,7 @@ func (s *slowStep) Step(c *arch.Context, st *target.Stack) error {
 		switch {
 		case err == nil:
 			n.Set(r.reg, v)
-		case errors.Is(err, unwind.ErrRegister): // its value is lost, and may not be needed
+		case errors.Is(err, unwind.ErrRegister): // the value is lost, and may not be needed
 			n.Valid &^= 1 << r.reg
 		default:
 			return err
@@ -103,7 +103,7 @@ func (s *slowStep) readable(col int64) bool {
 	return col >= 0 && col < int64(len(s.arch.DWARF)) && s.arch.DWARF[col] < arch.MaxRegs
 }
 
-// env is what an expression can refer to.
+// env is the environment of an expression.
 type env struct {
 	c      *arch.Context
 	s      *target.Stack
@@ -112,9 +112,10 @@ type env struct {
 	hasCFA bool
 }
 
-// column returns the value of a register by its DWARF number. The number of
-// the return address, where it is no register, stands for the instruction
-// pointer: that is how the procedure linkage table of x86-64 asks for it.
+// column returns the value of a register by its DWARF number. If the return
+// address is no register, its number stands for the instruction pointer: the
+// procedure linkage table of x86-64 uses this number for the instruction
+// pointer.
 func (e *env) column(col uint64) (uint64, error) {
 	a := e.step.arch
 	if col < uint64(len(a.DWARF)) {
@@ -138,8 +139,8 @@ func (e *env) load(addr uint64) (uint64, error) {
 }
 
 // loadSize reads a value of n <= 8 bytes. The stack is read in words of 8. At
-// the end of a copied piece, the word that ends with the value can be read when
-// the one that begins with it cannot.
+// the end of a copied piece, the word that ends with the value may be readable
+// when the word that begins with the value is not.
 func (e *env) loadSize(addr uint64, n int) (uint64, error) {
 	shift := 64 - 8*n
 	if v, ok := e.s.Uint64(arch.Addr(addr)); ok {

@@ -1,19 +1,21 @@
-// Package cfi compiles the call frame information of native code (.eh_frame)
-// to steps of package unwind. It follows the DWARF 5 standard, section 6.4, for
+// Package cfi compiles the call frame information of native code (.eh_frame) to
+// steps of package unwind. It follows the DWARF 5 standard, section 6.4, for
 // the instructions and 2.5 for expressions, and the Linux Standard Base Core
-// Specification 5.0 ("LSB"), sections 10.5 and 10.6, for how .eh_frame differs.
+// Specification 5.0 ("LSB"), sections 10.5 and 10.6, for the differences of
+// .eh_frame.
 //
-// A step whose CFA is a register plus an offset, and whose return address and
-// saved registers lie at offsets from the CFA, becomes the plain fields of an
-// unwind.Step. Anything else (the procedure linkage table, signal frames,
-// hand-written assembly) becomes a Stepper that interprets it.
+// A step becomes the plain fields of an unwind.Step if its CFA is a register
+// plus an offset, and its return address and saved registers lie at offsets
+// from the CFA. Any other step (the procedure linkage table, signal frames,
+// hand-written assembly) becomes an interpreting Stepper.
 //
 // The information is hostile: every length is checked, every loop is bounded,
-// and no input makes this package panic.
+// and no input makes the package panic.
 //
 // Known gaps: pointer authentication of arm64 (a signed return address is
-// returned as it is); .debug_frame; values that need relocation, which .eh_frame
-// does not have in practice (DW_OP_addr yields the link-time address).
+// returned with its signature); .debug_frame; values that need relocation,
+// which .eh_frame does not have in practice (DW_OP_addr yields the link-time
+// address).
 package cfi
 
 import (
@@ -29,39 +31,39 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// Section is a section of an image, which is read as far as it is needed.
+// Section is a section of an image, read on demand.
 type Section interface {
 	Addr() arch.Addr // at link time
 	Size() uint64
-	// Bytes returns n bytes at an offset, which must not be changed.
+	// Bytes returns n bytes at an offset. The caller must not change the bytes.
 	Bytes(off uint64, n int) ([]byte, error)
 }
 
-// piece is a piece of the image that was read.
+// piece is a read piece of the image.
 type piece struct {
 	data []byte
 	addr arch.Addr
-	base arch.Addr // what pointers can be relative to besides themselves; 0: nothing
+	base arch.Addr // base of pointers that are not relative to their own place; 0: none
 }
 
-// Table is the call frame information of one image. All addresses are
-// link-time addresses, so that one Table serves every process that maps the
-// image: the caller subtracts the load bias from a program counter. It may be
-// used concurrently.
+// Table is the call frame information of an image. All addresses are link-time
+// addresses, so that a single Table serves every process that maps the image:
+// the caller subtracts the load bias from a program counter. Concurrent use is
+// safe.
 type Table struct {
 	arch       *arch.Arch
 	hdr, frame Section
 	mayKeep    func(bytes int64) error
 
 	// The binary search table of .eh_frame_hdr.
-	search  uint64 // where the first entry is
+	search  uint64 // offset of the first entry
 	enc     uint8
 	entry   int // bytes of an entry
 	entries int // 0: there is no usable table
 
 	indexOnce sync.Once
 	index     []indexEntry // instead of the search table
-	indexErr  error        // why it is not of all of .eh_frame
+	indexErr  error        // why the index does not cover all of .eh_frame
 }
 
 // indexEntry locates the FDE whose code starts at lo.
@@ -70,17 +72,17 @@ type indexEntry struct {
 	off uint32 // in .eh_frame
 }
 
-// Bounds of what is read at once: a record, of which the longest known have some thousand
-// bytes, and the .eh_frame of an image without a search table.
+// Bounds of a single read: a record (the longest known records have some thousand bytes),
+// and the .eh_frame of an image without a search table.
 const (
 	maxRecord  = 1 << 18
 	maxIndexed = 16 << 20
 )
 
 // New returns the call frame information in frame, the section .eh_frame. hdr is
-// .eh_frame_hdr with its binary search table; without one, or if its encoding does not
-// allow a search, the first lookup builds an index of frame, as long as mayKeep allows the
-// memory for it.
+// .eh_frame_hdr with its binary search table. Without a search table, or if its encoding
+// does not allow a search, the first lookup builds an index of frame, as long as mayKeep
+// allows the memory.
 func New(hdr, frame Section, a *arch.Arch, mayKeep func(bytes int64) error) (*Table, error) {
 	if frame.Size() == 0 || frame.Size() > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: .eh_frame of %d bytes", unwind.ErrBadInfo, frame.Size())
@@ -119,9 +121,9 @@ func (t *Table) parseHdr() {
 }
 
 // Step compiles the step from code address pc to its caller. For a return
-// address pc is the address minus one, which lies in the call instruction and
-// so in the right function and row. The result depends on nothing but the
-// image and pc. Errors are unwind.ErrNoInfo and unwind.ErrBadInfo.
+// address pc is the address minus one: an address in the call instruction and
+// so in the right function and row. The result depends only on the image and
+// pc. Errors are unwind.ErrNoInfo and unwind.ErrBadInfo.
 func (t *Table) Step(pc arch.Addr) (*unwind.Step, error) {
 	f, err := t.find(pc)
 	if err != nil {
@@ -143,7 +145,8 @@ func (t *Table) Function(pc arch.Addr) (lo, hi arch.Addr, ok bool) {
 	return f.lo, f.hi, true
 }
 
-// LanguageData returns the start of the code that the FDE of pc covers, and where the data for its language lies.
+// LanguageData returns the start of the code that the FDE of pc covers, and the address of the language-specific
+// data.
 func (t *Table) LanguageData(pc arch.Addr) (start, data arch.Addr, ok bool) {
 	f, err := t.find(pc)
 	if err != nil || f.lsda == 0 {
@@ -168,7 +171,7 @@ func (t *Table) find(pc arch.Addr) (*fde, error) {
 	return f, nil
 }
 
-// offset returns where in .eh_frame the last FDE lies that starts at or before pc.
+// offset returns the place in .eh_frame of the last FDE that starts at pc or before.
 func (t *Table) offset(pc arch.Addr) (int, error) {
 	if t.entries == 0 {
 		t.indexOnce.Do(t.buildIndex)
@@ -198,7 +201,7 @@ func (t *Table) offset(pc arch.Addr) (int, error) {
 	return int(min(uint64(at-t.frame.Addr()), t.frame.Size())), err
 }
 
-// searchEntry is entry i of the search table: the first code address, and where the FDE is.
+// searchEntry is entry i of the search table: the first code address, and the FDE's address.
 func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
 	pos := t.search + uint64(i)*uint64(t.entry)
 	b, err := t.hdr.Bytes(pos, t.entry)
@@ -206,7 +209,7 @@ func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
 		return 0, 0, fmt.Errorf("%w: %w", unwind.ErrBadInfo, err)
 	}
 	base := t.hdr.Addr()
-	if t.enc == peDataRel|peSdata4 { // what every linker writes
+	if t.enc == peDataRel|peSdata4 { // written by every linker
 		le := binary.LittleEndian
 		return base + arch.Addr(int64(int32(le.Uint32(b)))), base + arch.Addr(int64(int32(le.Uint32(b[4:])))), nil
 	}
@@ -218,10 +221,11 @@ func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
 	return lo, fde, nil
 }
 
-// buildIndex lists the FDEs. Records that cannot be understood are left out.
+// buildIndex lists the FDEs. The list ends at the first unreadable record. FDEs with
+// malformed contents are left out.
 func (t *Table) buildIndex() {
 	const many, keeps = 1024, 16 // bytes for an entry
-	var last *cie                // most FDEs share the CIE of the one before
+	var last *cie                // most FDEs share the CIE of the previous FDE
 	for off, n := 0, 0; ; n++ {
 		rec, err := t.parseRecord(off)
 		if err != nil {

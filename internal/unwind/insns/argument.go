@@ -6,8 +6,8 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// ThirdArgument returns the constant that code passes as the third argument of the first call in it; false: it passes
-// something else, or it is not known to come to that call.
+// ThirdArgument returns the constant that code passes as the third argument of its first call; false: the argument is
+// not a constant, or the code may not reach the call.
 func ThirdArgument(code []byte) (v uint32, ok bool) {
 	for {
 		in, whole := decode(code)

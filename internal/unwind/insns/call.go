@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// maxThunks is how many jumps a call may lead through before it comes to a function: a
-// PLT entry, or one for each of two modules.
+// maxThunks is the number of jumps that may lie between a call and a function: a PLT
+// entry, or a PLT entry in each of two modules.
 const maxThunks = 3
 
 // endbr64 may come before the jump of a PLT entry.
@@ -16,9 +16,9 @@ const endbr64 = 0x0f1e
 
 // Callees returns the functions that may have been called by the call before the
 // instruction pointer of c, a return address. PLT entries are followed to their functions.
-// There is mostly one; there are several if the bytes before the address can be calls of
-// several lengths, and none if the target is not known. The registers of c are those after
-// the call; for a call through memory, the pointer is read now.
+// Mostly there is a single function; there are several if the bytes before the address can
+// be calls of several lengths, and none if the target is not known. The registers of c are
+// the registers after the call; for a call through memory, the pointer is read now.
 func Callees(mem target.Memory, a *arch.Arch, c *arch.Context) []arch.Addr {
 	if a.Machine != arch.AMD64.Machine {
 		return nil
@@ -38,7 +38,7 @@ func Callees(mem target.Memory, a *arch.Arch, c *arch.Context) []arch.Addr {
 	return starts
 }
 
-// callee returns where a call leads to. Registers that a call does not preserve have
+// callee returns the target of a call. Registers that a call does not preserve have
 // other values by now.
 func (s *search) callee(in *insn, c *arch.Context, preserved arch.RegMask) (arch.Addr, bool) {
 	if in.op == 0xe8 {

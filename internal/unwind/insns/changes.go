@@ -2,20 +2,21 @@ package insns
 
 import "clrsnap/internal/arch"
 
-// operand says which operands an instruction writes, if they are general registers.
+// operand is the set of operands that an instruction writes, if they are general
+// registers.
 type operand uint8
 
 const (
 	operandReg    operand = 1 << iota // the register of ModRM
-	operandRM                         // the other one, if it is a register and no memory
+	operandRM                         // the other operand, if a register and not memory
 	operandOp                         // the register of the opcode
 	operandVector                     // the register that only VEX and EVEX name
 )
 
-// changes returns the general registers that an instruction changes. It leaves out the
-// stack pointer where the instruction pushes or pops, and implicit operands that calls do
-// not preserve (rax, rcx, rdx and so on). ah, ch, dh and bh are taken for the registers
-// whose numbers they have.
+// changes returns the general registers that an instruction changes. Not included are the
+// stack pointer of an instruction that pushes or pops, and implicit operands that calls
+// do not preserve (rax, rcx, rdx and so on). ah, ch, dh and bh are taken for the
+// registers with the same numbers.
 func (in *insn) changes() (changed arch.RegMask) {
 	w := in.written()
 	if w&operandReg != 0 {
@@ -33,7 +34,8 @@ func (in *insn) changes() (changed arch.RegMask) {
 	return changed
 }
 
-// written returns which operands an instruction writes (Intel SDM volume 2, appendix A).
+// written returns the operands that an instruction writes (Intel SDM volume 2, appendix
+// A).
 func (in *insn) written() operand {
 	switch {
 	case in.vector:
@@ -90,8 +92,8 @@ func (in *insn) twoByteWritten() operand {
 	return 0
 }
 
-// vectorWritten takes an opcode for that of any of the tables that has a general
-// register in it.
+// vectorWritten ignores the opcode table: of several instructions with the opcode, the
+// instruction with a general register counts.
 func (in *insn) vectorWritten() operand {
 	switch in.op {
 	case 0xf0, 0xf2, 0xf5, 0xf6, 0xf7: // rorx, andn, bzhi, pdep, pext, mulx, bextr, shifts

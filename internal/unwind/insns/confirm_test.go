@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// TestConfirms: which of the steps at ip are confirmed, if the function begins at offset
-// start, or anywhere.
+// TestConfirms: the confirmed steps at ip, if the function begins at offset start, or
+// anywhere.
 func TestConfirms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code      string

@@ -1,17 +1,17 @@
 package insns
 
-// insn is as much of an instruction as following the stack pointer needs.
+// insn has the parts of an instruction for following the stack pointer.
 type insn struct {
 	length int
 	rex    byte   // 0: none
-	op     uint16 // the opcode; 0x0f00 and the second byte of those that have two
-	vector bool   // VEX or EVEX: op is one of several tables
-	vvvv   uint8  // the register that such a prefix names
+	op     uint16 // the opcode; for two bytes 0x0f00 and the second byte
+	vector bool   // VEX or EVEX: op is from one of several tables
+	vvvv   uint8  // the register in a VEX or EVEX prefix
 	modrm  []byte // ModRM, SIB and displacement; nil: none
-	imm    []byte // immediate operands; of a jump the distance
+	imm    []byte // immediate operands; for a jump the distance
 }
 
-// operands are what follows an opcode (Intel SDM volume 2, appendix A).
+// operands are the bytes behind an opcode (Intel SDM volume 2, appendix A).
 type operands uint8
 
 const (
@@ -34,8 +34,8 @@ const (
 	rexB       = 1
 )
 
-// decode reads the instruction that code begins with; false: it is none, or not
-// all of it is there.
+// decode reads the instruction at the start of code; false: no instruction, or
+// an incomplete instruction.
 func decode(code []byte) (in insn, ok bool) {
 	n, size16, addr32 := 0, false, false
 	for ; n < len(code) && isPrefix(code[n]); n++ {
@@ -93,7 +93,7 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 			return false // AMD's XOP, which CPUs no longer have
 		}
 		if (in.op == 0xf6 || in.op == 0xf7) && !in.vector && in.reg() > 1 {
-			has &^= imm8 | immZ // only test has one
+			has &^= imm8 | immZ // only test has an immediate
 		}
 	}
 	z := 4
@@ -127,13 +127,13 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 	return in.length <= most
 }
 
-// reg is the register of ModRM or the rest of the opcode, rm its other register; both
-// without the bit that REX adds.
+// reg is the register of ModRM or the rest of the opcode, rm the other register of
+// ModRM; both without REX's bit.
 func (in *insn) reg() byte { return in.modrm[0] >> 3 & 7 }
 func (in *insn) rm() byte  { return in.modrm[0] & 7 }
 func (in *insn) mod() byte { return in.modrm[0] >> 6 }
 
-// regReg and rmReg are the registers of ModRM, opReg that of the opcode.
+// regReg and rmReg are the registers of ModRM, opReg is the register of the opcode.
 func (in *insn) regReg() uint8 { return in.reg() | in.rex&rexR<<1 }
 func (in *insn) rmReg() uint8  { return in.rm() | in.rex&rexB<<3 }
 func (in *insn) opReg() uint8  { return uint8(in.op&7) | in.rex&rexB<<3 }
@@ -165,7 +165,7 @@ func modrmSize(b []byte) int {
 	return n
 }
 
-// oneByte returns what follows an opcode of one byte.
+// oneByte returns the operands of an opcode of one byte.
 func oneByte(op byte) operands {
 	switch {
 	case op < 0x40:
@@ -197,8 +197,8 @@ func oneByte(op byte) operands {
 	return 0
 }
 
-// twoBytes returns what follows an opcode of 0f and another byte, also where a third
-// byte belongs to it.
+// twoBytes returns the operands of an opcode of 0f and another byte, also for
+// opcodes with a third byte.
 func twoBytes(op byte) operands {
 	switch {
 	case op == 0x04, op == 0x0a, op == 0x0c, op >= 0x24 && op <= 0x27, op == 0x36, op == 0x39,
@@ -216,9 +216,9 @@ func twoBytes(op byte) operands {
 	return hasModRM
 }
 
-// vectorPrefix reads the prefix and the opcode of a VEX or EVEX instruction at
-// code[n], and returns what follows: the same as without the prefix. It returns 0 where
-// code ends early. In the prefix REX's bits are inverted.
+// vectorPrefix reads the prefix and the opcode of a VEX or EVEX instruction at code[n],
+// and returns the same operands as without the prefix. It returns 0 if code ends early.
+// In the prefix REX's bits are inverted.
 func (in *insn) vectorPrefix(code []byte, n int) (int, operands) {
 	table, size := byte(1), 2
 	switch {

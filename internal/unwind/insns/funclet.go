@@ -2,17 +2,18 @@ package insns
 
 import "clrsnap/internal/arch"
 
-// MethodFramePointer returns how far from the start of a funclet, which code begins
-// with, it has set up the frame pointer of its method, and false if it does not do that.
+// MethodFramePointer returns the offset in a funclet behind the set-up of its method's
+// frame pointer, and false if the funclet does not set the frame pointer up. code begins
+// with the start of the funclet.
 //
-// Until .NET 9, AMD64 funclets set it up by themselves: they are given the stack pointer
-// of the method's frame, or of another funclet's, where the method's own stack pointer is
-// kept (the JIT's PSPSym). Their prologs go on with
+// Until .NET 9, AMD64 funclets set the frame pointer up by themselves: the caller passes
+// the stack pointer of the method's frame, or of another funclet's, where the method's
+// own stack pointer is kept (the JIT's PSPSym). The prologs go on with
 //
 //	mov rbp, [rdi+…]; mov [rsp+…], rbp; lea rbp, [rbp+…]
 //
-// of which the last may be missing (src/coreclr/jit/codegenxarch.cpp,
-// genFuncletProlog). From .NET 10 on they are called with that frame pointer.
+// The last instruction may be missing (src/coreclr/jit/codegenxarch.cpp,
+// genFuncletProlog). From .NET 10 on the caller passes the frame pointer itself.
 func MethodFramePointer(code []byte) (from int, own bool) {
 	in, ok := decode(code)
 	for ok && (in.isPush() || in.makesRoom()) {
@@ -33,8 +34,9 @@ func MethodFramePointer(code []byte) (from int, own bool) {
 	return from, true
 }
 
-// MaxFuncletProlog is how much of a funclet's code MethodFramePointer looks at: six
-// pushes, sub rsp, and the three instructions with long displacements.
+// MaxFuncletProlog is the number of bytes of a funclet that MethodFramePointer
+// looks at: six pushes, sub rsp, and the three instructions with long
+// displacements.
 const MaxFuncletProlog = 64
 
 // makesRoom reports whether an instruction is sub rsp with a constant.
@@ -43,7 +45,7 @@ func (in *insn) makesRoom() bool {
 		in.mod() == 3 && in.reg() == 5 && in.rmReg() == arch.RSP
 }
 
-// moves reports whether an instruction is the 64-bit one of that opcode with a register
+// moves reports whether an instruction has the opcode, 64-bit operands, the register,
 // and memory at base and a displacement.
 func (in *insn) moves(opcode uint16, reg, base uint8) bool {
 	if in.vector || in.op != opcode || !in.wide() || in.mod() == 3 || in.regReg() != reg || in.rmReg() != base {

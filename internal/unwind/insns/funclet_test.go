@@ -5,7 +5,7 @@ import "testing"
 func TestMethodFramePointer(t *testing.T) {
 	for _, tt := range []struct {
 		asm, code string
-		from      int // 0: the funclet does not set it up
+		from      int // 0: the funclet does not set up the frame pointer
 	}{
 		{"push rbp; sub rsp,10h; mov rbp,[rdi]; mov [rsp],rbp; lea rbp,[rbp+30h]",
 			"55 48 83 ec 10 48 8b 2f 48 89 2c 24 48 8d 6d 30 48 89 75 e8", 16},

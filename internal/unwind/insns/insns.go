@@ -1,18 +1,19 @@
 // Package insns finds the step up the stack from machine code itself, for code without
-// unwind information: musl's, which is built without, and the native half of the runtime
-// in native AOT programs.
+// unwind information: musl's own code, and the native half of the runtime in native AOT
+// programs.
 //
-// It works from both sides. Steps follows the instructions from where a thread is to
-// the function's return, and records what happens to the stack pointer and to the
-// registers that are saved on the stack, as debuggers do. Confirms follows them from the
-// function's entry to where the thread is, and compares the result with what Steps has
-// found.
+// The package works from both sides. Steps follows the instructions from a thread's
+// position to the function's return, and records changes of the stack pointer and of the
+// registers saved on the stack, as debuggers do. Confirms follows the instructions from
+// the function's entry to the thread's position, and compares the result with the step
+// found by Steps.
 //
-// Both rely on what the System V ABI for AMD64 requires of every function: it restores
-// the registers rbx, rbp and r12 to r15, and leaves the stack pointer behind its return
-// address. Neither knows where a function ends: a call that never returns may be followed
-// by another function, whose instructions do not belong to this one. That is why a step
-// is only certain if both sides agree, and the caller does call the function's entry.
+// Both rely on the demands of the System V ABI for AMD64 on every function: a function
+// restores the registers rbx, rbp and r12 to r15, and leaves the stack pointer behind its
+// return address. Neither knows where a function ends: behind a call that never returns
+// may follow another function, with instructions that do not belong to the first. A step
+// is therefore only certain if both sides agree, and the caller does call the function's
+// entry.
 package insns
 
 import (
@@ -24,18 +25,19 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// Bounds on one search.
+// Bounds on a search.
 const (
 	maxInsns  = 4096
 	maxStates = 8 // at one instruction
 	maxSteps  = 4
-	window    = 256 // bytes that are read at a time
+	window    = 256 // bytes to read at a time
 	longest   = 15  // bytes of an instruction
 )
 
-// Steps returns the steps that may lead from ip to its caller, at most maxSteps. There is
-// mostly one. There are several where paths through the code do not agree, the shortest
-// path first; none if no path reaches a return. Memory that cannot be read ends a path.
+// Steps returns the steps that may lead from ip to its caller, at most maxSteps. Mostly
+// there is a single step. There are several where paths through the code do not agree,
+// the shortest path first; none if no path reaches a return. Unreadable memory ends a
+// path.
 func Steps(mem target.Memory, a *arch.Arch, ip arch.Addr) []*unwind.Step {
 	var steps []*unwind.Step
 	s := newSearch(mem, a)
@@ -55,10 +57,10 @@ func same(a, b *unwind.Step) bool {
 	return a.CFAReg == b.CFAReg && a.CFAOff == b.CFAOff && slices.Equal(a.Saved, b.Saved)
 }
 
-// Confirms reports whether a function that is entered at start can reach ip in a state from
-// which step leads to its caller. Unless exact, ip is a return address, and only paths
-// through the call before it count. Other paths may reach ip in another state: behind a
-// call that never returns there may be code that calls this function again.
+// Confirms reports whether a function entered at start can reach ip in a state from which
+// step leads to its caller. Unless exact, ip is a return address, and only paths through
+// the call before ip count. Other paths may reach ip in another state: behind a call that
+// never returns there may be code that calls the function again.
 func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, step *unwind.Step) bool {
 	confirmed := false
 	s := newSearch(mem, a)
@@ -70,13 +72,12 @@ func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, 
 	return confirmed
 }
 
-// maxBefore is how many bytes before ip ConfirmsAnyEntry looks at.
+// maxBefore is the number of bytes before ip that ConfirmsAnyEntry looks at.
 const maxBefore = 2048
 
-// ConfirmsAnyEntry is Confirms for an unknown function: it reports whether, somewhere before ip, there
-// is code that begins to push registers, and reaches ip with all registers that step
-// restores saved where step finds them. A step that restores no register cannot be
-// confirmed in this way.
+// ConfirmsAnyEntry is Confirms for an unknown function. It reports whether some code before ip begins
+// to push registers, and reaches ip with all registers that step restores saved where step finds them.
+// A step that restores no register cannot be confirmed by ConfirmsAnyEntry.
 func ConfirmsAnyEntry(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwind.Step) bool {
 	if len(step.Saved) == 0 {
 		return false
@@ -91,8 +92,8 @@ func ConfirmsAnyEntry(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool,
 	return false
 }
 
-// JumpsAway reports whether a function that is entered at start may jump to an address that
-// is not in its code, as a tail call through a register or memory does.
+// JumpsAway reports whether a function entered at start may jump to an address outside of
+// its code, for example in a tail call through a register or memory.
 func JumpsAway(mem target.Memory, a *arch.Arch, start arch.Addr) bool {
 	away := false
 	s := newSearch(mem, a)
@@ -113,7 +114,7 @@ type search struct {
 	// leave, unless nil, is called where a path returns, or jumps to an unknown address.
 	leave func(at *state, jump bool)
 
-	ways  []way // that are still to be followed
+	ways  []way // still to be followed
 	seen  map[arch.Addr][]state
 	insns int
 
@@ -122,7 +123,7 @@ type search struct {
 	valid int       // bytes of buf
 }
 
-// way is where a path continues, and with what state.
+// way is where a path continues, and the state there.
 type way struct {
 	at     arch.Addr
 	called bool
@@ -146,8 +147,8 @@ func (s *search) run(from arch.Addr) {
 	}
 }
 
-// follow follows one path until it divides or ends, or until another path has been there
-// with the same state.
+// follow follows a path until the path divides or ends, or until another path has been
+// there with the same state.
 func (s *search) follow(w way) {
 	for ; s.insns < maxInsns; s.insns++ {
 		if s.arrive != nil && s.arrive(w.at, w.called, &w.state) {
@@ -187,11 +188,11 @@ func (s *search) follow(w way) {
 	}
 }
 
-// flow is where an instruction leads to.
+// flow is where control goes after an instruction.
 type flow uint8
 
 const (
-	flowOn     flow = iota // to the next one
+	flowOn     flow = iota // to the next instruction
 	flowReturn             // to the caller
 	flowJump
 	flowEither // on, or jumps
@@ -222,12 +223,12 @@ func (in *insn) flow() flow {
 // isPush reports whether an instruction pushes a register.
 func (in *insn) isPush() bool { return !in.vector && in.op >= 0x50 && in.op <= 0x57 }
 
-// isCall reports whether an instruction calls; code goes on behind it.
+// isCall reports whether an instruction calls; code goes on behind the call.
 func (in *insn) isCall() bool {
 	return !in.vector && (in.op == 0xe8 || in.op == 0xff && in.reg() == 2)
 }
 
-// target is where a jump or call leads to; next is the instruction after it.
+// target is the destination of a jump or call; next is the next instruction.
 func (in *insn) target(next arch.Addr) arch.Addr {
 	if len(in.imm) == 1 {
 		return next + arch.Addr(int64(int8(in.imm[0])))
@@ -246,7 +247,7 @@ func (s *search) fetch(at arch.Addr) (insn, bool) {
 	return decode(s.buf[at-s.from : s.valid])
 }
 
-// fill reads the code at an address, less of it at the end of what can be read.
+// fill reads the code at an address, and less code at the end of readable memory.
 func (s *search) fill(at arch.Addr) {
 	s.from, s.valid = at, 0
 	const page = 4096
@@ -258,8 +259,7 @@ func (s *search) fill(at arch.Addr) {
 	}
 }
 
-// step makes a step of the state in which a function returns; false: the state is not that
-// of a return.
+// step makes a step of a function's state at a return; false: the state is not possible at a return.
 func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	sp := s.regs[arch.RSP]
 	if sp.kind != sum || sp.base == arch.RSP && sp.off < 0 {
@@ -282,8 +282,7 @@ func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	return st, true
 }
 
-// confirms reports whether a step leads from here to the caller of the function whose
-// state this is.
+// confirms reports whether a step leads from here to the caller of the state's function.
 func (s *state) confirms(st *unwind.Step) bool {
 	if s.regs[st.CFAReg] != (value{kind: sum, base: arch.RSP, off: word - st.CFAOff}) {
 		return false

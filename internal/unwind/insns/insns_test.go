@@ -20,7 +20,7 @@ import (
 	"clrsnap/internal/unwind/cfi"
 )
 
-// images are what the tests read code from: compiled by gcc and by clang, with call
+// images are the tests' sources of code: compiled by gcc and by clang, with call
 // frame information. libc is the first.
 func images(t *testing.T) []string {
 	t.Helper()
@@ -37,8 +37,8 @@ func images(t *testing.T) []string {
 	return all
 }
 
-// TestDecode compares all instructions of a library with what objdump says of them: how
-// long they are, and which of the registers that calls preserve they write.
+// TestDecode compares all instructions of a library with objdump's decoding: the
+// lengths, and the written registers among the registers that calls preserve.
 func TestDecode(t *testing.T) {
 	layer.Live(t)
 	objdump, err := exec.LookPath("objdump")
@@ -57,7 +57,7 @@ func TestDecode(t *testing.T) {
 			text := string(m[3])
 			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) ||
 				bytes.HasPrefix(m[2], []byte("9b ")) || bytes.HasPrefix(m[2], []byte("8f e")) {
-				continue // no instruction, pieces of one, two (fwait and another one), AMD's XOP
+				continue // no instruction, pieces of an instruction, two instructions (fwait and another), AMD's XOP
 			}
 			code := unhex(t, string(m[2]))
 			n++
@@ -77,17 +77,17 @@ func TestDecode(t *testing.T) {
 }
 
 var (
-	// readers are instructions that do not write their last operand, and those for which
-	// package insns has a rule of its own.
+	// readers are instructions that do not write their last operand, and instructions
+	// with a rule of their own in package insns.
 	readers = regexp.MustCompile(`^(bnd |lock |rep[nz]* |notrack |xacquire |xrelease |data16 |cs )*` +
 		`(cmp|test|bt[bwlq]? |push|pop|call|jmp|mul|imul[bwlq]? +%[a-z0-9]+$|div|idiv|nop|` +
 		`v?u?comis|prefetch|bound|out|in |ptwrite|wr[fg]sbase|ltr|lldt|lmsw|ver[rw]|incssp)`)
-	// names are what a register is called, by its size.
+	// names are the names of a register, by size.
 	names = regexp.MustCompile(`%(?:[er]?(bx|bp)|(bl)|(bpl)|(r1[2-5])[dwb]?)$`)
 )
 
-// destination returns the register that an instruction writes, by its text, if it is one
-// of those that a call preserves, but for the stack pointer. It does not know the upper
+// destination returns the register that an instruction writes, by its text, if a call
+// preserves the register. It leaves out the stack pointer, and does not know the upper
 // bytes of registers.
 func destination(text string) (uint8, bool) {
 	text, _, _ = strings.Cut(text, "#")
@@ -114,7 +114,7 @@ func unhex(t *testing.T, s string) []byte {
 }
 
 // TestAgainstCFI compares the steps found from the code with the compiler's call frame
-// information, at return addresses and between other instructions. What Confirms confirms
+// information, at return addresses and between other instructions. Every confirmed step
 // must be right.
 func TestAgainstCFI(t *testing.T) {
 	layer.Matrix(t)
@@ -125,7 +125,7 @@ func TestAgainstCFI(t *testing.T) {
 	}
 }
 
-// TestAgainstCFIQuick does so at a tenth of the places in libc, which are too few to say how many
+// TestAgainstCFIQuick compares at a tenth of the places in libc: too few places to judge how many
 // steps are confirmed.
 func TestAgainstCFIQuick(t *testing.T) {
 	c := againstCFI(t, images(t)[0], 10)
@@ -134,7 +134,7 @@ func TestAgainstCFIQuick(t *testing.T) {
 	}
 }
 
-// againstCFI compares at one in so many of the places in a file.
+// againstCFI compares at every oneInth place of a file.
 func againstCFI(t *testing.T, file string, oneIn int) *comparison {
 	t.Helper()
 	f, err := os.Open(file)
@@ -184,9 +184,10 @@ type comparison struct {
 	others  counts
 }
 
-// counts of instruction pointers: where one step is confirmed, and right; where any that
-// is confirmed, by ConfirmsAnyEntry too, is wrong; where the right one is found, but not confirmed;
-// where only others are found, or none. Those that ConfirmsAnyEntry confirms are also counted.
+// counts of instruction pointers. Certain: a single step is confirmed, and right. Wrong: a
+// confirmed step, also by ConfirmsAnyEntry, is wrong. Found: the right step is found, but not
+// confirmed. Other: only wrong steps are found. None: no step is found. Opened: a step is confirmed
+// by ConfirmsAnyEntry.
 type counts struct{ Certain, Wrong, Found, Other, None, Opened int }
 
 func (n *counts) check(t *testing.T, file string) {
@@ -197,8 +198,8 @@ func (n *counts) check(t *testing.T, file string) {
 	}
 }
 
-// all compares at one in returns of the return addresses, and at one in others of the
-// other instructions: of all of them, or of one in oneIn.
+// all compares at a part of the return addresses and at a part of the other
+// instructions: one in returns and one in others. Each number is multiplied by oneIn.
 func (c *comparison) all(code []byte, at arch.Addr) {
 	returns, others := 89*c.oneIn, 997*c.oneIn
 	n, calls := 0, 0
@@ -228,9 +229,9 @@ func (c *comparison) all(code []byte, at arch.Addr) {
 	}
 }
 
-// isEntry reports whether a piece of code can be a function with sound information. It may
-// be the cold part of a function, which the compiler has put elsewhere, or hand-written
-// code whose information is incomplete (glibc, sysdeps/x86_64/mul_1.S).
+// isEntry reports whether a piece of code can be a function with sound information. The
+// piece may also be the cold part of a function, which the compiler has put elsewhere, or
+// hand-written code with incomplete information (glibc, sysdeps/x86_64/mul_1.S).
 func (c *comparison) isEntry(lo arch.Addr) bool {
 	code := make([]byte, longest)
 	if c.img.ReadMemory(code, lo) != nil {
@@ -246,7 +247,7 @@ func (c *comparison) isEntry(lo arch.Addr) bool {
 		first.CFAOff == word && (second.CFAReg != arch.RSP || second.CFAOff >= depth)
 }
 
-// compare compares the steps at one instruction pointer.
+// compare compares the steps at an instruction pointer.
 func (c *comparison) compare(start, ip arch.Addr, exact bool, n *counts) {
 	pc := ip
 	if !exact {
@@ -293,8 +294,8 @@ func (c *comparison) compare(start, ip arch.Addr, exact bool, n *counts) {
 	}
 }
 
-// restored returns want without the registers that are restored already. The compiler does
-// not always say so; g does.
+// restored returns want without the registers that are already restored. The compiler does
+// not always declare restored registers; g does.
 func restored(want, g *unwind.Step) *unwind.Step {
 	w := *want
 	w.Keep |= g.Keep & arch.AMD64.NonVolatile
@@ -307,8 +308,8 @@ func restored(want, g *unwind.Step) *unwind.Step {
 	return &w
 }
 
-// sameSaved compares as sets; of registers that were saved for a caller to find, only
-// those that a call preserves.
+// sameSaved compares as sets. Of registers saved for a caller to find, only registers
+// that a call preserves count.
 func sameSaved(a, b []unwind.Saved) bool {
 	m := map[unwind.Saved]bool{}
 	for _, s := range a {

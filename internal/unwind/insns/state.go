@@ -8,9 +8,8 @@ import (
 
 const word = 8
 
-// value is what is known of a register or of a place on the stack: nothing; or that it
-// is the initial value of a register plus a number; or that it is the word which was at
-// such an address at the start.
+// value is the knowledge about a register or a place on the stack: nothing; the initial
+// value of a register plus a number; or the initial word at such an address.
 type value struct {
 	kind valueKind
 	base uint8
@@ -22,7 +21,7 @@ type valueKind uint8
 const (
 	unknown valueKind = iota
 	sum               // of base's first value and off
-	loaded            // the word at that sum
+	loaded            // the word at the sum
 )
 
 // add returns the value plus n.
@@ -34,12 +33,12 @@ func (v value) add(n int32) value {
 	return v
 }
 
-// first is what a register holds at the start.
+// first is the initial value of a register.
 func first(r uint8) value { return value{kind: sum, base: r} }
 
-// state is what is known at one instruction of the registers that a call preserves,
-// and of where their first values have been put. Nothing is known of other registers.
-// States can be compared.
+// state is the knowledge, at an instruction, of the registers that a call preserves,
+// and of the places of their initial values. Other registers are unknown. States can
+// be compared.
 type state struct {
 	tracked arch.RegMask
 	regs    [registers]value
@@ -57,7 +56,7 @@ func newState(tracked arch.RegMask) state {
 	return s
 }
 
-// set gives a register a value. What lies below the stack pointer is lost.
+// set gives a register a value. Places below the stack pointer are lost.
 func (s *state) set(r uint8, v value) {
 	if !s.tracked.Has(r) {
 		return
@@ -73,13 +72,13 @@ func (s *state) set(r uint8, v value) {
 	}
 }
 
-// push stores a register, or another value if there is none, on top of the stack.
+// push stores a register, or, for noRegister, another value on top of the stack.
 func (s *state) push(r uint8) {
 	s.set(arch.RSP, s.regs[arch.RSP].add(-word))
 	s.store(s.regs[arch.RSP], r)
 }
 
-// noRegister stands for a value that is in no register.
+// noRegister stands for a value outside the registers.
 const noRegister = registers
 
 // pop loads a register from the top of the stack.
@@ -104,7 +103,7 @@ func (s *state) store(at value, r uint8) {
 	}
 }
 
-// load returns what lies at a place.
+// load returns the value at a place.
 func (s *state) load(at value) value {
 	if at.kind != sum {
 		return value{}
@@ -115,7 +114,7 @@ func (s *state) load(at value) value {
 		}
 	}
 	if at.base == arch.RSP && at.off < 0 {
-		return value{} // it was stored since, and is none of the registers
+		return value{} // stored since, and not a register
 	}
 	at.kind = loaded
 	return at
@@ -188,8 +187,8 @@ func (s *state) forget(in *insn) {
 	}
 }
 
-// memory is the address that a memory operand names, if it is a register that is
-// known plus a number.
+// memory is the address of a memory operand, if the address is a known register
+// plus a number.
 func (s *state) memory(in *insn) value {
 	m, base := in.modrm[1:], in.rmReg()
 	switch {
