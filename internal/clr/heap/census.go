@@ -21,8 +21,8 @@ type Object struct {
 	Addr  arch.Addr
 	Table *Table
 	Size  uint64 // bytes, up to the next object
-	// Data is a copy of the object from its MethodTable on: the first 64 KB at most. nil: the
-	// object could not be read in one piece.
+	// Data is a copy of the object from its MethodTable on: the first 64 KB at most. nil: the object could not be
+	// read in one piece.
 	Data []byte
 }
 
@@ -34,16 +34,15 @@ type Census struct {
 	Graph *Graph // nil: not asked for
 	Parts []Part // heap by heap, the youngest generation first
 
-	// Bytes of memory with objects: in all, walked, and walked with proof that the collector moved
-	// nothing in them meanwhile.
+	// Bytes of memory with objects: in all, walked, and walked with proof that the collector moved nothing in them
+	// meanwhile.
 	Size, Walked, Consistent uint64
 	Passes                   int  // walks of the young generations
 	Collecting               bool // a dump was made in the middle of a collection
 	Stopped                  bool // the walk ended early
 
-	// Unfinished is the number of threads in the middle of an allocation. Such a thread has taken
-	// memory for an object, and the object's beginning or end is still missing. The census counts
-	// the memory as unused.
+	// Unfinished is the number of threads in the middle of an allocation. Such a thread has taken memory for an
+	// object, and the object's beginning or end is still missing. The census counts the memory as unused.
 	Unfinished int
 }
 

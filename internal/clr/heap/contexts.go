@@ -9,12 +9,11 @@ import (
 	"clrsnap/internal/target"
 )
 
-// A thread allocates from its own piece of memory, the allocation context, without a call of the
-// collector. Objects fill the context up to the thread's next object; the rest is zero.
+// A thread allocates from its own piece of memory, the allocation context, without a call of the collector. Objects
+// fill the context up to the thread's next object; the rest is zero.
 //
-// Sources (dotnet/runtime): src/coreclr/gc/gcinterface.h (gc_alloc_context), vm/threads.h
-// (Thread.m_alloc_context in .NET 8, RuntimeThreadLocals), gc/gc.cpp (fix_allocation_context,
-// adjust_limit_clr).
+// Sources (dotnet/runtime): src/coreclr/gc/gcinterface.h (gc_alloc_context), vm/threads.h (Thread.m_alloc_context in
+// .NET 8, RuntimeThreadLocals), gc/gc.cpp (fix_allocation_context, adjust_limit_clr).
 type context struct {
 	owner       arch.Addr // the Thread object
 	next, limit arch.Addr // start of the next object, and greatest end of the last object
@@ -50,8 +49,7 @@ func (l *contextLayout) known() bool {
 	return l.Direct != contract.Absent || l.Locals != contract.Absent && l.Outer != contract.Absent
 }
 
-// read reads the allocation context of a thread; false: there is no context, or the memory makes no
-// sense.
+// read reads the allocation context of a thread; false: there is no context, or the memory makes no sense.
 func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, bool) {
 	at := thread + arch.Addr(l.Direct)
 	if l.Direct == contract.Absent {
@@ -77,9 +75,8 @@ func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, boo
 	return c, sane
 }
 
-// contexts returns the allocation contexts of some threads, by address. Threads without a context
-// are left out. But if a thread without a context was given memory before, contexts includes the
-// thread with next 0.
+// contexts returns the allocation contexts of some threads, by address. Threads without a context are left out. But
+// if a thread without a context was given memory before, contexts includes the thread with next 0.
 func (l *contextLayout) contexts(mem *target.Reader, threads []arch.Addr) []context {
 	var out []context
 	for _, t := range threads {

@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The collector's table for debuggers (gcinterface.dacvars.def) has the version, then values and
-// addresses of variables. The offsets are in bytes.
+// The collector's table for debuggers (gcinterface.dacvars.def) has the version, then values and addresses of
+// variables. The offsets are in bytes.
 const (
 	varGenerationSize   = 8
 	varGenerations      = 16
@@ -73,8 +73,8 @@ func (r *Reader) readTable() (*places, error) {
 	return t, t.readOffsets(r.mem, word(varGenerationFields), word(varHeapFields))
 }
 
-// readOffsets reads the lists of the offsets of a generation's fields, and of a heap's fields if
-// there are several heaps.
+// readOffsets reads the lists of the offsets of a generation's fields, and of a heap's fields if there are several
+// heaps.
 func (t *places) readOffsets(mem *target.Reader, generation, heap arch.Addr) (err error) {
 	if t.segment, err = offset(mem, generation, generationSegment); err != nil {
 		return err

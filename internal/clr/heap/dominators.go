@@ -1,15 +1,13 @@
 package heap
 
-// An object dominates another object if every way to the other object leads through it. If the
-// dominator went away, the other object could go, too. An object retains its own size and the sizes
-// of all objects that it dominates.
+// An object dominates another object if every way to the other object leads through it. If the dominator went away,
+// the other object could go, too. An object retains its own size and the sizes of all objects that it dominates.
 //
-// The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related
-// Problems", 2005). Vertices are numbered in the order of a depth-first search; 0 is a root of
-// everything.
+// The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
+// Vertices are numbered in the order of a depth-first search; 0 is a root of everything.
 
-// All data is in arrays: at most five arrays with four bytes a vertex at a time, and one array with
-// four bytes a reference. An array without further use serves the next step.
+// All data is in arrays: at most five arrays with four bytes a vertex at a time, and one array with four bytes a
+// reference. An array without further use serves the next step.
 
 // dominators is the search for the dominators.
 type dominators struct {
@@ -21,9 +19,9 @@ type dominators struct {
 	idom   []uint32
 
 	roots []uint64 // by vertex, a bit: something outside the heap's objects keeps the vertex
-	// By vertex: first the number of references that the search has followed, then the index in
-	// preds where the vertex's predecessors begin. Once a vertex is done, the entry of the next
-	// vertex has the semidominator of the vertex.
+	// By vertex: first the number of references that the search has followed, then the index in preds where the
+	// vertex's predecessors begin. Once a vertex is done, the entry of the next vertex has the semidominator of the
+	// vertex.
 	from  []uint32
 	preds []uint32
 	path  []uint32
@@ -48,9 +46,9 @@ type RetainedOptions struct {
 	Stopped func() bool
 }
 
-// Retained finds the bytes that each object retains. Something outside the heap's objects keeps the
-// roots. Every object without a reference to it has a keeper of its own outside the heap; so has
-// one object of each circle that nothing leads to. nil: the search was stopped.
+// Retained finds the bytes that each object retains. Something outside the heap's objects keeps the roots. Every
+// object without a reference to it has a keeper of its own outside the heap; so has one object of each circle that
+// nothing leads to. nil: the search was stopped.
 func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	n := g.count + 1
 	d := &dominators{
@@ -199,8 +197,8 @@ func (d *dominators) semidominators() {
 	}
 }
 
-// eval returns the least semidominator on the way from a vertex up to the last vertex that is done.
-// The vertices from linked on are done.
+// eval returns the least semidominator on the way from a vertex up to the last vertex that is done. The vertices from
+// linked on are done.
 func (d *dominators) eval(v, linked uint32) uint32 {
 	d.path = d.path[:0]
 	at := v
@@ -239,9 +237,9 @@ func (g *Graph) fields(n int) []uint32 {
 	return r.edges[from:r.nodes[i].edges]
 }
 
-// ByTable sums up by MethodTable. If an object of the same class dominates an object, the bytes
-// count once. ByTable passes over the objects that pass chooses: these objects hold others for the
-// runtime, and are no objects of the program.
+// ByTable sums up by MethodTable. If an object of the same class dominates an object, the bytes count once. ByTable
+// passes over the objects that pass chooses: these objects hold others for the runtime, and are no objects of the
+// program.
 func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 	out := make([]uint64, len(r.g.Tables))
 	n := len(r.object)

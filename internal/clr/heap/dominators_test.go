@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// madeGraph is a graph of objects. Object n has the size 8(n+1) and one of three classes, and
-// refers to edges[n].
+// madeGraph is a graph of objects. Object n has the size 8(n+1) and one of three classes, and refers to edges[n].
 func madeGraph(edges [][]int) *Graph {
 	g := &Graph{Tables: []*Table{{}, {}, {}}, count: len(edges)}
 	r := graphRegion{
@@ -41,8 +40,8 @@ func reach(edges [][]int, from []int, without int) []bool {
 	return seen
 }
 
-// starts returns the roots, then the objects that nothing else refers to, and then the first of the
-// objects out of their reach.
+// starts returns the roots, then the objects that nothing else refers to, and then the first of the objects out of
+// their reach.
 func starts(edges [][]int, roots []uint32) (out []int) {
 	for _, n := range roots {
 		out = append(out, int(n))
@@ -72,9 +71,8 @@ func starts(edges [][]int, roots []uint32) (out []int) {
 	}
 }
 
-// TestRetained: an object retains the objects that cannot be reached without the object. The test
-// leaves out one object after the other, in graphs of all densities, with and without roots. Some
-// references are not in fields.
+// TestRetained: an object retains the objects that cannot be reached without the object. The test leaves out one
+// object after the other, in graphs of all densities, with and without roots. Some references are not in fields.
 func TestRetained(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
@@ -135,9 +133,8 @@ func none(Object, Generation) bool { return false }
 
 func goOn() bool { return false }
 
-// A list of many objects, forwards and backwards, takes neither long nor a deep stack. All
-// allocations are six arrays of four bytes and one of eight bytes an object, and four bytes a
-// reference.
+// A list of many objects, forwards and backwards, takes neither long nor a deep stack. All allocations are six arrays
+// of four bytes and one of eight bytes an object, and four bytes a reference.
 func TestRetainedList(t *testing.T) {
 	const n = 300_000
 	edges := make([][]int, n)

@@ -8,14 +8,13 @@ type epoch struct {
 	regions  []Region
 }
 
-// quiet reports whether there has certainly been no collection since a moment, and no collection is
-// moving objects now.
+// quiet reports whether there has certainly been no collection since a moment, and no collection is moving objects
+// now.
 //
-// A collection takes the allocation contexts away from all threads. A thread that allocates then
-// gets a new context, and the thread's count of given bytes has grown. So one unchanged context
-// proves that there was no collection. If all threads with a context have got new contexts, quiet
-// adds up the bytes that the threads were given: without a collection, the regions that are being
-// filled have grown by the sum.
+// A collection takes the allocation contexts away from all threads. A thread that allocates then gets a new context,
+// and the thread's count of given bytes has grown. So one unchanged context proves that there was no collection. If
+// all threads with a context have got new contexts, quiet adds up the bytes that the threads were given: without a
+// collection, the regions that are being filled have grown by the sum.
 func (w *walk) quiet(e *epoch) bool {
 	if w.o.Still {
 		return true
@@ -50,16 +49,15 @@ func (w *walk) unchanged(e *epoch) bool {
 	return ok && grown == 0
 }
 
-// Bounds of the sum: the bytes that threads are given while their contexts are read one after the
-// other, and the least fill of a region that cannot by chance be reached again after a collection.
+// Bounds of the sum: the bytes that threads are given while their contexts are read one after the other, and the
+// least fill of a region that cannot by chance be reached again after a collection.
 const (
 	maxSkew  = 256 << 10
 	minGiven = 1 << 20
 )
 
-// grown reports whether the regions that are being filled have grown by the bytes that the threads
-// were given, and were already so full that a collection, after which filling starts anew, cannot
-// explain the growth.
+// grown reports whether the regions that are being filled have grown by the bytes that the threads were given, and
+// were already so full that a collection, after which filling starts anew, cannot explain the growth.
 func (w *walk) grown(e *epoch, given uint64) bool {
 	filled := uint64(0)
 	for _, r := range e.regions {
@@ -71,8 +69,7 @@ func (w *walk) grown(e *epoch, given uint64) bool {
 	return ok && filled >= minGiven && given <= grown+maxSkew
 }
 
-// growth returns the growth of the youngest regions in bytes; false: the regions are not the same
-// as before.
+// growth returns the growth of the youngest regions in bytes; false: the regions are not the same as before.
 func (w *walk) growth(e *epoch) (uint64, bool) {
 	now, err := w.r.Regions()
 	if err != nil {

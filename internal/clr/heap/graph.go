@@ -9,8 +9,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Graph has the objects of a heap and the references between the objects. An object is a number,
-// from 0 on.
+// Graph has the objects of a heap and the references between the objects. An object is a number, from 0 on.
 type Graph struct {
 	Tables []*Table
 	// Full: there were too many objects or references; the rest is missing.
@@ -50,8 +49,8 @@ type node struct {
 	edges uint32 // end of the node's edges in graphRegion.edges
 }
 
-// kind is the pair of class and size that many objects share. Objects of k sizes fill at least 4k²
-// bytes, so there are few kinds.
+// kind is the pair of class and size that many objects share. Objects of k sizes fill at least 4k² bytes, so there
+// are few kinds.
 type kind struct {
 	table uint32
 	size  uint32 // in units of 8 bytes
@@ -196,8 +195,8 @@ func (g *Graph) complete(tables []*Table) {
 	}
 }
 
-// release returns freed memory to the system if there is much: freed small pieces are of no use for
-// the large arrays that follow.
+// release returns freed memory to the system if there is much: freed small pieces are of no use for the large arrays
+// that follow.
 func (g *Graph) release() {
 	if g.count >= 1<<20 {
 		debug.FreeOSMemory()
@@ -271,8 +270,8 @@ func (g *Graph) References(n int, f func(to int)) {
 	}
 }
 
-// Slots calls a function with each object that an array of references refers to, and with the
-// address of the reference. Slots covers only arrays that were allocated so that they never move.
+// Slots calls a function with each object that an array of references refers to, and with the address of the
+// reference. Slots covers only arrays that were allocated so that they never move.
 func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 	o, in := g.Object(n)
 	if in != Pinned || !o.Table.slots() {
@@ -289,8 +288,7 @@ func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 	}
 }
 
-// Number returns the number of the object that begins at an address; false: no object begins at the
-// address.
+// Number returns the number of the object that begins at an address; false: no object begins at the address.
 func (g *Graph) Number(at arch.Addr) (int, bool) {
 	packed, in := g.pack(at)
 	if in == nil {
@@ -338,8 +336,8 @@ func (g *Graph) Link(from, to int) {
 	l.from[uint32(from)] = append(l.from[uint32(from)], uint32(to))
 }
 
-// LinkTypes adds references that no field holds: each object of a table keeps one object, or None.
-// Call LinkTypes before Link.
+// LinkTypes adds references that no field holds: each object of a table keeps one object, or None. Call LinkTypes
+// before Link.
 func (g *Graph) LinkTypes(keeps []uint32) {
 	g.types = keeps
 	for i := range g.regions {
@@ -367,8 +365,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 	}
 }
 
-// ByType reports whether an object keeps another object because of its type, and no field refers to
-// the other object.
+// ByType reports whether an object keeps another object because of its type, and no field refers to the other object.
 func (g *Graph) ByType(from, to int) bool {
 	r, i := g.at(from)
 	if r == nil || g.types == nil || g.types[g.table(&r.nodes[i])] != uint32(to) {

@@ -9,15 +9,13 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Handles lie in tables. The collector's map leads to buckets, a bucket to a table for each of its
-// heaps, a table to its segments. A segment has blocks of 64 handles of one kind, behind a record
-// of each block.
+// Handles lie in tables. The collector's map leads to buckets, a bucket to a table for each of its heaps, a table to
+// its segments. A segment has blocks of 64 handles of one kind, behind a record of each block.
 //
 // Sources (dotnet/runtime): the way to the tables is part of the collector's description of itself
-// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). The contents
-// of a table are part of the description since .NET 11 only, and only in part
-// (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So the reader
-// accepts a segment only if the segment leads back to the table.
+// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). The contents of a table are part
+// of the description since .NET 11 only, and only in part (gc/handletablepriv.h, HandleTable, TableSegment;
+// gc/handletableconstants.h). So the reader accepts a segment only if the segment leads back to the table.
 const (
 	mapNext  = 8 // dac_handle_table_map: buckets, the next map, the number of buckets
 	mapCount = 16
@@ -38,17 +36,17 @@ type handlePlaces struct {
 	layouts    []handleLayout
 }
 
-// handleLayout has the offsets that differ between collectors: of a table's first segment, and of a
-// segment's next segment.
+// handleLayout has the offsets that differ between collectors: of a table's first segment, and of a segment's next
+// segment.
 type handleLayout struct{ first, next arch.Addr }
 
-// tableHandles are the layouts of collectors without the two offsets in their descriptions. A table
-// begins with 12 flags, or with 13 flags and a gap. A segment has two bytes and four bytes for each
-// of as many types in front of the next segment's address.
+// tableHandles are the layouts of collectors without the two offsets in their descriptions. A table begins with 12
+// flags, or with 13 flags and a gap. A segment has two bytes and four bytes for each of as many types in front of the
+// next segment's address.
 var tableHandles = []handleLayout{{48, segmentTail + 6*12}, {56, segmentTail + 6*13}}
 
-// describedHandles reads the two offsets from a collector's descriptor. All other layout facts must
-// be the known ones.
+// describedHandles reads the two offsets from a collector's descriptor. All other layout facts must be the known
+// ones.
 func describedHandles(d *contract.Descriptor) (handleLayout, error) {
 	var l struct {
 		First    uint32 `clr:"HandleTable.SegmentList"`
@@ -111,8 +109,8 @@ type Handle struct {
 	Secondary  arch.Addr // of a Dependent handle: an object that Object keeps as long as Object is there; 0: nothing
 }
 
-// Keeps reports whether the handle keeps its object from being collected. A RefCounted handle does
-// as long as native code uses the handle.
+// Keeps reports whether the handle keeps its object from being collected. A RefCounted handle does as long as native
+// code uses the handle.
 func (h *Handle) Keeps() bool {
 	switch h.Kind {
 	case Strong, PinnedHandle, VariableHandle, RefCounted, AsyncPinned, SizedRef:
@@ -121,8 +119,8 @@ func (h *Handle) Keeps() bool {
 	return false
 }
 
-// Handles returns the handles that lead to objects. Even with an error, Handles returns the handles
-// that could be read. While the program runs, the list belongs to no single moment.
+// Handles returns the handles that lead to objects. Even with an error, Handles returns the handles that could be
+// read. While the program runs, the list belongs to no single moment.
 func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 	now := target.NewReader(mem)
 	var l look
@@ -158,10 +156,9 @@ type handleReader struct {
 	seen     map[arch.Addr]bool // segments that were read
 }
 
-// countTables finds the number of tables in a bucket: one, or with several heaps one for each
-// processor (gc/objecthandle.cpp, getNumberOfSlots). The number of heaps can have fallen since a
-// handle was made. Where the number of processors is not known, an address is a table if a segment
-// leads back to the address.
+// countTables finds the number of tables in a bucket: one, or with several heaps one for each processor
+// (gc/objecthandle.cpp, getNumberOfSlots). The number of heaps can have fallen since a handle was made. Where the
+// number of processors is not known, an address is a table if a segment leads back to the address.
 func (h *handleReader) countTables(processors arch.Addr, heaps int, several bool) error {
 	h.certain, h.possible = heaps, heaps
 	switch {

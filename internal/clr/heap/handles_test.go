@@ -41,8 +41,7 @@ func withHandles(mem clrtest.Words, types int) {
 	mem[segment2+segmentHead] = 0x6000
 }
 
-// withSegment makes a segment of empty blocks. The last block has more data of the blocks of kind
-// Dependent.
+// withSegment makes a segment of empty blocks. The last block has more data of the blocks of kind Dependent.
 func withSegment(mem clrtest.Words, types int, at, next arch.Addr, kinds []HandleKind) {
 	var head [segmentHead]byte
 	for i := range blocksOfSegment {
@@ -89,8 +88,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// A collector with several heaps has a table for each processor, even while there are fewer heaps.
-// If the number of processors is not known, the memory behind the tables is no table.
+// A collector with several heaps has a table for each processor, even while there are fewer heaps. If the number of
+// processors is not known, the memory behind the tables is no table.
 func TestHandlesOfProcessors(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, true)
@@ -130,8 +129,7 @@ func TestHandlesRefused(t *testing.T) {
 	}
 }
 
-// withQueue makes a queue of finalizers: two generations, then three objects whose finalizers are
-// to run.
+// withQueue makes a queue of finalizers: two generations, then three objects whose finalizers are to run.
 func withQueue(mem clrtest.Words, r *Reader, server bool) {
 	if server {
 		mem.Uint32(listAt+0x400+4*heapFinalizeQueue, 16)

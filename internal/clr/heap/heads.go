@@ -1,9 +1,8 @@
 package heap
 
-// Heads returns objects from which all objects are reached outside the reach of the roots: free are
-// the objects without a reference on the heap; circles has one object of each circle that nothing
-// else leads to. Heads calls stopped from time to time. ok is false if stopped reported that nobody
-// wants the result any more.
+// Heads returns objects from which all objects are reached outside the reach of the roots: free are the objects
+// without a reference on the heap; circles has one object of each circle that nothing else leads to. Heads calls
+// stopped from time to time. ok is false if stopped reported that nobody wants the result any more.
 func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint32, ok bool) {
 	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
 	for _, n := range roots {
@@ -64,8 +63,8 @@ func (s *visit) meet(n uint32) {
 	}
 }
 
-// All yields all objects, by number, with the numbers of the objects that they refer to, by a field
-// or a Link. The numbers are valid until the next object.
+// All yields all objects, by number, with the numbers of the objects that they refer to, by a field or a Link. The
+// numbers are valid until the next object.
 func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 	var list []uint32
 	for i := range g.regions {

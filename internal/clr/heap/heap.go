@@ -1,14 +1,13 @@
 // Package heap reads the memory that the garbage collector has given to objects.
 //
-// The collector moves objects. The old copy looks like an object until the memory is used again,
-// and a dead variable of a frame may still refer to the old copy. So an address of an apparent
-// object counts only if the address lies in the allocated part of a segment, and a walk of the
-// segment's objects from the segment's beginning meets the address.
+// The collector moves objects. The old copy looks like an object until the memory is used again, and a dead variable
+// of a frame may still refer to the old copy. So an address of an apparent object counts only if the address lies in
+// the allocated part of a segment, and a walk of the segment's objects from the segment's beginning meets the
+// address.
 //
-// Sources (dotnet/runtime): the collector describes itself for debuggers. Since .NET 11 the
-// description is a data descriptor of the collector's own
-// (src/coreclr/gc/datadescriptor/datadescriptor.inc). Before .NET 11 the description is a table
-// with its own version (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h,
+// Sources (dotnet/runtime): the collector describes itself for debuggers. Since .NET 11 the description is a data
+// descriptor of the collector's own (src/coreclr/gc/datadescriptor/datadescriptor.inc). Before .NET 11 the
+// description is a table with its own version (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h,
 // dac_gcheap_fields.h, dac_generation_fields.h).
 package heap
 
@@ -22,8 +21,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrUnknown: the collector's description of itself is missing, has an unknown version, or
-// contradicts itself.
+// ErrUnknown: the collector's description of itself is missing, has an unknown version, or contradicts itself.
 var ErrUnknown = errors.New("the layout of the heap is not known")
 
 // Bounds.
@@ -98,8 +96,7 @@ func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
 	return r, nil
 }
 
-// Segments returns the heap's segments, by address. While the program runs, the list belongs to no
-// single moment.
+// Segments returns the heap's segments, by address. While the program runs, the list belongs to no single moment.
 func (r *Reader) Segments() ([]Segment, error) {
 	var l look
 	if err := r.look(r.mem, &l); err != nil {
@@ -119,17 +116,16 @@ func (r *Reader) Known() bool {
 	return ok
 }
 
-// Strange returns the reason why the heap can never be read; nil: the heap can be read, or the
-// collector has not started.
+// Strange returns the reason why the heap can never be read; nil: the heap can be read, or the collector has not
+// started.
 func (r *Reader) Strange() error {
 	_, _ = r.described()
 	return r.strange
 }
 
-// Moving returns the address of the collector's count of reasons why objects may not lie where
-// references say; false: the address is not known. The count has 4 bytes. The count is positive
-// from before objects get new addresses until all references to the objects have been updated
-// (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
+// Moving returns the address of the collector's count of reasons why objects may not lie where references say; false:
+// the address is not known. The count has 4 bytes. The count is positive from before objects get new addresses until
+// all references to the objects have been updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
 func (r *Reader) Moving() (arch.Addr, bool) {
 	t, err := r.described()
 	if err != nil || t.invalid == 0 {
@@ -138,8 +134,8 @@ func (r *Reader) Moving() (arch.Addr, bool) {
 	return t.invalid, true
 }
 
-// Settled reports whether the collector is moving no objects, according to mem. mem is the copy of
-// a moment, or live memory. If Moving is not known, Settled returns false.
+// Settled reports whether the collector is moving no objects, according to mem. mem is the copy of a moment, or live
+// memory. If Moving is not known, Settled returns false.
 func (r *Reader) Settled(mem target.Memory) bool {
 	at, ok := r.Moving()
 	if !ok {
@@ -155,8 +151,8 @@ func Contains(segments []Segment, at arch.Addr) bool { return find(segments, at)
 // Contains reports whether one of the heap's segments contains an address, as of the last Begin.
 func (r *Reader) Contains(at arch.Addr) bool { return r.find(at) >= 0 }
 
-// find finds the segment of an address. Some segments grow without a collection: segments of
-// objects that never move, for example.
+// find finds the segment of an address. Some segments grow without a collection: segments of objects that never move,
+// for example.
 func (r *Reader) find(at arch.Addr) int {
 	i := find(r.segments, at)
 	if i >= 0 {

@@ -19,8 +19,8 @@ const (
 	firstSeg = 56
 )
 
-// made is the heap of a made-up runtime: two generations. The first generation has the segment that
-// is being allocated from.
+// made is the heap of a made-up runtime: two generations. The first generation has the segment that is being
+// allocated from.
 func made(t testing.TB, mem clrtest.Words, server bool) *Reader {
 	t.Helper()
 	r, err := New(mem, clrtest.Descriptor(t, clrtest.Net10))
@@ -137,9 +137,8 @@ const (
 	tableOfArray  = arch.Addr(0x7400_1000) // 24 bytes, and four for each element
 )
 
-// objects fills the segment of the older generation: an object, an array of three elements, a piece
-// of an allocation context, an object with a word in front, and free space that looks like an array
-// with an object inside.
+// objects fills the segment of the older generation: an object, an array of three elements, a piece of an allocation
+// context, an object with a word in front, and free space that looks like an array with an object inside.
 func objects(r *Reader, mem clrtest.Words) []Segment {
 	for at, flags := range map[arch.Addr]uint32{tableOfObject: 0, tableOfArray: hasComponents | 4} {
 		mem.Zero(at, 64)
@@ -210,8 +209,7 @@ func TestIsObject(t *testing.T) {
 			}
 		}
 	}
-	// The remains of a collection in the unused half of the word in front of an object are no
-	// object.
+	// The remains of a collection in the unused half of the word in front of an object are no object.
 	r.at(segments...)
 	mem[0x5_0078] = 0x0800_0011<<32 | 1
 	if is, known := r.IsObject(0x5_0098); !is || !known {
@@ -233,8 +231,7 @@ func TestIsObject(t *testing.T) {
 	}
 }
 
-// An array that was being made when it was looked at, with an empty allocation context behind, is
-// larger later.
+// An array that was being made when it was looked at, with an empty allocation context behind, is larger later.
 func TestIsObjectGrows(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
@@ -293,8 +290,8 @@ func TestBegin(t *testing.T) {
 		if mem[listAt+0x800] = 1; r.Stands(mem) {
 			t.Error("a collection goes on")
 		}
-		// The segment that is being allocated from grows; so does a segment whose new end the
-		// collector has not told yet.
+		// The segment that is being allocated from grows; so does a segment whose new end the collector has not told
+		// yet.
 		mem[listAt+0x800] = 0
 		if server {
 			mem[tableAt] = 0x2_0900
@@ -308,8 +305,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// A segment whose objects make no sense has no objects from there on. Where there is too much to
-// read, the answer is not known.
+// A segment whose objects make no sense has no objects from there on. Where there is too much to read, the answer is
+// not known.
 func TestIsObjectRefused(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
@@ -339,8 +336,7 @@ func TestIsObjectRefused(t *testing.T) {
 	}
 }
 
-// FuzzIsObject: whatever a segment contains, a walk ends, and finds objects within the segment
-// only.
+// FuzzIsObject: whatever a segment contains, a walk ends, and finds objects within the segment only.
 func FuzzIsObject(f *testing.F) {
 	mem := clrtest.Words{}
 	r := made(f, mem, false)

@@ -18,8 +18,8 @@ func aged(t testing.TB, mem clrtest.Words) *Reader {
 	return r
 }
 
-// An action that stopped threads have left half done ends a walk at once. An object that a stopped
-// thread was about to make is counted instead.
+// An action that stopped threads have left half done ends a walk at once. An object that a stopped thread was about
+// to make is counted instead.
 func TestWalkHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil      func(clrtest.Words)
@@ -50,9 +50,8 @@ func TestWalkHeld(t *testing.T) {
 	}
 }
 
-// Objects that are moved into the oldest generation after the walk of the young generations would
-// count twice. Memory that is read after the move is not consistent; memory that was read before is
-// consistent.
+// Objects that are moved into the oldest generation after the walk of the young generations would count twice. Memory
+// that is read after the move is not consistent; memory that was read before is consistent.
 func TestWalkFilled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at   arch.Addr // address of the read at the time of the move
@@ -77,8 +76,7 @@ func TestWalkFilled(t *testing.T) {
 	}
 }
 
-// After a few moves only, the next round is consistent. Objects of the earlier rounds are not
-// handed out.
+// After a few moves only, the next round is consistent. Objects of the earlier rounds are not handed out.
 func TestWalkFilledAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		times int

@@ -1,8 +1,8 @@
 package heap
 
-// Keeper sums up objects of one class whose immediate dominators belong to one parent Keeper. A
-// tree of Keepers shows, class by class, the dominators of the heap's memory. A row of objects of
-// one class, such as a linked list, is one Keeper.
+// Keeper sums up objects of one class whose immediate dominators belong to one parent Keeper. A tree of Keepers
+// shows, class by class, the dominators of the heap's memory. A row of objects of one class, such as a linked list,
+// is one Keeper.
 type Keeper struct {
 	Parent   int32 // index of an earlier Keeper; the first Keeper, which stands for everything, is its own parent
 	Label    int32 // see KeeperOptions
@@ -12,11 +12,10 @@ type Keeper struct {
 
 // KeeperOptions control the sums. Class is required.
 type KeeperOptions struct {
-	// Class returns the label of an object's class, which is not negative; negative: pass over the
-	// object.
+	// Class returns the label of an object's class, which is not negative; negative: pass over the object.
 	Class func(o Object, in Generation) int32
-	// Slot returns the label of the place between an object and its immediate dominator, if the
-	// dominator was passed over or is a root; negative: no place. nil: no object has a place.
+	// Slot returns the label of the place between an object and its immediate dominator, if the dominator was passed
+	// over or is a root; negative: no place. nil: no object has a place.
 	Slot func(n int) int32
 	// Stopped is called from time to time, and reports whether to end early.
 	Stopped func() bool

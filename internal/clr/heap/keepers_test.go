@@ -55,8 +55,8 @@ func TestAllLinked(t *testing.T) {
 	}
 }
 
-// dominator returns the immediate dominator of an object; -1: there is none. dominated has, by
-// object, a flag for each dominator.
+// dominator returns the immediate dominator of an object; -1: there is none. dominated has, by object, a flag for
+// each dominator.
 func dominator(dominated [][]bool, of int) int {
 	for x, is := range dominated[of] {
 		if !is || x == of {
@@ -73,9 +73,8 @@ func dominator(dominated [][]bool, of int) int {
 	return -1
 }
 
-// TestKeepers: objects are summed up by the labels of their dominators, in graphs of all densities.
-// Objects of one of three classes are passed over. The objects below a passed-over object or a root
-// lie in slots.
+// TestKeepers: objects are summed up by the labels of their dominators, in graphs of all densities. Objects of one of
+// three classes are passed over. The objects below a passed-over object or a root lie in slots.
 func TestKeepers(t *testing.T) {
 	const passed, slot = 2, 100
 	rnd := rand.New(rand.NewSource(2))
@@ -166,8 +165,7 @@ func wantedKeepers(edges [][]int, passed, slot int) string {
 	return fmt.Sprint(lines)
 }
 
-// TestKeepersBounds: a way of many classes ends at the bound, and the rest counts for the last
-// Keeper.
+// TestKeepersBounds: a way of many classes ends at the bound, and the rest counts for the last Keeper.
 func TestKeepersBounds(t *testing.T) {
 	const n = 10_000
 	edges := make([][]int, n)

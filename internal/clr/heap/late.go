@@ -8,12 +8,11 @@ import (
 
 // Objects that are made while the heap is walked
 //
-// The walk begins with the youngest generation. So an older object can refer to a young object that
-// was made later: a new delegate replaces the delegate of an event whenever somebody subscribes.
-// Without the young object, all objects behind it would seem to have no keeper. So the walk
-// afterwards reads the unmet objects of the youngest generation that older objects refer to, and
-// the unmet objects behind them in the generation. The result counts if there has been no
-// collection meanwhile.
+// The walk begins with the youngest generation. So an older object can refer to a young object that was made later: a
+// new delegate replaces the delegate of an event whenever somebody subscribes. Without the young object, all objects
+// behind it would seem to have no keeper. So the walk afterwards reads the unmet objects of the youngest generation
+// that older objects refer to, and the unmet objects behind them in the generation. The result counts if there has
+// been no collection meanwhile.
 
 // Bounds of late objects: their number, and the number of references to them.
 const (
@@ -21,8 +20,8 @@ const (
 	maxCross = 1 << 20
 )
 
-// lateEnds are the bytes to read from an object on, in the order of the attempts: the rest of the
-// region may be in no memory yet.
+// lateEnds are the bytes to read from an object on, in the order of the attempts: the rest of the region may be in no
+// memory yet.
 var lateEnds = []arch.Addr{64 << 10, 4 << 10, 256}
 
 // addLate adds late objects to a graph that is not complete yet.
@@ -96,8 +95,7 @@ func (g *Graph) locate(packed uint32) *graphRegion {
 	return &g.regions[i]
 }
 
-// unmet reports whether a packed address lies in the youngest generation, and the walk met no
-// object there.
+// unmet reports whether a packed address lies in the youngest generation, and the walk met no object there.
 func (g *Graph) unmet(packed uint32) bool {
 	r := g.locate(packed)
 	return r != nil && r.Generation == Gen0 && r.number(packed) == noNode

@@ -13,28 +13,25 @@ import (
 
 // Walking all objects
 //
-// Objects lie one behind the other. A walk that knows the beginning of a region and the size of
-// each object meets all objects, and nothing else. A running program makes the walk harder.
+// Objects lie one behind the other. A walk that knows the beginning of a region and the size of each object meets all
+// objects, and nothing else. A running program makes the walk harder.
 //
-//   - Threads allocate. The allocation contexts tell the memory that each thread has been given.
-//     The walk passes over this memory from the thread's next object on.
-//   - The collector frees dead objects in place, in old generations even while the program runs.
-//     The collector turns dead objects into free space, and free space has a size like an object.
-//     Memory is copied upwards, so the copy of the beginning of free space is never older than the
-//     copy of the memory behind.
-//   - The collector moves objects while the program's threads stand still. So the walk treats the
-//     young generations as one unit, and walks them once more if there has been a collection
-//     meanwhile. In the oldest generation, objects move only in full collections that compact. But
-//     any collection can fill the free space of the oldest generation with younger objects, which
-//     the walk has met already. Both change the collector's record of the oldest generation: see
-//     oldest. After a change of the record, the walk repeats the young generations and the oldest
-//     one, for some rounds. If every round meets a change, the round with the most consistent bytes
-//     counts. Objects of the oldest generation that are read after the change are not consistent.
-//     Nor are regions of any old generation that have become shorter, are gone, or serve another
-//     generation.
+//   - Threads allocate. The allocation contexts tell the memory that each thread has been given. The walk passes over
+//     this memory from the thread's next object on.
+//   - The collector frees dead objects in place, in old generations even while the program runs. The collector turns
+//     dead objects into free space, and free space has a size like an object. Memory is copied upwards, so the copy
+//     of the beginning of free space is never older than the copy of the memory behind.
+//   - The collector moves objects while the program's threads stand still. So the walk treats the young generations
+//     as one unit, and walks them once more if there has been a collection meanwhile. In the oldest generation,
+//     objects move only in full collections that compact. But any collection can fill the free space of the oldest
+//     generation with younger objects, which the walk has met already. Both change the collector's record of the
+//     oldest generation: see oldest. After a change of the record, the walk repeats the young generations and the
+//     oldest one, for some rounds. If every round meets a change, the round with the most consistent bytes counts.
+//     Objects of the oldest generation that are read after the change are not consistent. Nor are regions of any old
+//     generation that have become shorter, are gone, or serve another generation.
 //
-// The allocation contexts tell whether there has been a collection, because a collection takes the
-// contexts away from all threads (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
+// The allocation contexts tell whether there has been a collection, because a collection takes the contexts away from
+// all threads (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
 
 // Options control a walk. Memory and Check are required.
 type Options struct {
@@ -42,33 +39,30 @@ type Options struct {
 	Memory target.Memory
 	// Threads lists the runtime's Thread objects. Two goroutines never call Threads at a time.
 	Threads func() ([]arch.Addr, error)
-	// Check reports whether mt is a MethodTable. Walk calls Check once for each MethodTable, and
-	// never from two goroutines at a time.
+	// Check reports whether mt is a MethodTable. Walk calls Check once for each MethodTable, and never from two
+	// goroutines at a time.
 	Check func(mt arch.Addr) error
 	// Still: nothing changes while the walk reads.
 	Still bool
-	// Held: the memory is still because all threads of a running process are stopped, wherever they
-	// are. Walk ends with ErrTorn as soon as the walk meets an action that a thread or the
-	// collector has left half done.
+	// Held: the memory is still because all threads of a running process are stopped, wherever they are. Walk ends
+	// with ErrTorn as soon as the walk meets an action that a thread or the collector has left half done.
 	Held bool
 	// Workers is the number of goroutines that walk; 0 stands for 1.
 	Workers int
 
-	// Want chooses the classes whose objects Visit receives; nil: none. The rules of Check hold for
-	// Want, too.
+	// Want chooses the classes whose objects Visit receives; nil: none. The rules of Check hold for Want, too.
 	Want func(mt arch.Addr) bool
 	// Data: the walk also keeps the contents of wanted objects.
 	Data bool
-	// Visit receives wanted objects of one region, by address, some hundred thousand at most. Two
-	// goroutines never call Visit at a time. In a heap that changes, an object can come twice if
-	// the collector has moved the object in between.
+	// Visit receives wanted objects of one region, by address, some hundred thousand at most. Two goroutines never
+	// call Visit at a time. In a heap that changes, an object can come twice if the collector has moved the object in
+	// between.
 	Visit func(*Region, []Object)
 
 	// Graph: the walk keeps the references between objects, in Census.Graph. One worker walks.
 	Graph bool
 
-	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no
-	// calls.
+	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no calls.
 	Progress func(done, all uint64)
 	// Stopped is called often, and reports whether to end early; nil: never.
 	Stopped func() bool
@@ -78,9 +72,8 @@ type Options struct {
 	nap func(time.Duration) // replaces time.Sleep in tests
 }
 
-// ErrTorn: the threads of a process were stopped in the middle of an action, a move of objects for
-// example, during which the heap cannot be walked. A moment later the threads may have finished the
-// action.
+// ErrTorn: the threads of a process were stopped in the middle of an action, a move of objects for example, during
+// which the heap cannot be walked. A moment later the threads may have finished the action.
 var ErrTorn = errors.New("the heap was being changed at the moment at which the threads were stopped")
 
 // Bounds of the attempts to get a consistent copy.
@@ -94,8 +87,7 @@ const (
 	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, 64 bytes of contents being one more
 )
 
-// Walk goes through all objects. Even with an error, Walk returns the part of the census that was
-// found.
+// Walk goes through all objects. Even with an error, Walk returns the part of the census that was found.
 func (r *Reader) Walk(o Options) (*Census, error) {
 	w, err := r.newWalk(o)
 	if err != nil {
@@ -208,8 +200,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// best walks the young generations and the oldest generation until a round is consistent, or the
-// rounds are used up.
+// best walks the young generations and the oldest generation until a round is consistent, or the rounds are used up.
 func (w *walk) best() error {
 	var best *round
 	for n := 1; n <= rounds; n++ {
@@ -246,8 +237,8 @@ func (w *walk) best() error {
 	return nil
 }
 
-// begin begins a round. A second copy of all references would take too much memory, so a walk with
-// a graph has one round.
+// begin begins a round. A second copy of all references would take too much memory, so a walk with a graph has one
+// round.
 func (w *walk) begin() {
 	w.round = &round{sheet: newSheet()}
 	w.final.Store(w.o.Still || w.o.Graph)
@@ -370,8 +361,7 @@ func (w *walk) newPass() (*pass, error) {
 		}
 		w.workers[0].graph = p.graph
 	}
-	// Memory that a thread has been given since the list of regions was read lies behind the ends
-	// of the regions.
+	// Memory that a thread has been given since the list of regions was read lies behind the ends of the regions.
 	p.contexts = w.contexts.contexts(w.r.mem, w.threads)
 	p.broken.Store(!settled)
 	all := uint64(0)
@@ -424,8 +414,8 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	return err
 }
 
-// keep keeps wanted objects until the end of the pass. If there are too many wanted objects, the
-// present pass and round are the last ones, and count.
+// keep keeps wanted objects until the end of the pass. If there are too many wanted objects, the present pass and
+// round are the last ones, and count.
 func (p *pass) keep(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
@@ -448,8 +438,8 @@ func weight(objects []Object) int {
 	return n
 }
 
-// offer hands out wanted objects of an old region. Objects of the oldest generation wait until
-// their round counts. If there are too many objects to wait, the round counts at once.
+// offer hands out wanted objects of an old region. Objects of the oldest generation wait until their round counts. If
+// there are too many objects to wait, the round counts at once.
 func (w *walk) offer(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
@@ -491,8 +481,8 @@ func inside(all []context, r *Region) []context {
 	return all[from:to]
 }
 
-// remainders returns the whole regions of some generations. The largest regions come first, so that
-// no worker ends alone with a large region.
+// remainders returns the whole regions of some generations. The largest regions come first, so that no worker ends
+// alone with a large region.
 func (w *walk) remainders(of func(Generation) bool) (all []remainder) {
 	for _, r := range w.regions {
 		if of(r.Generation) {
@@ -552,8 +542,7 @@ func (w *walk) abandoned(r *Region) bool {
 	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load() && !w.busy && w.oldest != 0
 }
 
-// oldPiece walks one piece, and once more if the collector was moving objects. proved: the
-// collector was not.
+// oldPiece walks one piece, and once more if the collector was moving objects. proved: the collector was not.
 func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, proved bool, err error) {
 	for n := 0; ; n++ {
 		one.reset()
@@ -577,8 +566,8 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 	}
 }
 
-// unfilled reports that no object can have been moved into the oldest generation, or within that
-// generation, since the young generations were walked.
+// unfilled reports that no object can have been moved into the oldest generation, or within that generation, since
+// the young generations were walked.
 func (w *walk) unfilled() bool {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -586,8 +575,7 @@ func (w *walk) unfilled() bool {
 	return now != 0 && now == w.oldest
 }
 
-// present returns the present state of a region; nil: the state is not known, or the region is
-// gone.
+// present returns the present state of a region; nil: the state is not known, or the region is gone.
 func (w *walk) present(r *Region) *Region {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -605,8 +593,8 @@ func (w *walk) stays(r *Region) bool {
 	return n != nil && n.End >= r.End
 }
 
-// cut shortens r to the region's present end, so that the rest can be walked from an address on;
-// false: the region is not shorter, or nothing is left.
+// cut shortens r to the region's present end, so that the rest can be walked from an address on; false: the region is
+// not shorter, or nothing is left.
 func (w *walk) cut(r *Region, at arch.Addr) bool {
 	n := w.present(r)
 	if n == nil || n.End >= r.End || n.End <= at {
@@ -616,8 +604,8 @@ func (w *walk) cut(r *Region, at arch.Addr) bool {
 	return true
 }
 
-// doubt takes back the consistent bytes of old regions that have become shorter, are gone, or now
-// belong to another generation or heap: the collector may have moved their objects during the walk.
+// doubt takes back the consistent bytes of old regions that have become shorter, are gone, or now belong to another
+// generation or heap: the collector may have moved their objects during the walk.
 func (w *walk) doubt() {
 	list, err := w.list()
 	now := map[arch.Addr]*Region{}

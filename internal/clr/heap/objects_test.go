@@ -28,8 +28,8 @@ const (
 	contextNext = youngStart + 0x400
 )
 
-// spread is a made-up heap: two generations in three regions, full of objects, with free space, an
-// array, and a thread in the middle of its allocation context.
+// spread is a made-up heap: two generations in three regions, full of objects, with free space, an array, and a
+// thread in the middle of its allocation context.
 func spread(t testing.TB, mem clrtest.Words) *Reader {
 	r := made(t, mem, false)
 	mem[varsAt+varInvalid] = uint64(listAt + 0x800)
@@ -129,8 +129,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// In a dump, a region whose objects make no sense is read up to the bad object. In a running
-// program, the region does not count at all, because the region may have changed during the read.
+// In a dump, a region whose objects make no sense is read up to the bad object. In a running program, the region does
+// not count at all, because the region may have changed during the read.
 func TestWalkDamaged(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
 		"no table":       func(m clrtest.Words) { m[oldStart+0x200] = uint64(noTable) },
@@ -184,8 +184,7 @@ func (l *large) ReadMemory(p []byte, at arch.Addr) error {
 	return nil
 }
 
-// A young region of many megabytes is walked piece by piece: the kept data does not grow with the
-// region.
+// A young region of many megabytes is walked piece by piece: the kept data does not grow with the region.
 func TestWalkLargeYoung(t *testing.T) {
 	const from, to = arch.Addr(0x1000_0000), arch.Addr(0x1000_0000 + 3*pieceSize + 4096)
 	mem := &large{clrtest.Words{}, from, to}
@@ -215,8 +214,7 @@ func TestWalkLargeYoung(t *testing.T) {
 	}
 }
 
-// A region that belongs to another generation by now was collected. The region does not count,
-// although it has grown.
+// A region that belongs to another generation by now was collected. The region does not count, although it has grown.
 func TestDoubt(t *testing.T) {
 	mem := clrtest.Words{}
 	r := spread(t, mem)
@@ -266,16 +264,16 @@ func (c *changing) ReadMemory(p []byte, at arch.Addr) error {
 	return c.Words.ReadMemory(p, at)
 }
 
-// A collection between the beginning and the end of a pass is noticed, and the young generations
-// are walked again. An endless collection leaves nothing consistent.
+// A collection between the beginning and the end of a pass is noticed, and the young generations are walked again. An
+// endless collection leaves nothing consistent.
 func TestWalkCollecting(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 	r := spread(t, mem.Words)
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	o := still(mem)
 	o.Still, o.nap = false, func(time.Duration) {}
-	// The thread has since got a context at the same place, or no context. The third word of a
-	// context is the number of given bytes (gcinterface.h).
+	// The thread has since got a context at the same place, or no context. The third word of a context is the number
+	// of given bytes (gcinterface.h).
 	for _, next := range []arch.Addr{contextNext, 0} {
 		collected := false
 		mem.change = func(at arch.Addr) {
@@ -333,8 +331,8 @@ func TestRegionsShared(t *testing.T) {
 	}
 }
 
-// linked adds references to the made-up heap: an array with references in its elements, from the
-// first element on, and an object with two references.
+// linked adds references to the made-up heap: an array with references in its elements, from the first element on,
+// and an object with two references.
 func linked(mem clrtest.Words, r *Reader) {
 	flags := func(mt arch.Addr, v uint32) { mem.Uint32(mt+arch.Addr(r.l.Flags), v) }
 	flags(arrayTable, hasReferences|hasComponents|4)
@@ -357,8 +355,7 @@ func linked(mem clrtest.Words, r *Reader) {
 	mem[otherStart+16] = 0x1234_5678             // not on the heap
 }
 
-// The references between objects are the references that the collector would follow, and lead to
-// objects only.
+// The references between objects are the references that the collector would follow, and lead to objects only.
 func TestGraph(t *testing.T) {
 	mem := clrtest.Words{}
 	r := spread(t, mem)
@@ -499,8 +496,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// checkKept: whatever a graph looks like, the heads lead to all objects, and together keep all
-// bytes.
+// checkKept: whatever a graph looks like, the heads lead to all objects, and together keep all bytes.
 func checkKept(t *testing.T, g *Graph) {
 	t.Helper()
 	free, circles, ok := g.Heads(nil, goOn)

@@ -2,9 +2,9 @@ package heap
 
 import "slices"
 
-// Paths are the shortest ways to objects. A way begins at an object that something outside the heap
-// keeps, or at an object without a reference to it. In the second case, the heap does not tell the
-// keeper of the object, nor whether there is a keeper.
+// Paths are the shortest ways to objects. A way begins at an object that something outside the heap keeps, or at an
+// object without a reference to it. In the second case, the heap does not tell the keeper of the object, nor whether
+// there is a keeper.
 type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: not reached
@@ -12,12 +12,11 @@ type Paths struct {
 	near   []uint32 // by object: another object on the way, nearer to the way's beginning; nil: not asked for yet
 }
 
-// Paths finds the shortest ways to all objects: first from the objects of the first group, then
-// from the objects of the next group, and so on. An object that is reached from one group, by
-// however long a way, is not looked for from the later groups. The last group are the objects that
-// nothing refers to. Paths calls progress from time to time with the share done, from 0 to 1; nil:
-// no calls. Paths also calls stopped from time to time, and returns nil once stopped reports that
-// nobody wants the paths any more.
+// Paths finds the shortest ways to all objects: first from the objects of the first group, then from the objects of
+// the next group, and so on. An object that is reached from one group, by however long a way, is not looked for from
+// the later groups. The last group are the objects that nothing refers to. Paths calls progress from time to time
+// with the share done, from 0 to 1; nil: no calls. Paths also calls stopped from time to time, and returns nil once
+// stopped reports that nobody wants the paths any more.
 func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped func() bool) *Paths {
 	p := &Paths{
 		g: g, parent: make([]uint32, g.count),
@@ -80,8 +79,7 @@ func (p *Paths) referred() []uint64 {
 	return out
 }
 
-// spread visits all objects that can be reached from some objects, breadth first. A start is its
-// own parent.
+// spread visits all objects that can be reached from some objects, breadth first. A start is its own parent.
 func (p *Paths) spread(starts []uint32) {
 	queue := make([]uint32, 0, len(starts))
 	for _, n := range starts {
@@ -114,8 +112,8 @@ type Way struct {
 	Whole   bool  // nothing refers to the last object; false: only a circle leads to the object
 }
 
-// To returns the way to an object. The way has at most the given number of objects, and the two
-// objects at the beginning.
+// To returns the way to an object. The way has at most the given number of objects, and the two objects at the
+// beginning.
 func (p *Paths) To(n, most int) (w Way) {
 	for {
 		up := p.parent[n]
@@ -137,8 +135,8 @@ func (p *Paths) To(n, most int) (w Way) {
 	}
 }
 
-// first returns the object on the way to n that the beginning of the way refers to. first keeps its
-// results, so that long ways with common parts are not followed again and again.
+// first returns the object on the way to n that the beginning of the way refers to. first keeps its results, so that
+// long ways with common parts are not followed again and again.
 func (p *Paths) first(n int) int {
 	if p.near == nil {
 		p.near = slices.Clone(p.parent)

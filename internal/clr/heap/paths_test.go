@@ -40,9 +40,8 @@ func TestGraphStopped(t *testing.T) {
 	}
 }
 
-// TestPathGroups: an object within the reach of the first group, by however long a way, is not
-// looked for from the next group. Objects that nothing refers to come last. A reference outside
-// fields leads on like others.
+// TestPathGroups: an object within the reach of the first group, by however long a way, is not looked for from the
+// next group. Objects that nothing refers to come last. A reference outside fields leads on like others.
 func TestPathGroups(t *testing.T) {
 	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7},
 		9: {10}, 10: {9}})

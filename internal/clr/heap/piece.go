@@ -33,8 +33,7 @@ type piece struct {
 	newest   bool      // the youngest generation
 }
 
-// hole returns where the next allocation context begins, and where objects go on behind the
-// context.
+// hole returns where the next allocation context begins, and where objects go on behind the context.
 func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
 	for len(p.contexts) > 0 && p.contexts[0].next < at {
 		p.contexts = p.contexts[1:]
@@ -46,9 +45,8 @@ func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
 	return c.next, c.limit + contextGap, true
 }
 
-// reaches reports whether zeros lead up to the place of the next thread's next object. A thread
-// clears all memory that it gets, and then puts one object behind the other: so an object is
-// missing in the zeros.
+// reaches reports whether zeros lead up to the place of the next thread's next object. A thread clears all memory
+// that it gets, and then puts one object behind the other: so an object is missing in the zeros.
 func (p *piece) reaches(from, to arch.Addr) bool {
 	return len(p.contexts) > 0 && from < p.contexts[0].next && p.contexts[0].next <= to
 }
@@ -168,8 +166,7 @@ func (w *walker) scan(p *piece) error {
 	return nil
 }
 
-// run is the innermost loop: run goes from object to object up to stop, or up to an object that has
-// not been read.
+// run is the innermost loop: run goes from object to object up to stop, or up to an object that has not been read.
 func (w *walker) run(p *piece, stop arch.Addr) error {
 	data := w.data
 	i := uint64(p.at - w.base)
@@ -247,8 +244,7 @@ func (w *walker) meet(mt arch.Addr) (*known, error) {
 	return w.known.fill(t), nil
 }
 
-// take keeps a wanted object; false: a part of the object is missing, and the object is to be read
-// again.
+// take keeps a wanted object; false: a part of the object is missing, and the object is to be read again.
 func (w *walker) take(i, size uint64, k *known) bool {
 	o := Object{Addr: w.base + arch.Addr(i), Table: w.tables.at(int(k.index)), Size: size}
 	if !w.keeps {

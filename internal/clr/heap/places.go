@@ -10,8 +10,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// places has the places of the collector's record of the heap. The places stay while the process
-// runs.
+// places has the places of the collector's record of the heap. The places stay while the process runs.
 type places struct {
 	size, generations uint64    // of the table of generations: bytes of each, and the number of generations
 	segment           arch.Addr // offset of a generation's first segment
@@ -27,8 +26,7 @@ type places struct {
 	queueEnds         int       // number of the ends
 }
 
-// oneHeap is one heap: the collector of servers has several heaps. queue is the queue of
-// finalizers.
+// oneHeap is one heap: the collector of servers has several heaps. queue is the queue of finalizers.
 type oneHeap struct{ generations, ephemeral, allocated, queue arch.Addr }
 
 // nodeLayout is the layout of the collector's record of a segment.
@@ -58,8 +56,7 @@ func (l *nodeLayout) read(mem *target.Reader, at arch.Addr) (rawSegment, error) 
 	return rawSegment{word(l.Mem), word(l.Allocated), word(l.Reserved), word(l.Flags), word(l.Next)}, nil
 }
 
-// described reads the places, once. If a started collector's description is unknown, the error
-// stays.
+// described reads the places, once. If a started collector's description is unknown, the error stays.
 func (r *Reader) described() (*places, error) {
 	if r.places != nil || r.strange != nil {
 		return r.places, r.strange
@@ -80,8 +77,7 @@ func (r *Reader) described() (*places, error) {
 
 var errNotStarted = fmt.Errorf("%w: the collector has not started", ErrUnknown)
 
-// collector names the collector among the runtime's parts with descriptors, and the collector's
-// contract.
+// collector names the collector among the runtime's parts with descriptors, and the collector's contract.
 const collector = "GC"
 
 func (r *Reader) readPlaces() (*places, error) {
@@ -117,8 +113,8 @@ func (t *places) check() error {
 // needs is the contract of the collector, in the known versions.
 var needs = map[string][]contract.Version{collector: {"c1"}}
 
-// collectorLayout is the part of a collector's data descriptor that is read. The workstation
-// collector has one heap, in variables; the server collector has several heaps, in structures.
+// collectorLayout is the part of a collector's data descriptor that is read. The workstation collector has one heap,
+// in variables; the server collector has several heaps, in structures.
 type collectorLayout struct {
 	Size        uint32    `clr:"size:Generation"`
 	Segment     uint32    `clr:"Generation.StartSegment"`

@@ -92,8 +92,7 @@ func (m *ownWords) field(typ, name string) arch.Addr {
 	return arch.Addr(v)
 }
 
-// fill makes the memory that the descriptor leads to: a heap, or two heaps of a server, of three
-// segments each.
+// fill makes the memory that the descriptor leads to: a heap, or two heaps of a server, of three segments each.
 func (m *ownWords) fill() {
 	words := m.Words
 	heaps := []struct{ generations, ephemeral, allocated, queue arch.Addr }{{}}
@@ -181,8 +180,7 @@ func (m *ownWords) handles(heaps int) {
 	}
 }
 
-// TestDescribed: the reader finds all places by the collector's own descriptor, in each of the
-// descriptor's forms.
+// TestDescribed: the reader finds all places by the collector's own descriptor, in each of the descriptor's forms.
 func TestDescribed(t *testing.T) {
 	for file, heaps := range map[string]int{"workstation": 1, "server": 2, "segments": 1, "server-segments": 2} {
 		t.Run(file, func(t *testing.T) {

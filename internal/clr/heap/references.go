@@ -9,12 +9,12 @@ import (
 	"clrsnap/internal/target"
 )
 
-// A description in front of a MethodTable tells the collector where objects of the class have
-// references. The description has runs of references (series) or, for an array of structs, one run
-// that is repeated for each element, with gaps.
+// A description in front of a MethodTable tells the collector where objects of the class have references. The
+// description has runs of references (series) or, for an array of structs, one run that is repeated for each element,
+// with gaps.
 //
-// Sources (dotnet/runtime): src/coreclr/gc/gcdesc.h, gc/gc.cpp (go_through_object),
-// vm/methodtable.h (enum_flag_ContainsGCPointers).
+// Sources (dotnet/runtime): src/coreclr/gc/gcdesc.h, gc/gc.cpp (go_through_object), vm/methodtable.h
+// (enum_flag_ContainsGCPointers).
 const (
 	hasReferences = 0x01000000 // of MTFlags
 	seriesLen     = 16         // bytes of one series: a summand for the object's size, and the offset
@@ -71,8 +71,8 @@ func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
 	return out, nil
 }
 
-// overlap reports whether two series have common references. An array can have any length, and has
-// all references in one series.
+// overlap reports whether two series have common references. An array can have any length, and has all references in
+// one series.
 func (l *layoutOf) overlap(t *Table) bool {
 	if t.Component != 0 {
 		return len(l.series) > 1
@@ -92,8 +92,8 @@ func (l *layoutOf) overlap(t *Table) bool {
 	return false
 }
 
-// readItems reads the run that is repeated for each element. The run lies in place of the first
-// series' size, and continues downwards.
+// readItems reads the run that is repeated for each element. The run lies in place of the first series' size, and
+// continues downwards.
 func readItems(mem *target.Reader, mt arch.Addr, n int) (*layoutOf, error) {
 	start, err := mem.Uint64(mt - 16)
 	if err != nil {
@@ -124,8 +124,8 @@ func (t *Table) slots() bool {
 	return t != nil && t.Component == 8 && t.references != nil && len(t.references.series) == 1
 }
 
-// each calls a function with each run of references in an object of size bytes: the run's offset in
-// the object, and its length in bytes.
+// each calls a function with each run of references in an object of size bytes: the run's offset in the object, and
+// its length in bytes.
 func (l *layoutOf) each(size uint64, run func(from, n uint64)) {
 	if len(l.items) == 0 {
 		for _, s := range l.series {

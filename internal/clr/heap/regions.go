@@ -10,9 +10,8 @@ import (
 // Generation is a part of the heap, by the age or by the kind of its objects.
 type Generation uint8
 
-// The generations have the collector's own numbers (gc.h, gc_generation_num). Frozen is our
-// addition: objects that are never collected, such as string literals. The collector counts frozen
-// objects among Gen2.
+// The generations have the collector's own numbers (gc.h, gc_generation_num). Frozen is our addition: objects that
+// are never collected, such as string literals. The collector counts frozen objects among Gen2.
 const (
 	Gen0 Generation = iota
 	Gen1
@@ -35,8 +34,8 @@ func (g Generation) String() string {
 // young reports whether the collector moves objects out of the generation all the time.
 func (g Generation) young() bool { return g <= Gen1 }
 
-// Region is a contiguous piece of one generation. In older collectors and in clrgc, a Region is a
-// segment, or a generation's part of a segment.
+// Region is a contiguous piece of one generation. In older collectors and in clrgc, a Region is a segment, or a
+// generation's part of a segment.
 type Region struct {
 	Segment           // the part that has been given to objects
 	Generation        // of its objects
@@ -51,9 +50,9 @@ const segmentReadOnly = 1
 // maxReserved bounds the address space of one segment.
 const maxReserved = 1 << 44
 
-// Regions returns the pieces of memory with objects, heap by heap, the youngest generation first.
-// Unlike Segments, Regions knows each region's generation, and returns no region twice. While the
-// program runs, the list belongs to no single moment.
+// Regions returns the pieces of memory with objects, heap by heap, the youngest generation first. Unlike Segments,
+// Regions knows each region's generation, and returns no region twice. While the program runs, the list belongs to no
+// single moment.
 func (r *Reader) Regions() ([]Region, error) {
 	var l look
 	if err := r.look(r.mem, &l); err != nil {
@@ -124,8 +123,7 @@ func (h *heapRegions) add(at arch.Addr, g Generation) (next arch.Addr, err error
 	return n.next, h.share(r)
 }
 
-// share adds the parts of the segment that the three youngest generations share: the oldest
-// generation lies first.
+// share adds the parts of the segment that the three youngest generations share: the oldest generation lies first.
 func (h *heapRegions) share(r Region) error {
 	from := r.Start
 	for g := Gen2; ; g-- {

@@ -16,8 +16,8 @@ type look struct {
 	stamp []byte    // all words that a collection changes: see places.look
 }
 
-// Begin begins a look at the present heap. If there has been no collection since the last look, its
-// segments and trails stay. A nil memory stands for the memory of New, a dump, and never changes.
+// Begin begins a look at the present heap. If there has been no collection since the last look, its segments and
+// trails stay. A nil memory stands for the memory of New, a dump, and never changes.
 func (r *Reader) Begin(now target.Memory) error {
 	r.looks++
 	r.left, r.still = maxLook, now == nil
@@ -53,8 +53,8 @@ func (r *Reader) begin(mem *target.Reader) error {
 // listPages is the number of pages that the segments' descriptions are read in.
 const listPages = 64
 
-// Stands reports whether there has been no collection since Begin, and none is running: every
-// object found since Begin is still an object at the same address. A nil memory is as in Begin.
+// Stands reports whether there has been no collection since Begin, and none is running: every object found since
+// Begin is still an object at the same address. A nil memory is as in Begin.
 func (r *Reader) Stands(now target.Memory) bool {
 	if now == nil {
 		return true
@@ -92,8 +92,8 @@ func (r *Reader) keep(segments []Segment) {
 	r.kept.heaps = append(r.kept.heaps[:0], r.now.heaps...)
 }
 
-// grow extends the segments that are being allocated from to the present end of allocation; false:
-// the segments must be listed again.
+// grow extends the segments that are being allocated from to the present end of allocation; false: the segments must
+// be listed again.
 func (r *Reader) grow() bool {
 	if r.segments == nil || len(r.now.heaps) != len(r.kept.heaps) {
 		return false
@@ -124,15 +124,14 @@ func (r *Reader) look(mem *target.Reader, out *look) error {
 	return t.look(mem, out)
 }
 
-// stamped is the number of generations in a stamp: the generations of objects that are not large.
-// Only a full collection moves objects in the others.
+// stamped is the number of generations in a stamp: the generations of objects that are not large. Only a full
+// collection moves objects in the others.
 const stamped = 3
 
-// look reads the heaps and a stamp of the heaps. The stamp has the collector's record of each
-// generation, byte for byte: segments, free bytes, bytes given to objects. A collection that moves
-// anything changes the record; allocation hardly does. While a background collection turns dead
-// objects of the oldest generation into free space, and moves nothing, the stamp leaves out the
-// oldest generation.
+// look reads the heaps and a stamp of the heaps. The stamp has the collector's record of each generation, byte for
+// byte: segments, free bytes, bytes given to objects. A collection that moves anything changes the record; allocation
+// hardly does. While a background collection turns dead objects of the oldest generation into free space, and moves
+// nothing, the stamp leaves out the oldest generation.
 func (t *places) look(mem *target.Reader, out *look) error {
 	const sweeping = 1 // c_gc_state_planning (gcpriv.h)
 	out.stamp, out.heaps = out.stamp[:0], out.heaps[:0]

@@ -7,9 +7,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Stamp stands for the collector's record, which every collection that moves objects changes. If
-// the Stamps of two moments are equal, no object has been moved in between. 0: the record is not
-// known, or objects are being moved.
+// Stamp stands for the collector's record, which every collection that moves objects changes. If the Stamps of two
+// moments are equal, no object has been moved in between. 0: the record is not known, or objects are being moved.
 type Stamp uint64
 
 var stampSeed = maphash.MakeSeed()
@@ -30,13 +29,12 @@ func (r *Reader) Stamp(now target.Memory) Stamp {
 	return stampOf(l.stamp)
 }
 
-// oldest returns a stamp of the collector's record of the oldest generation, heap by heap: the
-// amount of free space that has been given to objects, the piece of free space that is being
-// filled, the amount of free bytes, the regions. All parts change when objects are moved into the
-// generation (gc.cpp, allocate_in_older_generation) or within the generation (plan_phase), before
-// the collector says that the move has ended. So the stamp is a sequence lock: take two stamps
-// while nothing moves. If the stamps are equal, no object was moved within the generation or into
-// the generation in between. Allocation by threads does not change the stamp. 0: not known.
+// oldest returns a stamp of the collector's record of the oldest generation, heap by heap: the amount of free space
+// that has been given to objects, the piece of free space that is being filled, the amount of free bytes, the
+// regions. All parts change when objects are moved into the generation (gc.cpp, allocate_in_older_generation) or
+// within the generation (plan_phase), before the collector says that the move has ended. So the stamp is a sequence
+// lock: take two stamps while nothing moves. If the stamps are equal, no object was moved within the generation or
+// into the generation in between. Allocation by threads does not change the stamp. 0: not known.
 func (r *Reader) oldest() Stamp {
 	t, err := r.described()
 	if err != nil {

@@ -35,8 +35,7 @@ const (
 
 var errNoTable = errors.New("not the MethodTable of an object")
 
-// tables are the MethodTables of a walk. Each MethodTable is checked once. tables is safe for
-// concurrent use.
+// tables are the MethodTables of a walk. Each MethodTable is checked once. tables is safe for concurrent use.
 type tables struct {
 	mu     sync.Mutex
 	mem    *target.Reader

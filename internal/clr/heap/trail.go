@@ -7,12 +7,12 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Objects lie one behind the other. So a walk through a segment from the segment's beginning finds
-// the addresses of all objects. Free space counts as an object; no object begins in the middle of
-// free space, whatever the memory looks like. The unused rest of an allocation context is zero.
+// Objects lie one behind the other. So a walk through a segment from the segment's beginning finds the addresses of
+// all objects. Free space counts as an object; no object begins in the middle of free space, whatever the memory
+// looks like. The unused rest of an allocation context is zero.
 //
-// A walk ends at the address asked for, and goes on from there later. Without a collection, a known
-// object stays an object, and free space and allocation contexts become further objects.
+// A walk ends at the address asked for, and goes on from there later. Without a collection, a known object stays an
+// object, and free space and allocation contexts become further objects.
 
 // Bounds of walks, in bytes of the heap.
 const (
@@ -24,8 +24,8 @@ const (
 	maxTrailEdges = 1 << 10
 )
 
-// The size of an object is the MethodTable's BaseSize. If MTFlags has a component size, the size
-// also has the component size times the count behind the pointer to the MethodTable.
+// The size of an object is the MethodTable's BaseSize. If MTFlags has a component size, the size also has the
+// component size times the count behind the pointer to the MethodTable.
 const (
 	hasComponents = 0x80000000
 	countAt       = 8
@@ -42,8 +42,8 @@ type trail struct {
 	look  int // the look that has checked edges last
 }
 
-// edge is an object in front of an empty allocation context. If a thread was making the object, the
-// object may have become larger since; then the objects behind the edge are wrong.
+// edge is an object in front of an empty allocation context. If a thread was making the object, the object may have
+// become larger since; then the objects behind the edge are wrong.
 type edge struct {
 	at   arch.Addr
 	size uint64
@@ -59,8 +59,8 @@ type mtSize struct {
 	size
 }
 
-// IsObject reports whether an object begins at an address, as of the last Begin. known is false
-// where the heap makes no sense, or where IsObject would have to read too much of the heap.
+// IsObject reports whether an object begins at an address, as of the last Begin. known is false where the heap makes
+// no sense, or where IsObject would have to read too much of the heap.
 func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 	i := r.find(at)
 	if i < 0 || at%8 != 0 {
@@ -148,8 +148,8 @@ func (r *Reader) recheck(w *trail) {
 	}
 }
 
-// advance finds the objects from an object on, until an object begins at an address or behind the
-// address. false: the heap makes no sense there, cannot be read, or there is too much to read.
+// advance finds the objects from an object on, until an object begins at an address or behind the address. false: the
+// heap makes no sense there, cannot be read, or there is too much to read.
 func (r *Reader) advance(w *trail, from, at, end arch.Addr) bool {
 	var data []byte // from base on
 	base, last, lastSize := from, arch.Addr(0), uint64(0)
@@ -206,8 +206,8 @@ func (w *trail) edge(at arch.Addr, size uint64) bool {
 	return true
 }
 
-// read reads a part of a segment, up to an address at least if the address is near; nil: the part
-// cannot be read, or is too large.
+// read reads a part of a segment, up to an address at least if the address is near; nil: the part cannot be read, or
+// is too large.
 func (r *Reader) read(from, at, end arch.Addr) []byte {
 	n := int64(min(end-from, max(at-from+4096, 4096), chunkLen))
 	if n > r.left || n > r.budget || n < headLen {
