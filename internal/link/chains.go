@@ -55,7 +55,7 @@ func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
 	}
 }
 
-// registers are those that a callee preserves, by their numbers in debug info (AMD64).
+// registers are the registers that a callee preserves, by their numbers in debug info (AMD64).
 var registers = map[uint8]agent.ChainRegister{
 	3: agent.ChainRBX, 4: agent.ChainSP, 5: agent.ChainRBP,
 	12: agent.ChainR12, 13: agent.ChainR13, 14: agent.ChainR14, 15: agent.ChainR15,
@@ -106,8 +106,8 @@ func (c *Chains) tell(table arch.Addr) {
 	}
 }
 
-// Awaiting reads the awaiters of the async method of a site. If memory was missing that would have told more, the
-// agent copies the memory from now on.
+// Awaiting reads the awaiters of the async method of a site. From now on, the agent also copies memory that was
+// missing.
 func (c *Chains) Awaiting(site *session.AsyncSite) (session.AsyncChain, error) {
 	chain, err := c.CopiedAwaits.Awaiting(site)
 	for _, w := range c.Lacks() {

@@ -140,7 +140,6 @@ func errNotLoaded(pid int) error {
 		"give a .NET program, and start it without DOTNET_EnableDiagnostics=0", pid)
 }
 
-// exited reports whether a process has exited.
 func exited(pid int) bool {
 	p, err := live.Open(pid)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package link is the connection to the agent in a process: package link loads the agent, subscribes to events, and
-// takes the agent's records out of the shared ring.
+// Package link is the connection to the agent in a process: it loads the agent, subscribes to events, and takes the
+// records out of the shared ring.
 package link
 
 import (
@@ -17,8 +17,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Link is the connection to the agent in a process, and the source of the agent's notifications. A goroutine of the
-// Link takes the notifications out of the ring. The ring is small, because the ring is in the target's memory.
+// Link is the connection to the agent in a process, and the source of its notifications. A goroutine takes the
+// notifications out of the ring. The ring is small, because it is in the target's memory.
 type Link struct {
 	conn  *agent.Conn
 	Begun agent.BeginResult // abilities of the agent
@@ -276,7 +276,6 @@ func (l *Link) last() {
 
 const lastPatience = time.Second
 
-// end ends the pump.
 func (l *Link) end() {
 	l.once.Do(func() { close(l.quit) })
 	<-l.ended

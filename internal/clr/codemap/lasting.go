@@ -14,7 +14,7 @@ const (
 	maxLastingSections = 1 << 8
 	maxLastingCodes    = 1 << 16 // entries: 120 bytes each, more or less
 	maxLastingInPage   = 1 << 8
-	maxLastingPages    = 16 // pages of code that is remembered, at most
+	maxLastingPages    = 16 // pages that remembered code may span
 	lastingPage        = 12 // bits
 )
 

@@ -120,7 +120,6 @@ func (s *sheet) consistent() (bytes uint64) {
 	return bytes
 }
 
-// add adds another sheet.
 func (s *sheet) add(o *sheet) {
 	s.unfinished += o.unfinished
 	if n := len(o.counts); n > len(s.counts) {

@@ -41,7 +41,6 @@ const (
 	noField = ^uint32(0)
 )
 
-// readTable reads the collector's table.
 func (r *Reader) readTable() (*places, error) {
 	if r.l.Vars == 0 {
 		return nil, ErrUnknown

@@ -143,7 +143,6 @@ func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 	return h.out, err
 }
 
-// handleReader collects handles.
 type handleReader struct {
 	mem     *target.Reader
 	layouts []handleLayout
@@ -204,7 +203,6 @@ func (h *handleReader) readMap(at arch.Addr) (next arch.Addr, err error) {
 	return next, nil
 }
 
-// readBucket reads the tables of a bucket.
 func (h *handleReader) readBucket(at arch.Addr) error {
 	tables, err := h.mem.Pointer(at)
 	if err != nil {

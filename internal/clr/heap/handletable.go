@@ -7,7 +7,6 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// readTable reads the segments of a table of handles.
 func (h *handleReader) readTable(table arch.Addr) error {
 	first, layout, err := h.firstSegment(table)
 	if err != nil {

@@ -391,7 +391,6 @@ func (p *pass) walk(one *walker, r *Region) {
 	}
 }
 
-// piece walks a piece of a young region.
 func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
@@ -624,7 +623,6 @@ func (w *walk) doubt() {
 	}
 }
 
-// visit hands out wanted objects.
 func (w *walk) visit(all []found) {
 	w.visiting.Lock()
 	defer w.visiting.Unlock()
@@ -644,7 +642,6 @@ func (w *walk) progress(bytes uint64) {
 	}
 }
 
-// census sums up.
 func (w *walk) census() *Census {
 	if w.graph != nil {
 		w.addLate(w.graph)

@@ -263,7 +263,6 @@ func (w *walker) take(i, size uint64, k *known) bool {
 	return true
 }
 
-// at returns a MethodTable by its index.
 func (s *tables) at(i int) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,7 +96,6 @@ func (r *Reader) readPlaces() (*places, error) {
 	return readDescriptor(d)
 }
 
-// check bounds the places.
 func (t *places) check() error {
 	if t.size > maxSize || t.generations > maxGenerations {
 		return fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
@@ -145,7 +144,6 @@ type serverHeap struct {
 	Queue       uint32 `clr:"GCHeap.FinalizeQueue"`
 }
 
-// readDescriptor reads the data descriptor of a collector.
 func readDescriptor(d *contract.Descriptor) (*places, error) {
 	unknown := func(err error) error {
 		if err != nil {

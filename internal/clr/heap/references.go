@@ -37,7 +37,6 @@ type series struct {
 // item is a run of references, and the gap in bytes up to the next run.
 type item struct{ count, skip uint32 }
 
-// readLayout reads the places of references in objects of a class.
 func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
 	mt := t.Addr
 	n, err := mem.Uint64(mt - 8)

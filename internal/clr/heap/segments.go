@@ -203,7 +203,6 @@ func (t *places) addresses(mem *target.Reader, n int, out *look) error {
 	return nil
 }
 
-// list returns the segments of some heaps.
 func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err error) {
 	out = []Segment{}
 	for i := range heaps {
@@ -220,7 +219,6 @@ func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err e
 	return out, nil
 }
 
-// chain appends the segments of a generation.
 func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
 	for at != 0 {
 		if len(out) >= maxSegments {

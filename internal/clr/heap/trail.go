@@ -242,7 +242,6 @@ func (r *Reader) size(head []byte) uint64 {
 	return total
 }
 
-// tableSize reads the sizes of a MethodTable.
 func (r *Reader) tableSize(mt arch.Addr) (s size, ok bool) {
 	if s, ok = r.sizes[mt]; ok {
 		return s, true

@@ -206,7 +206,7 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 		return m, nil
 	}
 	if word&wordHash != 0 {
-		return Monitor{Object: obj}, nil // a hash code: the monitor has neither a holder nor, ever, a waiter
+		return Monitor{Object: obj}, nil // a hash code: the monitor has no holder, and never had a waiter
 	}
 	block, owner, err := s.entry(int(word & indexMask))
 	if err != nil {

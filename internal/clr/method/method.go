@@ -59,8 +59,7 @@ const (
 )
 
 // Thunk reports whether the runtime has made the method as a thunk: a thunk returns the task of a method that the
-// runtime suspends. In the opposite case, of a written method that returns a task, the MethodDesc without a task has
-// the written IL.
+// runtime suspends. If the written method returns a task, the other MethodDesc has the written IL, and is no thunk.
 func (a Async) Thunk() bool { return a&asyncThunk != 0 && a&asyncReturnsTask != 0 }
 
 // Suspends reports whether only methods that the runtime suspends call the method.

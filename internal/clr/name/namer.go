@@ -255,7 +255,7 @@ func (n *Namer) Type(h arch.Addr, style ecma335.Style) (string, error) {
 const (
 	maxTypeDepth = 32
 	maxTypeNodes = 1024
-	maxTypeText  = 1 << 16 // bytes; a nested type's text counts again for the type around it
+	maxTypeText  = 1 << 16 // bytes; the text of an inner type counts again for each type around it
 )
 
 // budget bounds the work for one name, or for one list of names: types nest, and a corrupt type may contain itself.

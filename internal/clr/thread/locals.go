@@ -6,7 +6,7 @@ import (
 )
 
 // Each thread has its own copy of the thread-static fields. References among the fields lie in arrays of objects, one
-// array for each class. An array of the thread leads to the arrays of the classes.
+// for each class. An array of the thread leads to these arrays.
 //
 // Sources (dotnet/runtime): docs/design/datacontracts/Thread.md (GetThreadLocalStaticBase),
 // src/coreclr/vm/threadstatics.h (ThreadLocalData). .NET 8 keeps the fields elsewhere.

@@ -5,8 +5,8 @@ import "encoding/binary"
 // LockLen is the number of bytes of a lock to read.
 const LockLen = 32
 
-// LockOwner returns the holder of a lock, as the runtime's thread id; 0: the lock has no holder, or b is no lock. b
-// is LockLen bytes of the lock.
+// LockOwner returns the holder of a lock, as the runtime's thread id; 0: there is no holder, or b is no lock. b has
+// LockLen bytes of the lock.
 //
 // A lock is either the AwareLock of the runtime (src/coreclr/vm/syncblk.h; .NET 8 to 10), which Monitor uses, or an
 // object of System.Threading.Lock (src/libraries/System.Private.CoreLib/src/System/Threading/Lock.cs; .NET 9 and

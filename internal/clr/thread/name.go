@@ -20,9 +20,9 @@ const (
 	maxName = 256 // UTF-16 units
 )
 
-// Name returns the managed name of a thread, "" for a thread without a name, and whether the name could be read.
-// Objects on the managed heap can move during the read, so Name checks the managed Thread object: the object must
-// point back at the Thread and repeat the Thread's id.
+// Name returns the managed name of a thread, "" if there is none, and whether the name could be read. Managed objects
+// can move during the read, so Name checks the Thread object: it must point back at the Thread and repeat the
+// Thread's id.
 func (s *Store) Name(t *Thread) (name string, known bool) {
 	if t.Exposed == 0 {
 		return "", true

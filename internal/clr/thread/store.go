@@ -183,10 +183,10 @@ func (s *Store) List() ([]Thread, error) {
 	return out, nil
 }
 
-// before returns the distance in bytes from the beginning of a Thread to the target of a thread list's link: 0, or
-// the offset of the Thread's own link. The contract Thread c1 has meant both: docs/design/datacontracts/Thread.md
-// says the link's offset, .NET 11.0 has 0 (vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of
-// managed ids decides, because each Thread has a place in the table (vm/threads.h, IdDispenser::m_idToThread).
+// before returns the distance in bytes from a Thread's beginning to the target of a thread list's link: 0, or the
+// offset of the Thread's link. The contract Thread c1 has meant both: docs/design/datacontracts/Thread.md says the
+// link's offset, .NET 11.0 has 0 (vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
+// decides, because each Thread has a place in the table (vm/threads.h, IdDispenser::m_idToThread).
 func (s *Store) before(link arch.Addr) arch.Addr {
 	ways := []arch.Addr{arch.Addr(s.l.Link), 0}
 	if s.linked {
@@ -285,9 +285,9 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 }
 
 // ExceptionOffsets returns offsets that lead to an exception in flight, in bytes. Thread is the offset in a Thread
-// object of the address of the newest ExInfo. Object is the offset in an ExInfo of the exception object's handle, or
-// of its address; Previous is the offset in an ExInfo of the address of the previous ExInfo. Trace is the offset in
-// an exception object of the stack trace.
+// object of the address of the newest ExInfo. In the ExInfo, Object is the offset of the exception object's handle or
+// address, and Previous of the previous ExInfo's address. In the exception object, Trace is the offset of the stack
+// trace.
 func (s *Store) ExceptionOffsets() ExceptionOffsets {
 	o := ExceptionOffsets{Thread: s.l.Exception, Object: s.l.ExObject, Direct: s.direct}
 	if s.l.ExPrevious != contract.Absent && s.thrown.Trace != contract.Absent {

@@ -89,7 +89,6 @@ func (s *Store) StillInFlight(t *Thread) bool {
 	return err == nil && at == t.Exception
 }
 
-// thrownObject returns the object of an ExInfo's field at an address.
 func (s *Store) thrownObject(at arch.Addr) arch.Addr {
 	if !s.direct {
 		return s.object(at)

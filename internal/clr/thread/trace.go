@@ -135,7 +135,6 @@ func (s *Store) readElements(at arch.Addr, n uint32) (Trace, error) {
 	return Trace{Frames: frames, More: int(count - kept)}, err
 }
 
-// decode decodes the elements in b.
 func (l *traceLayout) decode(b []byte) ([]TraceFrame, error) {
 	frames := make([]TraceFrame, len(b)/int(l.ElementSize))
 	for i := range frames {
