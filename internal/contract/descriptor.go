@@ -113,7 +113,7 @@ func parse(mem target.Memory, addr arch.Addr) (*Descriptor, error) {
 }
 
 // Part reads the descriptor of a part of the runtime, an entry of SubDescriptors. The entry is the address of a
-// variable. The variable holds the address of the part's descriptor as soon as the part has started; before, Part
+// variable. The variable holds the address of the part's descriptor as soon as the part has started. Until then, Part
 // returns nil.
 func (d *Descriptor) Part(mem target.Memory, name string) (*Descriptor, error) {
 	g, ok := d.SubDescriptors[name]

@@ -1,5 +1,5 @@
-// Package link is the connection to the agent in a process: it loads the agent, subscribes to events, and takes the
-// records out of the shared ring.
+// Package link is the connection to the agent in a process. The package loads the agent, subscribes to events, and
+// takes the records out of the shared ring.
 package link
 
 import (
@@ -226,7 +226,7 @@ func (l *Link) Ended() <-chan struct{} { return l.ended }
 // runtime's ThreadDestroyed waiting until the walk is over, for Subscription.DestroyWait at most.
 func (l *Link) SetWalkedThread(thread uint64) { l.conn.SetWalkedThread(thread) }
 
-// Free has the agent destroy handles of its own.
+// Free has the agent destroy handles that the agent has made.
 func (l *Link) Free(slots []uint32) error { return l.conn.Free(slots) }
 
 // Collect makes the runtime do a full, blocking garbage collection, and returns the duration. When ctx ends, Collect

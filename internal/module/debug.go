@@ -58,7 +58,7 @@ const (
 // errNoDebug: there is no debug file.
 var errNoDebug = errors.New("no debug file")
 
-// debugging returns the debug of the module.
+// debugging returns the module's debug, and finds it on first use.
 func (m *Module) debugging() *debug {
 	d := &m.img.debug
 	d.once.Do(func() { m.findDebug(&d.debug) })

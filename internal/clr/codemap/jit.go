@@ -107,10 +107,10 @@ func (m *Map) readHeap(at arch.Addr) (h heap, err error) {
 
 // Shape of the nibble map (nibblemapmacros.h). The heap is divided into buckets of 32 bytes, each with a nibble. The
 // nibble is the number, from 1 on, of the 4-byte step in the bucket at which the last code block begins, or 0 for
-// none. Eight nibbles make a 32-bit word, the first nibble in the highest bits. In contract version 2 of the
-// execution manager, a word without code starts that a longer block covers holds the distance of the block's start
-// from the map's base in place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more, marks the
-// word. In version 1 such words are 0, and a search backwards finds the block's start.
+// none. Eight nibbles make a 32-bit word, the first nibble in the highest bits. A longer block can cover words
+// without a code start. In contract version 2 of the execution manager, each of these words holds the distance of the
+// block's start from the map's base in place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more,
+// marks the word. In version 1 these words are 0, and a search backwards finds the block's start.
 const (
 	bucketBytes   = 32
 	nibblesInWord = 8

@@ -1,6 +1,5 @@
-// Package gcinfo decodes the header of a method's GC info: the information for the garbage collector from the JIT and
-// the ReadyToRun compiler. The header has the place of the context in a frame of shared generic code; the context
-// tells the instantiation.
+// Package gcinfo decodes the header of a method's GC info, written by the JIT or the ReadyToRun compiler. The header
+// has the place of the context in a frame of shared generic code; the context tells the instantiation.
 //
 // Sources (dotnet/runtime): docs/design/datacontracts/GCInfo.md, src/coreclr/vm/gcinfodecoder.cpp,
 // src/coreclr/inc/gcinfodecoder.h (GcInfoHeaderFlags), gcinfotypes.h and gcinfo.h (GCInfoToken).

@@ -46,8 +46,8 @@ const (
 )
 
 // Untracked returns the stack slots that hold the addresses of objects at every instruction behind the prolog: the
-// compiler does not track when the slots are needed. Optimised code has few untracked slots. b has the first bytes of
-// the GC info; Untracked returns an error if b is too short.
+// compiler does not track their use. Optimised code has few untracked slots. b has the first bytes of the GC info; a
+// short b is an error.
 func Untracked(b []byte, v Version) ([]Slot, error) {
 	h, err := Decode(b, v)
 	if err != nil {

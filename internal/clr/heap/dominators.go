@@ -46,9 +46,9 @@ type RetainedOptions struct {
 	Stopped func() bool
 }
 
-// Retained finds the bytes that each object retains. Something outside the heap's objects keeps the roots. Every
-// object without a reference to it has a keeper of its own outside the heap; so has one object of each circle that
-// nothing leads to. nil: the search was stopped.
+// Retained finds the bytes that each object retains. Something outside the heap keeps the roots. Something outside
+// also keeps every object that nothing refers to, each by itself, and one object of each circle that nothing leads
+// to. nil: the search was stopped.
 func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	n := g.count + 1
 	d := &dominators{

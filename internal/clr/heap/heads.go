@@ -1,8 +1,8 @@
 package heap
 
-// Heads returns objects from which all objects are reached outside the reach of the roots: free are the objects
-// without a reference on the heap; circles has one object of each circle that nothing else leads to. Heads calls
-// stopped from time to time. ok is false if stopped reported that nobody wants the result any more.
+// Heads returns objects that lead to all objects outside the reach of the roots: free are the objects that nothing on
+// the heap refers to; circles has one object of each circle that nothing else leads to. Heads calls stopped from time
+// to time. ok is false if stopped reported that nobody wants the result any more.
 func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint32, ok bool) {
 	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
 	for _, n := range roots {

@@ -103,7 +103,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// A table with another version, or a table without sense, is not read.
+// A table with another version, or with impossible values, is not read.
 func TestSegmentsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
 		"version":     func(m clrtest.Words) { m[varsAt] = 3 },

@@ -66,7 +66,7 @@ func TestWalkFilled(t *testing.T) {
 		o.Still, o.nap = false, func(time.Duration) {}
 		mem.change = func(at arch.Addr) {
 			if at == tt.at {
-				mem.Words[tableAt+2*genSize+128] += 4096 // bytes of free space that have been given to objects, for example
+				mem.Words[tableAt+2*genSize+128] += 4096 // bytes of free space given to objects, for example
 			}
 		}
 		c, err := r.Walk(o)

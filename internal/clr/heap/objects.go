@@ -37,10 +37,10 @@ import (
 type Options struct {
 	// Memory is the memory to walk, without a cache. With several Workers, all workers use Memory.
 	Memory target.Memory
-	// Threads lists the runtime's Thread objects. Two goroutines never call Threads at a time.
+	// Threads lists the runtime's Thread objects. Two goroutines never call Threads at the same time.
 	Threads func() ([]arch.Addr, error)
 	// Check reports whether mt is a MethodTable. Walk calls Check once for each MethodTable, and never from two
-	// goroutines at a time.
+	// goroutines at the same time.
 	Check func(mt arch.Addr) error
 	// Still: nothing changes while the walk reads.
 	Still bool
@@ -55,8 +55,8 @@ type Options struct {
 	// Data: the walk also keeps the contents of wanted objects.
 	Data bool
 	// Visit receives wanted objects of one region, by address, some hundred thousand at most. Two goroutines never
-	// call Visit at a time. In a heap that changes, an object can come twice if the collector has moved the object in
-	// between.
+	// call Visit at the same time. In a heap that changes, an object can come twice if the collector has moved the
+	// object in between.
 	Visit func(*Region, []Object)
 
 	// Graph: the walk keeps the references between objects, in Census.Graph. One worker walks.
@@ -565,8 +565,8 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 	}
 }
 
-// unfilled reports that no object can have been moved into the oldest generation, or within that generation, since
-// the young generations were walked.
+// unfilled reports whether certainly no object has been moved into the oldest generation, or within the generation,
+// since the young generations were walked.
 func (w *walk) unfilled() bool {
 	w.looking.Lock()
 	defer w.looking.Unlock()

@@ -3,8 +3,8 @@ package heap
 import "slices"
 
 // Paths are the shortest ways to objects. A way begins at an object that something outside the heap keeps, or at an
-// object without a reference to it. In the second case, the heap does not tell the keeper of the object, nor whether
-// there is a keeper.
+// object that nothing on the heap refers to. The heap does not tell why the second object lives, or whether it is
+// dead.
 type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: not reached
@@ -108,7 +108,7 @@ func (p *Paths) spread(starts []uint32) {
 // Way is the way to an object.
 type Way struct {
 	Objects []int // the object first, then the object that refers to it, and so on
-	Gap     int   // index of the object behind a gap in the way, because there are too many objects; 0: no gap
+	Gap     int   // index of the object behind the gap, if the way has too many objects; 0: no gap
 	Whole   bool  // nothing refers to the last object; false: only a circle leads to the object
 }
 

@@ -14,7 +14,7 @@ import (
 type places struct {
 	size, generations uint64    // of the table of generations: bytes of each, and the number of generations
 	segment           arch.Addr // offset of a generation's first segment
-	start             arch.Addr // of a generation's beginning in a shared segment; 0: heaps have regions, and share none
+	start             arch.Addr // of a generation's beginning in a shared segment; 0: heaps have regions
 	node              nodeLayout
 	background        arch.Addr // of the state of a background collection; 0: there is none
 	invalid           arch.Addr // see Moving; 0: not known

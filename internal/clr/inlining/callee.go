@@ -49,7 +49,7 @@ func (r *Reader) MethodAt(at arch.Addr) (arch.Addr, error) {
 	return 0, nil
 }
 
-// relative returns the address at a distance of four bytes from at.
+// relative returns the address at the 32-bit displacement b from at.
 func relative(at arch.Addr, b []byte) arch.Addr {
 	return at + arch.Addr(int64(int32(binary.LittleEndian.Uint32(b))))
 }

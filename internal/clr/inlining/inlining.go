@@ -35,7 +35,7 @@ type Definition struct {
 
 // Errors of this package.
 var (
-	// ErrUnknown: the runtime does not tell the methods inlined into a method.
+	// ErrUnknown: the methods inlined into a method are not known.
 	ErrUnknown = errors.New("it is not known what was inlined")
 	// ErrWork: the proofs of a moment would take too long. A later moment may have the proof.
 	ErrWork = errors.New("the methods on the stacks have too many calls")
@@ -119,7 +119,7 @@ func (r *Reader) Definition(desc arch.Addr) (Definition, bool, error) {
 }
 
 // inlinees returns the methods inlined into code, directly or through others. The record covers all versions and
-// instantiations of the method, so a method may be missing in the given code.
+// instantiations of the method, so the given code may lack an inlined method.
 func (r *Reader) inlinees(c *codemap.Code, of Definition) ([]Definition, error) {
 	switch c.Kind {
 	case codemap.JIT:

@@ -74,7 +74,7 @@ func (r *Reader) imageRecord(c *codemap.Code) imageRecord {
 
 // decodeInlining reads a hash table of inlined methods (nativeformatreader.h, NativeHashtable): a byte with the
 // widths, the beginning of each bucket, and for each entry a byte of its hash and its place. An entry is a list of
-// numbers: the number of numbers that follow, the inlined method, and the methods around the inlined method, each as
+// numbers: the number of numbers that follow, the inlined method, and the callers with the method inlined, each as
 // the distance to the number before. The low bit of a method tells that the number of another module follows
 // (inlinetracking.cpp, PersistentInlineTrackingMapR2R2::GetInliners).
 func decodeInlining(b []byte) (rec imageRecord) {

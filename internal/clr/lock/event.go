@@ -78,7 +78,7 @@ type eventIndex struct {
 const (
 	lookEvery     = 100 * time.Millisecond
 	lookSoon      = time.Millisecond // for a Lock that may end soon
-	lookPart      = 10               // the wait between looks, in durations of a look, at least
+	lookPart      = 10               // least wait between looks, in durations of a look
 	maxLockEvents = 1 << 15
 )
 

@@ -33,7 +33,7 @@ func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
 	return 0, nil
 }
 
-// FieldsOfClass returns the names of the fields that a class declares with the type class, by class's name.
+// FieldsOfClass returns the names of the fields that the class at mt declares with the type named class.
 func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err error) {
 	a, fields, err := n.fieldsOf(mt)
 	if err != nil {

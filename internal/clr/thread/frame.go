@@ -139,7 +139,7 @@ type frameLayout struct {
 
 	ResumeContext   uint32 `clr:"ResumableFrame.TargetContextPtr"`
 	FaultContext    uint32 `clr:"FaultingExceptionFrame.TargetContext"`
-	SoftwareContext uint32 `clr:"SoftwareExceptionFrame.TargetContext,optional"` // not in .NET 8, without such Frames
+	SoftwareContext uint32 `clr:"SoftwareExceptionFrame.TargetContext,optional"` // not in .NET 8, where it is never met
 	EvalPtr         uint32 `clr:"FuncEvalFrame.DebuggerEvalPtr"`
 	EvalContext     uint32 `clr:"DebuggerEval.TargetContext"`
 

@@ -161,7 +161,7 @@ func testName(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// linkedThreads lays out a list of threads. A link leads into bytes into the Thread of the link.
+// linkedThreads lays out a list of threads. Each link leads to the offset into in its Thread.
 func linkedThreads(s *Store, mem clrtest.Words, threads int, into arch.Addr) (at []arch.Addr) {
 	const storeAt, first = arch.Addr(0x200000), arch.Addr(0x100000)
 	mem[s.l.Store&^7] = uint64(storeAt)

@@ -145,7 +145,7 @@ func testReferences(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// InFlight returns each exception of the chain once, even if the chain leads back to itself.
+// TestInFlight: InFlight returns each exception of the chain once, even if the chain leads back to itself.
 func TestInFlight(t *testing.T) { onEachTrace(t, testInFlight) }
 
 func testInFlight(t *testing.T, d *contract.Descriptor) {

@@ -123,7 +123,7 @@ type System struct {
 	loader  loaderLayout
 	base    uint32 // offset of the base class in a MethodTable
 
-	continuation arch.Addr // address of the variable with Continuation's MethodTable; 0: the runtime has no Continuation
+	continuation arch.Addr // address of the variable with Continuation's MethodTable; 0: there is no Continuation
 	singleton    arch.Addr // address of the variable with the EEClass that the runtime's classes of Continuations share
 }
 
