@@ -14,7 +14,8 @@ import (
 // ErrNotStarted: the runtime is loaded, but does not run managed code yet.
 var ErrNotStarted = errors.New("it does not run managed code yet")
 
-// ErrUnconfirmed: so it is in a wrong layout, and while the garbage collector moves the managed Thread objects.
+// ErrUnconfirmed: no thread's managed Thread object refers back. A wrong layout is a reason; so is a garbage
+// collector that is moving the managed Thread objects.
 var ErrUnconfirmed = errors.New("none of its threads refers to a managed Thread object that refers back")
 
 const (
@@ -22,36 +23,35 @@ const (
 	maxChecked = 32 // threads whose Frames Check looks at
 )
 
-// Outside is what is known of a target independently of its runtime.
+// Outside has facts about a target that do not come from the runtime.
 type Outside struct {
-	// IsThread reports whether the target has a thread of this id.
+	// IsThread reports whether the target has a thread with the id osID.
 	IsThread func(osID int) bool
 	// Compile makes the step to the caller from the start of a method.
 	Compile func(c *codemap.Code, ip arch.Addr) (*unwind.Step, error)
 }
 
-// Check compares the runtime's structures with one another and with what is known
-// from outside: where their assumed layout is wrong, they contradict each other. The
-// target may be running, so some of what is read may be in the middle of a change:
-// only most of it must be consistent, and a check that has failed by chance passes
-// when it is repeated.
+// Check compares the runtime's structures with one another and with facts from outside. If the assumed layout is
+// wrong, the structures contradict each other. The target may be running, so some structures may be in the middle of
+// a change: Check only requires most of them to be consistent, and a check that has failed by chance passes when it
+// is repeated.
 func (r *Runtime) Check(o Outside) error {
 	list, err := r.checkThreads(o.IsThread)
 	if err != nil {
 		return err
 	}
-	if err := r.checkFrames(list); err != nil { // at once, while they are still there
+	if err := r.checkFrames(list); err != nil { // at once, while the Frames are still there
 		return err
 	}
 	return r.checkCode(o.Compile)
 }
 
-// starting is the most threads that a runtime has while its finalizer does not run
-// yet: the program's first thread, and the finalizer.
+// starting is the greatest number of threads of a runtime whose finalizer does not run yet: the program's first
+// thread, and the finalizer.
 const starting = 2
 
-// checkThreads: the list of threads ends, the finalizer is in it, every thread that
-// is alive is one of the target's, and some have managed objects that refer to them.
+// checkThreads: the list of threads ends, and contains the finalizer. The target has every thread that is alive. Some
+// threads have managed objects that refer back.
 func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error) {
 	finalizer, err := r.Threads.Finalizer()
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 	case !found:
 		return nil, fmt.Errorf("the finalizer thread is not among the %d threads in its list, or does not run",
 			len(list))
-	case alive == 1: // there must be one that runs the program
+	case alive == 1: // some thread must run the program
 		return nil, errors.New("its list of threads has only the finalizer thread")
 	case exposed && !confirmed:
 		return nil, ErrUnconfirmed
@@ -95,8 +95,8 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 	return list, nil
 }
 
-// checkCode: most of the code in the code map, both the JIT's and that of ReadyToRun
-// images, belongs to methods that have names and whose step to the caller compiles.
+// checkCode: most of the code in the code map, of the JIT and of ReadyToRun images, belongs to methods with names and
+// with a step to the caller that compiles.
 func (r *Runtime) checkCode(compile func(*codemap.Code, arch.Addr) (*unwind.Step, error)) error {
 	samples, err := r.Code.Samples(maxSamples)
 	if err != nil {
@@ -144,9 +144,9 @@ func (r *Runtime) checkMethod(start arch.Addr, compile func(*codemap.Code, arch.
 	return err
 }
 
-// checkFrames: the kinds of Frame can be told apart. There are threads whose newest
-// Frame is of a known kind, and if such Frames lead back to code, some of them lead to
-// a method's. Of threads that run, only remains of Frames may be read.
+// checkFrames: the kinds of Frame can be told apart. The newest Frame of some threads has a known kind, and if such
+// Frames lead back to code, some of them lead to a method's code. On threads that run, the read Frames may be mere
+// remains.
 func (r *Runtime) checkFrames(list []thread.Thread) error {
 	if err := r.Chain.CheckKinds(r.mem); err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package clr bundles what its sub-packages read of one runtime: its code map,
-// its threads, its methods and what they are called.
+// Package clr bundles the readers of one runtime from its sub-packages: code map, threads, methods and their names.
 package clr
 
 import (
@@ -23,11 +22,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Needs are the contracts that this package and its sub-packages read, with the
-// versions whose meaning they know. Those of .NET 11 begin with a c, and their count
-// restarts at 1: its ExecutionManager c1 is what .NET 10 calls 2. The c2 of EcmaMetadata
-// and of StackWalk come after .NET 11. They change what is not read here: metadata under
-// edit and continue, and the value classes that a GCFrame protects.
+// Needs are the contracts that this package and its sub-packages read, with the known versions. The versions of .NET
+// 11 begin with a c, and count from 1 again: the ExecutionManager c1 of .NET 11 is version 2 of .NET 10. The c2 of
+// EcmaMetadata and of StackWalk come after .NET 11. Both change parts outside the reach of clr: metadata under edit
+// and continue, and the value classes that a GCFrame protects.
 var Needs = map[string][]contract.Version{
 	"ExecutionManager":  {"1", "2", "c1"},
 	"Thread":            {"1", "c1"},
@@ -40,8 +38,8 @@ var Needs = map[string][]contract.Version{
 	"Object":            {"1", "c1"},
 }
 
-// optional are the contracts without which a runtime can be walked all the same, and what is not shown then. The
-// packages that read what they are about know the versions.
+// optional are the contracts that a walk of a runtime does not need, and the information that is missing without
+// them. The packages that read the contracts know the versions.
 var optional = []struct {
 	name    string
 	without string
@@ -52,16 +50,16 @@ var optional = []struct {
 	{lock.Contract, "locks and what threads wait for", lock.Versions},
 }
 
-// Unknown is a contract of which a runtime follows a version that is not understood.
+// Unknown is a contract with an unknown version in a runtime.
 type Unknown struct {
 	Contract string
-	Without  string // what is not shown because of that
-	Err      error  // which version it is
+	Without  string // the information that is missing because of the version
+	Err      error  // names the version
 }
 
 func (u *Unknown) Error() string { return "without " + u.Without + ": " + u.Err.Error() }
 
-// Unknown lists the contracts of the runtime that are not understood.
+// Unknown lists the unknown contracts of the runtime.
 func (r *Runtime) Unknown() []Unknown {
 	out := slices.Clone(r.unknown)
 	var version *contract.UnknownVersionError
@@ -71,8 +69,7 @@ func (r *Runtime) Unknown() []Unknown {
 	return out
 }
 
-// Runtime is what can be read of one runtime. It is not safe for concurrent
-// use.
+// Runtime has the readers of one runtime. A Runtime is not safe for concurrent use.
 type Runtime struct {
 	Code    *codemap.Map
 	Threads *thread.Store
@@ -84,7 +81,7 @@ type Runtime struct {
 	Inlined *inlining.Reader
 	Generic *generics.Reader
 
-	// Seen is what Objects, Locks and PAL are read from.
+	// Seen is the memory that Objects, Locks and PAL read.
 	Seen    *target.Evidence
 	Heap    *heap.Reader
 	Objects *object.Reader
@@ -96,8 +93,8 @@ type Runtime struct {
 	unknown []Unknown
 }
 
-// New binds a runtime to its data descriptor. For a runtime that is not understood, the
-// error names what is missing, or the contract whose version is unknown.
+// New binds a runtime to its data descriptor. If the runtime is unknown, the error names the missing part, or the
+// contract with the unknown version.
 func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, error) {
 	if err := d.Require(Needs); err != nil {
 		return nil, err
@@ -146,8 +143,7 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	return &r, nil
 }
 
-// bindHeap binds what is read of the managed heap. A runtime whose locks are not known can be walked all
-// the same.
+// bindHeap binds the readers of the managed heap. A runtime with unknown locks can still be walked.
 func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 	r.Seen = target.NewEvidence(mem)
 	r.PAL = pal.New(r.Seen, mem)
@@ -166,7 +162,7 @@ func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 	return err
 }
 
-// Begin starts a new moment: what can change while the target runs is read again.
+// Begin starts a new moment: data that can change while the target runs is read again.
 func (r *Runtime) Begin() {
 	r.Names.Begin()
 	r.Inlined.Begin()

@@ -10,21 +10,22 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// meaningLayout leads from an Assembly of the runtime to its Module, and back (dotnet/runtime, src/coreclr/vm/
-// assembly.hpp, ceeload.h).
+// meaningLayout leads from an Assembly of the runtime to its Module, and back (dotnet/runtime,
+// src/coreclr/vm/assembly.hpp, ceeload.h).
 type meaningLayout struct {
 	Module   uint32 `clr:"Assembly.Module,optional"`
 	Assembly uint32 `clr:"Module.Assembly"`
 }
 
-// coreLib is the assembly of the classes below. The names of their fields are those of .NET 8 to 11 (System.Private.
-// CoreLib: RuntimeType.CoreCLR.cs, RuntimeMethodInfo.CoreCLR.cs, RuntimeAssembly.cs, RuntimeModule.cs, Delegate.cs).
+// coreLib is the assembly of the classes below. The names of their fields are the same from .NET 8 to 11
+// (System.Private.CoreLib: RuntimeType.CoreCLR.cs, RuntimeMethodInfo.CoreCLR.cs, RuntimeAssembly.cs,
+// RuntimeModule.cs, Delegate.cs).
 const coreLib = "System.Private.CoreLib"
 
 const maxMeaningText = 40 // UTF-16 units of a string
 
-// Meaning says what an object is of that stands for something else: typeof(Shop.Order), Shop.Order.Save(int), the text
-// of a string, the method of a delegate. Empty: the object stands for itself, or what it stands for is not known.
+// Meaning returns the meaning of an object that stands for something else: typeof(Shop.Order), Shop.Order.Save(int),
+// the text of a string, the method of a delegate. Empty: the object stands for itself, or the meaning is not known.
 func (r *Runtime) Meaning(obj arch.Addr, c *object.Class) string {
 	if c.Assembly == coreLib {
 		switch c.Display {
@@ -46,7 +47,7 @@ func (r *Runtime) Meaning(obj arch.Addr, c *object.Class) string {
 	return ""
 }
 
-// word reads a field of eight bytes; 0: it cannot be read.
+// word reads a field of eight bytes; 0: the field cannot be read.
 func (r *Runtime) word(obj arch.Addr, c *object.Class, field string) arch.Addr {
 	v, err := r.Objects.Pointer(obj, c, field)
 	if err != nil {
@@ -93,7 +94,8 @@ func (r *Runtime) methodMeaning(desc arch.Addr) string {
 	return n.Display + n.Signature
 }
 
-// moduleOf is the Module of an Assembly; of .NET 8 an object has a DomainAssembly, which begins with the Assembly.
+// moduleOf returns the Module of an Assembly. In .NET 8 an object has a DomainAssembly; a DomainAssembly begins with
+// the Assembly.
 func (r *Runtime) moduleOf(assembly arch.Addr) arch.Addr {
 	if r.meaning.Module == contract.Absent {
 		return 0
@@ -126,7 +128,7 @@ func (r *Runtime) assemblyMeaning(module arch.Addr) string {
 	return a.Name
 }
 
-// delegateMeaning names the method of a delegate, or says how many delegates it combines.
+// delegateMeaning names the method of a delegate, or tells how many delegates are combined.
 func (r *Runtime) delegateMeaning(obj arch.Addr, c *object.Class) string {
 	code, several := r.DelegateCode(obj, c)
 	if several > 0 {
@@ -142,8 +144,9 @@ func (r *Runtime) delegateMeaning(obj arch.Addr, c *object.Class) string {
 	return r.methodMeaning(desc)
 }
 
-// DelegateCode returns where a delegate's method begins, or a stub that leads to it; 0: that is not known. several: how
-// many delegates it combines instead. Of a static method the code is in _methodPtrAux, and _methodPtr leads to a stub.
+// DelegateCode returns the address of a delegate's method, or of a stub that leads to the method; 0: not known.
+// several is the number of combined delegates instead. For a static method, the code is in _methodPtrAux, and
+// _methodPtr leads to a stub.
 func (r *Runtime) DelegateCode(obj arch.Addr, c *object.Class) (code arch.Addr, several uint64) {
 	for _, f := range [...]struct{ list, count string }{
 		{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"}, // .NET 11

@@ -43,8 +43,8 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// FuzzRuntime: every reader of the runtime's structures, on memory that holds
-// anything. There is an answer or an error, in bounded time.
+// FuzzRuntime: every reader of the runtime's structures, on arbitrary memory. There is an answer or an error, in
+// bounded time.
 func FuzzRuntime(f *testing.F) {
 	f.Add(make([]byte, 16), uint64(0x1000))
 	f.Add(
@@ -67,7 +67,7 @@ func FuzzRuntime(f *testing.F) {
 	})
 }
 
-// doubtful are images of which nothing is proved.
+// doubtful are images without any proof.
 type doubtful struct{}
 
 func (doubtful) Proved(arch.Addr) bool    { return false }
@@ -114,7 +114,7 @@ func readAll(t *testing.T, r *Runtime, at arch.Addr) {
 			t.Fatalf("%d samples", len(samples))
 		}
 	}
-	if at%32 == 0 { // a list that comes back to itself is read 131,072 entries far
+	if at%32 == 0 { // a list can have 131,072 entries
 		list, _ := r.Threads.List()
 		for i := range list[:min(len(list), 3)] {
 			r.Threads.Name(&list[i])
@@ -160,7 +160,7 @@ func TestNewUnknown(t *testing.T) {
 	}
 }
 
-// A runtime is read without what depends on a contract that is not understood.
+// A runtime is read without the parts that depend on an unknown contract.
 func TestUnknown(t *testing.T) {
 	for _, name := range []string{"DebugInfo", "GCInfo", "SyncBlock"} {
 		d, err := descriptor(clrtest.Net11, func(s string) string {
@@ -192,7 +192,7 @@ func (gone) ReadMemory(p []byte, addr arch.Addr) error {
 	return &target.ReadError{Addr: addr, Len: len(p), Err: os.ErrProcessDone}
 }
 
-// TestCheckGone: of a runtime that cannot be read nobody says that it has not started.
+// TestCheckGone: for a runtime that cannot be read, Check does not return ErrNotStarted.
 func TestCheckGone(t *testing.T) {
 	r, err := New(gone{}, clrtest.Descriptor(t, clrtest.Net10), arch.AMD64)
 	if err != nil {

@@ -11,22 +11,20 @@ import (
 // Absent is the offset or size of an optional field or type that the runtime lacks.
 const Absent = ^uint32(0)
 
-// Bind fills the struct that layout points to. Its exported fields carry tags:
+// Bind fills the struct that layout points to. The exported fields carry tags:
 //
 //	clr:"Type.Field"    uint32: offset of the field in bytes
-//	clr:"A.B|C.D"       uint32: offset of C.D where the runtime has no A.B: a field of the same
-//	                    meaning that another release calls by another name
+//	clr:"A.B|C.D"       uint32: offset of C.D where the runtime has no A.B: a field with the same
+//	                    meaning and another name in another release
 //	clr:"size:Type"     uint32: size of the type in bytes; clr:"Type.!" is the same
 //	global:"Name"       arch.Addr or uint64: value of the global; string: its text
 //
-// ",optional" after the name allows the runtime not to have it: an offset or a
-// size is then Absent, a global zero. has:"Field" names a bool of the same
-// struct that is set to whether the runtime has it. Fields without a tag, also of
-// struct types, are not changed.
+// ",optional" after the name allows the runtime to lack the field, type or global: an offset or a size is then
+// Absent, a global zero. has:"Field" names a bool of the same struct; Bind sets the bool to whether the runtime has
+// the field, type or global. Fields without a tag, also of struct types, are not changed.
 //
-// Everything that is missing is reported at once, as a *MissingError; layout
-// is then filled in as far as possible. A malformed tag is a bug in the calling
-// code: Bind panics.
+// Bind reports everything that is missing at once, as a *MissingError; layout is then filled in as far as possible. A
+// malformed tag is a bug in the calling code: Bind panics.
 func (d *Descriptor) Bind(layout any) error {
 	v := reflect.ValueOf(layout)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -64,8 +62,8 @@ func cutOptional(tag string) (string, bool) {
 	return strings.CutSuffix(tag, ",optional")
 }
 
-// bindLayout sets a field to an offset or a size, that of the first of the tag's
-// names that the runtime has, and returns what it looked for.
+// bindLayout sets a field to the offset or size of the first name in the tag that the runtime has, and returns a
+// description of the names.
 func (d *Descriptor) bindLayout(v reflect.Value, tag string) (what string, found bool) {
 	if v.Kind() != reflect.Uint32 {
 		panic(fmt.Sprintf("contract: clr:%q on a field of type %v", tag, v.Type()))
@@ -82,8 +80,8 @@ func (d *Descriptor) bindLayout(v reflect.Value, tag string) (what string, found
 	return strings.Join(names, " or "), found
 }
 
-// offsetOrSize looks up "Type.Field" or "size:Type"; the number is Absent where
-// the runtime has no such thing.
+// offsetOrSize looks up "Type.Field" or "size:Type"; the number is Absent where the runtime has no such field or
+// type.
 func (d *Descriptor) offsetOrSize(name string) (what string, n uint32, found bool) {
 	typ, field, ok := strings.Cut(name, ".")
 	if t, isSize := strings.CutPrefix(name, "size:"); isSize {

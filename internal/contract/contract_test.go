@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// image is memory that consists of a few pieces.
+// image is memory of a few pieces.
 type image []target.Region
 
 func (m image) ReadMemory(p []byte, addr arch.Addr) error {

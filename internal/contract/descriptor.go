@@ -21,8 +21,8 @@ const (
 	maxOffset   = 1 << 20 // of a field, and size of a type: StressLogChunk is the largest with 32 KB
 )
 
-// ErrFormat: what lies at the descriptor's address is not a descriptor, or not
-// one that we can read. Errors wrap it and say what is wrong.
+// ErrFormat: there is no descriptor at the descriptor's address, or no readable descriptor. Errors that wrap
+// ErrFormat say what is wrong.
 var ErrFormat = errors.New("unreadable data descriptor")
 
 // Version is the version of a contract: "2" where the runtime gives an
@@ -46,7 +46,7 @@ type Field struct {
 type Global struct {
 	Value    uint64 // an address for pointers
 	Number   bool   // Value is meaningful
-	Text     string // strings, and numbers as they were written where that was a string
+	Text     string // strings, and numbers in their written form where the value was a string
 	Type     string // as the descriptor names it; may be empty
 	Indirect bool   // Value came from the pointer data
 }
@@ -63,9 +63,8 @@ type Descriptor struct {
 	Runtime string
 }
 
-// header is struct DotNetRuntimeContractDescriptor (contract-descriptor.md):
-// u64 magic, u32 flags, u32 size of the JSON, pointer to it, u32 count of
-// pointer data, u32 padding, pointer to it.
+// header is struct DotNetRuntimeContractDescriptor (contract-descriptor.md): u64 magic, u32 flags, u32 size of the
+// JSON, pointer to the JSON, u32 count of pointer data, u32 padding, pointer to the pointer data.
 const (
 	headerSize     = 40
 	magic          = 0x00434144_43434e44 // "DNCCDAC\0" in little-endian order
@@ -113,8 +112,9 @@ func parse(mem target.Memory, addr arch.Addr) (*Descriptor, error) {
 	return FromJSON(text, pointers)
 }
 
-// Part reads the descriptor of a part of the runtime, one of SubDescriptors: that is the address of a variable, which
-// holds the address of the part's descriptor as soon as the part has started. Before that, Part returns nil.
+// Part reads the descriptor of a part of the runtime, an entry of SubDescriptors. The entry is the address of a
+// variable. The variable holds the address of the part's descriptor as soon as the part has started. Until then, Part
+// returns nil.
 func (d *Descriptor) Part(mem target.Memory, name string) (*Descriptor, error) {
 	g, ok := d.SubDescriptors[name]
 	if !ok || !g.Indirect {
@@ -182,7 +182,7 @@ func (d *Descriptor) GlobalString(name string) (string, bool) {
 }
 
 // Allow reports an *UnknownVersionError if the runtime follows a version of a contract that the caller does not
-// understand. Many runtimes do not name all contracts that they follow, which is no error.
+// understand. Many runtimes do not name all their contracts; a missing contract is no error.
 func (d *Descriptor) Allow(name string, understood ...Version) error {
 	if v, ok := d.Contracts[name]; ok && !slices.Contains(understood, v) {
 		return &UnknownVersionError{Contract: name, Found: v, Understood: understood, Runtime: d.Runtime}
@@ -190,9 +190,8 @@ func (d *Descriptor) Allow(name string, understood ...Version) error {
 	return nil
 }
 
-// Require checks that the runtime has each of the contracts in one of the
-// versions that the caller understands. It reports the first problem in order
-// of name: *MissingError or *UnknownVersionError.
+// Require checks that the runtime has each of the contracts in one of the versions that the caller understands.
+// Require reports the first problem in order of name: *MissingError or *UnknownVersionError.
 func (d *Descriptor) Require(needs map[string][]Version) error {
 	missing := &MissingError{Runtime: d.Runtime}
 	for _, name := range slices.Sorted(maps.Keys(needs)) {

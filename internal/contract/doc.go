@@ -1,42 +1,35 @@
-// Package contract finds the layout of a CoreCLR's structures: the offsets of fields,
-// the sizes of types, the values of globals, and the versions of the algorithmic
-// contracts that define how these are used. A Descriptor holds all that. There are two
-// sources of descriptors, and Complete merges them:
+// Package contract finds the layout of a CoreCLR's structures: the offsets of fields, the sizes of types, the values
+// of globals, and the versions of the algorithmic contracts that define their use. A Descriptor has the layout. There
+// are two sources of descriptors, and Complete merges them:
 //
-//   - Parse reads the runtime's own data descriptor, which newer runtimes export as
+//   - Parse reads the runtime's own data descriptor. Newer runtimes export the descriptor as
 //     DotNetRuntimeContractDescriptor (Symbol).
-//   - EmbeddedFor returns what is embedded in this program about a version of the
-//     runtime. It reads the addresses of globals from a table that every runtime exports
-//     as g_dacTable (TableSymbol). embedded/README.md has the format, and the source of
-//     each fact.
+//   - EmbeddedFor returns clrsnap's embedded description of a version of the runtime. The addresses of globals come
+//     from a table that every runtime exports as g_dacTable (TableSymbol). embedded/README.md has the format, and the
+//     source of each fact.
 //
 // This package does not check whether a description is right: clr.Check does.
 //
 // # The runtime's own descriptor
 //
-// The layout of the descriptor's header is that of
-// docs/design/datacontracts/contract-descriptor.md in dotnet/runtime, the JSON
-// that it points to is the compact format of data_descriptor.md beside it.
+// The layout of the descriptor's header is in docs/design/datacontracts/contract-descriptor.md of dotnet/runtime. The
+// header points to JSON in the compact format of data_descriptor.md beside that file.
 //
 // # Versions
 //
-// Version 0 of the JSON is what .NET 9 and 10 emit. .NET 11 emits 2: the same
-// format, with contract versions that are strings ("c1"); the number was raised
-// so that tools refuse previews whose contracts were still in flux
-// (dotnet/runtime pull requests 127020 and 131858). Both are read; other
-// versions are refused.
+// .NET 9 and 10 emit version 0 of the JSON. .NET 11 emits version 2: the same format, with strings as contract
+// versions ("c1"). The number was raised so that tools refuse previews with contracts still in flux (dotnet/runtime
+// pull requests 127020 and 131858). Parse reads both versions, and refuses other versions.
 //
-// The numbers of contract versions restarted when .NET 11 froze the contracts (pull
-// requests 131790 and 131858): "c1" of a contract is not its version 1. What
-// .NET 10 calls version 2 of ExecutionManager, .NET 11 calls c1.
+// The numbers of contract versions restarted when .NET 11 froze the contracts (pull requests 131790 and 131858): "c1"
+// of a contract is not its version 1. Version 2 of ExecutionManager in .NET 10 is c1 in .NET 11.
 //
-// "subDescriptors" are descriptors of parts of the runtime; .NET 11 has one, of its
-// garbage collector. They are kept as addresses in SubDescriptors, and Part reads one.
+// "subDescriptors" are descriptors of parts of the runtime; .NET 11 has one, of its garbage collector. Parse keeps
+// them as addresses in SubDescriptors, and Part reads one.
 //
 // # Use
 //
-// A package that reads structures of the runtime declares what it needs and
-// binds it once:
+// A package that reads structures of the runtime declares its needs and binds them once:
 //
 //	type threadLayout struct {
 //		ID    uint32    `clr:"Thread.Id"`                  // offset in bytes

@@ -13,47 +13,42 @@ import (
 	"clrsnap/internal/target"
 )
 
-// TableSymbol is the exported name of the runtime's table for debuggers: an array
-// of the addresses of global variables, functions and virtual tables (struct
-// DacGlobals of src/coreclr/inc/daccess.h; their order is that of dacvars.h,
-// gfunc_list.h and vptr_list.h). The runtime
-// fills it when it starts.
+// TableSymbol is the exported name of the runtime's table for debuggers: an array of the addresses of global
+// variables, functions and virtual tables (struct DacGlobals of src/coreclr/inc/daccess.h, in the order of dacvars.h,
+// gfunc_list.h and vptr_list.h). The runtime fills the table on starting.
 const TableSymbol = "g_dacTable"
 
-// maxTable bounds the entries of the table that are read. .NET 9 has 158.
+// maxTable bounds the entries of the table to read. .NET 9 has 158 entries.
 const maxTable = 1 << 10
 
 //go:embed embedded/*.json
 var embedded embed.FS
 
-// Embedded is the embedded description of the runtimes of one version and
-// architecture. It comes from a file in the folder embedded, whose README.md has
-// the format, and the source of every fact.
+// Embedded is the embedded description of the runtimes of one version and architecture. The description is a file in
+// the folder embedded. README.md there has the format, and the source of every fact.
 type Embedded struct {
 	name    string
 	text    []byte
 	tested  []string
 	entries int // of the table that indirect globals index
-	tail    int // the first entry that is counted from the table's end
+	tail    int // the first entry that counts from the table's end
 }
 
 // platforms are the descriptors' names of architectures.
 var platforms = map[arch.Machine]string{arch.MachineAMD64: "x64"}
 
-// EmbeddedFor returns what is embedded about a version such as "9.0.5", and false
-// if nothing is known about it. Builds that differ in the third number only share
-// one descriptor.
+// EmbeddedFor returns the embedded description of a version such as "9.0.5", and false if there is none. Builds that
+// differ in the third number only share one descriptor.
 func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	return readEmbedded("net" + major + "." + minor + "-" + platforms[m])
 }
 
-// EmbeddedLike returns what is embedded about the one version that has the contracts of
-// d, the descriptor of a runtime whose version is not known, or which is newer than what
-// is embedded.
+// EmbeddedLike returns the embedded description of the one version with the contracts of d. d is the descriptor of a
+// runtime with an unknown version, or with a version newer than all embedded descriptions.
 func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
-	files, _ := embedded.ReadDir("embedded") // which has no errors
+	files, _ := embedded.ReadDir("embedded") // never fails
 	for _, f := range files {
 		name := strings.TrimSuffix(f.Name(), ".json")
 		if !strings.HasSuffix(name, "-"+platforms[m]) {
@@ -72,7 +67,7 @@ func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
 	return like, like != nil
 }
 
-// versions are the contracts of d, as an argument for Require.
+// versions returns the contracts of d as an argument for Require.
 func (d *Descriptor) versions() map[string][]Version {
 	out := map[string][]Version{}
 	for name, v := range d.Contracts {
@@ -112,12 +107,11 @@ func parseEmbedded(name string, text []byte) (*Embedded, error) {
 	return &Embedded{name: name, text: text, tested: extra.Tested, entries: extra.Entries, tail: tail}, nil
 }
 
-// Tested reports whether clrsnap's tests have walked the stacks of this build.
+// Tested reports whether clrsnap's tests have walked the stacks of the build.
 func (e *Embedded) Tested(version string) bool { return slices.Contains(e.tested, version) }
 
-// Layout returns the descriptor of a runtime whose table of size bytes is at address
-// table. Until the runtime has started, and without a table (address 0), globals that
-// come from it are 0.
+// Layout returns the descriptor of a runtime with a table of size bytes at address table. Globals from the table are
+// 0 until the runtime has started, and without a table (address 0).
 func (e *Embedded) Layout(mem target.Memory, table arch.Addr, size uint64) (*Descriptor, error) {
 	pointers, err := e.readTable(mem, table, size)
 	if err != nil {
@@ -130,10 +124,9 @@ func (e *Embedded) Layout(mem target.Memory, table arch.Addr, size uint64) (*Des
 	return d, nil
 }
 
-// readTable reads the entries that are known. Servicing builds insert variables
-// in the middle, so the entries that follow, above all the virtual tables, keep only
-// their distance from the table's end. A table of unknown size is taken to have as
-// many entries as are known.
+// readTable reads the known entries. Servicing builds insert variables in the middle, so later entries, above all the
+// virtual tables, keep only their distance from the table's end. A table of unknown size counts as having the known
+// number of entries.
 func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([]uint64, error) {
 	pointers := make([]uint64, e.entries)
 	if table == 0 || e.entries == 0 {
@@ -160,11 +153,10 @@ func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([
 	return pointers, nil
 }
 
-// Complete returns d with what it lacks taken from more: contracts, types, sizes,
-// fields and globals. What d has stays. Where the two contradict each other they describe
-// different structures, which are not mixed: a type stays as d has it if more has
-// another size for it, or another offset for one of its fields; and if the two have
-// different versions of a contract, the second result is false.
+// Complete returns d completed from more: contracts, types, sizes, fields and globals. Everything in d stays. If d
+// and more contradict each other, they describe different structures, and Complete does not mix them: a type stays as
+// in d if more has another size for the type, or another offset for one of its fields. If d and more have different
+// versions of a contract, the second result is false.
 func (d *Descriptor) Complete(more *Descriptor) (*Descriptor, bool) {
 	for name, v := range d.Contracts {
 		if o, ok := more.Contracts[name]; ok && o != v {
@@ -183,7 +175,7 @@ func (d *Descriptor) Complete(more *Descriptor) (*Descriptor, bool) {
 	return out, true
 }
 
-// complete returns t with what it lacks taken from more, or t if they differ.
+// complete returns t completed from more, or t if they differ.
 func (t Type) complete(more Type) Type {
 	if t.HasSize && more.HasSize && t.Size != more.Size {
 		return t

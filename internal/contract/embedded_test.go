@@ -11,8 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestEmbedded parses every embedded file. The tests of package engine use them on
-// processes.
+// TestEmbedded parses every embedded file. The tests of package engine use the files on processes.
 func TestEmbedded(t *testing.T) {
 	files, err := embedded.ReadDir("embedded")
 	if err != nil || len(files) < 3 {
@@ -45,7 +44,7 @@ func TestEmbedded(t *testing.T) {
 		if v, ok := d.Global("GCDacGlobals"); !ok || v < 100 {
 			t.Errorf("%s: the collector's variables are at %d, %v", name, v, ok)
 		}
-		// Without a table everything is known but where it is.
+		// Without a table everything is known but the addresses.
 		if d, err = e.Layout(image{}, 0, 0); err != nil {
 			t.Errorf("%s without a table: %v", name, err)
 		} else if v, ok := d.Global("GCDacGlobals"); !ok || v != 0 {
@@ -125,8 +124,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteContradicts: where the two disagree on any part of a type, it is another
-// structure, and nothing is taken from it.
+// TestCompleteContradicts: if the two disagree on any part of a type, they are different structures, and nothing is
+// taken from the second.
 func TestCompleteContradicts(t *testing.T) {
 	ours := parsed(t, `{"version":0,"types":{"T":{"!":32,"A":8,"B":16,"C":24}}}`)
 	for own, want := range map[string]string{

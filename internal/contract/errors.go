@@ -5,27 +5,25 @@ import (
 	"strings"
 )
 
-// MissingError lists everything that was asked for and that the runtime's
-// descriptor does not have.
+// MissingError lists everything that the caller asked for and the runtime's descriptor lacks.
 type MissingError struct {
 	Missing []string // "field Thread.Id", "size of MethodTable", "global ThreadStore", "contract Thread"
-	Runtime string   // version, where it is known
+	Runtime string   // version, if known
 }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("the data descriptor of %s lacks %s", runtimeName(e.Runtime), strings.Join(e.Missing, ", "))
 }
 
-// UnknownVersionError: the runtime follows a version of a contract that this
-// program does not know.
+// UnknownVersionError: the runtime follows a version of a contract that clrsnap does not know.
 type UnknownVersionError struct {
 	Contract   string
 	Found      Version
 	Understood []Version
-	Runtime    string // version, where it is known
+	Runtime    string // version, if known
 }
 
-// Remedy says what to do. It ends the error's text.
+// Remedy returns the remedy. The error's text ends with the remedy.
 func (e *UnknownVersionError) Remedy() string { return "update clrsnap" }
 
 func (e *UnknownVersionError) Error() string {
@@ -37,11 +35,11 @@ func (e *UnknownVersionError) Error() string {
 		runtimeName(e.Runtime), e.Found, e.Contract, strings.Join(known, ", "), e.Remedy())
 }
 
-// UnknownFormatError: the runtime's descriptor has a format that this program does not know. It is
-// an ErrFormat.
+// UnknownFormatError: the runtime's descriptor has a format that clrsnap does not know. An UnknownFormatError is an
+// ErrFormat.
 type UnknownFormatError struct {
-	Detail string // what is not known
-	Remedy string // what to do
+	Detail string // the unknown part
+	Remedy string // advice for the user
 }
 
 func (e *UnknownFormatError) Error() string {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// versions of the JSON that are read; the package comment says why these.
+// versions of the JSON that FromJSON reads; the package comment has the reasons.
 var versions = map[string]bool{"0": true, "2": true}
 
 // document is the top level of the compact format (data_descriptor.md). Its
@@ -19,8 +19,7 @@ type document struct {
 	types, globals, contracts, subDescriptors map[string]json.RawMessage
 }
 
-// parseDocument goes by the exact names of the keys, which encoding/json does
-// not do for the fields of a struct.
+// parseDocument goes by the exact names of the keys. For the fields of a struct, encoding/json would ignore case.
 func parseDocument(text []byte) (doc document, err error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(text, &top); err != nil {
@@ -40,9 +39,9 @@ func parseDocument(text []byte) (doc document, err error) {
 	return doc, nil
 }
 
-// FromJSON parses a descriptor in the compact format. Indirect values are indices into
-// pointerData: the runtime has that beside its own descriptor; for an embedded
-// descriptor it is the runtime's table (TableSymbol).
+// FromJSON parses a descriptor in the compact format. Indirect values are indexes into pointerData: the runtime's own
+// descriptor has its pointer data beside it; for an embedded descriptor, the pointer data is the runtime's table
+// (TableSymbol).
 func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 	if len(text) > maxJSON {
 		return nil, fmt.Errorf("%w: %d bytes of JSON", ErrFormat, len(text))
@@ -60,8 +59,7 @@ func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 			Remedy: "update clrsnap, or the runtime if it is a preview",
 		}
 	}
-	// Baselines would be named layouts that the descriptor only amends; no
-	// release of the runtime uses one.
+	// Baselines would be named layouts that the descriptor only amends; no release of the runtime uses a baseline.
 	if doc.baseline != "" && doc.baseline != "empty" {
 		return nil, &UnknownFormatError{
 			Detail: fmt.Sprintf("it builds on the baseline %q, which this clrsnap does not have", doc.baseline),
@@ -98,8 +96,7 @@ func (doc *document) descriptor(pointerData []uint64) (*Descriptor, error) {
 	return d, err
 }
 
-// checkKeys refuses an object that has a key twice: choosing one of the two would be a
-// guess.
+// checkKeys refuses an object with a key twice: either choice would be a guess.
 func checkKeys(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var open []map[string]bool // keys of the objects around; nil for an array
@@ -249,8 +246,8 @@ func indirectGlobal(raw json.RawMessage, typ string, pointers []uint64) (Global,
 	return Global{Type: typ, Value: pointers[i], Number: true, Indirect: true}, nil
 }
 
-// number takes decimal and hexadecimal integers, signed or not, as
-// data_descriptor.md allows them. Negative ones keep their bits.
+// number takes decimal and hexadecimal integers, signed or not, as data_descriptor.md allows. Negative integers keep
+// their bits.
 func number(s string) (uint64, bool) {
 	digits, negative := strings.CutPrefix(s, "-")
 	base := 10

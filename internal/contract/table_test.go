@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// TestTable reads tables of builds that have an entry more or less than the one
-// that the descriptor was made for.
+// TestTable reads tables of builds with an entry more or less than the build that the descriptor was made for.
 func TestTable(t *testing.T) {
 	const text = `{"version": 0, "entries": 6, "tail": 3, "types": {}, "contracts": {},
 		"globals": {"Front": [2], "Tail": [3], "Last": [5]}}`
 	for _, tt := range []struct {
-		size              uint64 // of the symbol; 0: it does not say
+		size              uint64 // of the symbol; 0: unknown
 		entries           int    // that are there
 		front, tail, last uint64
 	}{

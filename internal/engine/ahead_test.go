@@ -24,8 +24,8 @@ func openAhead(t *testing.T, pid int) (*Engine, *locate.Runtime) {
 	return e, r
 }
 
-// TestAheadNames compares the names of all methods of native AOT programs with the symbols that the compiler has
-// written into another file.
+// TestAheadNames compares the names of all methods of native AOT programs with the compiler's symbols in another
+// file.
 func TestAheadNames(t *testing.T) {
 	for _, program := range []string{"hello", "slim"} {
 		t.Run(program, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAheadNames(t *testing.T) {
 				if at, ok := r.Module.Function(start); !ok || at != start {
 					t.Errorf("%s: the function begins at %v, the method at %v", m.Exact, at, start)
 				}
-				isMachine := strings.Contains(m.Exact, ">d") // which has lost its parameters
+				isMachine := strings.Contains(m.Exact, ">d") // has lost its parameters
 				if !isOne(f.symbols, m.Exact) || m.Assembly == "" || m.Signature == "" && !isMachine {
 					wrong++
 					t.Logf("%s%s of %q is %q", m.Exact, m.Signature, m.Assembly, f.symbols)
@@ -57,8 +57,8 @@ func TestAheadNames(t *testing.T) {
 	}
 }
 
-// TestAheadParts looks up the methods that instructions are of. A method and those of its parts that the unwind
-// information has as functions of their own, its handlers, have one symbol.
+// TestAheadParts looks up the methods of instructions. A method and its parts (the handlers, which are functions of
+// their own in the unwind information) have one symbol.
 func TestAheadParts(t *testing.T) {
 	file := testenv.AheadOfTimeNewest(t, "hello")
 	pid, _ := testenv.StartAheadOfTimeNewest(t, file)
@@ -89,13 +89,13 @@ func TestAheadParts(t *testing.T) {
 	}
 }
 
-// function is a function, and all symbols that it has.
+// function is a function with all its symbols.
 type function struct {
 	symbols []string
 	size    uint64
 }
 
-// functions are the functions of a file with symbols, by their addresses in a process.
+// functions returns the functions of a file with symbols, by their addresses in a process.
 func functions(t *testing.T, file string, in *module.Module) map[arch.Addr]function {
 	t.Helper()
 	f, err := elf.Open(file)
@@ -118,9 +118,10 @@ func functions(t *testing.T, file string, in *module.Module) map[arch.Addr]funct
 	return out
 }
 
-// isOne reports whether one of the symbols of a function is that of a method. The compiler writes underscores for all
-// but letters and digits, in angle brackets the type arguments, at the end a number that tells overloads apart, and
-// other names for a few types (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/NativeAotNameMangler.cs).
+// isOne reports whether one of the symbols of a function is the symbol of a method. The compiler writes underscores
+// for all characters but letters and digits, type arguments in angle brackets, a number at the end that tells
+// overloads apart, and other names for a few types
+// (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/NativeAotNameMangler.cs).
 func isOne(symbols []string, method string) bool {
 	for long, short := range map[string]string{
 		"System.Byte.": "UInt8.", "System.SByte.": "Int8.", "System.Boolean.": "Bool.",
@@ -135,7 +136,7 @@ func isOne(symbols []string, method string) bool {
 		cut := strings.TrimRight(s, "0123456789")
 		got := []string{letters(s), letters(cut)}
 		for _, g := range got {
-			// Of the types that the compiler knows, the namespace is left out.
+			// The symbols leave out the namespace of types that the compiler knows.
 			if strings.HasSuffix(g, want) || "System"+g == want {
 				return true
 			}
@@ -153,7 +154,7 @@ func letters(s string) string {
 	}, s)
 }
 
-// withoutArguments leaves out what is in angle brackets.
+// withoutArguments leaves out text in angle brackets.
 func withoutArguments(s string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {

@@ -1,6 +1,6 @@
-// Package engine assembles what is needed to walk the threads of one target: a page
-// cache, its modules, its runtime and the walker. The target is a Source; this package
-// does not know whether that is a live process, a core dump or a recording.
+// Package engine assembles the parts of a walk through the threads of one target: a page cache, the modules, the
+// runtime and the walker. The target is a Source: a live process, a core dump or a recording. Package engine treats
+// them alike.
 package engine
 
 import (
@@ -31,27 +31,27 @@ type Source interface {
 	OpenMapping(*target.Mapping) (target.File, error)
 }
 
-// Engine walks the threads of one target. It is not safe for concurrent use.
+// Engine walks the threads of one target. An Engine is not safe for concurrent use.
 type Engine struct {
 	Arch    *arch.Arch
 	Cache   *target.Cache
 	Modules *module.Set
 	Maps    target.Mappings
 	Runtime *clr.Runtime         // nil before Bind
-	Layout  *contract.Descriptor // what Runtime is bound to
-	Own     *contract.Descriptor // the runtime's own; nil: it has none, or it cannot be read
+	Layout  *contract.Descriptor // the layout that Runtime is bound to
+	Own     *contract.Descriptor // the runtime's own; nil: there is none, or it cannot be read
 	Walker  *walk.Walker
-	Ahead   *aot.Names // of a native AOT program; nil: it has none, or they cannot be read
-	Changes int        // how often UpdateModules has found modules unloaded
+	Ahead   *aot.Names // of a native AOT program; nil: there are none, or they cannot be read
+	Changes int        // calls of UpdateModules that have found modules unloaded
 
 	src Source
 }
 
-// cachePages bounds the pages that are kept: 4 MB. A walk needs some tens of them; the
-// list of a thousand threads reads each page once or twice.
+// cachePages bounds the cached pages: 4 MB. A walk needs some tens of pages; the list of a thousand threads reads
+// each page once or twice.
 const cachePages = 1024
 
-// New returns an Engine that walks native frames; Bind adds the managed ones.
+// New returns an Engine that walks native frames; Bind adds managed frames.
 func New(src Source) (*Engine, error) {
 	e := &Engine{Arch: src.Arch(), Cache: target.NewCache(src, cachePages), src: src}
 	e.Modules = module.NewSet(e.Arch, e.Cache, src.OpenMapping)
@@ -114,8 +114,7 @@ func (e *Engine) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
 	})
 }
 
-// Begin starts a new moment: the target has run, so everything that can have
-// changed is read again.
+// Begin starts a new moment: the target has run, so everything that can have changed is read again.
 func (e *Engine) Begin() {
 	e.Cache.Invalidate()
 	e.Walker.Begin()
@@ -124,8 +123,8 @@ func (e *Engine) Begin() {
 	}
 }
 
-// Code is the code at ip. The runtime changes its index while it is read, so if this is not the code
-// of the method that is expected, the index is read again.
+// Code returns the code at ip. The runtime changes its index during reads, so Code reads the index again if the code
+// does not belong to the expected method.
 func (e *Engine) Code(ip, method arch.Addr) (code codemap.Code, err error) {
 	const tries = 3
 	for range tries {
@@ -137,8 +136,7 @@ func (e *Engine) Code(ip, method arch.Addr) (code codemap.Code, err error) {
 	return code, err
 }
 
-// UpdateModules reads the target's mappings again, and with them which modules are
-// loaded.
+// UpdateModules reads the target's mappings again, and updates the loaded modules.
 func (e *Engine) UpdateModules() error {
 	maps, err := e.src.Mappings()
 	if err != nil {
@@ -154,25 +152,25 @@ func (e *Engine) UpdateModules() error {
 	return nil
 }
 
-// Close releases the files that were opened.
+// Close releases the opened files.
 func (e *Engine) Close() { e.Modules.Close() }
 
-// Captured is what was copied of a thread at one moment.
+// Captured is the copy of a thread at one moment.
 type Captured struct {
 	Object  arch.Addr // of the runtime's Thread object; 0 for a native thread
 	OSID    int       // of the thread, in the target's own PID namespace
 	Context arch.Context
-	Head    []byte // of the Thread object: as much as thread.Store.HeadLen says
+	Head    []byte // of the Thread object: thread.Store.HeadLen bytes
 	Stack   *target.Stack
 }
 
-// ErrUncaptured: the tracker of an exception in flight was not captured with the thread
-// that has thrown it. Another capture may have it.
+// ErrUncaptured: the tracker of an exception in flight was not captured with the throwing thread. Another capture may
+// have the tracker.
 var ErrUncaptured = errors.New(
 	"some of these frames may already be unwound by an exception, because its tracker was not captured")
 
-// Thread decodes what was copied. Info of the result is empty for a thread that is not,
-// or no longer, one of the runtime's.
+// Thread decodes a capture. Info of the result is empty for a thread that is not, or no longer, one of the runtime's
+// threads.
 func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 	t := walk.Thread{Context: c.Context, Stack: c.Stack, Head: c.Head}
 	var exception thread.Exception
@@ -194,7 +192,7 @@ func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 	return t, exception
 }
 
-// noCode stands for the runtime of a process that has none.
+// noCode stands for the runtime of a process without a runtime.
 type noCode struct{}
 
 func (noCode) Lookup(arch.Addr) (codemap.Code, error) { return codemap.Code{}, nil }

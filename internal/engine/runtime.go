@@ -13,38 +13,36 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Why the runtime of a target cannot be read. The text that wraps them has the
-// version and says what to do.
+// Reasons why the runtime of a target cannot be read. The text around the errors has the version and the remedy.
 var (
 	// ErrNativeAOT: the program has no CoreCLR.
 	ErrNativeAOT = errors.New("a native AOT program without CoreCLR")
-	// ErrUnknown: neither the runtime nor this program describes the layout of its
-	// structures.
+	// ErrUnknown: neither the runtime nor clrsnap describes the layout of the runtime's structures.
 	ErrUnknown = errors.New("the layout of its structures is not known")
-	// ErrUnfit: the structures do not have the described layout, or the runtime is only
-	// starting and has not filled them in yet.
+	// ErrUnfit: the structures do not have the described layout, or the runtime is only starting and has not filled
+	// the structures in yet.
 	ErrUnfit = errors.New("its structures do not have the expected layout")
 )
 
-// threaded is a Source that also lists the target's threads, with which the runtime's
-// list can be compared: a live process or a core dump, not a recording.
+// threaded is a Source with a list of the target's threads, to compare with the runtime's list: a live process or a
+// core dump, not a recording.
 type threaded interface {
 	Threads() ([]int, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
 }
 
-// partial is a Source that lacks some of the target's memory: a core dump.
+// partial is a Source without some of the target's memory: a core dump.
 type partial interface {
 	// Lacks reports whether some of the n bytes at addr were the target's and are missing.
 	Lacks(addr arch.Addr, n int) bool
 }
 
-// OpenRuntime finds the target's runtime and binds it. The runtime's own descriptor
-// comes first; if it describes everything that is read, it is trusted. What it lacks,
-// this program's embedded descriptor adds: that of its version, or of the one version
-// with the same contracts. If that was needed, the two are accepted
-// only if the runtime's structures are consistent with them, whether or not this build
-// of the runtime was tested. If a runtime was found, it is returned with an error too.
+// OpenRuntime finds the target's runtime and binds the runtime. The runtime's own descriptor comes first; if the
+// descriptor has everything that clrsnap reads, clrsnap trusts the descriptor. Otherwise clrsnap's embedded
+// descriptor completes the runtime's: the embedded descriptor of the runtime's version, or of the one version with
+// the same contracts. A completed description is accepted only if the runtime's structures are consistent with the
+// description, whether or not this build of the runtime was tested. With an error, OpenRuntime still returns a
+// runtime that was found.
 func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	r, err := e.Locate()
 	if err != nil {
@@ -81,13 +79,13 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	}
 	err = e.bindChecked(r, d, isKnown && known.Tested(r.Version))
 	if unread != nil && errors.Is(err, ErrUnknown) {
-		return r, unfit(r, unread) // what is embedded does not do without it
+		return r, unfit(r, unread) // the embedded descriptor is not enough without the runtime's own
 	}
 	return r, err
 }
 
-// openAhead opens the names of a native AOT program; nil: it has none that can be read. Its stacks are complete
-// without.
+// openAhead opens the names of a native AOT program; nil: the program has no readable names. The program's stacks are
+// complete without names.
 func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
 	at, err := r.Module.Lookup(contract.Symbol)
 	if err != nil {
@@ -104,7 +102,7 @@ func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
 	return names
 }
 
-// ownDescriptor reads the runtime's own descriptor; nil: it has none, or there is unread, the error of reading it.
+// ownDescriptor reads the runtime's own descriptor; nil: there is none, or reading it failed with the error unread.
 func (e *Engine) ownDescriptor(r *locate.Runtime) (d *contract.Descriptor, unread, err error) {
 	if r.Descriptor == 0 {
 		return nil, nil, nil
@@ -112,17 +110,16 @@ func (e *Engine) ownDescriptor(r *locate.Runtime) (d *contract.Descriptor, unrea
 	d, err = contract.Parse(e.Cache, r.Descriptor)
 	var left *target.ReadError
 	if errors.As(err, &left) {
-		return nil, err, nil // small dumps leave it out; the embedded one may do
+		return nil, err, nil // small dumps leave the descriptor out; the embedded one may be enough
 	}
 	if errors.Is(err, contract.ErrFormat) {
-		return nil, nil, unfit(r, err) // perhaps its library is still being loaded
+		return nil, nil, unfit(r, err) // perhaps the runtime's library is still being loaded
 	}
 	return d, nil, err
 }
 
-// embedded returns the embedded descriptor for the runtime. A runtime whose own
-// descriptor is enough has the addresses of its globals there, and does not need its
-// table, which a dump may lack.
+// embedded returns the embedded descriptor for the runtime. If the runtime's own descriptor is enough, the runtime's
+// table, which a dump may lack, is not needed: the own descriptor has the addresses of the globals.
 func (e *Engine) embedded(known *contract.Embedded, r *locate.Runtime, enough bool) (*contract.Descriptor, error) {
 	d, err := known.Layout(e.Cache, r.Table, r.TableSize)
 	switch {
@@ -134,8 +131,7 @@ func (e *Engine) embedded(known *contract.Embedded, r *locate.Runtime, enough bo
 	return d, nil
 }
 
-// merge completes the runtime's own descriptor, if it has one, with ours, if they do not
-// contradict each other.
+// merge completes the runtime's own descriptor, if there is one, with ours, unless they contradict each other.
 func merge(own, ours *contract.Descriptor) *contract.Descriptor {
 	if own == nil {
 		return ours
@@ -155,8 +151,8 @@ func (e *Engine) bind(r *locate.Runtime, d *contract.Descriptor) error {
 	return err
 }
 
-// bindChecked binds the runtime if its structures are consistent. A dump may lack the
-// memory for that check: then they are accepted if this very build was tested.
+// bindChecked binds the runtime if the runtime's structures are consistent. A dump may lack the memory for the check:
+// then the structures are accepted if this very build was tested.
 func (e *Engine) bindChecked(r *locate.Runtime, d *contract.Descriptor, tested bool) error {
 	if err := e.bind(r, d); err != nil {
 		e.unbind()
@@ -174,20 +170,19 @@ func unfit(r *locate.Runtime, err error) error {
 	return fmt.Errorf("%w: .NET %s: %w", ErrUnfit, versionOf(r), err)
 }
 
-// isLeftOut reports whether an error is about memory that the target had and the dump
-// lacks. An address where the target had no memory was wrong in the first place.
+// isLeftOut reports whether an error is about memory that the target had and the dump lacks. An address without
+// memory in the target was wrong in the first place.
 func (e *Engine) isLeftOut(err error) bool {
 	p, ok := e.src.(partial)
 	unread, isRead := errors.AsType[*target.ReadError](err)
 	return ok && isRead && p.Lacks(unread.Addr, unread.Len)
 }
 
-// checkTries is how often the structures of a running target are checked, because they
-// may change during a check.
+// checkTries is the number of checks of a running target's structures: the structures may change during a check.
 const checkTries = 5
 
-// moveTime is how long the garbage collector is given to move objects before the second check. It is three times as
-// long before each one that follows.
+// moveTime is the time for the garbage collector to move objects before the second check. Each later check waits
+// three times as long as the check before.
 const moveTime = time.Millisecond
 
 // check compares the runtime's structures with one another and with the target's
@@ -217,15 +212,14 @@ func (e *Engine) checkOnce() error {
 			if before == nil || before[id] {
 				return true
 			}
-			now, err := e.tasks() // it may have been started since
+			now, err := e.tasks() // the thread may have started since
 			return err == nil && now[id]
 		},
 		Compile: e.compile,
 	})
 }
 
-// tasks returns the ids of the target's threads as the runtime knows them, nil
-// where the source has no list of threads.
+// tasks returns the ids of the target's threads as the runtime knows them; nil: the source has no list of threads.
 func (e *Engine) tasks() (map[int]bool, error) {
 	l, ok := e.src.(threaded)
 	if !ok {

@@ -18,7 +18,6 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// openIdle returns an engine on a program that runs on a runtime.
 // undescribed is a runtime that does not describe itself.
 const undescribed = "net10:dotnet-10.0.8"
 
@@ -50,10 +49,9 @@ func openProcess(t *testing.T, pid int) *Engine {
 	return e
 }
 
-// checked are the fields that walks depend on in any program, so that a wrong offset is
-// found even in a program that does next to nothing. No check can find wrong offsets of
-// what exists only when something happens (an exception, a hijack, a debugger), or of
-// what changes a name or a tier into another valid one.
+// checked are the fields that walks depend on in any program, so that a wrong offset is found even in a program that
+// does next to nothing. No check can find a wrong offset in a structure that exists only during an event (an
+// exception, a hijack, a debugger), nor a wrong offset that turns a name or a tier into another valid name or tier.
 var checked = map[string][]string{
 	"CodeHeapListNode":     {"HeaderMap", "MapBase", "StartAddress"},
 	"EEClass":              {"MethodTable"},
@@ -74,8 +72,7 @@ var checked = map[string][]string{
 	"ThreadStore":     {"FirstThreadLink"},
 }
 
-// TestWrongLayouts: a description of a runtime that is wrong in one field is
-// refused, whatever the field.
+// TestWrongLayouts: a description of a runtime with one wrong field is refused, whatever the field.
 func TestWrongLayouts(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8", testenv.NewestRuntime} {
@@ -127,9 +124,8 @@ var alike = []string{
 		"ProtectByRefsFrame ProtectValueClassFrame ExceptionFilterFrame",
 }
 
-// TestWrongKinds: a description that takes a kind of Frame for one that is read in
-// another way is refused, be there a class too many in its list, a class too few, or
-// two in the wrong order.
+// TestWrongKinds: a description that confuses a kind of Frame with a kind that is read in another way is refused:
+// with a class too many in the list, a class too few, or two classes in the wrong order.
 func TestWrongKinds(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range []string{"net8", "net8:dotnet-8.0.4", "net9", "net9:dotnet-9.0.9"} {
@@ -153,7 +149,7 @@ func TestWrongKinds(t *testing.T) {
 						withKinds(right, map[string]string{one: "InlinedCallFrame", "InlinedCallFrame": one}))
 				}
 			}
-			// What was wrong once: .NET 9 has no MulticastFrame (vptr_list.h).
+			// An old bug: .NET 9 has no MulticastFrame (vptr_list.h).
 			behind := strings.Fields("PInvokeCalliFrame PrestubMethodFrame " +
 				"ProtectByRefsFrame ProtectValueClassFrame ResumableFrame RedirectedThreadFrame " +
 				"StubDispatchFrame CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame ExceptionFilterFrame")
@@ -170,7 +166,7 @@ func TestWrongKinds(t *testing.T) {
 	}
 }
 
-// withKinds returns d with kinds of Frame that have the identifiers of others.
+// withKinds returns d with kinds of Frame that have the identifiers of other kinds.
 func withKinds(d *contract.Descriptor, as map[string]string) *contract.Descriptor {
 	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}
 	for kind, other := range as {
@@ -179,8 +175,7 @@ func withKinds(d *contract.Descriptor, as map[string]string) *contract.Descripto
 	return out
 }
 
-// without is a target of which a page cannot be read. With leftOut, it says that the
-// page was left out of a dump.
+// without is a target with an unreadable page. leftOut: a dump left the page out.
 type without struct {
 	*live.Process
 	page    arch.Addr
@@ -199,8 +194,8 @@ func (w *without) Lacks(addr arch.Addr, n int) bool {
 	return w.leftOut && w.ReadMemory(make([]byte, n), addr) != nil && addr < 1<<47
 }
 
-// TestUncheckable: a description that cannot be checked is accepted only if the memory
-// for the check was left out of a dump, and only for a build that was tested.
+// TestUncheckable: a description that cannot be checked is accepted only if the memory for the check was left out of
+// a dump, and only for a tested build.
 func TestUncheckable(t *testing.T) {
 	whole, r := openIdle(t, undescribed)
 	global, _ := whole.Layout.Global("ThreadStore")
@@ -208,7 +203,7 @@ func TestUncheckable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The store may lie across two pages: what is hidden is the page of the field that the check reads.
+	// The store may lie across two pages: the hidden page has the field that the check reads.
 	at := store + arch.Addr(whole.Layout.Types["ThreadStore"].Fields["FirstThreadLink"].Offset)
 	garbage := *whole.Layout
 	garbage.Globals = maps.Clone(garbage.Globals)
@@ -237,8 +232,7 @@ func TestUncheckable(t *testing.T) {
 	}
 }
 
-// TestMissingField: a runtime with an unknown field is not mistaken for one that is
-// only starting.
+// TestMissingField: a runtime with an unknown field is not mistaken for a starting runtime.
 func TestMissingField(t *testing.T) {
 	e, r := openIdle(t, undescribed)
 	less := *e.Layout
@@ -250,7 +244,7 @@ func TestMissingField(t *testing.T) {
 	}
 }
 
-// TestEmbeddedAgrees: a runtime's own descriptor and the embedded one say the same.
+// TestEmbeddedAgrees: a runtime's own descriptor and the embedded descriptor agree.
 func TestEmbeddedAgrees(t *testing.T) {
 	testenv.EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
 		e, r := openIdle(t, runtime)
@@ -289,8 +283,8 @@ func TestEmbeddedAgrees(t *testing.T) {
 	})
 }
 
-// TestThreadOfAnother: a Thread object says nothing of a thread whose id it does not have. The runtime may have freed
-// the object, and given its memory to another thread.
+// TestThreadOfAnother: a Thread object counts only for a thread with the object's id. The runtime may have freed the
+// object, and given the memory to another thread.
 func TestThreadOfAnother(t *testing.T) { testenv.EachRuntime(t, testThreadOfAnother) }
 
 func testThreadOfAnother(t *testing.T, runtime string) {
@@ -326,7 +320,7 @@ func testThreadOfAnother(t *testing.T, runtime string) {
 	}
 }
 
-// withFramesMoved returns d with every kind of Frame in the place of the next one.
+// withFramesMoved returns d with every kind of Frame in the place of the next kind.
 func withFramesMoved(d *contract.Descriptor) *contract.Descriptor {
 	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}
 	var names []string

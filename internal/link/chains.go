@@ -6,21 +6,21 @@ import (
 	"clrsnap/internal/session"
 )
 
-// Chains tells an agent what to copy of the objects that lead from async methods to what awaits them, and reads what it
-// has copied. The agent is told of code and of classes when they are met for the first time: who awaits is known from
+// Chains tells an agent which memory to copy of the objects that lead from async methods to their awaiters, and reads
+// the copies. Chains tells the agent of code and of classes on their first occurrence, so the awaiter is known from
 // the second or third event of a method on.
 type Chains struct {
 	*session.CopiedAwaits
 	conn      *agent.Conn
 	told      map[arch.Addr]bool           // instruction pointers and MethodTables; true: the agent has a rule
-	following bool                         // it knows that chains are wanted
-	contexts  map[session.ContextWord]bool // that the agent has been told of
+	following bool                         // the agent knows that chains are wanted
+	contexts  map[session.ContextWord]bool // the contexts that the agent has been told of
 }
 
-// maxTold bounds what is remembered: more than the agent has room for.
+// maxTold bounds the remembered keys: more than the agent has room for.
 const maxTold = 1 << 13
 
-// Chains returns what tells the agent in a process; nil: the runtime is not known well enough.
+// Chains returns the Chains of a process; nil: the runtime is not known well enough.
 func (l *Link) Chains(p *session.Process) *Chains {
 	copied, err := p.CopiedAwaits()
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *Link) Chains(p *session.Process) *Chains {
 	}
 }
 
-// Code tells the agent of code that runs an async method, which stays where it is.
+// Code tells the agent of code that runs an async method. The code must stay at its address.
 func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
 	if !c.first(ip) {
 		return
@@ -55,14 +55,14 @@ func (c *Chains) Code(ip arch.Addr, code *session.AsyncCode) {
 	}
 }
 
-// registers are those that a callee preserves, by their numbers in debug info (AMD64).
+// registers are the registers that a callee preserves, by their numbers in debug info (AMD64).
 var registers = map[uint8]agent.ChainRegister{
 	3: agent.ChainRBX, 4: agent.ChainSP, 5: agent.ChainRBP,
 	12: agent.ChainR12, 13: agent.ChainR13, 14: agent.ChainR14, 15: agent.ChainR15,
 }
 
-// Read takes what the agent has copied for a record, and tells it of classes that it did not know. It returns the
-// argument of each frame that has one.
+// Read takes the agent's copies for a record, and tells the agent of new classes. Read returns the argument of each
+// frame with an argument.
 func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
 	c.Clear()
 	if r.Chain == nil {
@@ -88,7 +88,7 @@ func (c *Chains) Read(r *agent.Record) map[int]arch.Addr {
 func (c *Chains) tell(table arch.Addr) {
 	words, all, err := c.Words(table)
 	if err != nil {
-		delete(c.told, table) // it may be known later
+		delete(c.told, table) // the class may be known later
 		return
 	}
 	add := func(class arch.Addr, derived bool, offsets []int32, follow uint16) {
@@ -106,7 +106,8 @@ func (c *Chains) tell(table arch.Addr) {
 	}
 }
 
-// Awaiting reads what awaits the async method of a site. What would have told more of it is copied from now on.
+// Awaiting reads the awaiters of the async method of a site. From now on, the agent also copies memory that was
+// missing.
 func (c *Chains) Awaiting(site *session.AsyncSite) (session.AsyncChain, error) {
 	chain, err := c.CopiedAwaits.Awaiting(site)
 	for _, w := range c.Lacks() {
@@ -118,10 +119,10 @@ func (c *Chains) Awaiting(site *session.AsyncSite) (session.AsyncChain, error) {
 	return chain, err
 }
 
-// Follows reports whether the agent has been told to copy what leads from some code.
+// Follows reports whether the agent has been told to copy the objects behind some code.
 func (c *Chains) Follows(ip arch.Addr) bool { return c.told[ip] }
 
-// first reports whether the agent has not been told of something yet.
+// first reports whether the agent has not been told of key yet.
 func (c *Chains) first(key arch.Addr) bool {
 	if _, ok := c.told[key]; ok || len(c.told) >= maxTold {
 		return false

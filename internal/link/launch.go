@@ -13,8 +13,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Launcher waits for the agents of a program that is started, and of those
-// that it starts in turn: they inherit its environment.
+// Launcher waits for the agents of a program that is started, and of the programs that it starts in turn: they
+// inherit the environment.
 type Launcher struct {
 	listener *inject.Listener
 	want     agent.Subscription
@@ -22,7 +22,7 @@ type Launcher struct {
 	stop     context.CancelFunc
 }
 
-// Accepted is an agent that has connected and got its subscription, or why that failed.
+// Accepted is an agent that has connected and got its subscription, or the error of the attempt.
 type Accepted struct {
 	PID  int
 	Link *Link
@@ -42,9 +42,8 @@ func Launch(cmd *exec.Cmd, want agent.Subscription) (*Launcher, error) {
 	return &Launcher{listener: l, want: want, accepted: make(chan Accepted, 64)}, nil
 }
 
-// Serve answers the agents that connect, until the launcher is closed. A program
-// waits for its answer before it starts, for two seconds at most. Agents of processes
-// that are not wanted leave again.
+// Serve answers the agents that connect, until the launcher is closed. A program waits for the answer before the
+// program starts, for two seconds at most. Agents of unwanted processes leave again.
 func (l *Launcher) Serve(wanted func(pid int) bool) {
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(context.Background())
@@ -79,8 +78,8 @@ func (l *Launcher) answer(a *inject.Agent, wanted bool) {
 	l.accepted <- m
 }
 
-// starting returns the ExceptionOffsets and the Owners of a process whose runtime waits for the agent's
-// answer. If they cannot be found yet, Link.Records passes them on later.
+// starting returns the ExceptionOffsets and the Owners of a process whose runtime waits for the agent's answer. If
+// starting cannot find them yet, Link.Records passes them on later.
 func starting(pid int) (agent.ExceptionOffsets, agent.Owners) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 	defer cancel()
@@ -92,11 +91,12 @@ func starting(pid int) (agent.ExceptionOffsets, agent.Owners) {
 	return exceptionOffsets(p), owners(p)
 }
 
-// lookPatience is less than the time for which a program waits for its agent's answer. Looking takes
-// some milliseconds.
+// lookPatience is less than the time for which a program waits for its agent's answer. The search takes some
+// milliseconds.
 const lookPatience = time.Second
 
-// Accepted has the agents that have connected; it is closed when there will be no more.
+// Accepted returns a channel of the agents that have connected. The channel is closed when there will be no more
+// agents.
 func (l *Launcher) Accepted() <-chan Accepted { return l.accepted }
 
 // Close stops serving, and detaches the agents that nobody has taken from Accepted.
@@ -132,8 +132,7 @@ func (l *Launcher) Await(ctx context.Context, pid int) (*Link, error) {
 	}
 }
 
-// exitEvery is how often Await checks whether the program has exited before it loaded the
-// agent.
+// exitEvery is the interval at which Await checks whether the program has exited before it loaded the agent.
 const exitEvery = 50 * time.Millisecond
 
 func errNotLoaded(pid int) error {
@@ -141,7 +140,6 @@ func errNotLoaded(pid int) error {
 		"give a .NET program, and start it without DOTNET_EnableDiagnostics=0", pid)
 }
 
-// exited reports whether a process has exited.
 func exited(pid int) bool {
 	p, err := live.Open(pid)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package link is the connection to the agent in a process: it has the agent loaded, tells it
-// what is wanted, and takes what it reports out of the ring that they share.
+// Package link is the connection to the agent in a process. The package loads the agent, subscribes to events, and
+// takes the records out of the shared ring.
 package link
 
 import (
@@ -17,18 +17,17 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Link is the connection to the agent in a process, through which its notifications come.
-// A goroutine of its own takes them out of the ring, which is small, because it is in the
-// target's memory.
+// Link is the connection to the agent in a process, and the source of its notifications. A goroutine takes the
+// notifications out of the ring. The ring is small, because it is in the target's memory.
 type Link struct {
 	conn  *agent.Conn
-	Begun agent.BeginResult // what the agent can do
-	told  bool              // the agent has been told where exceptions are, and what owners are
+	Begun agent.BeginResult // abilities of the agent
+	told  bool              // the agent knows the places of exceptions, and the meaning of owners
 
 	mu      sync.Mutex
 	waiting []*agent.Record // taken out of the ring
-	frames  int             // of those
-	err     error           // why nothing more is taken
+	frames  int             // of waiting
+	err     error           // the reason why nothing more is taken
 	arrived chan struct{}   // has something if waiting has
 	once    sync.Once       // for quit
 	quit    chan struct{}   // closed when nothing more is wanted
@@ -41,31 +40,29 @@ type Link struct {
 // AgentModule is the module of the agent's frames.
 const AgentModule = inject.LibraryName
 
-// maxWaitingFrames bounds what is taken out of the ring and not used yet: 80 bytes
-// for each frame, 40 MB. Beyond that the ring fills up, and the agent drops and
-// counts.
+// maxWaitingFrames bounds the records that were taken out of the ring and are not used yet: 80 bytes for each frame,
+// 40 MB. Beyond the bound the ring fills up, and the agent drops and counts records.
 const (
 	maxWaitingFrames = 1 << 19
-	framesOfRecord   = 3 // what a record takes besides its frames
+	framesOfRecord   = 3 // the cost of a record besides its frames
 )
 
-// How often the ring is looked at. It has room for a thousand records or so, and what
-// wakes up less often costs less.
+// How often the pump looks at the ring. The ring has room for a thousand records or so, and rare wake-ups cost less.
 const (
-	pollSoon = time.Millisecond // after there was much in it
+	pollSoon = time.Millisecond // after many records
 	pollLate = 8 * time.Millisecond
 	many     = 64 // records
 )
 
-// PumpShare is the share of a CPU that goes into taking records out of the ring, at most:
-// 200,000 a second, at 1 µs. A hostile process can report as fast as it can write. What is
-// not taken in time the agent drops and counts.
+// PumpShare is the greatest share of a CPU that taking records out of the ring may use: 200,000 records a second, at
+// 1 µs. A hostile process can report as fast as it can write. If records are not taken in time, the agent drops and
+// counts them.
 const PumpShare = 0.2
 
-// PaceEvery is after how many records the CPU time used is checked.
+// PaceEvery is the number of records after which the used CPU time is checked.
 const PaceEvery = 64
 
-// Attach loads the agent into a running process and asks it for what is wanted.
+// Attach loads the agent into a running process and subscribes to want.
 func Attach(ctx context.Context, p *session.Process, want agent.Subscription) (*Link, error) {
 	if err := checkWaits(p, &want); err != nil {
 		return nil, err
@@ -78,7 +75,7 @@ func Attach(ctx context.Context, p *session.Process, want agent.Subscription) (*
 	return New(a, want)
 }
 
-// New asks an agent that has connected for what is wanted.
+// New subscribes to want at an agent that has connected.
 func New(a *inject.Agent, want agent.Subscription) (*Link, error) {
 	conn, err := agent.NewConn(a.Conn)
 	if err != nil {
@@ -86,11 +83,11 @@ func New(a *inject.Agent, want agent.Subscription) (*Link, error) {
 	}
 	begun, err := conn.Begin(want)
 	if err != nil {
-		conn.Close() // or the runtime waits for its answer to come
+		conn.Close() // else the runtime waits for its answer
 	}
 	if refusal := a.Loaded(); refusal != nil {
 		conn.Close()
-		return nil, refusal // which says more than err
+		return nil, refusal // tells more than err
 	}
 	if err != nil {
 		return nil, err
@@ -112,7 +109,7 @@ func (l *Link) pump() {
 		case <-l.quit:
 			return
 		case <-done:
-			hungUp, done = true, nil // what is in the ring is the last
+			hungUp, done = true, nil // the ring has the last records
 		case <-time.After(wait):
 		}
 		n, full, err := l.take()
@@ -125,8 +122,7 @@ func (l *Link) pump() {
 	}
 }
 
-// take takes records out of the ring, as long as there is room and CPU time for them. full: it
-// left some.
+// take takes records out of the ring, as long as there is room and CPU time. full: records are left in the ring.
 func (l *Link) take() (n int, full bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +157,7 @@ func (l *Link) take() (n int, full bool, err error) {
 
 var errFull = errors.New("full")
 
-// HasEnded reports whether nothing more will come: Records returns the last.
+// HasEnded reports whether no more records will come: Records returns the last records.
 func (l *Link) HasEnded() bool {
 	select {
 	case <-l.ended:
@@ -178,8 +174,8 @@ func exceptionOffsets(p *session.Process) agent.ExceptionOffsets {
 	return agent.ExceptionOffsets(p.Runtime.Threads.ExceptionOffsets())
 }
 
-// owners says what the events of a process mean by the owner of a lock: where monitors are managed code, it is a
-// managed thread id.
+// owners returns the meaning of a lock's owner in the events of a process: where monitors are managed code, the owner
+// is a managed thread id.
 func owners(p *session.Process) agent.Owners {
 	if p.Runtime == nil || p.Runtime.Locks == nil {
 		return agent.Owners{}
@@ -196,8 +192,8 @@ func owners(p *session.Process) agent.Owners {
 	}
 }
 
-// Records returns the records that have come since the last call. With an error nothing more
-// will come; the records before it are in the result.
+// Records returns the records that have come since the last call. With an error no more records will come; the
+// records before the error are in the result.
 func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	if !l.told && p.Runtime != nil {
 		l.told = true
@@ -211,10 +207,10 @@ func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	return out, l.err
 }
 
-// Counts are how often each event happened, was reported and was dropped, by its number.
+// Counts returns the numbers of events that happened, were reported and were dropped, by event number.
 func (l *Link) Counts() [agent.EventTypes]agent.Counts { return l.conn.Stats() }
 
-// Waits appends to out the waits for locks that go on now, as the agent says.
+// Waits appends the present waits for locks to out, as reported by the agent.
 func (l *Link) Waits(out []agent.Wait) []agent.Wait { return l.conn.Waits(out) }
 
 // Slowed reports whether there were more records at some time than PumpShare of a CPU can take.
@@ -223,22 +219,21 @@ func (l *Link) Slowed() bool { return l.slowed.Load() }
 // Arrived receives a value when Records has something to return.
 func (l *Link) Arrived() <-chan struct{} { return l.arrived }
 
-// Ended is closed when nothing more will come.
+// Ended returns a channel that is closed when no more records will come.
 func (l *Link) Ended() <-chan struct{} { return l.ended }
 
-// SetWalkedThread tells the agent which thread is being walked from outside; 0: none. The agent keeps
-// the runtime's ThreadDestroyed waiting until the walk is over, for Subscription.DestroyWait at
-// most.
+// SetWalkedThread tells the agent the thread that is being walked from outside; 0: none. The agent keeps the
+// runtime's ThreadDestroyed waiting until the walk is over, for Subscription.DestroyWait at most.
 func (l *Link) SetWalkedThread(thread uint64) { l.conn.SetWalkedThread(thread) }
 
-// Free has the agent destroy handles that it has made.
+// Free has the agent destroy handles that the agent has made.
 func (l *Link) Free(slots []uint32) error { return l.conn.Free(slots) }
 
-// Collect makes the runtime do a full, blocking garbage collection, and returns how long that took. When ctx ends it
+// Collect makes the runtime do a full, blocking garbage collection, and returns the duration. When ctx ends, Collect
 // gives up waiting.
 func (l *Link) Collect(ctx context.Context) (time.Duration, error) { return l.conn.Collect(ctx) }
 
-// Settle waits until what the agent has reported by now has been taken out of the ring, if there is room.
+// Settle waits until all present records of the agent have been taken out of the ring, if there is room.
 func (l *Link) Settle() {
 	select {
 	case <-l.ended:
@@ -249,9 +244,8 @@ func (l *Link) Settle() {
 // Release resumes the thread that is held in the notification of a record.
 func (l *Link) Release(r *agent.Record) { l.conn.Release(r) }
 
-// Stop has the agent leave the runtime, and waits until it has, which usually takes 0.3 s.
-// Records still returns what it has reported. died: the agent had hung up before, as it does
-// when its process exits.
+// Stop has the agent leave the runtime, and waits until the agent has left, usually for 0.3 s. Records still returns
+// the agent's last records. died: the agent had hung up before, as agents do when their process exits.
 func (l *Link) Stop() (died bool, err error) {
 	select {
 	case <-l.conn.Done():
@@ -269,8 +263,8 @@ func (l *Link) Stop() (died bool, err error) {
 	return died, err
 }
 
-// last waits until the last records of an agent that has left are taken out of the ring. It does
-// not wait for a child of the target that holds the connection open.
+// last waits until the last records of an agent that has left are taken out of the ring. last does not wait for a
+// child of the target that holds the connection open.
 func (l *Link) last() {
 	select {
 	case <-l.ended:
@@ -282,14 +276,13 @@ func (l *Link) last() {
 
 const lastPatience = time.Second
 
-// end ends the pump.
 func (l *Link) end() {
 	l.once.Do(func() { close(l.quit) })
 	<-l.ended
 }
 
-// hungUp reports whether the agent has hung up. A write can fail before the reader of the
-// connection has seen that, so it waits a moment.
+// hungUp reports whether the agent has hung up. A write can fail before the reader of the connection has seen the
+// end, so hungUp waits a moment.
 func (l *Link) hungUp() bool {
 	select {
 	case <-l.conn.Done():
@@ -299,7 +292,7 @@ func (l *Link) hungUp() bool {
 	}
 }
 
-// Close hangs up. The agent leaves, if it has not left yet.
+// Close hangs up. The agent leaves, unless the agent has left already.
 func (l *Link) Close() error {
 	l.end()
 	return l.conn.Close()

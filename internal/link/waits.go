@@ -10,13 +10,13 @@ import (
 	"clrsnap/internal/session"
 )
 
-// ErrNoWaits is wrapped by the error about a runtime that does not report waits.
+// ErrNoWaits is wrapped by the error about a runtime without events for waits.
 var ErrNoWaits = errors.New("only .NET 9 and later report waits")
 
-// everything is all events that there are.
+// everything has all events.
 const everything = agent.Waits<<1 - 1
 
-// HasWaits reports whether a runtime of this version reports waits. That of an unknown version is taken to.
+// HasWaits reports whether a runtime of the version reports waits. An unknown version counts as reporting waits.
 func HasWaits(version string) bool {
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
@@ -25,8 +25,8 @@ func HasWaits(version string) bool {
 
 const firstWithWaits = 9 // dotnet/runtime#94737
 
-// checkWaits refuses waits of a process whose runtime does not report them. Who wants all events wants those
-// that there are.
+// checkWaits refuses a subscription to waits for a process whose runtime does not report waits. A subscription to
+// everything means all events of the runtime, and is not refused.
 func checkWaits(p *session.Process, want *agent.Subscription) error {
 	if want.Events&agent.Waits == 0 || want.Events == everything || p.Found == nil || HasWaits(p.Found.Version) {
 		return nil

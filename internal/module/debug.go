@@ -18,30 +18,31 @@ import (
 	"clrsnap/symbols"
 )
 
-// A DebugFinder opens files in which a module's symbols may be that it was stripped of. They are verified.
+// A DebugFinder opens files that may have the symbols a module was stripped of. The module package verifies the
+// files.
 type DebugFinder interface {
-	// OpenFile opens a regular file by the path that the target sees.
+	// OpenFile opens a regular file by its path in the target.
 	OpenFile(path string) (target.File, error)
-	// OpenOwn opens a file on this machine, by a path below the folders that the user names.
+	// OpenOwn opens a file on this machine, by a path below the user's folders of symbols.
 	OpenOwn(path string) (files []target.File)
 }
 
-// Debugging says which symbols of modules are looked for beyond those that they have themselves.
+// Debugging controls the search for symbols outside the modules themselves.
 type Debugging struct {
-	Finder DebugFinder // nil: none
-	Lines  int64       // bytes of a file's line table that are read at most
-	Remote bool        // what is not found may be fetched: see Fetch
+	Finder DebugFinder // nil: no search
+	Lines  int64       // bytes of a file's line table to read, at most
+	Remote bool        // missing symbols may be fetched: see Fetch
 }
 
-// debug is what a module was stripped of, or has itself.
+// debug has the symbols that a module was stripped of, or the module's own line table.
 type debug struct {
 	img   *image // nil: the module has no other file
 	lines *dwarfline.Table
-	want  *symbols.Key // what a server may have; nil: nothing
+	want  *symbols.Key // a key for symbol servers; nil: nothing to fetch
 }
 
-// Bounds of line tables, in bytes of a file's .debug_line. A megabyte takes 20 ms to read. Who names folders or
-// servers with symbols wants them, however long it takes.
+// Bounds of line tables, in bytes of a file's .debug_line. A megabyte takes 20 ms to read. A user who names folders
+// or servers with symbols wants all lines, however long the reading takes.
 const (
 	FewLines = 4 << 20
 	AllLines = 256 << 20
@@ -49,28 +50,28 @@ const (
 
 // Bounds of debug files.
 const (
-	maxChecked     = 512 << 20 // bytes that are read for a checksum
-	maxDebugText   = 512 << 20 // bytes of .debug_info and of sections with names, of which little is read
+	maxChecked     = 512 << 20 // bytes to read for a checksum
+	maxDebugText   = 512 << 20 // bytes of .debug_info and of sections with names; only a little is read
 	debugDirectory = "/usr/lib/debug"
 )
 
 // errNoDebug: there is no debug file.
 var errNoDebug = errors.New("no debug file")
 
-// debugging returns the file that has what the module was stripped of; nil: there is none.
+// debugging returns the module's debug, and finds it on first use.
 func (m *Module) debugging() *debug {
 	d := &m.img.debug
 	d.once.Do(func() { m.findDebug(&d.debug) })
 	return &d.debug
 }
 
-// lazyDebug is found when it is first needed.
+// lazyDebug is found on first use.
 type lazyDebug struct {
 	once sync.Once
 	debug
 }
 
-// findDebug looks for the debug file where distributions, .NET and users put them.
+// findDebug looks for the debug file in the places of distributions, .NET and users.
 func (m *Module) findDebug(d *debug) {
 	from := m.set.debugging.Finder
 	if from == nil || m.img.file == nil {
@@ -100,7 +101,7 @@ func (m *Module) findDebug(d *debug) {
 	}
 }
 
-// debugFiles yields functions that open what may be the debug file.
+// debugFiles yields functions that open possible debug files.
 func (m *Module) debugFiles(from DebugFinder, id []byte, link string) func(yield func(func() []target.File) bool) {
 	theirs := func(p string) func() []target.File {
 		return func() []target.File {
@@ -133,8 +134,8 @@ func (m *Module) debugFiles(from DebugFinder, id []byte, link string) func(yield
 	}
 }
 
-// accept takes a file, which is then d's to close, if it is the one that the module was stripped of: by its
-// build id or, if the module has none, by the checksum that the module has of it.
+// accept takes a file, which d then has to close, if the module was stripped of the file's symbols. The build id
+// decides or, if the module has no build id, the module's checksum of the file.
 func (s *Set) accept(d *debug, f target.File, id []byte, linked bool, crc uint32) error {
 	elf, err := s.budget.Image(f)
 	if err != nil {
@@ -169,8 +170,8 @@ func (m *Module) strippedSymbol(vaddr arch.Addr) (f *symbol.Func, offset uint64,
 	return d.img.syms.Lookup(vaddr)
 }
 
-// Line returns the source line of the instruction at an address, if the module, or the file with what it was
-// stripped of, has DWARF for it. The error wraps dwarfline.ErrNone or says what is wrong with that.
+// Line returns the source line of the instruction at an address, if the module or its debug file has DWARF for the
+// instruction. The error wraps dwarfline.ErrNone, or says what is wrong with the DWARF.
 func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
 	if err := m.load(); err != nil {
 		return dwarfline.Line{}, fmt.Errorf("%w: %w", dwarfline.ErrNone, err)
@@ -203,13 +204,13 @@ func (s *Set) lineTable(elf *elfx.Image) *dwarfline.Table {
 	}, elf.Reserve)
 }
 
-// Wanted reports whether symbols of the module are missing that Fetch may get.
+// Wanted reports whether the module lacks symbols that Fetch may get.
 func (m *Module) Wanted() bool {
 	return m.load() == nil && m.img.file != nil && !m.img.syms.Complete() && m.debugging().want != nil
 }
 
-// Fetch gets the debug files of those of the modules that are Wanted. It takes as long as from takes, or until ctx
-// ends; what has not come by then is Wanted as before.
+// Fetch gets the debug files of the Wanted modules among modules. Fetch takes as long as from takes, or until ctx
+// ends; modules whose file has not come by then stay Wanted.
 func (s *Set) Fetch(ctx context.Context, from symbols.Source, modules []*Module) {
 	for _, m := range modules {
 		if !m.Wanted() {

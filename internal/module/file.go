@@ -13,17 +13,17 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Files finds the symbols of native modules whose process is not there, by their build ids. It is not safe for
-// concurrent use. What it reads and keeps is bounded.
+// Files finds the symbols of native modules without a process, by their build ids. Files is not safe for concurrent
+// use. Reads and memory are bounded.
 type Files struct {
 	find func(path string) []target.File
 	set  *Set // for its budget
 	open []*File
 }
 
-// File has symbols of one build of a module. Addresses are link-time ones: see Module.Offset.
+// File has the symbols of one build of a module. Addresses are link-time addresses: see Module.Offset.
 type File struct {
-	m     *Module // of a process; nil: the other fields
+	m     *Module // of a process; nil: the other fields count
 	img   *image
 	set   *Set
 	lines *dwarfline.Table
@@ -32,16 +32,16 @@ type File struct {
 // ErrNoFile: no file has the symbols.
 var ErrNoFile = errors.New("no file has its symbols")
 
-// NewFiles returns what looks into folders: find opens files by a path below them; nil: there are none. lines bounds
-// the line table of a file, in bytes.
+// NewFiles returns Files for some folders: find opens files by a path below the folders; nil: there are no folders.
+// lines bounds the line table of a file, in bytes.
 func NewFiles(find func(path string) []target.File, lines int64) *Files {
 	s := &Set{budget: elfx.NewBudget()}
 	s.Debug(Debugging{Lines: lines})
 	return &Files{find: find, set: s}
 }
 
-// Find looks for the debug file of a module, and for the module itself. Without one the error wraps ErrNoFile. name
-// is the module's file name, and can be hostile.
+// Find looks for the debug file of a module, and for the module itself. If there is neither, the error wraps
+// ErrNoFile. name is the module's file name, and can be hostile.
 func (f *Files) Find(name string, id []byte) (*File, error) {
 	if len(id) < 2 || f.find == nil {
 		return nil, fmt.Errorf("%w: it has no build id, or there is no folder", ErrNoFile)
@@ -69,7 +69,7 @@ func (f *Files) Find(name string, id []byte) (*File, error) {
 	return nil, why
 }
 
-// Use takes a file that may have the symbols, and closes it, now or with Close.
+// Use takes a file that may have the symbols, and closes the file now or with Close.
 func (f *Files) Use(file target.File, id []byte) (*File, error) {
 	var d debug
 	if err := f.set.accept(&d, file, id, false, 0); err != nil {
@@ -89,7 +89,7 @@ func (f *Files) Close() {
 	f.open = nil
 }
 
-// File returns the symbols that the module has now.
+// File returns the present symbols of the module.
 func (m *Module) File() *File { return &File{m: m} }
 
 // Symbol returns the function at an address and the offset in it.
@@ -111,7 +111,7 @@ func (f *File) Line(addr arch.Addr) (dwarfline.Line, error) {
 	return f.lines.Lookup(addr)
 }
 
-// BuildID returns the build id of the module's image; nil: it has none, or cannot be read.
+// BuildID returns the build id of the module's image; nil: there is none, or it cannot be read.
 func (m *Module) BuildID() []byte {
 	if m.load() != nil {
 		return nil

@@ -11,24 +11,24 @@ import (
 	"clrsnap/internal/unwind/cfi"
 )
 
-// image is what was read of a file, shared by all modules of that file, or what was read
-// from memory of one module whose file cannot be read.
+// image is the read part of a file, shared by all modules of the file. For a module with an unreadable file, image is
+// read from memory, and is the module's own.
 type image struct {
-	file target.File // nil: it is read from memory
+	file target.File // nil: the image is read from memory
 	err  error       // why the file cannot be read
 	elf  *elfx.Image
-	cfi  *cfi.Table // nil: it has no unwind information
+	cfi  *cfi.Table // nil: there is no unwind information
 	bare bool
 	syms *symbol.Table
 
-	lines *dwarfline.Table // its own; nil: not asked for yet
+	lines *dwarfline.Table // the image's own; nil: not asked for yet
 	debug lazyDebug
 
 	aheadOnce sync.Once
 	ahead     bool
 }
 
-// open opens the file that a module is of, once.
+// open opens the file of a module, once.
 func (s *Set) open(m *Module) (*image, error) {
 	img := s.files[m.key.file]
 	if img == nil {
@@ -63,8 +63,7 @@ func (s *Set) newImage(elf *elfx.Image) *image {
 	return img
 }
 
-// aheadOfTime reports whether it is a native AOT program or library of .NET, which
-// contains its own runtime.
+// aheadOfTime reports whether the image is a native AOT program or library of .NET, which contains its own runtime.
 func (img *image) aheadOfTime() bool {
 	img.aheadOnce.Do(func() {
 		_, err := img.elf.Lookup("DotNetRuntimeDebugHeader") // src/coreclr/nativeaot/Runtime/DebugHeader.cpp

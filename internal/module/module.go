@@ -1,6 +1,5 @@
-// Package module knows the native modules of a target: which executable or
-// library an address lies in, how to step up the stack from there, and what the
-// function is called.
+// Package module knows the native modules of a target: the executable or library of an address, the step up the stack
+// from an address, and the name of the function.
 package module
 
 import (
@@ -19,7 +18,7 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-const ptLoad = 1 // a program header's type: a piece that is mapped
+const ptLoad = 1 // a program header's type: a mapped piece
 
 // Opener opens the file behind a mapping of the target.
 type Opener func(m *target.Mapping) (target.File, error)
@@ -41,7 +40,7 @@ type Module struct {
 	bias arch.Addr
 }
 
-// key identifies a module, also when the mappings are read again.
+// key identifies a module across reads of the mappings.
 type key struct {
 	file  fileKey
 	start arch.Addr
@@ -54,21 +53,21 @@ type fileKey struct {
 	inode uint64
 }
 
-// Set is the modules of one target. It is not safe for concurrent use. What it reads and
-// keeps of all of them together is bounded.
+// Set has the modules of one target. A Set is not safe for concurrent use. Reads and memory for all modules together
+// are bounded.
 type Set struct {
 	arch   *arch.Arch
 	mem    target.Memory
 	opener Opener
 	budget *elfx.Budget
 	mods   []*Module // by the address of their executable mappings
-	spans  []span    // every executable mapping, also without a module
+	spans  []span    // every executable mapping, with or without a module
 	files  map[fileKey]*image
 
 	debugging Debugging
 }
 
-// Memory is that of the target.
+// Memory returns the target's memory.
 func (s *Set) Memory() target.Memory { return s.mem }
 
 // span is one executable mapping.
@@ -82,12 +81,11 @@ func NewSet(a *arch.Arch, mem target.Memory, opener Opener) *Set {
 	return &Set{arch: a, mem: mem, opener: opener, budget: elfx.NewBudget(), files: map[fileKey]*image{}}
 }
 
-// Debug has symbols of modules looked for beyond those that they have themselves. It is to be called before any
-// is asked for.
+// Debug sets the search for symbols outside the modules themselves. Call Debug before asking for symbols.
 func (s *Set) Debug(d Debugging) { s.debugging = d }
 
-// Update replaces the target's mappings. Modules that are still mapped keep what was
-// read of them. It reports whether any module has been unloaded.
+// Update replaces the target's mappings. Modules that are still mapped keep their data. Update reports whether a
+// module has been unloaded.
 func (s *Set) Update(maps target.Mappings) (unloaded bool) {
 	old := map[key]*Module{}
 	for _, m := range s.mods {
@@ -95,7 +93,7 @@ func (s *Set) Update(maps target.Mappings) (unloaded bool) {
 	}
 	s.mods, s.spans = nil, nil
 	byKey := map[key]*Module{}
-	var start arch.Addr // of the adjacent mappings of one file that i is the last of
+	var start arch.Addr // of the run of adjacent mappings of one file up to i
 	for i := range maps {
 		mp := &maps[i]
 		if i == 0 || !continues(mp, &maps[i-1]) {
@@ -131,7 +129,7 @@ func (s *Set) Update(maps target.Mappings) (unloaded bool) {
 	return unloaded
 }
 
-// closeFiles closes the files that no module is of any more.
+// closeFiles closes the files without a module.
 func (s *Set) closeFiles(mods map[key]*Module) {
 	mapped := map[fileKey]bool{}
 	for k := range mods {
@@ -149,9 +147,8 @@ func (s *Set) newModule(mp *target.Mapping, k key) *Module {
 	return &Module{Path: mp.Path, Name: path.Base(mp.Path), Start: k.start, End: mp.End, set: s, key: k, exec: *mp}
 }
 
-// isImage reports whether m is of an image. Code that the runtime has made is not: it is
-// in anonymous memory, or in a memfd that the runtime maps twice, once writable and once
-// executable.
+// isImage reports whether m belongs to an image. Code made by the runtime does not: the code is in anonymous memory,
+// or in a memfd that the runtime maps twice, once writable and once executable.
 func isImage(m *target.Mapping) bool {
 	if m.Path == "[vdso]" {
 		return true
@@ -169,7 +166,7 @@ func continues(m, before *target.Mapping) bool {
 	return before.End == m.Start && before.Offset <= m.Offset && before.Path == m.Path
 }
 
-// Find returns the module whose code addr lies in, or nil.
+// Find returns the module whose code has addr, or nil.
 func (s *Set) Find(addr arch.Addr) *Module {
 	if sp := s.span(addr); sp != nil {
 		return sp.mod
@@ -200,7 +197,7 @@ func (s *Set) Close() {
 	s.closeFiles(nil)
 }
 
-// Close ends the use of the module. Its file may be another one's, too.
+// Close ends the use of the module. Other modules may still use the file.
 func (m *Module) Close() {
 	m.once.Do(func() { m.err = fmt.Errorf("%s has been unloaded", m.Path) })
 	if m.img != nil && m.img.file == nil {
@@ -208,8 +205,7 @@ func (m *Module) Close() {
 	}
 }
 
-// load opens the image when it is first needed: from its file, else from the
-// target's memory, which has no symbols beyond the dynamic ones.
+// load opens the image on first use: from the file, else from the target's memory, with the dynamic symbols only.
 func (m *Module) load() error {
 	m.once.Do(func() { m.err = m.open() })
 	return m.err
@@ -244,9 +240,9 @@ func (m *Module) openFile() error {
 
 var errReplaced = errors.New("the file is not the one that is mapped: it was replaced while the program was running")
 
-// replaced reports whether img, a file's, has another build id than what is mapped
-// at bias. Device and inode are not enough: on an overlay they differ from what
-// the mappings say of the same file, and inodes of different layers can be equal.
+// replaced reports whether img, read from a file, has another build id than the image mapped at bias. Device and
+// inode are not enough: on an overlay they differ from the mappings' device and inode of the same file, and inodes of
+// different layers can be equal.
 func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
 	id, err := img.BuildID()
 	if err != nil {
@@ -281,8 +277,8 @@ func (m *Module) openMemory() error {
 	return fmt.Errorf("%s: no segment maps the ELF header", m.Path)
 }
 
-// Step returns the step from code address pc, or an error that wraps
-// unwind.ErrNoInfo where the module has no unwind information for it.
+// Step returns the step from code address pc. The error wraps unwind.ErrNoInfo if the module has no unwind
+// information for pc.
 func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	if err := m.load(); err != nil {
 		return nil, fmt.Errorf("%w: %w", unwind.ErrNoInfo, err)
@@ -293,18 +289,17 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	return m.img.cfi.Step(pc - m.bias)
 }
 
-// NoUnwindInfo reports whether the module has no unwind information at all, so that its
-// code can only be crossed by frame pointers, if it has any.
+// NoUnwindInfo reports whether the module has no unwind information at all. Only frame pointers, if there are any,
+// lead through the module's code then.
 func (m *Module) NoUnwindInfo() bool { return m.load() == nil && m.img.bare }
 
-// AheadOfTime reports whether the module is a native AOT program or library of .NET,
-// which contains its own runtime, as far as its file says it: up to .NET 10.
+// AheadOfTime reports whether the module is a native AOT program or library of .NET, which contains its own runtime.
+// The file tells up to .NET 10 only.
 func (m *Module) AheadOfTime() bool {
 	return m.load() == nil && m.img.aheadOfTime()
 }
 
-// Function returns the start of the function that pc lies in, as the unwind
-// information has it.
+// Function returns the start of the function at pc, according to the unwind information.
 func (m *Module) Function(pc arch.Addr) (start arch.Addr, ok bool) {
 	if m.load() != nil || m.img.cfi == nil {
 		return 0, false
@@ -313,8 +308,8 @@ func (m *Module) Function(pc arch.Addr) (start arch.Addr, ok bool) {
 	return lo + m.bias, ok
 }
 
-// LanguageData returns the start of the function that pc lies in, as the unwind information has it, and where the data
-// lies that it has there for the function's language.
+// LanguageData returns the start of the function at pc, according to the unwind information, and the address of the
+// unwind information's data for the function's language.
 func (m *Module) LanguageData(pc arch.Addr) (start, data arch.Addr, ok bool) {
 	if m.load() != nil || m.img.cfi == nil {
 		return 0, 0, false
@@ -334,14 +329,14 @@ func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool)
 	return m.strippedSymbol(addr - m.bias)
 }
 
-// maxNear is how far from an exported function one without a symbol may lie and be described by
-// it, in bytes. Functions of one source file lie together; a library with few exported functions
-// has most of its code far from them.
+// maxNear is the greatest distance in bytes of a function without a symbol from the exported function that describes
+// it. Functions of one source file lie together; a library with few exported functions has most of its code far from
+// them.
 const maxNear = 64 << 10
 
-// Nearest describes the function at addr, which has no symbol, by the exported function before it:
-// "sqlite3_step+0x1f40" begins 8000 bytes behind the start of sqlite3_step. It returns "" where
-// there is none nearby, or where it is not known where the function begins.
+// Nearest describes the function at addr, which has no symbol, by the exported function before: "sqlite3_step+0x1f40"
+// begins 8000 bytes behind the start of sqlite3_step. Nearest returns "" if no exported function is near, or if the
+// beginning of the function is not known.
 func (m *Module) Nearest(addr arch.Addr) string {
 	start, ok := m.Function(addr)
 	if !ok {
@@ -354,8 +349,8 @@ func (m *Module) Nearest(addr arch.Addr) string {
 	return fmt.Sprintf("%s+%#x", f.Short, offset)
 }
 
-// SymbolError returns why functions of the module may have no names although it has symbols
-// for them; nil: they have names.
+// SymbolError returns the reason why functions of the module may have no names although there are symbols for them;
+// nil: there is no such reason.
 func (m *Module) SymbolError() error {
 	if m.load() != nil {
 		return nil
@@ -366,8 +361,7 @@ func (m *Module) SymbolError() error {
 	return nil
 }
 
-// Lookup returns the address in the target of one of the module's dynamic
-// symbols.
+// Lookup returns the address in the target of a dynamic symbol of the module.
 func (m *Module) Lookup(name string) (arch.Addr, error) {
 	if err := m.load(); err != nil {
 		return 0, err
@@ -379,8 +373,8 @@ func (m *Module) Lookup(name string) (arch.Addr, error) {
 	return s.Value + m.bias, nil
 }
 
-// Offset returns how far into the module addr lies, as its own tools count:
-// relative to link-time address zero.
+// Offset returns the offset of addr in the module as the module's own tools count: relative to link-time address
+// zero.
 func (m *Module) Offset(addr arch.Addr) uint64 {
 	if m.load() != nil {
 		return uint64(addr - m.Start)
@@ -396,6 +390,6 @@ func (m *Module) Image() (*elfx.Image, error) {
 	return m.img.elf, nil
 }
 
-// InPLT reports whether addr lies in the module's procedure linkage table, whose
-// entries jump on to functions of other modules.
+// InPLT reports whether addr lies in the module's procedure linkage table. The entries of the table jump on to
+// functions of other modules.
 func (m *Module) InPLT(addr arch.Addr) bool { return m.load() == nil && m.img.elf.InPLT(addr-m.bias) }

@@ -106,8 +106,8 @@ func (nothing) ReadMemory(p []byte, addr arch.Addr) error {
 	return &target.ReadError{Addr: addr, Len: len(p)}
 }
 
-// This process's own modules: every one can be loaded, and each exported symbol
-// that is looked up is found again by its address.
+// The modules of the test's own process: every module can be loaded, and the address of each looked-up exported
+// symbol leads back to the symbol.
 func TestLiveModules(t *testing.T) {
 	p, err := live.Open(os.Getpid())
 	if err != nil {
@@ -140,8 +140,8 @@ func TestLiveModules(t *testing.T) {
 	}
 }
 
-// TestReplacedFile: a file of the same layout, but of another build than what is
-// mapped, is not used. The module is read from memory then.
+// TestReplacedFile: a file with the mapped module's layout but another build id is not used. The module is read from
+// memory then.
 func TestReplacedFile(t *testing.T) {
 	cmd := startCat(t)
 	p, err := live.Open(cmd.Process.Pid)
@@ -188,8 +188,7 @@ func TestReplacedFile(t *testing.T) {
 	}
 }
 
-// startCat starts cat, and waits until it works: before that its executable may not even
-// be mapped.
+// startCat starts cat, and waits until cat works: earlier the executable may not even be mapped.
 func startCat(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("cat")
@@ -236,8 +235,7 @@ func checkVDSO(t *testing.T, m *Module) {
 	}
 }
 
-// TestOneFile: however often a file is mapped, it is opened once, and closed with the last
-// of its mappings.
+// TestOneFile: however often a file is mapped, the file is opened once, and closed with the last mapping.
 func TestOneFile(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -282,7 +280,7 @@ func TestOneFile(t *testing.T) {
 	}
 }
 
-// counted is a file that knows how often it was opened and closed.
+// counted is a file that counts opens and closes.
 type counted struct {
 	*os.File
 	opened, closed int
@@ -293,7 +291,7 @@ func (c *counted) Close() error {
 	return c.File.Close()
 }
 
-// TestAdjacent: mappings that lie side by side do not make finding the modules slower.
+// TestAdjacent: mappings that lie side by side do not make the search for modules slower.
 func TestAdjacent(t *testing.T) {
 	var maps target.Mappings
 	path := "/" + strings.Repeat("x", 4000)
@@ -301,7 +299,7 @@ func TestAdjacent(t *testing.T) {
 		maps = append(maps, mapping(0x1000+n<<12, 0x2000+n<<12, rx, strings.Clone(path), 1, 0))
 	}
 	s := NewSet(arch.AMD64, nothing{}, nil)
-	if took := testenv.Worked(func() { s.Update(maps) }); len(s.All()) != 1 || took > 5*time.Second { // it took minutes
+	if took := testenv.Worked(func() { s.Update(maps) }); len(s.All()) != 1 || took > 5*time.Second { // took minutes
 		t.Errorf("%d modules, after %v", len(s.All()), took)
 	}
 }

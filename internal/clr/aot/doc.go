@@ -1,25 +1,25 @@
-// Package aot names the methods of a native AOT program of .NET 11 and later, also of one that is stripped.
+// Package aot names the methods of a native AOT program of .NET 11 and later, even of a stripped program.
 //
-// The compiler writes names of methods into the program for the stack traces of exceptions, unless it is told not to
-// (StackTraceSupport). They lie in some of the blobs that the program's ReadyToRun header lists:
+// The compiler writes names of methods into the program for the stack traces of exceptions, unless StackTraceSupport
+// is off. The names lie in some of the blobs that the program's ReadyToRun header lists:
 //
-//   - The stack trace map has an entry for each method: where its code starts, its owning type, name and signature, and
-//     the arguments of a generic method (dotnet/runtime, src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/
-//     DependencyAnalysis/StackTraceMethodMappingNode.cs; StackTraceMetadata.cs of System.Private.StackTraceMetadata
-//     reads it).
-//   - The embedded metadata has these types, names and signatures. Its format is NativeFormat, which is another one
-//     than that of assemblies (src/coreclr/tools/Common/Internal/Metadata/NativeFormat).
+//   - The stack trace map has an entry for each method: the start of the code, the owning type, name and signature,
+//     and the arguments of a generic method (dotnet/runtime,
+//     src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/DependencyAnalysis/StackTraceMethodMappingNode.cs;
+//     StackTraceMetadata.cs of System.Private.StackTraceMetadata reads the map).
+//   - The embedded metadata has the types, names and signatures. The format is NativeFormat, not the format of
+//     assemblies (src/coreclr/tools/Common/Internal/Metadata/NativeFormat).
 //
-// The methods that reflection can call, such as Main, are in the invoke map instead, which names their types by the
-// MethodTables, and these are in the type map.
+// Methods that reflection can call, such as Main, are in the invoke map instead. The invoke map names their types by
+// the MethodTables, and the type map has the MethodTables.
 //
-// The runtime's data descriptor leads to the header: RuntimeInstance, the first of its TypeManagers, its header
-// (src/coreclr/nativeaot/Runtime/datadescriptor.inc, TypeManager.cpp, inc/ModuleHeaders.h).
+// The runtime's data descriptor leads to the header: RuntimeInstance, the first of the TypeManagers, the
+// TypeManager's header (src/coreclr/nativeaot/Runtime/datadescriptor.inc, TypeManager.cpp, inc/ModuleHeaders.h).
 //
-// The blobs are hostile: each length is checked, what is read for one name is bounded, and so is its text. What cannot
-// be read has no name.
+// The blobs are hostile: each length is checked, and the reads and the text for one name are bounded. A method with
+// unreadable data has no name.
 //
 // Known gaps. Code of a generic type or method is in the map with the names of the type's parameters, or without: the
-// arguments are not known. Of state machines that are classes it is not told whether they are those of an async method
-// or an iterator. Stubs that the compiler makes have no names.
+// arguments are not known. For a state machine that is a class, the names do not tell an async method from an
+// iterator. Stubs that the compiler makes have no names.
 package aot

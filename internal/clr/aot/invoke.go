@@ -7,19 +7,20 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The invoke map has the methods that reflection can call, which the stack trace map leaves out: flags, where the
-// method's record lies, its type, where its code starts, and what calls it
-// (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/ DependencyAnalysis/ReflectionInvokeMapNode.cs; the flags are
+// The invoke map has the methods that reflection can call; the stack trace map leaves them out. An entry has flags,
+// the place of the method's record, the type, the start of the code, and the stub that calls the code
+// (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/DependencyAnalysis/ReflectionInvokeMapNode.cs; the flags are
 // InvokeTableFlags of MappingTableFlags.cs).
 const invokeHasEntrypoint = 0x20
 
 // tables are the blobs that lead from the invoke map to names. The metadata knows types by tokens, the invoke map by
-// the addresses of their MethodTables: the type map has both. Addresses are in the fixups, relative to themselves.
+// the addresses of their MethodTables: the type map has both. Addresses are in the fixups, relative to the fixups
+// themselves.
 type tables struct {
 	invokeMap, typeMap []byte
 	fixups             []byte
 	fixupsAt           arch.Addr
-	low, high          arch.Addr // of the code of methods; outside are stubs that unbox, which have no frames
+	low, high          arch.Addr // of the code of methods; outside lie stubs that unbox, and have no frames
 }
 
 func (t *tables) readRange(r *target.Reader, l *layout) error {
@@ -35,7 +36,7 @@ func (t *tables) readRange(r *target.Reader, l *layout) error {
 	return err
 }
 
-// address is that of a fixup.
+// address returns the address in a fixup.
 func (t *tables) address(i uint32) (arch.Addr, bool) {
 	const size = 4
 	if uint64(i) >= uint64(len(t.fixups)/size) {
@@ -46,7 +47,7 @@ func (t *tables) address(i uint32) (arch.Addr, bool) {
 	return t.fixupsAt + arch.Addr(off) + arch.Addr(int64(distance)), true
 }
 
-// addInvoked adds the methods of the invoke map, without those that are known, and without code that several have.
+// addInvoked adds the methods of the invoke map. Known methods, and code that several methods share, are left out.
 func (n *Names) addInvoked(t *tables) {
 	owners := map[arch.Addr]uint32{} // tokens, by MethodTable
 	eachEntry(t.typeMap, func(r *reader) {
@@ -73,7 +74,7 @@ func (n *Names) addInvoked(t *tables) {
 		e := entry{start: start, owner: owners[owner]}
 		m := &reader{b: n.metadata, pos: int(method)}
 		m.unsigned() // flags
-		m.unsigned() // flags of its implementation
+		m.unsigned() // flags of the implementation
 		if e.name, e.signature = m.unsigned(), m.unsigned(); m.bad || e.name == 0 {
 			return
 		}
@@ -89,10 +90,10 @@ func (n *Names) addInvoked(t *tables) {
 	}
 }
 
-// eachEntry visits the entries of a hash table: its number of buckets and the size of an offset, the offsets where the
-// buckets begin, and in each the low byte of a hash and the distance to an entry (NativeHashtable of
-// Common/src/Internal/NativeFormat/NativeFormatReader.cs). Buckets may overlap: there are no more entries than have
-// room.
+// eachEntry visits the entries of a hash table: the number of buckets and the size of an offset, the offsets of the
+// buckets, and in each bucket the low byte of a hash and the distance to an entry (NativeHashtable of
+// Common/src/Internal/NativeFormat/NativeFormatReader.cs). Buckets may overlap: there are no more entries than the
+// blob has room for.
 func eachEntry(b []byte, visit func(r *reader)) {
 	if len(b) == 0 {
 		return

@@ -8,10 +8,10 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// kind is what a record of the metadata is: HandleType of NativeFormatReaderCommonGen.cs.
+// kind is the kind of a metadata record: HandleType of NativeFormatReaderCommonGen.cs.
 type kind uint8
 
-// The kinds that names are made of.
+// The kinds of records for names.
 const (
 	arraySignature              kind = 0x01
 	byReferenceSignature        kind = 0x02
@@ -34,18 +34,18 @@ const (
 
 const (
 	metadataSignature = 0xdeaddffd
-	tokenOffsetBits   = 25 // a token has the kind above them
+	tokenOffsetBits   = 25 // a token has the kind above the offset
 	handleKindBits    = 7  // a handle within a record has the kind below the offset
 )
 
-// Bounds of the work on one name: records that are read, records within each other, and bytes of text.
+// Bounds of the work on one name: records, records within each other, and bytes of text.
 const (
 	maxRecords = 2000
 	maxDepth   = 24
 	maxText    = 8 << 10
 )
 
-// handle is where a record lies.
+// handle is the place of a record.
 type handle struct {
 	kind kind
 	at   uint32
@@ -86,8 +86,8 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// number reads a number of one to five bytes, and says of how many bits it is: the lowest bits of the first byte say
-// how many bytes follow (NativePrimitiveDecoder.cs).
+// number reads a number of one to five bytes, and returns its length in bits, too. The lowest bits of the first byte
+// give the number of bytes that follow (NativePrimitiveDecoder.cs).
 func (r *reader) number() (v uint32, bits uint) {
 	first := uint32(r.u8())
 	for more := uint(0); more < 4; more++ {
@@ -121,7 +121,7 @@ func (r *reader) handle() handle {
 	return handle{kind(v & (1<<handleKindBits - 1)), v >> handleKindBits}
 }
 
-// naming is the work on one name. What it reads and writes is bounded.
+// naming is the work on one name. Reads and text are bounded.
 type naming struct {
 	metadata      []byte
 	records, text int // left
@@ -146,7 +146,7 @@ func (n *naming) record(at uint32, depth int) *reader {
 	return &reader{b: n.metadata, pos: int(at), bad: n.failed || at == 0}
 }
 
-// string reads a string record: its length in bytes, and UTF-8.
+// string reads a string record: the length in bytes, and UTF-8.
 func (n *naming) string(at uint32) string {
 	r := n.record(at, 0)
 	b := r.take(r.unsigned())
@@ -156,7 +156,7 @@ func (n *naming) string(at uint32) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// qualified returns the metadata name of a type, such as Namespace.Outer`1+Nested, and its assembly.
+// qualified returns the metadata name of a type, such as Namespace.Outer`1+Nested, and the type's assembly.
 func (n *naming) qualified(h handle, depth int) (name, assembly string) {
 	r := n.record(h.at, depth)
 	var inside, text uint32
@@ -191,8 +191,8 @@ func (n *naming) qualified(h handle, depth int) (name, assembly string) {
 	return n.join(space, ".", name), assembly
 }
 
-// namespace returns a namespace with those around it, and the assembly. A type that stands for a parameter of a generic
-// one is in none.
+// namespace returns a namespace with the namespaces around it, and the assembly. A type that stands for a parameter
+// of a generic type is in no namespace.
 func (n *naming) namespace(h handle, depth int) (space, assembly string) {
 	if h == (handle{}) {
 		return "", ""
@@ -214,7 +214,7 @@ func (n *naming) namespace(h handle, depth int) (space, assembly string) {
 		outer, assembly := n.namespace(around, depth+1)
 		name := ""
 		if at != 0 {
-			name = n.string(at) // that of the root is empty
+			name = n.string(at) // the root's name is empty
 		}
 		return n.join(outer, ".", name), assembly
 	}
@@ -262,7 +262,7 @@ func (n *naming) types(r *reader, style ecma335.Style, depth int) []string {
 	return out
 }
 
-// typ returns the name of a type as C# has it, as package ecma335 does for types of assemblies.
+// typ returns the name of a type in C#, as package ecma335 does for types of assemblies.
 func (n *naming) typ(h handle, style ecma335.Style, depth int) string {
 	switch h.kind {
 	case typeDefinition, typeReference:
@@ -292,7 +292,7 @@ func (n *naming) typ(h handle, style ecma335.Style, depth int) string {
 		return n.array(h, style, depth)
 	case modifiedType:
 		r.unsigned() // whether the modifier is optional
-		r.handle()   // the modifier, which means nothing to a reader
+		r.handle()   // the modifier means nothing to a reader
 		return inner()
 	case typeVariableSignature:
 		return "!" + strconv.FormatUint(uint64(r.unsigned()>>1), 10)
@@ -304,7 +304,7 @@ func (n *naming) typ(h handle, style ecma335.Style, depth int) string {
 	return n.fail()
 }
 
-// array returns the name of an array type. Those of arrays of arrays have the ranks from the outside in.
+// array returns the name of an array type. An array of arrays has the ranks from the outside in.
 func (n *naming) array(h handle, style ecma335.Style, depth int) string {
 	const maxRank = 32
 	var ranks strings.Builder
@@ -331,7 +331,7 @@ func (n *naming) array(h handle, style ecma335.Style, depth int) string {
 	return n.spend(n.typ(h, style, depth) + ranks.String())
 }
 
-// variable is the type argument that a generic method has, if it is known.
+// variable returns a type argument of a generic method, if known.
 func (n *naming) variable(i uint32) string {
 	if uint64(i) < uint64(len(n.methodArgs)) {
 		return n.spend(ecma335.ParseTypeName(n.methodArgs[i]).Format(nil, ecma335.Short))
@@ -350,8 +350,8 @@ func (n *naming) spend(s string) string {
 func (n *naming) signature(at uint32) string {
 	r := n.record(at, 0)
 	r.unsigned() // calling convention
-	r.unsigned() // how many generic parameters
-	r.handle()   // what it returns
+	r.unsigned() // number of generic parameters
+	r.handle()   // return type
 	types := n.types(r, ecma335.Short, 1)
 	if n.failed {
 		return ""
@@ -359,7 +359,7 @@ func (n *naming) signature(at uint32) string {
 	return "(" + strings.Join(types, ", ") + ")"
 }
 
-// strings returns the strings of an array of them.
+// strings returns the strings in an array of strings.
 func (n *naming) strings(at uint32) (out []string) {
 	r := n.record(at, 0)
 	for count := r.unsigned(); count > 0 && !r.bad && !n.failed; count-- {

@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrFormat: the program has no names of methods, or they have a form that is not known.
+// ErrFormat: the program has no names of methods, or names in an unknown form.
 var ErrFormat = errors.New("no names of methods that can be read")
 
 // Sections of the ReadyToRun header (inc/ModuleHeaders.h): readonly blobs have the numbers of ReflectionMapBlob
@@ -36,8 +36,8 @@ const (
 	maxMethods      = 1 << 20 // a small web service has 19,000
 )
 
-// Commands of the stack trace map (Common/src/Internal/Runtime/StackTraceData.cs): what an entry has of its own. The
-// rest is that of the entry before.
+// Commands of the stack trace map (Common/src/Internal/Runtime/StackTraceData.cs): the fields that an entry has. The
+// other fields have the values of the entry before.
 const (
 	newOwner = 1 << iota
 	newName
@@ -47,7 +47,7 @@ const (
 	knownCommands = 1<<iota - 1
 )
 
-// layout is what is read of the runtime's structures.
+// layout has the fields of the runtime's structures.
 type layout struct {
 	Instance     arch.Addr `global:"RuntimeInstance"`
 	TypeManagers uint32    `clr:"RuntimeInstance.TypeManagerList"`
@@ -63,21 +63,21 @@ type entry struct {
 	owner     uint32 // a token
 	name      uint32
 	signature uint32
-	arguments uint32 // names of the arguments of a generic method; 0: it has none
+	arguments uint32 // names of the arguments of a generic method; 0: none
 }
 
-// Names are the methods of a program. They are not safe for concurrent use.
+// Names are the methods of a program. Names is not safe for concurrent use.
 type Names struct {
 	metadata []byte
-	entries  []entry // by start; only those with a name
+	entries  []entry // by start; only methods with a name
 	known    map[arch.Addr]name.Method
 	room     int // bytes left for known
 }
 
-// maxKept bounds the text of the names that are kept.
+// maxKept bounds the text of the kept names.
 const maxKept = 32 << 20
 
-// Open finds the names of a program whose runtime d describes.
+// Open finds the names of the program of the runtime that d describes.
 func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 	var l layout
 	if err := d.Bind(&l); err != nil {
@@ -106,7 +106,7 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A program whose methods reflection cannot call has none of these.
+	// A program without methods that reflection can call has none of these blobs.
 	t := &tables{fixupsAt: sections[commonFixups].at}
 	if err := t.readRange(r, &l); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s sections) read(r *target.Reader, id uint32) ([]byte, error) {
 	return r.Pieces(at.at, int(at.length))
 }
 
-// parse reads the stack trace map, which lies at an address, and the invoke map.
+// parse reads the stack trace map at an address, and the invoke map.
 func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	if len(metadata) < 4 || binary.LittleEndian.Uint32(metadata) != metadataSignature {
 		return nil, fmt.Errorf("%w: the metadata does not begin as such", ErrFormat)
@@ -201,9 +201,10 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	return n, nil
 }
 
-// MethodStart returns where the code of a method begins of which a part begins at start: a handler of exceptions, say,
-// is a function of its own. data is what the unwind information has for the language there (UnixNativeCodeManager.cpp):
-// a byte of flags, and of such a part the distance to the main function's data, and from the method's start.
+// MethodStart returns the start of the code of the method with a part at start: an exception handler, for example, is
+// a function of its own. data is the address of the language-specific data in the unwind information of the part
+// (UnixNativeCodeManager.cpp): a byte of flags and, for a part, the distance to the main function's data and the
+// distance from the method's start.
 func MethodStart(mem target.Memory, start, data arch.Addr) (arch.Addr, error) {
 	const partKinds = 3
 	r := target.NewReader(mem)
@@ -215,10 +216,10 @@ func MethodStart(mem target.Memory, start, data arch.Addr) (arch.Addr, error) {
 	return start - arch.Addr(distance), err
 }
 
-// Len is how many methods have a name.
+// Len returns the number of methods with a name.
 func (n *Names) Len() int { return len(n.entries) }
 
-// Method returns the method whose code starts at an address. False: its name is not known.
+// Method returns the method whose code starts at an address; false: the name is not known.
 func (n *Names) Method(start arch.Addr) (name.Method, bool) {
 	if m, ok := n.known[start]; ok {
 		return m, m.Exact != ""
@@ -241,8 +242,8 @@ func (n *Names) Method(start arch.Addr) (name.Method, bool) {
 	return m, ok
 }
 
-// name names a method as package name does. What the method's own name cannot do without is required: the signature can
-// be missing.
+// name names a method as package name does. Only the signature may be missing; the parts of the method's own name are
+// required.
 func (n *Names) name(e *entry) (m name.Method, ok bool) {
 	w := newNaming(n.metadata)
 	owner := tokenHandle(e.owner)
@@ -257,7 +258,7 @@ func (n *Names) name(e *entry) (m name.Method, ok bool) {
 	}
 	hint := name.NoHint
 	if w.isStruct(owner) {
-		hint = name.Async // of state machines only those of async methods can be structs
+		hint = name.Async // only state machines of async methods can be structs
 	}
 	if e.arguments != 0 {
 		w.methodArgs = w.strings(e.arguments)
@@ -275,7 +276,7 @@ func (n *Names) name(e *entry) (m name.Method, ok bool) {
 	return m, true
 }
 
-// instance returns the type that an instantiated one is of, and its arguments in both styles.
+// instance returns the generic type of an instantiated type, and the arguments in both styles.
 func (n *naming) instance(h handle) (of handle, args [2][]string) {
 	r := n.record(h.at, 0)
 	signature := r.handle()

@@ -31,7 +31,7 @@ func number(v uint32) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{0x0f}, v)
 }
 
-// record appends a record of numbers, and returns where it is.
+// record appends a record of numbers, and returns its place.
 func (b *builder) record(numbers ...uint32) uint32 {
 	at := uint32(len(b.metadata))
 	for _, v := range numbers {
@@ -50,7 +50,7 @@ func in(k kind, at uint32) uint32 { return at<<handleKindBits | uint32(k) }
 
 func token(k kind, at uint32) uint32 { return uint32(k)<<tokenOffsetBits | at }
 
-// class defines a class, and returns where it is.
+// class defines a class, and returns its place.
 func (b *builder) class(space, enclosing uint32, name string) uint32 {
 	return b.record(0, 0, space, b.string(name), 0, 0, enclosing)
 }
@@ -99,7 +99,7 @@ func table(numbers ...uint32) []byte {
 	return b
 }
 
-// invoked adds a method that reflection can call, of the class that has the first method of the map.
+// invoked adds a method that reflection can call, of the class of the map's first method.
 func (b *builder) invoked(start arch.Addr, name string) *tables {
 	const fixupsAt arch.Addr = 0x20000
 	owner := binary.LittleEndian.Uint32(b.methods[5:])
@@ -112,7 +112,8 @@ func (b *builder) invoked(start arch.Addr, name string) *tables {
 	}
 }
 
-// TestInvoked names a method that only the invoke map has, unless its code lies elsewhere or is another method's.
+// TestInvoked names a method that only the invoke map has, unless its code lies elsewhere or belongs to another
+// method.
 func TestInvoked(t *testing.T) {
 	for start, want := range map[arch.Addr]string{
 		0x3000: "Space.Outer`1+Inner.Main", 0x4000: "", 0xfff: "", 0x2000: "Space.Outer`1+Inner.Run",
@@ -129,7 +130,7 @@ func TestInvoked(t *testing.T) {
 	}
 }
 
-// TestNames names a method by metadata that is made up. TestAheadNames has those of real programs.
+// TestNames names a method by made-up metadata. TestAheadNames has the names of real programs.
 func TestNames(t *testing.T) {
 	b := example()
 	n, err := parse(b.metadata, b.methods, mapAt, &tables{})
@@ -140,7 +141,7 @@ func TestNames(t *testing.T) {
 		Exact: "Space.Outer`1+Inner.Run", Display: "Space.Outer`1+Inner.Run", Short: "Outer`1.Inner.Run",
 		Signature: "(int, int[], Outer<int[]>, ref int)", Assembly: "assembly",
 	}
-	for range 2 { // the second time it is known
+	for range 2 { // the second time the method is known
 		if m, ok := n.Method(0x2000); !ok || m != want {
 			t.Errorf("%+v, %v", m, ok)
 		}
@@ -150,7 +151,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestHostileNames: types that lie in each other, lengths that lie, and names without end have no name.
+// TestHostileNames: types inside each other, wrong lengths, and endless names give no name.
 func TestHostileNames(t *testing.T) {
 	for what, make := range map[string]func(b *builder) (owner, name uint32){
 		"a class in itself": func(b *builder) (uint32, uint32) {

@@ -1,5 +1,5 @@
-// Package clrtest has what the tests of the packages around it share: data
-// descriptors of different runtimes, and memory to lay structures out in.
+// Package clrtest is shared by the tests of the packages around it: data descriptors of different runtimes, and
+// memory for structures.
 package clrtest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The descriptors: internal/contract/testdata/README.md says where they come from.
-// Those of .NET 8, whose structures are the most different, and 9 are the embedded
-// ones. That of .NET 10 is completed by what is embedded, as that of a process is.
+// The descriptors: internal/contract/testdata/README.md describes their origin. The descriptors of .NET 8, with the
+// most different structures, and of .NET 9 are the embedded descriptors. The descriptor of .NET 10 is completed by
+// the embedded descriptor, like the descriptor of a process.
 const (
 	Net8  = "net8.0-x64"
 	Net9  = "net9.0-x64"
@@ -27,12 +27,12 @@ const (
 	net10 = "net10.0-x64"
 )
 
-// folders are where they lie, in internal/contract.
+// folders are the descriptors' folders in internal/contract.
 var folders = map[string]string{
 	Net8: "embedded", Net9: "embedded", Net10: "testdata", Net11: "testdata", net10: "embedded",
 }
 
-// pointers is how many of them the largest descriptor indexes.
+// pointers is the number of pointers that the largest descriptor indexes.
 const pointers = 160
 
 var descriptors = sync.OnceValues(func() (map[string]*contract.Descriptor, error) {
@@ -65,8 +65,7 @@ var descriptors = sync.OnceValues(func() (map[string]*contract.Descriptor, error
 	return all, nil
 })
 
-// read reads a descriptor from the working directory of a test, which is a folder of
-// internal/clr or that folder itself.
+// read reads a descriptor from the working directory of a test: internal/clr, or a folder in internal/clr.
 func read(name string) ([]byte, error) {
 	file := filepath.Join("../contract", folders[name], name+".json")
 	text, err := os.ReadFile(file)
@@ -76,7 +75,7 @@ func read(name string) ([]byte, error) {
 	return text, err
 }
 
-// Descriptor returns one of the descriptors, which is not to be changed.
+// Descriptor returns a descriptor. The caller must not change the descriptor.
 func Descriptor(t testing.TB, name string) *contract.Descriptor {
 	t.Helper()
 	all, err := descriptors()
@@ -86,7 +85,7 @@ func Descriptor(t testing.TB, name string) *contract.Descriptor {
 	return all[name]
 }
 
-// OnEach runs a test with each of the descriptors that begin with a runtime's own.
+// OnEach runs a test with each descriptor that begins with a runtime's own.
 func OnEach(t *testing.T, test func(t *testing.T, d *contract.Descriptor)) {
 	t.Helper()
 	for _, name := range []string{Net10, Net11} {

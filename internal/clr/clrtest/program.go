@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/ecma335/ecma335test"
 )
 
-// A Program is what a program has in memory, made up: assemblies whose metadata the program has emitted, the
-// MethodTables of their classes, and objects. It is laid out as a runtime's descriptor says, of .NET 9 or newer.
+// A Program is the made-up memory of a program: assemblies whose metadata the program has emitted, the MethodTables
+// of their classes, and objects. The layout follows a runtime's descriptor, of .NET 9 or newer.
 type Program struct {
 	Words
 	t    testing.TB
@@ -30,17 +30,17 @@ type Class struct {
 	Name    string // with namespace and arity, Ns.Outer`1+Nested
 	Base    *Class
 	Value   bool   // a struct
-	Size    uint32 // of its objects in bytes, the MethodTable included
+	Size    uint32 // of the objects in bytes, the MethodTable included
 	Fields  []Field
 	Methods []string
 
-	Table arch.Addr // its MethodTable, set by Program.Assembly
+	Table arch.Addr // the MethodTable, set by Program.Assembly
 }
 
 // Field is an instance field of a Class.
 type Field struct {
 	Name   string
-	Offset uint32 // from the start of the object; of a struct as if it had a MethodTable in front of it
+	Offset uint32 // from the start of the object; in a struct as if the struct had a MethodTable in front
 	Type   uint8  // CorElementType
 }
 
@@ -61,7 +61,7 @@ func NewProgram(t testing.TB, descriptor string) *Program {
 	return &Program{Words: Words{}, t: t, d: Descriptor(t, descriptor), name: descriptor, next: programAt}
 }
 
-// Room makes n bytes readable and returns where they are.
+// Room makes n bytes readable and returns their address.
 func (p *Program) Room(n int) arch.Addr {
 	at := p.next
 	p.Zero(at-8, n+16)
@@ -69,7 +69,7 @@ func (p *Program) Room(n int) arch.Addr {
 	return at
 }
 
-// offset returns where a structure of the runtime has a field.
+// offset returns the offset of a field in a structure of the runtime.
 func (p *Program) offset(typ, field string) arch.Addr {
 	p.t.Helper()
 	off, ok := p.d.Offset(typ, field)
@@ -79,7 +79,7 @@ func (p *Program) offset(typ, field string) arch.Addr {
 	return arch.Addr(off)
 }
 
-// Assembly adds an assembly with classes, whose bases come before them, and sets the MethodTable of each.
+// Assembly adds an assembly with classes, and sets the MethodTable of each class. Bases come before derived classes.
 func (p *Program) Assembly(name string, classes ...*Class) {
 	p.t.Helper()
 	m := newMetadata(name)
@@ -104,7 +104,7 @@ func (p *Program) Assembly(name string, classes ...*Class) {
 const (
 	flagInstantiated = 0x10
 	flagValue        = 0x0004_0000
-	flagArray        = 0x800a_0000 // one-dimensional and zero-based, with a size of its elements
+	flagArray        = 0x800a_0000 // one-dimensional and zero-based, with the size of the elements
 )
 
 // table lays out a MethodTable, its EEClass and its FieldDescs.
@@ -142,7 +142,7 @@ func (p *Program) eeClass(table arch.Addr) {
 	p.Words[class+p.offset("EEClass", "MethodTable")] = uint64(table)
 }
 
-// Instance returns a generic class with type arguments. It shares code with the class.
+// Instance returns an instance of a generic class with type arguments. The instance shares code with the class.
 func (p *Program) Instance(c *Class, args ...arch.Addr) *Class {
 	p.t.Helper()
 	out := *c
@@ -164,8 +164,8 @@ func (p *Program) Instance(c *Class, args ...arch.Addr) *Class {
 	return &out
 }
 
-// Continuation returns a class that the runtime has made for the Continuations of a method that it suspends, from their
-// base class: it has no metadata, and shares its EEClass with others. .NET 11 alone has such.
+// Continuation returns a class, derived from base, that the runtime has made for the Continuations of a method that
+// the runtime suspends: the class has no metadata, and shares its EEClass with others. Only .NET 11 has such classes.
 func (p *Program) Continuation(base *Class) *Class {
 	p.t.Helper()
 	at, ok := p.d.Global("ContinuationMethodTable")
@@ -173,7 +173,7 @@ func (p *Program) Continuation(base *Class) *Class {
 		p.t.Fatal("the descriptor has no ContinuationMethodTable")
 	}
 	p.Words[arch.Addr(at)] = uint64(base.Table)
-	first := p.Room(structSize) // whose EEClass it is
+	first := p.Room(structSize) // owner of the EEClass
 	p.eeClass(first)
 	out := Class{Base: base, Size: base.Size + 16, Table: p.Room(structSize)}
 	p.Words[out.Table+p.offset("MethodTable", "ParentMethodTable")] = uint64(base.Table)
@@ -198,7 +198,7 @@ func (p *Program) ArrayOf(c *Class) arch.Addr {
 	return mt
 }
 
-// Object adds an object of a class, of which all fields are 0.
+// Object adds an object of a class, with 0 in all fields.
 func (p *Program) Object(c *Class) arch.Addr {
 	at := p.Room(int(c.Size))
 	p.Words[at] = uint64(c.Table)
@@ -248,7 +248,7 @@ type metadata struct {
 // rows are the first rows of a class in the tables.
 type rows struct{ typ, field uint32 }
 
-// The tables (II.22) and the width in bytes of the cells that have four.
+// The tables (II.22) and the width in bytes of cells with four bytes.
 const (
 	tableTypeDef   = 0x02
 	tableField     = 0x04
@@ -299,7 +299,7 @@ func (m *metadata) class(c *Class) {
 	}
 }
 
-// typeDef adds a type, and before it the ones around it that are not there.
+// typeDef adds a type, and before it the missing types around it.
 func (m *metadata) typeDef(name string) uint32 {
 	outer, own, nested := name, name, false
 	if i := strings.LastIndexByte(name, '+'); i >= 0 {

@@ -1,19 +1,15 @@
-// Package codemap answers one question: which code does an instruction pointer
-// belong to? It reads the runtime's own index of code, from the outside.
+// Package codemap finds the code of an instruction pointer. It reads the runtime's own index of code, from the
+// outside.
 //
-// Sources (dotnet/runtime): docs/design/datacontracts/ExecutionManager.md,
-// src/coreclr/vm/codeman.h (RangeSectionMap, RangeSection, HeapList,
-// RealCodeHeader), nibblemapmacros.h, readytoruninfo.h and hash.h (HashMap).
+// Sources (dotnet/runtime): docs/design/datacontracts/ExecutionManager.md, src/coreclr/vm/codeman.h (RangeSectionMap,
+// RangeSection, HeapList, RealCodeHeader), nibblemapmacros.h, readytoruninfo.h and hash.h (HashMap).
 //
-// The index has three levels. The range section map, a radix tree over
-// addresses, yields the RangeSection of an address. A section is either a
-// ReadyToRun image, whose functions are found by binary search in its function
-// table; or a code heap of the JIT, where a nibble map leads from any address
-// to the start of the code and from there to the code header; or a list of
-// stubs, about which no more is known than that they are stubs.
+// The index has three levels. The range section map, a radix tree over addresses, yields the RangeSection of an
+// address. There are three kinds of section. In a ReadyToRun image, a binary search in the function table finds the
+// function. In a code heap of the JIT, a nibble map leads from any address to the start of the code, and from there
+// to the code header. A list of stubs only tells that an address belongs to a stub.
 //
-// Everything read is hostile: lists are bounded, arithmetic is checked, and a
-// read that fails is an error, never a zero.
+// All memory is hostile: lists are bounded, arithmetic is checked, and a failed read is an error, never a zero.
 package codemap
 
 import (
@@ -28,8 +24,8 @@ import (
 // Kind is the kind of code that an address lies in.
 type Kind uint8
 
-// The kinds of code. None is code that the runtime's map does not know: native
-// code, or helpers that the runtime copied to memory of its own.
+// The kinds of code. None is code outside the runtime's map: native code, or helpers that the runtime copied to its
+// own memory.
 const (
 	None Kind = iota
 	JIT
@@ -41,37 +37,37 @@ func (k Kind) String() string {
 	return [...]string{"none", "JIT", "ReadyToRun", "stub"}[k&3]
 }
 
-// Managed reports whether the code is a method body (or a funclet of one).
+// Managed reports whether the code is a method body or a funclet.
 func (k Kind) Managed() bool { return k == JIT || k == ReadyToRun }
 
 // Code describes the code that an address lies in.
 type Code struct {
 	Kind        Kind
 	Funclet     bool // not the method's main body: a catch, finally, fault or filter body
-	Collectible bool // can be unloaded: look it up again at every moment
+	Collectible bool // can be unloaded: look the code up again at every moment
 	StubKind    uint8
 
-	// Of the entry in the function table that covers the address: a method
-	// body, a funclet, or a part of one. Zero for stubs.
+	// Of the entry in the function table that covers the address: a method body, a funclet, or a part of a body or
+	// funclet. Zero for stubs.
 	Start, End arch.Addr
-	Base       arch.Addr // what the unwind information's RVAs are relative to
+	Base       arch.Addr // the base of the unwind information's RVAs
 	UnwindInfo arch.Addr
 
-	MethodStart arch.Addr // entry point of the method's body; the stub's start where it is known
+	MethodStart arch.Addr // entry point of the method's body; the stub's start if known
 	MethodDesc  arch.Addr // the FunctionID; zero for stubs
 	header      arch.Addr // RealCodeHeader of JIT code
 	image       *image    // of ReadyToRun code
 }
 
-// ErrCorrupt: the runtime's structures contradict each other. They were overwritten,
-// or are half written, or have another layout than was assumed.
+// ErrCorrupt: the runtime's structures contradict each other. They were overwritten, are half written, or have
+// another layout than assumed.
 var ErrCorrupt = errors.New("the runtime's code map is inconsistent")
 
 func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Map is the code map of one runtime. It is not safe for concurrent use.
+// Map is the code map of one runtime. A Map is not safe for concurrent use.
 type Map struct {
 	mem    *target.Reader
 	l      layout
@@ -148,8 +144,7 @@ func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
 	return m, nil
 }
 
-// Lookup finds the code that ip lies in. Code of Kind None means that the
-// runtime does not know the address, which is no error.
+// Lookup finds the code at ip. Code of Kind None means that the runtime does not know the address, and is no error.
 func (m *Map) Lookup(ip arch.Addr) (Code, error) {
 	if c, ok := m.known.code(ip); ok {
 		return c, nil

@@ -20,9 +20,8 @@ const (
 	method1  = arch.Addr(0x205000)
 )
 
-// jitHeap is memory with one code heap. It has a method of 0x100 bytes at
-// +0x40, whose catch body begins at +0x80 of it and whose filter at +0xa0, and a
-// stub of kind 3 at +0x200.
+// jitHeap is memory with one code heap. There is a method of 0x100 bytes at +0x40, with a catch body at +0x80 and a
+// filter at +0xa0 of the method, and a stub of kind 3 at +0x200.
 func jitHeap(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem := memory{}
 	m := newMapOf(t, mem, d)
@@ -51,7 +50,7 @@ func jitHeap(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem.ptr(header1+arch.Addr(l.HdrEH), ehInfo)
 	mem.u64(ehInfo-8, 2)
 	mem.fill(ehInfo, 256)
-	mem.u32(ehInfo+ehHeader, 0) // a catch clause; what lies in the filter's place is a type
+	mem.u32(ehInfo+ehHeader, 0) // a catch clause; a type lies in the filter's place
 	mem.u32(ehInfo+ehHeader+jitClauseFilter, 0x80)
 	mem.u32(ehInfo+ehHeader+jitClauseSize, ehFilterFlag)
 	mem.u32(ehInfo+ehHeader+jitClauseSize+jitClauseFilter, 0xa0)
@@ -106,8 +105,8 @@ func testLookupJIT(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// If the descriptor does not say where a code header has its exception clauses, IsFilter
-// returns an error and does not guess.
+// If the descriptor lacks the place of exception clauses in a code header, IsFilter returns an error and does not
+// guess.
 func TestClausesUnknown(t *testing.T) {
 	_, m := jitHeap(t, clrtest.Descriptor(t, clrtest.Net10))
 	m.l.HdrEH = contract.Absent
@@ -162,8 +161,7 @@ func testLookupCorrupt(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// wrapped is memory of fuzz data, repeated: everything can be read, except one page in
-// eight.
+// wrapped is memory of fuzz data, repeated: seven pages in eight can be read.
 type wrapped []byte
 
 func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
@@ -176,7 +174,7 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// FuzzLookup: whatever the memory holds, Lookup returns, with an answer that is consistent.
+// FuzzLookup: whatever the memory holds, Lookup returns, and the answer is consistent.
 func FuzzLookup(f *testing.F) {
 	f.Add(make([]byte, 64), uint64(0x7f00_0002_0050))
 	f.Add([]byte("\x00\x10\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\x7f\x00\x00\x02\x00\x00\x00"), uint64(0x1000))

@@ -2,16 +2,15 @@ package codemap
 
 import "clrsnap/internal/arch"
 
-// Bounds of Collectible. Each collectible assembly has code heaps of its own.
+// Bounds of Collectible. Each collectible assembly has its own code heaps.
 const (
 	maxCollectible = 1 << 14 // range sections
 	maxListed      = 1 << 18 // entries of the range section map, and fragments
 	maxWords       = 1 << 20 // of nibble maps: 256 MB of code
 )
 
-// Collectible returns where the methods start whose code can be unloaded, at most most of them. The
-// program goes on meanwhile, so that some may be missing, or be gone. whole: none is missing but for
-// that.
+// Collectible returns the starts of the methods with code that can be unloaded, at most most of them. The program
+// goes on meanwhile, so some methods may be missing, or be gone. whole: no others are missing.
 func (m *Map) Collectible(most int) (starts []arch.Addr, whole bool) {
 	w := sampler{
 		m: m, most: most, seen: map[arch.Addr]bool{}, sections: maxCollectible, entries: maxListed, tolerant: true,

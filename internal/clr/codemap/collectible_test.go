@@ -13,7 +13,7 @@ func TestCollectible(t *testing.T) { clrtest.OnEach(t, testCollectible) }
 
 func testCollectible(t *testing.T, d *contract.Descriptor) {
 	mem, m := jitHeap(t, d)
-	// The second one is a block of stubs: Lookup tells.
+	// The second block has stubs: Lookup tells.
 	want := []arch.Addr{heapBase + 0x40, heapBase + 0x200}
 	if got, whole := m.Collectible(10); !whole || !slices.Equal(got, want) {
 		t.Errorf("of a heap: %v, %v", got, whole)
@@ -40,7 +40,7 @@ func testCollectible(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestCollectibleEnd: a range section map that leads back into itself is left.
+// TestCollectibleEnd: Collectible leaves a range section map that leads back into itself.
 func TestCollectibleEnd(t *testing.T) {
 	mem := memory{}
 	m := newMap(t, mem)

@@ -5,21 +5,21 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// DebugInfo is where the debug info of a method's code lies: its map between native code and IL,
-// and the places of its variables.
+// DebugInfo is the place of the debug info of a method's code: the map between native code and IL, and the places of
+// the method's variables.
 type DebugInfo struct {
 	At    arch.Addr // 0: the code has none
-	Major uint16    // format version of the ReadyToRun image that it is part of; 0: the JIT's
+	Major uint16    // format version of the ReadyToRun image around the debug info; 0: the JIT's
 }
 
 // r2rDebugInfo is READYTORUN_SECTION_DEBUG_INFO (readytorun.h): a native array with an entry for
 // each method, by the index of the method's function table entry.
 const r2rDebugInfo = 105
 
-// r2rMajor is where READYTORUN_HEADER has its major version.
+// r2rMajor is the offset in READYTORUN_HEADER of the major version.
 const r2rMajor = 4
 
-// DebugInfo finds the debug info of the method that c is code of.
+// DebugInfo finds the debug info of c's method.
 func (m *Map) DebugInfo(c *Code) (DebugInfo, error) {
 	switch c.Kind {
 	case JIT:
@@ -55,7 +55,7 @@ func (m *Map) debugInfoR2R(c *Code) (DebugInfo, error) {
 	if err != nil || !ok {
 		return DebugInfo{}, err
 	}
-	// Methods with equal debug info share it: the entry says how far back it lies.
+	// Methods with equal debug info share the info: the entry has the distance back to the info.
 	back, n, err := a.unsigned(at)
 	if err != nil {
 		return DebugInfo{}, err

@@ -24,9 +24,8 @@ const (
 	maxClauses = 1 << 14
 )
 
-// IsFilter reports whether a funclet is a filter: the expression of a catch
-// clause's when, which runs before anything is unwound and is a frame of its
-// own, unlike catch and finally bodies.
+// IsFilter reports whether a funclet is a filter: the expression behind when in a catch clause. A filter runs before
+// anything is unwound, and has its own frame, unlike catch and finally bodies.
 func (m *Map) IsFilter(c *Code) (bool, error) {
 	if !c.Funclet {
 		return false, nil
@@ -101,7 +100,7 @@ func (m *Map) clausesR2R(c *Code) (arch.Addr, uint64, error) {
 	}
 	method := uint64(c.MethodStart - c.Base)
 	pair := func(i uint64) arch.Addr { return c.Base + arch.Addr(uint64(table)+8*i) }
-	// The last pair is a sentinel that ends the clauses of the one before.
+	// The last pair is a sentinel, and ends the clauses of the pair before.
 	n := uint64(size) / 8
 	lo, hi := uint64(0), n
 	for lo < hi {

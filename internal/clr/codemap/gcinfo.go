@@ -5,13 +5,13 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// GCInfo is where the GC info of a method's code lies.
+// GCInfo is the place of the GC info of a method's code.
 type GCInfo struct {
 	At    arch.Addr // 0: the code has none
-	Major uint16    // format version of the ReadyToRun image that it is part of; 0: the JIT's
+	Major uint16    // format version of the ReadyToRun image around the GC info; 0: the JIT's
 }
 
-// GCInfo finds the GC info of the method that c is code of.
+// GCInfo finds the GC info of c's method.
 func (m *Map) GCInfo(c *Code) (GCInfo, error) {
 	switch c.Kind {
 	case JIT:
@@ -31,7 +31,7 @@ func (m *Map) GCInfo(c *Code) (GCInfo, error) {
 // routine. The GC info follows (ReadyToRunJitManager::GetGCInfoToken).
 const (
 	unwindHeader      = 4
-	unwindCodes       = 2 // where the number of codes is
+	unwindCodes       = 2 // offset of the number of codes
 	unwindCodeSize    = 2
 	unwindPersonality = 4
 	unwindAlign       = 4

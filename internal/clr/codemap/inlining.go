@@ -2,18 +2,18 @@ package codemap
 
 import "clrsnap/internal/arch"
 
-// Image is a ReadyToRun image that code is part of.
+// Image is the ReadyToRun image of a piece of code.
 type Image struct {
 	ID     arch.Addr // distinguishes the images of one runtime
-	Module arch.Addr // whose code it is; of a composite image 0
+	Module arch.Addr // the module of the code; 0 for a composite image
 	Base   arch.Addr
 }
 
-// r2rInfoModule is where ReadyToRunInfo has its Module (readytoruninfo.h, m_pModule).
+// r2rInfoModule is the offset in ReadyToRunInfo of its Module (readytoruninfo.h, m_pModule).
 const r2rInfoModule = 0
 
-// The sections of a ReadyToRun image that say what was inlined where (readytorun.h,
-// READYTORUN_SECTION_INLINING_INFO2 and _CROSS_MODULE_INLINE_INFO).
+// The sections of a ReadyToRun image about inlined methods (readytorun.h, READYTORUN_SECTION_INLINING_INFO2 and
+// _CROSS_MODULE_INLINE_INFO).
 const (
 	r2rInlining      = 114
 	r2rCrossInlining = 119
@@ -29,7 +29,7 @@ func (m *Map) Image(c *Code) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	// A composite image has a ReadyToRunInfo of its own, which is that of none of its modules.
+	// A composite image has its own ReadyToRunInfo, and none of its modules has the same ReadyToRunInfo.
 	info, err := m.mem.Pointer(module + arch.Addr(m.l.ModR2R))
 	if err == nil && info == c.image.info {
 		im.Module = module
@@ -37,8 +37,8 @@ func (m *Map) Image(c *Code) (Image, error) {
 	return im, nil
 }
 
-// Inlining returns the section that says which methods were inlined into which, within the image's
-// module. cross reports whether another one says more: of methods of other modules.
+// Inlining returns the section with the inlined methods and their callers, within the image's module. cross reports
+// whether another section has methods of other modules.
 func (m *Map) Inlining(c *Code) (section []byte, cross bool, err error) {
 	if c.image == nil {
 		return nil, false, corrupt("no image has the code at %v", c.Start)

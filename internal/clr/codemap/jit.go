@@ -2,8 +2,7 @@ package codemap
 
 import "clrsnap/internal/arch"
 
-// headerSlot is how far before the code the pointer to its header lies
-// (codeman.h, struct CodeHeader).
+// headerSlot is the distance in bytes from the code back to the pointer to its header (codeman.h, struct CodeHeader).
 const headerSlot = 8
 
 // maxFunclets bounds the function table of one method: the body and one entry
@@ -19,8 +18,8 @@ func (m *Map) lookupJIT(s *section, ip arch.Addr) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	// Small values in place of the pointer mark a block of stubs of that kind
-	// (codeman.h, enum StubCodeBlockKind).
+	// A small value in place of the pointer marks a block of stubs, and is their kind (codeman.h, enum
+	// StubCodeBlockKind).
 	if uint64(header) <= m.l.StubLast {
 		return Code{Kind: Stub, StubKind: uint8(header), MethodStart: start}, nil
 	}
@@ -36,7 +35,7 @@ func (m *Map) lookupJIT(s *section, ip arch.Addr) (Code, error) {
 		return Code{}, corrupt("%d function table entries for the code at %v", n, start)
 	}
 	c := Code{Kind: JIT, MethodStart: start, MethodDesc: md, Base: s.begin, header: header}
-	// The entries ascend; the last that begins at or below ip is the one.
+	// The entries ascend; the right entry is the last that begins at or below ip.
 	rva := uint64(ip - s.begin)
 	for i := int(n) - 1; i >= 0; i-- {
 		f, err := m.function(header + arch.Addr(m.l.HdrUnwind) + arch.Addr(i)*arch.Addr(m.l.FuncSize))
@@ -71,7 +70,7 @@ func (m *Map) function(at arch.Addr) (f runtimeFunction, err error) {
 	return f, err
 }
 
-// codeStart finds the start of the code block that ip lies in.
+// codeStart finds the start of the code block around ip.
 func (m *Map) codeStart(heap, ip arch.Addr) (arch.Addr, bool, error) {
 	h, err := m.readHeap(heap)
 	if err != nil || ip < h.start || ip > h.end || ip < h.base {
@@ -106,15 +105,12 @@ func (m *Map) readHeap(at arch.Addr) (h heap, err error) {
 	return h, nil
 }
 
-// Shape of the nibble map (nibblemapmacros.h): the heap is divided into buckets
-// of 32 bytes; each has a nibble which says at which 4-byte step in the bucket
-// the last code block begins, 1 based, or 0 for none. Eight nibbles make a
-// 32-bit word, the first in the highest bits. In contract version 2 of the
-// execution manager a word without code starts of its own that is covered by a
-// longer block holds the distance of that block's start from the map's base in
-// place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more,
-// marks it. In version 1 such a word is 0, and the block's start is found by going
-// back.
+// Shape of the nibble map (nibblemapmacros.h). The heap is divided into buckets of 32 bytes, each with a nibble. The
+// nibble is the number, from 1 on, of the 4-byte step in the bucket at which the last code block begins, or 0 for
+// none. Eight nibbles make a 32-bit word, the first nibble in the highest bits. A longer block can cover words
+// without a code start. In contract version 2 of the execution manager, each of these words holds the distance of the
+// block's start from the map's base in place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more,
+// marks the word. In version 1 these words are 0, and a search backwards finds the block's start.
 const (
 	bucketBytes   = 32
 	nibblesInWord = 8
@@ -145,8 +141,8 @@ func (m *Map) nibble(nibbles arch.Addr, rel uint64) (uint64, bool, error) {
 	if d, ok := lastStart(word, slot); ok {
 		return rel/wordBytes*wordBytes + d, true, nil
 	}
-	// … or the word before holds it, or says where it is, or is 0 like those up to
-	// the one that holds it.
+	// … or the word before holds the start, or has the start's distance, or is 0 like all words up to the word with
+	// the start.
 	for far := uint64(wordBytes); far <= rel; far += wordBytes {
 		at := rel - far
 		if word, err = m.nibbleWord(nibbles, at); err != nil {
@@ -178,7 +174,7 @@ func (m *Map) nibbleDistance(word uint32) (uint64, bool) {
 	return uint64(word&^nibbleMask) + uint64(low-nibblePointer)*4, true
 }
 
-// nibbleAt returns nibble slot of a word; slot 0 is in the highest bits.
+// nibbleAt returns a word's nibble at slot; slot 0 is in the highest bits.
 func nibbleAt(word uint32, slot uint64) uint32 {
 	return word >> (28 - 4*slot) & nibbleMask
 }

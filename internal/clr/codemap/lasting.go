@@ -2,19 +2,19 @@ package codemap
 
 import "clrsnap/internal/arch"
 
-// lasting is what has been found of code that is never unloaded: of another address in it nothing need be read.
+// lasting remembers code that is never unloaded: another address in such code needs no read.
 type lasting struct {
-	sections []section // the one with the latest address first; there are few
+	sections []section // the section of the latest address first; there are few sections
 	codes    map[arch.Addr][]Code
 	count    int // in codes
 }
 
-// Bounds of what is remembered.
+// Bounds of the remembered code.
 const (
 	maxLastingSections = 1 << 8
 	maxLastingCodes    = 1 << 16 // entries: 120 bytes each, more or less
 	maxLastingInPage   = 1 << 8
-	maxLastingPages    = 16 // that code may span to be remembered
+	maxLastingPages    = 16 // pages that remembered code may span
 	lastingPage        = 12 // bits
 )
 
@@ -22,14 +22,14 @@ const (
 func (l *lasting) section(ip arch.Addr) (s section, ok bool) {
 	for i := range l.sections {
 		if s := &l.sections[i]; ip.In(s.begin, s.end) {
-			l.sections[0], l.sections[i] = l.sections[i], l.sections[0] // most addresses are in the same one
+			l.sections[0], l.sections[i] = l.sections[i], l.sections[0] // most addresses are in the same section
 			return l.sections[0], true
 		}
 	}
 	return s, false
 }
 
-// addSection remembers a section. Lists of stubs change.
+// addSection remembers a section. Lists of stubs change, and are not remembered.
 func (l *lasting) addSection(s *section) {
 	const changes = sectionCollectible | sectionRangeList | sectionInterpreter
 	if s.flags&changes == 0 && len(l.sections) < maxLastingSections {

@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// TestLasting: of code that stays, nothing is read for another address in it. Code that can be unloaded, what is no
-// code, and stubs are read each time.
+// TestLasting: another address in lasting code needs no read. Code that can be unloaded, addresses without code, and
+// stubs are read each time.
 func TestLasting(t *testing.T) { clrtest.OnEach(t, testLasting) }
 
 func testLasting(t *testing.T, d *contract.Descriptor) {
@@ -29,7 +29,7 @@ func testLasting(t *testing.T, d *contract.Descriptor) {
 			t.Errorf("+%v: %+v", at, c)
 		}
 	}
-	mem, m = jitHeap(t, d) // whose code can be unloaded
+	mem, m = jitHeap(t, d) // with code that can be unloaded
 	if c, err := m.Lookup(heapBase + 0x50); err != nil || !c.Collectible {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -39,7 +39,7 @@ func testLasting(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestLastingBounded: more code than is remembered, and code of any size.
+// TestLastingBounded: more code than lasting remembers, and code of any size.
 func TestLastingBounded(t *testing.T) {
 	var l lasting
 	for i := range arch.Addr(2 * maxLastingCodes) {

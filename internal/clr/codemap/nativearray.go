@@ -5,9 +5,9 @@ import (
 	"clrsnap/internal/target"
 )
 
-// nativeArray is a sparse array of a ReadyToRun image (nativeformatreader.h, NativeArray). Its
-// indices come in blocks of 16. A table has the offset of each block's tree; a tree has a node for
-// each bit of the index, the highest one first.
+// nativeArray is a sparse array of a ReadyToRun image (nativeformatreader.h, NativeArray). The indexes come in blocks
+// of 16. A table has the offset of each block's tree. A tree has a node for each bit of the index, the highest bit
+// first.
 type nativeArray struct {
 	mem        *target.Reader
 	begin, end arch.Addr
@@ -15,7 +15,7 @@ type nativeArray struct {
 
 const nativeBlock = 16
 
-// entry returns where the value of an index lies; false: it has none.
+// entry returns the address of the value of an index; false: there is no value.
 func (a *nativeArray) entry(index uint32) (arch.Addr, bool, error) {
 	head, n, err := a.unsigned(a.begin)
 	if err != nil || index >= head>>2 {
@@ -47,7 +47,7 @@ func (a *nativeArray) entry(index uint32) (arch.Addr, bool, error) {
 	return at, true, nil
 }
 
-// offset reads an entry of the table of blocks, whose width is 1, 2 or 4 bytes.
+// offset reads an entry of the table of blocks. An entry has 1, 2 or 4 bytes.
 func (a *nativeArray) offset(base arch.Addr, block, width uint32) (arch.Addr, error) {
 	switch width {
 	case 0:
@@ -65,8 +65,7 @@ func (a *nativeArray) offset(base arch.Addr, block, width uint32) (arch.Addr, er
 	return a.uint32(base + arch.Addr(4*uint64(block)))
 }
 
-// unsigned reads a number of 1 to 5 bytes. The low bits that are set in its first byte say how
-// many bytes follow.
+// unsigned reads a number of 1 to 5 bytes. The set low bits of the first byte give the number of bytes that follow.
 func (a *nativeArray) unsigned(at arch.Addr) (value uint32, size int, err error) {
 	first, err := a.byte(at)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestNativeArray(t *testing.T) {
 		b    []byte
 		want map[uint32]arch.Addr // offsets of the values
 	}{
-		// Nodes for the bits 8, 4 and 2 have a low branch only, the one for bit 1 has both.
+		// Nodes for the bits 8, 4 and 2 have a low branch only, the node for bit 1 has both branches.
 		{"two values", []byte{2 << 2 << 1, 1, 2, 2, 2, (2<<2 | 3) << 1, 0xaa, 0xbb}, map[uint32]arch.Addr{0: 6, 1: 7}},
 		{"one value", []byte{16 << 2 << 1, 1, 5 << 2 << 1, 0xaa}, map[uint32]arch.Addr{5: 3}},
 		{"wide table", []byte{(16<<2 | 1) << 1 & 0xff, 2, 0, 5 << 2 << 1, 0xaa}, map[uint32]arch.Addr{5: 4}},

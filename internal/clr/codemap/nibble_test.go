@@ -10,8 +10,8 @@ import (
 // block is a piece of code: distances in bytes from the map's base.
 type block struct{ start, end uint64 }
 
-// buildNibbles writes the map as the runtime does (codeman.cpp,
-// EECodeGenManager::NibbleMapSetUnlocked, of .NET 10; before, it has no distances).
+// buildNibbles writes the map as the runtime does (codeman.cpp, EECodeGenManager::NibbleMapSetUnlocked, of .NET 10;
+// older maps have no distances).
 func buildNibbles(mem memory, at arch.Addr, blocks []block, distances bool) {
 	words := map[uint64]uint32{}
 	last := uint64(0)
@@ -62,7 +62,7 @@ func checkNibblesOf(t *testing.T, version string, distances bool, blocks []block
 				t.Fatalf("%s: %#x in %#x: got %#x, %v", version, rel, want, got, ok)
 			}
 		case ok && (!exists || got != want.start):
-			// Between blocks the one before may be found, and nothing else.
+			// Between blocks, the lookup may find the block before, and no other.
 			t.Fatalf("%s: %#x behind %#x: got %#x", version, rel, want, got)
 		}
 	}
@@ -112,7 +112,7 @@ func FuzzNibbleMap(f *testing.F) {
 			start := at + uint64(data[i])*4
 			size := uint64(data[i+1])*uint64(data[i+1])/16 + 1
 			if n := len(blocks); n > 0 && blocks[n-1].start/bucketBytes == start/bucketBytes {
-				start = (start/bucketBytes + 1) * bucketBytes // the runtime never has two in a bucket
+				start = (start/bucketBytes + 1) * bucketBytes // the runtime never has two starts in a bucket
 			}
 			blocks = append(blocks, block{start, start + size})
 			at = (start + size + 3) &^ 3

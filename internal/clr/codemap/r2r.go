@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// image is the cached description of a ReadyToRun image. The tables themselves stay
-// in the target and are read through its page cache.
+// image is the cached description of a ReadyToRun image. The tables themselves stay in the target; reads go through
+// the target's page cache.
 type image struct {
 	info              arch.Addr // ReadyToRunInfo
 	functions         arch.Addr
@@ -19,9 +19,8 @@ type image struct {
 
 const (
 	maxFunctions = 1 << 24
-	maxImages    = 1 << 12 // that are remembered
-	// maxFragmentsR2R bounds the search for the entry of the method that a
-	// funclet or a part belongs to.
+	maxImages    = 1 << 12 // remembered images
+	// maxFragmentsR2R bounds the search for the method entry of a funclet or a part.
 	maxFragmentsR2R = 1 << 14
 )
 
@@ -121,8 +120,7 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 	if err != nil {
 		return Code{}, err
 	}
-	// Only method entries are in the map: going back from a funclet or a part
-	// leads to the method that it belongs to.
+	// Only method entries are in the map. The method of a funclet or a part lies before the funclet or part.
 	budget := maxProbes
 	for k := 0; k < maxFragmentsR2R && hot-k >= 0; k++ {
 		e, err := m.function(im.functions + arch.Addr(hot-k)*arch.Addr(m.l.FuncSize))
@@ -164,9 +162,9 @@ func (m *Map) searchR2R(im *image, rva uint64) (int, runtimeFunction, bool, erro
 	return lo - 1, f, err == nil && rva < uint64(f.end), err
 }
 
-// hotIndex leads from a cold part to its method's hot part. The map is a sorted
-// array of pairs: index of the first cold function, index of the hot one
-// (readytoruninfo.cpp, ReadyToRun_MethodIsGenericMap's neighbour HotColdMap).
+// hotIndex leads from a cold part to its method's hot part. The map is a sorted array of pairs: the index of the
+// first cold function, and the index of the hot function (readytoruninfo.cpp, ReadyToRun_MethodIsGenericMap's
+// neighbour HotColdMap).
 func (m *Map) hotIndex(im *image, i int) (int, error) {
 	lo, hi := uint32(0), im.hotColdPairs
 	for lo < hi {
@@ -197,15 +195,14 @@ func (m *Map) hotIndex(im *image, i int) (int, error) {
 const (
 	// maxBuckets bounds the runtime's hash tables.
 	maxBuckets = 1 << 26
-	// maxProbes bounds the buckets looked at for one instruction pointer; a
-	// sound table has the answer in the first few.
+	// maxProbes bounds the buckets looked at for one instruction pointer; a sound table has the answer in the first
+	// few buckets.
 	maxProbes = 1 << 14
 )
 
-// hashLookup finds a value in the runtime's HashMap (hash.h, hash.cpp): open
-// hashing over buckets of four slots. The first bucket's space holds the number
-// of buckets. Values are pointers shifted right by one; the top bit of a
-// bucket's first value says that the search goes on in another bucket.
+// hashLookup finds a value in the runtime's HashMap (hash.h, hash.cpp): open hashing over buckets of four slots. The
+// first bucket's space holds the number of buckets. Values are pointers shifted right by one. The top bit of a
+// bucket's first value tells that the search goes on in another bucket.
 func (m *Map) hashLookup(at arch.Addr, key uint64, budget *int) (uint64, bool, error) {
 	buckets, err := m.mem.Pointer(at + arch.Addr(m.l.MapBuckets))
 	if err != nil || buckets == 0 {

@@ -90,9 +90,8 @@ func TestHashLookup(t *testing.T) {
 	}
 }
 
-// r2rImage is an image with these functions: method A 0x1000–0x1100 with its
-// filter 0x1100–0x1140, method B 0x2000–0x2080, the cold part of A
-// 0x3000–0x3020, where the runtime knows cold parts. Delay-load thunks lie at
+// r2rImage is an image with some functions: method A 0x1000–0x1100 with a filter 0x1100–0x1140, method B
+// 0x2000–0x2080, and the cold part of A 0x3000–0x3020, if the runtime knows cold parts. Delay-load thunks lie at
 // 0x4000–0x4100.
 func r2rImage(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem := memory{}

@@ -11,16 +11,15 @@ const (
 	maxSlots      = 1 << 10 // hash buckets and nibble words looked at, likewise
 )
 
-// Sample is where a method starts.
+// Sample is the start of a method.
 type Sample struct {
 	Kind  Kind
 	Start arch.Addr
 }
 
-// Samples returns where methods start, at most most of them: a few of each ReadyToRun
-// image and of each code heap that cannot be unloaded. It reads the index in the
-// opposite direction to Lookup, so that the two can be checked against each other.
-// None without an error: there is no such code.
+// Samples returns starts of methods, at most most of them: a few from each ReadyToRun image and from each code heap
+// that cannot be unloaded. Samples reads the index in the opposite direction to Lookup, so that Samples and Lookup
+// can be checked against each other. No samples without an error: there is no such code.
 func (m *Map) Samples(most int) ([]Sample, error) {
 	w := sampler{m: m, most: most, seen: map[arch.Addr]bool{}, sections: maxSampled, entries: maxEntries}
 	w.visit = func(s *section) error {
@@ -46,10 +45,10 @@ type sampler struct {
 
 	sections, entries int // bounds of seen and of work
 
-	tolerant, lacks bool // what cannot be read is left out; that has happened
+	tolerant, lacks bool // unreadable parts are left out; some were left out
 }
 
-// failed is the error to return for one that was met.
+// failed returns the error that the caller has to return for err.
 func (w *sampler) failed(err error) error {
 	if err == nil || !w.tolerant {
 		return err
@@ -126,8 +125,7 @@ func (w *sampler) section(s *section) error {
 	return nil
 }
 
-// image takes entry points from the hash map that knows the methods that have
-// been prepared to run.
+// image takes entry points from the hash map of the methods that have been prepared to run.
 func (w *sampler) image(s *section) error {
 	im, err := w.m.image(s.r2rModule)
 	if err != nil {

@@ -46,7 +46,7 @@ func testSamples(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestSamplesEnd: a range section map that leads back into itself is left.
+// TestSamplesEnd: Samples leaves a range section map that leads back into itself.
 func TestSamplesEnd(t *testing.T) {
 	mem := memory{}
 	m := newMap(t, mem)

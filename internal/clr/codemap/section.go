@@ -2,10 +2,9 @@ package codemap
 
 import "clrsnap/internal/arch"
 
-// Shape of the range section map (codeman.h, class RangeSectionMap): a radix
-// tree over the low 57 bits of an address. The lowest level stands for chunks
-// of 128 KB; each level above it consumes 8 bits. The low bit of a pointer in
-// the tree is a flag of the runtime's own.
+// Shape of the range section map (codeman.h, class RangeSectionMap): a radix tree over the low 57 bits of an address.
+// The lowest level stands for chunks of 128 KB; each higher level consumes 8 bits. The low bit of a pointer in the
+// tree is a flag of the runtime's own.
 const (
 	chunkBits   = 17
 	levelBits   = 8
@@ -90,7 +89,7 @@ func (m *Map) readSection(at, ip arch.Addr) (s section, ok bool, err error) {
 	if s.flags, err = m.mem.Uint32(at + arch.Addr(m.l.SecFlags)); err != nil {
 		return s, false, err
 	}
-	if del != 0 { // about to be deleted: the runtime itself no longer finds it
+	if del != 0 { // about to be deleted: the runtime's own search skips the section
 		return s, false, nil
 	}
 	if !ip.In(s.begin, s.end) {

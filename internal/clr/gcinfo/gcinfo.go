@@ -1,12 +1,11 @@
-// Package gcinfo decodes the header of what the JIT and the ReadyToRun compiler tell the garbage
-// collector about a method. The header says where a frame of shared generic code keeps its context:
-// which instantiation runs.
+// Package gcinfo decodes the header of a method's GC info, written by the JIT or the ReadyToRun compiler. The header
+// has the place of the context in a frame of shared generic code; the context tells the instantiation.
 //
 // Sources (dotnet/runtime): docs/design/datacontracts/GCInfo.md, src/coreclr/vm/gcinfodecoder.cpp,
 // src/coreclr/inc/gcinfodecoder.h (GcInfoHeaderFlags), gcinfotypes.h and gcinfo.h (GCInfoToken).
 //
-// A GC info is a stream of bits, the lowest one of a byte first. A number has some bits and one that
-// says whether more follow; how many bits depends on the field and on the architecture.
+// A GC info is a stream of bits, the lowest bit of a byte first. A number has pieces: some bits, and a bit that tells
+// whether another piece follows. The number of bits depends on the field and on the architecture.
 package gcinfo
 
 import (
@@ -16,44 +15,44 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Context is what a frame of shared generic code keeps to know its instantiation.
+// Context is the kind of context that a frame of shared generic code keeps to know its instantiation.
 type Context uint8
 
 // The kinds of context, by their number in the header.
 const (
-	NoContext   Context = iota // none: the code does not need it
-	MethodTable                // of the class that declares the method, or of one that derives from it
+	NoContext   Context = iota // none: the code needs no context
+	MethodTable                // of the class that declares the method, or of a derived class
 	MethodDesc                 // of the instantiation
 	This                       // an object: the method's first argument
 )
 
-// NoRegister is the BaseRegister of a method that has no frame register.
+// NoRegister is the BaseRegister of a method without a frame register.
 const NoRegister = 0xff
 
-// Header is the part of a GC info that is read here.
+// Header is the decoded part of a GC info.
 type Header struct {
 	CodeLength uint32 // of the method with its funclets, in bytes
 	Context    Context
 
-	// Of a method that has a Context.
+	// Of a method with a Context.
 	PrologSize   uint32 // bytes of code before which the context's slot has no value
-	Slot         int32  // of the context, in bytes from where the version counts
+	Slot         int32  // of the context, in bytes from the base of the version
 	BaseRegister uint8  // the frame register; NoRegister: none
 }
 
 // Version is the version of the encoding.
 type Version uint8
 
-// The versions that differ here. Up to version 3 the slot counts from the stack pointer of the caller,
-// as it is after the return; from version 4 on from the frame register, or without one from the frame's
-// own stack pointer (eetwain.cpp, EECodeManager::GetExactGenericsToken).
+// The versions that differ for Decode. Up to version 3, the slot counts from the stack pointer of the caller after
+// the return. From version 4 on, the slot counts from the frame register, or without a frame register from the
+// frame's own stack pointer (eetwain.cpp, EECodeManager::GetExactGenericsToken).
 const (
 	VersionMin    Version = 2
 	VersionFromSP Version = 4 // .NET 10; the header has neither a return kind nor a PSPSym any more
 	VersionNewest Version = 5 // .NET 11; the header is as in 4
 )
 
-// The first major versions of ReadyToRun images that have GC info of version 4, and of 5.
+// The first major versions of ReadyToRun images with GC info of version 4, and of 5.
 const (
 	majorFromSP = 11
 	majorNewest = 21
@@ -105,10 +104,10 @@ const (
 	slotSize         = 8
 )
 
-// MaxHeader is how many bytes the header of Decode takes at most.
+// MaxHeader is the greatest length of a header in bytes.
 const MaxHeader = 64
 
-// Decode reads the header of a GC info, of which b has the first bytes.
+// Decode reads the header of a GC info from its first bytes.
 func Decode(b []byte, v Version) (Header, error) {
 	if v < VersionMin || v > VersionNewest {
 		return Header{}, fmt.Errorf("%w: %d", ErrVersion, v)
@@ -166,7 +165,7 @@ func decode(r *bits, v Version) Header {
 type bits struct {
 	b   []byte
 	at  uint
-	bad bool // more was read than there is, or a number is too large
+	bad bool // the stream was too short, or a number was too large
 }
 
 // take reads n bits, 32 at most.

@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// bitWriter writes what bits reads.
+// bitWriter writes the bits that bits reads.
 type bitWriter struct {
 	b  []byte
 	at uint
@@ -74,7 +74,7 @@ func (s *sketch) encode() []byte {
 	if s.flags&flagBaseRegister != 0 {
 		w.number(uint32(s.register)^frameRegisterXor, registerBits)
 	}
-	w.number(3, 2) // what follows the header
+	w.number(3, 2) // the bits behind the header
 	return w.b
 }
 
@@ -100,7 +100,7 @@ func TestDecode(t *testing.T) {
 		}
 		for n := range b[:len(b)-2] {
 			if got, err := Decode(b[:n], s.v); err == nil && got == want {
-				break // the rest is not the header's
+				break // the rest does not belong to the header
 			} else if err != nil && !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%d bytes of %+v: %v", n, s, err)
 			}

@@ -2,7 +2,7 @@ package gcinfo
 
 import mathbits "math/bits"
 
-// SlotBase is what a stack slot's offset counts from.
+// SlotBase is the base of a stack slot's offset.
 type SlotBase uint8
 
 // The bases, by their numbers (gcinfotypes.h, enum GcStackSlotBase).
@@ -12,14 +12,14 @@ const (
 	FromRegister                 // the frame register
 )
 
-// Slot is a place on the stack that holds the address of an object. While the frame exists, the garbage
-// collector keeps the object alive and, when it moves it, puts the new address there.
+// Slot is a place on the stack with the address of an object. While the frame exists, the garbage collector keeps the
+// object alive and, after moving the object, puts the new address into the slot.
 type Slot struct {
 	Base   SlotBase
 	Offset int32 // bytes
 }
 
-// Flags of the slots that are encoded.
+// Flags of the encoded slots.
 const slotFlagBits = 2 // 0: the slot has the address of an object's beginning, and does not pin it
 
 // Bits of the fields behind the header (gcinfotypes.h, AMD64GcInfoEncoding).
@@ -45,9 +45,9 @@ const (
 	maxSlots      = 1 << 12
 )
 
-// Untracked returns the stack slots that hold the addresses of objects at every instruction behind the
-// prolog: the compiler does not keep track of when they are needed. Optimised code has few of them. b has
-// the first bytes of the GC info, and what lies beyond them is an error.
+// Untracked returns the stack slots that hold the addresses of objects at every instruction behind the prolog: the
+// compiler does not track their use. Optimised code has few untracked slots. b has the first bytes of the GC info; a
+// short b is an error.
 func Untracked(b []byte, v Version) ([]Slot, error) {
 	h, err := Decode(b, v)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *bits) registers(n uint32) {
 	}
 }
 
-// slots reads a list of n stack slots. Behind one without flags, only the distance to the next is encoded.
+// slots reads a list of n stack slots. Behind a slot without flags, only the distance to the next slot is encoded.
 func (r *bits) slots(n uint32) []Slot {
 	var out []Slot
 	flags, offset := uint32(1), int32(0)

@@ -30,13 +30,13 @@ func (w *bitWriter) slots(list []encodedSlot) {
 	}
 }
 
-// withSlots encodes a header and what follows it, up to the slots.
+// withSlots encodes a header and the rest up to the end of the slots.
 func (s *sketch) withSlots(points, ranges, registers int, tracked, untracked []encodedSlot) []byte {
 	w := bitWriter{b: s.encode()}
 	w.at = uint(len(w.b)) * 8
 	r := bits{b: w.b}
 	decode(&r, s.v)
-	w.b, w.at = w.b[:(r.at+7)/8], r.at // without what encode puts behind the header
+	w.b, w.at = w.b[:(r.at+7)/8], r.at // without the bits that encode puts behind the header
 	if r.at%8 != 0 {
 		w.b[r.at/8] &= 1<<(r.at%8) - 1
 	}
@@ -81,7 +81,7 @@ func TestUntracked(t *testing.T) {
 	s := sketch{v: 4, length: 300, flags: flagBaseRegister, register: arch.RBP}
 	old := sketch{v: 2, length: 300, context: This, prolog: 9, slot: -40,
 		flags: flagReversePInvoke | flagEditAndContinue}
-	even := s // offsets of safe points have the bits of the last one: one fewer than the length
+	even := s // offsets of safe points have the bits of the greatest offset: the length minus one
 	even.length = 256
 	for _, tt := range []struct {
 		name string

@@ -1,17 +1,17 @@
-// Package generics finds out which instantiation of shared generic code a frame runs.
+// Package generics finds the instantiation of shared generic code that a frame runs.
 //
-// One piece of code serves all instantiations over reference types: that of List<string> and of
-// List<Order> is List<__Canon>. Code that needs to know its instantiation has a context: a MethodDesc or
-// a MethodTable as a hidden argument, or its object. The GC info of such code says in which slot of the
-// frame the context is kept, from the end of the prolog on.
+// One piece of code serves all instantiations over reference types: the code of List<string> and of List<Order> is
+// List<__Canon>. Code that needs to know its instantiation has a context: a MethodDesc or a MethodTable as a hidden
+// argument, or the method's object. The GC info of the code has the slot of the frame that keeps the context, from
+// the end of the prolog on.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/eetwain.cpp (GetExactGenericsToken), vm/generics.cpp
 // (GetExactInstantiationsOfMethodAndItsClassFromCallInformation), vm/stackwalk.cpp
 // (CrawlFrame::GetExactGenericArgsToken), docs/design/coreclr/botr/shared-generics.md.
 //
-// A context is only believed if its own code is that of the frame: the MethodDesc must be of the same
-// method, the MethodTable of the class that declares it or of one that derives from that, and each type
-// argument must be one for which this code was compiled. Otherwise the instantiation is not known.
+// A context counts only if its own code is the code of the frame. The MethodDesc must belong to the same method. The
+// MethodTable must belong to the class that declares the method, or to a derived class. The code must have been
+// compiled for each type argument. Otherwise the instantiation is not known.
 package generics
 
 import (
@@ -34,7 +34,7 @@ type Names interface {
 	HasCanon(h ...arch.Addr) (bool, error)
 }
 
-// Reader reads contexts of one runtime. It is not safe for concurrent use.
+// Reader reads contexts of one runtime. A Reader is not safe for concurrent use.
 type Reader struct {
 	mem     *target.Reader
 	code    *codemap.Map
@@ -42,10 +42,10 @@ type Reader struct {
 	methods *method.Reader
 	names   Names
 	version gcinfo.Version // of the JIT's GC info; 0: not known
-	unknown error          // the runtime follows a version of the contract that is not known
+	unknown error          // the runtime follows an unknown version of the contract
 	l       layout
 
-	places map[arch.Addr]Place // by the start of a method's code that stays
+	places map[arch.Addr]Place // by the start of code that stays
 }
 
 type layout struct {
@@ -70,7 +70,7 @@ func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map, ts *types
 	return r, nil
 }
 
-// Base is what the offset of a context's slot counts from.
+// Base is the base of a context slot's offset.
 type Base uint8
 
 // The bases.
@@ -80,7 +80,7 @@ const (
 	FrameRegister             // the register of the Place
 )
 
-// Place is where frames of a method keep their context.
+// Place is the place of the context in frames of a method.
 type Place struct {
 	Kind     gcinfo.Context
 	Base     Base
@@ -92,15 +92,14 @@ type Place struct {
 // ErrUnknown: the encoding of this runtime's GC info is not known.
 var ErrUnknown = errors.New("the encoding of this runtime's GC info is not known: update clrsnap")
 
-// Contract is that of what is read here, and Versions are those that are understood.
+// Contract is the contract of GC info, and Versions are the known versions.
 const Contract = "GCInfo"
 
 var Versions = []contract.Version{"1", "c1"}
 
 const maxPlaces = 1 << 16
 
-// Place returns where frames of the method that c is code of keep their context. Its Kind is NoContext if
-// they keep none.
+// Place returns the place of the context in frames of c's method. Kind is NoContext if the frames keep no context.
 func (r *Reader) Place(c *codemap.Code) (Place, error) {
 	if p, ok := r.places[c.MethodStart]; ok && !c.Collectible {
 		return p, nil
@@ -139,8 +138,8 @@ func (r *Reader) place(c *codemap.Code) (Place, error) {
 	return p, nil
 }
 
-// Untracked returns the stack slots that hold the addresses of objects all the time in the method that c
-// is code of, and its frame register.
+// Untracked returns the stack slots of c's method that hold the addresses of objects all the time, and the method's
+// frame register.
 func (r *Reader) Untracked(c *codemap.Code) ([]gcinfo.Slot, uint8, error) {
 	info, err := r.code.GCInfo(c)
 	if err != nil || info.At == 0 {
@@ -154,7 +153,7 @@ func (r *Reader) Untracked(c *codemap.Code) ([]gcinfo.Slot, uint8, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// How long the information is, is not said. A page of it is enough for all but huge methods.
+	// The length of the information is not known. A page is enough for all but huge methods.
 	const page = 4096
 	b, err := r.mem.Bytes(info.At, page-int(info.At%page))
 	if err != nil {
@@ -183,8 +182,8 @@ func (r *Reader) versionOf(info *codemap.GCInfo) gcinfo.Version {
 	return r.version
 }
 
-// header reads the header at an address. It asks for no byte of the next page unless it has to: the
-// header can end with its page.
+// header reads the header at an address. header reads the next page only if it must: the header can end with its
+// page.
 func (r *Reader) header(at arch.Addr, v gcinfo.Version) (gcinfo.Header, error) {
 	const page = 4096
 	if left := page - int(at%page); left < gcinfo.MaxHeader {
@@ -206,10 +205,9 @@ func (r *Reader) header(at arch.Addr, v gcinfo.Version) (gcinfo.Header, error) {
 // ErrOther: a context does not belong to the code.
 var ErrOther = errors.New("the context of a generic method is that of another one")
 
-// Exact returns the instantiation of m, a method whose code is shared, that has a context: the same
-// method with the MethodTable and type arguments of the instantiation. The context is a MethodDesc or a
-// MethodTable, which for This is that of the object. Collectible says that a type among the arguments
-// can be unloaded.
+// Exact returns the instantiation with a context of m, a method with shared code: the same method with the
+// MethodTable and type arguments of the instantiation. The context is a MethodDesc or a MethodTable; for This, the
+// context is the MethodTable of the object. Collectible tells whether a type among the arguments can be unloaded.
 func (r *Reader) Exact(m *method.Method, kind gcinfo.Context, context arch.Addr) (out method.Method, err error) {
 	out = *m
 	switch kind {
@@ -250,7 +248,7 @@ func (r *Reader) Exact(m *method.Method, kind gcinfo.Context, context arch.Addr)
 	return out, nil
 }
 
-// sameMethod checks that x is an instantiation that m is the code of.
+// sameMethod checks that x is an instantiation with the code of m.
 func (r *Reader) sameMethod(m, x *method.Method) error {
 	if m.RID == 0 || x.RID != m.RID || x.Module != m.Module || len(x.Args) != len(m.Args) {
 		return ErrOther
@@ -323,6 +321,6 @@ func (r *Reader) collectible(handles []arch.Addr, left *int) (bool, error) {
 	return false, nil
 }
 
-// ObjectTable returns the MethodTable in the first word of an object, without the bits that the garbage
-// collector puts there.
+// ObjectTable returns the MethodTable in the first word of an object, without the bits that the garbage collector
+// puts there.
 func (r *Reader) ObjectTable(word uint64) arch.Addr { return arch.Addr(word &^ r.l.ObjectMask) }

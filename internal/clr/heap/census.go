@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Tally is how many objects there are, and how many bytes they have together.
+// Tally is a number of objects, and their bytes in all.
 type Tally struct {
 	Count, Bytes uint64
 }
@@ -16,33 +16,33 @@ func (t *Tally) add(o Tally) {
 	t.Bytes += o.Bytes
 }
 
-// Object is an object that a walk has met.
+// Object is an object of a walk.
 type Object struct {
 	Addr  arch.Addr
 	Table *Table
-	Size  uint64 // bytes, with those up to the next object
-	// Data is the object as it was read, from its MethodTable on: its first 64 KB at most. nil: it could not be read
-	// in one piece.
+	Size  uint64 // bytes, up to the next object
+	// Data is a copy of the object from its MethodTable on: the first 64 KB at most. nil: the object could not be
+	// read in one piece.
 	Data []byte
 }
 
-// Census is what a walk has found.
+// Census is the result of a walk.
 type Census struct {
 	Tables []*Table
 	Counts [][NumGenerations]Tally // by Table.Index
 
-	Graph *Graph // nil: it was not asked for
+	Graph *Graph // nil: not asked for
 	Parts []Part // heap by heap, the youngest generation first
 
-	// Bytes of memory that objects are in: of what was there, of what was walked, and of what was walked while it is
-	// proved that the collector moved nothing in it.
+	// Bytes of memory with objects: in all, walked, and walked with proof that the collector moved nothing in them
+	// meanwhile.
 	Size, Walked, Consistent uint64
-	Passes                   int  // how often the young generations were walked
+	Passes                   int  // walks of the young generations
 	Collecting               bool // a dump was made in the middle of a collection
-	Stopped                  bool // the walk was ended early
+	Stopped                  bool // the walk ended early
 
-	// Unfinished is how many threads were in the middle of an allocation: of memory that a thread has taken for an
-	// object, the object's beginning or end is still missing. It is counted as unused.
+	// Unfinished is the number of threads in the middle of an allocation. Such a thread has taken memory for an
+	// object, and the object's beginning or end is still missing. The census counts the memory as unused.
 	Unfinished int
 }
 
@@ -51,20 +51,20 @@ type Part struct {
 	Heap       int
 	Generation Generation
 	Regions    int
-	Size       uint64 // bytes of memory that objects are in
+	Size       uint64 // bytes of memory with objects
 	Reserved   uint64 // bytes of address space
 	Objects    Tally
 	Free       Tally  // space between objects
-	Unused     uint64 // bytes that a thread has been given and not used yet
-	Consistent uint64 // bytes that are proved: see Census
+	Unused     uint64 // bytes that a thread has been given and has not used yet
+	Consistent uint64 // proved bytes: see Census
 }
 
-// share is Consistent for people.
+// String sums the census up for people.
 func (c *Census) String() string {
 	return fmt.Sprintf("%d bytes, %d walked, %d consistent, %d classes", c.Size, c.Walked, c.Consistent, len(c.Tables))
 }
 
-// sheet is where a goroutine, or a pass over the young generations, adds up what it accepts.
+// sheet adds up the results that a goroutine, or a pass over the young generations, accepts.
 type sheet struct {
 	counts [][NumGenerations]Tally
 	parts  map[[2]int]*Part
@@ -74,7 +74,7 @@ type sheet struct {
 
 func newSheet() *sheet { return &sheet{parts: map[[2]int]*Part{}} }
 
-// part returns the part that a region belongs to.
+// part returns the part of a region.
 func (s *sheet) part(r *Region) *Part {
 	key := [2]int{r.Heap, int(r.Generation)}
 	p := s.parts[key]
@@ -85,7 +85,7 @@ func (s *sheet) part(r *Region) *Part {
 	return p
 }
 
-// accept adds what a walker has found in a piece of a region.
+// accept adds a walker's results for a piece of a region.
 func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
 	p := s.part(r)
 	for _, i := range w.touched {
@@ -112,7 +112,7 @@ func (s *sheet) count(class int, in Generation, t Tally) {
 	s.counts[class][in].add(t)
 }
 
-// consistent is how many bytes are proved.
+// consistent returns the number of proved bytes.
 func (s *sheet) consistent() (bytes uint64) {
 	for _, p := range s.parts {
 		bytes += p.Consistent
@@ -120,7 +120,6 @@ func (s *sheet) consistent() (bytes uint64) {
 	return bytes
 }
 
-// add adds another sheet.
 func (s *sheet) add(o *sheet) {
 	s.unfinished += o.unfinished
 	if n := len(o.counts); n > len(s.counts) {

@@ -9,26 +9,26 @@ import (
 	"clrsnap/internal/target"
 )
 
-// A thread allocates from a piece of memory of its own, its allocation context, without asking the collector. Objects
-// lie in it up to where the thread is; the rest is zero.
+// A thread allocates from its own piece of memory, the allocation context, without a call of the collector. Objects
+// fill the context up to the thread's next object; the rest is zero.
 //
 // Sources (dotnet/runtime): src/coreclr/gc/gcinterface.h (gc_alloc_context), vm/threads.h (Thread.m_alloc_context in
 // .NET 8, RuntimeThreadLocals), gc/gc.cpp (fix_allocation_context, adjust_limit_clr).
 type context struct {
 	owner       arch.Addr // the Thread object
-	next, limit arch.Addr // where the next object goes, and where the last one ends at most
+	next, limit arch.Addr // start of the next object, and greatest end of the last object
 	given       uint64    // bytes that the thread has been given in its life
 	large       uint64    // bytes of large and of pinned objects, likewise
 }
 
-// The words of a gc_alloc_context, in bytes from its first (gcinterface.h).
+// The words of a gc_alloc_context, in bytes from the first word (gcinterface.h).
 const (
 	contextLimit = 8
 	contextBytes = 16
 	contextLarge = 24
 	contextLen   = 32
 
-	contextGap = minSize // behind the limit, kept free for an object that fills what is left
+	contextGap = minSize // free space behind the limit, for an object that fills the rest
 	maxContext = 1 << 30
 )
 
@@ -41,7 +41,7 @@ type contextLayout struct {
 	Limit   uint32 `clr:"GCAllocContext.Limit,optional"`
 }
 
-// known reports whether it is known where a thread's allocation context is.
+// known reports whether the place of a thread's allocation context is known.
 func (l *contextLayout) known() bool {
 	if l.Pointer == contract.Absent || l.Limit != l.Pointer+contextLimit {
 		return false
@@ -49,7 +49,7 @@ func (l *contextLayout) known() bool {
 	return l.Direct != contract.Absent || l.Locals != contract.Absent && l.Outer != contract.Absent
 }
 
-// read reads the allocation context of a thread; false: it has none, or its memory makes no sense.
+// read reads the allocation context of a thread; false: there is no context, or the memory makes no sense.
 func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, bool) {
 	at := thread + arch.Addr(l.Direct)
 	if l.Direct == contract.Absent {
@@ -75,8 +75,8 @@ func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, boo
 	return c, sane
 }
 
-// contexts returns the allocation contexts of some threads, by address. Threads that have none are left out, unless
-// they were given memory before: then it is 0 where the next object goes.
+// contexts returns the allocation contexts of some threads, by address. Threads without a context are left out. But
+// if a thread without a context was given memory before, contexts includes the thread with next 0.
 func (l *contextLayout) contexts(mem *target.Reader, threads []arch.Addr) []context {
 	var out []context
 	for _, t := range threads {

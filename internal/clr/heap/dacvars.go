@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The collector's table for debuggers (gcinterface.dacvars.def): version, then values and addresses of variables, in
-// bytes.
+// The collector's table for debuggers (gcinterface.dacvars.def) has the version, then values and addresses of
+// variables. The offsets are in bytes.
 const (
 	varGenerationSize   = 8
 	varGenerations      = 16
@@ -26,10 +26,10 @@ const (
 	varGenerationFields = 248
 	varsLen             = 256
 
-	majorVersion = 2 // changes with the meaning of what is there
+	majorVersion = 2 // changes with the meaning of the entries
 )
 
-// Places in the lists of offsets (dac_gcheap_fields.h, dac_generation_fields.h).
+// Indexes in the lists of offsets (dac_gcheap_fields.h, dac_generation_fields.h).
 const (
 	heapAllocAllocated  = 0
 	heapEphemeral       = 1
@@ -41,7 +41,6 @@ const (
 	noField = ^uint32(0)
 )
 
-// readTable reads the collector's table.
 func (r *Reader) readTable() (*places, error) {
 	if r.l.Vars == 0 {
 		return nil, ErrUnknown
@@ -73,7 +72,8 @@ func (r *Reader) readTable() (*places, error) {
 	return t, t.readOffsets(r.mem, word(varGenerationFields), word(varHeapFields))
 }
 
-// readOffsets reads the lists of the offsets of a generation's fields, and of a heap's where there are several.
+// readOffsets reads the lists of the offsets of a generation's fields, and of a heap's fields if there are several
+// heaps.
 func (t *places) readOffsets(mem *target.Reader, generation, heap arch.Addr) (err error) {
 	if t.segment, err = offset(mem, generation, generationSegment); err != nil {
 		return err

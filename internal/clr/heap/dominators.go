@@ -1,33 +1,34 @@
 package heap
 
-// An object dominates another if every way to that one leads through it: if it went away, the other could go, too. What
-// an object retains is its own size and those of all that it dominates.
+// An object dominates another object if every way to the other object leads through it. If the dominator went away,
+// the other object could go, too. An object retains its own size and the sizes of all objects that it dominates.
 //
 // The algorithm is Semi-NCA (L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005).
-// Vertices are numbered in the order in which a depth-first search meets them; 0 is a root of everything.
+// Vertices are numbered in the order of a depth-first search; 0 is a root of everything.
 
-// All is in arrays of four bytes a vertex, of which there are five at most at a time, and one of four bytes a
-// reference. An array that is of no more use serves for what comes next.
+// All data is in arrays: at most five arrays with four bytes a vertex at a time, and one array with four bytes a
+// reference. An array without further use serves the next step.
 
-// dominators is the search for what dominates what.
+// dominators is the search for the dominators.
 type dominators struct {
 	g      *Graph
-	number []uint32 // by object: its vertex; 0: not met yet
+	number []uint32 // by object: the object's vertex; 0: not met yet
 	object []uint32 // by vertex
-	parent []uint32 // by vertex, in the tree of the search; shortened on the way
-	least  []uint32 // by vertex: the least semidominator on the way that was shortened
+	parent []uint32 // by vertex, in the tree of the search; eval shortens the ways
+	least  []uint32 // by vertex: the least semidominator on the shortened way
 	idom   []uint32
 
-	roots []uint64 // by vertex, a bit: something that is no object keeps it
-	// By vertex: first how many references the search has followed, then where in preds the vertices begin that refer
-	// to it. When a vertex has been dealt with, the place of the next one has its semidominator.
+	roots []uint64 // by vertex, a bit: something outside the heap's objects keeps the vertex
+	// By vertex: first the number of references that the search has followed, then the index in preds where the
+	// vertex's predecessors begin. Once a vertex is done, the entry of the next vertex has the semidominator of the
+	// vertex.
 	from  []uint32
 	preds []uint32
 	path  []uint32
 	ask   asking
 }
 
-// Retained is what objects retain.
+// Retained has the bytes that objects retain.
 type Retained struct {
 	g      *Graph
 	object []uint32 // by vertex
@@ -35,19 +36,19 @@ type Retained struct {
 	bytes  []uint64
 }
 
-// RetainedOptions say how it is found what objects retain. The zero value does.
+// RetainedOptions control Graph.Retained. The zero value is valid.
 type RetainedOptions struct {
-	// Last: nobody asks for references any more, which are forgotten.
+	// Last: nobody asks for references any more. Retained forgets the references.
 	Last bool
-	// Progress is called from time to time with how far it has come, from 0 to 1; nil: it is not.
+	// Progress is called from time to time with the share done, from 0 to 1; nil: no calls.
 	Progress func(done float64)
-	// Stopped is asked from time to time whether to end early.
+	// Stopped is called from time to time, and reports whether to end early.
 	Stopped func() bool
 }
 
-// Retained finds what each object retains. Roots are kept by something that is no object. The objects that nothing
-// refers to are kept by something else, too, each by itself; so is one of each circle that nothing leads to. nil: it
-// was stopped.
+// Retained finds the bytes that each object retains. Something outside the heap keeps the roots. Something outside
+// also keeps every object that nothing refers to, each by itself, and one object of each circle that nothing leads
+// to. nil: the search was stopped.
 func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	n := g.count + 1
 	d := &dominators{
@@ -97,7 +98,7 @@ func (g *Graph) Retained(roots []uint32, o RetainedOptions) *Retained {
 	return r
 }
 
-// forget gives the memory of all references back.
+// forget frees the memory of all references.
 func (g *Graph) forget() {
 	g.links, g.types = links{}, nil
 	for i := range g.regions {
@@ -109,7 +110,7 @@ func (g *Graph) forget() {
 	}
 }
 
-// search meets what can be reached from an object, depth first.
+// search visits all objects that can be reached from an object, depth first.
 func (d *dominators) search(start uint32) {
 	d.meet(start, 0)
 	for v := d.number[start]; v != 0 && !d.ask.ended; {
@@ -137,7 +138,7 @@ func (d *dominators) meet(object, parent uint32) uint32 {
 	return v
 }
 
-// collect turns the references round.
+// collect reverses the references.
 func (d *dominators) collect() {
 	if d.ask.ended {
 		return
@@ -163,7 +164,7 @@ func (d *dominators) collect() {
 		d.preds[d.from[to]] = from
 		d.from[to]++
 	})
-	copy(d.from[1:], d.from[:n]) // each has moved on to the next one's place
+	copy(d.from[1:], d.from[:n]) // each entry has moved on to the next entry's beginning
 	d.from[0] = 0
 }
 
@@ -196,8 +197,8 @@ func (d *dominators) semidominators() {
 	}
 }
 
-// eval returns the least semidominator on the way from a vertex up to the last that has been dealt with: those from
-// linked on.
+// eval returns the least semidominator on the way from a vertex up to the last vertex that is done. The vertices from
+// linked on are done.
 func (d *dominators) eval(v, linked uint32) uint32 {
 	d.path = d.path[:0]
 	at := v
@@ -215,7 +216,7 @@ func (d *dominators) eval(v, linked uint32) uint32 {
 	return d.least[v]
 }
 
-// edges are the references of an object, with those that were added.
+// edges returns the references of an object, with the added ones.
 func (g *Graph) edges(n int) []uint32 {
 	if g.links.some != nil && g.links.some[n/64]>>(n%64)&1 != 0 {
 		return g.links.from[uint32(n)]
@@ -223,7 +224,7 @@ func (g *Graph) edges(n int) []uint32 {
 	return g.fields(n)
 }
 
-// fields are the references that fields of an object hold.
+// fields returns the references in an object's fields.
 func (g *Graph) fields(n int) []uint32 {
 	r, i := g.at(n)
 	if r == nil {
@@ -236,8 +237,9 @@ func (g *Graph) fields(n int) []uint32 {
 	return r.edges[from:r.nodes[i].edges]
 }
 
-// ByTable sums up by MethodTable. What is retained by an object that another one of the same class dominates counts
-// once. Objects that pass says are passed over: they stand for what keeps others, and are the program's no more.
+// ByTable sums up by MethodTable. If an object of the same class dominates an object, the bytes count once. ByTable
+// passes over the objects that pass chooses: these objects hold others for the runtime, and are no objects of the
+// program.
 func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 	out := make([]uint64, len(r.g.Tables))
 	n := len(r.object)
@@ -246,7 +248,7 @@ func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 		up := r.idom[v]
 		sibling[v], child[up] = child[up], uint32(v)
 	}
-	above := make([]uint32, len(out)) // how many dominators of a class there are
+	above := make([]uint32, len(out)) // by class: the number of dominators above v
 	for v := child[0]; v != 0; {
 		if !pass(r.g.Object(int(r.object[v]))) {
 			t := r.table(v)
@@ -273,7 +275,7 @@ func (r *Retained) ByTable(pass func(o Object, in Generation) bool) []uint64 {
 	return out
 }
 
-// table is the index of a vertex's MethodTable.
+// table returns the index of a vertex's MethodTable.
 func (r *Retained) table(v uint32) uint32 {
 	region, i := r.g.at(int(r.object[v]))
 	return r.g.table(&region.nodes[i])

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// madeGraph is a graph whose object n is of size 8(n+1) and of one of three classes, and refers to what edges says.
+// madeGraph is a graph of objects. Object n has the size 8(n+1) and one of three classes, and refers to edges[n].
 func madeGraph(edges [][]int) *Graph {
 	g := &Graph{Tables: []*Table{{}, {}, {}}, count: len(edges)}
 	r := graphRegion{
@@ -25,7 +25,7 @@ func madeGraph(edges [][]int) *Graph {
 	return g
 }
 
-// reach marks what can be reached from some objects without one of them.
+// reach marks the objects that can be reached from some objects without one object.
 func reach(edges [][]int, from []int, without int) []bool {
 	seen := make([]bool, len(edges))
 	for queue := from; len(queue) > 0; {
@@ -40,7 +40,8 @@ func reach(edges [][]int, from []int, without int) []bool {
 	return seen
 }
 
-// starts are the roots, the objects that nothing else refers to, and then the first of what they do not lead to.
+// starts returns the roots, then the objects that nothing else refers to, and then the first of the objects out of
+// their reach.
 func starts(edges [][]int, roots []uint32) (out []int) {
 	for _, n := range roots {
 		out = append(out, int(n))
@@ -70,8 +71,8 @@ func starts(edges [][]int, roots []uint32) (out []int) {
 	}
 }
 
-// TestRetained: what an object retains is what cannot be reached without it. Checked by leaving out one object after
-// the other, in graphs of all densities, with and without roots. Some references are not those of fields.
+// TestRetained: an object retains the objects that cannot be reached without the object. The test leaves out one
+// object after the other, in graphs of all densities, with and without roots. Some references are not in fields.
 func TestRetained(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
@@ -94,7 +95,7 @@ func TestRetained(t *testing.T) {
 		r := g.Retained(roots, RetainedOptions{Stopped: goOn, Last: rnd.Intn(2) == 0})
 		from := starts(edges, roots)
 		byTable := make([]uint64, 3)
-		dominates := make([][]bool, n) // by object: which others it dominates, itself included
+		dominates := make([][]bool, n) // by object: the objects that it dominates, and itself
 		for x := range n {
 			seen := reach(edges, from, x)
 			dominates[x] = make([]bool, n)
@@ -125,15 +126,15 @@ func TestRetained(t *testing.T) {
 	}
 }
 
-// of is what an object retains, in bytes.
+// of returns the bytes that an object retains.
 func of(r *Retained, n int) uint64 { return r.bytes[slices.Index(r.object[1:], uint32(n))+1] }
 
 func none(Object, Generation) bool { return false }
 
 func goOn() bool { return false }
 
-// A list of many objects, forwards and backwards, takes neither long nor a deep stack, and all that is ever allocated
-// are six arrays of four bytes and one of eight an object, and four bytes a reference.
+// A list of many objects, forwards and backwards, takes neither long nor a deep stack. All allocations are six arrays
+// of four bytes and one of eight bytes an object, and four bytes a reference.
 func TestRetainedList(t *testing.T) {
 	const n = 300_000
 	edges := make([][]int, n)

@@ -2,18 +2,19 @@ package heap
 
 import "clrsnap/internal/arch"
 
-// epoch is a moment, of which it can be said later whether there has been a collection since.
+// epoch is a moment. quiet tells later whether there has been a collection since the moment.
 type epoch struct {
 	contexts []context // before regions was read
 	regions  []Region
 }
 
-// quiet reports whether there has certainly been no collection since a moment, and none is moving objects now.
+// quiet reports whether there has certainly been no collection since a moment, and no collection is moving objects
+// now.
 //
-// A collection takes the allocation contexts away from all threads. A thread that allocates then gets a new one, and
-// the bytes that it has been given in its life are more than before. So a context that is still the same proves that
-// there was none. Otherwise all threads with a context have got others, and it is added up what they were given:
-// without a collection, that is by how much the regions that are being filled have grown.
+// A collection takes the allocation contexts away from all threads. A thread that allocates then gets a new context,
+// and the thread's count of given bytes has grown. So one unchanged context proves that there was no collection. If
+// all threads with a context have got new contexts, quiet adds up the bytes that the threads were given: without a
+// collection, the regions that are being filled have grown by the sum.
 func (w *walk) quiet(e *epoch) bool {
 	if w.o.Still {
 		return true
@@ -42,21 +43,21 @@ func (w *walk) quiet(e *epoch) bool {
 	return w.grown(e, given)
 }
 
-// unchanged reports whether the young regions are what they were.
+// unchanged reports whether the young regions are unchanged.
 func (w *walk) unchanged(e *epoch) bool {
 	grown, ok := w.growth(e)
 	return ok && grown == 0
 }
 
-// Bounds of what can be said by adding up: what threads are given while their contexts are read one after the other,
-// and by how much a region must have been filled so that it cannot be by chance that it is filled as much again.
+// Bounds of the sum: the bytes that threads are given while their contexts are read one after the other, and the
+// least fill of a region that cannot by chance be reached again after a collection.
 const (
 	maxSkew  = 256 << 10
 	minGiven = 1 << 20
 )
 
-// grown reports whether the regions that are being filled have grown by what the threads were given, and were so full
-// before that a collection, after which filling begins anew, could not have led to the same.
+// grown reports whether the regions that are being filled have grown by the bytes that the threads were given, and
+// were already so full that a collection, after which filling starts anew, cannot explain the growth.
 func (w *walk) grown(e *epoch, given uint64) bool {
 	filled := uint64(0)
 	for _, r := range e.regions {
@@ -68,7 +69,7 @@ func (w *walk) grown(e *epoch, given uint64) bool {
 	return ok && filled >= minGiven && given <= grown+maxSkew
 }
 
-// growth is by how much the youngest regions have grown; false: they are others than before.
+// growth returns the growth of the youngest regions in bytes; false: the regions are not the same as before.
 func (w *walk) growth(e *epoch) (uint64, bool) {
 	now, err := w.r.Regions()
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Objects with a finalizer are in a queue of each heap: an array with a part for each generation, then those whose
-// finalizer is to run, critical ones first. Only these are kept by the queue.
+// Each heap has a queue of objects with a finalizer. The queue is an array with a part for each generation, and then
+// the objects whose finalizers are to run, critical finalizers first. Only the objects whose finalizers are to run
+// are kept by the queue.
 //
 // Sources (dotnet/runtime): src/coreclr/gc/gcinterface.dac.h (dac_finalize_queue), gc/gcpriv.h and gc/gc.cpp
 // (CFinalize, SegQueueLimit).
@@ -19,7 +20,7 @@ const (
 	maxReady   = 1 << 20
 )
 
-// Ready returns the objects whose finalizers are to run, and that are kept until then.
+// Ready returns the objects whose finalizers are to run; the queue keeps the objects until then.
 func (r *Reader) Ready(mem target.Memory) ([]arch.Addr, error) {
 	now := target.NewReader(mem)
 	var l look
@@ -39,8 +40,8 @@ func (r *Reader) Ready(mem target.Memory) ([]arch.Addr, error) {
 	return out, nil
 }
 
-// ready appends the objects of a queue whose finalizers are to run. In front of the array's address and end are the
-// ends of its parts: of the generations, the oldest first, and of these objects.
+// ready appends the objects of a queue whose finalizers are to run. In front of the array's address and end lie the
+// ends of the array's parts: the generations, the oldest first, and then the objects to finalize.
 func (t *places) ready(mem *target.Reader, at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
 	parts := t.queueEnds
 	b, err := mem.Bytes(at+t.queueAt, 8*(parts+2))

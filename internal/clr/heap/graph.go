@@ -9,24 +9,24 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Graph is which objects there are and to which others they refer. An object is a number, from 0 on.
+// Graph has the objects of a heap and the references between the objects. An object is a number, from 0 on.
 type Graph struct {
 	Tables []*Table
-	// Full: there were more objects or references than fit; those beyond are missing.
+	// Full: there were too many objects or references; the rest is missing.
 	Full bool
 
 	regions []graphRegion // by address
 	kinds   []kind        // of nodes
 	byKind  map[kind]uint32
-	blocks  []uint32 // by object / blockSize: the region that it is in
+	blocks  []uint32 // by object / blockSize: the object's region
 	count   int
 	refs    int      // references in regions
-	cross   []uint32 // packed: those from older objects to the youngest generation; see addLate
+	cross   []uint32 // packed references from older objects to the youngest generation; see addLate
 	links   links
 	types   []uint32 // see LinkTypes; nil: not called
 }
 
-// Bounds of a graph: it takes 12 bytes for each object and 4 for each reference.
+// Bounds of a graph: a graph takes 12 bytes for each object and 4 for each reference.
 const (
 	mostNodes = 1 << 26
 	mostEdges = 1 << 28
@@ -36,7 +36,7 @@ const (
 // graphRegion has the objects of a region, by address.
 type graphRegion struct {
 	Region
-	limit arch.Addr // up to which it may be given to objects later
+	limit arch.Addr // end of the memory that may be given to objects later
 	first int       // number of its first object
 	nodes []node
 	edges []uint32 // see Graph.pack; once the graph is complete: numbers of objects, and noNode
@@ -46,10 +46,11 @@ type graphRegion struct {
 type node struct {
 	at    uint32 // in units of 8 bytes from the region's start
 	kind  uint32 // index in Graph.kinds
-	edges uint32 // of this one end here in graphRegion.edges
+	edges uint32 // end of the node's edges in graphRegion.edges
 }
 
-// kind is what many objects have in common. Objects of k sizes fill at least 4k² bytes, so that there are few kinds.
+// kind is the pair of class and size that many objects share. Objects of k sizes fill at least 4k² bytes, so there
+// are few kinds.
 type kind struct {
 	table uint32
 	size  uint32 // in units of 8 bytes
@@ -91,7 +92,7 @@ func newGraph(regions []Region) (*Graph, error) {
 	return g, nil
 }
 
-// find returns the region that an address lies in.
+// find returns the region of an address.
 func (g *Graph) find(at arch.Addr) *graphRegion {
 	i, found := slices.BinarySearchFunc(g.regions, at, func(r graphRegion, at arch.Addr) int {
 		switch {
@@ -108,7 +109,7 @@ func (g *Graph) find(at arch.Addr) *graphRegion {
 	return &g.regions[i]
 }
 
-// pack makes an address of an object four bytes short; nil: no object lies there.
+// pack packs an object's address into four bytes; nil: no object can lie at the address.
 func (g *Graph) pack(at arch.Addr) (uint32, *graphRegion) {
 	r := g.find(at)
 	if r == nil || at%8 != 0 {
@@ -117,7 +118,7 @@ func (g *Graph) pack(at arch.Addr) (uint32, *graphRegion) {
 	return r.space + uint32((at-r.Start)/8), r
 }
 
-// unpack is the number of the object at a packed address; noNode: there is none.
+// unpack returns the number of the object at a packed address; noNode: there is no object.
 func (g *Graph) unpack(packed uint32) uint32 {
 	r := g.locate(packed)
 	if r == nil {
@@ -126,7 +127,7 @@ func (g *Graph) unpack(packed uint32) uint32 {
 	return r.number(packed)
 }
 
-// number is unpack in the region that the address lies in.
+// number is unpack for an address in the region.
 func (r *graphRegion) number(packed uint32) uint32 {
 	n, found := slices.BinarySearchFunc(r.nodes, packed-r.space, func(n node, at uint32) int {
 		switch {
@@ -143,20 +144,20 @@ func (r *graphRegion) number(packed uint32) uint32 {
 	return uint32(r.first + n)
 }
 
-// draft is what a walker collects of a piece.
+// draft collects the nodes and edges of a piece, for a walker.
 type draft struct {
 	nodes []draftNode
 	edges []uint32
 }
 
-// draftNode is a node that is not in a graph yet.
+// draftNode is a node before the graph accepts it.
 type draftNode struct {
 	kind
 	at    uint32 // as in node
-	edges uint32 // of this one end here in draft.edges
+	edges uint32 // end of the node's edges in draft.edges
 }
 
-// node makes the node of a draft one of a graph.
+// node turns a node of a draft into a node of the graph.
 func (g *Graph) node(d *draftNode) node {
 	k, ok := g.byKind[d.kind]
 	if !ok {
@@ -170,15 +171,15 @@ func (g *Graph) node(d *draftNode) node {
 	return node{d.at, k, d.edges}
 }
 
-// table is the index of an object's MethodTable.
+// table returns the index of the node's MethodTable.
 func (g *Graph) table(n *node) uint32 { return g.kinds[n.kind].table }
 
-// complete numbers the objects, and has edges lead to them.
+// complete numbers the objects, and turns the edges into numbers.
 func (g *Graph) complete(tables []*Table) {
 	g.Tables = tables
 	for i := range g.regions {
 		r := &g.regions[i]
-		r.nodes, r.edges = slices.Clone(r.nodes), slices.Clone(r.edges) // they have grown, and so have room to spare
+		r.nodes, r.edges = slices.Clone(r.nodes), slices.Clone(r.edges) // without the spare room of grown slices
 		r.first = g.count
 		for n := len(g.blocks) * blockSize; n < g.count+len(r.nodes); n += blockSize {
 			g.blocks = append(g.blocks, uint32(i))
@@ -194,8 +195,8 @@ func (g *Graph) complete(tables []*Table) {
 	}
 }
 
-// release has Go give freed memory back, if that is much: what is free in small pieces is of no use for the large
-// arrays that follow.
+// release returns freed memory to the system if there is much: freed small pieces are of no use for the large arrays
+// that follow.
 func (g *Graph) release() {
 	if g.count >= 1<<20 {
 		debug.FreeOSMemory()
@@ -223,10 +224,10 @@ func (g *Graph) accept(r *Region, d *draft) {
 	to.edges = append(to.edges, d.edges...)
 }
 
-// Len is how many objects there are.
+// Len returns the number of objects.
 func (g *Graph) Len() int { return g.count }
 
-// at returns the region of an object, and its place there.
+// at returns the region of an object, and the object's index in the region.
 func (g *Graph) at(n int) (*graphRegion, int) {
 	i := 0
 	if b := n / blockSize; b < len(g.blocks) {
@@ -249,7 +250,7 @@ func (g *Graph) Object(n int) (o Object, in Generation) {
 	return g.object(r, &r.nodes[i]), r.Generation
 }
 
-// size is how many bytes an object has.
+// size returns the size of an object in bytes.
 func (g *Graph) size(n int) uint64 {
 	r, i := g.at(n)
 	return 8 * uint64(g.kinds[r.nodes[i].kind].size)
@@ -269,8 +270,8 @@ func (g *Graph) References(n int, f func(to int)) {
 	}
 }
 
-// Slots calls a function with each object that an array of references refers to, if it was allocated so that it never
-// moves, and with where the reference lies.
+// Slots calls a function with each object that an array of references refers to, and with the address of the
+// reference. Slots covers only arrays that were allocated so that they never move.
 func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 	o, in := g.Object(n)
 	if in != Pinned || !o.Table.slots() {
@@ -287,7 +288,7 @@ func (g *Graph) Slots(n int, f func(at arch.Addr, to int)) {
 	}
 }
 
-// Number is the number of the object that begins at an address; false: none does.
+// Number returns the number of the object that begins at an address; false: no object begins at the address.
 func (g *Graph) Number(at arch.Addr) (int, bool) {
 	packed, in := g.pack(at)
 	if in == nil {
@@ -316,13 +317,13 @@ func (g *Graph) Of(in Generation, chosen func(*Table) bool, f func(n int)) {
 	}
 }
 
-// links are references that no field holds: a handle does.
+// links are references outside fields: references of handles.
 type links struct {
-	some []uint64 // a bit for each object that has some
+	some []uint64 // a bit for each object with links
 	from map[uint32][]uint32
 }
 
-// Link adds a reference that no field holds: as long as the one object is there, it keeps the other.
+// Link adds a reference that no field holds: as long as from is there, from keeps to.
 func (g *Graph) Link(from, to int) {
 	l := &g.links
 	if l.from == nil {
@@ -335,7 +336,7 @@ func (g *Graph) Link(from, to int) {
 	l.from[uint32(from)] = append(l.from[uint32(from)], uint32(to))
 }
 
-// LinkTypes adds references that no field holds: each object of a table keeps one object, or None. It is to be called
+// LinkTypes adds references that no field holds: each object of a table keeps one object, or None. Call LinkTypes
 // before Link.
 func (g *Graph) LinkTypes(keeps []uint32) {
 	g.types = keeps
@@ -364,7 +365,7 @@ func (g *Graph) LinkTypes(keeps []uint32) {
 	}
 }
 
-// ByType reports whether an object keeps another one because of its type, and no field refers to it.
+// ByType reports whether an object keeps another object because of its type, and no field refers to the other object.
 func (g *Graph) ByType(from, to int) bool {
 	r, i := g.at(from)
 	if r == nil || g.types == nil || g.types[g.table(&r.nodes[i])] != uint32(to) {
@@ -374,13 +375,13 @@ func (g *Graph) ByType(from, to int) bool {
 	return !slices.Contains(fields[:len(fields)-1], uint32(to))
 }
 
-// Linked reports whether Link has added a reference, and no field holds it.
+// Linked reports whether Link has added a reference, and no field holds the reference.
 func (g *Graph) Linked(from, to int) bool {
 	fields := g.fields(from)
 	return !slices.Contains(fields, uint32(to)) && slices.Contains(g.edges(from), uint32(to))
 }
 
-// note keeps an object and its references, as far as they lead to the heap.
+// note keeps an object, and the object's references that lead to the heap.
 func (w *walker) note(i, size uint64, k *known, p *piece) error {
 	d := w.draft
 	at := w.base + arch.Addr(i)
@@ -403,12 +404,12 @@ func (w *walker) note(i, size uint64, k *known, p *piece) error {
 	return nil
 }
 
-// refer keeps a run of references of a piece; all: also those that lead nowhere.
+// refer keeps a run of references of a piece; all: also references that lead nowhere.
 func (w *walker) refer(p *piece, at arch.Addr, n uint64, all bool) error {
 	for n > 0 {
 		data := w.data
 		off := uint64(at - w.base)
-		if off+n > uint64(len(data)) { // of a large array, which was not read
+		if off+n > uint64(len(data)) { // of a large array that was not read
 			piece := min(n, uint64(maxData))
 			if w.stopped() {
 				return errStopped

@@ -9,41 +9,44 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Handles are kept in tables: the collector's map leads to buckets, a bucket to a table for each of its heaps, a table
-// to its segments. A segment has blocks of 64 handles of one kind, and in front of them what it says of each block.
+// Handles lie in tables. The collector's map leads to buckets, a bucket to a table for each of its heaps, a table to
+// its segments. A segment has blocks of 64 handles of one kind, behind a record of each block.
 //
 // Sources (dotnet/runtime): the way to the tables is part of the collector's description of itself
-// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). What is in them is so since .NET
-// 11 only, and not all of it (gc/handletablepriv.h, HandleTable, TableSegment; gc/handletableconstants.h). So a segment
-// is believed only if it leads back to its table.
+// (src/coreclr/gc/gcinterface.dac.h, dac_handle_table_map, dac_handle_table_bucket). The contents of a table are part
+// of the description since .NET 11 only, and only in part (gc/handletablepriv.h, HandleTable, TableSegment;
+// gc/handletableconstants.h). So the reader accepts a segment only if the segment leads back to the table.
 const (
-	mapNext  = 8 // dac_handle_table_map: buckets, the next map, how many there are
+	mapNext  = 8 // dac_handle_table_map: buckets, the next map, the number of buckets
 	mapCount = 16
 
 	blocksOfSegment = 120
 	handlesOfBlock  = 64
 	blockTypes      = 1560 // TableSegment.rgBlockType
-	blockData       = 1680 // rgUserData: the block that has more of each handle
-	segmentTail     = 1920 // what follows depends on how many types there are
+	blockData       = 1680 // rgUserData: the block with more data of each handle
+	segmentTail     = 1920 // the rest depends on the number of types
 	segmentHead     = 4096 // the handles begin here
 	segmentSize     = 1 << 16
 )
 
-// handlePlaces is where handles are.
+// handlePlaces is the place of the handle tables.
 type handlePlaces struct {
 	first      arch.Addr // map of tables
-	processors arch.Addr // of their number: of several heaps a bucket has as many tables; 0: it is not said
+	processors arch.Addr // address of their number; 0: not known. With several heaps, a bucket has a table for each
 	layouts    []handleLayout
 }
 
-// handleLayout is what differs between collectors: where a table has its first segment, and a segment the next one.
+// handleLayout has the offsets that differ between collectors: of a table's first segment, and of a segment's next
+// segment.
 type handleLayout struct{ first, next arch.Addr }
 
-// tableHandles are those of collectors that do not say it. A table begins with twelve flags, or thirteen and a gap; a
-// segment has two bytes and four for each of as many types in front of the next one.
+// tableHandles are the layouts of collectors without the two offsets in their descriptions. A table begins with 12
+// flags, or with 13 flags and a gap. A segment has two bytes and four bytes for each of as many types in front of the
+// next segment's address.
 var tableHandles = []handleLayout{{48, segmentTail + 6*12}, {56, segmentTail + 6*13}}
 
-// describedHandles is what a collector says. All else has to be what is known.
+// describedHandles reads the two offsets from a collector's descriptor. All other layout facts must be the known
+// ones.
 func describedHandles(d *contract.Descriptor) (handleLayout, error) {
 	var l struct {
 		First    uint32 `clr:"HandleTable.SegmentList"`
@@ -76,14 +79,14 @@ const (
 	maxHandleMaps     = 1 << 8
 	maxBuckets        = 1 << 10 // of one map
 	maxTableHeaps     = 1 << 10
-	maxHandleTables   = 1 << 14 // of handles, all together
-	maxHandleSegments = 1 << 15 // likewise
+	maxHandleTables   = 1 << 14 // handle tables in all
+	maxHandleSegments = 1 << 15 // segments in all
 )
 
-// HandleKind is what a handle does (src/coreclr/gc/gcinterface.h, HandleType).
+// HandleKind is the kind of a handle (src/coreclr/gc/gcinterface.h, HandleType).
 type HandleKind uint8
 
-// The kinds of handles. Weak ones keep nothing.
+// The kinds of handles. Weak handles keep nothing.
 const (
 	WeakShort HandleKind = iota
 	WeakLong
@@ -96,18 +99,18 @@ const (
 	SizedRef
 	WeakNativeCOM
 	WeakInterior
-	handleKinds // those from here on are not known
+	handleKinds // kinds from here on are unknown
 )
 
 // Handle is a handle and its object.
 type Handle struct {
 	At, Object arch.Addr
 	Kind       HandleKind
-	Secondary  arch.Addr // of a Dependent one: what Object keeps as long as it is there itself; 0: nothing
+	Secondary  arch.Addr // of a Dependent handle: an object that Object keeps as long as Object is there; 0: nothing
 }
 
-// Keeps reports whether the handle keeps its object from being collected. A RefCounted one does as long as native code
-// uses it.
+// Keeps reports whether the handle keeps its object from being collected. A RefCounted handle does as long as native
+// code uses the handle.
 func (h *Handle) Keeps() bool {
 	switch h.Kind {
 	case Strong, PinnedHandle, VariableHandle, RefCounted, AsyncPinned, SizedRef:
@@ -116,8 +119,8 @@ func (h *Handle) Keeps() bool {
 	return false
 }
 
-// Handles returns the handles that lead to objects. What could be read of them is returned even with an error. While
-// the program runs they are those of no single moment.
+// Handles returns the handles that lead to objects. Even with an error, Handles returns the handles that could be
+// read. While the program runs, the list belongs to no single moment.
 func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 	now := target.NewReader(mem)
 	var l look
@@ -140,7 +143,6 @@ func (r *Reader) Handles(mem target.Memory) ([]Handle, error) {
 	return h.out, err
 }
 
-// handleReader collects handles.
 type handleReader struct {
 	mem     *target.Reader
 	layouts []handleLayout
@@ -148,14 +150,14 @@ type handleReader struct {
 	buf     []byte
 
 	certain  int                // tables that each bucket has
-	possible int                // tables that it may have
-	tables   int                // that were read
+	possible int                // tables that each bucket can have
+	tables   int                // tables that were read
 	seen     map[arch.Addr]bool // segments that were read
 }
 
-// countTables finds how many tables a bucket has: one, or where there are several heaps one for each processor
-// (gc/objecthandle.cpp, getNumberOfSlots). There may be fewer heaps at the moment than there were when a handle was
-// made. Where the number of processors is not said, tables are those that segments lead back to.
+// countTables finds the number of tables in a bucket: one, or with several heaps one for each processor
+// (gc/objecthandle.cpp, getNumberOfSlots). The number of heaps can have fallen since a handle was made. Where the
+// number of processors is not known, an address is a table if a segment leads back to the address.
 func (h *handleReader) countTables(processors arch.Addr, heaps int, several bool) error {
 	h.certain, h.possible = heaps, heaps
 	switch {
@@ -173,7 +175,7 @@ func (h *handleReader) countTables(processors arch.Addr, heaps int, several bool
 	return nil
 }
 
-// readMap reads the tables that a map leads to, and returns the next map.
+// readMap reads the tables of a map, and returns the next map.
 func (h *handleReader) readMap(at arch.Addr) (next arch.Addr, err error) {
 	buckets, err := h.mem.Pointer(at)
 	if err != nil {
@@ -189,7 +191,7 @@ func (h *handleReader) readMap(at arch.Addr) (next arch.Addr, err error) {
 	for i := range arch.Addr(min(count, maxBuckets)) {
 		bucket, err := h.mem.Pointer(buckets + 8*i)
 		if err != nil {
-			return next, nil // the number is that of all maps so far
+			return next, nil // the number of buckets counts all maps so far
 		}
 		if bucket == 0 {
 			continue
@@ -201,7 +203,6 @@ func (h *handleReader) readMap(at arch.Addr) (next arch.Addr, err error) {
 	return next, nil
 }
 
-// readBucket reads the tables of a bucket.
 func (h *handleReader) readBucket(at arch.Addr) error {
 	tables, err := h.mem.Pointer(at)
 	if err != nil {
@@ -227,7 +228,7 @@ func (h *handleReader) readBucket(at arch.Addr) error {
 	return nil
 }
 
-// isTable reports whether a table of handles that was not read yet is at an address.
+// isTable reports whether a handle table that was not read yet is at an address.
 func (h *handleReader) isTable(at arch.Addr) bool {
 	if at == 0 || at%8 != 0 {
 		return false

@@ -22,7 +22,7 @@ const (
 	arrayAt   = arch.Addr(0x7700_1000)
 )
 
-// withHandles makes two segments of handles, as runtimes have them whose handles are of so many types.
+// withHandles makes two segments of handles, as in a runtime with so many types of handles.
 func withHandles(mem clrtest.Words, types int) {
 	mem[varsAt+varHandleTables] = uint64(mapAt)
 	mem[mapAt], mem[mapAt+mapNext], mem[mapAt+mapCount] = uint64(bucketsAt), 0, 2
@@ -37,11 +37,11 @@ func withHandles(mem clrtest.Words, types int) {
 	mem[segment1+segmentHead+8*63] = 0x2000
 	mem[segment1+segmentHead+8*64] = 0x3000
 	mem[segment1+segmentHead+8*(128+5)] = 0x4000
-	mem[segment1+segmentHead+8*(192+5)] = 0x5000 // of the block that has more of the dependent ones
+	mem[segment1+segmentHead+8*(192+5)] = 0x5000 // of the block with more data of the Dependent handles
 	mem[segment2+segmentHead] = 0x6000
 }
 
-// withSegment makes a segment of empty blocks. Of those of the kind Dependent the last block has more.
+// withSegment makes a segment of empty blocks. The last block has more data of the blocks of kind Dependent.
 func withSegment(mem clrtest.Words, types int, at, next arch.Addr, kinds []HandleKind) {
 	var head [segmentHead]byte
 	for i := range blocksOfSegment {
@@ -88,8 +88,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// A collector with several heaps has a table for each processor, also when it has fewer heaps for the moment. Where it
-// does not say of how many, what lies behind the tables is none.
+// A collector with several heaps has a table for each processor, even while there are fewer heaps. If the number of
+// processors is not known, the memory behind the tables is no table.
 func TestHandlesOfProcessors(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, true)
@@ -109,7 +109,7 @@ func TestHandlesOfProcessors(t *testing.T) {
 	}
 }
 
-// What makes no sense is an error, and ends.
+// Bad data is an error, and the read ends.
 func TestHandlesRefused(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
 		"another table's segment": func(m clrtest.Words) { m[segment2+tableHandles[0].owner()] = 0x1000 },
@@ -129,7 +129,7 @@ func TestHandlesRefused(t *testing.T) {
 	}
 }
 
-// withQueue makes a queue of finalizers: of two generations, then three objects whose finalizers are to run.
+// withQueue makes a queue of finalizers: two generations, then three objects whose finalizers are to run.
 func withQueue(mem clrtest.Words, r *Reader, server bool) {
 	if server {
 		mem.Uint32(listAt+0x400+4*heapFinalizeQueue, 16)
@@ -171,7 +171,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// FuzzRoots: whatever there is in place of handles and of the queue of finalizers, reading them ends.
+// FuzzRoots: whatever lies in place of handles and of the queue of finalizers, reading them ends.
 func FuzzRoots(f *testing.F) {
 	f.Add(uint64(segment1), uint64(0), uint64(bucketsAt), uint64(2), uint64(arrayAt), []byte{2, 0, 6, 12})
 	f.Fuzz(func(t *testing.T, next, maps, buckets, count, queue uint64, kinds []byte) {
@@ -192,6 +192,6 @@ func FuzzRoots(f *testing.F) {
 				t.Errorf("%+v", h)
 			}
 		}
-		_, _ = r.Ready(mem) // an error is as good
+		_, _ = r.Ready(mem) // an error is fine, too
 	})
 }

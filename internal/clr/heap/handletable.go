@@ -7,7 +7,6 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// readTable reads the segments of a table of handles.
 func (h *handleReader) readTable(table arch.Addr) error {
 	first, layout, err := h.firstSegment(table)
 	if err != nil {
@@ -25,7 +24,7 @@ func (h *handleReader) readTable(table arch.Addr) error {
 	return nil
 }
 
-// firstSegment finds the first segment of a table, and the layout that it has.
+// firstSegment finds the first segment of a table, and the table's layout.
 func (h *handleReader) firstSegment(table arch.Addr) (arch.Addr, *handleLayout, error) {
 	for i := range h.layouts {
 		l := &h.layouts[i]
@@ -43,10 +42,10 @@ func (h *handleReader) firstSegment(table arch.Addr) (arch.Addr, *handleLayout, 
 	return 0, nil, fmt.Errorf("%w: no handles in the table at %v", ErrUnknown, table)
 }
 
-// owner is where a segment says which table it is of.
+// owner returns the offset in a segment of the table's address.
 func (l *handleLayout) owner() arch.Addr { return l.next + 8 }
 
-// readSegment reads the handles of a segment, and returns the next one.
+// readSegment reads the handles of a segment, and returns the next segment.
 func (h *handleReader) readSegment(at, table arch.Addr, l *handleLayout) (next arch.Addr, err error) {
 	if h.buf == nil {
 		h.buf = make([]byte, segmentSize)
@@ -60,7 +59,7 @@ func (h *handleReader) readSegment(at, table arch.Addr, l *handleLayout) (next a
 	if word(owner) != table {
 		return 0, fmt.Errorf("%w: handles at %v belong to no table", ErrUnknown, at)
 	}
-	blocks := min(int(head[owner+10]), blocksOfSegment) // bEmptyLine: none is used from here on
+	blocks := min(int(head[owner+10]), blocksOfSegment) // bEmptyLine: blocks from here on are unused
 	values := h.buf[segmentHead : segmentHead+8*handlesOfBlock*blocks]
 	if err := h.mem.ReadMemory(values, at+segmentHead); err != nil {
 		return 0, err
@@ -75,7 +74,7 @@ func (h *handleReader) readSegment(at, table arch.Addr, l *handleLayout) (next a
 	return word(l.next), nil
 }
 
-// readBlock reads the handles of a block of the segment that is in the buffer.
+// readBlock reads the handles of a block of the segment in the buffer.
 func (h *handleReader) readBlock(at arch.Addr, b int, kind HandleKind) error {
 	more := int(h.buf[blockData+b])
 	for i := range handlesOfBlock {

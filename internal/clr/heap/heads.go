@@ -1,8 +1,8 @@
 package heap
 
-// Heads are the objects from which all are reached that roots do not lead to: those that nothing on the heap refers to,
-// and one of each circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody
-// wants to know any more.
+// Heads returns objects that lead to all objects outside the reach of the roots: free are the objects that nothing on
+// the heap refers to; circles has one object of each circle that nothing else leads to. Heads calls stopped from time
+// to time. ok is false if stopped reported that nobody wants the result any more.
 func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint32, ok bool) {
 	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
 	for _, n := range roots {
@@ -23,7 +23,7 @@ func (g *Graph) Heads(roots []uint32, stopped func() bool) (free, circles []uint
 	return free, circles, !s.ask.ended
 }
 
-// Free are the objects that nothing on the heap refers to.
+// Free returns the objects that nothing on the heap refers to.
 func (g *Graph) Free() (out []uint32) {
 	referred := (&Paths{g: g}).referred()
 	for n := range uint32(g.count) {
@@ -34,7 +34,7 @@ func (g *Graph) Free() (out []uint32) {
 	return out
 }
 
-// visit meets objects that others refer to.
+// visit visits objects by references.
 type visit struct {
 	g     *Graph
 	met   []uint64 // a bit for each object
@@ -42,7 +42,7 @@ type visit struct {
 	ask   asking
 }
 
-// from meets all that is reached from an object.
+// from meets all objects that can be reached from an object.
 func (s *visit) from(n uint32) {
 	s.meet(n)
 	for len(s.stack) > 0 && !s.ask.end() {
@@ -63,8 +63,8 @@ func (s *visit) meet(n uint32) {
 	}
 }
 
-// All goes through all objects, by number, with the numbers of those that they refer to, by a field or a Link. These
-// are valid until the next object is asked for.
+// All yields all objects, by number, with the numbers of the objects that they refer to, by a field or a Link. The
+// numbers are valid until the next object.
 func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 	var list []uint32
 	for i := range g.regions {
@@ -89,7 +89,7 @@ func (g *Graph) All(yield func(o Object, references []uint32) bool) {
 	}
 }
 
-// Regions are the regions that have objects, by address.
+// Regions returns the regions with objects, by address.
 func (g *Graph) Regions() (out []Region) {
 	for i := range g.regions {
 		if r := &g.regions[i]; len(r.nodes) > 0 {

@@ -1,12 +1,14 @@
-// Package heap reads which memory the garbage collector has given to objects.
+// Package heap reads the memory that the garbage collector has given to objects.
 //
-// The collector moves objects. What it leaves behind looks like an object until the memory is used again, and
-// a frame may still refer to it in a place that it needs no more. So an address that leads to what looks like
-// an object is one only if it lies in the allocated part of a segment, and objects lead to it from there on.
+// The collector moves objects. The old copy looks like an object until the memory is used again, and a dead variable
+// of a frame may still refer to the old copy. So an address of an apparent object counts only if the address lies in
+// the allocated part of a segment, and a walk of the segment's objects from the segment's beginning meets the
+// address.
 //
-// Sources (dotnet/runtime): the collector describes itself for debuggers, since .NET 11 in a data descriptor of its own
-// (src/coreclr/gc/datadescriptor/datadescriptor.inc), before in a table with a version of its own
-// (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h, dac_gcheap_fields.h, dac_generation_fields.h).
+// Sources (dotnet/runtime): the collector describes itself for debuggers. Since .NET 11 the description is a data
+// descriptor of the collector's own (src/coreclr/gc/datadescriptor/datadescriptor.inc). Before .NET 11 the
+// description is a table with its own version (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h,
+// dac_gcheap_fields.h, dac_generation_fields.h).
 package heap
 
 import (
@@ -19,7 +21,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrUnknown: the collector's description of itself is missing, of another version, or contradicts itself.
+// ErrUnknown: the collector's description of itself is missing, has an unknown version, or contradicts itself.
 var ErrUnknown = errors.New("the layout of the heap is not known")
 
 // Bounds.
@@ -30,44 +32,44 @@ const (
 	maxOffset      = 1 << 20
 	maxHeaps       = 1 << 10
 	maxSegments    = 1 << 17
-	maxAddress     = 1 << 57 // of a user's program, with five levels of page tables
+	maxAddress     = 1 << 57 // of user memory, with five levels of page tables
 )
 
 // Segment is a piece of memory with objects.
 type Segment struct {
 	Start, End arch.Addr // of the allocated part
-	Frozen     bool      // of objects that are never collected: it lies apart from the others
+	Frozen     bool      // objects that are never collected, apart from the others
 
-	at    arch.Addr // of what the collector says of it
-	limit arch.Addr // of the memory that it may grow to
-	seen  int       // the look in which End was read last
+	at    arch.Addr // address of the collector's record of the segment
+	limit arch.Addr // end of the memory that the segment may grow to
+	seen  int       // number of the look that read End last
 }
 
 // Limit is the end of the memory that the segment may grow to.
 func (s *Segment) Limit() arch.Addr { return s.limit }
 
-// Reader reads the heap of one runtime. It is not safe for concurrent use.
+// Reader reads the heap of one runtime. A Reader is not safe for concurrent use.
 type Reader struct {
 	mem      *target.Reader
 	l        layout
 	contexts contextLayout
 
-	own      *contract.Descriptor // of the runtime; the collector's own is found by it
+	own      *contract.Descriptor // of the runtime; leads to the collector's own descriptor
 	places   *places              // nil: not read yet
-	strange  error                // why they never will be
+	strange  error                // why places can never be read
 	now      look
-	kept     look // of which segments and trails are
+	kept     look // the look of segments and trails
 	segments []Segment
 	lost     error                // why a dump has no segments
-	growing  []int                // of each heap the segment that is being allocated from; -1: none
+	growing  []int                // by heap: the segment that is being allocated from; -1: none
 	trails   map[arch.Addr]*trail // by the start of the segment
 	sizes    map[arch.Addr]size   // by MethodTable
-	recent   [recentSizes]mtSize  // the same, for what is asked for again and again
-	chunk    []byte               // what a trail has read last
+	recent   [recentSizes]mtSize  // the sizes asked for most often
+	chunk    []byte               // the block that a trail has read last
 	still    bool                 // the heap never changes
-	looks    int                  // how often Begin was called
-	left     int64                // bytes that may still be walked in this look
-	budget   int64                // and in this snapshot
+	looks    int                  // calls of Begin
+	left     int64                // bytes that may still be walked in the present look
+	budget   int64                // bytes that may still be walked in the present snapshot
 }
 
 type layout struct {
@@ -94,7 +96,7 @@ func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
 	return r, nil
 }
 
-// Segments returns the heap's segments, by address. While the program runs they are those of no single moment.
+// Segments returns the heap's segments, by address. While the program runs, the list belongs to no single moment.
 func (r *Reader) Segments() ([]Segment, error) {
 	var l look
 	if err := r.look(r.mem, &l); err != nil {
@@ -108,21 +110,22 @@ func (r *Reader) Segments() ([]Segment, error) {
 	return out, nil
 }
 
-// Known reports whether the collector of this runtime describes itself in a way that is known.
+// Known reports whether the reader knows the collector's description of itself.
 func (r *Reader) Known() bool {
 	_, ok := r.Moving()
 	return ok
 }
 
-// Strange is why the heap cannot be read, ever; nil: it can, or the collector has not started.
+// Strange returns the reason why the heap can never be read; nil: the heap can be read, or the collector has not
+// started.
 func (r *Reader) Strange() error {
 	_, _ = r.described()
 	return r.strange
 }
 
-// Moving is where the collector counts the reasons why objects may not be where references say, in 4 bytes; false:
-// that is not known. The count is not 0 from before objects get new addresses until all references to them have been
-// updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
+// Moving returns the address of the collector's count of reasons why objects may not lie where references say; false:
+// the address is not known. The count has 4 bytes. The count is positive from before objects get new addresses until
+// all references to the objects have been updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
 func (r *Reader) Moving() (arch.Addr, bool) {
 	t, err := r.described()
 	if err != nil || t.invalid == 0 {
@@ -131,8 +134,8 @@ func (r *Reader) Moving() (arch.Addr, bool) {
 	return t.invalid, true
 }
 
-// Settled reports whether the collector is moving no objects now, as far as mem has it: the copy of a moment, or
-// memory that is read anew. It is false where that is not known.
+// Settled reports whether the collector is moving no objects, according to mem. mem is the copy of a moment, or live
+// memory. If Moving is not known, Settled returns false.
 func (r *Reader) Settled(mem target.Memory) bool {
 	at, ok := r.Moving()
 	if !ok {
@@ -142,14 +145,14 @@ func (r *Reader) Settled(mem target.Memory) bool {
 	return err == nil && reasons == 0
 }
 
-// Contains reports whether an address lies in one of some segments, which are sorted.
+// Contains reports whether one of some sorted segments contains an address.
 func Contains(segments []Segment, at arch.Addr) bool { return find(segments, at) >= 0 }
 
-// Contains reports whether an address lies in one of the heap's segments, as of the last Begin.
+// Contains reports whether one of the heap's segments contains an address, as of the last Begin.
 func (r *Reader) Contains(at arch.Addr) bool { return r.find(at) >= 0 }
 
-// find is find in the segments of the heap. Some grow without a collection: those of objects that never move, for
-// example.
+// find finds the segment of an address. Some segments grow without a collection: segments of objects that never move,
+// for example.
 func (r *Reader) find(at arch.Addr) int {
 	i := find(r.segments, at)
 	if i >= 0 {
@@ -173,7 +176,7 @@ func (r *Reader) find(at arch.Addr) int {
 	return find(r.segments, at)
 }
 
-// find returns the segment that an address lies in; -1: none.
+// find returns the segment of an address; -1: none.
 func find(segments []Segment, at arch.Addr) int {
 	i, found := slices.BinarySearchFunc(segments, at, func(s Segment, at arch.Addr) int {
 		switch {

@@ -19,7 +19,7 @@ const (
 	firstSeg = 56
 )
 
-// made is the heap of a runtime that is made up: two generations, the first with the segment that is being
+// made is the heap of a made-up runtime: two generations. The first generation has the segment that is being
 // allocated from.
 func made(t testing.TB, mem clrtest.Words, server bool) *Reader {
 	t.Helper()
@@ -103,7 +103,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// A table that is of another version, or makes no sense, is not read.
+// A table with another version, or with impossible values, is not read.
 func TestSegmentsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
 		"version":     func(m clrtest.Words) { m[varsAt] = 3 },
@@ -137,8 +137,8 @@ const (
 	tableOfArray  = arch.Addr(0x7400_1000) // 24 bytes, and four for each element
 )
 
-// objects fills the segment of the older generation: an object, an array of three elements, a piece of an
-// allocation context, an object with a word in front of it, and free space that looks like one with an object.
+// objects fills the segment of the older generation: an object, an array of three elements, a piece of an allocation
+// context, an object with a word in front, and free space that looks like an array with an object inside.
 func objects(r *Reader, mem clrtest.Words) []Segment {
 	for at, flags := range map[arch.Addr]uint32{tableOfObject: 0, tableOfArray: hasComponents | 4} {
 		mem.Zero(at, 64)
@@ -180,7 +180,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// at has the reader believe that the heap is these segments, in which nothing grows.
+// at has the reader believe that the heap is the given segments, and that nothing grows.
 func (r *Reader) at(segments ...Segment) {
 	r.drop()
 	r.looks++
@@ -209,13 +209,13 @@ func TestIsObject(t *testing.T) {
 			}
 		}
 	}
-	// What a collection has left in the unused half of the word in front of an object is no object.
+	// The remains of a collection in the unused half of the word in front of an object are no object.
 	r.at(segments...)
 	mem[0x5_0078] = 0x0800_0011<<32 | 1
 	if is, known := r.IsObject(0x5_0098); !is || !known {
 		t.Errorf("behind a word that is no MethodTable: %v, %v", is, known)
 	}
-	// Where nothing was there are objects later, between others and behind them.
+	// Later, objects lie where nothing was: between others and behind them.
 	r.at(segments...)
 	if !isObject(r, 0x5_0098) {
 		t.Fatal("the last one")
@@ -231,7 +231,7 @@ func TestIsObject(t *testing.T) {
 	}
 }
 
-// An array that was being made when it was looked at, with an empty allocation context behind it, is larger later.
+// An array that was being made when it was looked at, with an empty allocation context behind, is larger later.
 func TestIsObjectGrows(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
@@ -243,7 +243,7 @@ func TestIsObjectGrows(t *testing.T) {
 	if !isObject(r, 0x5_0080) || !isObject(r, 0x5_0098) {
 		t.Fatal("behind an empty context")
 	}
-	mem[0x5_0008] = 28 // up to 0x88: what looked like an object at 0x80 is in it
+	mem[0x5_0008] = 28 // up to 0x88: the apparent object at 0x80 is in the array
 	mem[0x5_0088] = uint64(tableOfObject)
 	r.looks++
 	for at, want := range map[arch.Addr]bool{0x5_0080: false, 0x5_0088: true} {
@@ -253,7 +253,7 @@ func TestIsObjectGrows(t *testing.T) {
 	}
 }
 
-// Without a collection the walk of an earlier look is gone on with. A collection ends it.
+// Without a collection, the walk of an earlier look goes on. A collection ends the walk.
 func TestBegin(t *testing.T) {
 	for _, server := range []bool{false, true} {
 		mem := clrtest.Words{}
@@ -290,7 +290,8 @@ func TestBegin(t *testing.T) {
 		if mem[listAt+0x800] = 1; r.Stands(mem) {
 			t.Error("a collection goes on")
 		}
-		// What is being allocated from grows, and so does what the collector has not said yet.
+		// The segment that is being allocated from grows; so does a segment whose new end the collector has not told
+		// yet.
 		mem[listAt+0x800] = 0
 		if server {
 			mem[tableAt] = 0x2_0900
@@ -304,7 +305,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// Segments whose objects make no sense have no objects from there on, and what is too much is not known.
+// A segment whose objects make no sense has no objects from there on. Where there is too much to read, the answer is
+// not known.
 func TestIsObjectRefused(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
@@ -334,7 +336,7 @@ func TestIsObjectRefused(t *testing.T) {
 	}
 }
 
-// FuzzIsObject: whatever a segment has, a walk ends, and finds objects within the segment only.
+// FuzzIsObject: whatever a segment contains, a walk ends, and finds objects within the segment only.
 func FuzzIsObject(f *testing.F) {
 	mem := clrtest.Words{}
 	r := made(f, mem, false)

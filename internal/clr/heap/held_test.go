@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// aged is spread, but the older of the two generations is the oldest that there is.
+// aged is spread, but the older of the two generations is the oldest generation of the runtime.
 func aged(t testing.TB, mem clrtest.Words) *Reader {
 	r := spread(t, mem)
 	mem[varsAt+varGenerations] = 3
@@ -18,8 +18,8 @@ func aged(t testing.TB, mem clrtest.Words) *Reader {
 	return r
 }
 
-// What threads that were stopped have left half done ends a walk at once, except for an object that one of them was
-// about to make, which is counted.
+// An action that stopped threads have left half done ends a walk at once. An object that a stopped thread was about
+// to make is counted instead.
 func TestWalkHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil      func(clrtest.Words)
@@ -32,7 +32,7 @@ func TestWalkHeld(t *testing.T) {
 		"old":       {func(m clrtest.Words) { m[oldStart+0x200] = 0x6666_0000 }, true, 0},
 		"no object": {func(m clrtest.Words) { m[contextNext-32], m[contextNext-24] = 0, 0 }, false, 1},
 		"no length": {func(m clrtest.Words) { m[contextNext-24] = 0 }, false, 1},
-		"unused": { // behind where the thread puts its next object
+		"unused": { // behind the thread's next object
 			func(m clrtest.Words) { m.Zero(contextNext+0x80, 0x40) }, false, 0},
 	} {
 		mem := clrtest.Words{}
@@ -50,12 +50,12 @@ func TestWalkHeld(t *testing.T) {
 	}
 }
 
-// Objects that are moved into the oldest generation after the young ones were walked would count twice. What is read
-// after that is not consistent; what was read before is.
+// Objects that are moved into the oldest generation after the walk of the young generations would count twice. Memory
+// that is read after the move is not consistent; memory that was read before is consistent.
 func TestWalkFilled(t *testing.T) {
 	for name, tt := range map[string]struct {
-		at   arch.Addr // what is read when that happens
-		want uint64    // bytes that are consistent
+		at   arch.Addr // address of the read at the time of the move
+		want uint64    // consistent bytes
 	}{
 		"before": {youngStart - front, 0}, "first region": {oldStart - front, 0}, "never": {1, 0x1100},
 		"second region": {otherStart - front, 0x1000},
@@ -66,7 +66,7 @@ func TestWalkFilled(t *testing.T) {
 		o.Still, o.nap = false, func(time.Duration) {}
 		mem.change = func(at arch.Addr) {
 			if at == tt.at {
-				mem.Words[tableAt+2*genSize+128] += 4096 // bytes of its free space that have been given to objects, say
+				mem.Words[tableAt+2*genSize+128] += 4096 // bytes of free space given to objects, for example
 			}
 		}
 		c, err := r.Walk(o)
@@ -76,11 +76,11 @@ func TestWalkFilled(t *testing.T) {
 	}
 }
 
-// If that happens a few times only, the next round is consistent. What the others have met is not handed out.
+// After a few moves only, the next round is consistent. Objects of the earlier rounds are not handed out.
 func TestWalkFilledAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		times int
-		want  uint64 // bytes that are consistent
+		want  uint64 // consistent bytes
 	}{"once": {1, 0x1100}, "three times": {rounds - 1, 0x1100}, "four times": {rounds, 0x1000}} {
 		mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 		r := aged(t, mem.Words)
@@ -122,7 +122,7 @@ func TestWalkFilledAgain(t *testing.T) {
 	}
 }
 
-// When it is ended in a later round, what an earlier one has read counts if that is more.
+// If the walk ends in a later round, an earlier round counts if the earlier round has read more.
 func TestWalkFilledStopped(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 	r := aged(t, mem.Words)
@@ -145,7 +145,7 @@ func TestWalkFilledStopped(t *testing.T) {
 	}
 }
 
-// Of a region that has become shorter what is left is read. It is not consistent.
+// The rest of a region that has become shorter is read, and is not consistent.
 func TestWalkCut(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 	r := aged(t, mem.Words)

@@ -1,36 +1,36 @@
 package heap
 
-// Keeper is what several objects retain: objects of one class, of which each is dominated at once by one of the objects
-// of another Keeper. A tree of them says what keeps what, class by class. What objects of one class keep in a row, such
-// as those of a linked list, is one Keeper.
+// Keeper sums up objects of one class whose immediate dominators belong to one parent Keeper. A tree of Keepers
+// shows, class by class, the dominators of the heap's memory. A row of objects of one class, such as a linked list,
+// is one Keeper.
 type Keeper struct {
-	Parent   int32 // an earlier one; of the first, which stands for everything: itself
+	Parent   int32 // index of an earlier Keeper; the first Keeper, which stands for everything, is its own parent
 	Label    int32 // see KeeperOptions
 	Objects  Tally
-	Retained uint64 // bytes of Objects, and of all that only they keep
+	Retained uint64 // bytes of Objects, and of all objects that Objects dominate
 }
 
-// KeeperOptions say how objects are summed up. Class is required.
+// KeeperOptions control the sums. Class is required.
 type KeeperOptions struct {
-	// Class is the label of an object's class, which is not negative; negative: the object is passed over.
+	// Class returns the label of an object's class, which is not negative; negative: pass over the object.
 	Class func(o Object, in Generation) int32
-	// Slot is the label of what lies between an object and what dominates it at once, if that was passed over or is a
-	// root; negative: nothing. nil: nothing ever does.
+	// Slot returns the label of the place between an object and its immediate dominator, if the dominator was passed
+	// over or is a root; negative: no place. nil: no object has a place.
 	Slot func(n int) int32
-	// Stopped is asked from time to time whether to end early.
+	// Stopped is called from time to time, and reports whether to end early.
 	Stopped func() bool
 }
 
-// Bounds of a tree of Keepers. What is beyond them counts for the Keeper above.
+// Bounds of a tree of Keepers. Objects beyond the bounds count for the Keeper above.
 const (
 	mostKeepers    = 1 << 19
 	deepestKeepers = 48
 )
 
-// Keepers sums up what objects retain. nil: it was stopped.
+// Keepers sums up the bytes that objects retain. nil: the search was stopped.
 func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 	k := keepers{o: o, at: map[uint64]int32{}, all: []Keeper{{Label: -1}}, depth: []uint8{0}}
-	of := make([]int32, len(r.object)) // by vertex; those that are passed over have that above, as a complement
+	of := make([]int32, len(r.object)) // by vertex; a passed-over vertex has the Keeper above, as a complement
 	ask := asking{stopped: o.Stopped}
 	for v := 1; v < len(r.object) && !ask.end(); v++ {
 		n := int(r.object[v])
@@ -66,7 +66,7 @@ func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 	return k.all
 }
 
-// keepers are being made.
+// keepers builds the tree.
 type keepers struct {
 	o     KeeperOptions
 	all   []Keeper
@@ -74,7 +74,7 @@ type keepers struct {
 	at    map[uint64]int32 // by parent and label
 }
 
-// below returns the Keeper of a label below another one.
+// below returns the Keeper of a label below another Keeper.
 func (k *keepers) below(parent, label int32) int32 {
 	if k.all[parent].Label == label {
 		return parent

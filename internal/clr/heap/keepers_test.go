@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// randomEdges is a graph of some objects.
+// randomEdges is a random graph of some objects.
 func randomEdges(rnd *rand.Rand) [][]int {
 	edges := make([][]int, 1+rnd.Intn(14))
 	for range rnd.Intn(3 * len(edges)) {
@@ -18,7 +18,7 @@ func randomEdges(rnd *rand.Rand) [][]int {
 	return edges
 }
 
-// TestHeads: everything is reached from the heads, and nothing refers to those that are no circles'.
+// TestHeads: all objects are reached from the heads, and nothing refers to the free heads.
 func TestHeads(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
@@ -41,7 +41,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestAllLinked: a reference that no field holds is one like any other.
+// TestAllLinked: a reference outside fields counts like any other reference.
 func TestAllLinked(t *testing.T) {
 	g := madeGraph([][]int{{1}, {}, {0}})
 	g.Link(1, 2)
@@ -55,7 +55,8 @@ func TestAllLinked(t *testing.T) {
 	}
 }
 
-// dominator is the object that dominates another at once; -1: none does. dominated is, by object, by which ones it is.
+// dominator returns the immediate dominator of an object; -1: there is none. dominated has, by object, a flag for
+// each dominator.
 func dominator(dominated [][]bool, of int) int {
 	for x, is := range dominated[of] {
 		if !is || x == of {
@@ -72,8 +73,8 @@ func dominator(dominated [][]bool, of int) int {
 	return -1
 }
 
-// TestKeepers: objects are summed up by the labels of what dominates them, in graphs of all densities. Objects of one
-// of three classes are passed over, and what those or roots dominate at once lies in slots.
+// TestKeepers: objects are summed up by the labels of their dominators, in graphs of all densities. Objects of one of
+// three classes are passed over. The objects below a passed-over object or a root lie in slots.
 func TestKeepers(t *testing.T) {
 	const passed, slot = 2, 100
 	rnd := rand.New(rand.NewSource(2))
@@ -102,7 +103,7 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
-// keeperPaths are Keepers as text, a line for each.
+// keeperPaths returns Keepers as text, a line for each.
 func keeperPaths(all []Keeper) string {
 	lines := map[string][3]uint64{}
 	paths := make([]string, len(all))
@@ -115,7 +116,7 @@ func keeperPaths(all []Keeper) string {
 	return fmt.Sprint(lines)
 }
 
-// wantedKeepers is what keeperPaths should be: found by leaving out one object after the other.
+// wantedKeepers returns the expected keeperPaths, found by leaving out one object after the other.
 func wantedKeepers(edges [][]int, passed, slot int) string {
 	dominated := make([][]bool, len(edges))
 	for y := range edges {
@@ -164,7 +165,7 @@ func wantedKeepers(edges [][]int, passed, slot int) string {
 	return fmt.Sprint(lines)
 }
 
-// TestKeepersBounds: a way of many classes ends somewhere, and what is beyond counts for what is above.
+// TestKeepersBounds: a way of many classes ends at the bound, and the rest counts for the last Keeper.
 func TestKeepersBounds(t *testing.T) {
 	const n = 10_000
 	edges := make([][]int, n)

@@ -8,18 +8,20 @@ import (
 
 // Objects that are made while the heap is walked
 //
-// The youngest generation is walked first, so an older object can refer to a young one that was made after that: the
-// delegate of an event is replaced by a new one whenever somebody subscribes. Without it, all that only it leads to
-// would seem to be kept by nothing. So what older objects refer to in the youngest generation, and what that refers to
-// there, is read afterwards if it was not met. That counts if there has been no collection meanwhile.
+// The walk begins with the youngest generation. So an older object can refer to a young object that was made later: a
+// new delegate replaces the delegate of an event whenever somebody subscribes. Without the young object, all objects
+// behind it would seem to have no keeper. So the walk afterwards reads the unmet objects of the youngest generation
+// that older objects refer to, and the unmet objects behind them in the generation. The result counts if there has
+// been no collection meanwhile.
 
-// Bounds of late objects: how many there are, and how many references may lead to some.
+// Bounds of late objects: their number, and the number of references to them.
 const (
 	maxLate  = 1 << 16
 	maxCross = 1 << 20
 )
 
-// lateEnds are how many bytes from an object on are read: the rest of the region may be in no memory yet.
+// lateEnds are the bytes to read from an object on, in the order of the attempts: the rest of the region may be in no
+// memory yet.
 var lateEnds = []arch.Addr{64 << 10, 4 << 10, 256}
 
 // addLate adds late objects to a graph that is not complete yet.
@@ -56,12 +58,12 @@ func (s *sheet) acceptLate(r *graphRegion, n *draftNode) {
 	s.count(int(n.table), r.Generation, one)
 	p := s.part(&r.Region)
 	p.Objects.add(one)
-	if r.Start+8*arch.Addr(n.at) < r.End { // what a thread had been given, and had not used
+	if r.Start+8*arch.Addr(n.at) < r.End { // in memory that a thread had been given, and had not used
 		p.Unused -= min(p.Unused, one.Bytes)
 	}
 }
 
-// late reads the object at a packed address; nil: there is none.
+// late reads the object at a packed address; nil: there is no object.
 func (w *walk) late(g *Graph, packed uint32) *draft {
 	r := g.locate(packed)
 	at := r.Start + 8*arch.Addr(packed-r.space)
@@ -76,7 +78,7 @@ func (w *walk) late(g *Graph, packed uint32) *draft {
 	return nil
 }
 
-// locate returns the region that a packed address lies in.
+// locate returns the region of a packed address.
 func (g *Graph) locate(packed uint32) *graphRegion {
 	i, found := slices.BinarySearchFunc(g.regions, packed, func(r graphRegion, packed uint32) int {
 		switch {
@@ -93,13 +95,13 @@ func (g *Graph) locate(packed uint32) *graphRegion {
 	return &g.regions[i]
 }
 
-// unmet reports whether no object was met at a packed address in the youngest generation.
+// unmet reports whether a packed address lies in the youngest generation, and the walk met no object there.
 func (g *Graph) unmet(packed uint32) bool {
 	r := g.locate(packed)
 	return r != nil && r.Generation == Gen0 && r.number(packed) == noNode
 }
 
-// insert adds objects, by packed address, where none were met.
+// insert adds unmet objects, by packed address.
 func (g *Graph) insert(found map[uint32]*draft) {
 	by := map[*graphRegion][]uint32{}
 	for e, d := range found {

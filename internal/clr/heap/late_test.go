@@ -9,8 +9,9 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// TestGraphLate: an old object refers to one that was made when the young ones had been walked: it and what only it
-// leads to belong to the graph, unless there has been a collection.
+// TestGraphLate: an old object refers to an object that was made after the walk of the young objects. The late
+// object, and the objects that only the late object leads to, belong to the graph, unless there has been a
+// collection.
 func TestGraphLate(t *testing.T) {
 	for name, collected := range map[string]bool{"made": false, "made, and moved": true} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +65,8 @@ func TestGraphLate(t *testing.T) {
 	}
 }
 
-// TestGraphLateMany: a late array refers to old objects and to two late ones, and the last of these to another: all of
-// them are found.
+// TestGraphLateMany: a late array refers to old objects and to two late objects, and the second late object refers to
+// a third. The walk finds all of them.
 func TestGraphLateMany(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 	r := spread(t, mem.Words)

@@ -13,65 +13,67 @@ import (
 
 // Walking all objects
 //
-// Objects lie one behind the other, so whoever knows where a region begins and how large each object is meets all of
-// them, and nothing else. A running program makes that harder.
+// Objects lie one behind the other. A walk that knows the beginning of a region and the size of each object meets all
+// objects, and nothing else. A running program makes the walk harder.
 //
-//   - Threads allocate. What they have been given is known from their allocation contexts, and is passed over from
-//     where the thread is.
-//   - The collector frees what is dead where it lies, in old generations while the program runs. Of what it does so, it
-//     makes free space, which has a size like an object. Memory is copied upwards, so that a copy of the beginning of
-//     free space is never older than what is behind it.
-//   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
-//     as one, and once more if there has been a collection meanwhile. In the oldest generation objects move in full
-//     collections that compact only; but any collection can fill its free space with younger objects, which have been
-//     met already. Both change what the collector keeps of that generation: see oldest. After such a change the young
-//     generations and the oldest one are walked once more, for some rounds. If none comes to its end without such a
-//     change, the one that has come furthest counts: what is read of the oldest generation after the change is not
-//     consistent, nor are regions of any old generation that have become shorter, are gone, or serve another
-//     generation.
+//   - Threads allocate. The allocation contexts tell the memory that each thread has been given. The walk passes over
+//     this memory from the thread's next object on.
+//   - The collector frees dead objects in place, in old generations even while the program runs. The collector turns
+//     dead objects into free space, and free space has a size like an object. Memory is copied upwards, so the copy
+//     of the beginning of free space is never older than the copy of the memory behind.
+//   - The collector moves objects while the program's threads stand still. So the walk treats the young generations
+//     as one unit, and walks them once more if there has been a collection meanwhile. In the oldest generation,
+//     objects move only in full collections that compact. But any collection can fill the free space of the oldest
+//     generation with younger objects, which the walk has met already. Both change the collector's record of the
+//     oldest generation: see oldest. After a change of the record, the walk repeats the young generations and the
+//     oldest one, for some rounds. If every round meets a change, the round with the most consistent bytes counts.
+//     Objects of the oldest generation that are read after the change are not consistent. Nor are regions of any old
+//     generation that have become shorter, are gone, or serve another generation.
 //
-// Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
-// (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
+// The allocation contexts tell whether there has been a collection, because a collection takes the contexts away from
+// all threads (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
 
-// Options say what to walk. Memory and Check are required.
+// Options control a walk. Memory and Check are required.
 type Options struct {
-	// Memory is where objects are read from, without a cache. With several Workers, it is used by all of them.
+	// Memory is the memory to walk, without a cache. With several Workers, all workers use Memory.
 	Memory target.Memory
-	// Threads lists the runtime's Thread objects. It is not called by two goroutines at a time.
+	// Threads lists the runtime's Thread objects. Two goroutines never call Threads at the same time.
 	Threads func() ([]arch.Addr, error)
-	// Check reports whether a MethodTable is one. It is called once for each, and not by two goroutines at a time.
+	// Check reports whether mt is a MethodTable. Walk calls Check once for each MethodTable, and never from two
+	// goroutines at the same time.
 	Check func(mt arch.Addr) error
-	// Still: nothing changes while it is read.
+	// Still: nothing changes while the walk reads.
 	Still bool
-	// Held: it is still because all threads of a running process are stopped, wherever they are. Walk ends with ErrTorn
-	// as soon as it meets what they, or the collector, have left half done.
+	// Held: the memory is still because all threads of a running process are stopped, wherever they are. Walk ends
+	// with ErrTorn as soon as the walk meets an action that a thread or the collector has left half done.
 	Held bool
-	// Workers is how many goroutines walk; 0 stands for 1.
+	// Workers is the number of goroutines that walk; 0 stands for 1.
 	Workers int
 
-	// Want chooses the classes whose objects Visit is called with; nil: none. It is called like Check.
+	// Want chooses the classes whose objects Visit receives; nil: none. The rules of Check hold for Want, too.
 	Want func(mt arch.Addr) bool
-	// Data: what wanted objects contain is kept as well.
+	// Data: the walk also keeps the contents of wanted objects.
 	Data bool
-	// Visit is called with wanted objects of one region, by address, some hundred thousand at most. It is not called
-	// by two goroutines at a time. In a heap that changes, an object may come twice if it has been moved in between.
+	// Visit receives wanted objects of one region, by address, some hundred thousand at most. Two goroutines never
+	// call Visit at the same time. In a heap that changes, an object can come twice if the collector has moved the
+	// object in between.
 	Visit func(*Region, []Object)
 
-	// Graph: the references between objects are kept, in Census.Graph. One worker walks.
+	// Graph: the walk keeps the references between objects, in Census.Graph. One worker walks.
 	Graph bool
 
-	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	// Progress is called from time to time with the bytes walked and the bytes in all; nil: no calls.
 	Progress func(done, all uint64)
-	// Stopped is asked often whether to end early; nil: never.
+	// Stopped is called often, and reports whether to end early; nil: never.
 	Stopped func() bool
-	// Rest is called by each worker between pieces of old generations, and may wait; nil: it is not.
+	// Rest is called by each worker between pieces of old generations, and may wait; nil: no calls.
 	Rest func()
 
-	nap func(time.Duration) // instead of time.Sleep (test)
+	nap func(time.Duration) // replaces time.Sleep in tests
 }
 
-// ErrTorn: the threads of a process were stopped in the middle of something that the heap cannot be walked in: objects
-// were being moved, say. A moment later they may have finished it.
+// ErrTorn: the threads of a process were stopped in the middle of an action, a move of objects for example, during
+// which the heap cannot be walked. A moment later the threads may have finished the action.
 var ErrTorn = errors.New("the heap was being changed at the moment at which the threads were stopped")
 
 // Bounds of the attempts to get a consistent copy.
@@ -79,13 +81,13 @@ const (
 	rounds      = 4
 	youngPasses = 10
 	oldTries    = 4
-	firstWait   = time.Millisecond // and four times as long before each further try
+	firstWait   = time.Millisecond // times four before each further try
 	longestWait = 50 * time.Millisecond
 	pieceSize   = 4 << 20 // bytes of a region that are walked in one go
-	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
+	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, 64 bytes of contents being one more
 )
 
-// Walk goes through all objects. What it has found is returned even with an error.
+// Walk goes through all objects. Even with an error, Walk returns the part of the census that was found.
 func (r *Reader) Walk(o Options) (*Census, error) {
 	w, err := r.newWalk(o)
 	if err != nil {
@@ -100,11 +102,11 @@ func (r *Reader) Walk(o Options) (*Census, error) {
 // walk is one call of Walk.
 type walk struct {
 	o        Options
-	r        *Reader // of memory as it is now
+	r        *Reader // of the present memory
 	contexts contextLayout
 	tables   *tables
 	workers  []*walker
-	*round   // the present one, and in the end the one that counts
+	*round   // the present round; in the end the round that counts
 	threads  []arch.Addr
 	visiting sync.Mutex // Visit and Progress
 	looking  sync.Mutex // r and contexts
@@ -112,27 +114,27 @@ type walk struct {
 	all, done atomic.Uint64 // bytes
 	passes    int
 	final     atomic.Bool // this round counts in any case
-	stale     atomic.Bool // not all of the oldest generation is what it was when the young ones were walked
+	stale     atomic.Bool // part of the oldest generation has changed since the young ones were walked
 	halted    atomic.Bool
 	torn      atomic.Bool // see ErrTorn
-	restless  atomic.Bool // the collector has moved objects for longer than is waited for
+	restless  atomic.Bool // the collector has moved objects for longer than the walk waits
 }
 
-// round is one attempt to walk the young generations and the oldest one, as one.
+// round is one attempt to walk the young generations and the oldest generation as one unit.
 type round struct {
 	sheet   *sheet
-	graph   *Graph // nil: it is not asked for
+	graph   *Graph // nil: not asked for
 	begun   *epoch // of the young generations
 	regions []Region
 	ahead   []remainder // of the oldest generation
-	oldest  Stamp       // of when the young generations were walked
-	busy    bool        // the heap does not come to rest
-	wanted  []found     // what is handed out if the round counts
-	kept    int         // objects in wanted, and 64 bytes of them
+	oldest  Stamp       // when the young generations were walked
+	busy    bool        // the collector goes on moving objects
+	wanted  []found     // handed out if the round counts
+	kept    int         // objects in wanted, and 64 bytes of their contents
 	walked  uint64      // bytes
 }
 
-// remainder is what is still to be walked of a region, from an address on.
+// remainder is the rest of a region, from an address on, that is still to be walked.
 type remainder struct {
 	Region
 	at arch.Addr
@@ -169,7 +171,7 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 	return w, nil
 }
 
-// tear ends the walk of a process that is held after an error.
+// tear ends the walk of a held process after an error.
 func (w *walk) tear(err error) {
 	if w.o.Held && err != nil && !errors.Is(err, errStopped) {
 		w.torn.Store(true)
@@ -198,7 +200,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// best walks the young generations and the oldest one, until that is consistent or was tried often enough.
+// best walks the young generations and the oldest generation until a round is consistent, or the rounds are used up.
 func (w *walk) best() error {
 	var best *round
 	for n := 1; n <= rounds; n++ {
@@ -212,11 +214,11 @@ func (w *walk) best() error {
 		w.ahead = w.remainders(func(g Generation) bool { return g == Gen2 })
 		counts := w.final.Load()
 		w.old(w.ahead)
-		if !counts && w.final.Load() { // one worker has found that out when another one had given up
+		if !counts && w.final.Load() { // another worker has set final after this worker had given up
 			w.old(w.ahead)
 		}
 		if w.stopped() && !w.final.Load() && best != nil && best.sheet.consistent() > w.sheet.consistent() {
-			w.round = best // more had been read before this one was ended
+			w.round = best // the best round had read more before the present round was ended
 			w.done.Store(best.walked)
 			return nil
 		}
@@ -235,7 +237,8 @@ func (w *walk) best() error {
 	return nil
 }
 
-// begin begins a round. To keep the references of the heap twice would take too much memory.
+// begin begins a round. A second copy of all references would take too much memory, so a walk with a graph has one
+// round.
 func (w *walk) begin() {
 	w.round = &round{sheet: newSheet()}
 	w.final.Store(w.o.Still || w.o.Graph)
@@ -244,7 +247,7 @@ func (w *walk) begin() {
 	w.done.Store(0)
 }
 
-// settled waits until the collector moves nothing; false: it does not come to rest.
+// settled waits until the collector moves nothing; false: the collector goes on moving objects.
 func (w *walk) settled() bool {
 	if w.o.Still {
 		return w.r.Settled(w.o.Memory)
@@ -254,7 +257,7 @@ func (w *walk) settled() bool {
 			return true
 		}
 		if wait > longestWait || w.stopped() || w.restless.Load() {
-			w.restless.Store(true) // or it would be waited for again and again
+			w.restless.Store(true) // otherwise each further call would wait again
 			return false
 		}
 		w.o.nap(wait)
@@ -271,7 +274,7 @@ func (w *walk) list() (regions []Region, err error) {
 	}
 }
 
-// young walks the two youngest generations, as one.
+// young walks the two youngest generations, as one unit.
 func (w *walk) young() error {
 	for n := 1; ; n++ {
 		w.passes++
@@ -291,7 +294,7 @@ func (w *walk) young() error {
 	}
 }
 
-// each has the workers do something with each of some things.
+// each has the workers do something with each thing of a list.
 func each[T any](w *walk, things []T, do func(*walker, *T)) {
 	var next atomic.Int64
 	var wait sync.WaitGroup
@@ -316,18 +319,18 @@ type pass struct {
 	contexts []context
 	oldest   Stamp // as of contexts
 	all      []Region
-	graph    *Graph      // nil: it is not asked for
-	regions  []Region    // the young ones of all
-	last     atomic.Bool // what is not consistent counts as well
+	graph    *Graph      // nil: not asked for
+	regions  []Region    // the young regions of all
+	last     atomic.Bool // results count even if they are not consistent
 	broken   atomic.Bool
 
 	mu     sync.Mutex
 	sheet  *sheet
 	wanted []found
-	kept   int // objects in wanted, and 64 bytes of them
+	kept   int // objects in wanted, and 64 bytes of their contents
 }
 
-// found are wanted objects of a region.
+// found has wanted objects of a region.
 type found struct {
 	region  *Region
 	objects []Object
@@ -358,7 +361,7 @@ func (w *walk) newPass() (*pass, error) {
 		}
 		w.workers[0].graph = p.graph
 	}
-	// What a thread has been given since the list of regions was read lies behind their ends.
+	// Memory that a thread has been given since the list of regions was read lies behind the ends of the regions.
 	p.contexts = w.contexts.contexts(w.r.mem, w.threads)
 	p.broken.Store(!settled)
 	all := uint64(0)
@@ -388,7 +391,6 @@ func (p *pass) walk(one *walker, r *Region) {
 	}
 }
 
-// piece walks a piece of a young region.
 func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
@@ -398,7 +400,7 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 		p.broken.Store(true)
 	}
 	if err != nil && !errors.Is(err, errStopped) && !p.w.o.Still {
-		return err // what was met so far may be anything
+		return err // the objects met so far can be anything
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -411,7 +413,8 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	return err
 }
 
-// keep keeps wanted objects until the end of the pass. If they are too many, this pass and its round are what counts.
+// keep keeps wanted objects until the end of the pass. If there are too many wanted objects, the present pass and
+// round are the last ones, and count.
 func (p *pass) keep(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
@@ -425,7 +428,7 @@ func (p *pass) keep(r *Region, objects []Object) {
 	}
 }
 
-// weight is what it takes to keep objects.
+// weight is the cost of keeping objects, in objects and 64 bytes of contents.
 func weight(objects []Object) int {
 	n := len(objects)
 	for i := range objects {
@@ -434,8 +437,8 @@ func weight(objects []Object) int {
 	return n
 }
 
-// offer hands out wanted objects of an old region, those of the oldest generation when their round counts. If they are
-// too many to be kept until then, it counts.
+// offer hands out wanted objects of an old region. Objects of the oldest generation wait until their round counts. If
+// there are too many objects to wait, the round counts at once.
 func (w *walk) offer(r *Region, objects []Object) {
 	if len(objects) == 0 {
 		return
@@ -462,7 +465,7 @@ func (w *walk) handOut() {
 	w.visit(all)
 }
 
-// inside returns the allocation contexts that lie in a region.
+// inside returns the allocation contexts in a region.
 func inside(all []context, r *Region) []context {
 	from, _ := slices.BinarySearchFunc(all, r.Start, func(c context, at arch.Addr) int {
 		if c.next < at {
@@ -477,7 +480,8 @@ func inside(all []context, r *Region) []context {
 	return all[from:to]
 }
 
-// remainders are the whole regions of some generations, the largest first, so that no worker is left alone with it.
+// remainders returns the whole regions of some generations. The largest regions come first, so that no worker ends
+// alone with a large region.
 func (w *walk) remainders(of func(Generation) bool) (all []remainder) {
 	for _, r := range w.regions {
 		if of(r.Generation) {
@@ -488,7 +492,7 @@ func (w *walk) remainders(of func(Generation) bool) (all []remainder) {
 	return all
 }
 
-// old walks what remains of old regions.
+// old walks remainders of old regions.
 func (w *walk) old(all []remainder) {
 	var mu sync.Mutex
 	each(w, all, func(one *walker, r *remainder) {
@@ -500,7 +504,7 @@ func (w *walk) old(all []remainder) {
 	})
 }
 
-// oldRegion walks what remains of a region of an old generation, piece by piece.
+// oldRegion walks the remainder of a region of an old generation, piece by piece.
 func (w *walk) oldRegion(one *walker, left *remainder, to *sheet) {
 	r := &left.Region
 	for left.at < r.End && !w.stopped() {
@@ -532,12 +536,12 @@ func (w *walk) oldRegion(one *walker, left *remainder, to *sheet) {
 	w.progress(uint64(r.End - min(left.at, r.End)))
 }
 
-// abandoned reports whether a round need not be walked to its end, because there will be another one.
+// abandoned reports whether the round can end early, because another round will follow.
 func (w *walk) abandoned(r *Region) bool {
 	return r.Generation == Gen2 && w.stale.Load() && !w.final.Load() && !w.busy && w.oldest != 0
 }
 
-// oldPiece walks one piece, and once more if the collector was at it. proved: it was not.
+// oldPiece walks one piece, and once more if the collector was moving objects. proved: the collector was not.
 func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, proved bool, err error) {
 	for n := 0; ; n++ {
 		one.reset()
@@ -552,7 +556,7 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		}
 		proved = err == nil && before && w.r.Settled(w.o.Memory)
 		if proved && r.Generation == Gen2 && !w.unfilled() {
-			return p.at, false, nil // to read it once more would not help
+			return p.at, false, nil // reading once more would not help
 		}
 		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {
 			return p.at, proved, err
@@ -561,8 +565,8 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 	}
 }
 
-// unfilled reports whether nothing can have been moved into the oldest generation, or within it, since the young ones
-// were walked.
+// unfilled reports whether certainly no object has been moved into the oldest generation, or within the generation,
+// since the young generations were walked.
 func (w *walk) unfilled() bool {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -570,7 +574,7 @@ func (w *walk) unfilled() bool {
 	return now != 0 && now == w.oldest
 }
 
-// present returns what has become of a region; nil: that is not known, or it is gone.
+// present returns the present state of a region; nil: the state is not known, or the region is gone.
 func (w *walk) present(r *Region) *Region {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -582,14 +586,14 @@ func (w *walk) present(r *Region) *Region {
 	return &list[i]
 }
 
-// stays reports whether a region is not shorter than it was.
+// stays reports whether a region is at least as long as before.
 func (w *walk) stays(r *Region) bool {
 	n := w.present(r)
 	return n != nil && n.End >= r.End
 }
 
-// cut cuts a region that has become shorter, so that what is left can be walked from an address on; false: it has not,
-// or nothing is left.
+// cut shortens r to the region's present end, so that the rest can be walked from an address on; false: the region is
+// not shorter, or nothing is left.
 func (w *walk) cut(r *Region, at arch.Addr) bool {
 	n := w.present(r)
 	if n == nil || n.End >= r.End || n.End <= at {
@@ -599,8 +603,8 @@ func (w *walk) cut(r *Region, at arch.Addr) bool {
 	return true
 }
 
-// doubt takes back what was said of old regions that have become shorter, have gone, or are another generation's or
-// heap's by now: their objects may have been moved while they were walked.
+// doubt takes back the consistent bytes of old regions that have become shorter, are gone, or now belong to another
+// generation or heap: the collector may have moved their objects during the walk.
 func (w *walk) doubt() {
 	list, err := w.list()
 	now := map[arch.Addr]*Region{}
@@ -619,7 +623,6 @@ func (w *walk) doubt() {
 	}
 }
 
-// visit hands wanted objects out.
 func (w *walk) visit(all []found) {
 	w.visiting.Lock()
 	defer w.visiting.Unlock()
@@ -639,7 +642,6 @@ func (w *walk) progress(bytes uint64) {
 	}
 }
 
-// census sums up.
 func (w *walk) census() *Census {
 	if w.graph != nil {
 		w.addLate(w.graph)

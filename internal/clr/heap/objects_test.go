@@ -16,7 +16,7 @@ const (
 	freeTable   = arch.Addr(0x7400_2000)
 	plainTable  = arch.Addr(0x7400_3000) // 24 bytes
 	arrayTable  = arch.Addr(0x7400_4000) // 24 bytes, and four for each element
-	noTable     = arch.Addr(0x7400_5000) // looks like one, and is none
+	noTable     = arch.Addr(0x7400_5000) // looks like a MethodTable, and is none
 	threadAt    = arch.Addr(0x7500_0000)
 	localsAt    = arch.Addr(0x7500_1000)
 	youngStart  = arch.Addr(0x2_0000)
@@ -28,8 +28,8 @@ const (
 	contextNext = youngStart + 0x400
 )
 
-// spread is a heap that is made up: two generations in three regions, full of objects, with free space, an array, and
-// a thread in the middle of its allocation context.
+// spread is a made-up heap: two generations in three regions, full of objects, with free space, an array, and a
+// thread in the middle of its allocation context.
 func spread(t testing.TB, mem clrtest.Words) *Reader {
 	r := made(t, mem, false)
 	mem[varsAt+varInvalid] = uint64(listAt + 0x800)
@@ -71,7 +71,7 @@ func put(mem clrtest.Words, at, table arch.Addr, elements uint32) {
 	mem[at+8] = uint64(elements)
 }
 
-// still are options for memory that does not change.
+// still returns options for memory that does not change.
 func still(mem target.Memory) Options {
 	return Options{
 		Memory: mem, Still: true, Threads: func() ([]arch.Addr, error) { return []arch.Addr{threadAt}, nil },
@@ -129,15 +129,15 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// A region whose objects make no sense is read up to there in a dump; while the program runs it does not count at all,
-// because it may have been read while it was changed.
+// In a dump, a region whose objects make no sense is read up to the bad object. In a running program, the region does
+// not count at all, because the region may have changed during the read.
 func TestWalkDamaged(t *testing.T) {
 	for name, spoil := range map[string]func(clrtest.Words){
 		"no table":       func(m clrtest.Words) { m[oldStart+0x200] = uint64(noTable) },
 		"no memory":      func(m clrtest.Words) { m[oldStart+0x200] = 0x6666_0000 },
 		"odd":            func(m clrtest.Words) { m[oldStart+0x200] = uint64(plainTable) << 33 },
 		"beyond the end": func(m clrtest.Words) { m[oldStart+0x208] = 0xffff_ffff },
-		"in the middle":  func(m clrtest.Words) { m[oldStart+0x1f8] = 0x1234 }, // in front of an object is nothing
+		"in the middle":  func(m clrtest.Words) { m[oldStart+0x1f8] = 0x1234 }, // nothing is in front of an object
 		"nothing":        func(m clrtest.Words) { m[0x5_0200] = 0; m[0x5_0208] = 0 },
 	} {
 		mem := clrtest.Words{}
@@ -184,7 +184,7 @@ func (l *large) ReadMemory(p []byte, at arch.Addr) error {
 	return nil
 }
 
-// A young region of many megabytes is walked piece by piece: what is kept of it does not grow with it.
+// A young region of many megabytes is walked piece by piece: the kept data does not grow with the region.
 func TestWalkLargeYoung(t *testing.T) {
 	const from, to = arch.Addr(0x1000_0000), arch.Addr(0x1000_0000 + 3*pieceSize + 4096)
 	mem := &large{clrtest.Words{}, from, to}
@@ -214,7 +214,7 @@ func TestWalkLargeYoung(t *testing.T) {
 	}
 }
 
-// A region that another generation has by now was collected: it does not count, although it has grown.
+// A region that belongs to another generation by now was collected. The region does not count, although it has grown.
 func TestDoubt(t *testing.T) {
 	mem := clrtest.Words{}
 	r := spread(t, mem)
@@ -253,7 +253,7 @@ func part(c *Census, g Generation) (out Part) {
 	return out
 }
 
-// changing is memory that somebody changes while it is read.
+// changing is memory that changes while the walk reads.
 type changing struct {
 	clrtest.Words
 	change func(at arch.Addr)
@@ -264,16 +264,16 @@ func (c *changing) ReadMemory(p []byte, at arch.Addr) error {
 	return c.Words.ReadMemory(p, at)
 }
 
-// A collection between the beginning and the end of a pass is noticed, and the young generations are walked again. One
-// that never ends leaves nothing that is called consistent.
+// A collection between the beginning and the end of a pass is noticed, and the young generations are walked again. An
+// endless collection leaves nothing consistent.
 func TestWalkCollecting(t *testing.T) {
 	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
 	r := spread(t, mem.Words)
 	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
 	o := still(mem)
 	o.Still, o.nap = false, func(time.Duration) {}
-	// The thread has got a context at the same place since, or none. Its third word is what it was given
-	// (gcinterface.h).
+	// The thread has since got a context at the same place, or no context. The third word of a context is the number
+	// of given bytes (gcinterface.h).
 	for _, next := range []arch.Addr{contextNext, 0} {
 		collected := false
 		mem.change = func(at arch.Addr) {
@@ -302,7 +302,7 @@ func TestWalkCollecting(t *testing.T) {
 	}
 }
 
-// Segments are shared by generations: the youngest lies last.
+// Generations share segments: the youngest generation lies last.
 func TestRegionsShared(t *testing.T) {
 	mem := clrtest.Words{}
 	r := spread(t, mem)
@@ -331,8 +331,8 @@ func TestRegionsShared(t *testing.T) {
 	}
 }
 
-// linked adds references to the heap that is made up: an array whose elements refer, from its first one on, and an
-// object with two references.
+// linked adds references to the made-up heap: an array with references in its elements, from the first element on,
+// and an object with two references.
 func linked(mem clrtest.Words, r *Reader) {
 	flags := func(mt arch.Addr, v uint32) { mem.Uint32(mt+arch.Addr(r.l.Flags), v) }
 	flags(arrayTable, hasReferences|hasComponents|4)
@@ -342,7 +342,7 @@ func linked(mem clrtest.Words, r *Reader) {
 	mem.Zero(plainTable-64, 64)
 	mem[plainTable-8] = 1           // series
 	mem[plainTable-16] = 8          // offset of the first
-	mem[plainTable-24] = 1<<64 - 16 // less than the object's size
+	mem[plainTable-24] = 1<<64 - 16 // added to the object's size
 	mem[arrayTable-8] = 1<<64 - 1   // one run for each element
 	mem[arrayTable-16] = 16         // offset of the first
 	mem[arrayTable-24] = 1 | 8<<32  // a reference, and then eight bytes
@@ -355,7 +355,7 @@ func linked(mem clrtest.Words, r *Reader) {
 	mem[otherStart+16] = 0x1234_5678             // not on the heap
 }
 
-// The references between objects are those that the collector would follow, and lead to objects only.
+// The references between objects are the references that the collector would follow, and lead to objects only.
 func TestGraph(t *testing.T) {
 	mem := clrtest.Words{}
 	r := spread(t, mem)
@@ -399,7 +399,7 @@ func TestGraph(t *testing.T) {
 	if !way.Whole || way.Gap != 0 || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
 		t.Errorf("the way is %v, %+v", addrs, way)
 	}
-	mem[oldStart+64+8] = uint64(oldStart + 64) // refers to itself, and so do two to each other
+	mem[oldStart+64+8] = uint64(oldStart + 64) // refers to itself, and two other objects refer to each other
 	mem[oldStart+112] = uint64(oldStart + 64)
 	if c, err = r.Walk(o); err != nil {
 		t.Fatal(err)
@@ -440,7 +440,7 @@ func TestReferencesRefused(t *testing.T) {
 	}
 }
 
-// FuzzWalk: whatever a heap has, a walk ends, and what it counts lies within the heap.
+// FuzzWalk: whatever a heap contains, a walk ends, and all counted objects lie within the heap.
 func FuzzWalk(f *testing.F) {
 	mem := clrtest.Words{}
 	r := spread(f, mem)
@@ -496,7 +496,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// checkKept: whatever a graph looks like, its heads lead to all objects, and what they keep is all of it.
+// checkKept: whatever a graph looks like, the heads lead to all objects, and together keep all bytes.
 func checkKept(t *testing.T, g *Graph) {
 	t.Helper()
 	free, circles, ok := g.Heads(nil, goOn)

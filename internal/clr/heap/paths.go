@@ -2,19 +2,21 @@ package heap
 
 import "slices"
 
-// Paths are the shortest ways by which objects are reached. Objects that something else keeps begin them, and those
-// that nothing on the heap refers to: what keeps such an object, or whether nothing does, the heap does not say.
+// Paths are the shortest ways to objects. A way begins at an object that something outside the heap keeps, or at an
+// object that nothing on the heap refers to. The heap does not tell why the second object lives, or whether it is
+// dead.
 type Paths struct {
 	g      *Graph
-	parent []uint32 // by object; noNode: it is not reached
+	parent []uint32 // by object; noNode: not reached
 	ask    asking
-	near   []uint32 // by object: another one on the way to it, nearer to its beginning; nil: not asked for yet
+	near   []uint32 // by object: another object on the way, nearer to the way's beginning; nil: not asked for yet
 }
 
-// Paths finds the shortest ways to all objects, from those of the first group, then to others from those of the next
-// one, and so on: an object that is reached from one group, by however long a way, is not looked for from the others.
-// The last group are the objects that nothing refers to. progress is called from time to time with how far it has come,
-// from 0 to 1; nil: it is not. nil: stopped, which is asked from time to time, says that nobody wants them any more.
+// Paths finds the shortest ways to all objects: first from the objects of the first group, then from the objects of
+// the next group, and so on. An object that is reached from one group, by however long a way, is not looked for from
+// the later groups. The last group are the objects that nothing refers to. Paths calls progress from time to time
+// with the share done, from 0 to 1; nil: no calls. Paths also calls stopped from time to time, and returns nil once
+// stopped reports that nobody wants the paths any more.
 func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped func() bool) *Paths {
 	p := &Paths{
 		g: g, parent: make([]uint32, g.count),
@@ -33,11 +35,11 @@ func (g *Graph) Paths(groups [][]uint32, progress func(done float64), stopped fu
 	return p
 }
 
-// asking asks now and then whether to end early, and says how far it has come.
+// asking asks now and then whether to end early, and reports progress.
 type asking struct {
 	stopped  func() bool
 	progress func(done float64) // nil: nobody is told
-	steps    float64            // how often end is asked in all
+	steps    float64            // calls of end, in all
 	n        uint32
 	ended    bool
 }
@@ -52,7 +54,7 @@ func (a *asking) end() bool {
 	return a.ended
 }
 
-// referred has a bit for each object that another one refers to.
+// referred returns a bit for each object that another object refers to.
 func (p *Paths) referred() []uint64 {
 	out := make([]uint64, p.g.count/64+1)
 	for i := range p.g.regions {
@@ -77,7 +79,7 @@ func (p *Paths) referred() []uint64 {
 	return out
 }
 
-// spread reaches what can be reached from some objects, breadth first. A start is its own parent.
+// spread visits all objects that can be reached from some objects, breadth first. A start is its own parent.
 func (p *Paths) spread(starts []uint32) {
 	queue := make([]uint32, 0, len(starts))
 	for _, n := range starts {
@@ -103,14 +105,15 @@ func (p *Paths) spread(starts []uint32) {
 	}
 }
 
-// Way is how an object is reached.
+// Way is the way to an object.
 type Way struct {
-	Objects []int // itself first, then the one that refers to it, and so on
-	Gap     int   // in front of Objects[Gap] others are left out, because they are too many; 0: none are
-	Whole   bool  // nothing refers to the last one; false: only a circle leads to the object
+	Objects []int // the object first, then the object that refers to it, and so on
+	Gap     int   // index of the object behind the gap, if the way has too many objects; 0: no gap
+	Whole   bool  // nothing refers to the last object; false: only a circle leads to the object
 }
 
-// To returns the way to an object, with so many others and the two at its beginning at most.
+// To returns the way to an object. The way has at most the given number of objects, and the two objects at the
+// beginning.
 func (p *Paths) To(n, most int) (w Way) {
 	for {
 		up := p.parent[n]
@@ -132,8 +135,8 @@ func (p *Paths) To(n, most int) (w Way) {
 	}
 }
 
-// first returns the object on the way to another one that the beginning of the way refers to. What was found on the
-// way is kept, so that long ways that have much in common are not followed again and again.
+// first returns the object on the way to n that the beginning of the way refers to. first keeps its results, so that
+// long ways with common parts are not followed again and again.
 func (p *Paths) first(n int) int {
 	if p.near == nil {
 		p.near = slices.Clone(p.parent)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A way that is too long to be kept keeps its beginning: it is no circle.
+// A way that is too long to be kept keeps its beginning, and does not count as a circle.
 func TestLongWay(t *testing.T) {
 	edges := make([][]int, 5000)
 	for n := range len(edges) - 1 {
@@ -27,7 +27,7 @@ func TestLongWay(t *testing.T) {
 	}
 }
 
-// Whoever does not want to know any more need not wait.
+// A caller that wants no more need not wait.
 func TestGraphStopped(t *testing.T) {
 	edges := make([][]int, 200_000)
 	for n := range len(edges) - 1 {
@@ -40,8 +40,8 @@ func TestGraphStopped(t *testing.T) {
 	}
 }
 
-// TestPathGroups: what can be reached from the first group, by however long a way, is not looked for from the next one,
-// and what nothing refers to comes last. A reference that no field holds leads on like others.
+// TestPathGroups: an object within the reach of the first group, by however long a way, is not looked for from the
+// next group. Objects that nothing refers to come last. A reference outside fields leads on like others.
 func TestPathGroups(t *testing.T) {
 	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7},
 		9: {10}, 10: {9}})

@@ -8,32 +8,32 @@ import (
 	"clrsnap/internal/target"
 )
 
-// errAstray: what is at an address cannot be an object. The memory has changed while it was read, or is damaged.
+// errAstray: no object can be at an address. The memory has changed during the read, or is damaged.
 var errAstray = errors.New("what should be an object makes no sense")
 
-// errStopped: whoever has asked for the walk wants no more of it.
+// errStopped: the caller has stopped the walk.
 var errStopped = errors.New("stopped")
 
 const (
-	maxBlock = 512 << 10 // bytes that are read at a time
+	maxBlock = 512 << 10 // bytes of one read
 	minBlock = 4 << 10
-	maxData  = 64 << 10 // bytes of a wanted object that are kept
-	front    = 8        // bytes in front of an object: the word that counts as the one's before it
-	words    = 16       // bytes of an object that its size depends on
+	maxData  = 64 << 10 // bytes of a wanted object that the walk keeps
+	front    = 8        // bytes in front of an object: the word that counts as part of the object before
+	words    = 16       // bytes of an object that determine the object's size
 )
 
-// piece is what is walked in one go: the objects that begin in [at, stop).
+// piece is the range of one step of a walk: the objects that begin in [at, stop).
 type piece struct {
 	at, stop arch.Addr
 	start    arch.Addr // of the region
 	end      arch.Addr // of the region
-	contexts []context // that lie in it, by address
-	zeros    bool      // there may be memory that no object has been put into yet
-	slots    bool      // Graph.Slots can be asked for arrays in it
-	newest   bool      // it is of the youngest generation
+	contexts []context // in the piece, by address
+	zeros    bool      // the piece can have memory without objects yet
+	slots    bool      // Graph.Slots covers arrays in the piece
+	newest   bool      // the youngest generation
 }
 
-// hole returns where the next allocation context begins, and where objects go on behind it.
+// hole returns where the next allocation context begins, and where objects go on behind the context.
 func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
 	for len(p.contexts) > 0 && p.contexts[0].next < at {
 		p.contexts = p.contexts[1:]
@@ -45,8 +45,8 @@ func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
 	return c.next, c.limit + contextGap, true
 }
 
-// reaches reports whether memory that is zero leads up to where the next thread puts its next object. Threads clear all
-// that they get, and then put one object behind the other: so an object is missing there.
+// reaches reports whether zeros lead up to the place of the next thread's next object. A thread clears all memory
+// that it gets, and then puts one object behind the other: so an object is missing in the zeros.
 func (p *piece) reaches(from, to arch.Addr) bool {
 	return len(p.contexts) > 0 && from < p.contexts[0].next && p.contexts[0].next <= to
 }
@@ -57,20 +57,20 @@ type walker struct {
 	tables  *tables
 	stopped func() bool
 	untag   uint64
-	keeps   bool   // what wanted objects contain
+	keeps   bool   // contents of wanted objects
 	graph   *Graph // nil: references are not kept
 	far     []byte
 	known   cache
 
 	buf   []byte
-	data  []byte    // what was read last
+	data  []byte    // the last block read
 	base  arch.Addr // of data
 	block int       // bytes to read next
 
 	// Of the present piece.
 	cells   []Tally // by Table.Index
-	touched []int32 // those that are not zero
-	unused  uint64  // bytes of allocation contexts, and of memory that is zero
+	touched []int32 // the cells that are not zero
+	unused  uint64  // bytes of allocation contexts and of zeros
 	objects []Object
 
 	unfinished int // threads in the middle of an allocation
@@ -89,7 +89,7 @@ func (w *walker) reset() {
 	}
 }
 
-// walk goes through a piece, object by object, and sets p.at to the first that begins behind it.
+// walk goes through a piece, object by object, and sets p.at to the first object behind the piece.
 func (w *walker) walk(p *piece) error {
 	w.block = maxBlock
 	for p.at < p.stop {
@@ -104,7 +104,7 @@ func (w *walker) walk(p *piece) error {
 		if err := w.scan(p); err != nil {
 			return err
 		}
-		switch { // large objects are passed over without a look at what is in them
+		switch { // large objects are passed over, and their contents are not read
 		case p.at == from && w.block == block:
 			return w.rest(p)
 		case p.at == from: // scan has asked for a larger block
@@ -117,7 +117,7 @@ func (w *walker) walk(p *piece) error {
 	return nil
 }
 
-// rest is for the end of a region that is too short for an object.
+// rest handles the end of a region that is too short for an object.
 func (w *walker) rest(p *piece) error {
 	if !p.zeros {
 		return errAstray
@@ -127,7 +127,7 @@ func (w *walker) rest(p *piece) error {
 	return nil
 }
 
-// load reads a block from just in front of an object on.
+// load reads a block, from the word in front of an object on.
 func (w *walker) load(at, end arch.Addr) error {
 	n := int(min(uint64(w.block), uint64(end-at))) + front
 	if len(w.buf) < n {
@@ -142,7 +142,7 @@ func (w *walker) load(at, end arch.Addr) error {
 	return err
 }
 
-// scan goes through what was read.
+// scan goes through the block.
 func (w *walker) scan(p *piece) error {
 	for p.at < p.stop {
 		from, to, ok := p.hole(p.at)
@@ -160,13 +160,13 @@ func (w *walker) scan(p *piece) error {
 			return err
 		}
 		if p.at == before || p.at >= w.base+arch.Addr(len(w.data)) {
-			return nil // what follows has not been read
+			return nil // the rest has not been read
 		}
 	}
 	return nil
 }
 
-// run is the innermost loop: it goes from object to object up to stop, or up to one that has not been read.
+// run is the innermost loop: run goes from object to object up to stop, or up to an object that has not been read.
 func (w *walker) run(p *piece, stop arch.Addr) error {
 	data := w.data
 	i := uint64(p.at - w.base)
@@ -220,7 +220,7 @@ func (w *walker) run(p *piece, stop arch.Addr) error {
 	return nil
 }
 
-// zeros counts the bytes up to the first word that may be the beginning of an object.
+// zeros counts the bytes up to the first word that can be the beginning of an object.
 func (w *walker) zeros(data []byte) uint64 {
 	n := 0
 	for ; n+words <= len(data); n += 8 {
@@ -244,7 +244,7 @@ func (w *walker) meet(mt arch.Addr) (*known, error) {
 	return w.known.fill(t), nil
 }
 
-// take keeps a wanted object. It is false if the object is to be read once more, because a part of it is missing.
+// take keeps a wanted object; false: a part of the object is missing, and the object is to be read again.
 func (w *walker) take(i, size uint64, k *known) bool {
 	o := Object{Addr: w.base + arch.Addr(i), Table: w.tables.at(int(k.index)), Size: size}
 	if !w.keeps {
@@ -263,7 +263,6 @@ func (w *walker) take(i, size uint64, k *known) bool {
 	return true
 }
 
-// at returns a MethodTable by its index.
 func (s *tables) at(i int) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()

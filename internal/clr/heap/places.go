@@ -10,26 +10,26 @@ import (
 	"clrsnap/internal/target"
 )
 
-// places is where the collector has what it says of itself. It stays while the process runs.
+// places has the places of the collector's record of the heap. The places stay while the process runs.
 type places struct {
-	size, generations uint64    // of the table of generations: bytes of each, and how many
+	size, generations uint64    // of the table of generations: bytes of each, and the number of generations
 	segment           arch.Addr // offset of a generation's first segment
-	start             arch.Addr // of where it begins in a segment that it shares; 0: it shares none, heaps have regions
+	start             arch.Addr // of a generation's beginning in a shared segment; 0: heaps have regions
 	node              nodeLayout
-	background        arch.Addr // of the state of a collection in the background; 0: there is none
-	invalid           arch.Addr // see Moving; 0: it is not known
+	background        arch.Addr // of the state of a background collection; 0: there is none
+	invalid           arch.Addr // see Moving; 0: not known
 	count, heaps      arch.Addr // of variables: the number of heaps and their list; 0: there is only one heap
-	only              oneHeap   // addresses of the variables of an only heap
-	fields            oneHeap   // offsets of the same in each of several heaps
+	only              oneHeap   // addresses of a single heap's variables
+	fields            oneHeap   // offsets of the fields in each of several heaps
 	handles           handlePlaces
 	queueAt           arch.Addr // offset in a queue of finalizers of the ends of its parts
-	queueEnds         int       // how many there are
+	queueEnds         int       // number of the ends
 }
 
-// oneHeap is one of the heaps: the collector of servers has several. queue is that of finalizers.
+// oneHeap is one heap: the collector of servers has several heaps. queue is the queue of finalizers.
 type oneHeap struct{ generations, ephemeral, allocated, queue arch.Addr }
 
-// nodeLayout is what the collector says of a segment.
+// nodeLayout is the layout of the collector's record of a segment.
 type nodeLayout struct {
 	Allocated uint32 `clr:"HeapSegment.Allocated"`
 	Reserved  uint32 `clr:"HeapSegment.Reserved"`
@@ -41,7 +41,7 @@ type nodeLayout struct {
 // tableNode is dac_heap_segment (gcinterface.dac.h).
 var tableNode = nodeLayout{Allocated: 0, Reserved: 16, Mem: 32, Flags: 40, Next: 48}
 
-// rawSegment is what a node says.
+// rawSegment is the contents of a node.
 type rawSegment struct{ start, end, reserved, flags, next arch.Addr }
 
 func (l *nodeLayout) len() int { return int(max(l.Allocated, l.Reserved, l.Mem, l.Flags, l.Next)) + 8 }
@@ -56,7 +56,7 @@ func (l *nodeLayout) read(mem *target.Reader, at arch.Addr) (rawSegment, error) 
 	return rawSegment{word(l.Mem), word(l.Allocated), word(l.Reserved), word(l.Flags), word(l.Next)}, nil
 }
 
-// described reads where things are, once. What a collector that has started says of itself and is not known stays so.
+// described reads the places, once. If a started collector's description is unknown, the error stays.
 func (r *Reader) described() (*places, error) {
 	if r.places != nil || r.strange != nil {
 		return r.places, r.strange
@@ -77,7 +77,7 @@ func (r *Reader) described() (*places, error) {
 
 var errNotStarted = fmt.Errorf("%w: the collector has not started", ErrUnknown)
 
-// collector is its name among the parts of the runtime that describe themselves, and that of its contract.
+// collector names the collector among the runtime's parts with descriptors, and the collector's contract.
 const collector = "GC"
 
 func (r *Reader) readPlaces() (*places, error) {
@@ -96,7 +96,6 @@ func (r *Reader) readPlaces() (*places, error) {
 	return readDescriptor(d)
 }
 
-// check bounds what was read.
 func (t *places) check() error {
 	if t.size > maxSize || t.generations > maxGenerations {
 		return fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
@@ -110,11 +109,11 @@ func (t *places) check() error {
 	return nil
 }
 
-// needs is the contract that is read, in the versions whose meaning is known.
+// needs is the contract of the collector, in the known versions.
 var needs = map[string][]contract.Version{collector: {"c1"}}
 
-// collectorLayout is what a collector says in its data descriptor. That of workstations has one heap, in variables;
-// that of servers has several, in structures.
+// collectorLayout is the part of a collector's data descriptor that is read. The workstation collector has one heap,
+// in variables; the server collector has several heaps, in structures.
 type collectorLayout struct {
 	Size        uint32    `clr:"size:Generation"`
 	Segment     uint32    `clr:"Generation.StartSegment"`
@@ -145,7 +144,6 @@ type serverHeap struct {
 	Queue       uint32 `clr:"GCHeap.FinalizeQueue"`
 }
 
-// readDescriptor reads the data descriptor of a collector.
 func readDescriptor(d *contract.Descriptor) (*places, error) {
 	unknown := func(err error) error {
 		if err != nil {

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	variableAt  = arch.Addr(0x7800_0000) // of the address of the collector's descriptor
+	variableAt  = arch.Addr(0x7800_0000) // variable with the address of the collector's descriptor
 	headerAt    = arch.Addr(0x7800_1000)
 	textAt      = arch.Addr(0x7800_2000)
 	pointersAt  = arch.Addr(0x7800_8000)
 	variablesAt = arch.Addr(0x7900_0000) // a kilobyte for each
-	heapAt      = arch.Addr(0x7a00_0000) // of servers: two of them
+	heapAt      = arch.Addr(0x7a00_0000) // of two heaps of servers
 	listOfHeaps = arch.Addr(0x7b00_0000)
 )
 
-// ownWords is a collector that describes itself, with what its description leads to.
+// ownWords is a collector with its own descriptor, and the memory that the descriptor leads to.
 type ownWords struct {
 	clrtest.Words
 	t testing.TB
-	d *contract.Descriptor // as the reader will see it
+	d *contract.Descriptor // as the reader will see the descriptor
 }
 
-// describing puts a collector's descriptor into memory, as a file of contract/testdata has it, changed.
+// describing puts a collector's descriptor into memory: a changed file of contract/testdata.
 func describing(t testing.TB, file string, change func(string) string) (*Reader, *ownWords) {
 	t.Helper()
 	b, err := os.ReadFile("../../contract/testdata/net11.0.0-gc-" + file + ".json")
@@ -52,7 +52,7 @@ func describing(t testing.TB, file string, change func(string) string) (*Reader,
 		m.Zero(arch.Addr(all[i]), 0x400)
 	}
 	if m.d, err = contract.FromJSON([]byte(text), all); err != nil {
-		t.Logf("%v", err) // a test of what is refused
+		t.Logf("%v", err) // a test of a refused descriptor
 	}
 	m.Words[headerAt], m.Words[headerAt+8] = 0x00434144_43434e44, 1|uint64(len(text))<<32
 	m.Words[headerAt+16], m.Words[headerAt+24] = uint64(textAt), pointers
@@ -74,7 +74,7 @@ func describing(t testing.TB, file string, change func(string) string) (*Reader,
 	return r, m
 }
 
-// at is the address that a pointer of the descriptor has.
+// at returns the address in a pointer of the descriptor.
 func (m *ownWords) at(global string) arch.Addr {
 	v, ok := m.d.Global(global)
 	if !ok {
@@ -83,7 +83,7 @@ func (m *ownWords) at(global string) arch.Addr {
 	return arch.Addr(v)
 }
 
-// field is the offset of a field.
+// field returns the offset of a field.
 func (m *ownWords) field(typ, name string) arch.Addr {
 	v, ok := m.d.Offset(typ, name)
 	if !ok {
@@ -92,7 +92,7 @@ func (m *ownWords) field(typ, name string) arch.Addr {
 	return arch.Addr(v)
 }
 
-// fill makes what the description leads to: a heap, or two of a server, of three segments each.
+// fill makes the memory that the descriptor leads to: a heap, or two heaps of a server, of three segments each.
 func (m *ownWords) fill() {
 	words := m.Words
 	heaps := []struct{ generations, ephemeral, allocated, queue arch.Addr }{{}}
@@ -180,7 +180,7 @@ func (m *ownWords) handles(heaps int) {
 	}
 }
 
-// TestDescribed: what a collector says in its own descriptor is found by it, in each of its forms.
+// TestDescribed: the reader finds all places by the collector's own descriptor, in each of the descriptor's forms.
 func TestDescribed(t *testing.T) {
 	for file, heaps := range map[string]int{"workstation": 1, "server": 2, "segments": 1, "server-segments": 2} {
 		t.Run(file, func(t *testing.T) {
@@ -246,7 +246,7 @@ func checkDescribed(t *testing.T, r *Reader, m *ownWords, heaps int, shared bool
 	}
 }
 
-// TestNotStarted: what a collector that has not started says is looked for again.
+// TestNotStarted: the description of a collector that has not started is looked for again.
 func TestNotStarted(t *testing.T) {
 	r, m := describing(t, "workstation", nil)
 	m.fill()
@@ -260,7 +260,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestDescribedRefused: a description that is not understood is not used, and says why.
+// TestDescribedRefused: an unknown description is not used, and the error says why.
 func TestDescribedRefused(t *testing.T) {
 	replace := func(old, new string) func(string) string {
 		return func(s string) string { return strings.Replace(s, old, new, 1) }

@@ -9,34 +9,34 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Where an object has references is described in front of its MethodTable, for the collector: in runs of references
-// (series), or, in an array of structs, by one run that is repeated for each element, with gaps.
+// A description in front of a MethodTable tells the collector where objects of the class have references. The
+// description has runs of references (series) or, for an array of structs, one run that is repeated for each element,
+// with gaps.
 //
 // Sources (dotnet/runtime): src/coreclr/gc/gcdesc.h, gc/gc.cpp (go_through_object), vm/methodtable.h
 // (enum_flag_ContainsGCPointers).
 const (
 	hasReferences = 0x01000000 // of MTFlags
-	seriesLen     = 16         // bytes of one series: what is added to the object's size, and the offset
+	seriesLen     = 16         // bytes of one series: a summand for the object's size, and the offset
 	maxSeries     = 1 << 10
 )
 
-// layoutOf says where the objects of a class have references.
+// layoutOf has the places of references in objects of a class.
 type layoutOf struct {
 	series []series
 	items  []item // of each element of an array of structs; empty: series counts
-	start  uint32 // where the first element is
+	start  uint32 // offset of the first element
 }
 
 // series is a run of references, from an offset on, in bytes.
 type series struct {
 	start uint32
-	size  int64 // more than the object has; negative
+	size  int64 // a summand for the object's size; negative
 }
 
-// item is a run of references, and what lies between it and the next, in bytes.
+// item is a run of references, and the gap in bytes up to the next run.
 type item struct{ count, skip uint32 }
 
-// readLayout reads where objects of a class have references.
 func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
 	mt := t.Addr
 	n, err := mem.Uint64(mt - 8)
@@ -70,7 +70,8 @@ func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
 	return out, nil
 }
 
-// overlap reports whether some references are in two series. In an array, which can have any length, all are in one.
+// overlap reports whether two series have common references. An array can have any length, and has all references in
+// one series.
 func (l *layoutOf) overlap(t *Table) bool {
 	if t.Component != 0 {
 		return len(l.series) > 1
@@ -90,8 +91,8 @@ func (l *layoutOf) overlap(t *Table) bool {
 	return false
 }
 
-// readItems reads the run that is repeated for each element. It lies in place of the first series' size, and goes on
-// downwards.
+// readItems reads the run that is repeated for each element. The run lies in place of the first series' size, and
+// continues downwards.
 func readItems(mem *target.Reader, mt arch.Addr, n int) (*layoutOf, error) {
 	start, err := mem.Uint64(mt - 16)
 	if err != nil {
@@ -122,8 +123,8 @@ func (t *Table) slots() bool {
 	return t != nil && t.Component == 8 && t.references != nil && len(t.references.series) == 1
 }
 
-// each calls a function with each run of references in an object of so many bytes: where it is in the object, and its
-// length in bytes.
+// each calls a function with each run of references in an object of size bytes: the run's offset in the object, and
+// its length in bytes.
 func (l *layoutOf) each(size uint64, run func(from, n uint64)) {
 	if len(l.items) == 0 {
 		for _, s := range l.series {

@@ -7,11 +7,11 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Generation is a part of the heap, by how long its objects have lived or of what kind they are.
+// Generation is a part of the heap, by the age or by the kind of its objects.
 type Generation uint8
 
-// The generations, numbered like the collector's own (gc.h, gc_generation_num). Frozen is ours: objects that are never
-// collected, such as string literals, which the collector counts among Gen2.
+// The generations have the collector's own numbers (gc.h, gc_generation_num). Frozen is our addition: objects that
+// are never collected, such as string literals. The collector counts frozen objects among Gen2.
 const (
 	Gen0 Generation = iota
 	Gen1
@@ -31,15 +31,15 @@ func (g Generation) String() string {
 	return generationNames[g]
 }
 
-// young reports whether objects are moved out of a generation all the time.
+// young reports whether the collector moves objects out of the generation all the time.
 func (g Generation) young() bool { return g <= Gen1 }
 
-// Region is a contiguous piece of one generation: a region or, in older collectors and in clrgc, a segment or the part
-// of a segment that is one generation's.
+// Region is a contiguous piece of one generation. In older collectors and in clrgc, a Region is a segment, or a
+// generation's part of a segment.
 type Region struct {
 	Segment           // the part that has been given to objects
 	Generation        // of its objects
-	Heap       int    // number of the heap that it belongs to; 0 if there is one only
+	Heap       int    // number of the heap; 0 if there is only one heap
 	Reserved   uint64 // bytes of address space from Start on
 	node       arch.Addr
 }
@@ -50,9 +50,9 @@ const segmentReadOnly = 1
 // maxReserved bounds the address space of one segment.
 const maxReserved = 1 << 44
 
-// Regions returns the pieces of memory that objects are in, heap by heap, the youngest generation first. Unlike
-// Segments it knows the generation of each, and has none twice. While the program runs they are those of no single
-// moment.
+// Regions returns the pieces of memory with objects, heap by heap, the youngest generation first. Unlike Segments,
+// Regions knows each region's generation, and returns no region twice. While the program runs, the list belongs to no
+// single moment.
 func (r *Reader) Regions() ([]Region, error) {
 	var l look
 	if err := r.look(r.mem, &l); err != nil {
@@ -98,7 +98,7 @@ func (h *heapRegions) read() ([]Region, error) {
 	return h.out, nil
 }
 
-// add adds the segment at an address, and returns the next one's.
+// add adds the segment at an address, and returns the next segment's address.
 func (h *heapRegions) add(at arch.Addr, g Generation) (next arch.Addr, err error) {
 	n, err := h.node.read(h.mem, at)
 	if err != nil {
@@ -123,7 +123,7 @@ func (h *heapRegions) add(at arch.Addr, g Generation) (next arch.Addr, err error
 	return n.next, h.share(r)
 }
 
-// share adds the parts of the segment that the three youngest generations share: the oldest lies first.
+// share adds the parts of the segment that the three youngest generations share: the oldest generation lies first.
 func (h *heapRegions) share(r Region) error {
 	from := r.Start
 	for g := Gen2; ; g-- {

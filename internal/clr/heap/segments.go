@@ -10,14 +10,14 @@ import (
 	"clrsnap/internal/target"
 )
 
-// look is what the collector says at one time.
+// look is the collector's state at one time.
 type look struct {
-	heaps []oneHeap // the tables of generations, the segments that are being allocated from, and how far
-	stamp []byte    // all that a collection changes: see places.look
+	heaps []oneHeap // tables of generations, segments that are being allocated from, and the end of allocation
+	stamp []byte    // all words that a collection changes: see places.look
 }
 
-// Begin begins a look at the heap as it is now. Segments and trails of the last one are kept if there has been no
-// collection since. A nil memory stands for what the heap was bound to, which never changes then: that of a dump.
+// Begin begins a look at the present heap. If there has been no collection since the last look, its segments and
+// trails stay. A nil memory stands for the memory of New, a dump, and never changes.
 func (r *Reader) Begin(now target.Memory) error {
 	r.looks++
 	r.left, r.still = maxLook, now == nil
@@ -50,11 +50,11 @@ func (r *Reader) begin(mem *target.Reader) error {
 	return nil
 }
 
-// listPages is how many pages the descriptions of segments are read in.
+// listPages is the number of pages that the segments' descriptions are read in.
 const listPages = 64
 
-// Stands reports whether there has been no collection since Begin, and none goes on: all that has been found to be an
-// object since then is one, at the same address. A nil memory is as in Begin.
+// Stands reports whether there has been no collection since Begin, and none is running: every object found since
+// Begin is still an object at the same address. A nil memory is as in Begin.
 func (r *Reader) Stands(now target.Memory) bool {
 	if now == nil {
 		return true
@@ -64,10 +64,10 @@ func (r *Reader) Stands(now target.Memory) bool {
 		bytes.Equal(l.stamp, r.kept.stamp)
 }
 
-// Refill begins a snapshot: as much may be walked as ever.
+// Refill begins a snapshot, with the full budget of bytes to walk.
 func (r *Reader) Refill() { r.budget = maxBudget }
 
-// Scarce reports whether half of what may be walked in a snapshot has been.
+// Scarce reports whether a snapshot has used half of its budget.
 func (r *Reader) Scarce() bool { return r.budget < maxBudget/2 }
 
 // drop forgets all that is known of the heap.
@@ -76,7 +76,7 @@ func (r *Reader) drop() {
 	r.kept.stamp = r.kept.stamp[:0]
 }
 
-// keep takes a list of segments, of the present look.
+// keep takes the list of segments of the present look.
 func (r *Reader) keep(segments []Segment) {
 	slices.SortFunc(segments, func(a, b Segment) int {
 		if a.Start < b.Start {
@@ -92,7 +92,7 @@ func (r *Reader) keep(segments []Segment) {
 	r.kept.heaps = append(r.kept.heaps[:0], r.now.heaps...)
 }
 
-// grow extends the segments that are being allocated from to where that has come. It is false if the segments have to
+// grow extends the segments that are being allocated from to the present end of allocation; false: the segments must
 // be listed again.
 func (r *Reader) grow() bool {
 	if r.segments == nil || len(r.now.heaps) != len(r.kept.heaps) {
@@ -124,14 +124,14 @@ func (r *Reader) look(mem *target.Reader, out *look) error {
 	return t.look(mem, out)
 }
 
-// stamped are the generations that a stamp has: those of objects that are not large. What is moved in the others is
-// moved in a collection of all.
+// stamped is the number of generations in a stamp: the generations of objects that are not large. Only a full
+// collection moves objects in the others.
 const stamped = 3
 
-// look reads the heaps and a stamp of them. The stamp has what the collector keeps of each generation, byte for byte:
-// its segments, how much is free in it, how much has been given to it. A collection that moves anything changes that;
-// allocation hardly does. While a collection in the background makes free space of what is dead in the oldest
-// generation, which moves nothing, the stamp is without that one.
+// look reads the heaps and a stamp of the heaps. The stamp has the collector's record of each generation, byte for
+// byte: segments, free bytes, bytes given to objects. A collection that moves anything changes the record; allocation
+// hardly does. While a background collection turns dead objects of the oldest generation into free space, and moves
+// nothing, the stamp leaves out the oldest generation.
 func (t *places) look(mem *target.Reader, out *look) error {
 	const sweeping = 1 // c_gc_state_planning (gcpriv.h)
 	out.stamp, out.heaps = out.stamp[:0], out.heaps[:0]
@@ -175,7 +175,7 @@ func (t *places) look(mem *target.Reader, out *look) error {
 	return nil
 }
 
-// addresses lists the heaps, with the addresses of what is to be read of each.
+// addresses lists the heaps, with the addresses of each heap's variables.
 func (t *places) addresses(mem *target.Reader, n int, out *look) error {
 	if n == 0 {
 		if t.only.generations == 0 || t.only.ephemeral == 0 || t.only.allocated == 0 {
@@ -203,7 +203,6 @@ func (t *places) addresses(mem *target.Reader, n int, out *look) error {
 	return nil
 }
 
-// list returns the segments of some heaps.
 func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err error) {
 	out = []Segment{}
 	for i := range heaps {
@@ -220,7 +219,6 @@ func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err e
 	return out, nil
 }
 
-// chain appends the segments of a generation.
 func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
 	for at != 0 {
 		if len(out) >= maxSegments {
@@ -232,7 +230,7 @@ func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHe
 		}
 		s := Segment{Start: n.start, End: n.end, Frozen: n.flags&segmentReadOnly != 0, at: at}
 		if at == h.ephemeral {
-			s.End = h.allocated // what lies behind is left over from before the last collection
+			s.End = h.allocated // the rest is left over from before the last collection
 		}
 		s.limit = min(n.reserved, maxAddress)
 		if s.End < s.Start || s.End > n.reserved || s.End > maxAddress {

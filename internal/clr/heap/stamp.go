@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Stamp stands for what every collection that moves objects changes. Of two moments with equal ones, no object has been
-// moved between. 0: it is not known, or objects are being moved.
+// Stamp stands for the collector's record, which every collection that moves objects changes. If the Stamps of two
+// moments are equal, no object has been moved in between. 0: the record is not known, or objects are being moved.
 type Stamp uint64
 
 var stampSeed = maphash.MakeSeed()
@@ -20,7 +20,7 @@ func stampOf(b []byte) Stamp {
 	return Stamp(maphash.Bytes(stampSeed, b))
 }
 
-// Stamp returns that of now.
+// Stamp returns the present stamp.
 func (r *Reader) Stamp(now target.Memory) Stamp {
 	var l look
 	if !r.Settled(now) || r.look(target.NewReader(now), &l) != nil {
@@ -29,12 +29,12 @@ func (r *Reader) Stamp(now target.Memory) Stamp {
 	return stampOf(l.stamp)
 }
 
-// oldest returns a stamp of what the collector keeps of the oldest generation, heap by heap: how much of its free space
-// has been given to objects, which piece of that is being filled, how much is free, which regions it has. All of that
-// changes when objects are moved into the generation (gc.cpp, allocate_in_older_generation) or within it (plan_phase),
-// before the collector says that it moves nothing any more. So it is a sequence lock: what is read between two equal
-// stamps, both taken while nothing moves, has not been moved, and nothing has been moved there. Allocation by threads
-// does not change it. 0: it is not known.
+// oldest returns a stamp of the collector's record of the oldest generation, heap by heap: the amount of free space
+// that has been given to objects, the piece of free space that is being filled, the amount of free bytes, the
+// regions. All parts change when objects are moved into the generation (gc.cpp, allocate_in_older_generation) or
+// within the generation (plan_phase), before the collector says that the move has ended. So the stamp is a sequence
+// lock: take two stamps while nothing moves. If the stamps are equal, no object was moved within the generation or
+// into the generation in between. Allocation by threads does not change the stamp. 0: not known.
 func (r *Reader) oldest() Stamp {
 	t, err := r.described()
 	if err != nil {
@@ -60,5 +60,5 @@ func (r *Reader) oldest() Stamp {
 	return stampOf(all)
 }
 
-// Begun returns that of the last Begin.
+// Begun returns the stamp of the last Begin.
 func (r *Reader) Begun() Stamp { return stampOf(r.kept.stamp) }

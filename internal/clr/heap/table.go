@@ -9,33 +9,33 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Table is what a walk knows of a MethodTable: the class of an object.
+// Table is a MethodTable, the class of an object, as a walk knows it.
 type Table struct {
 	Addr      arch.Addr
-	Base      uint32 // bytes of an object without its elements
-	Component uint32 // bytes of one element of an array or a string; 0: the class has none
+	Base      uint32 // bytes of an object without elements
+	Component uint32 // bytes of one element of an array or a string; 0: the class has no elements
 	Free      bool   // no object, but space between objects
 	Index     int    // in Census.Tables
 	wanted    bool
 
-	references *layoutOf // nil: it has none, or they are not asked for
+	references *layoutOf // nil: the class has no references, or they are not asked for
 }
 
-// size is the size of an object in bytes, with so many elements.
+// size returns the size in bytes of an object with so many elements.
 func (t *Table) size(elements uint32) uint64 {
 	return (uint64(t.Base) + uint64(t.Component)*uint64(elements) + 7) &^ 7
 }
 
-// Bounds of what is known of MethodTables.
+// Bounds of MethodTables.
 const (
 	maxClasses = 1 << 18
 	maxBase    = 1 << 26 // bytes; a class can have many fields
-	freeBase   = minSize // of what the collector puts in free space (gc.cpp, free_object_base_size)
+	freeBase   = minSize // of the collector's objects in free space (gc.cpp, free_object_base_size)
 )
 
 var errNoTable = errors.New("not the MethodTable of an object")
 
-// tables are the MethodTables that have been met. Each is checked once. It is safe for concurrent use.
+// tables are the MethodTables of a walk. Each MethodTable is checked once. tables is safe for concurrent use.
 type tables struct {
 	mu     sync.Mutex
 	mem    *target.Reader
@@ -43,12 +43,12 @@ type tables struct {
 	free   arch.Addr // the MethodTable of free space; 0: not known
 	check  func(mt arch.Addr) error
 	want   func(mt arch.Addr) bool
-	refs   bool // where objects have references is asked for
+	refs   bool // the places of references are asked for
 	byAddr map[arch.Addr]*Table
 	all    []*Table
 }
 
-// get returns the MethodTable at an address, if one is there.
+// get returns the MethodTable at an address, if there is a MethodTable.
 func (s *tables) get(mt arch.Addr) (*Table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *tables) read(mt arch.Addr) (*Table, error) {
 // lowestTable: no memory lies below (vm.mmap_min_addr).
 const lowestTable = 1 << 16
 
-// known is a MethodTable as the innermost loop has it.
+// known is a MethodTable in the form for the innermost loop.
 type known struct {
 	mt        uint64
 	base      uint32
@@ -124,7 +124,7 @@ const (
 // knownBits is the size of a cache of MethodTables, as a power of 2.
 const knownBits = 11
 
-// A cache has the MethodTables that were met last, for one goroutine.
+// A cache has the last MethodTables met, for one goroutine.
 type cache [1 << knownBits]known
 
 // slot returns the place of a MethodTable in the cache.
@@ -132,7 +132,7 @@ func (c *cache) slot(mt uint64) *known {
 	return &c[(mt>>3*0x9e37_79b9_7f4a_7c15)>>(64-knownBits)]
 }
 
-// fill has the cache know a MethodTable.
+// fill puts a MethodTable into the cache.
 func (c *cache) fill(t *Table) *known {
 	k := c.slot(uint64(t.Addr))
 	*k = known{mt: uint64(t.Addr), base: t.Base, component: t.Component, index: int32(t.Index)}

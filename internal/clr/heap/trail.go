@@ -7,49 +7,49 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Objects lie one behind the other. So which addresses are those of objects is known by going through a
-// segment from its beginning. Free space counts as an object, in the middle of which there is none, whatever it
-// looks like. The rest of an allocation context, which a thread is going to use, is zero.
+// Objects lie one behind the other. So a walk through a segment from the segment's beginning finds the addresses of
+// all objects. Free space counts as an object; no object begins in the middle of free space, whatever the memory
+// looks like. The unused rest of an allocation context is zero.
 //
-// A walk goes as far as it is asked for, and goes on from there later. As long as there is no collection, an object
-// that has been found stays one; free space and allocation contexts become further objects.
+// A walk ends at the address asked for, and goes on from there later. Without a collection, a known object stays an
+// object, and free space and allocation contexts become further objects.
 
 // Bounds of walks, in bytes of the heap.
 const (
 	maxLook       = 64 << 20 // in one look
 	maxBudget     = 512 << 20
-	chunkLen      = 256 << 10 // what is read at once
+	chunkLen      = 256 << 10 // of one read
 	minSize       = 24        // of an object, in bytes (src/coreclr/gc/gcinterface.h, MIN_OBJECT_SIZE)
 	maxTables     = 1 << 16
 	maxTrailEdges = 1 << 10
 )
 
-// The size of an object (MethodTable.MTFlags, BaseSize): with a component size, times what follows the pointer
-// to the MethodTable.
+// The size of an object is the MethodTable's BaseSize. If MTFlags has a component size, the size also has the
+// component size times the count behind the pointer to the MethodTable.
 const (
 	hasComponents = 0x80000000
 	countAt       = 8
-	header        = 8  // of the next object: the word in front of it, which counts as this one's
-	headLen       = 16 // of an object, up to its count
+	header        = 8  // of the next object: the word in front of the next object counts as part of the present object
+	headLen       = 16 // of an object, up to the end of the count
 )
 
-// trail is what is known of a segment.
+// trail has the known objects of a segment.
 type trail struct {
 	start arch.Addr
-	next  arch.Addr // up to here all objects are known
+	next  arch.Addr // all objects below are known
 	bits  []uint64  // for every eight bytes: an object begins here
 	edges []edge
-	look  int // in which edges were looked at again
+	look  int // the look that has checked edges last
 }
 
-// edge is an object behind which an allocation context was empty. If it was being made, it may have become larger than
-// it looked; then what was found behind it is wrong.
+// edge is an object in front of an empty allocation context. If a thread was making the object, the object may have
+// become larger since; then the objects behind the edge are wrong.
 type edge struct {
 	at   arch.Addr
 	size uint64
 }
 
-// size is what is known of a MethodTable.
+// size has the sizes of a MethodTable.
 type size struct{ base, component uint32 }
 
 const recentSizes = 256
@@ -59,8 +59,8 @@ type mtSize struct {
 	size
 }
 
-// IsObject reports whether an object begins at an address, as of the last Begin. It is not known where the heap makes
-// no sense, or where too much of it would have to be read.
+// IsObject reports whether an object begins at an address, as of the last Begin. known is false where the heap makes
+// no sense, or where IsObject would have to read too much of the heap.
 func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 	i := r.find(at)
 	if i < 0 || at%8 != 0 {
@@ -80,7 +80,7 @@ func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 		return true, true
 	}
 	from := w.next
-	if at < from { // has something begun here since?
+	if at < from { // has an object begun here since?
 		from = w.before(at)
 	}
 	if !r.advance(w, from, at, s.End) {
@@ -89,7 +89,7 @@ func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 	return w.has(at), true
 }
 
-// index is the place of an address in bits.
+// index returns the position of an address in bits.
 func (w *trail) index(at arch.Addr) (word, bit int) {
 	n := int(at-w.start) / 8
 	return n / 64, n % 64
@@ -122,7 +122,7 @@ func (w *trail) before(at arch.Addr) arch.Addr {
 	return w.start
 }
 
-// cut forgets what was found behind an address.
+// cut forgets the objects behind an address.
 func (w *trail) cut(at arch.Addr) {
 	w.next = at
 	i, bit := w.index(at)
@@ -132,7 +132,7 @@ func (w *trail) cut(at arch.Addr) {
 	}
 }
 
-// recheck looks at the edges of a walk again, once in each look.
+// recheck checks the edges of a trail again, once in each look.
 func (r *Reader) recheck(w *trail) {
 	if w.look == r.looks {
 		return
@@ -148,15 +148,15 @@ func (r *Reader) recheck(w *trail) {
 	}
 }
 
-// advance finds the objects from an object on, until one begins at an address or behind it. false: the heap makes no
-// sense there, cannot be read, or it is too much.
+// advance finds the objects from an object on, until an object begins at an address or behind the address. false: the
+// heap makes no sense there, cannot be read, or there is too much to read.
 func (r *Reader) advance(w *trail, from, at, end arch.Addr) bool {
 	var data []byte // from base on
 	base, last, lastSize := from, arch.Addr(0), uint64(0)
-	empty := from == w.next // the word before is in an empty context, perhaps
+	empty := from == w.next // the word before may be in an empty context
 	for pos := from; pos <= at; {
 		if pos+minSize > end {
-			return true // nothing more has room
+			return true // no further object has room
 		}
 		if pos < base || pos+headLen > base+arch.Addr(len(data)) {
 			if data = r.read(pos, at, end); data == nil {
@@ -179,7 +179,7 @@ func (r *Reader) advance(w *trail, from, at, end arch.Addr) bool {
 			if !empty {
 				return false
 			}
-			empty = false // the word in front of an object, in half of which a collection has left something
+			empty = false // the word in front of an object, with the remains of a collection in one half
 			pos += 8
 			continue
 		}
@@ -192,7 +192,7 @@ func (r *Reader) advance(w *trail, from, at, end arch.Addr) bool {
 	return true
 }
 
-// edge notes an edge; false: there are too many.
+// edge notes an edge; false: there are too many edges.
 func (w *trail) edge(at arch.Addr, size uint64) bool {
 	for _, e := range w.edges {
 		if e.at == at {
@@ -206,7 +206,8 @@ func (w *trail) edge(at arch.Addr, size uint64) bool {
 	return true
 }
 
-// read reads a part of a segment, up to an address at least if that is near; nil: it cannot be read, or it is too much.
+// read reads a part of a segment, up to an address at least if the address is near; nil: the part cannot be read, or
+// is too large.
 func (r *Reader) read(from, at, end arch.Addr) []byte {
 	n := int64(min(end-from, max(at-from+4096, 4096), chunkLen))
 	if n > r.left || n > r.budget || n < headLen {
@@ -223,7 +224,7 @@ func (r *Reader) read(from, at, end arch.Addr) []byte {
 	return r.chunk[:n]
 }
 
-// size returns the size of an object in bytes, whose head it is given; 0: it is none.
+// size returns the size in bytes of the object with the given head; 0: no object has this head.
 func (r *Reader) size(head []byte) uint64 {
 	mt := arch.Addr(binary.LittleEndian.Uint64(head)) &^ arch.Addr(r.l.Untag)
 	c := &r.recent[mt/8%recentSizes]
@@ -241,7 +242,6 @@ func (r *Reader) size(head []byte) uint64 {
 	return total
 }
 
-// tableSize reads the sizes that a MethodTable has.
 func (r *Reader) tableSize(mt arch.Addr) (s size, ok bool) {
 	if s, ok = r.sizes[mt]; ok {
 		return s, true

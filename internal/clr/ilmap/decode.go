@@ -2,11 +2,11 @@ package ilmap
 
 import "encoding/binary"
 
-// maxEncoded is how many nibbles an encoded number of 32 bits has at most.
+// maxEncoded is the greatest number of nibbles of an encoded 32-bit number.
 const maxEncoded = 11
 
-// nibbles reads numbers from a stream of nibbles: the low one of a byte first. A number has 3 bits
-// in each nibble, the highest ones first; the fourth bit says that more follow (nibblestream.h).
+// nibbles reads numbers from a stream of nibbles: the low nibble of a byte first. A number has 3 bits in each nibble,
+// the highest bits first; the fourth bit tells that another nibble follows (nibblestream.h).
 type nibbles struct {
 	b   []byte
 	at  int // in nibbles
@@ -31,24 +31,26 @@ func (r *nibbles) number() uint32 {
 	return 0
 }
 
-// nextByte is the first byte that no number has used.
+// nextByte returns the index of the first byte behind the numbers.
 func (r *nibbles) nextByte() int { return (r.at + 1) / 2 }
 
-// header says where the points are that fit the code as it runs, and what follows them. Sizes are in bytes.
+// header has the place of the points that fit the running code, and of the parts behind the points. Sizes are in
+// bytes.
 type header struct {
 	at, size uint32 // of the points
-	vars     uint32 // size of the variables behind them; 0: there are none, or it is not known where
+	vars     uint32 // size of the variables behind the points; 0: there are none, or their place is not known
 	async    uint32 // distance of the suspension points from the variables' end
-	asyncs   uint32 // their size; 0: there are none
+	asyncs   uint32 // size of the suspension points; 0: there are none
 	rich     uint32 // size of the inlined methods in front of the suspension points; 0: there are none
 }
 
-// hasInstrumented, in place of the size of the points, says that there are two lists: of the code
-// with its instrumentation, which is what runs, and without.
+// hasInstrumented, in place of the size of the points, tells that there are two lists of points: for the running
+// code, with its instrumentation, and for the code without.
 const hasInstrumented = 0xffff_ffff
 
-// readHeader reads the sizes before the points. Of a fat header these are the points, the variables, the points without
-// instrumentation, patchpoints, inlined methods, and suspension points, which follow each other (DebugInfo.md).
+// readHeader reads the sizes before the points. A fat header has the sizes of the points, the variables, the points
+// without instrumentation, patchpoints, inlined methods, and suspension points; the parts follow in this order
+// (DebugInfo.md).
 func readHeader(b []byte, f form) (h header, err error) {
 	r := nibbles{b: b}
 	h.size = r.number()
@@ -76,10 +78,10 @@ func readHeader(b []byte, f form) (h header, err error) {
 	return h, nil
 }
 
-// maxBetween bounds what lies between variables and suspension points, in bytes.
+// maxBetween bounds the bytes between variables and suspension points.
 const maxBetween = 1 << 26
 
-// ilBias is what is added to an IL offset, so that those that stand for none are small, too.
+// ilBias is added to an IL offset in the encoding, so that NoMapping, Prolog and Epilog are small numbers, too.
 const ilBias = NoMapping - Epilog + 1
 
 // maxPoints bounds the points of one method.
@@ -125,7 +127,7 @@ func decodeNibbles(r *nibbles, n uint32) (Map, error) {
 	return out, nil
 }
 
-// widths are the bits of each part of a packed point, the lowest ones first.
+// widths are the numbers of bits of each part of a packed point, the lowest bits first.
 type widths struct{ flags, native, il uint }
 
 // Flags of a packed point.
@@ -161,7 +163,7 @@ func decodePacked(b []byte, n uint32, w widths) (Map, error) {
 	return out, nil
 }
 
-// bitsAt returns up to 32 bits of b from a bit on.
+// bitsAt returns up to 32 bits of b, from a bit on.
 func bitsAt(b []byte, at, bits uint) uint32 {
 	var word [8]byte
 	copy(word[:], b[at/8:])

@@ -1,14 +1,13 @@
-// Package ilmap says which IL instruction a native instruction was compiled from. It reads what
-// the JIT and the ReadyToRun compiler keep for debuggers.
+// Package ilmap finds the IL instruction that a native instruction was compiled from. It reads the debug info of the
+// JIT and the ReadyToRun compiler.
 //
 // Sources (dotnet/runtime): docs/design/datacontracts/DebugInfo.md, src/coreclr/vm/debuginfostore.cpp,
 // src/coreclr/inc/nibblestream.h, cordebuginfo.h and patchpointinfo.h.
 //
-// The map is a list of points. A point says at which native offset the code of an IL offset begins.
-// Optimised code can have several places for one IL offset, or none. Callees that were inlined have
-// no points: their code belongs to the call.
+// The map is a list of points. A point has the native offset at which the code of an IL offset begins. Optimised code
+// can have several places for one IL offset, or none. Inlined callees have no points: their code belongs to the call.
 //
-// Everything read is hostile: lists are bounded, and bytes that contradict each other are an error.
+// All memory is hostile: lists are bounded, and bytes that contradict each other are an error.
 package ilmap
 
 import (
@@ -23,31 +22,31 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Point is where the code of an IL offset begins.
+// Point is the beginning of the code of an IL offset.
 type Point struct {
 	Native     uint32 // bytes from the start of the method's code
 	IL         uint32 // bytes from the start of the method's IL; or Prolog, Epilog or NoMapping
 	Call       bool   // the instruction is a call
-	StackEmpty bool   // nothing is on IL's evaluation stack there
+	StackEmpty bool   // IL's evaluation stack is empty there
 	Async      bool   // the method is suspended or resumed there (.NET 11)
 }
 
-// What stands for an IL offset where there is none (cordebuginfo.h, enum MappingTypes).
+// Values in place of an IL offset (cordebuginfo.h, enum MappingTypes).
 const (
 	NoMapping = 0xffff_ffff
 	Prolog    = 0xffff_fffe
 	Epilog    = 0xffff_fffd
 )
 
-// Mapped reports whether the code of p is that of an IL instruction.
+// Mapped reports whether the code of p belongs to an IL instruction.
 func (p *Point) Mapped() bool { return p.IL < Epilog }
 
-// Map is the points of one method, by ascending native offset.
+// Map has the points of one method, by ascending native offset.
 type Map []Point
 
-// IL returns the IL offset of the instruction at a native offset: that of the last point at or
-// before it that has one. Code before the first such point, the prolog, is at IL offset 0.
-// exact is false if the nearest point is one without an IL offset.
+// IL returns the IL offset of the instruction at a native offset: the IL offset of the last point with an IL offset
+// at or before the instruction. Code before the first such point, the prolog, is at IL offset 0. exact is false if
+// the nearest point has no IL offset.
 func (m Map) IL(native uint32) (il uint32, exact bool) {
 	i, _ := slices.BinarySearchFunc(m, uint64(native)+1, func(p Point, at uint64) int {
 		if uint64(p.Native) < at {
@@ -63,9 +62,9 @@ func (m Map) IL(native uint32) (il uint32, exact bool) {
 	return 0, exactly(m[:i])
 }
 
-// Statement returns the IL that the instruction at a native offset can belong to: the statement that
-// its point stands for, and the ones around it. A call can have moved into the next statement, which
-// uses its result. Where two statements begin at the same instruction, one of them has no point there.
+// Statement returns the IL that the instruction at a native offset can belong to: the statement of the instruction's
+// point, and the statements around it. A call can have moved into the next statement, which uses the call's result.
+// If two statements begin at the same instruction, only one of them has a point there.
 func (m Map) Statement(native uint32) (start, end uint32) {
 	const all = ^uint32(0)
 	il, exact := m.IL(native)
@@ -88,8 +87,8 @@ func (m Map) Statement(native uint32) (start, end uint32) {
 	return start, end
 }
 
-// Next returns the first IL offset behind il that has a point; NoMapping: none has. The code of the IL
-// offsets in between has no points of its own, and is part of that of il.
+// Next returns the first IL offset behind il with a point; NoMapping: there is none. The code of the IL offsets in
+// between has no points, and is part of the code of il.
 func (m Map) Next(il uint32) uint32 {
 	next := uint32(NoMapping)
 	for i := range m {
@@ -100,14 +99,14 @@ func (m Map) Next(il uint32) uint32 {
 	return next
 }
 
-// exactly reports whether points without an IL offset say no more than that the prolog ends, or
-// the epilog begins.
+// exactly reports whether points without an IL offset mark nothing but the end of the prolog, or the beginning of the
+// epilog.
 func exactly(points []Point) bool {
 	return !slices.ContainsFunc(points, func(p Point) bool { return p.IL == NoMapping })
 }
 
-// Await returns the IL offset of the await that a method is suspended at, by the native offset at which it says so;
-// false: no point says that.
+// Await returns the IL offset of the await at which a method is suspended, by the method's own native offset; false:
+// no point for suspensions is at the offset.
 func (m Map) Await(native uint32) (il uint32, ok bool) {
 	for i := range m {
 		if p := &m[i]; p.Native == native && p.Async && p.Mapped() {
@@ -132,8 +131,8 @@ type layout struct {
 	HasVersion  bool
 }
 
-// The versions of the contract. The descriptors of .NET 8 to 10 do not name it: the global
-// DebugInfoVersion is ours, and 0 for the form that .NET 8 and 9 have.
+// The versions of the contract. The descriptors of .NET 8 to 10 do not name the contract: the global DebugInfoVersion
+// is our addition, and is 0 for the form of .NET 8 and 9.
 const (
 	versionNibbles = "0"
 	versionPacked  = "1"  // .NET 10
@@ -141,12 +140,12 @@ const (
 	version11      = "c1" // .NET 11
 )
 
-// Contract is that of what is read here, and Versions are those that are understood.
+// Contract is the contract of debug info, and Versions are the known versions.
 const Contract = "DebugInfo"
 
 var Versions = []contract.Version{versionNibbles, versionPacked, versionFat, version11}
 
-// ErrUnknown: the runtime keeps its maps in a form that is not known.
+// ErrUnknown: the form of the runtime's maps is not known.
 var ErrUnknown = errors.New("the form of this runtime's debug info is not known: update clrsnap")
 
 // ErrCorrupt: the bytes of a map contradict each other.
@@ -168,7 +167,7 @@ func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map) (*Reader,
 	return r, nil
 }
 
-// Of reads the map of the method that c is code of. It is empty if the method has none: a stub's.
+// Of reads the map of c's method. The map is empty for a method without a map, such as a stub.
 func (r *Reader) Of(c *codemap.Code) (Map, error) {
 	info, err := r.code.DebugInfo(c)
 	if err != nil || info.At == 0 {
@@ -185,7 +184,7 @@ func (r *Reader) Of(c *codemap.Code) (Map, error) {
 	return r.bounds(at, form)
 }
 
-// headerAt returns where the header of debug info is.
+// headerAt returns the address of the header of debug info.
 func (r *Reader) headerAt(at arch.Addr, f form) (arch.Addr, error) {
 	if !f.extra {
 		return at, nil
@@ -194,14 +193,14 @@ func (r *Reader) headerAt(at arch.Addr, f form) (arch.Addr, error) {
 	return e.header, err
 }
 
-// form is how the debug info of a method is encoded.
+// form is the encoding of a method's debug info.
 type form struct {
-	extra  bool // a byte of flags comes first, and what it names
-	fat    bool // the header can be a fat one
+	extra  bool // a byte of flags comes first, and then the parts that the flags name
+	fat    bool // the header can be a fat header
 	packed uint // bits of the flags of a packed point; 0: points are in nibbles
 }
 
-// Versions of the ReadyToRun format (readytorun.h) from which on points are packed, and have 3 flags.
+// The first versions of the ReadyToRun format (readytorun.h) with packed points, and with 3 flags.
 const (
 	majorPacked = 16
 	majorAsync  = 17
@@ -215,7 +214,7 @@ func (r *Reader) formOf(info *codemap.DebugInfo) (form, error) {
 		return form{packed: 2}, nil
 	case info.Major != 0 && (r.version == versionFat || r.version == version11):
 		return form{packed: 3, fat: true}, nil
-	case info.Major != 0: // the runtime reads images that have the form of its own code only
+	case info.Major != 0: // the runtime only reads images with the form of its own code
 	case r.version == versionNibbles:
 		return form{extra: true}, nil
 	case r.version == versionPacked:
@@ -226,7 +225,7 @@ func (r *Reader) formOf(info *codemap.DebugInfo) (form, error) {
 	return form{}, fmt.Errorf("%w (contract DebugInfo %q)", ErrUnknown, r.version)
 }
 
-// What can come before the header (debuginfostore.cpp, enum EXTRA_DEBUG_INFO_FLAGS).
+// Parts before the header (debuginfostore.cpp, enum EXTRA_DEBUG_INFO_FLAGS).
 const (
 	hasPatchpoints = 1
 	hasRich        = 2
@@ -235,14 +234,14 @@ const (
 	maxRich   = 1 << 24 // bytes
 )
 
-// extra is what comes before the header.
+// extra has the parts before the header.
 type extra struct {
 	rich     arch.Addr // the tree of inlined methods
 	richSize uint32    // in bytes; 0: there is none
 	header   arch.Addr
 }
 
-// extra finds what comes before the header.
+// extra finds the parts before the header.
 func (r *Reader) extra(at arch.Addr) (e extra, err error) {
 	flags, err := r.mem.Uint8(at)
 	if err != nil {
@@ -285,8 +284,8 @@ const (
 	maxBounds = 1 << 20                // bytes of points
 )
 
-// header reads the header at an address. It asks for no byte of the next page unless it has to:
-// the header can end with its page.
+// header reads the header at an address. header reads the next page only if it must: the header can end with its
+// page.
 func (r *Reader) header(at arch.Addr, f form) (header, error) {
 	const page = 4096
 	if left := page - int(at%page); left < maxHeader {

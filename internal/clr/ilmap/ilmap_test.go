@@ -26,7 +26,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// writer encodes what this package decodes.
+// writer encodes the input of this package.
 type writer struct {
 	b    []byte
 	half bool
@@ -166,7 +166,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestAwait: only a point for suspensions at the very address says where a method waits.
+// TestAwait: only a point for suspensions at exactly the method's offset counts as the await.
 func TestAwait(t *testing.T) {
 	m := Map{
 		{Native: 5, IL: 7}, {Native: 9, IL: 12, Async: true}, {Native: 9, IL: 13},

@@ -5,14 +5,13 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// Saved is a variable that a method has in its Continuation while it is suspended.
+// Saved is a variable in the Continuation of a suspended method.
 type Saved struct {
 	Number uint32 // as of Variable
 	Offset uint32 // from the Continuation's start, in bytes
 }
 
-// Suspensions returns how many points the method that c is code of can be suspended at; 0: at none, or that is not
-// known, as of ReadyToRun code.
+// Suspensions returns the number of suspension points of c's method; 0: none, or not known, as for ReadyToRun code.
 func (r *Reader) Suspensions(c *codemap.Code) (int, error) {
 	b, at, err := r.suspensions(c, (maxEncoded+1)/2)
 	if err != nil || len(b) == 0 {
@@ -26,8 +25,8 @@ func (r *Reader) Suspensions(c *codemap.Code) (int, error) {
 	return int(n), nil
 }
 
-// Saved returns the variables that the method that c is code of has saved at a suspension point, by the point's number
-// and its offset in the code. None: that is not known, as of ReadyToRun code.
+// Saved returns the variables that c's method has saved at a suspension point, by the point's number and its offset
+// in the code. None: not known, as for ReadyToRun code.
 func (r *Reader) Saved(c *codemap.Code, number int32, native uint32) ([]Saved, error) {
 	b, at, err := r.suspensions(c, maxVariables)
 	if err != nil || len(b) == 0 {
@@ -40,7 +39,7 @@ func (r *Reader) Saved(c *codemap.Code, number int32, native uint32) ([]Saved, e
 	return out, nil
 }
 
-// suspensions returns so many bytes of what the debug info has of suspension points, at most.
+// suspensions returns at most so many bytes of the suspension points in the debug info.
 func (r *Reader) suspensions(c *codemap.Code, most uint32) ([]byte, arch.Addr, error) {
 	info, err := r.code.DebugInfo(c)
 	if err != nil || info.At == 0 {
@@ -62,9 +61,9 @@ func (r *Reader) suspensions(c *codemap.Code, most uint32) ([]byte, arch.Addr, e
 	return b, at, err
 }
 
-// saved picks the variables of one suspension point out of those of all. First come the number of points and that of
-// all variables; then of each point how far it is from the one before, and how many variables it has; then the
-// variables (debuginfostore.cpp, CompressAsyncDebugInfo).
+// saved picks the variables of one suspension point from the variables of all points. First come the number of points
+// and the number of all variables; then, for each point, the distance from the point before, and the number of its
+// variables; then the variables (debuginfostore.cpp, CompressAsyncDebugInfo).
 func saved(b []byte, number int32, native uint32) ([]Saved, error) {
 	r := nibbles{b: b}
 	points, all := r.number(), r.number()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// suspensions are two points, at 40 and 25: the first one saves the argument 1, and the variable 2 of a method with two
-// arguments; the second point the hidden argument of shared generic code.
+// suspensions are two points, at 40 and 25. The first point saves the argument 1, and the variable 2 of a method with
+// two arguments; the second point saves the hidden argument of shared generic code.
 var suspensions = encodeVariables(2, 3, 40<<1, 2, 15<<1|1, 1, 1+biased11, 32, 4+biased11, 40, biased11-3, 48)
 
 const biased11 = 6

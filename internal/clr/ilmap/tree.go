@@ -7,25 +7,25 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// A Tree says which methods were inlined into a method's code, and where. The runtime keeps it for
-// what it compiles with DOTNET_RichDebugInfo=1.
+// A Tree has the methods inlined into a method's code, and their places. The runtime keeps a Tree for code that is
+// compiled with DOTNET_RichDebugInfo=1.
 type Tree struct {
-	Nodes  []TreeNode  // the first one is the method itself
+	Nodes  []TreeNode  // the first node is the method itself
 	Points []TreePoint // by ascending native offset
 }
 
-// TreeNode is a method that was inlined.
+// TreeNode is an inlined method.
 type TreeNode struct {
 	Method arch.Addr // MethodDesc
-	Parent int       // index of the node that calls it; of the root -1
-	IL     uint32    // of that call, or of its statement, in the parent's IL
+	Parent int       // index of the calling node; -1 for the root
+	IL     uint32    // of the call, or of the call's statement, in the parent's IL
 }
 
-// TreePoint is where the code of a statement of one of the methods begins.
+// TreePoint is the beginning of the code of a statement.
 type TreePoint struct {
 	Native uint32 // bytes from the start of the code
 	Node   int
-	IL     uint32 // bytes from the start of the node's IL, or NoMapping and the like
+	IL     uint32 // bytes from the start of the node's IL, or NoMapping, Prolog or Epilog
 }
 
 // At returns the last point at or before a native offset; false: there is none.
@@ -42,7 +42,7 @@ func (t *Tree) At(native uint32) (TreePoint, bool) {
 	return t.Points[i-1], true
 }
 
-// Tree reads what was inlined into the method that c is code of; nil: the runtime does not keep it.
+// Tree reads the tree of c's method; nil: the runtime keeps none.
 func (r *Reader) Tree(c *codemap.Code) (*Tree, error) {
 	info, err := r.code.DebugInfo(c)
 	if err != nil || info.At == 0 {
@@ -63,7 +63,7 @@ func (r *Reader) Tree(c *codemap.Code) (*Tree, error) {
 	return decodeTree(b)
 }
 
-// richAt returns where the inlined methods are, and how long that is: before the header, or behind a fat one.
+// richAt returns the address and the length of the inlined methods: before the header, or behind a fat header.
 func (r *Reader) richAt(at arch.Addr, f form) (arch.Addr, uint32, error) {
 	switch {
 	case f.extra:
@@ -85,10 +85,10 @@ func (r *Reader) richAt(at arch.Addr, f form) (arch.Addr, uint32, error) {
 // maxTree bounds the nodes, and the points, of one method.
 const maxTree = 1 << 16
 
-// decodeTree reads the recorded tree (debuginfostore.cpp, DoInlineTreeNodes and DoRichOffsetMappings):
-// the counts of nodes and points; of each node its MethodDesc and, as distances from the node before,
-// the IL offset, the index of its first child and that of its next sibling; of each point the native
-// offset, the node, the IL offset, likewise, and flags.
+// decodeTree reads the recorded tree (debuginfostore.cpp, DoInlineTreeNodes and DoRichOffsetMappings): the counts of
+// nodes and points; for each node the MethodDesc and, as distances from the node before, the IL offset, the index of
+// the first child and the index of the next sibling; for each point the native offset, the node, the IL offset,
+// likewise, and flags.
 func decodeTree(b []byte) (*Tree, error) {
 	r := nibbles{b: b}
 	nodes, points := r.number(), r.number()
@@ -126,7 +126,7 @@ func decodeTree(b []byte) (*Tree, error) {
 	return t, nil
 }
 
-// link sets the nodes' parents: each node leads to its first child, and that to its next sibling.
+// link sets the nodes' parents: each node leads to its first child, and the child to its next sibling.
 func (t *Tree) link(child, sibling []uint32) error {
 	visited := 1
 	for queue := []int{0}; len(queue) > 0; queue = queue[1:] {
@@ -146,7 +146,7 @@ func (t *Tree) link(child, sibling []uint32) error {
 	return nil
 }
 
-// plain reads 32 bits, the low ones first.
+// plain reads 32 bits, the low bits first.
 func (r *nibbles) plain() (v uint32) {
 	for i := range 8 {
 		if r.at/2 >= len(r.b) {

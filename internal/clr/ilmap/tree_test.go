@@ -26,7 +26,7 @@ func (w *writer) plain(v uint32) {
 	}
 }
 
-// encodeTree writes what decodeTree reads; links are the first child and the next sibling of each node.
+// encodeTree writes the input of decodeTree; links are the first child and the next sibling of each node.
 func encodeTree(t *Tree, links [][2]uint32) []byte {
 	w := &writer{}
 	w.number(uint32(len(t.Nodes)))
@@ -53,7 +53,7 @@ func encodeTree(t *Tree, links [][2]uint32) []byte {
 	return append(w.b, 0)
 }
 
-// someTree has a method with two that were inlined into it, the second of which with one more.
+// someTree has a method with two inlined methods, and a third method inlined into the second.
 func someTree() (*Tree, [][2]uint32) {
 	return &Tree{
 		Nodes:  []TreeNode{{0x7f00_1234_5678, -1, NoMapping}, {0x1000, 2, 12}, {0x2000, 0, 5}, {0x3000, 0, 40}},
@@ -111,7 +111,7 @@ func FuzzDecodeTree(f *testing.F) {
 	})
 }
 
-// TestTreeBehindFatHeader: .NET 11 has the tree among what follows the header.
+// TestTreeBehindFatHeader: in .NET 11 the tree is among the parts behind the header.
 func TestTreeBehindFatHeader(t *testing.T) {
 	want, links := someTree()
 	tree := encodeTree(want, links)

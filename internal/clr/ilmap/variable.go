@@ -12,11 +12,11 @@ const (
 	ContextVariable = ^uint32(2) // TYPECTXT_ILNUM, -3: the hidden argument of shared generic code
 )
 
-// Variable is where a variable is while the code between two offsets runs.
+// Variable is the place of a variable while the code between two offsets runs.
 type Variable struct {
 	Start, End uint32 // bytes from the start of the method's code: [Start, End)
-	Register   uint8  // that has its value, or its address with OnStack
-	OnStack    bool   // it is in memory, Offset bytes from where the register leads
+	Register   uint8  // the register with the value, or with the address if OnStack
+	OnStack    bool   // the variable is in memory, Offset bytes from the register's address
 	Offset     int32
 }
 
@@ -35,8 +35,8 @@ const (
 	fixedVarArgs
 )
 
-// MAX_ILNUM, from which variables are counted in the encoding: -4, and -6 from .NET 11 on, which has two more that are
-// none of the method's (cordebuginfo.h, enum ILNUM).
+// MAX_ILNUM, the base of variables' numbers in the encoding: -4, and -6 from .NET 11 on. .NET 11 has two more numbers
+// that stand for no variable of the method (cordebuginfo.h, enum ILNUM).
 const (
 	firstVariable   = ^uint32(3)
 	firstVariable11 = ^uint32(5)
@@ -45,8 +45,8 @@ const (
 // maxVariables bounds the bytes of the variables of one method.
 const maxVariables = 1 << 18
 
-// Variable returns where the method that c is code of keeps a variable, by its number. Places of other
-// kinds than one register and one stack slot are left out.
+// Variable returns the places of a variable of c's method, by the variable's number. Only places in one register or
+// one stack slot are returned.
 func (r *Reader) Variable(c *codemap.Code, number uint32) ([]Variable, error) {
 	info, err := r.code.DebugInfo(c)
 	if err != nil || info.At == 0 {
@@ -74,8 +74,8 @@ func (r *Reader) Variable(c *codemap.Code, number uint32) ([]Variable, error) {
 	return variables(b, number, f)
 }
 
-// variables picks the places of one variable out of those of all. From .NET 11 on the number of each comes first
-// (debuginfostore.cpp, DoNativeVarInfo).
+// variables picks the places of one variable from the places of all variables. From .NET 11 on, each variable's
+// number comes first (debuginfostore.cpp, DoNativeVarInfo).
 func variables(b []byte, number uint32, f form) ([]Variable, error) {
 	r := nibbles{b: b}
 	n := r.number()
@@ -103,7 +103,7 @@ func variables(b []byte, number uint32, f form) ([]Variable, error) {
 	return out, nil
 }
 
-// place reads where a variable is, and reports whether that is one register or stack slot.
+// place reads the place of a variable, and reports whether the place is one register or stack slot.
 func (r *nibbles) place(kind uint32, v *Variable) (plain bool) {
 	numbers := 1
 	switch kind {
@@ -126,7 +126,7 @@ func (r *nibbles) place(kind uint32, v *Variable) (plain bool) {
 	return false
 }
 
-// signed reads a number whose lowest bit is its sign.
+// signed reads a number with the sign in the lowest bit.
 func (r *nibbles) signed() int32 {
 	v := r.number()
 	if v&1 != 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// writeNumber is what nibbles.number reads.
+// writeNumber appends a number for nibbles.number.
 func writeNumber(out []byte, v uint32) []byte {
 	var digits []byte
 	for more := byte(0); ; more = 8 {
@@ -77,7 +77,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestVariables11: from .NET 11 on the number comes first, and there are two more that are none of the method's.
+// TestVariables11: from .NET 11 on, the number comes first, and two more numbers stand for no variable of the method.
 func TestVariables11(t *testing.T) {
 	b := encodeVariables(3,
 		6, 0, 40, inRegister, 7, // this in rdi, in [0, 40)

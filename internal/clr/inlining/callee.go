@@ -7,15 +7,15 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// maxJumps bounds the stubs between a call and the code that it leads to.
+// maxJumps bounds the stubs between a call and its target.
 const maxJumps = 4
 
-// Callee returns the MethodDesc of the method that the call instruction before a return address
-// calls; 0: it is not known, because the call is not a direct one, or leads to code that says
-// nothing. A call of a virtual method, of an interface's or of a delegate is not a direct one.
+// Callee returns the MethodDesc of the method that the call instruction before a return address calls; 0: not known,
+// because the call is not direct, or the target code does not tell. A call of a virtual method, of an interface's
+// method or of a delegate is not direct.
 //
-// What an indirection or a stub leads to is read as it is now. It may have changed since the call,
-// but always leads to code of the same method.
+// Callee reads the present target of an indirection or a stub. The target may have changed since the call, but always
+// belongs to the same method.
 func (r *Reader) Callee(returns arch.Addr) (arch.Addr, error) {
 	const longest = 6 // bytes
 	b, err := r.mem.Bytes(returns-longest, longest)
@@ -36,8 +36,8 @@ func (r *Reader) Callee(returns arch.Addr) (arch.Addr, error) {
 	return r.MethodAt(to)
 }
 
-// MethodAt returns the MethodDesc of the method that begins at an address, or that stubs there lead to; 0: none is
-// known.
+// MethodAt returns the MethodDesc of the method that begins at an address, or that stubs at the address lead to; 0:
+// not known.
 func (r *Reader) MethodAt(at arch.Addr) (arch.Addr, error) {
 	for range maxJumps {
 		desc, next, err := r.leadsTo(at)
@@ -49,12 +49,12 @@ func (r *Reader) MethodAt(at arch.Addr) (arch.Addr, error) {
 	return 0, nil
 }
 
-// relative returns what lies so far from an address as four bytes say.
+// relative returns the address at the 32-bit displacement b from at.
 func relative(at arch.Addr, b []byte) arch.Addr {
 	return at + arch.Addr(int64(int32(binary.LittleEndian.Uint32(b))))
 }
 
-// Stubs of the runtime, as far as they tell them apart (vm/amd64/thunktemplates.S, FixupPrecodeCode,
+// Stubs of the runtime, up to the bytes that distinguish them (vm/amd64/thunktemplates.S, FixupPrecodeCode,
 // StubPrecodeCode and CallCountingStubCode; vm/amd64/cgenamd64.cpp, emitBackToBackJump).
 var (
 	jumpIndirect = []byte{0xff, 0x25}                   // jmp [rip+disp]
@@ -65,9 +65,9 @@ var (
 	jumpTarget   = []byte{0xff, 0xe0}                   // jmp rax
 )
 
-const maxStub = 24 // bytes of which a stub is recognised by
+const maxStub = 24 // bytes that are enough to recognise a stub
 
-// leadsTo returns the method that code at an address is of, or else where the stub there jumps to.
+// leadsTo returns the method of the code at an address, or else the target of the stub at the address.
 func (r *Reader) leadsTo(at arch.Addr) (desc, next arch.Addr, err error) {
 	c, err := r.code.Lookup(at)
 	if err != nil {

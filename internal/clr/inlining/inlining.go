@@ -1,19 +1,18 @@
-// Package inlining says which methods were inlined between a method and the one that its code calls.
+// Package inlining finds the methods that were inlined between a method and the callee of a call in its code.
 //
-// A compiled method has no record of where another one was inlined, unless the target runs with
-// DOTNET_RichDebugInfo=1 (ilmap.Tree). But the runtime remembers which methods were inlined into
-// which: for profilers that replace methods, which must find all copies of one. Of code that the JIT
-// compiled, that is a hash table in each module (jit.go); of code compiled ahead of time, a section
-// of its image (r2r.go). Neither says where. That is proved (prove.go): from what the machine's call
-// instruction calls, and from the IL of the method and of those that were inlined into it.
+// A compiled method has no record of the places of inlined methods, unless the target runs with
+// DOTNET_RichDebugInfo=1 (ilmap.Tree). But the runtime remembers pairs of inlined method and caller. The record is
+// for profilers that replace methods, and have to find all copies of a method. For JIT code, the record is a hash
+// table in each module (jit.go); for code compiled ahead of time, a section of the image (r2r.go). No record has the
+// places. This package proves them (prove.go): from the callee of the machine's call instruction, and from the IL of
+// the method and of the methods inlined into it.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/inlinetracking.h and .cpp (JITInlineTrackingMap,
 // PersistentInlineTrackingMapR2R2), crossloaderallocatorhash.h and .inl, inc/shash.h, arraylist.h,
-// vm/nativeformatreader.h, vm/jitinterface.cpp (CEEInfo::reportInliningDecision), ECMA-335 II.25.4
-// and III.
+// vm/nativeformatreader.h, vm/jitinterface.cpp (CEEInfo::reportInliningDecision), ECMA-335 II.25.4 and III.
 //
-// Everything read is hostile: lists are bounded, and what contradicts itself is an error. An error
-// stands for "not known": then nothing is claimed.
+// All memory is hostile: lists are bounded, and contradictions are errors. An error means "not known": the package
+// then claims nothing.
 package inlining
 
 import (
@@ -28,7 +27,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Definition is a method as metadata defines it, whatever its type arguments.
+// Definition is a method's definition in metadata, whatever the type arguments.
 type Definition struct {
 	Module arch.Addr
 	RID    uint32 // row in the MethodDef table
@@ -36,11 +35,11 @@ type Definition struct {
 
 // Errors of this package.
 var (
-	// ErrUnknown: the runtime does not say what was inlined into a method.
+	// ErrUnknown: the methods inlined into a method are not known.
 	ErrUnknown = errors.New("it is not known what was inlined")
-	// ErrWork: what is proved at one moment would take too long. It may be proved at the next.
+	// ErrWork: the proofs of a moment would take too long. A later moment may have the proof.
 	ErrWork = errors.New("the methods on the stacks have too many calls")
-	// ErrCorrupt: the runtime's records contradict each other, or change while they are read.
+	// ErrCorrupt: the runtime's records contradict each other, or change during the read.
 	ErrCorrupt = errors.New("the runtime's record of inlined methods is inconsistent")
 )
 
@@ -48,10 +47,10 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Reader finds what was inlined in one runtime's code. It is not safe for concurrent use.
+// Reader finds inlined methods in one runtime's code. A Reader is not safe for concurrent use.
 type Reader struct {
 	mem     *target.Reader
-	refresh func() // has memory be read anew, and not from a cache; nil: it never changes
+	refresh func() // drops the cache of mem, so that memory is read anew; nil: mem never changes
 	code    *codemap.Map
 	methods *method.Reader
 	names   *name.Namer
@@ -119,8 +118,8 @@ func (r *Reader) Definition(desc arch.Addr) (Definition, bool, error) {
 	return Definition{m.Module, m.RID}, true, nil
 }
 
-// inlinees returns what was inlined into code, directly or by way of others: into any version and
-// instantiation of the method, and so perhaps not into this one.
+// inlinees returns the methods inlined into code, directly or through others. The record covers all versions and
+// instantiations of the method, so the given code may lack an inlined method.
 func (r *Reader) inlinees(c *codemap.Code, of Definition) ([]Definition, error) {
 	switch c.Kind {
 	case codemap.JIT:

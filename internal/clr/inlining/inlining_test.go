@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// fake is a node of a made-up graph; its sites name what it calls.
+// fake is a node of a made-up graph; the sites name their callees.
 func fake(rid uint32, name string, sites ...site) *node {
 	return &node{def: Definition{1, rid}, name: name, known: true, il: sites}
 }
@@ -72,7 +72,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// TestWork: of many calls of the same methods few edges are kept, and what a proof takes is bounded.
+// TestWork: for many calls of the same methods, few edges are kept, and the work of a proof is bounded.
 func TestWork(t *testing.T) {
 	many := func(names ...string) (out []site) {
 		for i := range uint32(maxCalls) {
@@ -153,7 +153,7 @@ func TestRecordedPaths(t *testing.T) {
 	}
 }
 
-// TestTable: a key belongs where a search for it comes by.
+// TestTable: a key may be in the slots that a search for the key visits.
 func TestTable(t *testing.T) {
 	const n = 7
 	b := make(table, 8*n)
@@ -199,14 +199,14 @@ func TestUsedValues(t *testing.T) {
 // module into 7.
 var section = []byte{
 	0, 2, 6, // one bucket, with indices of a byte: from 2 to 6
-	0xaa, 6 << 1, 0xaa, 8 << 1, // entries: a byte of the hash, and how far away they are
+	0xaa, 6 << 1, 0xaa, 8 << 1, // entries: a byte of the hash, and the distance to the entry
 	0, 0, 0, // not used
 	3 << 1, 3 << 2, 5 << 2, 2 << 2, // 3 numbers: method 3, methods 5 and 5+2
 	4 << 1, 9 << 1, 1 << 1, 7 << 2,
 }
 
 func TestDecodeInlining(t *testing.T) {
-	// The second entry: 3 numbers, of which the first says that a module follows.
+	// The second entry: 3 numbers. The first tells that a module follows.
 	b := slices.Clone(section)
 	copy(b[14:], []byte{3 << 1, (4<<1 | 1) << 1, 1 << 1, 7 << 2})
 	rec := decodeInlining(b)

@@ -10,15 +10,15 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// jitRecord is what the runtime remembers of the JIT's inlining: the methods that were inlined, by
-// the MethodDesc of the one that they were inlined into. They are typical definitions.
+// jitRecord is the runtime's record of the JIT's inlining: the inlined methods, by the MethodDesc of the caller. The
+// methods are typical definitions.
 type jitRecord struct {
 	read    bool // at this moment
 	err     error
 	callees map[arch.Addr][]arch.Addr
 	pairs   int
 	slots   int       // of all tables
-	virtual arch.Addr // what all entries begin with
+	virtual arch.Addr // the first word of all entries
 }
 
 // mapHead is the table of one module.
@@ -27,17 +27,17 @@ type mapHead struct {
 	size, count uint32
 }
 
-// JITInlineTrackingMap: its loader allocator, a hash table of trackers of collectible code, and the
-// one that is read: from a method to a list of methods that it was inlined into. Both tables are
-// SHash (inc/shash.h): pointer, size, count of entries, of used ones, limit.
+// JITInlineTrackingMap: its loader allocator, a hash table of trackers of collectible code, and the table that
+// jitRecord reads: from a method to a list of the callers that the method was inlined into. Both tables are SHash
+// (inc/shash.h): pointer, size, count of entries, of used entries, limit.
 const (
 	mapTable = 32
 	mapSize  = 40
 	mapCount = 44
 	mapLen   = 56
 
-	// KeyValueStore: virtual functions, capacity, key, values. LAHashKeyToTrackers, in its place if
-	// collectible code is among the values: virtual functions, trackers, KeyValueStore.
+	// KeyValueStore: virtual functions, capacity, key, values. If collectible code is among the values, a
+	// LAHashKeyToTrackers is in the KeyValueStore's place: virtual functions, trackers, KeyValueStore.
 	storeCapacity = 8
 	storeKey      = 16
 	storeValues   = 24
@@ -47,14 +47,14 @@ const (
 const (
 	maxModules  = 1 << 14
 	maxTable    = 1 << 18 // entries of one module's table
-	maxSlots    = 1 << 21 // of those of all modules
+	maxSlots    = 1 << 21 // of all modules
 	maxCapacity = 1 << 16
 	maxPairs    = 1 << 20 // of all modules: 16 MB, more or less
 	maxProbes   = 1 << 10
 	maxBlocks   = 1 << 12 // of the list of assemblies
 )
 
-// jitInlinees returns what the JIT has inlined into the method of a MethodDesc.
+// jitInlinees returns the methods that the JIT has inlined into the method of a MethodDesc.
 func (r *Reader) jitInlinees(desc arch.Addr) ([]Definition, error) {
 	if !r.jit.read {
 		r.jit = jitRecord{read: true, callees: map[arch.Addr][]arch.Addr{}}
@@ -73,14 +73,14 @@ func (r *Reader) jitInlinees(desc arch.Addr) ([]Definition, error) {
 			out = append(out, d)
 		}
 		if len(out) > maxNodes {
-			return nil, ErrUnknown // graph has no room for them
+			return nil, ErrUnknown // graph has no room for more
 		}
 	}
 	return out, nil
 }
 
-// readJIT reads the tables of all modules. All that was inlined into code is in them before the
-// code runs, so what is read after a stack is complete for all code on it.
+// readJIT reads the tables of all modules. All methods inlined into code are in the tables before the code runs. So
+// tables that are read after a stack are complete for all code on the stack.
 func (r *Reader) readJIT() error {
 	if !r.l.hasJIT() {
 		return ErrUnknown
@@ -150,8 +150,8 @@ func (r *Reader) Modules() ([]arch.Addr, error) {
 	return nil, corrupt("the list of assemblies does not end")
 }
 
-// moduleOf follows the element of the list at an address: an Assembly, or before .NET 11 a DomainAssembly, whose first
-// word is the Assembly. 0: the element is empty.
+// moduleOf follows the element of the list at an address: an Assembly, or before .NET 11 a DomainAssembly, with the
+// Assembly in the first word. 0: the element is empty.
 func (r *Reader) moduleOf(element arch.Addr) (arch.Addr, error) {
 	at, err := r.mem.Pointer(element)
 	if err != nil || at == 0 {
@@ -165,7 +165,7 @@ func (r *Reader) moduleOf(element arch.Addr) (arch.Addr, error) {
 	return r.mem.Pointer(at + arch.Addr(r.l.AsmModule))
 }
 
-// readModule reads which methods of a module were inlined, and into which.
+// readModule reads the inlined methods of a module, and their callers.
 func (r *Reader) readModule(module arch.Addr) error {
 	h, err := r.mapHead(module)
 	if err != nil || h.count == 0 {
@@ -204,11 +204,10 @@ func (r *Reader) readModule(module arch.Addr) error {
 	return nil
 }
 
-// maxTries is how often an entry is read again that has been replaced since the table was read.
+// maxTries is the number of further reads of an entry that has been replaced since the table was read.
 const maxTries = 5
 
-// storeAgain is store of an entry as it is now. Only the first entries of a table are those that it
-// had: what has come since does not matter.
+// storeAgain is store for the entry's present value. Entries that the table has got meanwhile do not matter.
 func (r *Reader) storeAgain(module arch.Addr, h *mapHead, t table, slot uint32) (arch.Addr, []arch.Addr, error) {
 	if r.refresh == nil {
 		return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
@@ -229,8 +228,8 @@ func (r *Reader) storeAgain(module arch.Addr, h *mapHead, t table, slot uint32) 
 	return r.store(t, slot)
 }
 
-// mapHead reads the table's head. A module that has no table is one that does not track inlining;
-// then nobody knows what was inlined of it.
+// mapHead reads the table's head. A module without a table does not track inlining; the inlined methods of the module
+// are not known then.
 func (r *Reader) mapHead(module arch.Addr) (h mapHead, err error) {
 	at, err := r.mem.Pointer(module + arch.Addr(r.l.ModInliners))
 	if err != nil {
@@ -266,8 +265,8 @@ func (t table) set(i uint32, to arch.Addr) { binary.LittleEndian.PutUint64(t[8*i
 
 func (t table) at(i uint32) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(t[8*i:])) }
 
-// belongs reports whether the entry of a key may be in a slot: whether a search for the key comes
-// by (SHash::Lookup, with the low half of the key as its hash).
+// belongs reports whether a slot may have the entry of a key: whether a search for the key visits the slot
+// (SHash::Lookup, with the low half of the key as the hash).
 func (t table) belongs(key arch.Addr, slot uint32) bool {
 	n := t.size()
 	if key == 0 || key%8 != 0 || n < 2 {
@@ -287,8 +286,8 @@ func (t table) belongs(key arch.Addr, slot uint32) bool {
 	return false
 }
 
-// store reads an entry: a method, and those that it was inlined into. Memory that was freed since
-// the table was read does not begin like an entry.
+// store reads an entry: a method, and the callers that the method was inlined into. Memory that was freed since the
+// table was read does not begin like an entry.
 func (r *Reader) store(t table, slot uint32) (key arch.Addr, inliners []arch.Addr, err error) {
 	at := t.at(slot)
 	if key, err = r.storeKey(t, slot, at); err != nil {
@@ -320,8 +319,8 @@ func (r *Reader) store(t table, slot uint32) (key arch.Addr, inliners []arch.Add
 	return key, inliners, err
 }
 
-// storeKey returns the key of the KeyValueStore at an address; 0: there is none. All begin with the
-// same address, that of their virtual functions.
+// storeKey returns the key of the KeyValueStore at an address; 0: there is none. All stores begin with the same
+// address of their virtual functions.
 func (r *Reader) storeKey(t table, slot uint32, at arch.Addr) (arch.Addr, error) {
 	virtual, err := r.mem.Pointer(at)
 	if err != nil {
@@ -340,8 +339,8 @@ func (r *Reader) storeKey(t table, slot uint32, at arch.Addr) (arch.Addr, error)
 	return key, nil
 }
 
-// usedValues returns those of the values that are in use. If the last two are not, the last one is
-// their number (crossloaderallocatorhash.inl, ComputeUsedEntries).
+// usedValues returns the values in use. If the last two values are not in use, the last value is the number of values
+// in use (crossloaderallocatorhash.inl, ComputeUsedEntries).
 func usedValues(t table) ([]arch.Addr, error) {
 	n := t.size()
 	used := n

@@ -2,20 +2,20 @@ package inlining
 
 import "clrsnap/internal/ecma335"
 
-// node is a method as far as proofs need it.
+// node is a method in the form for proofs.
 type node struct {
 	def     Definition
 	name    string
 	owner   string // type, in metadata form
 	params  uint32
-	renamed bool // implements a method that may have any name (II.22.27)
-	helper  bool // of the runtime's compiler: called where IL has no call
+	renamed bool // implements a method, and so may have any name (II.22.27)
+	helper  bool // of the runtime's compiler: may be called where IL has no call
 	coreLib bool
 
-	synchronized bool // it takes a lock before its IL runs
+	synchronized bool // takes a lock before the IL runs
 
 	il    []site
-	known bool // il is what was compiled
+	known bool // il is the compiled IL
 }
 
 // site is a call in IL.
@@ -25,15 +25,15 @@ type site struct {
 	name    string
 	params  uint32
 	exact   Definition // zero: any method of that name
-	virtual bool       // what is called may be another method, which overrides it
-	any     bool       // may call any method with such parameters: a delegate, or a function pointer
+	virtual bool       // the callee may be an overriding method
+	any     bool       // may call any method with such parameters: by a delegate, or a function pointer
 }
 
-// Bounds of what is kept of methods.
+// Bounds of the methods that are kept.
 const (
 	maxKnown = 1 << 13
 	maxSites = 1 << 19 // of all: 40 MB, more or less
-	maxCalls = 1 << 14 // of one: with more, its IL counts as not known
+	maxCalls = 1 << 14 // of one: with more calls, the method's IL counts as not known
 )
 
 // implSynchronized is MethodImplAttributes.Synchronized (II.23.1.11).
@@ -101,7 +101,7 @@ func (r *Reader) readNode(d Definition) (*node, error) {
 	}
 	for i := range calls {
 		if calls[i].Op == ecma335.OpLdftn || calls[i].Op == ecma335.OpLdvirtftn {
-			continue // what calls the address is a site of its own
+			continue // the call of the address is another site
 		}
 		s, err := readSite(md, d.Module, &calls[i])
 		if err != nil {

@@ -5,35 +5,34 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// A Frame is a method that was inlined, at the moment of a call within it.
+// A Frame is an inlined method, at the moment of a call in the method.
 type Frame struct {
 	Definition
-	Desc  arch.Addr // its MethodDesc; 0: only the definition is known
-	IL    uint32    // of the call, in bytes from the start of its IL
+	Desc  arch.Addr // MethodDesc; 0: only the definition is known
+	IL    uint32    // of the call, in bytes from the start of the IL
 	HasIL bool      // IL is known
 }
 
-// Range is a part of a method's IL, in bytes; its end is not part of it.
+// Range is a part of a method's IL, in bytes, without the byte at End.
 type Range struct{ Start, End uint32 }
 
-// All is a range that every IL offset is in.
+// All is a range with every IL offset.
 var All = Range{0, ^uint32(0)}
 
 const maxNodes = 1 << 9
 
-// Prove returns methods that were certainly inlined between the code c, at a call within some range
-// of its IL, and the method that the call calls: outermost first. There may be others between them,
-// of which that is not certain. None means that nothing is certain.
+// Prove returns methods that were certainly inlined between the code c, at a call within a range of its IL, and the
+// callee of the call: outermost first. Other methods, which are not certain, may lie between them. An empty result
+// means that nothing is certain.
 //
-// The machine's call is one that the IL of the method, or of one that was inlined into it, makes.
-// Which was inlined is known (inlinees), and which of these can call which (site.may). So the call
-// is the end of a path from the method to the callee, in the graph of these calls. A method that all
-// such paths lead through was inlined there. That does not depend on how the compiler has ordered
-// the code, nor on what it knew of types: a call that it has devirtualised, be it on trust, is a
-// path in the graph like any other.
+// The machine's call is a call in the IL of the method, or in the IL of a method that was inlined into it. The
+// inlined methods are known (inlinees), and so are the possible calls among them (site.may). So the machine's call is
+// the end of a path from the method to the callee, in the graph of the possible calls. A method on all such paths was
+// inlined there. The proof depends neither on the compiler's order of the code, nor on the compiler's knowledge of
+// types: a call that the compiler has devirtualised, even on a guess, is a path in the graph like any other.
 //
-// The path that was taken would not be in the graph if no IL made the call. Callees that the
-// compiler calls on its own account, and IL that is not the assembly's, are left alone.
+// The graph would lack the path if no IL made the call. So Prove leaves callees alone that the compiler calls on its
+// own account, and methods whose IL is not the assembly's.
 func (r *Reader) Prove(c *codemap.Code, of, callee Definition, calls Range) ([]Frame, error) {
 	g, err := r.graph(c, of, callee, calls)
 	if err != nil || g == nil {
@@ -42,26 +41,26 @@ func (r *Reader) Prove(c *codemap.Code, of, callee Definition, calls Range) ([]F
 	return g.certain(&r.work)
 }
 
-// graph has the method as its first node, the callee as its last, and between them what was inlined.
+// graph has the method as its first node, the callee as its last node, and the inlined methods between them.
 type graph struct {
 	nodes []*node
-	edges [][]edge // by node; of all calls of one method one that is in vain, and one that is not
-	calls Range    // of the first node, which are considered
+	edges [][]edge // by node; for all calls of one method at most two edges: a vain edge and another
+	calls Range    // of the first node: the calls to consider
 }
 
 type edge struct {
 	to   int
 	at   uint32
-	more bool // there are such calls at other places, too
-	vain bool // any method can be at its end
+	more bool // calls with the same end at other places, too
+	vain bool // any method can be at the edge's end
 }
 
-// work is how much may still be done to prove things of one moment, in comparisons. A proof takes some thousands.
+// work is the number of comparisons that the proofs of a moment may still take. A proof takes some thousands.
 type work int
 
 const maxWork = 1 << 26
 
-// take takes n; the error is ErrWork.
+// take takes n comparisons; the error is ErrWork.
 func (w *work) take(n int) error {
 	if n < 0 || work(n) > *w {
 		*w = 0
@@ -92,7 +91,7 @@ func (r *Reader) graph(c *codemap.Code, of, callee Definition, calls Range) (*gr
 	if !first.known || last.helper || first.synchronized && last.owner == "System.Threading.Monitor" {
 		return nil, nil
 	}
-	// Methods of CoreLib that never change are inlined into other images without a note of it.
+	// Methods of CoreLib that never change are inlined into other images without a record.
 	if c.Kind == codemap.ReadyToRun && last.coreLib && !first.coreLib {
 		return nil, nil
 	}
@@ -112,7 +111,7 @@ func (g *graph) connect(w *work) error {
 			}
 			continue
 		}
-		there := make([]int, 2*len(g.nodes)) // their indices plus 1, by node and whether they are in vain
+		there := make([]int, 2*len(g.nodes)) // indexes of edges plus 1, by node, for edges in vain and others
 		for k := range n.il {
 			s := &n.il[k]
 			if i == 0 && (s.at < g.calls.Start || s.at >= g.calls.End) {
@@ -128,7 +127,7 @@ func (g *graph) connect(w *work) error {
 	return nil
 }
 
-// connectBy adds an edge to a node, unless there is such a one.
+// connectBy adds an edge to a node, unless the node has an equal edge.
 func (g *graph) connectBy(there []int, from int, e edge) {
 	at := 2 * e.to
 	if e.vain {
@@ -143,7 +142,7 @@ func (g *graph) connectBy(there []int, from int, e edge) {
 	there[at] = len(g.edges[from])
 }
 
-// size is how many edges there are.
+// size returns the number of edges.
 func (g *graph) size() (n int) {
 	for _, edges := range g.edges {
 		n += len(edges)
@@ -151,7 +150,7 @@ func (g *graph) size() (n int) {
 	return n
 }
 
-// certain returns the nodes that all paths from the first node to the last lead through.
+// certain returns the nodes on all paths from the first node to the last.
 func (g *graph) certain(w *work) ([]Frame, error) {
 	last := len(g.nodes) - 1
 	path := g.path(-1, false)
@@ -174,8 +173,8 @@ func (g *graph) certain(w *work) ([]Frame, error) {
 	return out, nil
 }
 
-// path finds a path from the first node to the last that avoids a node; nil: there is none. Only if
-// vain is set may it lead over calls that could call anything.
+// path finds a path from the first node to the last that avoids a node; nil: there is none. vain allows calls that
+// could call anything.
 func (g *graph) path(avoid int, vain bool) []int {
 	last := len(g.nodes) - 1
 	before := make([]int, len(g.nodes))
@@ -203,10 +202,10 @@ func (g *graph) path(avoid int, vain bool) []int {
 	return append([]int{0}, out...)
 }
 
-// useful returns the nodes that a path to the last node leads on from.
+// useful returns the nodes with a path to the last node.
 func (g *graph) useful() []bool {
 	last := len(g.nodes) - 1
-	before := make([][]int, len(g.nodes)) // the nodes with an edge to a node
+	before := make([][]int, len(g.nodes)) // by node: the nodes with an edge to the node
 	for i := range g.edges {
 		for k := range g.edges[i] {
 			to := g.edges[i][k].to
@@ -228,7 +227,7 @@ func (g *graph) useful() []bool {
 	return out
 }
 
-// onlyCall returns where the only call of a node is that leads on; false: there are several.
+// onlyCall returns the place of a node's only call with a path to the last node; false: there are several such calls.
 func (g *graph) onlyCall(i int, useful []bool) (at uint32, ok bool) {
 	if !g.nodes[i].known {
 		return 0, false

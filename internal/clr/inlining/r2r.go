@@ -6,25 +6,25 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// imageRecord has what was inlined into the methods of a ReadyToRun image, by rows of its module's
-// MethodDef table.
+// imageRecord has the methods inlined into the methods of a ReadyToRun image, by rows of the MethodDef table of the
+// image's module.
 type imageRecord struct {
 	err     error
 	pairs   int
 	callees map[uint32][]uint32
-	foreign map[uint32]bool // methods into which those of other modules were inlined
+	foreign map[uint32]bool // methods with inlined methods of other modules
 }
 
-// Bounds of what is kept of images.
+// Bounds of the images that are kept.
 const (
 	maxImages     = 1 << 10
 	maxImagePairs = 1 << 20 // of one: CoreLib has a fifth of that
 	maxKeptPairs  = 1 << 22 // of all: 100 MB at most, and a tenth of that of a large program
 )
 
-// imageInlinees returns what was inlined into a method's ReadyToRun code. It is not known of code
-// for which more than its image's own module counts: of composite images, of instantiations that
-// another module's image has, and of methods into which others of other modules were inlined.
+// imageInlinees returns the methods inlined into a method's ReadyToRun code. The result is not known for code that
+// depends on more than the image's own module: for composite images, for instantiations in another module's image,
+// and for methods with inlined methods of other modules.
 func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, error) {
 	im, err := r.code.Image(c)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, er
 			out = append(out, d)
 		}
 		if len(out) > maxNodes {
-			return nil, ErrUnknown // graph has no room for them
+			return nil, ErrUnknown // graph has no room for more
 		}
 	}
 	return out, nil
@@ -72,11 +72,11 @@ func (r *Reader) imageRecord(c *codemap.Code) imageRecord {
 	return decodeInlining(b)
 }
 
-// decodeInlining reads a hash table of inlined methods (nativeformatreader.h, NativeHashtable): a
-// byte with the widths, where each bucket begins, and of each entry a byte of its hash and where it
-// is. An entry is a list of numbers: how many follow, the inlined method, those that it was inlined
-// into, each as the distance to the one before. The low bit of a method says that the number of
-// another module follows (inlinetracking.cpp, PersistentInlineTrackingMapR2R2::GetInliners).
+// decodeInlining reads a hash table of inlined methods (nativeformatreader.h, NativeHashtable): a byte with the
+// widths, the beginning of each bucket, and for each entry a byte of its hash and its place. An entry is a list of
+// numbers: the number of numbers that follow, the inlined method, and the callers with the method inlined, each as
+// the distance to the number before. The low bit of a method tells that the number of another module follows
+// (inlinetracking.cpp, PersistentInlineTrackingMapR2R2::GetInliners).
 func decodeInlining(b []byte) (rec imageRecord) {
 	rec = imageRecord{callees: map[uint32][]uint32{}, foreign: map[uint32]bool{}}
 	n := numbers{b: b}
@@ -115,7 +115,7 @@ func decodeInlining(b []byte) (rec imageRecord) {
 	return rec
 }
 
-// entry reads one entry, and returns how many bytes it has.
+// entry reads an entry, and returns its length in bytes.
 func (n *numbers) entry(rec *imageRecord) int {
 	start := n.at
 	left := n.unsigned()
@@ -152,8 +152,8 @@ func (n *numbers) entry(rec *imageRecord) int {
 	return max(n.at-start, 1)
 }
 
-// numbers reads numbers of a ReadyToRun image. The low bits that are set in a number's first byte
-// say how many bytes follow.
+// numbers reads numbers of a ReadyToRun image. The set low bits of a number's first byte give the number of bytes
+// that follow.
 type numbers struct {
 	b   []byte
 	at  int
@@ -175,7 +175,7 @@ func (n *numbers) fixed(size int) (v uint32) {
 	return v
 }
 
-// encoded reads a number, and says how many bits it has.
+// encoded reads a number, and returns the number's length in bits, too.
 func (n *numbers) encoded() (v uint32, bits int) {
 	first := n.byte()
 	more := 0

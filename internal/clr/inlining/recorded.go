@@ -6,14 +6,13 @@ import (
 	"clrsnap/internal/clr/ilmap"
 )
 
-// Recorded returns the methods that were inlined between a method and the callee of its call, which
-// ends before a native offset, by the recorded tree: outermost first.
+// Recorded returns the methods that were inlined between a method and the callee of the method's call that ends
+// before a native offset, by the recorded tree: outermost first.
 //
-// The tree says which statement code is of. That is not always where a call in the code comes from:
-// the compiler moves a call into another statement if that uses the call's result, also between a
-// method and one that was inlined into it. So the IL of the node that the tree names must have such a
-// call; else the nodes with one count. If there are several, only those around all of them are
-// certain.
+// The tree has the statement of each piece of code. But the call may come from another statement: the compiler moves
+// a call into a statement that uses the call's result, even between a method and a method inlined into it. So the
+// node that the tree names counts only if its IL can call callee. Else all nodes with such IL count. If there are
+// several, only the nodes around all of them are certain.
 func (r *Reader) Recorded(t *ilmap.Tree, native uint32, callee Definition) ([]Frame, error) {
 	called, err := r.node(callee)
 	if err != nil || called.helper {
@@ -57,8 +56,7 @@ func (r *Reader) Recorded(t *ilmap.Tree, native uint32, callee Definition) ([]Fr
 	return out, nil
 }
 
-// onlyCall returns where the only call in the IL of n is that can be one of another method; false:
-// there are several.
+// onlyCall returns the place of the only call in n's IL that can call callee; false: there are several such calls.
 func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
 	for i := range n.il {
 		if !n.il[i].may(callee) {
@@ -72,7 +70,7 @@ func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
 	return at, ok
 }
 
-// calls reports whether IL of n can call another method.
+// calls reports whether IL of n can call callee.
 func (n *node) calls(callee *node) bool {
 	return !n.known || slices.ContainsFunc(n.il, func(s site) bool { return s.may(callee) })
 }
@@ -87,7 +85,7 @@ func path(t *ilmap.Tree, to int) []int {
 	return out
 }
 
-// common returns what two paths begin with.
+// common returns the common beginning of two paths.
 func common(a, b []int) []int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -96,7 +94,7 @@ func common(a, b []int) []int {
 	return a[:n]
 }
 
-// frames describes the nodes of a path, each at its call of the next one.
+// frames describes the nodes of a path, each at its call of the next node.
 func frames(t *ilmap.Tree, nodes []*node, path []int) []Frame {
 	var out []Frame
 	for k, i := range path {

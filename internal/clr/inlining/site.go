@@ -8,8 +8,8 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// readSite reads what a call in IL says of the method that it calls: the method itself if it is one
-// of the same module, else its name.
+// readSite reads the callee of a call in IL: the method itself if the method belongs to the same module, else the
+// method's name.
 func readSite(md *ecma335.Metadata, module arch.Addr, c *ecma335.Call) (site, error) {
 	s := site{at: c.At, op: c.Op, virtual: c.Op == ecma335.OpCallvirt || c.Constrained}
 	tok := c.Token
@@ -57,12 +57,11 @@ func readSite(md *ecma335.Metadata, module arch.Addr, c *ecma335.Call) (site, er
 	return s, err
 }
 
-// may reports whether a call can lead to a method without another one's code between. It says yes
-// too often, never too seldom: of methods of other modules it knows the name and the number of
-// parameters.
+// may reports whether a call can lead directly to a method, without code of another method between. may returns true
+// too often, never too seldom: for a method of another module, only the name and the number of parameters are known.
 func (s *site) may(n *node) bool {
 	switch {
-	case s.any: // this, or what a delegate is bound to, can be a parameter on one side only
+	case s.any: // one side may count this, or the object that a delegate is bound to, as a parameter
 		return n.params <= s.params+1 && s.params <= n.params+1
 	case s.exact != Definition{}:
 		return s.exact == n.def || s.op == ecma335.OpNewobj && isConstructor(n)
@@ -88,8 +87,8 @@ func isConstructor(n *node) bool {
 	return false
 }
 
-// isHelper recognises the types whose methods the JIT calls on its own account: to cast, to allocate,
-// to copy, to find statics, to throw (inc/jithelpers.h, DYNAMICJITHELPER; vm/corelib.h).
+// isHelper recognises the types with methods that the JIT calls on its own account: to cast, to allocate, to copy, to
+// find statics, to throw (inc/jithelpers.h, DYNAMICJITHELPER; vm/corelib.h).
 func isHelper(owner, method string) bool {
 	switch owner {
 	case "System.SpanHelpers", "System.Buffer", "System.Math", "System.Delegate", "System.MulticastDelegate",
@@ -107,9 +106,8 @@ func isHelper(owner, method string) bool {
 		strings.HasPrefix(owner, "System.Runtime.CompilerServices.") && strings.HasSuffix(owner, "Helpers")
 }
 
-// isReplaced recognises the types of which the runtime compiles some methods from other IL than that
-// of their assembly (vm/jitinterface.cpp, getILIntrinsicImplementation;
-// tools/aot/ILCompiler.ReadyToRun/IL/ReadyToRunILProvider.cs).
+// isReplaced recognises the types with some methods that the runtime compiles from other IL than the assembly's
+// (vm/jitinterface.cpp, getILIntrinsicImplementation; tools/aot/ILCompiler.ReadyToRun/IL/ReadyToRunILProvider.cs).
 func isReplaced(owner string) bool {
 	switch owner {
 	case "System.Activator", "System.Threading.Interlocked", "System.Threading.Volatile",

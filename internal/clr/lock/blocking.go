@@ -5,31 +5,33 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Blocking is what a thread that is blocked in native code says about the monitor that it is blocked on
+// Blocking is the monitor that a thread is blocked on in native code, from the thread's own record
 // (src/coreclr/vm/threaddebugblockinginfo.h).
 type Blocking struct {
 	Lock    arch.Addr // the AwareLock: see Store.At
-	Wait    bool      // in Monitor.Wait; else it wants to enter
+	Wait    bool      // in Monitor.Wait; else the thread wants to enter
 	Timeout int32     // in ms; -1: for ever
 }
 
-// An item on the blocked thread's stack: the AwareLock, the AppDomain, what for, the timeout, the next item.
+// An item on the blocked thread's stack: the AwareLock, the AppDomain, the reason, the timeout, the next item.
 const (
-	itemFor  = 16 // four bytes, and the timeout in the four that follow
+	itemFor  = 16 // four bytes; the timeout is in the next four bytes
 	itemNext = 24
 
 	forEnter = 0
 	forWait  = 1
 )
 
-// BlockingRange is the memory to copy at the same moment as the stack of a thread, whose Thread object is at
-// an address: Blocked needs it. false: the runtime has nothing of that.
+// BlockingRange returns the memory that Blocked needs. The caller must copy the memory at the same moment as the
+// stack of the thread. thread is the address of the thread's Thread object. false: the runtime has no records of
+// blocked threads.
 func (s *Store) BlockingRange(thread arch.Addr) (r target.Range, ok bool) {
 	return target.Range{Addr: thread + arch.Addr(s.l.Blocking), Len: 8}, !s.Managed()
 }
 
-// Blocked returns what the monitor is that a thread is blocked on. The stack is the copy of the thread's, with
-// BlockingRange in it. false: it is blocked on none, or the runtime does not say so (see Managed).
+// Blocked returns the monitor that a thread is blocked on. The stack is a copy of the thread's stack, with
+// BlockingRange. false: the thread is not blocked on a monitor, or the runtime does not record such threads (see
+// Managed).
 func (s *Store) Blocked(thread arch.Addr, stack *target.Stack) (b Blocking, ok bool) {
 	if s.Managed() {
 		return b, false

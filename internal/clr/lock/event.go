@@ -7,10 +7,10 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// The runtime's events identify a System.Threading.Lock by the handle of the AutoResetEvent that its waiters wait for.
-// No other Lock has the same, and it stays the same while Locks move. From .NET 11 on monitors are Locks, so the
-// events do not say which object is locked: the sync table does. Once somebody has waited for a pulse, the event of
-// such a Lock belongs to its Condition.
+// The runtime's events identify a System.Threading.Lock by the handle of the AutoResetEvent that the Lock's waiters
+// wait for. No other Lock has the same handle, and the handle stays the same while Locks move. From .NET 11 on
+// monitors are Locks, so the events do not name the locked object: the sync table does. Once a thread has waited for
+// a pulse, the event of the Lock belongs to the Lock's Condition.
 //
 // Sources (System.Private.CoreLib): Lock.cs (LockIdForEvents; _waitEvent, from .NET 11 on _waitEventOrCondition),
 // Condition.cs, WaitHandle.cs, SafeHandle.cs.
@@ -21,7 +21,7 @@ const (
 	safeHandleClass = "System.Runtime.InteropServices.SafeHandle"
 )
 
-// EventOf returns the handle by which events identify a Lock; 0: nobody has waited for it yet.
+// EventOf returns the handle that identifies a Lock in events; 0: no thread has waited for the Lock yet.
 func (s *Store) EventOf(lock arch.Addr) (uint64, error) {
 	c, err := s.objects.Class(lock)
 	if err != nil {
@@ -64,26 +64,26 @@ func (s *Store) EventOf(lock arch.Addr) (uint64, error) {
 	return uint64(handle), err
 }
 
-// eventIndex leads from Locks and their events to the monitors that these are, by their entries of the sync table.
+// eventIndex leads from Locks and their events to monitors, by the monitors' entries in the sync table.
 type eventIndex struct {
 	entries map[uint64]int
 	locks   map[arch.Addr]int
 	handles map[arch.Addr]arch.Addr // of the Locks
-	all     bool                    // it has all monitors that were waited for then
+	all     bool                    // the index has all monitors with waiters at the time
 	made    time.Time
 	took    time.Duration
 }
 
-// How often the sync table is looked through.
+// How often the store looks through the sync table.
 const (
 	lookEvery     = 100 * time.Millisecond
-	lookSoon      = time.Millisecond // where a Lock may not live any longer
-	lookPart      = 10               // no more often than after so many times as long as it takes
+	lookSoon      = time.Millisecond // for a Lock that may end soon
+	lookPart      = 10               // least wait between looks, in durations of a look
 	maxLockEvents = 1 << 15
 )
 
-// OfEvent returns the monitor whose Lock has an event; its Lock is where it is now. false: there is none that the last
-// Look has found.
+// OfEvent returns the monitor whose Lock has an event, with the Lock's present address; false: the last Look has
+// found no such monitor.
 func (s *Store) OfEvent(id uint64) (m Monitor, ok bool) {
 	if !s.Managed() || id == 0 {
 		return m, false
@@ -91,8 +91,8 @@ func (s *Store) OfEvent(id uint64) (m Monitor, ok bool) {
 	return s.withEvent(s.events.entries[id], id)
 }
 
-// Due reports whether it is time to look through the sync table again. soon: it is wanted for a Lock that may not live
-// any longer.
+// Due reports whether the store should look through the sync table again. soon: the look is for a Lock that may end
+// soon.
 func (s *Store) Due(soon bool) bool {
 	least := lookEvery
 	if soon {
@@ -101,19 +101,20 @@ func (s *Store) Due(soon bool) bool {
 	return s.Managed() && (s.events.entries == nil || time.Since(s.events.made) > max(least, lookPart*s.events.took))
 }
 
-// Look looks through the sync table for OfEvent and Entered. all: it has found all monitors that there were, if then
-// Unmoved says so, too.
+// Look looks through the sync table for OfEvent and Entered. all: Look has found all monitors of the time, if Unmoved
+// then returns true.
 func (s *Store) Look() (all bool) {
 	s.indexEvents()
 	return s.events.all
 }
 
-// Looked returns when the last Look began, and what it has returned.
+// Looked returns the beginning of the last Look, and Look's result.
 func (s *Store) Looked() (begun time.Time, all bool) {
 	return s.events.made.Add(-s.events.took), s.events.all
 }
 
-// Unmoved reports whether all Locks are where the last Look has found them: what it has read of them was theirs.
+// Unmoved reports whether all Locks are at their addresses of the last Look. If so, Look has read the Locks' own
+// memory.
 func (s *Store) Unmoved() bool {
 	for handle, lock := range s.events.handles {
 		if at, err := s.mem.Pointer(handle); err != nil || at != lock {
@@ -123,7 +124,8 @@ func (s *Store) Unmoved() bool {
 	return true
 }
 
-// Entered returns the monitor that is a Lock; false: it is none that the last Look has found, or it was elsewhere then.
+// Entered returns the monitor of a Lock; false: the last Look has found no monitor of the Lock, or the Lock was
+// elsewhere then.
 func (s *Store) Entered(lock arch.Addr) (m Monitor, ok bool) {
 	block, obj, err := s.entry(s.events.locks[lock])
 	if err != nil {
@@ -135,13 +137,13 @@ func (s *Store) Entered(lock arch.Addr) (m Monitor, ok bool) {
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
 }
 
-// isAt reports whether there is an object at an address whose word has the number of an entry of the sync table.
+// isAt reports whether an address has an object whose word has the number of an entry of the sync table.
 func (s *Store) isAt(obj arch.Addr, index int) bool {
 	word, err := s.objects.Header(obj)
 	return err == nil && word&(wordHashOrIndex|wordHash) == wordHashOrIndex && int(word&indexMask) == index
 }
 
-// withEvent returns the monitor of an entry of the sync table, if its Lock has an event.
+// withEvent returns the monitor of an entry of the sync table, if the monitor's Lock has the event id.
 func (s *Store) withEvent(index int, id uint64) (m Monitor, ok bool) {
 	block, obj, err := s.entry(index)
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *Store) withEvent(index int, id uint64) (m Monitor, ok bool) {
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
 }
 
-// lockIn returns the Lock of a SyncBlock; 0: it has none.
+// lockIn returns the Lock of a SyncBlock; 0: there is none.
 func (s *Store) lockIn(block arch.Addr) (arch.Addr, error) {
 	handle, err := s.mem.Pointer(block + arch.Addr(s.m.Lock))
 	if err != nil || handle == 0 {
@@ -166,7 +168,7 @@ func (s *Store) lockIn(block arch.Addr) (arch.Addr, error) {
 	return s.mem.Pointer(handle)
 }
 
-// indexEvents looks through the sync table. What it finds is checked when it is used.
+// indexEvents looks through the sync table. The results are checked on use.
 func (s *Store) indexEvents() {
 	begin := time.Now()
 	index := eventIndex{entries: map[uint64]int{}, locks: map[arch.Addr]int{},
@@ -197,7 +199,7 @@ func (s *Store) indexEvents() {
 				id, err = s.EventOf(lock)
 			}
 			if err != nil {
-				index.all = false // it moves, or the block is another one's by now
+				index.all = false // the Lock moves, or the block belongs to another object by now
 			} else if id != 0 {
 				index.entries[id] = e.index
 			}

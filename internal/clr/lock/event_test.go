@@ -9,7 +9,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// eventProgram is a program of .NET 11 whose Locks have events.
+// eventProgram is a program of .NET 11 with Locks that have events.
 type eventProgram struct {
 	*managedProgram
 	lock, condition, event, safe *clrtest.Class
@@ -38,7 +38,7 @@ func newEventProgram(t testing.TB) *eventProgram {
 	return p
 }
 
-// withHandle is a Lock that is waited for by an event with a handle, which a Condition has if it is wanted.
+// withHandle returns a Lock with an event with a handle. condition: the event belongs to a Condition of the Lock.
 func (p *eventProgram) withHandle(id uint64, condition bool) arch.Addr {
 	lock, event, safe := p.Object(p.lock), p.Object(p.event), p.Object(p.safe)
 	p.Set(safe, p.safe, "handle", id)
@@ -58,7 +58,7 @@ func (p *eventProgram) monitor(lock arch.Addr) {
 	p.Words[p.block+arch.Addr(p.s.m.Lock)] = uint64(p.handle)
 }
 
-// TestEventOf: events call a Lock by the handle that its waiters wait for.
+// TestEventOf: events identify a Lock by the handle that the Lock's waiters wait for.
 func TestEventOf(t *testing.T) {
 	p := newEventProgram(t)
 	for _, condition := range []bool{false, true} {
@@ -78,8 +78,8 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// TestOfEvent: the monitor of an event is found, also when its Lock has moved; no other is taken for it, and what
-// cannot be followed makes it uncertain that a look has found all.
+// TestOfEvent: OfEvent finds the monitor of an event, even if the monitor's Lock has moved, and takes no other
+// monitor. If Look cannot follow a Lock, Look does not claim to have found all.
 func TestOfEvent(t *testing.T) {
 	p := newEventProgram(t)
 	lock := p.withHandle(0x7777, false)
@@ -116,13 +116,14 @@ func TestOfEvent(t *testing.T) {
 	if !p.s.Look() || found(0x9999) == 0 {
 		t.Error("the other Lock's event is not found")
 	}
-	p.monitor(p.obj) // which is no Lock
+	p.monitor(p.obj) // no Lock
 	if p.s.Look() || found(0x8888) != 0 {
 		t.Error("a Lock that cannot be followed is followed")
 	}
 }
 
-// TestEntered: the monitor of a Lock is found where the last look has found it, and not where another Lock is by now.
+// TestEntered: Entered finds the monitor of a Lock at the Lock's address of the last look, and not at the address of
+// another Lock.
 func TestEntered(t *testing.T) {
 	p := newEventProgram(t)
 	lock := p.Object(p.lock)
@@ -143,7 +144,8 @@ func TestEntered(t *testing.T) {
 	}
 }
 
-// TestInfo: the newest record of a thread says which Lock or Condition it waits for; what makes no sense says nothing.
+// TestInfo: the newest record of a thread names the Lock or Condition that the thread waits for; a bad record names
+// nothing.
 func TestInfo(t *testing.T) {
 	const base, slot, at = arch.Addr(0x7000_0000), 64, 128
 	const first = arch.Addr(0x6500_0058) // in the ThreadLocalData

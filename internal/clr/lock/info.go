@@ -5,29 +5,29 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Info is what a thread that waits for a Lock or a Condition says of that (System.Private.CoreLib:
-// ThreadBlockingInfo.cs, .NET 9 and later): its newest record is on its stack, and a static field of the thread leads
-// there. From .NET 11 on waits for monitors are among these.
+// Info is the Lock or Condition that a thread waits for, from the thread's own record (System.Private.CoreLib:
+// ThreadBlockingInfo.cs, .NET 9 and later). The newest record is on the thread's stack, and a static field of the
+// thread leads to the record. From .NET 11 on, waits for monitors have records, too.
 type Info struct {
-	Object    arch.Addr // the Lock, or the Condition, when the stack was copied
+	Object    arch.Addr // address of the Lock or Condition when the stack was copied
 	Condition bool
 	Timeout   int32     // in ms; -1: for ever
-	At        arch.Addr // where the record is
-	Slot      arch.Addr // where the stack has the object
+	At        arch.Addr // address of the record
+	Slot      arch.Addr // address of the object's slot on the stack
 }
 
 const (
 	infoClass   = "System.Threading.ThreadBlockingInfo"
 	infoField   = "t_first"
 	infoSlot    = 0
-	infoKind    = 8 // four bytes, and the timeout in the four that follow
+	infoKind    = 8 // four bytes; the timeout is in the next four bytes
 	ofLock      = 2 // ThreadBlockingInfo.ObjectKind.Lock
 	ofCondition = 3
 )
 
-// InfoRange is the memory to copy at the same moment as the stack of a thread, which has its ThreadLocalData at an
-// address: Info needs it. in is a MethodTable of CoreLib. false: it is not known where that is, or the runtime's
-// monitors are native, and Blocked says more.
+// InfoRange returns the memory that Info needs. The caller must copy the memory at the same moment as the stack of
+// the thread. data is the address of the thread's ThreadLocalData; in is a MethodTable of CoreLib. false: the place
+// of the memory is not known, or the runtime's monitors are native, and Blocked tells more.
 func (s *Store) InfoRange(data, in arch.Addr) (r target.Range, ok bool) {
 	if !s.Managed() || data == 0 {
 		return r, false
@@ -35,7 +35,7 @@ func (s *Store) InfoRange(data, in arch.Addr) (r target.Range, ok bool) {
 	if s.infoAt == 0 {
 		var err error
 		if s.infoAt, err = s.objects.Direct(in, infoClass, infoField); err != nil || s.infoAt > maxInfoAt {
-			s.infoAt = 0 // its class may be loaded later
+			s.infoAt = 0 // the class may be loaded later
 			return r, false
 		}
 	}
@@ -44,7 +44,8 @@ func (s *Store) InfoRange(data, in arch.Addr) (r target.Range, ok bool) {
 
 const maxInfoAt = 1 << 12 // a ThreadLocalData has fewer bytes
 
-// Info returns what a thread waits for, from the copy of its stack with InfoRange in it; false: for none of these.
+// Info returns the Lock or Condition that a thread waits for, from the copy of the thread's stack with InfoRange;
+// false: the thread waits for neither.
 func (s *Store) Info(at arch.Addr, stack *target.Stack) (i Info, ok bool) {
 	first, ok := stack.Uint64(at)
 	if i.At = arch.Addr(first); !ok || first%8 != 0 || !stack.Contains(i.At) {
@@ -60,7 +61,7 @@ func (s *Store) Info(at arch.Addr, stack *target.Stack) (i Info, ok bool) {
 	return i, ok && obj != 0 && (i.Condition || uint32(what) == ofLock) && i.Timeout >= -1
 }
 
-// LockOf returns the Lock that a thread waits for, or to whose Condition it listens.
+// LockOf returns the Lock that a thread waits for, or the Lock of the thread's Condition.
 func (s *Store) LockOf(i *Info) (arch.Addr, error) {
 	if !i.Condition {
 		return i.Object, nil

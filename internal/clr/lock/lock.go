@@ -1,14 +1,14 @@
-// Package lock reads the runtime's locks: monitors, which every object has, and which of them a thread waits
+// Package lock reads the runtime's locks: monitors (every object has a monitor) and the monitor that a thread waits
 // for.
 //
-// A monitor that is held and that nobody wants is a thin lock: a few bits of the word in front of the object.
-// A monitor that somebody waits for has a SyncBlock. An entry of the sync table belongs to each SyncBlock; it
-// names the object, whose word has the entry's number. The SyncBlock has its number too. So each of the three
-// confirms the others, and what does not agree is not believed: ErrChanging.
+// A held monitor without waiters is a thin lock: a few bits of the word in front of the object. A monitor with
+// waiters has a SyncBlock. Each SyncBlock has an entry in the sync table. The entry names the object, the object's
+// word has the entry's number, and the SyncBlock has the number, too. So entry, word and SyncBlock confirm each
+// other. If they disagree, the result is ErrChanging.
 //
-// Sources (dotnet/runtime): src/coreclr/vm/syncblk.h (AwareLock, SyncBlock, SyncTableEntry, and the bits of
-// the word), src/coreclr/vm/threaddebugblockinginfo.h, docs/design/datacontracts/SyncBlock.md. They are read
-// for .NET 8 to 10; in .NET 11 the monitor is managed code: managedmonitor.go.
+// Sources (dotnet/runtime): src/coreclr/vm/syncblk.h (AwareLock, SyncBlock, SyncTableEntry, and the bits of the
+// word), src/coreclr/vm/threaddebugblockinginfo.h, docs/design/datacontracts/SyncBlock.md. This layout holds for .NET
+// 8 to 10; in .NET 11 the monitor is managed code: managedmonitor.go.
 package lock
 
 import (
@@ -22,35 +22,35 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrChanging: parts of a lock contradict each other. It has changed while it was read, or it is none.
+// ErrChanging: parts of a lock contradict each other. The lock has changed during the read, or the memory is no lock.
 var ErrChanging = errors.New("the lock changes while it is read")
 
 // Monitor is the state of a monitor.
 type Monitor struct {
 	Object    arch.Addr
-	Owner     int       // id of the thread that holds it, as the runtime has it: see ByManagedID; 0: nobody does
-	Recursion int       // how often it is held
+	Owner     int       // thread id of the holder, as the runtime has the id: see ByManagedID; 0: no holder
+	Recursion int       // number of times that the holder has entered
 	Waiters   int       // threads that want to enter
 	Waiting   int       // threads in Monitor.Wait
-	Block     arch.Addr // its SyncBlock, which does not move; 0: it has none
-	Lock      arch.Addr // the System.Threading.Lock that is entered in its place (.NET 11); 0: none
-	Thin      bool      // it is a thin lock: it has no SyncBlock
+	Block     arch.Addr // the SyncBlock, which does not move; 0: none
+	Lock      arch.Addr // the System.Threading.Lock in place of the monitor (.NET 11); 0: none
+	Thin      bool      // a thin lock, without a SyncBlock
 
-	// ByManagedID: Owner is a managed thread id, as of all thin locks; else it is the operating system's, in the
-	// target's PID namespace.
+	// ByManagedID: Owner is a managed thread id, as in all thin locks; else Owner is the operating system's thread
+	// id, in the target's PID namespace.
 	ByManagedID bool
 
-	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
-	// anybody waited for it; for a moment, a lock that is just being taken is, too: see Holder.
+	// Orphan: the monitor is held, but by no thread of the operating system. The reason can be a holder that ended
+	// before any thread waited. A lock that is just being taken is an orphan, too, for a moment: see Holder.
 	Orphan bool
 
-	// holder is the owner's Thread object (.NET 8 and 9) or its managed thread id.
+	// holder is the holder's Thread object (.NET 8 and 9) or managed thread id.
 	holder uint64
 	byID   bool // holder is a managed thread id
 }
 
-// Holder returns what the lock says of its owner besides Owner: the address of its Thread object or its managed
-// thread id; the other one is 0.
+// Holder returns the lock's other record of the holder, beside Owner: the address of the Thread object or the managed
+// thread id. One result is 0.
 func (m *Monitor) Holder() (thread arch.Addr, managedID int) {
 	if m.byID {
 		return 0, int(m.holder)
@@ -75,7 +75,7 @@ type tableLayout struct {
 	Entry  uint32    `clr:"SyncTableEntry.!"`
 	Block  uint32    `clr:"SyncTableEntry.SyncBlock"`
 	Object uint32    `clr:"SyncTableEntry.Object"`
-	Cache  arch.Addr `global:"SyncBlockCache,optional"` // the address of the SyncBlockCache's
+	Cache  arch.Addr `global:"SyncBlockCache,optional"` // the address of the variable with the SyncBlockCache's address
 	Free   uint32    `clr:"SyncBlockCache.FreeSyncTableIndex,optional"`
 }
 
@@ -97,7 +97,7 @@ type layout struct {
 	blockLayout
 }
 
-// Bits of AwareLock.LockState (syncblk.h, AwareLock::LockState) and of its sync index.
+// Bits of AwareLock.LockState (syncblk.h, AwareLock::LockState) and of the AwareLock's sync index.
 const (
 	stateLocked  = 1
 	waiterShift  = 6
@@ -115,13 +115,13 @@ const (
 	thinThread       = 1<<16 - 1
 	thinRecursion    = 1<<6 - 1
 	thinRecursionAt  = 16
-	blockLen         = 80 // what is read of a SyncBlock, at most
+	blockLen         = 80 // bytes of a SyncBlock to read, at most
 	maxEntry         = 64 // bytes of an entry of the sync table
 	largestSyncIndex = 1<<26 - 1
-	noThread         = 1<<64 - 1 // for the owner's id of the operating system
+	noThread         = 1<<64 - 1 // in place of the holder's operating system id
 )
 
-// Store reads the locks of one runtime. It is not safe for concurrent use.
+// Store reads the locks of one runtime. A Store is not safe for concurrent use.
 type Store struct {
 	mem     *target.Reader
 	table   *target.Reader // for looks through the whole table
@@ -132,18 +132,17 @@ type Store struct {
 	index   monitorIndex
 	events  eventIndex
 	infoAt  uint32                    // in a ThreadLocalData, of ThreadBlockingInfo.t_first; 0: not known yet
-	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
+	queues  map[arch.Addr][]arch.Addr // by SyncBlock: the threads in Monitor.Wait, as last listed
 }
 
 const maxQueues = 1 << 10
 
-// Contract is that of what is read here, and Versions are those that are understood.
+// Contract is the contract of locks, and Versions are the known versions.
 const Contract = "SyncBlock"
 
 var Versions = []contract.Version{"1", "c1"}
 
-// New binds the locks of the runtime that d describes. mem is what locks are read from, and whole what is looked
-// through to find some.
+// New binds the locks of the runtime that d describes. Reads of a lock use mem; searches for locks use whole.
 func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
 	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects,
 		queues: map[arch.Addr][]arch.Addr{}}
@@ -172,7 +171,7 @@ func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reade
 	return s, s.l.blockLayout.check()
 }
 
-// check reports whether all fields lie within what is read.
+// check reports whether all fields lie within the bytes that are read.
 func (l *blockLayout) check() error {
 	if l.Monitor > blockLen-8 || l.Link > blockLen-8 {
 		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat,
@@ -207,7 +206,7 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 		return m, nil
 	}
 	if word&wordHash != 0 {
-		return Monitor{Object: obj}, nil // a hash code: nobody has ever waited here, or holds it
+		return Monitor{Object: obj}, nil // a hash code: the monitor has no holder, and never had a waiter
 	}
 	block, owner, err := s.entry(int(word & indexMask))
 	if err != nil {
@@ -223,7 +222,7 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 	return m, err
 }
 
-// At returns the state of the monitor whose AwareLock is at an address. No managed monitor has one.
+// At returns the state of the monitor of the AwareLock at an address. Managed monitors have no AwareLock.
 func (s *Store) At(awareLock arch.Addr) (Monitor, error) {
 	m, _, err := s.block(awareLock - arch.Addr(s.l.Monitor))
 	return m, err
@@ -251,7 +250,7 @@ func (s *Store) entry(index int) (block, obj arch.Addr, err error) {
 	return block, obj, nil
 }
 
-// block reads a SyncBlock, its entry and the word of its object.
+// block reads a SyncBlock, the SyncBlock's entry and the word of the object.
 func (s *Store) block(at arch.Addr) (m Monitor, index int, err error) {
 	b, err := s.mem.Bytes(at, blockLen)
 	if err != nil {

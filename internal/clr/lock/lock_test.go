@@ -51,7 +51,7 @@ func newStore(t testing.TB, mem target.Memory, descriptor string) *Store {
 	return s
 }
 
-// held is a monitor that thread 4242 holds twice, that three threads want, and one waits for.
+// held is a monitor with the holder 4242, recursion 2, three waiters, and one thread in Monitor.Wait.
 func held(s *Store) clrtest.Words {
 	mem := clrtest.Words{}
 	mem[s.l.Table] = uint64(entriesAt)
@@ -105,7 +105,7 @@ func testMonitor(t *testing.T, d string) {
 	mem.Uint32(blockAt, 0)
 	mem.Zero(blockAt+holderAt(s), 16)
 	if s.l.HolderID != contract.Absent {
-		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // what lies behind four bytes means nothing
+		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // the bytes behind the four bytes mean nothing
 	}
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 0)
 	if m, err := s.Of(objectAt); err != nil ||
@@ -133,7 +133,7 @@ func TestThinLock(t *testing.T) {
 	}
 }
 
-// What contradicts itself is not believed.
+// A lock that contradicts itself is an error.
 func TestChanging(t *testing.T) {
 	each(t, func(t *testing.T, d string) {
 		l := newStore(t, clrtest.Words{}, d).l
@@ -215,7 +215,8 @@ func testBlocked(t *testing.T, d string) {
 	}
 }
 
-// An address near the end of the address space, or blocks that lie far apart, neither break a look nor make it endless.
+// An address near the end of the address space does not break a look; blocks that lie far apart do not make a look
+// endless.
 func TestHeldHostile(t *testing.T) {
 	s := newStore(t, clrtest.Words{}, clrtest.Net10)
 	mem := clrtest.Words{}
@@ -226,7 +227,7 @@ func TestHeldHostile(t *testing.T) {
 	if got, all, err := newStore(t, mem, clrtest.Net10).Held(); err != nil || !all || len(got) != 0 {
 		t.Errorf("%+v, %v, %v", got, all, err)
 	}
-	mem[entriesAt+16+arch.Addr(s.l.Block)] = uint64(blockAt) // there can be a block, but it cannot be read
+	mem[entriesAt+16+arch.Addr(s.l.Block)] = uint64(blockAt) // a possible block that cannot be read
 	if got, all, err := newStore(t, mem, clrtest.Net10).Held(); err != nil || all || len(got) != 0 {
 		t.Errorf("%+v, %v, %v", got, all, err)
 	}
@@ -248,7 +249,7 @@ func (zeros) ReadMemory(p []byte, _ arch.Addr) error {
 	return nil
 }
 
-// A monitor that does not lie within what is read of a SyncBlock is refused.
+// A monitor beyond the bytes of a SyncBlock that are read is refused.
 func TestCheckLayout(t *testing.T) {
 	for at := uint32(blockLen - 7); at <= blockLen; at++ {
 		l := newStore(t, clrtest.Words{}, clrtest.Net10).l
@@ -259,7 +260,7 @@ func TestCheckLayout(t *testing.T) {
 	}
 }
 
-// FuzzMonitor: whatever memory has, nothing panics, and what has an owner, or had one, is held.
+// FuzzMonitor: whatever the memory has, nothing panics, and a monitor with an owner, or an orphan, is held.
 func FuzzMonitor(f *testing.F) {
 	l := newStore(f, clrtest.Words{}, clrtest.Net9).l
 	seed := make([]byte, blockLen)
@@ -289,8 +290,8 @@ func FuzzMonitor(f *testing.F) {
 	})
 }
 
-// The table is looked through up to its first entry that was never used. Entries that are free, and monitors that
-// nobody holds or that make no sense, are passed over.
+// The look goes up to the first entry that was never used. Free entries, monitors without a holder, and bad monitors
+// are passed over.
 func TestHeld(t *testing.T) { each(t, testHeld) }
 
 func testHeld(t *testing.T, d string) {

@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
-// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs). What of them stays is the first one, which
-// the contract SyncBlock names.
+// Bits of System.Threading.Lock._state (System.Private.CoreLib: Lock.cs). Only the first bit is fixed: the contract
+// SyncBlock names the first bit.
 const (
 	lockLocked      = 1
 	lockWaiterShift = 7
@@ -26,7 +26,7 @@ func (s *Store) Lock(obj arch.Addr) (Monitor, error) {
 	return s.lockOf(obj, c)
 }
 
-// lockOf is Lock with the class of the object. Its owner is a managed thread id where the monitor is managed, too.
+// lockOf is Lock with the class of the object. Where monitors are managed, Owner is a managed thread id, too.
 func (s *Store) lockOf(obj arch.Addr, c *object.Class) (m Monitor, err error) {
 	var owner, state, often uint32
 	for _, f := range []struct {

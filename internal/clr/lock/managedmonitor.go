@@ -10,13 +10,14 @@ import (
 )
 
 // From .NET 11 on the monitor is managed code: a SyncBlock has either the bits of a thin lock, or a handle of a
-// System.Threading.Lock that is entered in place of the object. Owners are managed thread ids. Those in Monitor.Wait
-// are not counted here: the Lock's Condition has them (Condition.cs).
+// System.Threading.Lock that threads enter in place of the object. Owners are managed thread ids. The threads in
+// Monitor.Wait are not counted here: the Lock's Condition has them (Condition.cs).
 //
 // Sources (dotnet/runtime, development branch of .NET 11): docs/design/datacontracts/SyncBlock.md, version c1;
-// src/coreclr/vm/syncblk.cpp (SyncBlock::GetOrCreateLock, TryGetLockInfo); System.Private.CoreLib: Monitor.cs, Lock.cs.
+// src/coreclr/vm/syncblk.cpp (SyncBlock::GetOrCreateLock, TryGetLockInfo); System.Private.CoreLib: Monitor.cs,
+// Lock.cs.
 
-// managedLayout is the layout of SyncBlocks whose monitor is managed.
+// managedLayout is the layout of SyncBlocks with managed monitors.
 type managedLayout struct {
 	Lock           uint32 `clr:"SyncBlock.Lock"`     // a handle
 	Thin           uint32 `clr:"SyncBlock.ThinLock"` // four bytes
@@ -37,8 +38,8 @@ func (s *Store) bindManaged(d *contract.Descriptor) error {
 	return nil
 }
 
-// Managed reports whether the runtime's monitor is managed code (.NET 11). Then a monitor that is waited for is a
-// System.Threading.Lock, and threads do not say themselves what they are blocked on.
+// Managed reports whether the runtime's monitor is managed code (.NET 11). If so, a monitor with waiters is a
+// System.Threading.Lock, and threads have no Blocking records.
 func (s *Store) Managed() bool { return s.m != nil }
 
 // managed reads the monitor of an object's SyncBlock.
@@ -52,7 +53,7 @@ func (s *Store) managed(block, obj arch.Addr) (Monitor, error) {
 	return m, err
 }
 
-// parseManaged decodes the first blockLen bytes of a SyncBlock, and reads the Lock that it leads to.
+// parseManaged decodes the first blockLen bytes of a SyncBlock, and reads the SyncBlock's Lock.
 func (s *Store) parseManaged(b []byte) (m Monitor, err error) {
 	handle := arch.Addr(binary.LittleEndian.Uint64(b[s.m.Lock:]))
 	if handle == 0 {
@@ -72,22 +73,22 @@ func (s *Store) parseManaged(b []byte) (m Monitor, err error) {
 		return m, err
 	}
 	if !c.Is(coreLib, lockClass) {
-		return m, ErrChanging // a handle that is another's by now
+		return m, ErrChanging // the handle belongs to another object by now
 	}
 	m, err = s.lockOf(lock, c)
 	m.Lock = lock
 	return m, err
 }
 
-// monitorIndex leads from Locks to the objects whose monitors they are, as of some moment.
+// monitorIndex leads from Locks to the objects with the Lock as monitor, as of some moment.
 type monitorIndex struct {
 	objects map[arch.Addr]arch.Addr
 	made    time.Time
 	took    time.Duration
 }
 
-// OfLock returns the monitor that is a System.Threading.Lock; false: it is none's, as far as the sync table was looked
-// through, which takes at most half of the time.
+// OfLock returns the monitor of a System.Threading.Lock; false: the sync table, as far as searched, has no such
+// monitor. The searches take at most half of the time.
 func (s *Store) OfLock(lock arch.Addr) (m Monitor, ok bool, err error) {
 	if !s.Managed() {
 		return m, false, nil
@@ -113,7 +114,7 @@ func (s *Store) OfLock(lock arch.Addr) (m Monitor, ok bool, err error) {
 	return m, err == nil, err
 }
 
-// indexLocks looks through the sync table. What it finds is checked when it is used.
+// indexLocks looks through the sync table. The results are checked on use.
 func (s *Store) indexLocks() error {
 	begin := time.Now()
 	objects := map[arch.Addr]arch.Addr{}

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// The monitors of .NET 11 in these tests are constructed: the contract SyncBlock says how they are laid out.
+// The monitors of .NET 11 in the tests are constructed: the contract SyncBlock has their layout.
 
 // managedProgram is a program of .NET 11 with an object whose SyncBlock is empty.
 type managedProgram struct {
@@ -62,7 +62,7 @@ func (p *managedProgram) inflate(owner, state, recursion uint64) arch.Addr {
 	return at
 }
 
-// TestManagedThinLock: the bits in front of the object and, if that has a SyncBlock, those in it.
+// TestManagedThinLock: the bits in front of the object, and the bits in the SyncBlock if the object has a SyncBlock.
 func TestManagedThinLock(t *testing.T) {
 	p := newManagedProgram(t)
 	want := Monitor{Object: p.obj, Block: p.block, ByManagedID: true}
@@ -84,7 +84,7 @@ func TestManagedThinLock(t *testing.T) {
 	}
 }
 
-// TestManagedMonitor: a monitor that somebody has waited for is a Lock, which counts who wants to enter.
+// TestManagedMonitor: a monitor that a thread has waited for is a Lock, and the Lock counts the waiters.
 func TestManagedMonitor(t *testing.T) {
 	p := newManagedProgram(t)
 	p.Uint32(p.block+arch.Addr(p.s.m.Thin), 3) // out of date: the Lock counts
@@ -115,12 +115,12 @@ func TestManagedMonitor(t *testing.T) {
 	}
 }
 
-// TestManagedTableEnd: entries of blocks that were freed may be empty; the table ends where the runtime says so, and
-// what lies behind is not read.
+// TestManagedTableEnd: entries of freed blocks may be empty. The table ends at the end that the runtime names, and
+// the memory behind is not read.
 func TestManagedTableEnd(t *testing.T) {
 	p := newManagedProgram(t)
 	p.inflate(7, lockLocked, 0)
-	p.Words[entriesAt+16+arch.Addr(p.s.l.Object)] = 0 // an entry that looks like one never used
+	p.Words[entriesAt+16+arch.Addr(p.s.l.Object)] = 0 // an entry that looks unused
 	if held, all, err := p.s.Held(); err != nil || !all || len(held) != 1 {
 		t.Errorf("an empty entry: %d held, %v, %v", len(held), all, err)
 	}
@@ -135,7 +135,7 @@ func TestManagedTableEnd(t *testing.T) {
 	}
 }
 
-// TestManagedChanging: what contradicts itself is not believed.
+// TestManagedChanging: a lock that contradicts itself is an error.
 func TestManagedChanging(t *testing.T) {
 	for name, spoil := range map[string]func(p *managedProgram){
 		"owner, not held": func(p *managedProgram) { p.inflate(7, 0, 0) },
@@ -163,7 +163,7 @@ func TestManagedChanging(t *testing.T) {
 	}
 }
 
-// FuzzManagedMonitor: whatever memory has, nothing panics, and what has an owner is held.
+// FuzzManagedMonitor: whatever the memory has, nothing panics, and a monitor with an owner is held.
 func FuzzManagedMonitor(f *testing.F) {
 	f.Add(uint32(wordHashOrIndex|index), uint32(7), uint64(0x7500_0000), uint32(7), uint32(1), uint32(0))
 	p := newManagedProgram(f)

@@ -12,17 +12,16 @@ import (
 // Bounds of a look through the sync table.
 const (
 	maxEntries  = 1 << 20
-	chunk       = 1 << 12 // entries that are read at once
-	window      = 1 << 16 // bytes of sync blocks that are read at once
+	chunk       = 1 << 12 // entries of one read
+	window      = 1 << 16 // bytes of sync blocks of one read
 	maxHeld     = 1 << 12
-	maxBytes    = 256 << 20 // of sync blocks that are read in one look
-	unreadTries = 16        // blocks that cannot be read before the look ends
-	maxLocks    = 1 << 15   // objects that SyncBlocks lead to (.NET 11), which are read one by one
+	maxBytes    = 256 << 20 // of sync blocks in one look
+	unreadTries = 16        // unreadable blocks before the look ends
+	maxLocks    = 1 << 15   // objects behind SyncBlocks (.NET 11), read one by one
 )
 
-// Held returns the monitors with a SyncBlock that threads hold. It looks through the whole table, piece by piece, but
-// reads only as much of it as is bounded: all is false if there may be more. What it returns has not been checked like
-// that of At and Of.
+// Held returns the held monitors with a SyncBlock. Held looks through the whole table, piece by piece, within bounds:
+// all is false if there may be more monitors. Unlike the results of At and Of, Held's monitors are not checked.
 func (s *Store) Held() (held []Monitor, all bool, err error) {
 	l := tableLook{s: s, buf: make([]byte, window), all: true}
 	all, err = s.entries(l.chunk)
@@ -38,22 +37,22 @@ type tableLook struct {
 	locks  int // objects that were read
 	bytes  int // of blocks that were read
 	buf    []byte
-	have   []byte // of buf: what has been read
+	have   []byte // the part of buf that has been read
 	from   arch.Addr
 }
 
-// entry is an entry of the sync table that is in use.
+// entry is a used entry of the sync table.
 type entry struct {
 	block, object arch.Addr
 	index         int
 }
 
-// sortEntries sorts entries by where their blocks are.
+// sortEntries sorts entries by the addresses of their blocks.
 func sortEntries(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.block, b.block) })
 }
 
-// chunk takes the monitors of a part of the table. It is false if the look ends there.
+// chunk takes the monitors of a part of the table; false: the look ends.
 func (l *tableLook) chunk(entries []entry) bool {
 	sortEntries(entries)
 	for _, e := range entries {
@@ -83,7 +82,7 @@ func (l *tableLook) chunk(entries []entry) bool {
 	return true
 }
 
-// monitor decodes a SyncBlock of an entry; false: it makes no sense, or what it leads to is not looked at.
+// monitor decodes a SyncBlock of an entry; false: the SyncBlock makes no sense, or the bound on objects is reached.
 func (l *tableLook) monitor(b []byte, entry int) (m Monitor, ok bool) {
 	if !l.s.Managed() {
 		m, index, err := l.s.parse(b)
@@ -100,7 +99,7 @@ func (l *tableLook) monitor(b []byte, entry int) (m Monitor, ok bool) {
 	return m, err == nil
 }
 
-// block returns the first bytes of a SyncBlock; nil: it cannot be read.
+// block returns the first bytes of a SyncBlock; nil: the SyncBlock cannot be read.
 func (l *tableLook) block(at arch.Addr) []byte {
 	if at < l.from || len(l.have) < blockLen || uint64(at-l.from) > uint64(len(l.have)-blockLen) {
 		if l.bytes += len(l.buf); l.bytes > maxBytes {
@@ -109,7 +108,7 @@ func (l *tableLook) block(at arch.Addr) []byte {
 		}
 		l.from, l.have = at, l.buf
 		if l.s.table.ReadMemory(l.have, at) != nil {
-			l.have = l.buf[:blockLen] // near the end of its memory
+			l.have = l.buf[:blockLen] // near the end of the memory
 			if l.s.table.ReadMemory(l.have, at) != nil {
 				l.have = nil
 				return nil
@@ -119,8 +118,8 @@ func (l *tableLook) block(at arch.Addr) []byte {
 	return l.have[at-l.from:][:blockLen]
 }
 
-// The runtime does not clear the part of the table that it has not used yet: what was there before can look like
-// entries. No block is at such an address.
+// The runtime does not clear the unused part of the table: the remains of earlier data can look like entries. No
+// block is at an address outside these bounds.
 const (
 	lowestBlock  = 1 << 16
 	highestBlock = 1 << 56
@@ -131,8 +130,8 @@ func plausible(block arch.Addr) bool {
 	return block >= lowestBlock && block < highestBlock && block%8 == 0
 }
 
-// end returns the index of the first entry that has never been used; 0: that is not known. It is a field of the
-// SyncBlockCache from .NET 11 on (src/coreclr/vm/syncblk.h, m_FreeSyncTableIndex).
+// end returns the index of the first entry that has never been used; 0: not known. From .NET 11 on, the
+// SyncBlockCache has the index (src/coreclr/vm/syncblk.h, m_FreeSyncTableIndex).
 func (s *Store) end() (int, error) {
 	if s.l.Cache == 0 || s.l.Free == contract.Absent {
 		return 0, nil
@@ -148,8 +147,8 @@ func (s *Store) end() (int, error) {
 	return int(free), nil
 }
 
-// entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at
-// a time, until take is false. all: it came to that entry.
+// entries reads the sync table up to the first entry that has never been used, and passes the used entries to take, a
+// part at a time, until take returns false. all: the read reached the never-used entry.
 func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 	table, err := s.table.Pointer(s.l.Table)
 	if err != nil {
@@ -172,7 +171,7 @@ func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 		}
 		at := table + arch.Addr(index*size)
 		if s.table.ReadMemory(b, at) != nil {
-			b = buf[:size] // near the end of its memory
+			b = buf[:size] // near the end of the memory
 			if s.table.ReadMemory(b, at) != nil {
 				take(list)
 				return false, nil

@@ -2,8 +2,8 @@ package method
 
 import "clrsnap/internal/arch"
 
-// asyncLayout says how long what lies in front of an AsyncMethodData is: the MethodDesc, by its class, and the slots
-// that it may have (src/coreclr/vm/method.hpp, MethodDesc::GetAddrOfAsyncMethodData).
+// asyncLayout has the lengths of the parts in front of an AsyncMethodData: the MethodDesc, by its class, and the
+// MethodDesc's optional slots (src/coreclr/vm/method.hpp, MethodDesc::GetAddrOfAsyncMethodData).
 type asyncLayout struct {
 	IL           uint32 `clr:"MethodDesc.!"`
 	FCall        uint32 `clr:"FCallMethodDesc.!"`
@@ -17,14 +17,14 @@ type asyncLayout struct {
 	NativeCodeSlot uint32 `clr:"NativeCodeSlot.!"`
 }
 
-// Slots that a MethodDesc has, in its Flags and in this order (method.hpp, enum MethodDescFlags).
+// Slots of a MethodDesc, in its Flags and in the order of the flags (method.hpp, enum MethodDescFlags).
 const (
 	flagNonVtableSlot  = 0x8
 	flagMethodImpl     = 0x10
 	flagNativeCodeSlot = 0x20
 )
 
-// asyncOf reads what a MethodDesc says of async methods.
+// asyncOf reads the AsyncMethodData of a MethodDesc.
 func (r *Reader) asyncOf(desc arch.Addr, flags uint16) (Async, error) {
 	if flags&flagAsyncData == 0 || r.async.IL == 0 {
 		return 0, nil

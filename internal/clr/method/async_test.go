@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/types"
 )
 
-// TestAsyncMethodData: what a MethodDesc says of async methods lies behind it and the slots that it has.
+// TestAsyncMethodData: the AsyncMethodData lies behind the MethodDesc and the MethodDesc's slots.
 func TestAsyncMethodData(t *testing.T) {
 	const flags = Async(0x12)
 	for _, tt := range []struct {
@@ -49,8 +49,8 @@ func TestAsyncMethodData(t *testing.T) {
 	}
 }
 
-// TestThunk: of the two MethodDescs of a method that returns a task, DoStackSnapshot skips the one that the runtime has
-// made.
+// TestThunk: a method that returns a task has two MethodDescs. DoStackSnapshot skips the MethodDesc that the runtime
+// has made.
 func TestThunk(t *testing.T) {
 	for a, want := range map[Async]bool{
 		0: false, 0x1: false, 0x2: false, 0x5: false, 0xd: false, 0x15: false, 0x1d: false, 0x12: true, 0x1a: true,

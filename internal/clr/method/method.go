@@ -1,8 +1,8 @@
-// Package method reads MethodDescs, the runtime's own descriptions of methods:
-// which metadata row, which instantiation, which code version.
+// Package method reads MethodDescs, the runtime's own descriptions of methods: the metadata row, the instantiation,
+// the code version.
 //
-// Sources (dotnet/runtime): docs/design/datacontracts/RuntimeTypeSystem.md and
-// CodeVersions.md, src/coreclr/vm/method.hpp, codeversion.h.
+// Sources (dotnet/runtime): docs/design/datacontracts/RuntimeTypeSystem.md and CodeVersions.md,
+// src/coreclr/vm/method.hpp, codeversion.h.
 package method
 
 import (
@@ -35,43 +35,42 @@ type Method struct {
 	Desc        arch.Addr // the FunctionID
 	Class       Class
 	MethodTable arch.Addr
-	Module      arch.Addr   // that defines the type, and thereby the method; 0 for arrays
+	Module      arch.Addr   // of the type, and so of the method; 0 for arrays
 	RID         uint32      // row in the MethodDef table; 0 without metadata
 	Args        []arch.Addr // type arguments of a generic method
-	Async       Async       // 0: it has nothing to do with async methods, or the runtime does not suspend any
+	Async       Async       // 0: not related to async methods, or the runtime suspends no methods
 	flags3      uint16
 }
 
-// Async says what a method is that the runtime may suspend, or that returns a task (.NET 11). A method that returns a
-// task has two MethodDescs with the same token: the one that is called by code that wants the task, and the one that is
-// called by methods which the runtime suspends. The IL that was written is the code of one of them; the other is made
-// by the runtime, or is that IL compiled once more, if nothing in it suspends.
+// Async tells the relation of a method to async methods: the runtime can suspend the method, or the method returns a
+// task (.NET 11). A method that returns a task has two MethodDescs with the same token: one for callers that want the
+// task, and one for callers that the runtime suspends. The written IL is the code of one MethodDesc. The runtime
+// makes the other, or compiles the same IL once more, if nothing in the IL suspends.
 //
 // Source (dotnet/runtime): src/coreclr/vm/method.hpp (AsyncMethodData, enum class AsyncMethodFlags).
 type Async uint32
 
 // Bits of Async.
 const (
-	asyncCall        Async = 0x1  // it returns a Continuation
-	asyncReturnsTask Async = 0x2  // it returns a task, and no Continuation
-	asyncVariant     Async = 0x4  // it is the second MethodDesc of a method that returns a task
-	asyncThunk       Async = 0x10 // it is not the one that was written
+	asyncCall        Async = 0x1  // the method returns a Continuation
+	asyncReturnsTask Async = 0x2  // the method returns a task, and no Continuation
+	asyncVariant     Async = 0x4  // the second MethodDesc of a method that returns a task
+	asyncThunk       Async = 0x10 // not the written method
 )
 
-// Thunk reports whether the runtime has made the method: one that returns the task of a method that the runtime
-// suspends. What is called without a task, of a method that was written to return one, has the IL that was written.
+// Thunk reports whether the runtime has made the method as a thunk: a thunk returns the task of a method that the
+// runtime suspends. If the written method returns a task, the other MethodDesc has the written IL, and is no thunk.
 func (a Async) Thunk() bool { return a&asyncThunk != 0 && a&asyncReturnsTask != 0 }
 
 // Suspends reports whether only methods that the runtime suspends call the method.
 func (a Async) Suspends() bool { return a&asyncCall != 0 }
 
-// Body reports whether it is the IL that was written, of a method that the runtime suspends. Code that wants its task
-// calls the thunk, which calls the body.
+// Body reports whether the method is the written IL of a method that the runtime suspends. Code that wants the task
+// calls the thunk; the thunk calls the body.
 func (a Async) Body() bool { return a&(asyncCall|asyncVariant|asyncThunk) == asyncCall|asyncVariant }
 
-// HasMetadata reports whether the method is described by metadata. Without are
-// DynamicMethods and the runtime's own IL stubs; DoStackSnapshot skips both, as
-// CoreCLR does (method.hpp, MethodDesc::IsNoMetadata).
+// HasMetadata reports whether metadata describes the method. DynamicMethods and the runtime's own IL stubs have no
+// metadata; DoStackSnapshot skips both, as CoreCLR does (method.hpp, MethodDesc::IsNoMetadata).
 func (m *Method) HasMetadata() bool { return m.Class != Dynamic }
 
 // ErrCorrupt: the memory at an address cannot be a MethodDesc.
@@ -118,10 +117,10 @@ type layout struct {
 	ModFlags  uint32 `clr:"Module.Flags"`
 
 	Target uint32 `clr:"PInvokeMethodDesc.Target|NDirectWriteableData.Target,optional"`
-	Data   uint32 `clr:"PInvokeMethodDesc.WriteableData,optional"` // .NET 8: what has the target
+	Data   uint32 `clr:"PInvokeMethodDesc.WriteableData,optional"` // .NET 8: the structure with the target
 }
 
-// Reader reads MethodDescs of one runtime. It is not safe for concurrent use.
+// Reader reads the MethodDescs of one runtime. A Reader is not safe for concurrent use.
 type Reader struct {
 	mem   *target.Reader
 	types *types.System
@@ -134,8 +133,8 @@ type Reader struct {
 
 	aggressive bool // methods that ask for aggressive optimization take part in tiering
 
-	// Attributes returns a method's MethodImplAttributes, from its metadata. The tiers
-	// of .NET 8 depend on them; nil: they are not known.
+	// Attributes returns a method's MethodImplAttributes, from the metadata. The tiers of .NET 8 depend on the
+	// attributes; nil: not known.
 	Attributes func(*Method) (uint16, error)
 }
 
@@ -187,7 +186,7 @@ func (r *Reader) Read(desc arch.Addr) (Method, error) {
 	if err != nil {
 		return m, err
 	}
-	// The token is split: its low bits are in the method, the rest in the chunk.
+	// The token is split: the low bits are in the method, the rest in the chunk.
 	low := uint32(1)<<r.l.TokenBits - 1
 	m.RID = uint32(high)&tokenMask<<r.l.TokenBits | uint32(m.flags3)&low
 	if m.Class == Instantiated {
@@ -196,7 +195,7 @@ func (r *Reader) Read(desc arch.Addr) (Method, error) {
 	return m, err
 }
 
-// chunk returns the MethodDescChunk that a MethodDesc lies in.
+// chunk returns the MethodDescChunk around a MethodDesc.
 func (r *Reader) chunk(desc arch.Addr) (arch.Addr, error) {
 	i, err := r.mem.Uint8(desc + arch.Addr(r.l.ChunkIndex))
 	if err != nil {
@@ -266,8 +265,8 @@ func (r *Reader) Dynamic(m *Method) (DynamicInfo, error) {
 	return d, err
 }
 
-// Target returns the address of the native function that a P/Invoke has been linked to; until
-// then that of the runtime's code that links it; 0 if it is not known.
+// Target returns the address of the native function that a P/Invoke has been linked to. Until the link, Target
+// returns the address of the runtime's code that links the P/Invoke. 0: not known.
 func (r *Reader) Target(m *Method) (arch.Addr, error) {
 	if m.Class != PInvoke || r.l.Target == contract.Absent {
 		return 0, nil

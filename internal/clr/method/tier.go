@@ -6,10 +6,10 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// Tier says how a piece of code was compiled.
+// Tier tells how a piece of code was compiled.
 type Tier string
 
-// The tiers, named as the runtime's own diagnostics name them where they do.
+// The tiers have the names of the runtime's own diagnostics, if there are such names.
 const (
 	TierUnknown    Tier = ""
 	Tier0          Tier = "tier-0"
@@ -18,7 +18,7 @@ const (
 	Tier1Instr     Tier = "tier-1 instrumented"
 	TierOSR        Tier = "OSR"
 	TierOptimized  Tier = "optimized" // compiled once, with full optimisation
-	TierMinOpts    Tier = "minopts"   // compiled once, without any: a debug build
+	TierMinOpts    Tier = "minopts"   // compiled once, without optimisation: a debug build
 	TierReadyToRun Tier = "ReadyToRun"
 	TierDynamic    Tier = "dynamic"
 	TierILStub     Tier = "IL stub"
@@ -29,7 +29,7 @@ const maxVersions = 1 << 10
 // tiers by number (codeversion.h, enum NativeCodeVersion::OptimizationTier).
 var tiers = [...]Tier{Tier0, Tier1, TierOSR, TierOptimized, Tier0Instr, Tier1Instr}
 
-// Tier returns how the code of m that begins at c.MethodStart was compiled.
+// Tier returns the tier of the code of m that begins at c.MethodStart.
 func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 	if c.Kind == codemap.ReadyToRun {
 		return TierReadyToRun, nil
@@ -60,10 +60,10 @@ func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 			return TierUnknown, err
 		}
 	}
-	// No node: the default version. .NET 11 stores its tier. Other runtimes start it at
-	// the lowest tier if the method takes part in tiering at all. (The JIT optimises a
-	// few such methods at once, for example those marked UnmanagedCallersOnly; the
-	// descriptor of .NET 10 has no field by which they could be recognised.)
+	// No node: the default version. .NET 11 stores the default version's tier. In other runtimes, the default version
+	// starts at the lowest tier if the method takes part in tiering at all. (The JIT optimises a few such methods at
+	// once, for example methods with UnmanagedCallersOnly; the descriptor of .NET 10 has no field that would tell
+	// them.)
 	if m.flags3&flagTiered != 0 {
 		return r.firstTier(m)
 	}
@@ -103,7 +103,7 @@ func (r *Reader) firstTier(m *Method) (Tier, error) {
 		return TierUnknown, err
 	}
 	if int(t) >= len(tiers) {
-		return Tier0, nil // the tier was not yet decided when it was compiled
+		return Tier0, nil // the tier was not yet decided when the code was compiled
 	}
 	return tiers[t], nil
 }

@@ -5,9 +5,9 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// versionTable is the version of the contract CodeVersions that stands for .NET 8,
-// which is older than the contract: a MethodDesc does not lead to its versions, a
-// hash table of the AppDomain does; and methods begin with other tiers.
+// versionTable is the version of the contract CodeVersions that stands for .NET 8. .NET 8 is older than the contract:
+// a hash table of the AppDomain leads to a method's versions, and the MethodDesc does not; and methods begin with
+// other tiers.
 const versionTable contract.Version = "0"
 
 // dataLayout is the way from a MethodDesc to its versions (method.hpp, struct
@@ -18,8 +18,8 @@ type dataLayout struct {
 	FirstTier  uint32 `clr:"MethodDescCodeData.OptimizationTier,optional"` // .NET 11
 }
 
-// tableLayout is that way in version 0 (appdomain.hpp, AppDomain::m_codeVersionManager;
-// codeversion.h, CodeVersionManager::m_methodDescVersioningStateMap; shash.h).
+// tableLayout is the way in version 0 (appdomain.hpp, AppDomain::m_codeVersionManager; codeversion.h,
+// CodeVersionManager::m_methodDescVersioningStateMap; shash.h).
 type tableLayout struct {
 	AppDomain arch.Addr `global:"AppDomain"`
 	States    uint32    `clr:"AppDomain.MethodDescVersioningStateMap"`
@@ -43,7 +43,7 @@ func (r *Reader) bindVersions(d *contract.Descriptor) error {
 	return d.Bind(&r.data)
 }
 
-// firstVersion returns the newest NativeCodeVersionNode of a method; 0: it has none.
+// firstVersion returns the newest NativeCodeVersionNode of a method; 0: there is none.
 func (r *Reader) firstVersion(m *Method) (arch.Addr, error) {
 	state, err := r.versions(m.Desc)
 	if err != nil || state == 0 {
@@ -60,9 +60,9 @@ func (r *Reader) dataState(desc arch.Addr) (arch.Addr, error) {
 	return r.mem.Pointer(data + arch.Addr(r.data.Versioning))
 }
 
-// tableState looks a method up in a hash table with double hashing: the key is the
-// low half of the address (shash.inl, SHash::Lookup). The table may be replaced
-// while it is read, so a state is accepted only if it names the method.
+// tableState looks a method up in a hash table with double hashing: the key is the low half of the address
+// (shash.inl, SHash::Lookup). The runtime may replace the table during the read, so a state is accepted only if the
+// state names the method.
 func (r *Reader) tableState(desc arch.Addr) (arch.Addr, error) {
 	domain, err := r.mem.Pointer(r.table.AppDomain)
 	if err != nil || domain == 0 {

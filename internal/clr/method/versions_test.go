@@ -85,7 +85,7 @@ func TestStateTable(t *testing.T) {
 	}
 }
 
-// Methods that ask for it are optimized at once on .NET 8, as tier 1.
+// Methods that ask for aggressive optimization are optimized at once on .NET 8, as tier 1.
 func TestAggressiveTier(t *testing.T) {
 	r, mem := newReader8(t)
 	mem[arch.Addr(r.table.AppDomain)] = 0

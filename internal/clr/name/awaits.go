@@ -8,17 +8,18 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// An Await is where a method's IL asks the runtime to suspend it until something completes. Compilers write a call of
-// one of these helpers (docs/design/specs/runtime-async.md; System.Private.CoreLib, AsyncHelpers).
+// An Await is a place in a method's IL where the method asks the runtime to suspend the method until something
+// completes. Compilers write a call of an AsyncHelpers method (docs/design/specs/runtime-async.md;
+// System.Private.CoreLib, AsyncHelpers).
 type Await struct {
 	IL     uint32   // offset of the call
-	Calls  []string // the names of the methods that are called between the await before and this one
-	Result bool     // what is awaited may give something
+	Calls  []string // the names of the methods called between the await before and the present await
+	Result bool     // the awaited object may give a result
 }
 
 const asyncHelpers = "System.Runtime.CompilerServices.AsyncHelpers"
 
-// IsAwait reports whether a method is one of these helpers.
+// IsAwait reports whether a method is one of the helpers for awaits.
 func IsAwait(m *ecma335.Member) bool {
 	return m.Owner == asyncHelpers && (m.Name == "Await" || m.Name == "AwaitAwaiter" || m.Name == "UnsafeAwaitAwaiter")
 }
@@ -59,7 +60,8 @@ func (n *Namer) Awaits(module arch.Addr, rid uint32) ([]Await, error) {
 
 const stateMachineAttribute = "System.Runtime.CompilerServices.AsyncStateMachineAttribute"
 
-// HasStateMachine reports whether a compiler has made a state machine of a method, by its row in the MethodDef table.
+// HasStateMachine reports whether a compiler has made a state machine from a method, by the method's row in the
+// MethodDef table.
 func (n *Namer) HasStateMachine(module arch.Addr, rid uint32) (bool, error) {
 	a, err := n.assembly(module)
 	if err != nil {
@@ -68,7 +70,7 @@ func (n *Namer) HasStateMachine(module arch.Addr, rid uint32) (bool, error) {
 	return a.md.HasAttribute(ecma335.MakeToken(ecma335.TableMethodDef, rid), stateMachineAttribute)
 }
 
-// MethodName returns the name of a method without its type, by its row in the MethodDef table.
+// MethodName returns the name of a method without the type, by the method's row in the MethodDef table.
 func (n *Namer) MethodName(module arch.Addr, rid uint32) (string, error) {
 	a, err := n.assembly(module)
 	if err != nil {

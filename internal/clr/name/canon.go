@@ -6,11 +6,11 @@ import (
 	"clrsnap/internal/clr/types"
 )
 
-// canonName is the type that stands for all reference types in the name of shared code
+// canonName is the type in place of every reference type in the name of shared code
 // (System.Private.CoreLib/src/System/__Canon.cs).
 const canonName = "System.__Canon"
 
-// IsCanon reports whether a type handle is that of System.__Canon.
+// IsCanon reports whether a type handle is the handle of System.__Canon.
 func (n *Namer) IsCanon(h arch.Addr) (bool, error) {
 	if n.canon != 0 {
 		return h == n.canon, nil
@@ -31,8 +31,8 @@ func (n *Namer) IsCanon(h arch.Addr) (bool, error) {
 	return true, nil
 }
 
-// HasCanon reports whether System.__Canon is among type handles, or among the type arguments and
-// element types of one.
+// HasCanon reports whether System.__Canon is among type handles, or among the handles' type arguments and element
+// types.
 func (n *Namer) HasCanon(handles ...arch.Addr) (bool, error) {
 	left := maxTypeNodes
 	return n.hasCanon(handles, &left, 0)
@@ -61,8 +61,8 @@ func (n *Namer) hasCanon(handles []arch.Addr, left *int, depth int) (bool, error
 	return false, nil
 }
 
-// Instance names an instantiation of shared code: m has its MethodTable and type arguments in place of
-// the code's. volatile says that the code, or a type among the arguments, can be unloaded.
+// Instance names an instantiation of shared code: m has the instantiation's MethodTable and type arguments in place
+// of the code's. volatile: the code, or a type among the arguments, can be unloaded.
 func (n *Namer) Instance(m *method.Method, context arch.Addr, volatile bool) (Method, error) {
 	key := instanceKey{m.Desc, m.MethodTable, context}
 	if !volatile {

@@ -6,17 +6,16 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Class is what a type is called.
+// Class has the names of a type.
 type Class struct {
 	Display     string    // with namespaces and generic arguments, as C# would write it
 	Short       string    // Display without namespaces
-	Assembly    string    // simple name; of an array that of its element's type
-	Image       arch.Addr // of Assembly, where it was loaded; 0: it has none
-	Collectible bool      // it can be unloaded; then its ClassID may become another class's
+	Assembly    string    // simple name; for an array the assembly of the element type
+	Image       arch.Addr // of Assembly, where the assembly was loaded; 0: there is no image
+	Collectible bool      // the class can be unloaded; the ClassID may then become another class's
 }
 
-// Class names the type of a type handle, such as a MethodTable, which is what the
-// profiling API calls a ClassID.
+// Class names the type of a type handle, such as a MethodTable. The profiling API calls the handle a ClassID.
 func (n *Namer) Class(h arch.Addr) (Class, error) {
 	if c, ok := n.classes[h]; ok {
 		return c, nil
@@ -50,7 +49,7 @@ func (n *Namer) class(h arch.Addr) (Class, error) {
 // RuntimeName names a type as the runtime's debuggers do: System.Collections.Generic.List<System.String>.
 func (n *Namer) RuntimeName(h arch.Addr) (string, error) { return n.Type(h, ecma335.Runtime) }
 
-// assemblyOf names the assembly of a type, and says where its image is; a function pointer has none.
+// assemblyOf returns the name and the image of a type's assembly; a function pointer has none.
 func (n *Namer) assemblyOf(h arch.Addr) (name string, image arch.Addr, err error) {
 	for range maxTypeDepth {
 		t, err := n.types.Read(h)

@@ -5,12 +5,12 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Assembly is what an assembly's image says of its methods.
+// Assembly has an assembly's metadata.
 type Assembly struct {
 	Name     string // simple name
 	Metadata *ecma335.Metadata
-	Base     arch.Addr // of the image; 0: it has none
-	Unproved bool      // the image may be another one than the runtime has loaded
+	Base     arch.Addr // of the image; 0: there is no image
+	Unproved bool      // the image may differ from the image that the runtime has loaded
 }
 
 // Assembly returns the assembly of a Module.
@@ -22,8 +22,8 @@ func (n *Namer) Assembly(module arch.Addr) (Assembly, error) {
 	return Assembly{a.name, a.md, a.id.base, a.unproved}, nil
 }
 
-// Definition names a method of a Module by its row in the MethodDef table. Generic parameters have
-// the names that the source gives them.
+// Definition names a method of a Module by the method's row in the MethodDef table. Generic parameters have their
+// names in the source.
 func (n *Namer) Definition(module arch.Addr, rid uint32) (Method, error) {
 	a, err := n.assembly(module)
 	if err != nil {
@@ -44,7 +44,7 @@ func (n *Namer) Definition(module arch.Addr, rid uint32) (Method, error) {
 	return n.defined(a, owner, rid, typeArgs, methodArgs)
 }
 
-// params are the generic parameters of a definition, as its arguments.
+// params returns the generic parameters of a definition as its arguments.
 func params(md *ecma335.Metadata, of ecma335.Token) ([]typeText, error) {
 	names, err := md.GenericParams(of)
 	out := make([]typeText, len(names))
@@ -54,7 +54,7 @@ func params(md *ecma335.Metadata, of ecma335.Token) ([]typeText, error) {
 	return out, err
 }
 
-// IL returns the IL of a method of a Module, as its image has it. A method without IL is an error.
+// IL returns the IL of a method of a Module from the Module's image. A method without IL is an error.
 func (n *Namer) IL(module arch.Addr, rid uint32) ([]byte, error) {
 	a, err := n.assembly(module)
 	if err != nil {
@@ -63,7 +63,7 @@ func (n *Namer) IL(module arch.Addr, rid uint32) ([]byte, error) {
 	return n.body(a, rid)
 }
 
-// Arguments returns how many arguments a method of a Module has, its object included.
+// Arguments returns the number of arguments of a method of a Module, the object included.
 func (n *Namer) Arguments(module arch.Addr, rid uint32) (int, error) {
 	a, err := n.assembly(module)
 	if err != nil {

@@ -1,4 +1,3 @@
-// Package name turns the runtime's structures into names that a person reads:
-// types with their generic arguments, methods, dynamic methods, and the source
-// names behind compiler-generated ones.
+// Package name turns the runtime's structures into names for people: types with their generic arguments, methods,
+// dynamic methods, and the source names behind compiler-generated names.
 package name

@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// stubKinds say what the runtime's IL stubs are for; the key is what follows
-// IL_STUB_ in their names (dllimport.cpp, ilstubcache.cpp).
+// stubKinds has the purposes of the runtime's IL stubs. The key is the part of a stub's name behind IL_STUB_
+// (dllimport.cpp, ilstubcache.cpp).
 var stubKinds = map[string]string{
 	"PInvoke":                     "P/Invoke",
 	"ReversePInvoke":              "reverse P/Invoke",
@@ -27,17 +27,17 @@ var stubKinds = map[string]string{
 	"DelegateInvoke_Invoke":       "delegate invoke",
 }
 
-// delegateStubs are those that are made for one type of delegate.
+// delegateStubs are the stubs for one type of delegate.
 var delegateStubs = map[string]bool{"MulticastDelegate_Invoke": true, "WrapperDelegate_Invoke": true}
 
 const stubPrefix = "IL_STUB_"
 
-// PInvokeStub is the exact name of all stubs from which P/Invokes are called. P/Invokes with the
-// same parameters share one (dllimport.cpp, CreateInteropILStub).
+// PInvokeStub is the exact name of all stubs that call P/Invokes. P/Invokes with the same parameters share a stub
+// (dllimport.cpp, CreateInteropILStub).
 const PInvokeStub = stubPrefix + "PInvoke"
 
-// dynamic names a method without metadata: one that the program made with
-// DynamicMethod or compiled from an expression, or an IL stub of the runtime.
+// dynamic names a method without metadata: a method that the program made with DynamicMethod or compiled from an
+// expression, or an IL stub of the runtime.
 func (n *Namer) dynamic(m *method.Method) (Method, error) {
 	d, err := n.methods.Dynamic(m)
 	if err != nil {
@@ -60,18 +60,18 @@ func (n *Namer) dynamic(m *method.Method) (Method, error) {
 	}
 	sig, err := ecma335.DecodeMethodSig(d.Signature)
 	if err != nil {
-		return out, nil // named, if without its parameters
+		return out, nil // named without parameters
 	}
-	// Tokens in such a signature refer to the module that it was made for.
+	// Tokens in the signature refer to the module that the method was made for.
 	if a, err := n.assembly(m.Module); err == nil {
 		out.Signature = a.md.FormatParams(sig, ecma335.TypeArgs{Handle: n.handleName(ecma335.Short)}, ecma335.Short)
 	}
 	return out, nil
 }
 
-// delegate adds to the name of a stub the type of delegate that it is for. The stub's MethodDesc is
-// among those of that type (comdelegate.cpp, COMDelegate::GetMulticastInvoke); other stubs belong
-// to a type that is not in metadata.
+// delegate adds the type of delegate to the name of the delegate's stub. The stub's MethodDesc is among the
+// MethodDescs of the type (comdelegate.cpp, COMDelegate::GetMulticastInvoke); other stubs belong to a type outside
+// metadata.
 func (n *Namer) delegate(m *method.Method, kind string, out *Method) {
 	t, err := n.types.Read(m.MethodTable)
 	if err != nil || t.Kind != types.Class || t.RID == 0 {
@@ -84,7 +84,7 @@ func (n *Namer) delegate(m *method.Method, kind string, out *Method) {
 	}
 }
 
-// handleName names the type handles in signatures that the runtime made.
+// handleName names the type handles in the runtime's own signatures.
 func (n *Namer) handleName(style ecma335.Style) func(uint64) string {
 	return func(h uint64) string {
 		s, err := n.Type(arch.Addr(h), style)

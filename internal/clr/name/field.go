@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// FieldNames returns the names of the fields that a class declares, by their rows in the Field table of the
-// module that defines it.
+// FieldNames returns the names of the fields that a class declares, by the fields' rows in the Field table of the
+// class's module.
 func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 	_, fields, err := n.fieldsOf(mt)
 	if err != nil {
@@ -19,8 +19,7 @@ func (n *Namer) FieldNames(mt arch.Addr) (map[uint32]string, error) {
 	return out, nil
 }
 
-// TypeRow returns the row of the type of a name in the TypeDef table of a module, in its metadata form; 0: there is
-// none.
+// TypeRow returns the row in a module's TypeDef table of the type with a name, in metadata form; 0: there is none.
 func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
 	a, err := n.assembly(module)
 	if err != nil {
@@ -34,7 +33,7 @@ func (n *Namer) TypeRow(module arch.Addr, name string) (uint32, error) {
 	return 0, nil
 }
 
-// FieldsOfClass returns the names of the fields that a class declares with another class, by the other's name.
+// FieldsOfClass returns the names of the fields that the class at mt declares with the type named class.
 func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err error) {
 	a, fields, err := n.fieldsOf(mt)
 	if err != nil {
@@ -52,7 +51,7 @@ func (n *Namer) FieldsOfClass(mt arch.Addr, class string) (out []string, err err
 	return out, nil
 }
 
-// fieldsOf returns the fields that a class declares, and the assembly that has their names.
+// fieldsOf returns the fields that a class declares, and the assembly with the fields' names.
 func (n *Namer) fieldsOf(mt arch.Addr) (*assembly, []ecma335.Field, error) {
 	t, err := n.types.Read(mt)
 	if err != nil {

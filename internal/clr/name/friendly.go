@@ -2,7 +2,7 @@ package name
 
 import "strings"
 
-// Kind says what a compiler made of a piece of source.
+// Kind is the kind of a piece of source that a compiler turned into a method.
 type Kind uint8
 
 // The kinds of method.
@@ -11,12 +11,11 @@ const (
 	Lambda                    // a lambda or anonymous method
 	LocalFunction             // a function declared inside a method
 	StateMachine              // a part of an async method or iterator
-	EntryPoint                // the synchronous Main around an async one
+	EntryPoint                // the synchronous Main around an async Main
 )
 
-// Hint distinguishes the state machines that are named alike. It follows from the
-// type's interfaces or its base: async ones implement
-// System.Runtime.CompilerServices.IAsyncStateMachine.
+// Hint distinguishes state machines with the same form of name. The hint follows from the type's interfaces or base:
+// async state machines implement System.Runtime.CompilerServices.IAsyncStateMachine.
 type Hint uint8
 
 // The hints.
@@ -27,40 +26,39 @@ const (
 	AsyncIterator
 )
 
-// Friendly is a method as its author knows it.
+// Friendly is a method from its author's point of view.
 type Friendly struct {
 	Type   string // metadata form (Ns.Outer`1+Nested), without compiler-generated types
 	Method string // source name; "" where the compiler kept none (Visual Basic's lambdas)
-	Suffix string // what part of Method it is: "{lambda 3_0}", "{async}", several in a row, or ""
+	Suffix string // the part of Method: "{lambda 3_0}", "{async}", several in a row, or ""
 	Kind   Kind   // of the innermost part
 
-	// MethodArity is how many of the type's generic arguments, counted from
-	// the last, are really those of Method; AllOfThem for the types that F# makes.
+	// MethodArity is the number of the type's generic arguments, counted from the last, that really belong to Method.
+	// Types that F# makes have AllOfThem.
 	MethodArity int
 }
 
-// AllOfThem is the MethodArity of a type whose generic arguments are all its method's: those
-// that F# makes declare the parameters that they need, whatever the types around them declare,
-// and their names do not say how many.
+// AllOfThem is the MethodArity of a type whose generic arguments all belong to its method. The types that F# makes
+// declare the parameters that they need, whatever the types around them declare, and their names do not have the
+// number.
 const AllOfThem = -1
 
-// typeArgs returns how many of n generic arguments are those of Type.
+// typeArgs returns the number of Type's arguments among n generic arguments.
 func (f Friendly) typeArgs(n int) int {
 	switch {
 	case f.MethodArity == AllOfThem:
 		return 0
 	case f.MethodArity > n:
-		return n // these are not the arguments of that type
+		return n // the n arguments belong to another type
 	}
 	return n - f.MethodArity
 }
 
-// maxLayers bounds how often generated names may be wrapped in each other;
-// compilers reach four.
+// maxLayers bounds the nesting of generated names; compilers reach four.
 const maxLayers = 16
 
-// FriendlyName finds the source behind a type's and a method's metadata names.
-// Names that do not follow a known pattern to the end come back unchanged.
+// FriendlyName finds the source behind a type's and a method's metadata names. Names that do not follow a known
+// pattern to the end come back unchanged.
 //
 //	type                                method                     shown as
 //	Ns.Outer+<>c                        <Main>b__9_8               Ns.Outer.Main{lambda 9_8}
@@ -84,13 +82,12 @@ const maxLayers = 16
 //	Ns.Outer+work@14                    MoveNext, Async            Ns.Outer.work{async}
 //	Ns.Outer+items@16                   GenerateNext               Ns.Outer.items{iterator}
 //
-// A lambda's numbers are the compiler's: which method of the type (it distinguishes
-// overloads) and which lambda in it; F# has the line instead. The C# and Visual Basic
-// patterns are Roslyn's (dotnet/roslyn, src/Compilers/CSharp/Portable/Symbols/
-// Synthesized/GeneratedNames.cs and GeneratedNameKind.cs; VisualBasic/Portable/Symbols/
-// SynthesizedSymbols/GeneratedNames.vb). F#'s are those of dotnet/fsharp (tests/
-// FSharp.Compiler.ComponentTests/EmittedIL): what it makes of task { } is a state machine, of
-// seq { } a subclass of GeneratedSequenceBase, of async { } closures like those of lambdas.
+// A lambda's numbers are the compiler's: the number of the method in the type (for overloads), and the number of the
+// lambda in the method. F# has the line instead. The C# and Visual Basic patterns are Roslyn's (dotnet/roslyn,
+// src/Compilers/CSharp/Portable/Symbols/Synthesized/GeneratedNames.cs and GeneratedNameKind.cs;
+// VisualBasic/Portable/Symbols/SynthesizedSymbols/GeneratedNames.vb). The patterns of F# are in dotnet/fsharp
+// (tests/FSharp.Compiler.ComponentTests/EmittedIL): F# turns task { } into a state machine, seq { } into a subclass
+// of GeneratedSequenceBase, and async { } into closures like the closures of lambdas.
 func FriendlyName(typeName, method string, hint Hint) Friendly {
 	plain := Friendly{Type: typeName, Method: method}
 	if !strings.ContainsAny(typeName, "<$@") && !strings.ContainsAny(method, "<$") {
@@ -106,8 +103,7 @@ func FriendlyName(typeName, method string, hint Hint) Friendly {
 	return plain
 }
 
-// resolve peels one layer off: the type that the compiler made around the
-// method, or the method's own name.
+// resolve peels one layer off: the type that the compiler made around the method, or the method's own name.
 func resolve(segs []string, method string, hint Hint, depth int) (Friendly, bool) {
 	if depth > maxLayers {
 		return Friendly{}, false
@@ -143,9 +139,8 @@ func resolve(segs []string, method string, hint Hint, depth int) (Friendly, bool
 	return Friendly{Type: join(segs), Method: method}, depth == 0 || !strings.HasPrefix(method, "<")
 }
 
-// resolveMember reads a generated method name; matched says that it is one, ok
-// that all that it wraps could be read. ordinal is the number of the source
-// method, where the enclosing closure type has it instead of the name.
+// resolveMember reads a generated method name. matched: the name is generated. ok: all names inside could be read.
+// ordinal is the number of the source method, if the enclosing closure type has the number instead of the name.
 func resolveMember(segs []string, method, ordinal string, depth int) (f Friendly, matched, ok bool) {
 	if number, is := strings.CutPrefix(method, "_Lambda$__"); is && isOrdinal(strings.TrimPrefix(number, "R")) {
 		number = strings.TrimPrefix(number, "R")
@@ -177,8 +172,7 @@ func resolveMember(segs []string, method, ordinal string, depth int) (f Friendly
 	return f, true, ok
 }
 
-// part reads what follows the source name: b__9_8 of a lambda, g__Local|3_0 of
-// a local function.
+// part reads the rest behind the source name: b__9_8 of a lambda, g__Local|3_0 of a local function.
 func part(rest, ordinal string) (k Kind, suffix string, ok bool) {
 	if number, is := strings.CutPrefix(rest, "b__"); is && isOrdinal(number) {
 		if ordinal != "" && !strings.Contains(number, "_") {
@@ -199,9 +193,8 @@ func (f *Friendly) add(k Kind, suffix string) {
 	f.Suffix += suffix
 }
 
-// machineSuffix names a member of a state machine. MoveNext is the source
-// method's body; the others are the compiler's own and give away which kind of
-// machine it is.
+// machineSuffix names a member of a state machine. MoveNext is the source method's body; the other members are the
+// compiler's own, and tell the kind of the machine.
 func machineSuffix(member string, hint Hint) string {
 	short := member[strings.LastIndexByte(member, '.')+1:]
 	switch {
@@ -229,9 +222,8 @@ func machineSuffix(member string, hint Hint) string {
 	return "{" + word + "}"
 }
 
-// closure recognises the types that hold lambdas and what they capture, and
-// returns the number of the source method if they carry it: <>c,
-// <>c__9 (generic methods), <>c__DisplayClass9_0, _Closure$__9-0.
+// closure recognises the types with lambdas and captured variables, and returns the number of the source method if
+// the name has the number: <>c, <>c__9 (generic methods), <>c__DisplayClass9_0, _Closure$__9-0.
 func closure(seg string) (ordinal string, ok bool) {
 	if rest, is := strings.CutPrefix(seg, "_Closure$__"); is {
 		rest = strings.TrimPrefix(rest, "R")
@@ -267,13 +259,11 @@ func stateMachine(seg string) (source string, ok bool) {
 	if number, is := strings.CutPrefix(rest[1:], "__"); rest != "d" && (!is || !isOrdinal(number)) {
 		return "", false
 	}
-	// A dot would read as a namespace in a type's name, so the compiler writes
-	// a dash, which no C# identifier holds.
+	// A dot would read as a namespace in a type's name, so the compiler writes a dash. No C# identifier holds a dash.
 	return strings.ReplaceAll(source, "-", "."), true
 }
 
-// fsharp recognises F#'s name@line and name@line-n types by their shape, and by the methods
-// that such types have.
+// fsharp recognises F#'s name@line and name@line-n types by their shape and by their methods.
 func fsharp(seg, method string, hint Hint) (f Friendly, ok bool) {
 	at := strings.LastIndexByte(seg, '@')
 	if at <= 0 || !isOrdinal(strings.TrimSuffix(seg[at+1:], "T")) {
@@ -281,7 +271,7 @@ func fsharp(seg, method string, hint Hint) (f Friendly, ok bool) {
 	}
 	f = Friendly{Method: seg[:at], MethodArity: AllOfThem}
 	switch {
-	case hint == Async || hint == AsyncIterator: // object expressions may be iterators, written by hand
+	case hint == Async || hint == AsyncIterator: // object expressions may be hand-written iterators
 		f.add(StateMachine, machineSuffix(method, hint))
 	case method == "GenerateNext":
 		f.add(StateMachine, machineSuffix("MoveNext", Iterator))
@@ -293,7 +283,7 @@ func fsharp(seg, method string, hint Hint) (f Friendly, ok bool) {
 	return f, true
 }
 
-// generated takes <source>rest apart. The source may hold brackets of its own.
+// generated takes <source>rest apart. The source may have its own brackets.
 func generated(name string) (source, rest string, ok bool) {
 	if len(name) < 3 || name[0] != '<' {
 		return "", "", false
@@ -312,8 +302,8 @@ func generated(name string) (source, rest string, ok bool) {
 	return "", "", false
 }
 
-// isOrdinal reports whether s is one of the numbers that distinguish generated
-// names: 3, 3_0, 3-0 (Visual Basic, F#), 3#1 (after a hot reload).
+// isOrdinal reports whether s is a number in generated names: 3, 3_0, 3-0 (Visual Basic, F#), 3#1 (after a hot
+// reload).
 func isOrdinal(s string) bool {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return false

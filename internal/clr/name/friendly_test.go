@@ -114,7 +114,7 @@ func TestFriendlyNameUnchanged(t *testing.T) {
 	}
 }
 
-// A closure of F# has members that nobody wrote; an object expression has some that somebody did.
+// A closure of F# has members that nobody wrote; an object expression has members that somebody wrote.
 func TestFSharpUnchanged(t *testing.T) {
 	for _, hint := range []Hint{NoHint, Iterator} {
 		for _, method := range []string{"ToString", ".ctor", "Dispose"} {

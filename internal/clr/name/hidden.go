@@ -12,8 +12,8 @@ const (
 	runtimeAsync       = 0x2000 // MethodImplAttributes.Async
 )
 
-// HiddenInTraces reports whether .NET's own text of a stack trace leaves a method out: it or its class
-// has the attribute StackTraceHidden, or it asks to be inlined (System.Private.CoreLib,
+// HiddenInTraces reports whether .NET's own text of a stack trace leaves a method out: the method or its class has
+// the attribute StackTraceHidden, or the method asks to be inlined (System.Private.CoreLib,
 // StackTrace.ShowInStackTrace).
 func (n *Namer) HiddenInTraces(m *method.Method) (bool, error) {
 	if !m.HasMetadata() || m.RID == 0 {
@@ -38,7 +38,7 @@ func (n *Namer) HiddenInTraces(m *method.Method) (bool, error) {
 	return a.md.HasAttribute(ecma335.MakeToken(ecma335.TableTypeDef, t.RID), hiddenAttribute)
 }
 
-// Suspends reports whether the runtime itself suspends a method where that awaits something.
+// Suspends reports whether the runtime itself suspends a method at the method's awaits.
 func (n *Namer) Suspends(m *method.Method) (bool, error) {
 	if !m.HasMetadata() {
 		return false, nil

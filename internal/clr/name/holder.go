@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Holder names a field of a class as its author knows it: "Shop.Ledger._gate". A variable that a compiler has made a
-// field of, because a lambda or a state machine needs it, is "variable gate of Shop.Ledger". The name is empty if the
-// source has none, or if it is that of shared generic code.
+// Holder names a field of a class from its author's point of view: "Shop.Ledger._gate". A compiler turns a variable
+// into a field if a lambda or a state machine needs the variable: Holder names such a field "variable gate of
+// Shop.Ledger". The name is empty if the source has no name, or if the class belongs to shared generic code.
 func (n *Namer) Holder(mt arch.Addr, field string) (name string, err error) {
 	t, err := n.types.Read(mt)
 	if err != nil {
@@ -36,8 +36,8 @@ func (n *Namer) Holder(mt arch.Addr, field string) (name string, err error) {
 	return strings.TrimSuffix(c.Display, a.mark()) + "." + field + a.mark(), nil
 }
 
-// capturing returns the type, in its metadata form, in whose methods the variables are that a type has captured; false:
-// it is an ordinary one.
+// capturing returns the type, in metadata form, whose methods' variables a type has captured; false: the type is
+// ordinary.
 func capturing(full string) (of string, ok bool) {
 	segs, ok := splitNested(full)
 	if !ok {
@@ -54,19 +54,19 @@ func capturing(full string) (of string, ok bool) {
 	return "", false
 }
 
-// IsCapturing reports whether a compiler has made a type, by its metadata name, of a lambda or an async method.
+// IsCapturing reports whether a compiler has made a type, by its metadata name, from a lambda or an async method.
 func IsCapturing(full string) bool {
 	_, is := capturing(full)
 	return is
 }
 
-// Beginnings of the fields in which Visual Basic keeps variables.
+// Prefixes of the fields in which Visual Basic keeps variables.
 const (
 	basicLocal  = "$VB$Local_"
 	basicResume = "$VB$ResumableLocal_"
 )
 
-// variable is what a variable is called that a field holds; "": none that is in the source.
+// variable returns the source name of the variable in a field; "": the source has none.
 func variable(field string) string {
 	if rest, ok := strings.CutPrefix(field, basicLocal); ok {
 		return ordinary(rest)
@@ -81,7 +81,7 @@ func variable(field string) string {
 	return ordinary(field)
 }
 
-// property is what a field, or the property that it is behind, is called; "": nothing that is in the source.
+// property returns the source name of a field, or of the property in front of the field; "": the source has none.
 func property(field string) string {
 	if source, rest, ok := generated(field); ok && (rest == "k__BackingField" || rest == "P") {
 		return ordinary(source) // P: a parameter of a primary constructor
@@ -89,7 +89,7 @@ func property(field string) string {
 	return ordinary(strings.TrimSuffix(field, "@")) // F#
 }
 
-// ordinary returns a name, unless a compiler has made it up.
+// ordinary returns a name, unless a compiler has made up the name.
 func ordinary(name string) string {
 	if strings.ContainsAny(name, "<>$@") {
 		return ""
@@ -97,8 +97,8 @@ func ordinary(name string) string {
 	return name
 }
 
-// Enclosing returns where the class is defined that a class is nested in: its module and its row in the TypeDef table;
-// false: it is in none.
+// Enclosing returns the definition of the class around a nested class: the module, and the row in the TypeDef table;
+// false: the class is not nested.
 func (n *Namer) Enclosing(mt arch.Addr) (module arch.Addr, rid uint32, ok bool, err error) {
 	t, err := n.types.Read(mt)
 	if err != nil {

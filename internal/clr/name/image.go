@@ -5,13 +5,12 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// versionAssembly is the version of the contract Loader that stands for .NET 8,
-// which is older than the contract: the Module does not hold its image's address,
-// the PEAssembly leads to it.
+// versionAssembly is the version of the contract Loader that stands for .NET 8. .NET 8 is older than the contract:
+// the Module does not hold the address of its image, but the PEAssembly leads to the image.
 const versionAssembly contract.Version = "0"
 
-// moduleLayout is where a Module says what its metadata is (ceeload.h, class
-// Module and struct DynamicMetadata: size, then bytes).
+// moduleLayout has the place of a Module's metadata (ceeload.h, class Module and struct DynamicMetadata: size, then
+// bytes).
 type moduleLayout struct {
 	Base    uint32 `clr:"Module.Base"`
 	Dynamic uint32 `clr:"Module.DynamicMetadata"`
@@ -19,8 +18,8 @@ type moduleLayout struct {
 	DynData uint32 `clr:"DynamicMetadata.Data"`
 }
 
-// assemblyLayout is the same in version 0 (ceeload.h, class ReflectionModule;
-// peassembly.h, peimage.h, peimagelayout.h; sbuffer.h).
+// assemblyLayout has the place in version 0 (ceeload.h, class ReflectionModule; peassembly.h, peimage.h,
+// peimagelayout.h; sbuffer.h).
 type assemblyLayout struct {
 	PEAssembly uint32 `clr:"Module.PEAssembly"`
 	Dynamic    uint32 `clr:"ReflectionModule.DynamicMetadata"`
@@ -31,16 +30,16 @@ type assemblyLayout struct {
 	BufferData uint32 `clr:"SBuffer.Buffer"`
 }
 
-// streamLayout is where a Module says which symbols it was loaded with (ceeload.h, class Module,
-// m_pIStreamSym, and class CGrowableStream; contract Loader, TryGetSymbolStream).
+// streamLayout has the place of the symbols that a Module was loaded with (ceeload.h, class Module, m_pIStreamSym,
+// and class CGrowableStream; contract Loader, TryGetSymbolStream).
 type streamLayout struct {
 	Stream uint32 `clr:"Module.GrowableSymbolStream,optional"`
 	Buffer uint32 `clr:"CGrowableSymbolStream.Buffer,optional"`
 	Size   uint32 `clr:"CGrowableSymbolStream.Size,optional"`
 }
 
-// SymbolStream returns where the runtime keeps the symbols that came with an assembly that was loaded from
-// memory, and their size in bytes; 0: none came, or the runtime does not say.
+// SymbolStream returns the address and the size in bytes of the symbols that came with an assembly loaded from
+// memory; 0: there are none, or the place is not known.
 func (n *Namer) SymbolStream(module arch.Addr) (at arch.Addr, size uint32, err error) {
 	l := &n.streamL
 	if l.Stream == contract.Absent || l.Buffer == contract.Absent || l.Size == contract.Absent {
@@ -57,12 +56,12 @@ func (n *Namer) SymbolStream(module arch.Addr) (at arch.Addr, size uint32, err e
 	return at, size, err
 }
 
-// moduleID says where the metadata of a module is, and recognises the module when
-// its address is seen again.
+// moduleID has the place of a module's metadata, and tells whether a Module's address still stands for the same
+// module.
 type moduleID struct {
 	base     arch.Addr // of the image; 0: the module has none
 	metadata arch.Addr // of a module that the program emits
-	size     uint32    // of metadata, in bytes; it grows
+	size     uint32    // of metadata, in bytes; the metadata grows
 }
 
 func (n *Namer) bindModules(d *contract.Descriptor) error {
@@ -95,8 +94,8 @@ func (n *Namer) moduleID(module arch.Addr) (id moduleID, err error) {
 	return id, err
 }
 
-// assemblyID: what a program emits has no image, and its Module is a
-// ReflectionModule, whose metadata is in a buffer.
+// assemblyID: a module that a program emits has no image. Its Module is a ReflectionModule, with the metadata in a
+// buffer.
 func (n *Namer) assemblyID(module arch.Addr) (id moduleID, err error) {
 	l := &n.assemblyL
 	assembly, err := n.mem.Pointer(module + arch.Addr(l.PEAssembly))

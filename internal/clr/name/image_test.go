@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// namerOf is the Namer of a runtime in mem.
+// namerOf returns the Namer of a runtime in mem.
 func namerOf(t *testing.T, mem target.Memory, runtime string) *Namer {
 	t.Helper()
 	d := clrtest.Descriptor(t, runtime)
@@ -29,8 +29,7 @@ func namerOf(t *testing.T, mem target.Memory, runtime string) *Namer {
 	return n
 }
 
-// A module of .NET 8 leads to its image by way of its PEAssembly; one without an
-// image has metadata in a buffer.
+// A module of .NET 8 leads to its image by its PEAssembly. A module without an image has metadata in a buffer.
 func TestAssemblyID(t *testing.T) {
 	const (
 		moduleAt   = arch.Addr(0x10000)
@@ -48,7 +47,7 @@ func TestAssemblyID(t *testing.T) {
 	mem[assemblyAt+arch.Addr(l.Image)] = uint64(imageAt)
 	mem[imageAt+arch.Addr(l.Loaded)] = uint64(layoutAt)
 	mem[layoutAt+arch.Addr(l.Base)] = uint64(baseAt)
-	mem[moduleAt+arch.Addr(l.Dynamic)] = uint64(bufferAt) // what is there is no field of this module
+	mem[moduleAt+arch.Addr(l.Dynamic)] = uint64(bufferAt) // the Module lacks this field
 	mem.Uint32(bufferAt+arch.Addr(l.BufferSize), 416)
 	mem[bufferAt+arch.Addr(l.BufferData)] = uint64(metadataAt)
 	want := func(what string, want moduleID) {

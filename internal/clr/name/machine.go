@@ -9,18 +9,18 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// Machine is the type that a compiler has made of an async method.
+// Machine is the type that a compiler has made from an async method.
 type Machine struct {
-	Method            // MoveNext, which has the method's code
-	Module  arch.Addr // that defines it
+	Method            // MoveNext, with the code of the async method
+	Module  arch.Addr // of the type
 	RID     uint32    // of MoveNext in the MethodDef table
-	Passing bool      // it can be unloaded
+	Passing bool      // the type can be unloaded
 }
 
-// moveNexts are what MoveNext is called: by C# and F#, and by who implements the interface explicitly.
+// moveNexts are the names of MoveNext: in C# and F#, and in an explicit implementation of the interface.
 var moveNexts = []string{"MoveNext", "System.Runtime.CompilerServices.IAsyncStateMachine.MoveNext"}
 
-// Machine names the async method that a type is the state machine of.
+// Machine names the async method of the state machine of the type at mt.
 func (n *Namer) Machine(mt arch.Addr) (Machine, error) {
 	t, err := n.types.Read(mt)
 	if err != nil {
@@ -46,8 +46,8 @@ func (n *Namer) Machine(mt arch.Addr) (Machine, error) {
 	return Machine{}, fmt.Errorf("%w: the type at %v has no MoveNext", types.ErrCorrupt, mt)
 }
 
-// TypeName returns the metadata name of a class, such as System.Collections.Generic.List`1, with those of the
-// types around it: Outer`1+Nested.
+// TypeName returns the metadata name of a class, such as System.Collections.Generic.List`1, with the names of the
+// types around the class: Outer`1+Nested.
 func (n *Namer) TypeName(t *types.Type) (string, error) {
 	a, err := n.assembly(t.Module)
 	if err != nil {
@@ -56,13 +56,14 @@ func (n *Namer) TypeName(t *types.Type) (string, error) {
 	return a.md.TypeName(t.RID)
 }
 
-// A StateStore is where the code of a state machine notes at which await it is going to wait.
+// A StateStore is an instruction of a state machine that stores the number of the next await.
 type StateStore struct {
 	IL    uint32 // offset of the instruction
 	State int32
 }
 
-// StateStores returns where a MoveNext, by its row in the MethodDef table, sets the state of its state machine.
+// StateStores returns the places in a MoveNext, by its row in the MethodDef table, that set the state of the state
+// machine.
 func (n *Namer) StateStores(module arch.Addr, rid uint32) ([]StateStore, error) {
 	il, err := n.IL(module, rid)
 	if err != nil {

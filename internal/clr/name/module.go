@@ -8,16 +8,15 @@ import (
 	"clrsnap/internal/pe"
 )
 
-// assembly is the metadata of one module. The bytes are a copy: a mapped file
-// may be overwritten while the program runs, and the runtime's memory may be
-// freed.
+// assembly is the metadata of one module. The bytes are a copy: a mapped file may be overwritten while the program
+// runs, and the runtime may free memory.
 type assembly struct {
 	md   *ecma335.Metadata
 	name string
 	id   moduleID
 	cost int // bytes of Namer.room
 
-	unproved bool // its image may be another one than the runtime has loaded
+	unproved bool // the image may differ from the image that the runtime has loaded
 }
 
 // assembly returns the metadata of the runtime's Module at address module.
@@ -32,9 +31,9 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	if err := n.failed[id]; err != nil {
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
-	n.drop(module) // the cached one was another module, or has grown since
+	n.drop(module) // the cached metadata belongs to another module, or has grown since
 	collectible, err := n.isCollectible(module)
-	if err != nil { // before the metadata: megabytes for each frame if it were after
+	if err != nil { // before the metadata is read: megabytes for each frame otherwise
 		return nil, err
 	}
 	a, err := n.load(id)
@@ -57,8 +56,7 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	return a, nil
 }
 
-// load reads metadata from the PE image, or from the runtime's copy for a module that
-// the program emits.
+// load reads metadata from the PE image. For a module that the program emits, load reads the runtime's copy.
 func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	at, size := id.metadata, int(id.size)
 	if id.metadata == 0 {
@@ -72,7 +70,7 @@ func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	if size > pe.MaxMetadata {
 		return nil, fmt.Errorf("%d bytes of metadata", size)
 	}
-	// Only what begins like metadata is worth a copy.
+	// Only metadata with the right signature is worth a copy.
 	if v, err := n.mem.Uint32(at); err != nil || v != ecma335.Signature {
 		return nil, fmt.Errorf("%w at %v (%v)", pe.ErrNoMetadata, at, err)
 	}
@@ -102,8 +100,8 @@ func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	return a, nil
 }
 
-// isCollectible reports whether a module can be unloaded, so that its address
-// may come to mean another one.
+// isCollectible reports whether a module can be unloaded, so that the module's address may come to mean another
+// module.
 func (n *Namer) isCollectible(module arch.Addr) (bool, error) {
 	assembly, err := n.mem.Pointer(module + arch.Addr(n.l.ModAssembly))
 	if err != nil {

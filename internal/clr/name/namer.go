@@ -15,22 +15,21 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Method is everything that a method is called.
+// Method has all names of a method.
 type Method struct {
-	Exact     string // metadata names of type and method, as the runtime's StackTrace has them
+	Exact     string // metadata names of type and method, as in the runtime's StackTrace
 	Display   string // with namespaces and generic arguments, from the source's point of view
 	Short     string // Display without namespaces
-	Signature string // parameter types in parentheses; empty where they are not known
+	Signature string // parameter types in parentheses; empty: not known
 	Assembly  string // simple name; empty for dynamic methods
-	Shared    bool   // the code is shared by several instantiations: __Canon stands for type arguments
+	Shared    bool   // several instantiations share the code: __Canon stands for type arguments
 
-	Image arch.Addr // of Assembly, where it was loaded; 0: it has none
+	Image arch.Addr // of Assembly, where the assembly was loaded; 0: there is no image
 
-	Unproved bool // the image may be another one than the runtime has loaded: Display and Short end in Unproved
+	Unproved bool // the image may differ from the runtime's: Display and Short end in Unproved
 }
 
-// Namer names the methods and types of one runtime. It is not safe for
-// concurrent use.
+// Namer names the methods and types of one runtime. A Namer is not safe for concurrent use.
 type Namer struct {
 	mem     *target.Reader
 	types   *types.System
@@ -42,15 +41,15 @@ type Namer struct {
 	assemblyL assemblyLayout
 	streamL   streamLayout
 	mapsL     mapsLayout
-	images    Images // nil: all are what the runtime has loaded
+	images    Images // nil: all images are proved to be the loaded ones
 	refused   map[refusal]error
 	compared  int // methods: see sameOwners
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
-	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not retried
+	failed     map[moduleID]error      // modules with unreadable metadata at this moment: large reads are not retried
 	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
-	instances  map[instanceKey]Method  // likewise, of instantiations of shared code
+	instances  map[instanceKey]Method  // likewise, for instantiations of shared code
 	canon      arch.Addr               // MethodTable of System.__Canon; 0: not known yet
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
@@ -89,14 +88,13 @@ func (n *Namer) Begin() {
 
 const coreLib = "System.Private.CoreLib"
 
-// exceptionMachinery is the class whose methods dispatch exceptions
-// (src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs,
-// shared with CoreCLR). The runtime's own stack walks skip it.
+// exceptionMachinery is the class with the methods that dispatch exceptions
+// (src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs, shared with CoreCLR). The runtime's
+// own stack walks skip the class.
 const exceptionMachinery = "System.Runtime.EH"
 
-// Hidden reports whether DoStackSnapshot skips a method: it has no
-// metadata, was made by the runtime for one that has, or belongs to the
-// runtime's exception machinery.
+// Hidden reports whether DoStackSnapshot skips a method: a method without metadata, a method that the runtime made
+// for a method with metadata, or a method of the runtime's exception machinery.
 func (n *Namer) Hidden(desc arch.Addr) (hidden, machinery bool, err error) {
 	m, err := n.methods.Read(desc)
 	if err != nil {
@@ -135,7 +133,7 @@ func (n *Namer) machinery(m *method.Method) (bool, error) {
 	return h, nil
 }
 
-// Attributes returns the MethodImplAttributes of a method; 0 for one without metadata.
+// Attributes returns the MethodImplAttributes of a method; 0 for a method without metadata.
 func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 	if m.RID == 0 {
 		return 0, nil
@@ -148,7 +146,7 @@ func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 	return def.ImplFlags, err
 }
 
-// IsStatic reports whether a method, which has metadata, has no object.
+// IsStatic reports whether a method with metadata has no object.
 func (n *Namer) IsStatic(m *method.Method) (bool, error) {
 	a, err := n.assembly(m.Module)
 	if err != nil {
@@ -158,8 +156,8 @@ func (n *Namer) IsStatic(m *method.Method) (bool, error) {
 	return def.IsStatic(), err
 }
 
-// Method names the method of a MethodDesc. volatile says that its code can be
-// unloaded; such names are worked out each time, and not kept.
+// Method names the method of a MethodDesc. volatile: the code can be unloaded; the name is worked out each time, and
+// not kept.
 func (n *Namer) Method(m *method.Method, volatile bool) (Method, error) {
 	if !volatile && m.HasMetadata() {
 		if name, ok := n.names[m.Desc]; ok {
@@ -257,16 +255,15 @@ func (n *Namer) Type(h arch.Addr, style ecma335.Style) (string, error) {
 const (
 	maxTypeDepth = 32
 	maxTypeNodes = 1024
-	maxTypeText  = 1 << 16 // bytes, those of types within others counted with each of these
+	maxTypeText  = 1 << 16 // bytes; the text of an inner type counts again for each type around it
 )
 
-// budget bounds the work for one name, or for one list of them: types nest, and a corrupt
-// one may contain itself.
+// budget bounds the work for one name, or for one list of names: types nest, and a corrupt type may contain itself.
 type budget struct{ nodes, text int }
 
 func newBudget() budget { return budget{maxTypeNodes, maxTypeText} }
 
-// errFlag: a flag has an impossible value, so this is not the object that was expected.
+// errFlag: a flag has an impossible value, so the object is not the expected object.
 var errFlag = errors.New("the runtime's structures contradict themselves")
 
 var errTooDeep = errors.New("a type is too large to be named")
@@ -279,7 +276,7 @@ func (n *Namer) typeName(h arch.Addr, style ecma335.Style, b *budget, depth int)
 	return s, err
 }
 
-// unboundedName does not bound the length of its result: typeName does.
+// unboundedName does not bound the length of the result; typeName does.
 func (n *Namer) unboundedName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {
 	if b.nodes--; b.nodes < 0 || depth > maxTypeDepth {
 		return "", errTooDeep
@@ -334,10 +331,10 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 		}
 		args = append(args, s)
 	}
-	// As an argument of the framework's builders, a state machine is shown as the
-	// method that it was compiled from.
+	// As an argument of the framework's builders, a state machine is shown as the method that the state machine was
+	// compiled from.
 	name, hint := q.String(), NoHint
-	if strings.Contains(name, "@") { // F#'s are not told from its closures by their names
+	if strings.Contains(name, "@") { // the names of F#'s state machines look like closures
 		hint = hintOf(a.md, t.RID, name)
 	}
 	f := FriendlyName(name, "MoveNext", hint)

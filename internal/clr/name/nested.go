@@ -2,8 +2,7 @@ package name
 
 import "strings"
 
-// splitNested cuts a metadata type name at the pluses that are not inside angle
-// brackets, and reports whether the brackets match.
+// splitNested cuts a metadata type name at the pluses outside angle brackets, and reports whether the brackets match.
 func splitNested(s string) ([]string, bool) {
 	var segs []string
 	depth, start := 0, 0
@@ -84,7 +83,7 @@ func shortMember(s string) string {
 		return s
 	}
 	var b strings.Builder
-	start := 0 // of the identifier at hand; namespaces before it are dropped
+	start := 0 // of the present identifier; namespaces before the identifier are dropped
 	for i := range dot {
 		switch s[i] {
 		case '.':

@@ -10,11 +10,11 @@ import (
 // PInvoke is a native function that managed code calls.
 type PInvoke struct {
 	Name    string    // of the function
-	Library string    // as the program has it, without a folder; QCall: the runtime itself
-	Target  arch.Addr // where the function is; 0 if that is not known
+	Library string    // as the program names the library, without a folder; QCall: the runtime itself
+	Target  arch.Addr // address of the function; 0: not known
 }
 
-// Display is what a frame is called that stands for the call.
+// Display returns the name of a frame that stands for the call.
 func (p *PInvoke) Display() string {
 	if p.Library == "" {
 		return "[P/Invoke " + p.Name + "]"
@@ -22,8 +22,7 @@ func (p *PInvoke) Display() string {
 	return "[P/Invoke " + p.Name + " in " + p.Library + "]"
 }
 
-// PInvoke names the native function of the P/Invoke whose MethodDesc is at an address. It returns
-// false if there is no such thing.
+// PInvoke names the native function of the P/Invoke with the MethodDesc at an address; false: there is no P/Invoke.
 func (n *Namer) PInvoke(desc arch.Addr) (p PInvoke, ok bool) {
 	m, err := n.methods.Read(desc)
 	if err != nil || m.Class != method.PInvoke {

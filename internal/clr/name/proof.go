@@ -9,20 +9,20 @@ import (
 	"clrsnap/internal/ecma335"
 )
 
-// The file of an assembly can be another one than the one that the runtime had loaded: a dump lacks what was mapped
-// from the file, or the file was written to while the program ran. Then a row of the metadata is another class or
-// method than the runtime means by the row. What the runtime keeps in its own memory can contradict such a file. It
-// cannot prove the file: a build in which only the body of a method has changed has the same rows.
+// The file of an assembly can differ from the file that the runtime had loaded: a dump lacks memory that was mapped
+// from the file, or the file was written to while the program ran. Then a row of the metadata names another class or
+// method than the runtime means by the row. The runtime's records in its own memory can contradict such a file. The
+// records cannot prove the file: a build with only a changed method body has the same rows.
 
-// Images knows the files of the images that are in memory.
+// Images knows the files of the images in memory.
 type Images interface {
-	// Proved reports whether what is read of an image is what the runtime has loaded.
+	// Proved reports whether the bytes read of an image are the bytes that the runtime has loaded.
 	Proved(image arch.Addr) bool
-	// Refused is called with an image that is another one than the runtime has loaded, and how that shows.
+	// Refused is called with an image that is not the loaded image, and with the evidence.
 	Refused(image arch.Addr, why error)
 }
 
-// Check has images checked before anything of them is used. What was named before is forgotten.
+// Check has images checked before the Namer uses them. Check forgets all earlier names.
 func (n *Namer) Check(i Images) {
 	n.images, n.room, n.canon, n.passing = i, maxKept, 0, nil
 	clear(n.assemblies)
@@ -32,15 +32,16 @@ func (n *Namer) Check(i Images) {
 	clear(n.hidden)
 }
 
-// Unproved is behind a name of an image that is not proved to be what the runtime has loaded.
+// Unproved is the end of a name from an image that is not proved to be the loaded image.
 const Unproved = " (?)"
 
-// ErrOther: an image is another one than the runtime has loaded.
+// ErrOther: an image is not the image that the runtime has loaded.
 var ErrOther = errors.New("it is another build than the one that was loaded")
 
-// mapsLayout is where a Module keeps what it has loaded, by the rows of its metadata: a map for each table, with room
-// for all rows from the beginning (dotnet/runtime, src/coreclr/vm/ceeload.cpp, Module::AllocateMaps; ceeload.h,
-// LookupMapBase). Rows count from 1, so there is one element more.
+// mapsLayout has the places of a Module's maps from the rows of its metadata to loaded types, methods and fields.
+// There is a map for each table, with room for all rows from the beginning (dotnet/runtime,
+// src/coreclr/vm/ceeload.cpp, Module::AllocateMaps; ceeload.h, LookupMapBase). Rows count from 1, so a map has one
+// more element.
 type mapsLayout struct {
 	Types   uint32 `clr:"Module.TypeDefToMethodTableMap,optional"`
 	Methods uint32 `clr:"Module.MethodDefToDescMap,optional"`
@@ -51,8 +52,8 @@ type mapsLayout struct {
 
 const (
 	mapFlags     = 7       // of an element of a map
-	maxContested = 1 << 16 // methods of a module that are looked at
-	maxCompared  = 1 << 22 // of all modules together
+	maxContested = 1 << 16 // methods of a module to compare
+	maxCompared  = 1 << 22 // in all modules together
 	maxRefused   = 1 << 12 // modules
 )
 
@@ -79,13 +80,13 @@ func (n *Namer) prove(module arch.Addr, a *assembly) error {
 	return err
 }
 
-// refusal is a module that an image is not of. It stays refused.
+// refusal is a module, and an image that does not belong to the module. A refusal is final.
 type refusal struct {
 	module arch.Addr
 	id     moduleID
 }
 
-// mark is behind a name of the assembly.
+// mark returns the end of the assembly's names.
 func (a *assembly) mark() string {
 	if a.unproved {
 		return Unproved
@@ -93,7 +94,7 @@ func (a *assembly) mark() string {
 	return ""
 }
 
-// sameRows compares how many rows there are. What cannot be read contradicts nothing.
+// sameRows compares the numbers of rows. Unreadable memory contradicts nothing.
 func (n *Namer) sameRows(module arch.Addr, md *ecma335.Metadata) error {
 	l := &n.mapsL
 	for _, m := range [...]struct {
@@ -116,7 +117,7 @@ func (n *Namer) sameRows(module arch.Addr, md *ecma335.Metadata) error {
 	return nil
 }
 
-// sameOwners compares to which class each method belongs that is loaded.
+// sameOwners compares the class of each loaded method.
 func (n *Namer) sameOwners(module arch.Addr, md *ecma335.Metadata) error {
 	l := &n.mapsL
 	if l.Methods == contract.Absent || l.Table == contract.Absent {
@@ -143,7 +144,7 @@ func (n *Namer) sameOwners(module arch.Addr, md *ecma335.Metadata) error {
 	return nil
 }
 
-// sameOwner compares to which class a method belongs.
+// sameOwner compares the class of a method.
 func (n *Namer) sameOwner(mt arch.Addr, rid uint32, md *ecma335.Metadata) error {
 	t, err := n.types.Read(mt)
 	if err != nil || t.RID == 0 {

@@ -6,12 +6,12 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Bounds of what a Namer keeps, however much a program has loaded: metadata and names
-// together, in bytes. The methods on a large service's stacks need a third of it.
+// Bounds of a Namer's memory, however much a program has loaded: metadata and names together, in bytes. The methods
+// on a large service's stacks need a third of maxKept.
 const (
 	maxKept      = 64 << 20
-	assemblyCost = 8 << 10 // beside its metadata
-	nameCost     = 256     // beside its text
+	assemblyCost = 8 << 10 // beside the metadata
+	nameCost     = 256     // beside the text
 
 	maxFailed = 1 << 10
 	maxHidden = 1 << 10
@@ -30,7 +30,7 @@ func (n *Namer) take(bytes int) error {
 	return nil
 }
 
-// drop forgets the metadata of a module, if it is there.
+// drop forgets the metadata of a module, if there is any.
 func (n *Namer) drop(module arch.Addr) {
 	if a := n.assemblies[module]; a != nil {
 		n.room += a.cost

@@ -26,8 +26,7 @@ func (m *manyModules) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// emptyMetadata is metadata with a stream of tables in which there are none (ECMA-335,
-// II.24.2).
+// emptyMetadata is metadata with a stream of tables without tables (ECMA-335, II.24.2).
 func emptyMetadata() []byte {
 	le := binary.LittleEndian
 	b := []byte("BSJB\x01\x00\x01\x00\x00\x00\x00\x00\x04\x00\x00\x00v4\x00\x00\x00\x00\x01\x00")
@@ -37,9 +36,8 @@ func emptyMetadata() []byte {
 	return append(b, make([]byte, 24)...)
 }
 
-// TestRoomForMetadata: of a program that has loaded a thousand assemblies with 4 MB of
-// metadata each, 64 MB are kept, and the methods of the others have no names. What can be
-// unloaded makes room again.
+// TestRoomForMetadata: a program has loaded a thousand assemblies with 4 MB of metadata each. 64 MB are kept, and the
+// methods of the other assemblies have no names. Metadata that can be unloaded makes room again.
 func TestRoomForMetadata(t *testing.T) {
 	for _, collectible := range []bool{false, true} {
 		mem := &manyModules{Words: clrtest.Words{}}

@@ -12,16 +12,16 @@ import (
 // A Site is an instruction of a method's IL whose code may call a managed method.
 type Site struct {
 	IL     uint32 // offset
-	Method string // the name of what it calls, without its type; empty: that is the runtime's choice
+	Method string // the name of the called method, without the type; empty: the runtime chooses the method
 }
 
-// What IL is read of one process, in bytes, at once and over time.
+// Bounds of the IL that is read of one process, in bytes, at once and over time.
 const (
 	maxIL       = 256 << 20
 	ilPerSecond = 4 << 20
 )
 
-// Sites returns the sites of a method that is described by metadata, in the order of their offsets.
+// Sites returns the sites of a method with metadata, in the order of their offsets.
 func (n *Namer) Sites(m *method.Method) ([]Site, error) {
 	a, err := n.assembly(m.Module)
 	if err != nil {

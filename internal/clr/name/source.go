@@ -15,7 +15,7 @@ type naming struct {
 	typeArgs, methodArgs []typeText
 }
 
-// hintOf distinguishes async methods from iterators, whose state machines are named alike.
+// hintOf distinguishes async methods from iterators: the names of their state machines look alike.
 func hintOf(md *ecma335.Metadata, typeRID uint32, typeName string) Hint {
 	if !strings.Contains(typeName, ">d") && !strings.ContainsAny(typeName, "$@") {
 		return NoHint
@@ -48,7 +48,7 @@ func (d *naming) display(f Friendly, style ecma335.Style) string {
 	return f.Text(pick(d.typeArgs, style), pick(d.methodArgs, style), style)
 }
 
-// Text writes a method with the generic arguments of its type and its own.
+// Text writes a method with the generic arguments of its type and of the method.
 func (f Friendly) Text(typeArgs, methodArgs []string, style ecma335.Style) string {
 	own := f.typeArgs(len(typeArgs))
 	methodArgs = append(typeArgs[own:len(typeArgs):len(typeArgs)], methodArgs...)
@@ -65,9 +65,9 @@ func (f Friendly) Text(typeArgs, methodArgs []string, style ecma335.Style) strin
 	return s + f.Suffix
 }
 
-// signature returns the parameter types of the method that the author wrote. A
-// state machine has lost them; they are those of the method it was made from, if
-// that can be told from its overloads.
+// signature returns the parameter types of the method that the author wrote. A state machine has lost the types.
+// signature takes them from the source method of the state machine, if the source method can be told from its
+// overloads.
 func (d *naming) signature(f Friendly) string {
 	def, generic := d.def, 0
 	if f.Kind == StateMachine {
@@ -83,10 +83,10 @@ func (d *naming) signature(f Friendly) string {
 	return d.a.md.FormatParams(sig, d.sigArgs(generic), ecma335.Short)
 }
 
-// source finds the method that a state machine was made from: a member of the type around
-// the machine, and named in the machine's name. Of a lambda that is the method <Main>b__8_1
-// beside the machine <<Main>b__8_1>d, and not Main. generic is how many generic parameters
-// the method has; the machine has them behind those of the type around it.
+// source finds the source method of a state machine: a member of the type around the machine, named in the machine's
+// name. For the machine of a lambda, source is the method <Main>b__8_1 beside the machine <<Main>b__8_1>d, and not
+// Main. generic is the number of the method's generic parameters; in the machine, the parameters come behind the
+// parameters of the type around the machine.
 func (d *naming) source() (def ecma335.MethodDef, generic int, ok bool) {
 	machine, err := d.a.md.TypeDef(d.typeRID)
 	if err != nil {
@@ -105,9 +105,8 @@ func (d *naming) source() (def ecma335.MethodDef, generic int, ok bool) {
 	return def, generic, ok && err == nil
 }
 
-// sigArgs names generic parameters: by the arguments that this code was compiled
-// for, else as the source does. The last of the type's arguments, so many as generic says, are
-// those of the method that has the signature.
+// sigArgs names generic parameters: by the arguments that the code was compiled for, else by the names in the source.
+// The last generic of the type's arguments belong to the method with the signature.
 func (d *naming) sigArgs(generic int) ecma335.TypeArgs {
 	typeArgs, methodArgs := pick(d.typeArgs, ecma335.Short), pick(d.methodArgs, ecma335.Short)
 	if k := generic; k > 0 && k <= len(typeArgs) {

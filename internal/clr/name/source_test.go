@@ -24,7 +24,7 @@ func (f file) ReadMemory(p []byte, at arch.Addr) error {
 	return nil
 }
 
-// metadataOf is the metadata of a file of the kit.
+// metadataOf returns the metadata of a file of the kit.
 func metadataOf(t *testing.T, name string) *ecma335.Metadata {
 	t.Helper()
 	b, err := os.ReadFile(testenv.InKit(name))
@@ -42,9 +42,8 @@ func metadataOf(t *testing.T, name string) *ecma335.Metadata {
 	return md
 }
 
-// machines returns what the compiler has written down for debuggers: which method is the source
-// of which state machine. The method has an attribute with the name of the machine's type
-// (II.22.10, II.23.3).
+// machines returns the compiler's record for debuggers of the source method of each state machine. The source method
+// has an attribute with the name of the machine's type (II.22.10, II.23.3).
 func machines(t *testing.T, md *ecma335.Metadata) map[string]uint32 {
 	t.Helper()
 	must := func(v uint32, err error) uint32 {
@@ -79,14 +78,14 @@ func machines(t *testing.T, md *ecma335.Metadata) map[string]uint32 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := int(value[2]); n < 0x80 { // else the name is longer than that
+		if n := int(value[2]); n < 0x80 { // else the name is longer
 			out[strings.ReplaceAll(string(value[3:3+n]), `\`, "")] = parent >> 5
 		}
 	}
 	return out
 }
 
-// The source of a state machine is the method that the compiler says it is, or nothing.
+// The source of a state machine is the method that the compiler names, or nothing.
 func TestSource(t *testing.T) {
 	lambdas, locals, all := 0, 0, 0
 	for _, name := range []string{

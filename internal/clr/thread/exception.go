@@ -10,20 +10,17 @@ import (
 
 // Exception is the state of the newest exception in flight on a thread.
 type Exception struct {
-	// Unwinding: a handler has been found, and the stack up to it is being
-	// unwound (the second pass).
+	// Unwinding: a handler has been found, and the stack up to the handler is being unwound (the second pass).
 	Unwinding bool
 	// InHandler: managed code of an exception handler has been entered.
 	InHandler bool
-	// The exception has unwound the frames with a stack pointer in [Low, High).
-	// Their memory is still on the stack, at higher addresses than the dispatcher's
-	// frames. Both are 0 where nothing has been unwound.
+	// The exception has unwound the frames with a stack pointer in [Low, High). Their memory is still on the stack,
+	// at higher addresses than the dispatcher's frames. Both are 0 where nothing has been unwound.
 	Low, High arch.Addr
 }
 
-// exLayout is the layout of ExInfo (src/coreclr/vm/exinfo.h, struct ExInfo), in
-// bytes. That a managed handler has been entered
-// (m_EHClauseInfo.m_fManagedCodeEntered) is the word before the flags.
+// exLayout is the layout of ExInfo (src/coreclr/vm/exinfo.h, struct ExInfo), in bytes. The word before the flags
+// tells whether a managed handler has been entered (m_EHClauseInfo.m_fManagedCodeEntered).
 type exLayout struct {
 	Flags uint32 `clr:"ExceptionInfo.ExceptionFlags,optional"`
 	Low   uint32 `clr:"ExceptionInfo.StackLowBound,optional"`
@@ -41,8 +38,7 @@ func (l *exLayout) known() bool {
 	return !slices.Contains([]uint32{l.Flags, l.Low, l.High, l.Pass}, contract.Absent)
 }
 
-// Exception reads the state of the exception in flight on t, and false where
-// there is none, or its state cannot be understood.
+// Exception reads the state of the exception in flight on t; false: there is none, or the state cannot be understood.
 func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
 	if t.Exception == 0 {
 		return Exception{}, false

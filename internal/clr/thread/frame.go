@@ -12,8 +12,8 @@ import (
 // FrameKind names a kind of explicit Frame (frames.h, FrameTypes.h).
 type FrameKind uint8
 
-// The kinds of Frame of .NET 10, in the order of the runtime's own list, and that of
-// the interpreter, which .NET 11 can have, then those that only older runtimes have.
+// The kinds of Frame: first the kinds of .NET 10, in the order of the runtime's own list, then the interpreter's
+// Frame, a possible kind in .NET 11, then the kinds that only older runtimes have.
 const (
 	UnknownFrame FrameKind = iota
 	InlinedCallFrame
@@ -62,18 +62,18 @@ func (k FrameKind) String() string {
 	return frameNames[k]
 }
 
-// way is how Frames lead back to other code, and so how they are read.
+// way is the way from a Frame back to other code, and so the way to read the Frame.
 type way uint8
 
 const (
 	wayUnknown    way = iota
-	wayMark           // they only mark a place
-	wayCall           // to the call that they hold, while they hold one
+	wayMark           // none: the Frame only marks a place
+	wayCall           // to the Frame's call, while the Frame is in a call
 	wayTransition     // by the transition block of a stub
 	wayHijack         // by the arguments of the helper that a hijacked return leads to
 	wayPointed        // by a context elsewhere
-	wayEval           // by that of a debugger's evaluation
-	wayFault          // by a context of their own
+	wayEval           // by the context of a debugger's evaluation
+	wayFault          // by the Frame's own context
 	waySoftware       // likewise
 	wayHelper         // by the registers of a runtime function
 )
@@ -104,17 +104,16 @@ func (k FrameKind) way() way {
 	return wayUnknown
 }
 
-// AlwaysReturns reports whether Frames of a kind lead back to other code as long as they are
-// on the chain. The others only mark a place, or lead back only while their call has
-// not returned.
+// AlwaysReturns reports whether a Frame of the kind leads back to other code as long as the Frame is on the chain.
+// Other kinds only mark a place, or lead back only while their call has not returned.
 func (k FrameKind) AlwaysReturns() bool { return k.way() > wayCall }
 
-// Lazy reports whether Frames of a kind may lead to native code, from which one has to
-// unwind to the nearest managed frame.
+// Lazy reports whether Frames of the kind may lead to native code. The caller then has to unwind from there to the
+// nearest managed frame.
 func (k FrameKind) Lazy() bool { return k.way() == wayHelper }
 
-// Managed reports whether Frames of a kind lead to managed code only. Stubs can also
-// have been called by native code, and hijacked methods can return to it.
+// Managed reports whether Frames of the kind lead to managed code only. Native code can also call a stub, and a
+// hijacked method can return to native code.
 func (k FrameKind) Managed() bool { return k.way() == wayCall || k.way() == wayPointed }
 
 // FrameTop ends the chain (frames.h, FRAME_TOP).
@@ -144,8 +143,7 @@ type frameLayout struct {
 	EvalPtr         uint32 `clr:"FuncEvalFrame.DebuggerEvalPtr"`
 	EvalContext     uint32 `clr:"DebuggerEval.TargetContext"`
 
-	// Of the runtimes that have HelperMethodFrames: parts of their LazyMachState
-	// (amd64/gmscpu.h).
+	// Of the runtimes with HelperMethodFrames: parts of their LazyMachState (amd64/gmscpu.h).
 	HelperMethod   uint32 `clr:"HelperMethodFrame.Method,optional"`
 	HelperIP       uint32 `clr:"HelperMethodFrame.Rip,optional"`
 	HelperSP       uint32 `clr:"HelperMethodFrame.Rsp,optional"`
@@ -192,7 +190,7 @@ func NewChain(d *contract.Descriptor, a *arch.Arch) (*Chain, error) {
 		}
 		c.saved = append(c.saved, savedReg{reg, off})
 	}
-	// A kind that this runtime does not have never occurs in its chains.
+	// A kind that this runtime lacks never occurs in its chains.
 	for k := FrameKind(1); k < numFrameKinds; k++ {
 		if id, ok := d.Global(frameNames[k] + "Identifier"); ok && c.described(k) {
 			c.kinds[id] = k
@@ -204,7 +202,7 @@ func NewChain(d *contract.Descriptor, a *arch.Arch) (*Chain, error) {
 	return c, nil
 }
 
-// described reports whether it is known how Frames of a kind are laid out.
+// described reports whether the layout of Frames of the kind is known.
 func (c *Chain) described(k FrameKind) bool {
 	switch k.way() {
 	case wayHelper:
@@ -224,30 +222,28 @@ func (c *Chain) Kind(s *target.Stack, at arch.Addr) (FrameKind, bool) {
 	return c.kinds[id], true
 }
 
-// Next returns the Frame that follows, or FrameTop. The chain climbs towards
-// the base of the stack; Next returns false at a link that does not.
+// Next returns the following Frame, or FrameTop. The chain climbs towards the base of the stack; Next returns false
+// at a link that does not climb.
 func (c *Chain) Next(s *target.Stack, at arch.Addr) (arch.Addr, bool) {
 	v, ok := s.Uint64(at + arch.Addr(c.l.Next))
 	next := arch.Addr(v)
 	return next, ok && next > at
 }
 
-// Why the code that a Frame leads back to is not known.
+// Reasons why the code that a Frame leads back to is not known.
 var (
-	// ErrNotCaptured: memory of the Frame was not captured. Stack.Miss says which.
+	// ErrNotCaptured: memory of the Frame was not captured. Stack.Miss names the memory.
 	ErrNotCaptured = errors.New("a Frame cannot be read")
-	// ErrUnknownFrame: the layout of this kind of Frame is not known.
+	// ErrUnknownFrame: the layout of the kind of Frame is not known.
 	ErrUnknownFrame = errors.New("a Frame is of an unknown kind")
-	// ErrNoReturnAddress: Frames of this kind lead back to code, but its return address is 0.
+	// ErrNoReturnAddress: the kind of Frame leads back to code, but the return address is 0.
 	ErrNoReturnAddress = errors.New("a Frame has no return address")
 )
 
-// Context sets ctx to the registers of the managed frame that the Frame at
-// address at leads back to; where its kind is Lazy, of a native frame on the way
-// there. It returns false, and leaves ctx unspecified, for Frames that do not lead
-// back to code: those that only mark a place, and those that are not in a call. With an
-// error it is not known whether the Frame leads back, so a walk that skipped it could
-// miss frames.
+// Context sets ctx to the registers of the managed frame that the Frame at address at leads back to. If the kind is
+// Lazy, ctx gets the registers of a native frame on the way to the managed frame. Context returns false, and leaves
+// ctx unspecified, for Frames that do not lead back to code: Frames that only mark a place, and Frames outside a
+// call. With an error, the Frame may or may not lead back, so a walk that skipped the Frame could miss frames.
 func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind FrameKind, leads bool, err error) {
 	kind, ok := c.Kind(s, at)
 	if !ok {
@@ -287,8 +283,8 @@ func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind 
 	return kind, false, nil
 }
 
-// inlinedCall: an InlinedCallFrame is active, that is, its thread is in the
-// call, only while it holds a return address (frames.h, FrameHasActiveCall).
+// inlinedCall: an InlinedCallFrame is active, with its thread in the call, only while the Frame holds a return
+// address (frames.h, FrameHasActiveCall).
 func (c *Chain) inlinedCall(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	ip, ok := s.Uint64(at + arch.Addr(c.l.CallIP))
 	ctx.IP, ctx.Valid = arch.Addr(ip), 0
@@ -309,12 +305,12 @@ func (c *Chain) inlinedCall(s *target.Stack, at arch.Addr, ctx *arch.Context) bo
 // InlinedCallFrameMarker).
 const (
 	datumAddress = 1 // the rest is the address of code, not a MethodDesc
-	datumMarks   = 7 // what is not part of a MethodDesc's address
+	datumMarks   = 7 // the bits outside a MethodDesc's address
 )
 
-// PInvoke returns what the Frame at address at says of the P/Invoke that its thread is in: the
-// address to which that returns, and the MethodDesc of what is called. It returns 0 for the
-// MethodDesc where the Frame is of another kind, is in no call, or does not say.
+// PInvoke returns the P/Invoke of the Frame at address at, with the thread in the call: the return address, and the
+// MethodDesc of the callee. The MethodDesc is 0 if the Frame has another kind, is in no call, or does not name a
+// MethodDesc.
 func (c *Chain) PInvoke(s *target.Stack, at arch.Addr) (returns, desc arch.Addr) {
 	if kind, ok := c.Kind(s, at); !ok || kind != InlinedCallFrame || c.l.Callee == contract.Absent {
 		return 0, 0
@@ -356,9 +352,9 @@ func (c *Chain) hijack(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	return c.calleeSaved(s, arch.Addr(args)+arch.Addr(c.l.HijackSaved), ctx)
 }
 
-// helperMethod: a HelperMethodFrame belongs to a runtime function that managed code
-// calls directly. It has the registers of that function. Runtime code that needs those
-// of the caller unwinds from there, and stores the result in the Frame.
+// helperMethod: a HelperMethodFrame belongs to a runtime function that managed code calls directly, and has the
+// registers of the function. Runtime code that needs the caller's registers unwinds from there, and stores the result
+// in the Frame.
 func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	l := &c.l
 	done, ok := s.Uint64(at + arch.Addr(l.HelperReturn))
@@ -383,9 +379,8 @@ func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) b
 		c.pointedRegisters(s, at+arch.Addr(l.HelperPointers), ctx)
 }
 
-// Method returns the MethodDesc of the runtime function that the Frame at an address belongs to, if
-// managed code has called it like a method; 0: it is of another kind, or the runtime has not looked
-// for it yet.
+// Method returns the MethodDesc of the runtime function of the Frame at an address, if managed code has called the
+// function like a method; 0: the Frame has another kind, or the runtime has not looked for the MethodDesc yet.
 func (c *Chain) Method(s *target.Stack, at arch.Addr) arch.Addr {
 	kind, ok := c.Kind(s, at)
 	if !ok || kind.way() != wayHelper || c.l.HelperMethod == contract.Absent {
@@ -395,9 +390,9 @@ func (c *Chain) Method(s *target.Stack, at arch.Addr) arch.Addr {
 	return arch.Addr(desc)
 }
 
-// pointedRegisters sets the registers whose place on the stack is known, from a
-// structure that has the address of that place where CalleeSavedRegisters has the
-// register. A garbage collection updates the register's value in that place only.
+// pointedRegisters sets the registers with a known place on the stack. At each register's offset in
+// CalleeSavedRegisters, the structure at address at has the address of the place. A garbage collection updates the
+// register's value in that place only.
 func (c *Chain) pointedRegisters(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	for _, r := range c.saved {
 		p, ok := s.Uint64(at + arch.Addr(r.off))

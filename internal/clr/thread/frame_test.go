@@ -21,7 +21,7 @@ func newChain(t testing.TB, d *contract.Descriptor) *Chain {
 
 const base = arch.Addr(0x7ffd_0000_0000)
 
-// stack is a stack of zeros that words are written to.
+// stack is a stack of zeros; the tests write words.
 type stack struct{ target.Stack }
 
 func newStack() *stack {
@@ -63,8 +63,8 @@ const (
 	frameSP = uint64(base + 0x900)
 )
 
-// fill gives a Frame the registers that it leads back to: r12 is 12, and so on.
-// It returns their stack pointer, and false for kinds that only mark a place.
+// fill gives a Frame the registers that the Frame leads back to: r12 is 12, and so on. fill returns the stack pointer
+// among the registers, and false for kinds that only mark a place.
 func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
 	l := &c.l
 	switch kind {
@@ -145,9 +145,9 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestHelperMethodFrame: once the runtime has unwound to the caller, the Frame has the
-// resulting registers: their values, and for those saved on the stack the address of
-// the place, where a garbage collection updates the value.
+// TestHelperMethodFrame: once the runtime has unwound to the caller, the Frame has the resulting registers: their
+// values and, for registers saved on the stack, the address of the place, where a garbage collection updates the
+// value.
 func TestHelperMethodFrame(t *testing.T) {
 	d := clrtest.Descriptor(t, clrtest.Net9)
 	c := newChain(t, d)
@@ -193,8 +193,8 @@ func testInactiveInlinedCallFrame(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestFrameOfPInvoke: an InlinedCallFrame names a MethodDesc only while the call lasts, and only if
-// its word for that is not the address of code.
+// TestFrameOfPInvoke: an InlinedCallFrame names a MethodDesc only while the call lasts, and only if the MethodDesc's
+// word is not the address of code.
 func TestFrameOfPInvoke(t *testing.T) {
 	for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
 		t.Run(name, func(t *testing.T) { testFrameOfPInvoke(t, clrtest.Descriptor(t, name)) })
@@ -247,10 +247,9 @@ func testChainNext(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// FuzzFrameChain: a stack of random words. The chain is walked to its end, which
-// comes because it must climb.
+// FuzzFrameChain: a stack of random words. The chain must climb, so a walk of the chain ends.
 func FuzzFrameChain(f *testing.F) {
-	d := clrtest.Descriptor(f, clrtest.Net11) // it has all kinds of Frame
+	d := clrtest.Descriptor(f, clrtest.Net11) // has all kinds of Frame
 	c := newChain(f, d)
 	var ids []uint64
 	for k := FrameKind(1); k < numFrameKinds; k++ {

@@ -2,18 +2,18 @@ package thread
 
 import "encoding/binary"
 
-// LockLen is how much of a lock is read, in bytes.
+// LockLen is the number of bytes of a lock to read.
 const LockLen = 32
 
-// LockOwner returns the thread that holds a lock, by the id that the runtime has for it; 0: none does, or b is no
-// lock. b is LockLen bytes of the lock.
+// LockOwner returns the holder of a lock, as the runtime's thread id; 0: there is no holder, or b is no lock. b has
+// LockLen bytes of the lock.
 //
-// A lock is the runtime's AwareLock (src/coreclr/vm/syncblk.h; .NET 8 to 10), which Monitor uses:
-// its state at 0, of which bit 0 says that it is held, how often at 4, and the owner's OS thread id
-// at 16. Or it is an object of System.Threading.Lock (src/libraries/System.Private.CoreLib/src/
-// System/Threading/Lock.cs; .NET 9 and later): the owner's OS thread id at 16, from .NET 11 on its managed
-// thread id, the state at 20, again with bit 0. Taken for the other one, each has no owner: the upper half of the OS
-// thread id is 0 in the one, and is the state of a lock that is held in the other.
+// A lock is either the AwareLock of the runtime (src/coreclr/vm/syncblk.h; .NET 8 to 10), which Monitor uses, or an
+// object of System.Threading.Lock (src/libraries/System.Private.CoreLib/src/System/Threading/Lock.cs; .NET 9 and
+// later). An AwareLock has the state at 0, with bit 0 for held, the recursion count at 4, and the owner's OS thread
+// id at 16. A Lock has the owner's OS thread id at 16, from .NET 11 on the owner's managed thread id, and the state
+// at 20, again with bit 0 for held. If a caller takes one form for the other, the result is 0: the upper half of the
+// OS thread id is 0 in an AwareLock, and is the state of a held lock in a Lock.
 func LockOwner(b []byte, object bool) int {
 	const held = 1
 	if len(b) < LockLen {

@@ -7,23 +7,22 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// The native view of System.Threading.Thread (src/coreclr/vm/object.h, class
-// ThreadBaseObject; CoreLib's layout is checked against it when the runtime is
-// built): four references after the MethodTable pointer, the third of them the
-// name, in .NET 11 two more for waiting; then the address of the Thread object,
-// then two 32-bit numbers, the second of them the managed id.
+// The native view of System.Threading.Thread (src/coreclr/vm/object.h, class ThreadBaseObject; the build of the
+// runtime checks CoreLib's layout against the class): four references after the MethodTable pointer, the third of
+// them the name, in .NET 11 two more references for waiting; then the address of the Thread object, then two 32-bit
+// numbers, the second of them the managed id.
 const (
 	managedName     = 24
 	managedInternal = 40 // after the four references
-	managedExtra    = 16 // the two of .NET 11
+	managedExtra    = 16 // the two references of .NET 11
 	managedID       = 12 // after the address
 
 	maxName = 256 // UTF-16 units
 )
 
-// Name returns the managed name of a thread, "" where it has none, and whether that could be read. Objects
-// on the managed heap can move while they are read, so the Thread object is checked:
-// it must point back at the Thread and repeat its id.
+// Name returns the managed name of a thread, "" if there is none, and whether the name could be read. Managed objects
+// can move during the read, so Name checks the Thread object: it must point back at the Thread and repeat the
+// Thread's id.
 func (s *Store) Name(t *Thread) (name string, known bool) {
 	if t.Exposed == 0 {
 		return "", true
@@ -42,7 +41,7 @@ func (s *Store) Name(t *Thread) (name string, known bool) {
 	return s.str(str, maxName)
 }
 
-// Object returns the address of the managed Thread object of t; 0: it has none, or it cannot be read.
+// Object returns the address of the managed Thread object of t; 0: there is none, or the address cannot be read.
 func (s *Store) Object(t *Thread) arch.Addr {
 	if t.Exposed == 0 {
 		return 0
@@ -54,8 +53,8 @@ func (s *Store) Object(t *Thread) arch.Addr {
 	return obj
 }
 
-// Confirmed reports whether t refers to a managed Thread object, and whether that
-// refers to t. A thread has a handle before it has an object.
+// Confirmed reports whether t refers to a managed Thread object, and whether the object refers back to t. A thread
+// has a handle before the managed object exists.
 func (s *Store) Confirmed(t *Thread) (refers, confirmed bool) {
 	if t.Exposed == 0 {
 		return false, false
@@ -82,13 +81,13 @@ func (s *Store) exposes(obj arch.Addr, t *Thread) bool {
 	return false
 }
 
-// str reads a managed string, or the first most UTF-16 units of it.
+// str reads a managed string, or the string's first most UTF-16 units.
 func (s *Store) str(obj arch.Addr, most uint32) (string, bool) {
 	text, _, ok := s.text(obj, most)
 	return text, ok
 }
 
-// text is str, and reports whether there is more of the string.
+// text is str, and reports whether the string is longer.
 func (s *Store) text(obj arch.Addr, most uint32) (text string, cut, ok bool) {
 	want, err := s.mem.Uint64(s.l.StringType)
 	if err != nil {
@@ -113,6 +112,5 @@ func (s *Store) text(obj arch.Addr, most uint32) (text string, cut, ok bool) {
 	return string(utf16.Decode(u)), n > most, true
 }
 
-// maxString is the longest string that there can be, in UTF-16 units (src/coreclr/vm/object.h,
-// CORINFO_String_MaxLength).
+// maxString is the greatest length of a string, in UTF-16 units (src/coreclr/vm/object.h, CORINFO_String_MaxLength).
 const maxString = 0x3fff_ffdf

@@ -1,14 +1,12 @@
-// Package thread reads what the runtime knows of its threads: the thread store,
-// the head of each Thread object, and the chain of explicit Frames on each
-// stack.
+// Package thread reads the runtime's record of its threads: the thread store, the head of each Thread object, and the
+// chain of explicit Frames on each stack.
 //
-// Sources (dotnet/runtime): docs/design/datacontracts/Thread.md and
-// StackWalk.md, src/coreclr/vm/threads.h (Thread, ThreadStore) and frames.h.
+// Sources (dotnet/runtime): docs/design/datacontracts/Thread.md and StackWalk.md, src/coreclr/vm/threads.h (Thread,
+// ThreadStore) and frames.h.
 //
-// Two words are easily mixed up. A frame is one call on a stack. A Frame, with a
-// capital, is a record that the runtime puts on the stack where it leaves
-// managed code, to find its way back; Frames form a chain from the Thread
-// object to the base of the stack.
+// Two words are easily mixed up. A frame is one call on a stack. A Frame, with a capital, is a record on the stack.
+// The runtime makes a Frame on leaving managed code, to find the way back. Frames form a chain from the Thread object
+// to the base of the stack.
 package thread
 
 import (
@@ -35,21 +33,21 @@ const (
 	StateBackground     = 0x00000200
 	StateUnstarted      = 0x00000400
 	StateDead           = 0x00000800
-	StateStarted        = 0x00001000 // the runtime started it (TS_WeOwn); else native code did
+	StateStarted        = 0x00001000 // the runtime started the thread (TS_WeOwn); else native code did
 	StateThreadPool     = 0x01000000
-	StateInterruptible  = 0x02000000 // until .NET 10: it is in a Sleep, Wait or Join (TS_Interruptible)
+	StateInterruptible  = 0x02000000 // until .NET 10: the thread is in a Sleep, Wait or Join (TS_Interruptible)
 	StateDetached       = 0x80000000
 )
 
 // Thread is the head of one of the runtime's Thread objects.
 type Thread struct {
 	Address     arch.Addr // the ThreadID
-	OSID        int       // as the runtime knows it: inside its own PID namespace
+	OSID        int       // as the runtime knows the thread: inside its own PID namespace
 	ManagedID   int
 	State       uint32
-	Cooperative bool      // its GC mode: it runs managed code, or touches the managed heap; else preemptive
+	Cooperative bool      // GC mode: the thread runs managed code, or touches the managed heap; else preemptive
 	Frame       arch.Addr // the newest Frame
-	Exception   arch.Addr // the newest ExInfo, 0 where no exception is in flight
+	Exception   arch.Addr // the newest ExInfo; 0: no exception is in flight
 	Exposed     arch.Addr // handle of the managed Thread object
 }
 
@@ -58,7 +56,7 @@ type Thread struct {
 func (t *Thread) Hijacked() bool { return t.State&StateHijacked != 0 }
 
 // Alive reports whether the thread has started and not ended. A native thread that has ended is detached, but not
-// dead, until the finalizer clears it away.
+// dead, until the finalizer clears the thread away.
 func (t *Thread) Alive() bool {
 	return t.State&(StateDead|StateDetached|StateUnstarted) == 0 && t.OSID != 0
 }
@@ -75,7 +73,7 @@ type layout struct {
 	GCMode    uint32 `clr:"Thread.PreemptiveGCDisabled"`
 	Frame     uint32 `clr:"Thread.Frame"`
 	Exception uint32 `clr:"Thread.ExceptionTracker"`
-	Exposed   uint32 `clr:"Thread.GCHandle|Thread.ExposedObject"` // the latter in .NET 11
+	Exposed   uint32 `clr:"Thread.GCHandle|Thread.ExposedObject"` // ExposedObject in .NET 11
 	Link      uint32 `clr:"Thread.LinkNext"`
 
 	Dispenser arch.Addr `global:"ThinlockThreadIdDispenser,optional"`
@@ -88,15 +86,15 @@ type layout struct {
 	Untag        uint64 `global:"ObjectToMethodTableUnmask"`
 }
 
-// Store is the thread store of one runtime. It is not safe for concurrent use.
+// Store is the thread store of one runtime. A Store is not safe for concurrent use.
 type Store struct {
 	mem    *target.Reader
 	l      layout
 	thrown thrownLayout
 	trace  traceLayout
 	ex     exLayout
-	direct bool // an ExInfo holds the exception object itself, not a handle of it
-	linked bool // a link of the thread list is the address of a Thread, not that of its own link
+	direct bool // an ExInfo holds the exception object itself, not a handle
+	linked bool // a link of the thread list is the address of a Thread, not the address of the Thread's link
 	head   int  // see HeadLen
 
 	locals localsLayout
@@ -141,8 +139,8 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	return s, nil
 }
 
-// List returns the runtime's threads in the order of the store. A running program may free a Thread whose link is
-// about to be followed: the list may then lead in a circle, which is found before it is longer than three rounds.
+// List returns the runtime's threads in the order of the store. A running program may free a Thread just before List
+// follows the Thread's link. The list may then lead in a circle; List notices the circle within three rounds.
 func (s *Store) List() ([]Thread, error) {
 	store, err := s.mem.Pointer(s.l.Store)
 	if err != nil {
@@ -158,7 +156,7 @@ func (s *Store) List() ([]Thread, error) {
 	before := s.before(link)
 	var out []Thread
 	head := make([]byte, s.head)
-	seen, next := arch.Addr(0), 1 // a link before, and how many there are when it is replaced
+	seen, next := arch.Addr(0), 1 // an earlier link, and the number of links at which seen is replaced
 	for link != 0 {
 		switch {
 		case link == seen:
@@ -185,10 +183,10 @@ func (s *Store) List() ([]Thread, error) {
 	return out, nil
 }
 
-// before is how far a Thread begins before what links of the thread list lead to, in bytes: nothing, or as far as
-// its own link is inside it. The contract Thread c1 has meant either (docs/design/datacontracts/Thread.md says the
-// latter, .NET 11.0 has the former; vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
-// decides, in which each Thread has its place (vm/threads.h, IdDispenser::m_idToThread).
+// before returns the distance in bytes from a Thread's beginning to the target of a thread list's link: 0, or the
+// offset of the Thread's link. The contract Thread c1 has meant both: docs/design/datacontracts/Thread.md says the
+// link's offset, .NET 11.0 has 0 (vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
+// decides, because each Thread has a place in the table (vm/threads.h, IdDispenser::m_idToThread).
 func (s *Store) before(link arch.Addr) arch.Addr {
 	ways := []arch.Addr{arch.Addr(s.l.Link), 0}
 	if s.linked {
@@ -208,7 +206,7 @@ func (s *Store) hasID(at arch.Addr) bool {
 	return err == nil && id <= maxThreads && s.withID(int(id)) == at
 }
 
-// withID returns what the table of managed ids has for an id; 0: nothing.
+// withID returns the entry for an id in the table of managed ids; 0: none.
 func (s *Store) withID(id int) arch.Addr {
 	if _, ok := s.ByID(); !ok || id <= 0 || id > maxThreads {
 		return 0
@@ -232,8 +230,8 @@ func (s *Store) Read(at arch.Addr) (Thread, error) {
 	return s.Parse(head, at), nil
 }
 
-// readHead fills head from a Thread object, which may be shorter than head and
-// lie at the end of readable memory.
+// readHead fills head from a Thread object. The object may be shorter than head, and lie at the end of readable
+// memory.
 func (s *Store) readHead(head []byte, at arch.Addr) error {
 	clear(head)
 	need := s.Needed()
@@ -243,21 +241,21 @@ func (s *Store) readHead(head []byte, at arch.Addr) error {
 	return s.mem.ReadMemory(head[:need], at)
 }
 
-// LinkOffset is where a Thread object refers to the next one.
+// LinkOffset returns the offset in a Thread object of the link to the next Thread.
 func (s *Store) LinkOffset() int { return int(s.l.Link) }
 
-// HeadLen is how much of a Thread object a capture copies, in bytes: up to the last field that is known to be there,
-// because memory may end behind it (musl puts it at the end of a mapping). Fields that no descriptor names, those of a
-// hijack, lie before that.
+// HeadLen returns the number of bytes of a Thread object that a capture copies: up to the last known field. Memory
+// may end behind a Thread object (musl puts a Thread at the end of a mapping). The fields of a hijack, which no
+// descriptor names, lie before the last known field.
 func (s *Store) HeadLen() int { return s.head }
 
-// Needed is the number of bytes of a Thread object that Parse looks at.
+// Needed returns the number of bytes of a Thread object that Parse looks at.
 func (s *Store) Needed() int {
 	l := &s.l
 	return int(max(l.ID, l.OSID, l.State, l.GCMode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
 }
 
-// Same reports whether a thread is still the one that it was when it was read: alive, with the same ids, as mem has it.
+// Same reports whether a thread, according to mem, is still the thread that was read: alive, with the same ids.
 func (s *Store) Same(mem target.Memory, t *Thread) bool {
 	r := target.NewReader(mem)
 	id, err1 := r.Uint32(t.Address + arch.Addr(s.l.ID))
@@ -270,8 +268,7 @@ func (s *Store) Same(mem target.Memory, t *Thread) bool {
 	return now.Alive() && now.OSID == t.OSID && now.ManagedID == t.ManagedID
 }
 
-// Parse decodes the head of a Thread object, HeadLen bytes or more that were read at
-// address at.
+// Parse decodes the head of a Thread object: HeadLen bytes or more, read at address at.
 func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(head[off:]) }
 	u64 := func(off uint32) uint64 { return binary.LittleEndian.Uint64(head[off:]) }
@@ -287,9 +284,10 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 	}
 }
 
-// ExceptionOffsets returns offsets that lead to an exception in flight, in bytes: in a Thread object,
-// that of the address of its newest ExInfo; in the ExInfo, those of the handle of the exception object, or
-// of its address, and of the address of the previous ExInfo; in the exception object, that of its stack trace.
+// ExceptionOffsets returns offsets that lead to an exception in flight, in bytes. Thread is the offset in a Thread
+// object of the address of the newest ExInfo. In the ExInfo, Object is the offset of the exception object's handle or
+// address, and Previous of the previous ExInfo's address. In the exception object, Trace is the offset of the stack
+// trace.
 func (s *Store) ExceptionOffsets() ExceptionOffsets {
 	o := ExceptionOffsets{Thread: s.l.Exception, Object: s.l.ExObject, Direct: s.direct}
 	if s.l.ExPrevious != contract.Absent && s.thrown.Trace != contract.Absent {
@@ -298,26 +296,27 @@ func (s *Store) ExceptionOffsets() ExceptionOffsets {
 	return o
 }
 
-// ExceptionOffsets say where exceptions in flight are: see Store.ExceptionOffsets.
+// ExceptionOffsets has the places of exceptions in flight: see Store.ExceptionOffsets.
 type ExceptionOffsets struct {
 	Thread, Object, Previous, Trace uint32
-	Direct                          bool // Object is that of the address of the exception object
+	Direct                          bool // an ExInfo has the address of the exception object, not a handle
 }
 
-// ByID is where the runtime has its threads by managed id: the address of the address of its IdDispenser, and
-// offsets in bytes: in the IdDispenser, that of the address of the table, in a Thread those of its ids.
+// ByID has the place of the runtime's threads by managed id. Dispenser is the address of the variable with the
+// address of the IdDispenser. The offsets are in bytes: Threads in the IdDispenser, of the table's address; ID and
+// OSID in a Thread, of its ids.
 type ByID struct {
 	Dispenser         arch.Addr
 	Threads, ID, OSID uint32
 }
 
-// ByID returns where threads are by managed id; false: that is not known.
+// ByID returns the place of the threads by managed id; false: not known.
 func (s *Store) ByID() (ByID, bool) {
 	return ByID{s.l.Dispenser, s.l.ByID, s.l.ID, s.l.OSID}, s.l.Dispenser != 0 && s.l.ByID != contract.Absent
 }
 
-// WithID returns the thread with a managed id, by the runtime's table of them; false: there is none, or that is not
-// known.
+// WithID returns the thread with a managed id, from the runtime's table of managed ids; false: there is none, or the
+// table is not known.
 func (s *Store) WithID(id int) (Thread, bool) {
 	at := s.withID(id)
 	if at == 0 {
@@ -330,7 +329,7 @@ func (s *Store) WithID(id int) (Thread, bool) {
 // Finalizer returns the address of the finalizer's Thread object; 0: there is none yet.
 func (s *Store) Finalizer() (arch.Addr, error) { return s.mem.Pointer(s.l.Finalizer) }
 
-// StringType returns the MethodTable of strings; 0: it cannot be read.
+// StringType returns the MethodTable of strings; 0: the MethodTable cannot be read.
 func (s *Store) StringType() arch.Addr {
 	p, err := s.mem.Pointer(s.l.StringType)
 	if err != nil {

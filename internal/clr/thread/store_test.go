@@ -76,7 +76,7 @@ func testException(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// If the layout of an ExInfo is not known, no state is read from it.
+// If the layout of an ExInfo is not known, no state is read from an ExInfo.
 func TestExceptionUnknown(t *testing.T) {
 	d := *clrtest.Descriptor(t, clrtest.Net10)
 	pass, ok := d.Offset("ExceptionInfo", "PassNumber")
@@ -94,8 +94,7 @@ func TestExceptionUnknown(t *testing.T) {
 	}
 }
 
-// The exception object in flight is behind a handle in .NET 10, and in the ExInfo
-// itself in .NET 11.
+// The exception object in flight is behind a handle in .NET 10, and in the ExInfo itself in .NET 11.
 func TestLastException(t *testing.T) { clrtest.OnEach(t, testLastException) }
 
 func testLastException(t *testing.T, d *contract.Descriptor) {
@@ -162,7 +161,7 @@ func testName(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// linkedThreads lays out a list of threads. A link leads so many bytes into the Thread that it stands for.
+// linkedThreads lays out a list of threads. Each link leads to the offset into in its Thread.
 func linkedThreads(s *Store, mem clrtest.Words, threads int, into arch.Addr) (at []arch.Addr) {
 	const storeAt, first = arch.Addr(0x200000), arch.Addr(0x100000)
 	mem[s.l.Store&^7] = uint64(storeAt)
@@ -177,8 +176,8 @@ func linkedThreads(s *Store, mem clrtest.Words, threads int, into arch.Addr) (at
 	return at
 }
 
-// The contract Thread c1 has links that lead to a Thread and links that lead to its link. The table of managed ids
-// tells them apart; without that, they lead where they do in .NET 11.0.
+// The contract Thread c1 has two kinds of links: to a Thread, and to the link in a Thread. The table of managed ids
+// tells the kinds apart. Without the table, links lead to a Thread, as in .NET 11.0.
 func TestListLinks(t *testing.T) {
 	const threads, dispenserAt, tableAt = 3, 0x300000, 0x310000
 	for _, inside := range []bool{false, true} {
@@ -206,7 +205,8 @@ func TestListLinks(t *testing.T) {
 	}
 }
 
-// A Thread that is freed while the list is read can lead back into it. That is found soon, wherever it leads.
+// A Thread that is freed during List can lead back into the list. List notices the circle soon, wherever the Thread
+// leads.
 func TestListInACircle(t *testing.T) { clrtest.OnEach(t, testListInACircle) }
 
 func testListInACircle(t *testing.T, d *contract.Descriptor) {
@@ -229,8 +229,8 @@ func testListInACircle(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// No more of a Thread object is copied than is known to be there: it can end with readable memory. The two words of a
-// hijack, which no descriptor names, are copied.
+// A capture copies only the known part of a Thread object, because readable memory can end behind the object. The
+// copy has the two words of a hijack, which no descriptor names.
 func TestHeadLen(t *testing.T) {
 	for name, want := range map[string]int{clrtest.Net8: maxHead, clrtest.Net10: 680, clrtest.Net11: 616} {
 		s, err := NewStore(clrtest.Words{}, clrtest.Descriptor(t, name))

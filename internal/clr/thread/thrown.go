@@ -9,18 +9,18 @@ import (
 
 // ExceptionObject is a managed exception.
 type ExceptionObject struct {
-	Type    arch.Addr // its MethodTable
+	Type    arch.Addr // the MethodTable
 	Message string    // at most maxMessage characters; empty: the type's default message
-	Unread  bool      // it has a message, which cannot be read
+	Unread  bool      // there is a message, and it cannot be read
 	Cut     bool      // Message is only the beginning
 	HResult int32
-	Inner   arch.Addr // the exception that led to it; 0: none
+	Inner   arch.Addr // the exception that led to the present exception; 0: none
 	Remote  string    // stack trace as text, in front of the object's own: of another process, or restored
 	Text    string    // stack trace as text, in place of the object's own: of an exception that was deserialized
 }
 
-// Bounds of the texts of an exception, in UTF-16 units: of its message, and of the stack trace of another
-// machine. maxName bounds the name of a parameter.
+// Bounds of an exception's texts, in UTF-16 units: of the message, and of the stack trace of another machine. maxName
+// bounds the name of a parameter.
 const (
 	maxMessage = 1 << 15
 	maxRemote  = 1 << 15
@@ -30,8 +30,8 @@ const (
 // maxNested bounds the exceptions that are in flight on one thread.
 const maxNested = 16
 
-// Exception objects of .NET (System.Private.CoreLib, Exception.CoreCLR.cs; the
-// runtime's view of them is src/coreclr/vm/object.h, class ExceptionObject).
+// Exception objects of .NET (System.Private.CoreLib, Exception.CoreCLR.cs; the runtime's own view is
+// src/coreclr/vm/object.h, class ExceptionObject).
 type thrownLayout struct {
 	LastThrown uint32 `clr:"Thread.LastThrownObject"`
 	Message    uint32 `clr:"Exception._message"`
@@ -42,9 +42,9 @@ type thrownLayout struct {
 	Parent     uint32 `clr:"MethodTable.ParentMethodTable,optional"`
 }
 
-// LastException returns the exception object that a thread is handling, or the last
-// one that it handled; 0: there is none, or it cannot be read. It reads memory as it is
-// now, so the thread must not run.
+// LastException returns the exception object that a thread is handling, or the thread's last handled exception
+// object; 0: there is none, or the object cannot be read. LastException reads the present memory, so the thread must
+// not run.
 func (s *Store) LastException(t *Thread) arch.Addr {
 	if t.Exception != 0 {
 		if obj := s.thrownObject(t.Exception + arch.Addr(s.l.ExObject)); obj != 0 {
@@ -54,14 +54,14 @@ func (s *Store) LastException(t *Thread) arch.Addr {
 	return s.LastThrown(t)
 }
 
-// LastThrown returns the exception object that a thread has thrown last, in flight or not; 0: there is
-// none, or it cannot be read.
+// LastThrown returns the exception object that a thread has thrown last, in flight or not; 0: there is none, or the
+// object cannot be read.
 func (s *Store) LastThrown(t *Thread) arch.Addr {
 	return s.object(t.Address + arch.Addr(s.thrown.LastThrown))
 }
 
-// InFlight returns the exception objects in flight on a thread, the newest first. The others were being handled
-// when it was thrown. It reads memory as it is now.
+// InFlight returns the exception objects in flight on a thread, the newest first. An older exception was being
+// handled when the next exception was thrown. InFlight reads the present memory.
 func (s *Store) InFlight(t *Thread) []arch.Addr {
 	var out []arch.Addr
 	at := t.Exception
@@ -70,7 +70,7 @@ func (s *Store) InFlight(t *Thread) []arch.Addr {
 			break
 		}
 		if obj := s.thrownObject(at + arch.Addr(s.l.ExObject)); obj != 0 && !slices.Contains(out, obj) {
-			out = append(out, obj) // what is thrown again is in flight twice
+			out = append(out, obj) // an exception thrown again is in flight twice
 		}
 		if s.l.ExPrevious == contract.Absent {
 			break
@@ -83,13 +83,12 @@ func (s *Store) InFlight(t *Thread) []arch.Addr {
 	return out
 }
 
-// StillInFlight reports whether the newest exception in flight on a thread is that of t now.
+// StillInFlight reports whether the newest exception in flight on a thread is still t.Exception.
 func (s *Store) StillInFlight(t *Thread) bool {
 	at, err := s.mem.Pointer(t.Address + arch.Addr(s.l.Exception))
 	return err == nil && at == t.Exception
 }
 
-// thrownObject returns the object of an ExInfo's field at an address.
 func (s *Store) thrownObject(at arch.Addr) arch.Addr {
 	if !s.direct {
 		return s.object(at)
@@ -101,7 +100,7 @@ func (s *Store) thrownObject(at arch.Addr) arch.Addr {
 	return obj
 }
 
-// object follows the handle at an address to its object; 0: there is none.
+// object follows the handle at an address to the handle's object; 0: there is none.
 func (s *Store) object(at arch.Addr) arch.Addr {
 	handle, err := s.mem.Pointer(at)
 	if err != nil || handle == 0 {
@@ -142,7 +141,7 @@ func (s *Store) ReadException(obj arch.Addr) (ExceptionObject, error) {
 	return e, nil
 }
 
-// traceText reads a field of an exception object that has a stack trace as text; "" if there is none.
+// traceText reads a field of an exception object with a stack trace as text; "": there is none.
 func (s *Store) traceText(obj arch.Addr, field uint32) string {
 	if field == contract.Absent {
 		return ""
@@ -155,8 +154,7 @@ func (s *Store) traceText(obj arch.Addr, field uint32) string {
 	return str
 }
 
-// Base returns the MethodTable of the class that another one derives from; 0: there is none, or it
-// cannot be read.
+// Base returns the MethodTable of a class's base class; 0: there is none, or it cannot be read.
 func (s *Store) Base(class arch.Addr) arch.Addr {
 	if s.thrown.Parent == contract.Absent {
 		return 0
@@ -168,7 +166,7 @@ func (s *Store) Base(class arch.Addr) arch.Addr {
 	return base
 }
 
-// OwnString reads the string that Own returns. It is false if there is none.
+// OwnString reads the string that Own returns; false: there is none.
 func (s *Store) OwnString(obj, class arch.Addr) (string, bool) {
 	text := s.Own(obj, class)
 	if text == 0 {
@@ -177,9 +175,9 @@ func (s *Store) OwnString(obj, class arch.Addr) (string, bool) {
 	return s.str(text, maxParam)
 }
 
-// Own returns the object that another one refers to in the first field which a class of its adds to
-// those of its base: the fields of a class lie behind those of its base, and references are the
-// first of them (src/coreclr/vm/methodtablebuilder.cpp). It is 0 if there is none.
+// Own returns the object in the first field that class adds to the fields of its base class; 0: there is none. The
+// fields of a class lie behind the fields of its base, and begin with the references
+// (src/coreclr/vm/methodtablebuilder.cpp).
 func (s *Store) Own(obj, class arch.Addr) arch.Addr {
 	base := s.Base(class)
 	if base == 0 || s.thrown.BaseSize == contract.Absent {
@@ -196,16 +194,15 @@ func (s *Store) Own(obj, class arch.Addr) arch.Addr {
 	return own
 }
 
-// The size of an object (MethodTable.BaseSize) counts the header in front of it
+// The size of an object (MethodTable.BaseSize) counts the header in front of the object
 // (src/coreclr/vm/methodtable.h, object.h).
 const (
 	objectHeader = 8
 	minObject    = 24      // bytes
-	maxObject    = 1 << 12 // of an exception's base class; they have some 130
+	maxObject    = 1 << 12 // of an exception's base class; some 130 bytes are usual
 )
 
-// Objects returns the different addresses of objects in a piece of memory that is accepts, which is given the
-// MethodTable of each.
+// Objects returns the different addresses of objects in a piece of memory. is decides by an object's MethodTable.
 func (s *Store) Objects(from, to arch.Addr, is func(class arch.Addr) bool) []arch.Addr {
 	to = min(to, from+maxScanned)
 	var out []arch.Addr
@@ -222,7 +219,7 @@ func (s *Store) Objects(from, to arch.Addr, is func(class arch.Addr) bool) []arc
 	return out
 }
 
-// First returns the object that another one refers to in its first field, if it is of a class whose bases have none.
+// First returns the object in an object's first field, if the bases of the object's class have no fields.
 func (s *Store) First(obj arch.Addr) arch.Addr {
 	first, err := s.mem.Pointer(obj + objectHeader)
 	if err != nil {
@@ -231,8 +228,8 @@ func (s *Store) First(obj arch.Addr) arch.Addr {
 	return first
 }
 
-// Strings returns the different strings that the words of a piece of memory refer to: by their
-// objects, and by their first characters, as native code does that a string was passed to.
+// Strings returns the different strings that the words of a piece of memory refer to: objects by the address of a
+// string object, chars by the address of a string's first character, as in native code that a string was passed to.
 func (s *Store) Strings(from, to arch.Addr) (objects, chars []string) {
 	to = min(to, from+maxScanned)
 	add := func(all *[]string, obj arch.Addr) {

@@ -9,51 +9,51 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// TraceFrame is a call that an exception has left, as the exception object keeps it.
+// TraceFrame is a call that an exception has left, as recorded in the exception object.
 type TraceFrame struct {
-	// IP is an address in the instruction that the exception came through: in the call, or the
-	// beginning of the instruction that has faulted. 0: no instruction of the method was reached.
+	// IP is an address in the instruction that the exception came through: in the call, or the beginning of the
+	// faulting instruction. 0: no instruction of the method was reached.
 	IP     arch.Addr
 	SP     arch.Addr
 	Method arch.Addr // the MethodDesc
-	// EndsTrace: the frames up to this one are of an earlier throw. From here on the exception
-	// was thrown again, as await and ExceptionDispatchInfo.Throw do.
+	// EndsTrace: the frames up to this frame are of an earlier throw. From here on the exception was thrown again, as
+	// by await and ExceptionDispatchInfo.Throw.
 	EndsTrace bool
-	// Resumed: the method is one that awaited the others (.NET 11). IP is that of its suspension point: where it would
-	// have been resumed.
+	// Resumed: the method awaited the frames before (.NET 11). IP is the address of the method's suspension point,
+	// where the method would have been resumed.
 	Resumed bool
 }
 
 // Trace is the stack trace of an exception.
 type Trace struct {
-	Frames []TraceFrame // the one that has thrown first; at most MaxTrace
+	Frames []TraceFrame // the frame of the first throw comes first; at most MaxTrace
 	More   int          // frames after these
 }
 
-// MaxTrace bounds the frames of a trace that are kept. The deepest recursion has some 100,000.
+// MaxTrace bounds the kept frames of a trace. The deepest recursion has some 100,000 frames.
 const MaxTrace = 1000
 
-// Flags of a StackTraceElement (src/coreclr/vm/clrex.h, StackTraceElementFlags). Of a call the runtime
-// keeps the return address less one, and says so by traceAdjusted. Without it the address is that of
-// an instruction which has faulted (src/coreclr/vm/excep.cpp, StackTraceInfo::AppendElement).
+// Flags of a StackTraceElement (src/coreclr/vm/clrex.h, StackTraceElementFlags). For a call, the runtime keeps the
+// return address less one, and sets traceAdjusted. Without traceAdjusted, the address is the address of a faulting
+// instruction (src/coreclr/vm/excep.cpp, StackTraceInfo::AppendElement).
 const (
 	traceForeign   = 0x1
 	traceAdjusted  = 0x2
-	traceKeepAlive = 0x4 // .NET 9 and later: the array of references has an object that keeps the method
+	traceKeepAlive = 0x4 // .NET 9 and later: an object in the array of references keeps the method alive
 	traceResumed   = 0x8 // .NET 11
 	traceFlags     = traceForeign | traceAdjusted | traceKeepAlive | traceResumed
 )
 
-// traceLayout leads to the stack trace of an exception object. The object refers to an array of bytes,
-// or since .NET 9 to an array of references, of which the first is that array of bytes. The bytes
-// are a header and elements, more of them than are in use (src/coreclr/vm/object.h, StackTraceArray;
-// object.cpp, ExceptionObject::GetStackTraceParts).
+// traceLayout leads to the stack trace of an exception object. The object refers to an array of bytes. Since .NET 9
+// the object may instead refer to an array of references, with the array of bytes as the first element. The bytes are
+// a header and elements; not all elements are in use (src/coreclr/vm/object.h, StackTraceArray; object.cpp,
+// ExceptionObject::GetStackTraceParts).
 type traceLayout struct {
 	HeaderSize  uint32 `clr:"StackTraceArrayHeader.!,optional"`
 	HeaderCount uint32 `clr:"StackTraceArrayHeader.Size,optional"` // 32 bits: .NET 8 has 64, the upper half 0
 	ElementSize uint32 `clr:"StackTraceElement.!,optional"`
 	IP          uint32 `clr:"StackTraceElement.IP|StackTraceElement.Ip,optional"`
-	SP          uint32 `clr:"StackTraceElement.SP,optional"` // not all descriptors of .NET 11 name it
+	SP          uint32 `clr:"StackTraceElement.SP,optional"` // missing in some descriptors of .NET 11
 	Method      uint32 `clr:"StackTraceElement.pFunc|StackTraceElement.MethodDesc,optional"`
 	Flags       uint32 `clr:"StackTraceElement.Flags,optional"`
 
@@ -65,7 +65,7 @@ type traceLayout struct {
 	Remote uint32 `clr:"Exception._remoteStackTraceString,optional"`
 }
 
-// known reports whether everything is known that leads to a trace.
+// known reports whether all offsets that lead to a trace are known.
 func (l *traceLayout) known() bool {
 	for _, off := range []uint32{
 		l.HeaderCount, l.IP, l.Method, l.Flags, l.ArrayHeader, l.ArrayLength, l.TypeFlags,
@@ -89,7 +89,7 @@ func badTrace(format string, args ...any) error {
 
 var errTraceUnknown = errors.New("the form of this runtime's stack traces is not known: update clrsnap")
 
-// ReadTrace reads the stack trace of an exception object. It is empty if the exception has not been thrown.
+// ReadTrace reads the stack trace of an exception object. The trace is empty if the exception has not been thrown.
 func (s *Store) ReadTrace(obj arch.Addr) (Trace, error) {
 	if s.thrown.Trace == contract.Absent || !s.trace.known() {
 		return Trace{}, errTraceUnknown
@@ -135,7 +135,6 @@ func (s *Store) readElements(at arch.Addr, n uint32) (Trace, error) {
 	return Trace{Frames: frames, More: int(count - kept)}, err
 }
 
-// decode decodes the elements in b.
 func (l *traceLayout) decode(b []byte) ([]TraceFrame, error) {
 	frames := make([]TraceFrame, len(b)/int(l.ElementSize))
 	for i := range frames {
@@ -161,8 +160,8 @@ func (l *traceLayout) decode(b []byte) ([]TraceFrame, error) {
 // referenceSize is the size of an object reference, in bytes.
 const referenceSize = 8
 
-// array reads the head of an array: the size of an element in bytes, and the number of elements.
-// The low half of MTFlags is that size if the highest bit is set (src/coreclr/vm/methodtable.h).
+// array reads the head of an array: the size of an element in bytes, and the number of elements. If the highest bit
+// of MTFlags is set, the low half of MTFlags is the size (src/coreclr/vm/methodtable.h).
 func (s *Store) array(obj arch.Addr) (size, n uint32, err error) {
 	const hasSize, sizeMask = 1 << 31, 0xffff
 	mt, err := s.mem.Uint64(obj)
@@ -180,7 +179,7 @@ func (s *Store) array(obj arch.Addr) (size, n uint32, err error) {
 	return flags & sizeMask, n, err
 }
 
-// References reads the elements of an array of references, at most most of them, and how many there are.
+// References reads the elements of an array of references, at most most of them, and returns their number in all.
 func (s *Store) References(array arch.Addr, most int) (refs []arch.Addr, all int, err error) {
 	if !s.trace.known() {
 		return nil, 0, errTraceUnknown

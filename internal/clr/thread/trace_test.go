@@ -12,7 +12,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Where the tests put things.
+// Places of the tests' data.
 const (
 	throwAt    = arch.Addr(0x50_0000)
 	bytesAt    = arch.Addr(0x51_0000)
@@ -32,7 +32,7 @@ func onEachTrace(t *testing.T, test func(t *testing.T, d *contract.Descriptor)) 
 	}
 }
 
-// tracedMemory has an exception object whose stack trace has so many frames, and room for capacity.
+// tracedMemory has an exception object with a stack trace of so many frames, and room for capacity.
 func tracedMemory(frames, capacity int) clrtest.Words {
 	mem := clrtest.Words{
 		bytesMT: 0x8000_0001, refsMT: 0x8000_0008, classMT: 0x0100_0000,
@@ -64,7 +64,7 @@ func testReadTrace(t *testing.T, d *contract.Descriptor) {
 		{IP: 0, SP: 0x7fff_0000, Method: 0x60_0008},
 		{IP: 0x40_0002, SP: 0x7fff_0000, Method: 0x60_0010},
 	}}
-	if d == clrtest.Descriptor(t, clrtest.Net11) { // its descriptor does not say where the stack pointer is
+	if d == clrtest.Descriptor(t, clrtest.Net11) { // the descriptor lacks the offset of the stack pointer
 		for i := range want.Frames {
 			want.Frames[i].SP = 0
 		}
@@ -89,7 +89,7 @@ func testReadTrace(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Of a trace that is too long the first frames are kept, and the others are counted.
+// Of a long trace, the first frames are kept, and the others are counted.
 func TestLongTrace(t *testing.T) {
 	mem := tracedMemory(MaxTrace+7, MaxTrace+9)
 	got, err := newStore(t, mem, clrtest.Descriptor(t, clrtest.Net10)).ReadTrace(throwAt)
@@ -145,7 +145,7 @@ func testReferences(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// The exceptions in flight are those of the chain, each once, and the chain may lead back to itself.
+// TestInFlight: InFlight returns each exception of the chain once, even if the chain leads back to itself.
 func TestInFlight(t *testing.T) { onEachTrace(t, testInFlight) }
 
 func testInFlight(t *testing.T, d *contract.Descriptor) {

@@ -6,16 +6,15 @@ import (
 	"clrsnap/internal/target"
 )
 
-// versionTracker is the version of the contract Exception that stands for .NET 8,
-// which is older than the contract: what the runtime knows of an exception in flight
-// is an ExceptionTracker in its own memory, not an ExInfo on the stack.
+// versionTracker is the version of the contract Exception that stands for .NET 8. .NET 8 is older than the contract:
+// the record of an exception in flight is an ExceptionTracker in the runtime's own memory, not an ExInfo on the
+// stack.
 const versionTracker contract.Version = "0"
 
 // trackerUse says whether exceptions have trackers.
 type trackerUse uint8
 
-// .NET 9 has them only with its older way of handling exceptions
-// (DOTNET_LegacyExceptionHandling=1): sometimes.
+// .NET 9 has trackers only with its older exception handling (DOTNET_LegacyExceptionHandling=1): sometimes.
 const (
 	never trackerUse = iota
 	sometimes
@@ -44,13 +43,13 @@ type trackerLayout struct {
 	Entered uint32 `clr:"ExceptionInfo.ManagedCodeEntered"`
 }
 
-// size is how much of a tracker is read, in bytes.
+// size returns the number of bytes of a tracker to read.
 func (l *trackerLayout) size() int {
 	return int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
 }
 
-// TrackerRange returns the memory to capture together with a thread whose Thread object is
-// at an address: its exception's tracker, if it has one. mem is read as it is now.
+// TrackerRange returns the memory to capture together with the thread whose Thread object is at an address: the
+// tracker of the thread's exception, if there is a tracker. TrackerRange reads the present memory.
 func (s *Store) TrackerRange(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
 	if s.trackers == never {
 		return 0, 0
@@ -63,9 +62,8 @@ func (s *Store) TrackerRange(mem target.Memory, thread arch.Addr) (at arch.Addr,
 	return at, s.tracker.size()
 }
 
-// Uncaptured reports whether the capture of t lacks the tracker of its exception. That
-// happens if the exception was thrown after TrackerRange. The tracker is not read later,
-// because by then it may not match the stack.
+// Uncaptured reports whether the capture of t lacks the tracker of its exception. The capture does if the exception
+// was thrown after TrackerRange. The tracker is not read later, because by then the tracker may not match the stack.
 func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
 	if s.trackers == never || t.Exception == 0 {
 		return false
@@ -75,9 +73,8 @@ func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
 	return !begin || !end
 }
 
-// trackedException reads the state of the exception in flight on t from its
-// tracker. The tracker must name this thread: a freed one names none, and memory that
-// is not a tracker is unlikely to name this one.
+// trackedException reads the state of the exception in flight on t from its tracker. The tracker must name the
+// thread: a freed tracker names no thread, and other memory is unlikely to name the thread.
 func (s *Store) trackedException(t *Thread, stack *target.Stack) (Exception, bool) {
 	ok := true
 	word := func(off uint32) uint64 {

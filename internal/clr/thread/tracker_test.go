@@ -8,8 +8,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// The trackers of .NET 8, and some of .NET 9, are in the runtime's memory, beside the
-// stack.
+// The trackers of .NET 8, and sometimes of .NET 9, are in the runtime's memory, beside the stack.
 func TestTrackedException(t *testing.T) {
 	const trackerAt = arch.Addr(0x70000)
 	low, high := base+0x100, base+0x200
@@ -52,7 +51,7 @@ func TestTrackedException(t *testing.T) {
 	}
 }
 
-// capture adds a piece of memory to what was captured.
+// capture adds a piece of memory to the captured memory.
 func (s *stack) capture(t *testing.T, mem clrtest.Words, at arch.Addr, n int) {
 	t.Helper()
 	b := make([]byte, n)

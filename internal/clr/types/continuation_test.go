@@ -6,8 +6,8 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// A class of Continuations is believed although its EEClass belongs to another, and is what it derives from. Another
-// class that derives from it by mistake, or before .NET 11, is not.
+// A class of Continuations is accepted, and named as its base, although its EEClass belongs to another class. Another
+// class that derives from Continuation by mistake, or before .NET 11, is not accepted.
 func TestContinuation(t *testing.T) {
 	p := clrtest.NewProgram(t, clrtest.Net11)
 	object := &clrtest.Class{Name: "System.Object", Size: 8}

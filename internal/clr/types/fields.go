@@ -7,19 +7,19 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// Field is a field of a class, as the runtime's FieldDesc has it (src/coreclr/vm/field.h).
+// Field is a field of a class, from the runtime's FieldDesc (src/coreclr/vm/field.h).
 type Field struct {
-	RID uint32 // row in the Field table of the module that defines the class
-	// Offset is in bytes: of an instance field from the start of the object, its MethodTable's pointer included; of a
-	// static one from System.Statics, if it is a reference or Boxed; of a Local one that is neither from
-	// System.DirectStatics, if these are there.
+	RID uint32 // row in the Field table of the class's module
+	// Offset is in bytes. For an instance field, Offset counts from the start of the object, the MethodTable's
+	// pointer included. For a static field that is a reference or Boxed, Offset counts from System.Statics. For any
+	// other Local field, Offset counts from System.DirectStatics, if they are there.
 	Offset uint32
-	Type   uint8 // CorElementType: Reference says whether it is a reference to an object
+	Type   uint8 // CorElementType: Reference tells references to objects
 	Static bool
-	Local  bool // a static one of which each thread has its own: Offset is not from System.Statics
+	Local  bool // a static field with a copy for each thread: Offset does not count from System.Statics
 }
 
-// elementClass is the element type (corhdr.h, CorElementType) with which the runtime stores every kind of reference
+// elementClass is the element type (corhdr.h, CorElementType) of every kind of reference in the runtime's FieldDescs
 // (src/coreclr/vm/field.cpp, FieldDesc::Init).
 const (
 	elementClass = 0x12
@@ -29,11 +29,12 @@ const (
 // Reference reports whether the field holds a reference to an object.
 func (f *Field) Reference() bool { return f.Type == elementClass }
 
-// Boxed reports whether the field holds a struct. That of a static one is an object, to which the field refers.
+// Boxed reports whether the field holds a struct. The struct of a static field is an object, and the field refers to
+// the object.
 func (f *Field) Boxed() bool { return f.Type == elementValue }
 
-// Bits of a FieldDesc. .NET 8 keeps a part of the name's hash above 17 bits of the row, unless the row needs
-// more (field.h, enum_packedMbLayout and m_requiresFullMbValue).
+// Bits of a FieldDesc. .NET 8 keeps a part of the name's hash above 17 bits of the row, unless the row needs more
+// bits (field.h, enum_packedMbLayout and m_requiresFullMbValue).
 const (
 	fieldRow     = 1<<24 - 1
 	fieldPacked  = 1<<17 - 1
@@ -41,12 +42,12 @@ const (
 	fieldLocal   = 1 << 25
 	fieldOffset  = 1<<27 - 1
 	fieldType    = 27
-	fieldLast    = fieldOffset - 6 // larger ones are marks
+	fieldLast    = fieldOffset - 6 // larger offsets are marks
 	maxFields    = 1 << 12         // of one class
 	objectHeader = 8               // the pointer to the MethodTable
 )
 
-// fieldLayout is the layout of FieldDescs. Where it is not known, Fields says so.
+// fieldLayout is the layout of FieldDescs. If the layout is not known, Fields returns an error.
 type fieldLayout struct {
 	List  uint32 `clr:"EEClass.FieldDescList,optional"`
 	Size  uint32 `clr:"FieldDesc.!,optional"`
@@ -64,8 +65,8 @@ func (l *fieldLayout) known() bool {
 	return l.Size > 0
 }
 
-// Fields returns the fields that a class has itself, not those of its bases. rows are the rows of the Field
-// table that are the class's: they confirm each field, and their number bounds them.
+// Fields returns the fields that a class declares, without the fields of its bases. rows has the class's rows of the
+// Field table: the rows confirm each field, and bound the number of fields.
 func (s *System) Fields(mt arch.Addr, rows map[uint32]string) ([]Field, error) {
 	l := &s.fields
 	if !l.known() {
@@ -83,13 +84,13 @@ func (s *System) Fields(mt arch.Addr, rows map[uint32]string) ([]Field, error) {
 	for range min(len(rows), maxFields) {
 		owner, err := s.mem.Pointer(at + arch.Addr(l.Table))
 		if err != nil || owner != canon {
-			break // the list has no end of its own: literal fields have rows, but no descriptions
+			break // the list has no end mark: literal fields have rows, but no descriptions
 		}
 		f, err := s.field(at)
 		if err != nil {
 			return nil, err
 		}
-		if f.Type == 0 { // a MethodDescChunk follows, which begins like a field, but goes on with an address
+		if f.Type == 0 { // a MethodDescChunk follows: a chunk begins like a field, but goes on with an address
 			break
 		}
 		if rows[f.RID] == "" {
@@ -128,7 +129,7 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	return f, nil
 }
 
-// Base returns the MethodTable of the class that another one derives from; 0: it derives from none.
+// Base returns the MethodTable of a class's base class; 0: there is none.
 func (s *System) Base(mt arch.Addr) (arch.Addr, error) {
 	if s.base == contract.Absent {
 		return 0, fmt.Errorf("%w: the layout of base classes is not known", contract.ErrFormat)
@@ -136,8 +137,8 @@ func (s *System) Base(mt arch.Addr) (arch.Addr, error) {
 	return s.mem.Pointer(mt + arch.Addr(s.base))
 }
 
-// BaseSize returns the size in bytes of the objects of a class, without elements, as the runtime keeps it: with the
-// header in front of the MethodTable. 0: that is not known.
+// BaseSize returns the size in bytes of the objects of a class, without elements. As in the runtime, the size counts
+// the header in front of the MethodTable. 0: not known.
 func (s *System) BaseSize(mt arch.Addr) (uint32, error) {
 	if s.l.Size == contract.Absent {
 		return 0, nil
@@ -145,8 +146,8 @@ func (s *System) BaseSize(mt arch.Addr) (uint32, error) {
 	return s.mem.Uint32(mt + arch.Addr(s.l.Size))
 }
 
-// ComponentSize returns the size of one component of an array or a string, in bytes; 0: objects of the class
-// have none.
+// ComponentSize returns the size of one component of an array or a string, in bytes; 0: objects of the class have no
+// components.
 func (s *System) ComponentSize(mt arch.Addr) (uint32, error) {
 	flags, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags))
 	if err != nil || flags&flagComponentSize == 0 {

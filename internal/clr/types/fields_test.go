@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// A class's descriptions of fields lie one behind the other. What follows can begin like one.
+// A class's descriptions of fields lie one behind the other. The memory behind can begin like a field.
 func TestFields(t *testing.T) {
 	const listAt = arch.Addr(0x14000)
 	for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
@@ -29,9 +29,9 @@ func TestFields(t *testing.T) {
 			mem.Uint32(at+8, one)
 			mem.Uint32(at+12, two)
 		}
-		put(0, 0x25<<17|7, 16|elementClass<<fieldType) // with a part of its name's hash
+		put(0, 0x25<<17|7, 16|elementClass<<fieldType) // with a part of the hash of the field's name
 		put(1, 8, 24|8<<fieldType)
-		put(2, fieldStatic|9, fieldOffset-1|8<<fieldType) // its offset is a mark
+		put(2, fieldStatic|9, fieldOffset-1|8<<fieldType) // the offset is a mark
 		put(3, fieldStatic|fieldLocal|12, 8|elementClass<<fieldType)
 		put(4, 0x5000_0000, 0x7f12) // a MethodDescChunk
 		rows := map[uint32]string{7: "a", 8: "b", 9: "c", 10: "constant", 11: "constant", 12: "d"}

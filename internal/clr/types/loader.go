@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// loaderLayout is where a type says who has loaded it. A LoaderAllocator keeps what was loaded together: all that is
-// not collectible, or one load context that can be unloaded. An instantiation is loaded with its type arguments, so its
-// module need not be the one that defines it.
+// loaderLayout leads from a type to its loader. A LoaderAllocator keeps everything that was loaded together:
+// everything that is not collectible, or one load context that can be unloaded. An instantiation is loaded with its
+// type arguments, so the loader module of the instantiation need not be the defining module.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/methodtable.h (MethodTableAuxiliaryData, m_pLoaderModule), vm/ceeload.h
 // (m_loaderAllocator), vm/peassembly.h (m_pAssemblyBinder), binder/inc/assemblybinder.h
@@ -25,7 +25,7 @@ type loaderLayout struct {
 
 var errLoader = fmt.Errorf("%w: who has loaded a type is not known", contract.ErrFormat)
 
-// follow reads pointers, each at an offset from the one before.
+// follow reads a chain of pointers, each at an offset from the pointer before.
 func (s *System) follow(at arch.Addr, offsets ...uint32) (arch.Addr, error) {
 	for _, off := range offsets {
 		if off == contract.Absent {
@@ -42,7 +42,7 @@ func (s *System) follow(at arch.Addr, offsets ...uint32) (arch.Addr, error) {
 	return at, nil
 }
 
-// LoaderModule returns the module with which a type was loaded, by its MethodTable.
+// LoaderModule returns the module that a type was loaded with, by the type's MethodTable.
 func (s *System) LoaderModule(mt arch.Addr) (arch.Addr, error) {
 	if s.loader.Aux == contract.Absent { // .NET 8
 		return s.follow(mt, s.l.Module)
@@ -59,8 +59,8 @@ func (s *System) LoaderAllocator(mt arch.Addr) (arch.Addr, error) {
 	return s.follow(m, s.loader.Allocator)
 }
 
-// LoadContext returns what a type's assemblies are found by, which is one for each load context, and the object of
-// that, an AssemblyLoadContext.
+// LoadContext returns the binder that finds a type's assemblies, one for each load context, and the binder's managed
+// object, an AssemblyLoadContext.
 func (s *System) LoadContext(mt arch.Addr) (binder, object arch.Addr, err error) {
 	m, err := s.LoaderModule(mt)
 	if err != nil {

@@ -8,14 +8,12 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// versionToken is the version of the contract RuntimeTypeSystem that stands for the
-// MethodTables of .NET 8, which is older than the contract. Their second word of
-// flags has 16 bits and is followed by the row in the TypeDef table; they hold the
-// module whose loader has made a type, not the one that defines it.
+// versionToken is the version of the contract RuntimeTypeSystem that stands for the MethodTables of .NET 8. .NET 8 is
+// older than the contract. The second word of flags has 16 bits, and the row in the TypeDef table follows. A
+// MethodTable has the module whose loader has made the type, not the defining module.
 const versionToken contract.Version = "0"
 
-// tokenLayout is what only MethodTables of version 0 need (methodtable.h, class
-// MethodTable).
+// tokenLayout has the fields that only MethodTables of version 0 need (methodtable.h, class MethodTable).
 type tokenLayout struct {
 	Size     uint32 `clr:"MethodTable.!"`
 	Virtuals uint32 `clr:"MethodTable.NumVirtuals"`
@@ -27,10 +25,9 @@ const (
 	tokenOverflow    = 0xffff     // the row lies elsewhere: the assembly has more than 65,534 types
 	tokenCollectible = 0x10000000 // in MTFlags
 
-	// The low bits of MTFlags2 say which of the slots with many purposes a
-	// MethodTable has. The first two are its last two fields, PerInstInfo the first
-	// of them; the others follow the pointers to its virtual methods, of which each
-	// leads to eight.
+	// The low bits of MTFlags2 tell the multipurpose slots that a MethodTable has. The first two slots are the last
+	// two fields, beginning with PerInstInfo. The others follow the pointers to the virtual methods; each pointer
+	// leads to eight virtual methods.
 	slotModule      = 0x10 // enum_flag_HasModuleOverride
 	slotsInside     = 2
 	virtualsInChunk = 8
@@ -45,8 +42,8 @@ func (s *System) bindModule(d *contract.Descriptor) error {
 	return d.Bind(&s.token)
 }
 
-// Module returns the module that defines the type of a MethodTable. For arrays, which
-// no module defines, it is a module that they depend on.
+// Module returns the module that defines the type of a MethodTable. No module defines an array; for an array, Module
+// returns a module that the array depends on.
 func (s *System) Module(mt arch.Addr) (arch.Addr, error) { return s.module(mt) }
 
 func (s *System) fieldModule(mt arch.Addr) (arch.Addr, error) {
@@ -55,9 +52,8 @@ func (s *System) fieldModule(mt arch.Addr) (arch.Addr, error) {
 
 func fieldRID(flags2 uint32) (uint32, error) { return flags2 >> ridShift, nil }
 
-// slotModule: if another module than the one that defines a generic type has
-// loaded an instantiation, the canonical instantiation has a slot with the defining
-// module (methodtable.inl, MethodTable::GetModule).
+// slotModule: if the module that has loaded an instantiation of a generic type is not the defining module, the
+// canonical instantiation has a slot with the defining module (methodtable.inl, MethodTable::GetModule).
 func (s *System) slotModule(mt arch.Addr) (arch.Addr, error) {
 	flags, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags))
 	if err != nil {

@@ -13,8 +13,8 @@ const (
 	ownModule    = arch.Addr(0x21000)
 )
 
-// In .NET 8 the module that defines a generic type may be in a slot behind the
-// MethodTable that all instantiations share code with.
+// In .NET 8, the defining module of a generic type may be in a slot behind the MethodTable that all instantiations
+// share code with.
 func TestModuleSlot(t *testing.T) {
 	const (
 		generic   = 0x10
@@ -24,7 +24,7 @@ func TestModuleSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		flags           uint32
-		canonical       bool // it has a canonical MethodTable
+		canonical       bool // there is a canonical MethodTable
 		flags2          uint32
 		virtuals        uint16
 		at              arch.Addr // of the slot, in the (canonical) MethodTable; 0: none

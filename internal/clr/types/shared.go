@@ -9,13 +9,13 @@ import (
 // maxParents bounds the base classes of a class.
 const maxParents = 1 << 10
 
-// Canonical returns the MethodTable that mt shares its code with, which may be mt itself.
+// Canonical returns the MethodTable that mt shares its code with, perhaps mt itself.
 func (s *System) Canonical(mt arch.Addr) (arch.Addr, error) {
 	canon, _, err := s.canonical(mt)
 	return canon, err
 }
 
-// IsValueType reports whether the type handle h is that of a struct, an enum or a primitive type.
+// IsValueType reports whether h is the type handle of a struct, an enum or a primitive type.
 func (s *System) IsValueType(h arch.Addr) (bool, error) {
 	if h&typeDescTag != 0 {
 		return false, nil
@@ -24,7 +24,7 @@ func (s *System) IsValueType(h arch.Addr) (bool, error) {
 	return flags&categoryMask == categoryValueType, err
 }
 
-// Ancestor returns the class of mt and its base classes that shares its code with canon. false: none does.
+// Ancestor returns the class among mt and its base classes that shares its code with canon; false: there is none.
 func (s *System) Ancestor(mt, canon arch.Addr) (arch.Addr, bool, error) {
 	for range maxParents {
 		if err := s.Check(mt); err != nil {
@@ -42,8 +42,8 @@ func (s *System) Ancestor(mt, canon arch.Addr) (arch.Addr, bool, error) {
 	return 0, false, fmt.Errorf("%w: more than %d base classes of %v", ErrCorrupt, maxParents, mt)
 }
 
-// IsObject reports whether the instances of a MethodTable are objects whose first word is a MethodTable, and
-// not values or interfaces.
+// IsObject reports whether the instances of a MethodTable are objects with a MethodTable in the first word, and not
+// values or interfaces.
 func (s *System) IsObject(mt arch.Addr) (bool, error) {
 	flags, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags))
 	return flags&categoryMask == 0, err

@@ -7,15 +7,15 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// The static fields of a class that are references lie in an array of objects, in a row. In front of the auxiliary data
-// of a MethodTable that has static fields is where they begin.
+// The references among the static fields of a class lie in a row in an array of objects. The address of the row is in
+// front of the auxiliary data of the class's MethodTable.
 //
-// Sources (dotnet/runtime): src/coreclr/vm/methodtable.h (MethodTableAuxiliaryData, DynamicStaticsInfo),
-// vm/ceeload.h (LookupMapBase), docs/design/datacontracts/RuntimeTypeSystem.md (GetGCStaticsBasePointer).
+// Sources (dotnet/runtime): src/coreclr/vm/methodtable.h (MethodTableAuxiliaryData, DynamicStaticsInfo), vm/ceeload.h
+// (LookupMapBase), docs/design/datacontracts/RuntimeTypeSystem.md (GetGCStaticsBasePointer).
 //
-// In .NET 8 those of all classes of a module that are not generic lie in a row, to which a structure of the module
-// leads (vm/appdomain.hpp, DomainLocalModule; vm/ceeload.cpp, Module::BuildStaticsOffsets). Where those of generic
-// classes lie is not known there.
+// In .NET 8, the static references of all non-generic classes of a module lie in one row. A structure of the module
+// leads to the row (vm/appdomain.hpp, DomainLocalModule; vm/ceeload.cpp, Module::BuildStaticsOffsets). The place of
+// generic classes' static fields is not known in .NET 8.
 type staticsLayout struct {
 	Aux   uint32 `clr:"MethodTable.AuxiliaryData,optional"`
 	Size  uint32 `clr:"DynamicStaticsInfo.!,optional"`
@@ -37,13 +37,13 @@ type staticsLayout struct {
 
 const (
 	staticsOwner = 16 // of the MethodTable in a DynamicStaticsInfo
-	staticsFlags = 1  // of the address where they begin: the class has not been initialised
+	staticsFlags = 1  // of the row's address: the class has not been initialised
 	mapFlags     = 7  // of an element of the map
 	maxBlocks    = 1 << 10
 	maxDefined   = 1 << 20
 )
 
-// known reports whether it is known which classes a module has.
+// known reports whether the map of a module's classes is known.
 func (l *staticsLayout) known() bool {
 	for _, v := range []uint32{l.Map, l.Next, l.Table, l.Count} {
 		if v == contract.Absent {
@@ -53,7 +53,8 @@ func (l *staticsLayout) known() bool {
 	return true
 }
 
-// Defined returns the MethodTables of the classes that a module defines, as far as they are loaded and not generic.
+// Defined returns the MethodTables of the classes that a module defines. Classes that are generic or not loaded are
+// missing.
 func (s *System) Defined(module arch.Addr) ([]arch.Addr, error) {
 	l := &s.statics
 	if !l.known() {
@@ -90,8 +91,8 @@ func (s *System) Defined(module arch.Addr) ([]arch.Addr, error) {
 	return out, nil
 }
 
-// Definition returns the MethodTable of the class that a row of a module's TypeDef table is of; 0: it is not loaded, or
-// it is generic.
+// Definition returns the MethodTable of the class in a row of a module's TypeDef table; 0: the class is not loaded,
+// or is generic.
 func (s *System) Definition(module arch.Addr, rid uint32) (arch.Addr, error) {
 	l := &s.statics
 	if !l.known() {
@@ -124,8 +125,8 @@ func (s *System) definition(block arch.Addr, i uint32) (arch.Addr, error) {
 	return mt &^ mapFlags, err
 }
 
-// Statics returns where the offsets of those static fields of a class begin that are references; false: it has none, or
-// that is not known.
+// Statics returns the address from which the offsets of a class's static references count; false: the class has none,
+// or the address is not known.
 func (s *System) Statics(mt arch.Addr) (arch.Addr, bool) {
 	l := &s.statics
 	if l.Old != contract.Absent && l.OldGC != contract.Absent {
@@ -140,7 +141,7 @@ func (s *System) Statics(mt arch.Addr) (arch.Addr, bool) {
 	}
 	info := aux - arch.Addr(l.Size)
 	if owner, err := s.mem.Pointer(info + staticsOwner); err != nil || owner != mt {
-		return 0, false // others have something else there
+		return 0, false // other classes have other data there
 	}
 	base, err := s.mem.Pointer(info + arch.Addr(l.GC))
 	base &^= staticsFlags
@@ -161,28 +162,27 @@ func (s *System) oldStatics(mt arch.Addr) (arch.Addr, bool) {
 	return base, err == nil && base != 0
 }
 
-// A TLSIndex: an index, and how it is to be used (vm/threadstatics.h, TLSIndexType).
+// A TLSIndex: an index, and its use (vm/threadstatics.h, TLSIndexType).
 const (
 	localIndex  = 1<<24 - 1
 	localKind   = 24
-	localArray  = 0 // of the array of what cannot be unloaded
-	localDirect = 2 // it is an offset in the ThreadLocalData itself
+	localArray  = 0 // of the array of non-collectible classes
+	localDirect = 2 // an offset in the ThreadLocalData itself
 )
 
-// ThreadStatics returns which number the array has that holds those static fields of a class that are references and of
-// which each thread has its own. A class that has none may have something else in this place, which looks like a
-// number. false: that is not known.
+// ThreadStatics returns the number of the array with the thread-static references of a class; false: not known. A
+// class without thread-static references may have other data in the place, and the data may look like a number.
 func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
 	return s.threadStatics(mt, s.statics.Index, localArray)
 }
 
-// DirectStatics returns where in a ThreadLocalData (thread.Store.LocalData) the offsets begin of those static fields of
-// a class that are no references and of which each thread has its own. false: they are elsewhere, or that is not known.
+// DirectStatics returns the offset in a ThreadLocalData (thread.Store.LocalData) from which the offsets of a class's
+// other thread-static fields count; false: the fields are elsewhere, or the offset is not known.
 func (s *System) DirectStatics(mt arch.Addr) (offset uint32, ok bool) {
 	return s.threadStatics(mt, s.statics.Other, localDirect)
 }
 
-// threadStatics reads the index that is at an offset of the ThreadStaticsInfo of a class, if it is of a kind.
+// threadStatics reads the index at an offset of the ThreadStaticsInfo of a class, if the index has the right kind.
 func (s *System) threadStatics(mt arch.Addr, at, kind uint32) (index uint32, ok bool) {
 	l := &s.statics
 	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent || at == contract.Absent {
@@ -199,9 +199,9 @@ func (s *System) threadStatics(mt arch.Addr, at, kind uint32) (index uint32, ok 
 	return raw & localIndex, err == nil && raw>>localKind == kind
 }
 
-// Instantiations returns the MethodTables of the generic classes whose type arguments are given that a module has
-// loaded, arrays among them: in a hash table, a chain for each bucket (vm/typehash.h, vm/dacenumerablehash.h). What
-// could be read is returned even with an error.
+// Instantiations returns the MethodTables of the instantiations of generic classes that a module has loaded, arrays
+// among them. The runtime keeps them in a hash table, with a chain for each bucket (vm/typehash.h,
+// vm/dacenumerablehash.h). Even with an error, Instantiations returns the MethodTables that could be read.
 func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
 	l := &s.statics
 	if l.Types == contract.Absent || l.Heads == contract.Absent || l.Entry == contract.Absent ||
@@ -235,12 +235,12 @@ func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
 
 const (
 	maxHeads    = 1 << 17
-	firstBucket = 3 // of the array of buckets: its length, the next one and the end come first
-	endOfChain  = 1 // of an address: it is no entry
-	descHandle  = 2 // of a type handle: it is no MethodTable
+	firstBucket = 3 // of the array of buckets: the length, the next array and the end come first
+	endOfChain  = 1 // of an address: the end of the chain, and no entry
+	descHandle  = 2 // of a type handle: a TypeDesc, and no MethodTable
 )
 
-// chain appends the MethodTables of a bucket, which has no more than so many entries left.
+// chain appends the MethodTables of a bucket. left is the number of entries that may still be read.
 func (s *System) chain(head arch.Addr, out []arch.Addr, left *int) ([]arch.Addr, error) {
 	at, err := s.mem.Pointer(head)
 	for err == nil && at != 0 && at&endOfChain == 0 {

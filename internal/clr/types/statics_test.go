@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/clrtest"
 )
 
-// A map of classes is bounded by all its elements, also by those that are empty.
+// All elements of a map of classes count towards the bound, empty elements, too.
 func TestDefinedBounded(t *testing.T) {
 	const module, table = arch.Addr(0x20000), arch.Addr(0x30000)
 	mem := clrtest.Words{}
@@ -39,7 +39,7 @@ func TestDefinedBounded(t *testing.T) {
 	}
 }
 
-// A chain of generic classes that goes round ends, also if nothing in it is a MethodTable.
+// A circular chain of generic classes ends, even without a MethodTable in the chain.
 func TestInstantiationsBounded(t *testing.T) {
 	const module, table, heads, entry = arch.Addr(0x20000), arch.Addr(0x30000), arch.Addr(0x40000), arch.Addr(0x50000)
 	mem := clrtest.Words{}

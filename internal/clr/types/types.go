@@ -29,7 +29,7 @@ const (
 	FnPtr
 )
 
-// Type is what a type handle leads to.
+// Type is the decoded type of a type handle.
 type Type struct {
 	Kind    Kind
 	Generic bool // a Class with type arguments
@@ -43,11 +43,11 @@ type Type struct {
 	Elem   arch.Addr   // element type of arrays, pointers and references
 }
 
-// ErrCorrupt: the memory at an address cannot be what a type handle leads to.
+// ErrCorrupt: the memory at an address cannot be a MethodTable or TypeDesc.
 var ErrCorrupt = errors.New("not a type handle")
 
 const (
-	// MaxArgs bounds type arguments. The runtime allows more, but no program uses so many.
+	// MaxArgs bounds type arguments. The runtime allows more, but no program uses more.
 	MaxArgs = 256
 	maxRank = 32
 )
@@ -68,7 +68,7 @@ const (
 	canonTag    = 1 // in EEClassOrCanonMT
 )
 
-// Element types that a TypeDesc can have (corhdr.h, CorElementType).
+// Possible element types of a TypeDesc (corhdr.h, CorElementType).
 const (
 	elementPtr   = 0x0f
 	elementByRef = 0x10
@@ -97,9 +97,8 @@ type layout struct {
 	FnArgs     uint32 `clr:"FnPtrTypeDesc.RetAndArgTypes"`
 }
 
-// sizeLayout is what leads to the rank of an array where no field holds it
-// (.NET 11): an array object has a lower bound and a length, of four bytes each,
-// for each of its dimensions.
+// sizeLayout leads to the rank of an array where no field has the rank (.NET 11): an array object has a lower bound
+// and a length, of four bytes each, for each dimension.
 type sizeLayout struct {
 	BaseSize  uint32 `clr:"MethodTable.BaseSize"`
 	ArrayBase uint64 `global:"ArrayBaseSize"` // in bytes, without bounds and lengths
@@ -107,12 +106,12 @@ type sizeLayout struct {
 
 const boundsSize = 8 // of one dimension
 
-// System reads types of one runtime. It is not safe for concurrent use.
+// System reads the types of one runtime. A System is not safe for concurrent use.
 type System struct {
 	mem  *target.Reader
 	l    layout
 	size sizeLayout
-	rank func(mt arch.Addr) (uint32, error) // of an array that is not one-dimensional and zero-based
+	rank func(mt arch.Addr) (uint32, error) // of an array other than a one-dimensional, zero-based array
 
 	token       tokenLayout
 	module      func(mt arch.Addr) (arch.Addr, error) // that defines a type
@@ -124,8 +123,8 @@ type System struct {
 	loader  loaderLayout
 	base    uint32 // offset of the base class in a MethodTable
 
-	continuation arch.Addr // where the MethodTable of Continuation is noted; 0: the runtime has no such class
-	singleton    arch.Addr // where the EEClass is noted that the classes share which the runtime makes of it
+	continuation arch.Addr // address of the variable with Continuation's MethodTable; 0: there is no Continuation
+	singleton    arch.Addr // address of the variable with the EEClass that the runtime's classes of Continuations share
 }
 
 // New binds the type system of the runtime that d describes.
@@ -180,7 +179,7 @@ func (s *System) Read(h arch.Addr) (Type, error) {
 	switch {
 	case flags&categoryMask == categoryArray:
 		read = s.array
-	case s.isContinuation(h): // named as what it derives from
+	case s.isContinuation(h): // has the name of the base class
 		if h, err = s.mem.Pointer(h + arch.Addr(s.base)); err != nil {
 			return Type{}, err
 		}
@@ -190,8 +189,8 @@ func (s *System) Read(h arch.Addr) (Type, error) {
 	return t, err
 }
 
-// Check reports whether mt looks like a MethodTable: its EEClass must lead back
-// to it, or to the canonical MethodTable that it shares code with.
+// Check reports whether mt looks like a MethodTable: the EEClass must lead back to mt, or to the canonical
+// MethodTable that mt shares code with.
 func (s *System) Check(mt arch.Addr) error {
 	canon, class, err := s.canonical(mt)
 	if err != nil {
@@ -207,16 +206,16 @@ func (s *System) Check(mt arch.Addr) error {
 	return nil
 }
 
-// isContinuation reports whether a MethodTable is one of those that the runtime makes for Continuations of methods that
-// it suspends, with what such a method keeps. They derive from Continuation, share one EEClass, and have no metadata
-// (RuntimeTypeSystem.md, IsContinuationWithoutMetadata; vm/asynccontinuations.cpp). CoreLib's own classes that derive
-// from Continuation have an EEClass and a name of their own.
+// isContinuation reports whether the runtime has made a MethodTable for the Continuations of a method that the
+// runtime suspends, with fields for the method's variables. Such MethodTables derive from Continuation, share one
+// EEClass, and have no metadata (RuntimeTypeSystem.md, IsContinuationWithoutMetadata; vm/asynccontinuations.cpp).
+// CoreLib's own classes that derive from Continuation have their own EEClasses and names.
 func (s *System) isContinuation(mt arch.Addr) bool {
 	return s.base != contract.Absent && s.leadsTo(mt+arch.Addr(s.base), s.continuation) &&
 		s.leadsTo(mt+arch.Addr(s.l.Class), s.singleton)
 }
 
-// leadsTo reports whether a field has the pointer that is noted somewhere.
+// leadsTo reports whether a field has the pointer that is noted at an address.
 func (s *System) leadsTo(field, noted arch.Addr) bool {
 	if noted == 0 {
 		return false
@@ -229,8 +228,7 @@ func (s *System) leadsTo(field, noted arch.Addr) bool {
 	return err == nil && at == want
 }
 
-// canonical returns the MethodTable that mt shares code with, which may be mt
-// itself, and the EEClass of both.
+// canonical returns the MethodTable that mt shares code with, perhaps mt itself, and the EEClass of both.
 func (s *System) canonical(mt arch.Addr) (canon, class arch.Addr, err error) {
 	class, err = s.mem.Pointer(mt + arch.Addr(s.l.Class))
 	if err != nil || class&canonTag == 0 {
@@ -260,15 +258,15 @@ func (s *System) class(mt arch.Addr, flags uint32) (Type, error) {
 	}
 	t.Generic = true
 	if flags&genericsMask == genericsTypical {
-		return t, nil // the definition itself: its arguments are its parameters
+		return t, nil // the definition: the arguments are the parameters
 	}
 	t.Args, err = s.typeArgs(mt)
 	return t, err
 }
 
-// typeArgs reads the type arguments of an instantiated type: they begin the
-// last of the dictionaries that PerInstInfo points at, and the counts lie just
-// before that array (methodtable.h, GenericsDictInfo).
+// typeArgs reads the type arguments of an instantiated type. PerInstInfo points at an array of dictionaries; the last
+// dictionary begins with the type arguments, and the counts lie just before the array (methodtable.h,
+// GenericsDictInfo).
 func (s *System) typeArgs(mt arch.Addr) ([]arch.Addr, error) {
 	per, err := s.mem.Pointer(mt + arch.Addr(s.l.PerInst))
 	if err != nil {
@@ -309,8 +307,7 @@ func (s *System) Handles(at arch.Addr, n int) ([]arch.Addr, error) {
 	return out, nil
 }
 
-// array: the element type takes the place of PerInstInfo (methodtable.h,
-// m_ElementTypeHnd).
+// array: the element type takes the place of PerInstInfo (methodtable.h, m_ElementTypeHnd).
 func (s *System) array(mt arch.Addr, flags uint32) (Type, error) {
 	elem, err := s.mem.Pointer(mt + arch.Addr(s.l.PerInst))
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	elemAt  = arch.Addr(0x13000)
 )
 
-// An array's rank is in its class in .NET 10; in .NET 11 its size tells it.
+// An array's rank is in the array's class in .NET 10; in .NET 11 the array's size tells the rank.
 func TestArray(t *testing.T) { clrtest.OnEach(t, testArray) }
 
 func testArray(t *testing.T, d *contract.Descriptor) {
@@ -76,7 +76,7 @@ func testArray(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Sizes that no array has.
+// No array has these sizes.
 func TestArraySize(t *testing.T) {
 	mem := clrtest.Words{}
 	s := &System{mem: target.NewReader(mem), size: sizeLayout{BaseSize: 4, ArrayBase: 24}}
