@@ -255,8 +255,8 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	f.awaitEach(len(f.stack), &a.events, a.chains.Awaiting)
 }
 
-// step returns the location of an awaiting method, or of a continuation that is not known to be a
-// method. inner is the awaited step, or nil.
+// step returns the location of a method that awaits inner. inner is nil if nobody knows that a method
+// is awaited.
 func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := s.Resumption != nil // its code may be replaced
