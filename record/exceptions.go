@@ -29,7 +29,7 @@ type thrownException struct {
 	message string
 	first   clrsnap.FunctionID // the method of the first throw
 
-	seen     bool          // the first throw was seen
+	seen     bool          // whether the first throw was seen
 	inFlight int           // on so many threads
 	fate     string        // the outcome of the last handler or of the end of a flight
 	caught   time.Duration // when the last handler began
