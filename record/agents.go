@@ -39,7 +39,7 @@ func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// serve begins to answer the agents of the command, whose process id is pid, and of its children.
+// serve begins to answer the agents of the command, with process id pid, and of its children.
 func (e *eventSampler) serve(pid int) {
 	e.launcher.Serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
 }
