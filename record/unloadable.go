@@ -17,9 +17,9 @@ import (
 // later than its sample, and other code may have taken its place in between. A name is given only with
 // a proof that nothing has taken the place:
 //
-//  - the same code was there before the moment of the stack: a walk or a survey has met it;
-//  - or nothing has been unloaded since the moment of the stack;
-//  - or that moment is so short ago that there was no time for an unload (trustFor).
+//   - the same code was there before the moment of the stack: a walk or a survey has met it;
+//   - or nothing has been unloaded since the moment of the stack;
+//   - or that moment is so short ago that there was no time for an unload (trustFor).
 //
 // In any case the code must still be there after its name was read.
 
