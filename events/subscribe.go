@@ -299,7 +299,7 @@ type EventStats struct {
 	Seen      uint64 // events that the runtime reported to the agent
 	Published uint64 // events of Seen chosen and reported by the agent
 	Dropped   uint64 // events of Seen chosen by the agent, without room for a record: the reader was too slow
-	Failed    uint64 // events of Published without a walk by the CLR
+	Failed    uint64 // events of Published for which the CLR did not walk the stack
 }
 
 // Stats returns the statistics of an event so far; after Close, the statistics of the whole

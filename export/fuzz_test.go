@@ -19,7 +19,7 @@ import (
 const (
 	allocatesPerByte = 300
 	allocatesBesides = 1 << 19
-	mostUnpacked     = 1032 // bytes, for each byte of gzip
+	mostUnpacked     = 1032 // bytes, for each compressed byte
 )
 
 // FuzzReadRecording reads hostile files of every format. Accepted files must be sound: they can be

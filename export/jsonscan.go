@@ -286,7 +286,7 @@ func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	defer func() { s.buf = out }()
 	v := valueState{quoted: c == '"'}
 	v.depth = v.bracket(c)
-	plain := !v.quoted && v.depth == 0 // a number or a literal ends before the next byte with isEnd
+	plain := !v.quoted && v.depth == 0 // a number or a literal, up to the next isEnd byte
 	for {
 		if c, err = s.r.ReadByte(); err != nil {
 			return nil, unexpectedEOF(err)

@@ -74,8 +74,8 @@ func TestPageUnits(t *testing.T) {
 	b.load(page(t, fewOfAll(), export.FlameOptions{}))
 	for i, tt := range []struct {
 		label   string
-		texts   map[string]string // by selector: a part of the element's text
-		without string            // a text found nowhere
+		texts   map[string]string // by selector: text in the element
+		without string            // text that must be nowhere on the page
 	}{
 		{"CPU", map[string]string{
 			"#summary": "500 ms of CPU time in 2 samples, 0.05 CPUs on average.",

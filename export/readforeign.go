@@ -23,7 +23,7 @@ type importer struct {
 	modes   [len(profile.Modes)]profile.ModeStats
 
 	budget                      budget
-	functions, locations, nodes int32 // how many the budget has paid for
+	functions, locations, nodes int32 // how many have been taken from the budget
 	files, lines                int32 // the same, without the entries for none
 	entered                     int   // frames of all samples
 }
@@ -199,7 +199,7 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 		if kind == profile.Native && module == "" && name != unknownMapping {
 			f.Module = name[1 : len(name)-1]
 		}
-		return f // for a module
+		return f // the function stands for a module
 	}
 	if kind == profile.Managed {
 		f.Display, f.Signature = display.SplitSignature(name)

@@ -40,7 +40,7 @@ type pprofReader struct {
 	p         *pprofFile
 	ours      bool // clrsnap wrote the profile
 	columns   []pprofColumn
-	units     []int64              // by column: a value of 1 in the mode's unit
+	units     []int64              // by column: how much a value of 1 is, in the mode's unit
 	functions map[pprofPlace]int32 // the recording's functions
 	places    []int32              // the recording's locations; inlining makes several from one, leaf first
 }

@@ -102,7 +102,7 @@ func (in *speedscopeReader) frame() error {
 			name, err = in.a.text()
 		case "file":
 			err = in.a.value(&file) // can be null
-		case "module": // in clrsnap's files, in which file is the source
+		case "module": // in clrsnap's files, where file is the source
 			err = in.a.value(&module)
 		default:
 			err = in.a.skip()
@@ -324,7 +324,7 @@ func (in *speedscopeReader) event() (e speedscopeEvent, err error) {
 func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s profile.Sample) error {
 	type open struct {
 		frame      int64
-		below      int32 // the leaf node before
+		below      int32 // the leaf node before this frame
 		incomplete bool
 	}
 	var stack []open

@@ -14,7 +14,7 @@ import (
 type tableReader struct {
 	d      *documentReader
 	rows   int             // of each column; -1: not known yet
-	kept   int             // rows paid for by the budget
+	kept   int             // rows taken from the budget
 	cost   int             // of a row, in bytes
 	what   string          // the name of the rows in errors
 	absent map[string]bool // columns still to come; true: they must come

@@ -56,7 +56,7 @@ type svgPicture struct {
 	w       *bufio.Writer
 	o       SVGOptions
 	r       *profile.Recording
-	shown   *profile.Recording // the drawn part
+	shown   *profile.Recording // the drawn part of the recording
 	tree    *frameTree
 	width   float64
 	rows    int
@@ -268,7 +268,7 @@ func escaped(s string) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: the buffer is in memory
+		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: EscapeText writes to memory
 	}
 	return b.String()
 }

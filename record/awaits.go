@@ -45,7 +45,7 @@ func (l *looks) since(before looks) looks {
 type awaitsAt struct {
 	below     int // the locations stand before this index in the stack
 	locations []int32
-	together  int // the first locations, so many, are suspended with the method above them in one task
+	together  int // so many locations, from the first on, are suspended with the method above them, in one task
 }
 
 // stepKey is a place where a method awaits another method.
@@ -100,8 +100,8 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 	}
 }
 
-// frame notes a frame of a walk. The name of its method tells the meaning of code that can be
-// unloaded.
+// frame notes a frame of a walk. For code that can be unloaded, the method's name tells the code's
+// meaning.
 func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func() string) {
 	var code *session.AsyncCode
 	switch {
@@ -147,7 +147,7 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 		case err != nil && next < len(a.sites.Sites) && a.sites.Sites[next].Below == site.Below:
 			continue // the box of the same method may tell
 		case errors.Is(err, session.ErrOver) && len(a.at) > 0:
-			continue // the awaiting method runs the async method, and is in the stack
+			continue // the method is over: its awaiter runs inside its frame, and is in the stack
 		case errors.Is(err, session.ErrReused):
 			a.reused++
 			continue
@@ -255,8 +255,8 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	f.awaitEach(len(f.stack), &a.events, a.chains.Awaiting)
 }
 
-// step returns the location of a method that awaits inner. inner is nil if nobody knows that a method
-// is awaited.
+// step returns the location of a method that awaits inner. inner is nil if the awaited thing is not
+// known to be a method.
 func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := s.Resumption != nil // its code may be replaced

@@ -295,7 +295,7 @@ func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 }
 
 // beyond returns the mapping in which a copied stack goes on, if a walk has missed a word there; nil:
-// no word is missing, or nobody knows.
+// no word is missing, or the mapping is not known.
 func beyond(rp *recordedProcess, s *target.Stack) *target.Mapping {
 	end := s.Base + arch.Addr(len(s.Data))
 	m := rp.p.Engine.Maps.Find(end)
@@ -346,7 +346,7 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 }
 
 // kernelMark stands before the address of a kernel function without a name yet. Reading the kernel's
-// symbols takes a twentieth of a second of CPU time, and has to wait until the recording is over.
+// symbols takes a twentieth of a second of CPU time, so the name waits until the recording is over.
 const kernelMark = "0x"
 
 // nameKernel names the functions of the kernel.
@@ -397,7 +397,7 @@ type stackSize struct {
 // stackSizes are the sizes to choose from, in bytes.
 var stackSizes = [...]int{4 << 10, 8 << 10, 16 << 10, 32 << 10, perfevent.MaxStackBytes}
 
-// note counts a stack with depth used bytes; more: the stack is deeper than its copy.
+// note counts a stack that uses depth bytes; more: the stack is deeper than its copy.
 func (s *stackSize) note(depth int, more bool) {
 	s.samples++
 	for i, n := range stackSizes {

@@ -29,7 +29,7 @@ type eventSampler struct {
 	stack  []int32
 
 	heaps    []*liveHeap  // of all processes, with Options.Live
-	rethrows int64        // exceptions thrown again, according to their agents
+	rethrows int64        // rethrows, according to the agents' reports
 	messages messageTable // of exceptions
 
 	latest time.Duration // when an agent last reported something
@@ -45,7 +45,7 @@ type eventSampler struct {
 // eventCounts say how many samples and events of a mode there were.
 type eventCounts struct {
 	samples, broken int
-	lost, seen      int64 // in processes without their agent, which has left
+	lost, seen      int64 // of processes whose agent has left
 }
 
 // notifiedProcess is a process that has an agent.
@@ -317,7 +317,8 @@ func (np *notifiedProcess) notified(n *notification) {
 	}
 }
 
-// add adds a sample of a notification. what is the leaf. It returns nil if the thread is not wanted.
+// add adds a sample of a notification, with the leaf given as what. It returns nil if the thread is
+// not wanted.
 func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64,
 	what profile.Function) *profile.Sample {
 	np.arrived[mode]++

@@ -47,8 +47,8 @@ type flight struct {
 	// resumes: a method of the runtime's own has caught the exception, and resumes another method with the
 	// exception, in case the resumed method catches it.
 	resumes   bool
-	functions []clrsnap.FunctionID // of these locations, as far as a handler can be reported for the frame
-	storer    int                  // frames up to one that stores an uncaught exception in a task; 0: none
+	functions []clrsnap.FunctionID // of these locations, up to the last frame with a reportable handler
+	storer    int                  // so many frames; the last one stores an uncaught exception in a task; 0: none
 
 	superseded bool // a handler on the way of this flight has caught a later exception
 }
@@ -223,8 +223,8 @@ func (np *notifiedProcess) catches(n *notification) {
 	} else {
 		np.handles(f, n)
 	}
-	// This handler may have replaced an older exception, whose flight leads past the handler: a finally
-	// block has thrown. After a loss of notifications nobody can tell.
+	// An older exception whose flight would have passed this handler may have been replaced: a finally
+	// block has thrown. If notifications were lost, a replacement cannot be told.
 	lost := np.link.Counts()[events.ExceptionCatcherEnter].Dropped > 0
 	for i := 0; i < last && !lost; i++ {
 		f := &waiting[i]
@@ -235,8 +235,8 @@ func (np *notifiedProcess) catches(n *notification) {
 }
 
 // caughtOf returns the index of the flight that a handler ends; below 0: the handler ends no flight. A
-// handler on no flight's stack belongs to an exception that "throw;" has thrown again; nobody reports
-// "throw;".
+// handler on no flight's stack belongs to an exception that "throw;" has thrown again; the runtime
+// does not report "throw;".
 func (np *notifiedProcess) caughtOf(waiting []flight, n *notification) int {
 	last := len(waiting) - 1
 	if n.Function == 0 {

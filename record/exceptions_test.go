@@ -55,7 +55,7 @@ func uncaught(r *profile.Recording) (leaves []string) {
 }
 
 // TestExceptionsInFlight: an exception is called not caught if it has ended the process. Of other
-// exceptions in flight at the end, nobody knows whether a handler would have caught them.
+// exceptions in flight at the end, it is not known whether a handler would have caught them.
 func TestExceptionsInFlight(t *testing.T) {
 	layer.Live(t)
 	const class = "System.InvalidOperationException, "

@@ -29,7 +29,7 @@ type frameTable struct {
 	complete    []int32    // the stack of the last notification, with the methods that await its async methods
 	context     returnSlot // of the latest frame's instantiation; at 0: it is not told
 	notes       []frameNote
-	at          arch.Context // of the frame at which a walk is
+	at          arch.Context // of the present frame of a walk
 	depth       int          // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the walked stack
@@ -40,7 +40,7 @@ type frameTable struct {
 	news     time.Duration // when new code last needed a name soon; 0: never
 	unknown  int           // stacks with profile.UnknownCode
 	places   placer
-	calls    map[callPair]session.Call // of code that stays; a call without a callee says nothing
+	calls    map[callPair]session.Call // of code that stays; the callee is missing where nothing can be said
 }
 
 // returnSlot is a place on a stack, and its content: a return address, or the context of a generic
@@ -51,7 +51,7 @@ type frameKey struct {
 	ip      arch.Addr
 	exact   bool
 	managed bool
-	callee  arch.Addr // MethodDesc of the frame's P/Invoke, or of the owner of a native frame
+	callee  arch.Addr // MethodDesc of the P/Invoke around the frame, or of the P/Invoke that a native frame belongs to
 	context arch.Addr // of shared generic code, if its instantiation is told; 0: not told
 }
 
@@ -168,7 +168,7 @@ func (f *frameTable) note(fr *walk.Frame) *frameNote {
 }
 
 // location returns the location of a frame. callee is the MethodDesc of the P/Invoke around the frame;
-// 0: there is no P/Invoke, or nobody knows.
+// 0: there is no P/Invoke, or the P/Invoke is not known.
 func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote) (int32, error) {
 	f.context = returnSlot{}
 	if callee == 0 && note.known() {

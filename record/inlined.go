@@ -40,7 +40,7 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	}
 	pair := callPair{location, f.stack[n-1]}
 	if known, ok := f.calls[pair]; ok {
-		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: nobody knows which code is meant
+		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: it is not clear which code is meant
 			f.calls[pair] = session.Call{}
 		}
 		return

@@ -40,7 +40,7 @@ type liveHeap struct {
 	random  *rand.Rand
 
 	collections collections
-	examined    examined      // the extent of collections at the last look at the handles
+	examined    examined      // collections.examined at the last look at the handles
 	looked      time.Duration // when the last look was; 0: never
 	stale       bool          // a collection has ended since
 	over        bool          // the samples have been made
@@ -71,7 +71,7 @@ type liveSum struct {
 	young    int64 // alive, but no collection has looked at them, and they are left out
 	unproven int64 // alive, but no collection has looked at them, and they are shown
 	missed   int   // objects without a handle, because all handles were in use
-	unread   int   // objects with an unreadable handle: nobody knows whether they are alive
+	unread   int   // objects with an unreadable handle: not known to be alive or dead
 	in       [profile.Generations]int64
 	unplaced int64
 	samples  int
@@ -246,7 +246,7 @@ func (l *liveHeap) proved(f *followed) bool {
 	return f.at < l.examined[last]
 }
 
-// isYoung reports whether the next collection looks at an object, whatever its generations.
+// isYoung reports whether the next collection looks at an object, whichever generations it collects.
 func (f *followed) isYoung() bool {
 	if f.where.Placed {
 		return f.where.Generation == profile.Gen0

@@ -79,7 +79,7 @@ func TestProvedAlive(t *testing.T) {
 		name string
 		do   func(l *liveHeap)
 		want map[string]int64
-		left int64 // omitted bytes
+		left int64 // bytes left out
 	}{
 		{"no collection", func(l *liveHeap) { l.look(dead(profile.Gen0)) }, map[string]int64{marked: 3 << 20}, 0},
 		{"never looked at", func(l *liveHeap) {}, map[string]int64{marked: 3 << 20}, 0},

@@ -42,7 +42,7 @@ const (
 type holders struct {
 	waits  []agent.Wait
 	of     map[uint64]*heldLock // by the lock's id
-	budget time.Duration        // looks are used up to this time: see looksSaved
+	budget time.Duration        // until when looks are used up: see looksSaved
 }
 
 // heldLock is a lock with waiters.
@@ -183,7 +183,7 @@ func (rp *recordedProcess) lockAt(w *agent.Wait) (at arch.Addr, object, ok bool)
 		return 0, false, false
 	}
 	if m, found := rp.p.MonitorOf(w.Lock); found {
-		return m.Lock, true, true // its SyncBlock has a handle of the Lock
+		return m.Lock, true, true // the SyncBlock has a handle of the Lock
 	}
 	said, monitor := agent.LockedClass(w.Class)
 	if rp.p.IsLock(arch.Addr(said)) {

@@ -65,7 +65,7 @@ type Options struct {
 	// CPUs: the priority of the whole process is raised, not the priority of one OS thread, so the process
 	// must start no other process until the recording ends; and memory is read without telling Go's
 	// scheduler. GOMAXPROCS must be 2 or more: a process that keeps its reader waiting (docs/security.md)
-	// occupies one of the CPUs for Go, and keeps garbage collections from ending.
+	// occupies one of Go's processors, and keeps garbage collections from ending.
 	Alone bool
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: no calls.
 	Progress func(Progress)
@@ -74,8 +74,8 @@ type Options struct {
 	// possible time of the stack.
 	watch func(f *frameTable, s *session.Suspension, complete bool, begin time.Duration)
 
-	// local: files of this machine with names from a program can be read, because none can keep its reader
-	// waiting. Mapped rings of perf events look as if they could, so local is found out first.
+	// local: files of this machine with names from a program can be read, because no file can keep its
+	// reader waiting. Mapped rings of perf events look as if they could, so local is determined first.
 	local bool
 }
 
@@ -92,7 +92,7 @@ const (
 type Progress struct {
 	Elapsed   time.Duration
 	Samples   int     // in all modes
-	Broken    int     // samples with incomplete stacks; they are in Samples
+	Broken    int     // samples with incomplete stacks, included in Samples
 	Lost      int     // lost samples, in all modes; they are not in Samples
 	TargetCPU float64 // CPUs used by the target since the last report, on average
 	Threads   int     // running threads

@@ -49,7 +49,7 @@ type recorder struct {
 // How often things are done.
 const (
 	drainEvery  = 200 * time.Millisecond // the kernel's buffers are emptied; each time takes a CPU from the target
-	drainNew    = 100 * time.Millisecond // the same, while walks fail: new code causes failures, and is soon known
+	drainNew    = 100 * time.Millisecond // the same, while walks fail: new code is the cause, and is soon known
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
 	drainSoon   = 4 * time.Millisecond   // the same, while new code needs a name soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for, at most so often

@@ -49,7 +49,7 @@ func TestMissingRemark(t *testing.T) {
 		want  string // "": no remark
 	}{
 		{stats(1000, 0), profile.FromProcessors, 10 * time.Second, ""},
-		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // somebody else may have been held up
+		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // the target need not have been held up
 		{stats(70, 0), profile.FromProcessors, time.Second, ""},         // too short to say
 		{stats(700, 310), profile.FromProcessors, 10 * time.Second,
 			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs " +

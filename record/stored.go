@@ -14,7 +14,8 @@ import (
 // it awaits the call at once, there is no thunk, and the exception goes on to that method.
 //
 // So a flight of such an exception ends at the latest at the last method that is called without a
-// task. The end is known once the exception is thrown again, or when there is no other end.
+// task. The end is known once the exception is thrown again, or when nothing else has become of the
+// exception.
 
 // suspendable is the known information about methods that the runtime may suspend.
 type suspendable struct {

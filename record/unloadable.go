@@ -94,8 +94,8 @@ const trustFor = time.Millisecond
 const maxSights = 1 << 15
 
 // claimed returns the location of a frame in code that can be unloaded. If the location is not proved
-// for this moment, prove will prove it, or put another location in its place. A moment after the name
-// was read needs another reading.
+// for this moment, prove will prove it, or put another location in its place. For a stack from after
+// the reading of the name, the name is read again.
 func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
 	n, ok := f.loose[key]
 	start := startOf(fr.Code.MethodDesc, fr.Code.MethodStart, key.ip)
@@ -148,8 +148,8 @@ func (f *frameTable) prove() {
 	}
 }
 
-// proved reports whether a name, read before now, of code that is still there was right at the moment
-// of the stack. It remembers the code.
+// proved reports whether a name was right at the moment of the stack, and remembers the code. The name
+// was read before now, and its code is still there.
 func (f *frameTable) proved(n *looseName, now time.Duration) bool {
 	is := sight{n.method, n.name, now, now}
 	was, known := f.seen[n.start]
@@ -243,10 +243,10 @@ func (u *unloads) noneSince(moment time.Duration) bool {
 type survey struct {
 	next  time.Duration // when to begin the next survey
 	rest  time.Duration // from this survey to the next
-	began time.Duration // of this survey
+	began time.Duration // when this survey began
 	took  time.Duration // so far
 	left  []arch.Addr   // starts of methods
-	whole bool          // left had room for all methods
+	whole bool          // the survey has all methods
 	fresh bool          // the survey has met new code
 }
 

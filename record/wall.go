@@ -21,7 +21,7 @@ import (
 // period: the next round goes on there. A sample stands for the time since its thread's last sample,
 // so fewer samples make the result coarser, not wrong.
 type wallSampler struct {
-	stack  []int32            // the stack of the sample in the making
+	stack  []int32            // of the sample being added
 	looked session.Suspension // the latest look
 	r      *recorder
 	period time.Duration
@@ -58,7 +58,7 @@ type wallThread struct {
 	looked, used time.Duration // when the thread was captured, and how long it had run or been ready to run by then
 
 	owed  time.Duration // time that the thread ran, and that waits for a CPU sample
-	turns int32         // turns in owed
+	turns int32         // turns of owed
 
 	had, queued time.Duration // how long the thread had run on a CPU, and waited for a CPU, when owed was last 0
 
@@ -419,9 +419,9 @@ var errDeferred = errors.New("the thread's next CPU sample stands in for this on
 
 // mayDefer reports whether a running thread need not be stopped, because its next CPU sample can be
 // used. CPU samples come at equal amounts of the thread's CPU time, so the next CPU sample is as good
-// as a sample of this moment. It is even better: a thread on a CPU stops where it next leaves the
-// kernel, so system calls look too long. A thread without a CPU sample for a long time uses too little
-// of a CPU, and is stopped.
+// as a sample of this moment. It is even better: a stop finds a thread on a CPU only where the thread
+// next leaves the kernel, so system calls look too long. A thread without a CPU sample for a long time
+// uses too little of a CPU, and is stopped.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
 	if w.r.cpu == nil || w.r.cpu.events.KernelExcluded() {
@@ -593,10 +593,10 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// blocked notes in w.stack that a thread is blocked on a monitor: as a frame between the method and
-// its callee, since Monitor.Enter need not be a frame, and only the runtime knows the class of the
-// object. It returns where the thread's own stack holds the lock. untold: the class was not certain
-// this time.
+// blocked notes in w.stack that a thread is blocked on a monitor: as a frame that the method's callee
+// seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class of the
+// object. blocked returns where the thread's own stack holds the lock. untold: the class was not
+// certain this time.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
 		return at, false

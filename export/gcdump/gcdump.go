@@ -50,7 +50,7 @@ func Write(w io.Writer, h *profile.Heap, o Options) error {
 	s.begin("GCHeapDump", 10, 8)
 	g.write(s)
 	s.bool(true) // addresses have 64 bits
-	s.float(1)   // nothing is sampled: one object for each object in the file, and bytes
+	s.float(1)   // nothing is sampled: multipliers of objects, and of bytes
 	s.float(1)
 	s.null() // JSHeapInfo
 	writeInfo(s, h)

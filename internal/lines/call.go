@@ -58,7 +58,7 @@ const maxCallees = 8
 // calleesOf returns the names of the managed methods that locations call, by the location.
 func calleesOf(r *profile.Recording) map[int32][]string {
 	out := map[int32][]string{}
-	frames := make([]int32, len(r.Nodes)) // by node: the node itself if a frame, or else the frame nearest to it
+	frames := make([]int32, len(r.Nodes)) // by node: the node itself, or the nearest caller with a frame
 	for i := 1; i < len(r.Nodes); i++ {   // a parent comes before its children
 		n := &r.Nodes[i]
 		below := frames[n.Parent]

@@ -37,7 +37,7 @@ func (a *adder) texts() {
 	for _, w := range wanted {
 		f := &a.r.Files[w.file]
 		if len(f.Text) > 0 {
-			continue // the method had text already
+			continue // the file had text already
 		}
 		text := a.textOf(w.file)
 		if text == nil {

@@ -98,9 +98,9 @@ type Assembly struct {
 	err   error        // why there is no file
 	size  int          // of the file, in bytes
 	soon  bool         // the file of the assembly was not known: ask again
-	lacks int64        // bytes that have to be allowed before another request makes sense; 0: none makes sense
+	lacks int64        // bytes that must be allowed before asking again makes sense; 0: never
 	want  *symbols.Key // what to ask a server for, before the server was asked; nil: nothing
-	debug *pe.Debug    // for want
+	debug *pe.Debug    // the debug directory for want
 
 	unproved bool // the assembly may be another build, and so all its lines are approximate
 
