@@ -11,12 +11,12 @@ import (
 	"clrsnap/internal/session"
 )
 
-// Event is the subject of a Notification. The names are those of the functions of
-// ICorProfilerCallback, if it has them.
+// Event is the subject of a Notification. An event with a function in ICorProfilerCallback has the
+// function's name.
 type Event uint8
 
-// The events, and their fields of a Notification besides At and the thread. Events with a stack are
-// marked with *.
+// The events, and the fields of a Notification for each event, besides At and the thread. Events with
+// a stack are marked with *.
 const (
 	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1

@@ -101,8 +101,8 @@ func lockedClass(p *session.Process, r *agent.Record, lock, said uint64, lasted 
 // by the probability of the report.
 //
 // If the runtime samples, it chooses bytes, each byte with the same probability, and reports the
-// object around the byte. Of the reported objects the agent keeps one in every/agent.SamplingMean, or
-// one in every/size if they are larger. A tick stands for the bytes since the last tick; of ticks, the
+// object around the byte. Of the reported objects the agent keeps one in every/agent.SamplingMean, or,
+// of larger objects, one in every/size. A tick stands for the bytes since the last tick; of ticks, the
 // agent keeps one in every/tick. If the runtime reports every object, the agent keeps one in
 // every/size.
 func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, objects float64) {

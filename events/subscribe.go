@@ -60,8 +60,8 @@ type Options struct {
 	NoMessages bool
 	// ContentionMin is the shortest reported wait for a lock; 0: all waits are reported.
 	ContentionMin time.Duration
-	// WaitMin is the shortest wait reported as ThreadWaited; 0: all waits are reported, including threads
-	// of the runtime that wait for work.
+	// WaitMin is the shortest wait reported as ThreadWaited; 0: all waits are reported, including waits of
+	// the runtime's threads for work.
 	WaitMin time.Duration
 
 	// MaxFrames bounds the frames of a stack; 0: MaxNotifiedFrames, which is also the largest

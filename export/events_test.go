@@ -137,8 +137,7 @@ func TestEarlierEvents(t *testing.T) {
 	}
 	want := profiletest.EventShop()
 	want.Messages = profile.Messages{}
-	// Nor did those versions know waits, of which there are two, or the live heap. Waits and live heap are
-	// the last samples.
+	// Nor did those versions know the two waits, or the live heap. Waits and live heap come last.
 	want.Functions, want.Locations = want.Functions[:len(want.Functions)-3], want.Locations[:len(want.Locations)-3]
 	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-3], want.Samples[:len(want.Samples)-5]
 	want.Modes = want.Modes[:len(want.Modes)-2]

@@ -147,7 +147,7 @@ func (in *pprofReader) chooseColumns() error {
 	return nil
 }
 
-// modeOfType returns the mode of a sample type, and a value of 1 in the mode's unit.
+// modeOfType returns the mode of a sample type, and how much a value of 1 is, in the mode's unit.
 func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 	if unit, ok := timeUnit(t.unit); ok {
 		return modeOfTime(t.name), int64(unit), true

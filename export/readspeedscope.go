@@ -166,8 +166,8 @@ func (in *speedscopeReader) profile(all []byte) error {
 	return fmt.Errorf("there is no type %s", clip(kind))
 }
 
-// unit returns a weight of 1 in the file in the unit of the mode. It changes the mode if the file's
-// unit does not fit the mode.
+// unit returns how much a weight of 1 in the file is, in the unit of the mode. It changes the mode if
+// the file's unit does not fit the mode.
 func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 	of, isTime := timeUnit(name)
 	switch {

@@ -42,8 +42,9 @@ type Missing struct {
 	Why      error // wraps source.ErrNone
 }
 
-// Add adds lines to locations without lines, and names to locations in native code. Fetching takes its
-// time, until ctx ends. r's tables are replaced, not changed: another recording can share the tables.
+// Add adds lines to locations without lines, and names to locations in native code. Fetching takes as
+// long as it needs, until ctx ends. r's tables are replaced, not changed: another recording can share
+// the tables.
 func Add(ctx context.Context, r *profile.Recording, from From, o Options) []Missing {
 	a := newAdder(r, o)
 	missing := a.assemblies(ctx, from)

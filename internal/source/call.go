@@ -55,7 +55,8 @@ func (a *Assembly) pointOfCall(method uint32, c *Call) (at pdb.Point, exact bool
 	if err != nil {
 		return at, false, none("%v", err)
 	}
-	// the lines of sites from IL to Next, of named sites among them, and of named sites elsewhere
+	// the lines of sites from IL to Next, of sites among them with the callee's name, and of sites
+	// elsewhere with the name
 	var here, named, elsewhere oneLine
 	text := textAt{points: points}
 	explains := c.explains()

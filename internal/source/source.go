@@ -2,10 +2,10 @@
 // each assembly, and rejects PDBs of other builds.
 //
 // A PDB is looked for inside the assembly; in the runtime's memory, for an assembly loaded from memory
-// with its PDB; in folders that the user names; beside the assembly as the target sees it, and below
-// the compiler's name of the PDB, without its folder; and, in a single-file program, in its bundle and
-// beside the bundle. The PDB must have the id in the assembly, and the checksum if the assembly has a
-// checksum.
+// with its PDB; in folders that the user names; beside the assembly as the target sees it, under the
+// assembly's name and under the name that the compiler wrote, without its folder; and, in a
+// single-file program, in its bundle and beside the bundle. The PDB must have the id in the assembly,
+// and the checksum if the assembly has a checksum.
 package source
 
 import (
