@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestProved: which names of code that can be unloaded are proved, and what is remembered.
+// TestProved: which names of code that can be unloaded are proved, and the remembered sights.
 func TestProved(t *testing.T) {
 	const ms = time.Millisecond
 	seen := sight{method: 1, name: 2, from: 100 * ms, to: 150 * ms}
