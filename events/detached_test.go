@@ -10,8 +10,9 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestDetached: the runtime's native threads that serve a subscription end with it. Where the finalizer is blocked they
-// stay in the runtime's list of threads, and the process can be read all the same.
+// TestDetached: the runtime's native threads of a subscription end with the subscription. Where the
+// finalizer is blocked they stay in the runtime's list of threads, and the process can be read all the
+// same.
 func TestDetached(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "finalizer"}})

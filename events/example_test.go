@@ -52,7 +52,7 @@ func ExampleSubscribe() {
 	}
 }
 
-// Who starts threads in a program, from its start.
+// The threads that start threads in a program, from its start.
 func ExampleSubscribeCommand() {
 	ctx, cmd := context.Background(), exec.Command("dotnet", "Shop.dll")
 	s, err := events.SubscribeCommand(ctx, cmd, clrsnap.Options{}, events.Options{Monitor: events.MonitorThreads})

@@ -2,7 +2,8 @@ package events
 
 import "testing"
 
-// TestOwnName: names of the runtime and of metadata end alike, whatever encloses a class, and what it is made of.
+// TestOwnName: names of the runtime and of metadata end alike, whatever encloses a class, and whatever
+// its parts are.
 func TestOwnName(t *testing.T) {
 	for name, want := range map[string]string{
 		"Shop.Order": "Order", "Shop.Order+Line": "Line", "Shop.Box`1": "Box", "Shop.Box<System.Int32>": "Box",

@@ -11,35 +11,35 @@ import (
 	"clrsnap/internal/session"
 )
 
-// Event is what a Notification is about. The names are those of the functions of
-// ICorProfilerCallback, where it has them.
+// Event is the subject of a Notification. An event with a function in ICorProfilerCallback has the
+// function's name.
 type Event uint8
 
-// The events, and which fields of a Notification they have besides At and the
-// thread. Those with a stack are marked with *.
+// The events, and the fields of a Notification for each event, besides At and the thread. Events with
+// a stack are marked with *.
 const (
 	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1
-	// ExceptionThrown*: ClassName, Class, Object, Message, Count. An exception that was thrown before
-	// is ExceptionRethrown; what "throw;" throws again has no notification of its own.
+	// ExceptionThrown*: ClassName, Class, Object, Message, Count. A repeated throw of an exception is
+	// ExceptionRethrown; a repeated throw by "throw;" has no notification of its own.
 	ExceptionThrown
 	// ExceptionCatcherEnter: Function is the method whose handler begins, Object the exception. Rethrown:
-	// "throw;" has thrown it again in the handler that began last on this thread. If Object is 0, the
-	// handler is that of the exception that the thread has thrown last and that was not caught yet.
-	// Function is 0 if that exception was thrown in a filter: the runtime swallows it. The notification
-	// comes after finally blocks have run. With Options.ExceptionEvery it comes only for
-	// exceptions that were reported. An exception that is never caught ends the program.
+	// "throw;" has thrown the exception again in the handler that began last on this thread. If Object is
+	// 0, the handler is for the thread's last exception that was not caught yet. Function is 0 if that
+	// exception was thrown in a filter: the runtime swallows the exception. The notification comes after
+	// finally blocks have run. With Options.ExceptionEvery it comes only for reported exceptions. An
+	// exception that is never caught ends the program.
 	ExceptionCatcherEnter
 	// LockContended*: Lock, Class, Owner, Waited. The wait is over: the thread has the lock.
 	LockContended
-	// ThreadStarting*: Other is the thread that this one starts.
+	// ThreadStarting*: Other is the thread started by this thread.
 	ThreadStarting
 	// ThreadCreated: Other is the thread; it is about to run.
 	ThreadCreated
-	// ThreadDestroyed: Other is the thread. Its clrsnap.ThreadID may be used again. If a walk of
-	// that thread is under way, the notification comes after it.
+	// ThreadDestroyed: Other is the thread. Its clrsnap.ThreadID may be used again. If a walk of the
+	// thread is under way, the notification comes after the walk.
 	ThreadDestroyed
-	// GarbageCollectionTriggered*: Collection.Reason. The thread is the one that triggered it.
+	// GarbageCollectionTriggered*: Collection.Reason. The notification's thread triggered the collection.
 	GarbageCollectionTriggered
 	// GarbageCollectionStarted: Collection.
 	GarbageCollectionStarted
@@ -52,14 +52,14 @@ const (
 	// RuntimeResumeFinished: all threads may run again.
 	RuntimeResumeFinished
 	// ExceptionRethrown*: as ExceptionThrown. The object was thrown before: await and
-	// ExceptionDispatchInfo.Throw throw it again, or "throw e;" in a handler for it does. It is a throw if an
-	// object is thrown anew outside its handlers ("throw stored;"). With Options.ExceptionEvery
-	// it comes only for exceptions that were reported.
+	// ExceptionDispatchInfo.Throw throw the object again, or "throw e;" in a handler for the object. If an
+	// object is thrown anew outside its handlers ("throw stored;"), the event is ExceptionThrown. With
+	// Options.ExceptionEvery the notification comes only for reported exceptions.
 	ExceptionRethrown
-	// ThreadWaited*: Waited, WaitedFor, Class. The thread was blocked, and is no longer: it has what it waited
-	// for, or the timeout is over. The frames say which primitive it was. Sleeps, and waits for input and
-	// output, are none of these, and from .NET 11 on Thread.Join is none. Before .NET 9 there is no such
-	// notification.
+	// ThreadWaited*: Waited, WaitedFor, Class. The thread was blocked, and is no longer: the wait has
+	// succeeded, or the timeout is over. The frames show the primitive. Sleeps, and waits for input and
+	// output, are not reported, and from .NET 11 on Thread.Join is not reported. Before .NET 9 there are
+	// no such notifications.
 	ThreadWaited
 )
 
@@ -81,31 +81,31 @@ func (e Event) String() string {
 	return fmt.Sprintf("event %d", uint8(e))
 }
 
-// Notification is what the runtime told its profiler, with the stack that the thread had at that
-// moment. Fields that the event does not have are zero: see the constants of Event.
+// Notification is a report of the runtime to its profiler, with the thread's stack at that moment.
+// Fields outside the event are zero: see the constants of Event.
 type Notification struct {
 	Event      Event
 	At         time.Duration    // time of CLOCK_MONOTONIC
-	Thread     clrsnap.ThreadID // the thread that the notification came on; 0: the runtime does not know it
+	Thread     clrsnap.ThreadID // the thread of the notification; 0: the runtime does not know the thread
 	NSThreadID int              // thread id of the same thread, in the target's PID namespace
 
 	Class   clrsnap.ClassID
-	Object  uint64  // ObjectID of what was allocated, thrown or caught: its address until the next collection
+	Object  uint64  // ObjectID of the allocated, thrown or caught object: its address until the next collection
 	Size    uint64  // of the object, in bytes
-	Bytes   float64 // allocated bytes that this notification stands for
-	Objects float64 // likewise, allocated objects
-	Count   int64   // exceptions that this notification stands for
+	Bytes   float64 // allocated bytes for which this notification stands
+	Objects float64 // allocated objects for which this notification stands
+	Count   int64   // exceptions for which this notification stands
 
-	// ClassName is the type of an exception, with its namespace; at most the first 256
-	// characters. Of a nested type it is the type's own name alone. Class is the type of the
-	// exception object that was found on the thread, if it has that name; else 0. Of a lock, Class is
-	// the type of the object that is locked; 0 if it is not known. Of a wait see WaitedFor.
+	// ClassName is the type of an exception, with its namespace; at most the first 256 characters. For a
+	// nested type, ClassName is the type's own name alone. Class is the type of the exception object found
+	// on the thread, if the type has that name; else 0. For a lock, Class is the type of the locked
+	// object; 0 if the type is not known. For a wait see WaitedFor.
 	ClassName string
-	// Message is what an exception was constructed with, at most the first 256 UTF-16 units of it; empty
-	// if it was constructed without a message, and with Options.NoMessages. A type can show another
-	// one: its property Message is not called. Messages can have secrets in them.
+	// Message is the message with which an exception was constructed, at most its first 256 UTF-16 units;
+	// empty if the exception was constructed without a message, and with Options.NoMessages. A type can
+	// show another message: its property Message is not called. Messages can contain secrets.
 	Message string
-	// MessageCut: the exception has more of a message.
+	// MessageCut: the exception's message is longer.
 	MessageCut bool
 	Rethrown   bool
 
@@ -114,7 +114,7 @@ type Notification struct {
 	Owner    int           // NSThreadID of the thread that held the lock when the wait began; 0: unknown
 	Waited   time.Duration // how long the thread waited
 	Other    clrsnap.ThreadID
-	// WaitedFor is what Class is the type of, in a ThreadWaited.
+	// WaitedFor says, in a ThreadWaited, which object's type Class is.
 	WaitedFor WaitedFor
 
 	Collection Collection
@@ -128,27 +128,27 @@ type Notification struct {
 	record agent.Record
 }
 
-// WaitedFor is what is known of what a thread has waited for.
+// WaitedFor is the known information about the object of a wait.
 type WaitedFor uint8
 
-// What is known. Class may be 0 all the same: the object has moved meanwhile.
+// The values. Class may be 0 all the same: the object has moved meanwhile.
 const (
-	// WaitedForOther: which primitive it was is in the frames alone, and Class is 0.
+	// WaitedForOther: only the frames show the primitive, and Class is 0.
 	WaitedForOther WaitedFor = iota
 	// WaitedForPulse: Class is the type of the object whose monitor the thread waited for (Monitor.Wait).
-	// Some primitives are made of such objects, and then it is a type of theirs.
+	// Some primitives are made of such objects, and then Class is a type of the primitive's.
 	WaitedForPulse
-	// WaitedForLock: Class is the type of the object that was locked.
+	// WaitedForLock: Class is the type of the locked object.
 	WaitedForLock
-	// WaitedForHandle: Class is the type of the one WaitHandle that the thread waited for. Before .NET 11 such waits
-	// are WaitedForOther.
+	// WaitedForHandle: Class is the type of the only WaitHandle of the wait. Before .NET 11 waits for
+	// handles are WaitedForOther.
 	WaitedForHandle
 )
 
 // Collection is a garbage collection.
 type Collection struct {
 	Number     int // counts collections since the start of the runtime
-	Generation int // the oldest generation that is collected
+	Generation int // the oldest collected generation
 	Reason     CollectionReason
 	Type       CollectionType
 }
@@ -182,7 +182,7 @@ func (t CollectionType) String() string { return word(collectionTypes[:], uint32
 // SuspendReason is why the runtime stops its threads (threadsuspend.h).
 type SuspendReason uint32
 
-// The reasons that have to do with garbage collections.
+// The reasons related to garbage collections.
 const (
 	SuspendForGC     SuspendReason = 1
 	SuspendForGCPrep SuspendReason = 6 // a background collection's short stops
@@ -205,14 +205,14 @@ func word(words []string, i uint32, kind string) string {
 // HasStack reports whether the runtime walked the thread's stack.
 func (n *Notification) HasStack() bool { return len(n.record.Frames) > 0 }
 
-// DoStackSnapshot is the synchronous form of clrsnap.Process.DoStackSnapshot: it calls callback
-// for the frames that the CLR's own DoStackSnapshot found on the thread inside the notification.
-// It can be called any number of times. There is no seed, and no suspension.
-// COR_PRF_SNAPSHOT_REGISTER_CONTEXT needs Options.RegisterContext.
+// DoStackSnapshot is the synchronous form of clrsnap.Process.DoStackSnapshot: it calls callback for
+// the frames that the CLR's own DoStackSnapshot found on the thread inside the notification. Call it
+// any number of times. There is no seed, and no suspension. COR_PRF_SNAPSHOT_REGISTER_CONTEXT needs
+// Options.RegisterContext.
 //
 // The result is nil (S_OK), or a *clrsnap.Error:
 //
-//   - E_INVALIDARG: unknown flags, a nil callback, a context that was not asked for.
+//   - E_INVALIDARG: unknown flags, a nil callback, an unrequested context.
 //   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, or the
 //     stack has more frames than Options.MaxFrames.
 //   - E_FAIL: there is no managed frame, or the event has no stack.
@@ -283,7 +283,7 @@ func (n *Notification) call(f *agent.Frame, callback clrsnap.StackSnapshotCallba
 	return bridge.Call(n.p, callback, &out, clientData)
 }
 
-// registers makes a context of the registers that the agent copied.
+// registers makes a context from the registers in the agent's copy.
 func registers(p *session.Process, f *agent.Frame) *arch.Context {
 	c := &arch.Context{Machine: p.Arch.Machine, IP: arch.Addr(f.ContextIP)}
 	for r, v := range map[uint8]uint64{3: f.RBX, 4: f.SP, 5: f.RBP, 12: f.R12, 13: f.R13, 14: f.R14, 15: f.R15} {

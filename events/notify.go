@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/session"
 )
 
-// newNotification makes a notification of an agent's record.
+// newNotification makes a notification from an agent's record.
 func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *agent.Record) *Notification {
 	v := r.Values
 	n := &Notification{
@@ -52,16 +52,17 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 	return n
 }
 
-// noMessage is what EventPipe writes for a string that there is not (src/scripts/genEventPipe.py).
+// noMessage is EventPipe's text for a missing string (src/scripts/genEventPipe.py).
 const noMessage = "NULL"
 
-// waitedFor returns the type of the object that was waited for, and which object that is.
+// waitedFor returns the type of the awaited object, and the kind of the object.
 func waitedFor(p *session.Process, r *agent.Record, lasted time.Duration) (clrsnap.ClassID, WaitedFor) {
 	said, lock := r.Values[2], r.Values[3]
 	switch agent.WaitSource(r.Values[1]) {
 	case agent.WaitMonitor:
 		class, monitor := agent.LockedClass(said)
-		// Whoever waits for a pulse has a place in the sync table, so without one it is another object.
+		// A waiter for a pulse has a place in the sync table, so without a place the object is a different
+		// object.
 		if _, err := p.Class(arch.Addr(class)); monitor && err == nil {
 			return clrsnap.ClassID(class), WaitedForPulse
 		}
@@ -69,14 +70,14 @@ func waitedFor(p *session.Process, r *agent.Record, lasted time.Duration) (clrsn
 	case agent.WaitLock:
 		return lockedClass(p, r, lock, said, lasted), WaitedForLock
 	}
-	// From .NET 11 on the runtime names the handle that a thread waits for, if it is one. The object may have moved.
+	// From .NET 11 on the runtime names the handle of a wait for one handle. The object may have moved.
 	if class := arch.Addr(said); class != 0 && p.IsWaitHandle(class) {
 		return clrsnap.ClassID(class), WaitedForHandle
 	}
 	return 0, WaitedForOther
 }
 
-// lockedClass returns the type of the object that was locked; 0: it is not known.
+// lockedClass returns the type of the locked object; 0: not known.
 func lockedClass(p *session.Process, r *agent.Record, lock, said uint64, lasted time.Duration) clrsnap.ClassID {
 	class, monitor := agent.LockedClass(said)
 	at := time.Duration(r.Time)
@@ -96,13 +97,13 @@ func lockedClass(p *session.Process, r *agent.Record, lock, said uint64, lasted 
 	return clrsnap.ClassID(is)
 }
 
-// allocated returns how many bytes and objects a reported object stands for. That is its size, or
-// 1, divided by the probability that it was reported.
+// allocated returns how many bytes and objects a reported object stands for: its size, or 1, divided
+// by the probability of the report.
 //
-// If the runtime samples, it chooses bytes, each with the same probability, and reports the object
-// that the byte is in. Of those objects the agent keeps one in every/agent.SamplingMean, or in
-// every/size if they are larger. Of ticks, each of which stands for the bytes since the last one,
-// the agent keeps one in every/tick. If the runtime reports every object, the agent keeps one in
+// If the runtime samples, it chooses bytes, each byte with the same probability, and reports the
+// object around the byte. Of the reported objects the agent keeps one in every/agent.SamplingMean, or,
+// of larger objects, one in every/size. A tick stands for the bytes since the last tick; of ticks, the
+// agent keeps one in every/tick. If the runtime reports every object, the agent keeps one in
 // every/size.
 func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, objects float64) {
 	s, e := max(float64(size), 1), float64(every)
@@ -118,8 +119,8 @@ func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, o
 	return bytes, max(bytes/s, 1)
 }
 
-// isClass reports whether the type with an id has the name that the runtime gave. The runtime's
-// name lacks the enclosing types, and has the number of type arguments after a `.
+// isClass reports whether the type with an id has the name from the runtime. The runtime's name lacks
+// the enclosing types, and has the number of type arguments after a `.
 func isClass(p *session.Process, id clrsnap.ClassID, runtimeName string) bool {
 	if id == 0 {
 		return false

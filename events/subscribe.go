@@ -31,11 +31,11 @@ const (
 	MonitorWaits                           // ThreadWaited; .NET 9 and later
 )
 
-// MonitorAll is all of them that the runtime has.
+// MonitorAll is all notifications of the runtime.
 const MonitorAll = MonitorWaits<<1 - 1
 
-// ErrNoWaits is wrapped by the error about MonitorWaits of a process whose runtime is older than .NET 9. There is
-// no such error with MonitorAll, or if a program is started: then there are no such notifications.
+// ErrNoWaits is wrapped by the error about MonitorWaits for a process with a runtime older than .NET
+// 9. With MonitorAll, or for a started program, there is no error: waits are not reported then.
 var ErrNoWaits = link.ErrNoWaits
 
 // Options say which notifications a subscription delivers. The zero value asks for all, with the
@@ -44,24 +44,24 @@ type Options struct {
 	// Monitor is which kinds of notifications are wanted; 0: all of them.
 	Monitor Monitor
 
-	// AllocationBytes is how many allocated bytes there are for each reported object, on average:
-	// one byte in so many is chosen at random, and the object that has it is reported. 0 stands for
-	// DefaultAllocationBytes. Less than 100 KB means 100 KB, because the runtime itself samples at
-	// that rate, except with EveryObject.
+	// AllocationBytes is how many allocated bytes there are for each reported object, on average: one byte
+	// in so many is chosen at random, and the object around the byte is reported. 0 stands for
+	// DefaultAllocationBytes. Less than 100 KB means 100 KB, because the runtime itself samples at that
+	// rate, except with EveryObject.
 	AllocationBytes int64
-	// EveryObject has the runtime report every object to the agent, which then chooses, instead of
-	// the runtime's own sampling. AllocationBytes can then be less than 100 KB. It costs 20 to 40 ns
-	// for each allocation of the program, for as long as the program runs. It works with
-	// SubscribeCommand only.
+	// EveryObject has the runtime report every object to the agent, and the agent chooses, instead of the
+	// runtime's own sampling. AllocationBytes can then be less than 100 KB. EveryObject costs 20 to 40 ns
+	// for each allocation of the program, for as long as the program runs. It works with SubscribeCommand
+	// only.
 	EveryObject bool
-	// ExceptionEvery reports one exception in so many; 0 and 1: every one.
+	// ExceptionEvery reports one exception in so many; 0 and 1: every exception.
 	ExceptionEvery int64
-	// NoMessages leaves the messages of exceptions in the target. They can have secrets in them.
+	// NoMessages leaves the messages of exceptions in the target. Messages can contain secrets.
 	NoMessages bool
-	// ContentionMin is the shortest wait for a lock that is reported; 0: all are.
+	// ContentionMin is the shortest reported wait for a lock; 0: all waits are reported.
 	ContentionMin time.Duration
-	// WaitMin is the shortest wait that is reported as ThreadWaited; 0: all are. Threads of the runtime's that
-	// wait for work are among them.
+	// WaitMin is the shortest wait reported as ThreadWaited; 0: all waits are reported, including waits of
+	// the runtime's threads for work.
 	WaitMin time.Duration
 
 	// MaxFrames bounds the frames of a stack; 0: MaxNotifiedFrames, which is also the largest
@@ -69,19 +69,18 @@ type Options struct {
 	MaxFrames int
 	// RegisterContext reports the registers of each frame too.
 	RegisterContext bool
-	// Hold keeps the thread in its notification until Subscription.Release, for this time at most,
-	// so that it can be walked from outside too. One thread at a time is held; others go on. It is
-	// for tests; 0: threads are not held.
+	// Hold keeps the thread in its notification until Subscription.Release, for this time at most, for a
+	// walk from outside. One thread at a time is held; others go on. Hold is for tests; 0: threads are not
+	// held.
 	Hold time.Duration
 
-	// RingBytes is the size of the shared memory that records pass through: a power of two from
-	// 64 KB to 64 MB; 0: 512 KB. Records that do not fit are dropped and counted
-	// (EventStats.Dropped); the target never waits.
+	// RingBytes is the size of the shared memory for records: a power of two from 64 KB to 64 MB; 0: 512
+	// KB. Records that do not fit are dropped and counted (EventStats.Dropped); the target never waits.
 	RingBytes int
 }
 
-// DefaultAllocationBytes is Options.AllocationBytes, in bytes, and MaxNotifiedFrames is
-// Options.MaxFrames where they are 0.
+// DefaultAllocationBytes and MaxNotifiedFrames stand for Options.AllocationBytes, in bytes, and
+// Options.MaxFrames, if they are 0.
 const (
 	DefaultAllocationBytes = 512 << 10
 	MaxNotifiedFrames      = 512
@@ -134,7 +133,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// attachable returns an error if the options need a program that is started with the agent.
+// attachable returns an error if the options need a program started with the agent.
 func (o *Options) attachable() error {
 	if o.EveryObject {
 		return errors.New("the runtime reports every object only to a profiler that is loaded at its start: " +
@@ -143,8 +142,8 @@ func (o *Options) attachable() error {
 	return nil
 }
 
-// leastRing is the smallest size of a ring, in bytes: it has room for one record of the largest
-// kind, wherever the last one ends (agent/ring.c).
+// leastRing is the smallest size of a ring, in bytes: room for one record of the largest kind,
+// wherever the last record ends (agent/ring.c).
 func (o *Options) leastRing() int {
 	const record, frame, frameWithRegisters = 64 + 16 + 2*(256+256), 16, 80
 	if o.RegisterContext {
@@ -153,7 +152,7 @@ func (o *Options) leastRing() int {
 	return 2 * (record + o.MaxFrames*frame)
 }
 
-// request is what the agent is asked for. maxPause is clrsnap.Options.MaxPause.
+// request is the subscription for the agent. maxPause is clrsnap.Options.MaxPause.
 func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	return agent.Subscription{
 		Events: uint32(o.Monitor), EveryObject: o.EveryObject, Registers: o.RegisterContext, Messages: !o.NoMessages,
@@ -164,8 +163,8 @@ func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	}
 }
 
-// Subscription is a stream of notifications. Neither it nor its clrsnap.Process is safe for
-// concurrent use, and both share state: use them from one goroutine.
+// Subscription is a stream of notifications. Neither the Subscription nor its clrsnap.Process is safe
+// for concurrent use, and both share state: use both from one goroutine.
 type Subscription struct {
 	p     *clrsnap.Process
 	s     *session.Process
@@ -176,16 +175,16 @@ type Subscription struct {
 	over  bool
 
 	closed bool
-	final  [agent.EventTypes]agent.Counts // when it was closed
+	final  [agent.EventTypes]agent.Counts // when the subscription was closed
 }
 
-// Subscribe loads the agent into a running process, through the diagnostics socket of its runtime,
-// and asks for notifications. The process need not be restarted, and nothing need be installed.
-// The agent leaves the runtime at Close, and by itself if this process exits.
+// Subscribe loads the agent into a running process, through the diagnostics socket of its runtime, and
+// asks for notifications. The process need not be restarted, and nothing need be installed. The agent
+// leaves the runtime at Close, and by itself if this process exits.
 //
 // It is an error if o makes no sense or has EveryObject, if p is a core dump or has no CoreCLR
 // (CORPROF_E_RUNTIME_UNINITIALIZED), or if the agent cannot be loaded: the text says why and what to
-// do. p stays open after an error, and after Close.
+// do. After an error, and after Close, p stays open.
 func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscription, error) {
 	s := bridge.Session(p)
 	if err := s.Runs(); err != nil {
@@ -213,10 +212,10 @@ func newSubscription(p *clrsnap.Process, l *link.Link, o Options) *Subscription 
 	return &Subscription{p: p, s: s, o: o, link: l}
 }
 
-// SubscribeCommand starts cmd with the agent in it, and asks for notifications from the start of
-// its runtime. opts are for the process. The caller calls cmd.Wait. After an error the program runs,
-// without the agent, if cmd.Process is set. If cmd starts the .NET program as another process, that
-// one is not subscribed to: the error then says that no runtime has loaded the agent.
+// SubscribeCommand starts cmd with the agent loaded, and asks for notifications from the start of its
+// runtime. opts are for the process. The caller calls cmd.Wait. After an error the program runs,
+// without the agent, if cmd.Process is set. If cmd starts the .NET program as another process, there
+// is no subscription to that process: the error then says that no runtime has loaded the agent.
 func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options) (*Subscription, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -243,7 +242,7 @@ func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, 
 	return s, nil
 }
 
-// openStarting opens a process whose runtime is loaded, or is about to be.
+// openStarting opens a process with a runtime that is loaded, or is about to be.
 func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.Process, error) {
 	for {
 		p, err := clrsnap.Open(ctx, pid, opts)
@@ -261,10 +260,9 @@ func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.
 // Process returns the process that sends the notifications. After SubscribeCommand, Close closes it.
 func (s *Subscription) Process() *clrsnap.Process { return s.p }
 
-// Next returns the next notification; it waits until there is one. The notifications of one thread
-// come in order. The error is io.EOF when the process has exited, or after Close; that of ctx when
-// ctx has ended; another one if what the agent has written makes no sense. There is never a
-// notification with an error.
+// Next waits for the next notification, and returns it. The notifications of one thread come in order.
+// The error is io.EOF when the process has exited, or after Close; ctx.Err() when ctx has ended;
+// another error if the agent's records make no sense. There is never a notification with an error.
 func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 	for len(s.queue) == 0 {
 		if s.over {
@@ -275,7 +273,7 @@ func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 			return nil, ctx.Err()
 		case <-s.link.Arrived():
 		case <-s.link.Ended():
-			s.over = true // the records that have come by now are the last
+			s.over = true // the records so far are the last
 		}
 		var err error
 		if s.queue, err = s.link.Records(s.s); err != nil && len(s.queue) == 0 {
@@ -289,7 +287,7 @@ func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 	return newNotification(s.s, &s.o, s.link.Begun.AllocMeans, r), nil
 }
 
-// Release resumes the thread of a notification that is Held. Of other notifications it does nothing.
+// Release resumes the thread of a Held notification. For other notifications it does nothing.
 func (s *Subscription) Release(n *Notification) {
 	if n.Held && !s.closed {
 		s.link.Release(&n.record)
@@ -298,13 +296,14 @@ func (s *Subscription) Release(n *Notification) {
 
 // EventStats counts how often an event happened, since the subscription began.
 type EventStats struct {
-	Seen      uint64 // events that the runtime told the agent of
-	Published uint64 // events of Seen that the agent chose, and reported
-	Dropped   uint64 // events of Seen that the agent chose, but had no room for: the reader was too slow
-	Failed    uint64 // events of Published whose stack the CLR did not walk
+	Seen      uint64 // events that the runtime reported to the agent
+	Published uint64 // events of Seen chosen and reported by the agent
+	Dropped   uint64 // events of Seen chosen by the agent, without room for a record: the reader was too slow
+	Failed    uint64 // events of Published for which the CLR did not walk the stack
 }
 
-// Stats returns the statistics of an event so far; after Close, those of the whole subscription.
+// Stats returns the statistics of an event so far; after Close, the statistics of the whole
+// subscription.
 func (s *Subscription) Stats(e Event) EventStats {
 	all := s.final
 	if !s.closed {
@@ -316,9 +315,9 @@ func (s *Subscription) Stats(e Event) EventStats {
 	return EventStats(all[e])
 }
 
-// Close ends the subscription and waits until the agent has left the runtime, which usually takes
-// 0.3 s. It closes the Process if SubscribeCommand opened it. An error says that the agent could not
-// be told to leave, or has not left in time; the program goes on all the same.
+// Close ends the subscription and waits until the agent has left the runtime, usually for 0.3 s. It
+// closes the Process if SubscribeCommand opened it. An error says that the agent could not be told to
+// leave, or has not left in time; the program goes on all the same.
 func (s *Subscription) Close() error {
 	if s.closed {
 		return nil
@@ -333,7 +332,7 @@ func (s *Subscription) Close() error {
 	return err
 }
 
-// Package record makes samples of notifications.
+// Package record makes samples from notifications.
 func init() {
 	bridge.EventOptions = func(options any) (any, error) {
 		o := options.(Options)

@@ -159,7 +159,8 @@ func TestSubscribe(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestRethrown: an exception that is thrown again is told from a new one, and is the same object.
+// TestRethrown: a repeated throw of an exception is told from a new exception, and has the same
+// object.
 func TestRethrown(t *testing.T) {
 	const thrown, again, caught = events.ExceptionThrown, events.ExceptionRethrown, events.ExceptionCatcherEnter
 	a := testenv.Start(t, "rethrow", testenv.Options{})
@@ -168,8 +169,8 @@ func TestRethrown(t *testing.T) {
 	for _, x := range []struct {
 		way  string
 		want []events.Event
-		by   string // the method that catches it last
-		last bool   // Rethrown of that
+		by   string // the method of the last catch
+		last bool   // Rethrown of the last catch
 	}{
 		{"once", []events.Event{thrown, caught}, "Once", false},
 		{"dispatch", []events.Event{thrown, caught, again, caught}, "Dispatch", false},
@@ -223,8 +224,7 @@ func TestRethrown(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestNotificationStack: the results of the synchronous walk are those of the
-// asynchronous one.
+// TestNotificationStack: the synchronous walk has the results of the asynchronous walk.
 func TestNotificationStack(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "exception,gc", "--max-seconds", "300"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -344,7 +344,7 @@ func TestSubscribeCommand(t *testing.T) {
 	}
 }
 
-// TestSubscribeRefused: what cannot be is one clear sentence.
+// TestSubscribeRefused: impossible requests get one clear sentence.
 func TestSubscribeRefused(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})

@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// countingWriter counts what is written.
+// countingWriter counts the written bytes.
 type countingWriter int64
 
 func (c *countingWriter) Write(p []byte) (int, error) {
@@ -17,7 +17,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tenth writes a tenth of the time only: more than a trace can hold is refused.
+// tenth writes only a tenth of the time: a trace cannot hold more.
 func tenth(write func(io.Writer, *profile.Recording) error) func(io.Writer, *profile.Recording) error {
 	return func(w io.Writer, r *profile.Recording) error {
 		return write(w, r.Select(profile.Selection{To: r.Duration / 10, Native: true}))
@@ -50,7 +50,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads them again.
+// BenchmarkRead reads the samples again.
 func BenchmarkRead(b *testing.B) {
 	r := profiletest.Million()
 	for _, f := range benchmarked[:len(benchmarked)-1] { // a trace cannot be read

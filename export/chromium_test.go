@@ -21,8 +21,8 @@ import (
 var pictures = flag.String("pictures", "",
 	"a `directory` for the pages and pictures that the tests look at (an absolute path)")
 
-// chromium is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON
-// objects that end with a zero byte.
+// chromium is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON objects, each
+// with a zero byte at the end.
 type chromium struct {
 	in      *os.File
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type chromium struct {
 	end     func()
 }
 
-// browser is a page of the tests' Chromium that has nothing in common with the others.
+// browser is a page of the tests' Chromium, isolated from the other pages.
 type browser struct {
 	*chromium
 	tb      testing.TB
@@ -54,7 +54,7 @@ type reply struct {
 // replyLimit is how long Chromium may take for a reply.
 const replyLimit = 2 * time.Minute
 
-// theChromium is that of all tests.
+// theChromium is the Chromium of all tests.
 var theChromium *chromium
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// startBrowser opens a page, in the Chromium that the first test has started.
+// startBrowser opens a page, in the Chromium started by the first test.
 func startBrowser(tb testing.TB) *browser {
 	tb.Helper()
 	if theChromium == nil {
@@ -103,7 +103,7 @@ func startChromium(file string) (*chromium, error) {
 	c := &chromium{in: in, waiting: map[int]chan reply{}, pages: map[string]*browser{}, gone: make(chan struct{})}
 	go c.read(out)
 	c.end = func() {
-		in.Close() // Chromium ends when its pipe does
+		in.Close() // Chromium ends with its pipe
 		late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 		cmd.Wait()
 		late.Stop()
@@ -162,7 +162,7 @@ func (c *chromium) read(out *os.File) {
 	}
 }
 
-// event records what must not happen.
+// event records forbidden events.
 func (b *browser) event(r *reply) {
 	var p struct {
 		Request          struct{ URL string }
@@ -243,7 +243,6 @@ func (b *browser) eval(script string, result any) {
 	}
 }
 
-// window sets the size of the page.
 func (b *browser) window(width, height int, phone bool) {
 	b.tb.Helper()
 	ratio := 1
@@ -265,8 +264,8 @@ func (b *browser) media(features ...string) {
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": list}, nil)
 }
 
-// load shows a page, given as its bytes, from a file, with each frame of plumbing: most tests compare
-// it with the recording.
+// load shows a page, given as its bytes, from a file, with all framework frames: most tests compare
+// the page with the recording.
 func (b *browser) load(page []byte) {
 	b.tb.Helper()
 	b.loadFolded(page)
@@ -331,7 +330,7 @@ func (b *browser) click(x, y float64) {
 	b.mouse("mouseReleased", x, y)
 }
 
-// picture takes a picture of what is visible, for -pictures.
+// picture takes a picture of the visible part, for -pictures.
 func (b *browser) picture(name string) {
 	b.tb.Helper()
 	if *pictures == "" {
@@ -350,7 +349,7 @@ func (b *browser) picture(name string) {
 	}
 }
 
-// check reports what must not have happened.
+// check reports forbidden events.
 func (b *browser) check(t testing.TB) {
 	t.Helper()
 	b.mu.Lock()

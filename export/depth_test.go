@@ -36,7 +36,7 @@ func TestDepth(t *testing.T) {
 				t.Errorf("%d frames: %v", profile.MaxDepth, err)
 			}
 			if f == FormatSVG || f == FormatTrace {
-				return // nobody reads them back
+				return // nobody reads these formats back
 			}
 			var file bytes.Buffer
 			err := Encode(&file, tooDeep, f, Options{})

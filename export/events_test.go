@@ -40,7 +40,7 @@ func TestEventFormats(t *testing.T) {
 	}
 }
 
-// TestEventReadBack: what of events can be read back from each format.
+// TestEventReadBack: which parts of events can be read back from each format.
 func TestEventReadBack(t *testing.T) {
 	r := profiletest.EventShop()
 	if got := readBack(t, written(t, WriteRecording, r)); !reflect.DeepEqual(got, r) {
@@ -75,7 +75,7 @@ func TestEventReadBack(t *testing.T) {
 	}
 }
 
-// TestPprofToolEvents: go tool pprof shows what was allocated, and in whose calls.
+// TestPprofToolEvents: go tool pprof shows the allocated classes, and the allocating calls.
 func TestPprofToolEvents(t *testing.T) {
 	file := t.TempDir() + "/x.pb.gz"
 	if err := os.WriteFile(file, written(t, Pprof, profiletest.EventShop()), 0o644); err != nil {
@@ -95,7 +95,7 @@ func TestPprofToolEvents(t *testing.T) {
 	}
 }
 
-// TestDocumentedExample: the example in docs/recording.md is what is written.
+// TestDocumentedExample: the example in docs/recording.md is the output of WriteRecording.
 func TestDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../docs/recording.md")
 	if err != nil {
@@ -119,17 +119,17 @@ func TestFirstVersion(t *testing.T) {
 	}
 	want := recorded().WithoutLines()
 	for i := range want.Modes {
-		want.Modes[i].Source = "" // which it does not know
+		want.Modes[i].Source = "" // unknown to the first version
 	}
 	for i := range want.Locations {
-		want.Locations[i].Inlined = false // likewise
+		want.Locations[i].Inlined = false // unknown to the first version
 	}
 	if got := readBack(t, file); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
-// TestEarlierEvents: files of clrsnap before it knew rethrows and messages are read.
+// TestEarlierEvents: clrsnap reads files from its versions before rethrows and messages.
 func TestEarlierEvents(t *testing.T) {
 	file, err := os.ReadFile("testdata/recording-2.json")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestEarlierEvents(t *testing.T) {
 	}
 	want := profiletest.EventShop()
 	want.Messages = profile.Messages{}
-	// Nor did it know waits, of which there are two, and the live heap, which are the last ones.
+	// Nor did those versions know the two waits, or the live heap. Waits and live heap come last.
 	want.Functions, want.Locations = want.Functions[:len(want.Functions)-3], want.Locations[:len(want.Locations)-3]
 	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-3], want.Samples[:len(want.Samples)-5]
 	want.Modes = want.Modes[:len(want.Modes)-2]
@@ -152,7 +152,7 @@ func TestEarlierEvents(t *testing.T) {
 	}
 }
 
-// TestBadMessages: counts of messages that make no sense are refused.
+// TestBadMessages: impossible counts of messages are refused.
 func TestBadMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*profile.Messages){
 		"negative":  func(m *profile.Messages) { m.Counts[0].Count = -1 },
@@ -240,7 +240,7 @@ func TestForeignEvents(t *testing.T) {
 	}
 }
 
-// TestManagedKeepsEvents: events stay when frames that are not managed are left out.
+// TestManagedKeepsEvents: events stay when all frames except managed frames are left out.
 func TestManagedKeepsEvents(t *testing.T) {
 	r := profiletest.EventShop().Select(profile.Selection{Managed: true, Modes: []profile.Mode{profile.Alloc}})
 	got := byStack(r, profile.Alloc, display.FullName)

@@ -74,7 +74,7 @@ func ExampleFolded() {
 	// Shop (4242);Shop.Program.Main();Shop.Cache.Evict() 100000
 }
 
-// What was written for go tool pprof can also be read back.
+// A profile for go tool pprof can also be read back.
 func ExamplePprof() {
 	var file bytes.Buffer
 	if err := export.Pprof(&file, profiletest.Example(10)); err != nil {

@@ -18,16 +18,15 @@ import (
 
 // FlameOptions are the options of FlameGraph. The zero value works.
 type FlameOptions struct {
-	Title string             // of the page; empty: the program and when it was recorded
+	Title string             // of the page; empty: the program and the time of the recording
 	Base  *profile.Recording // the recording to compare with; nil: none
-	Waits bool               // waiting time is grouped by what is waited for at first, likewise
+	Waits bool               // at first waiting time is grouped by the awaited object; the page has a switch
 	Idle  bool               // idle threads are shown at first; a switch of the page hides them
 }
 
-// FlameGraph writes a recording as an HTML page that shows it as an interactive flame
-// graph. The page contains the whole recording, so its reader can choose modes,
-// threads and times. It loads and sends nothing; its content security policy
-// enforces that.
+// FlameGraph writes a recording as an HTML page with an interactive flame graph. The page contains the
+// whole recording, so its reader can choose modes, threads and times. The page loads and sends
+// nothing; its content security policy enforces the isolation.
 func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 	style, script := pageFile("page.css"), pageScript()
 	values := map[string]func(io.Writer) error{
@@ -58,8 +57,7 @@ func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 //go:embed flamegraph/page.html flamegraph/page.css flamegraph/*.js
 var pageFiles embed.FS
 
-// pageScripts are the files that the page's script is made of, in their order. They
-// share one scope.
+// pageScripts are the files of the page's script, in order. They share one scope.
 var pageScripts = []string{
 	"numbers.js", "modes.js", "dom.js", "data.js", "plumbing.js", "tree.js", "colors.js", "flame.js",
 	"strip.js", "input.js", "panels.js", "source.js", "page.js", "controls.js",
@@ -68,7 +66,7 @@ var pageScripts = []string{
 func pageFile(name string) string {
 	b, err := pageFiles.ReadFile("flamegraph/" + name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	return string(b)
 }
@@ -89,7 +87,7 @@ func sourceHash(source string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// fillPage writes a page. In the place of each {{name}} it writes the value of that name.
+// fillPage writes a page. In place of each {{name}} it writes the value with the name.
 func fillPage(w io.Writer, page string, values map[string]func(io.Writer) error) error {
 	for {
 		before, rest, found := strings.Cut(page, "{{")
@@ -118,7 +116,8 @@ func writeBase64(w io.Writer, r *profile.Recording) error {
 	return errors.Join(WriteRecording(enc, r), enc.Close())
 }
 
-// pagePlumbing says which functions of a page's recordings are plumbing. Recordings do not.
+// pagePlumbing says which functions of a page's recordings are framework frames. Recordings do not say
+// so.
 type pagePlumbing struct {
 	Parts     []pagePart `json:"parts"`
 	MinFold   int        `json:"minFold"`
@@ -154,7 +153,7 @@ func writePlumbing(w io.Writer, r, base *profile.Recording) error {
 	return json.NewEncoder(w).Encode(&out) // numbers, and names of ours
 }
 
-// flameTitle names a recording by its program and when it was made.
+// flameTitle names a recording by its program and its time.
 func flameTitle(r *profile.Recording) string {
 	if r.Start.IsZero() {
 		return flameProgram(r)

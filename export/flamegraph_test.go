@@ -140,8 +140,8 @@ func (b *browser) placeOf(i int) (p place) {
 	return p
 }
 
-// stop ends the animation of a zoom before anything is checked. On a slow machine its last
-// step may otherwise be still to come.
+// stop ends the animation of a zoom before anything is checked. On a slow machine its last step may
+// otherwise be still to come.
 func (b *browser) stop() {
 	b.tb.Helper()
 	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 300))", nil)
@@ -269,7 +269,7 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 	}
 }
 
-// framesInRun is how many frames a run of plumbing has, in its name.
+// framesInRun is the number of frames in the name of a run of framework frames.
 var framesInRun = regexp.MustCompile(`: \d+(–\d+)? frames\]$`)
 
 // checkTree compares every frame with its callers, and their weights.

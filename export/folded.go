@@ -14,23 +14,22 @@ import (
 
 // FoldedOptions are the options of Folded. The zero value works.
 type FoldedOptions struct {
-	// Modes are the modes whose samples are written; nil: all that the recording has samples of.
+	// Modes are the modes to write; nil: all modes with samples.
 	Modes    []profile.Mode
-	ByThread bool // a frame that names the thread stands before each stack
+	ByThread bool // a frame with the thread's name stands before each stack
 }
 
-// Folded writes a recording as folded stacks, which flamegraph.pl --countname=us, inferno
-// and speedscope read. There is one line for each different stack, in the order of their
-// first samples: the frames from the base to the leaf, separated by ;, then a space and the
-// weight.
+// Folded writes a recording as folded stacks for flamegraph.pl --countname=us, inferno and speedscope.
+// There is one line for each different stack, in the order of their first samples: the frames from the
+// base to the leaf, separated by ;, then a space and the weight.
 //
-// The weight is in microseconds, bytes, or a count, depending on the mode. If several modes
-// are written, the first frame of each stack names its mode and the unit: [cpu: microseconds],
-// [alloc: bytes], [exception: count]. Stacks of less than half a microsecond are left out.
+// The weight is in microseconds, bytes, or a count, depending on the mode. If several modes are
+// written, the first frame of each stack names its mode and the unit: [cpu: microseconds], [alloc:
+// bytes], [exception: count]. Stacks of less than half a microsecond are left out.
 //
-// In names, ; is written as \x3b, and control characters likewise. Names of kernel functions
-// end with _[k], names of events (the class that was allocated, for example) with _[e]. A
-// stack whose frames near the base are missing begins with [incomplete stack].
+// In names, ; is written as \x3b, and control characters likewise. Names of kernel functions end with
+// _[k], names of events (an allocated class, for example) with _[e]. A stack without its frames near
+// the base begins with [incomplete stack].
 func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
 	modes := o.Modes
 	if modes == nil {
@@ -59,8 +58,8 @@ func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
 	return out.Flush()
 }
 
-// FoldedRoot returns the first frame of the stacks of a mode where Folded writes several modes.
-// It names the mode and the unit.
+// FoldedRoot returns the first frame of the stacks of a mode where Folded writes several modes. The
+// frame names the mode and the unit.
 func FoldedRoot(m profile.Mode) string {
 	unit := m.Unit().String()
 	if m.Unit() == profile.Nanoseconds {
@@ -69,8 +68,8 @@ func FoldedRoot(m profile.Mode) string {
 	return "[" + m.String() + ": " + unit + "]"
 }
 
-// foldedNumber returns the number after a stack. Times are in microseconds, because
-// other tools expect that.
+// foldedNumber returns the number after a stack. Times are in microseconds, because other tools expect
+// microseconds.
 func foldedNumber(m profile.Mode, weight int64) int64 {
 	if m.Unit() == profile.Nanoseconds {
 		return time.Duration(weight).Round(time.Microsecond).Microseconds()
@@ -78,7 +77,7 @@ func foldedNumber(m profile.Mode, weight int64) int64 {
 	return weight
 }
 
-// What is written after the names of kernel functions and events.
+// The suffixes of names of kernel functions and events.
 const (
 	foldedKernel = "_[k]"
 	foldedEvent  = "_[e]"
@@ -112,7 +111,8 @@ type foldedLines struct {
 	roots  [len(profile.Modes)]string // the first frame of each mode's lines; empty: none
 }
 
-// noName takes index 0 of the names. No real name is equal to it: they have no control characters.
+// noName takes index 0 of the names. No real name equals noName: real names have no control
+// characters.
 const noName = "\x00"
 
 // foldedKey identifies a line. The thread is the index of its name, or 0.
@@ -202,8 +202,7 @@ func (l *foldedLines) write(out *bufio.Writer, m profile.Mode) error {
 	return nil
 }
 
-// size returns about how many bytes all lines have, but no more than it needs to exceed
-// MaxOutput.
+// size returns about how many bytes all lines have. It stops once the sum exceeds MaxOutput.
 func (l *foldedLines) size() int {
 	long := make([]int, len(l.nodes)) // bytes of the stack of each node
 	for n := 1; n < len(long); n++ {

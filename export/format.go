@@ -8,8 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Format is a format that a recording can be written in. Its value is the name that
-// the flag --format knows it by.
+// Format is a format for recordings. Its value is the name for the flag --format.
 type Format string
 
 // The formats.
@@ -23,8 +22,8 @@ const (
 	FormatSVG        Format = "svg"        // see SVG
 )
 
-// formats are all formats, the most useful first, each with its file extensions, the
-// usual one first.
+// formats are all formats, the most useful first, each with its file extensions, the usual extension
+// first.
 var formats = []struct {
 	format      Format
 	extensions  []string
@@ -66,7 +65,7 @@ func Formats() []Format {
 	return out
 }
 
-// Extensions returns the file extensions of all formats, such as ".html" and ".pb.gz".
+// Extensions returns the file extensions of all formats, for example ".html" and ".pb.gz".
 func Extensions() []string {
 	var out []string
 	for i := range formats {
@@ -75,8 +74,8 @@ func Extensions() []string {
 	return out
 }
 
-// FormatOf returns the format that a file name's extension stands for; false: it
-// stands for none. That is so of ".json" alone, which several formats end with.
+// FormatOf returns the format for a file name's extension; false: there is none. There is none for
+// ".json" alone, because several formats end with ".json".
 func FormatOf(fileName string) (Format, bool) {
 	name := strings.ToLower(fileName)
 	for i := range formats {
@@ -98,8 +97,8 @@ func (f Format) index() int {
 	return -1
 }
 
-// Extension returns the format's usual file extension, such as ".html". It is empty if
-// f is not one of Formats.
+// Extension returns the format's usual file extension, for example ".html". The extension is empty if
+// f is not in Formats.
 func (f Format) Extension() string {
 	if i := f.index(); i >= 0 {
 		return formats[i].extensions[0]
@@ -107,7 +106,7 @@ func (f Format) Extension() string {
 	return ""
 }
 
-// Description returns one line that says what the format is good for.
+// Description returns one line about the use of the format.
 func (f Format) Description() string {
 	if i := f.index(); i >= 0 {
 		return formats[i].description
@@ -115,29 +114,30 @@ func (f Format) Description() string {
 	return ""
 }
 
-// OneMode reports whether a file of this format has the samples of one mode only.
+// OneMode reports whether a file of this format has only samples of one mode.
 func (f Format) OneMode() bool {
 	i := f.index()
 	return i >= 0 && formats[i].oneMode
 }
 
-// Options are the options of Encode. The zero value works. A format ignores the
-// options that do not concern it, except Base.
+// Options are the options of Encode. The zero value works. A format ignores options for other formats,
+// except Base.
 type Options struct {
 	Title string             // of HTML and SVG; empty: made from the program and the time
 	Base  *profile.Recording // FormatHTML only: the recording to compare with; nil: none
-	// Mode is the mode that is written where Format.OneMode is true. The zero value,
-	// CPU, stands for the first mode that the recording has samples of.
+	// Mode is the mode to write where Format.OneMode is true. The zero value, CPU, stands for the first
+	// mode with samples in the recording.
 	Mode profile.Mode
-	Idle bool // FormatSVG: with idle threads; FormatHTML: they show at first; the other formats always have them
-	// ByWait groups waiting time by what is waited for (profile.Recording.ByWait). It is for FormatHTML, of which a
-	// switch of the page does so. Of others, give Encode what ByWait returns.
+	Idle bool // FormatSVG: with idle threads; FormatHTML: idle threads show at first; the other formats always have them
+	// ByWait groups waiting time by the awaited object (profile.Recording.ByWait). ByWait is for
+	// FormatHTML: the page has a switch for the grouping. For other formats, give Encode the result of
+	// profile.Recording.ByWait.
 	ByWait   bool
-	ByThread bool // FormatFolded only: a frame that names the thread stands before each stack
+	ByThread bool // FormatFolded only: a frame with the thread's name stands before each stack
 }
 
-// modeOrFirst returns m. If m is CPU, the zero value, and there are no CPU samples, it
-// returns the first mode that the recording has samples, or else statistics, of.
+// modeOrFirst returns m. If m is CPU, the zero value, and there are no CPU samples, it returns the
+// recording's first mode with samples, or else with statistics.
 func modeOrFirst(r *profile.Recording, m profile.Mode) profile.Mode {
 	if m != profile.CPU {
 		return m
@@ -151,9 +151,8 @@ func modeOrFirst(r *profile.Recording, m profile.Mode) profile.Mode {
 	return profile.CPU
 }
 
-// Encode writes a recording in a format. It returns an error if the format does not
-// exist, if it cannot show the difference from Options.Base, or if the file would be
-// too large (see MaxOutput).
+// Encode writes a recording in a format. It returns an error if the format does not exist or cannot
+// show the difference from Options.Base, or if the file would be too large (see MaxOutput).
 func Encode(w io.Writer, r *profile.Recording, f Format, o Options) error {
 	i := f.index()
 	if i < 0 {

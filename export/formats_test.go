@@ -189,8 +189,8 @@ func TestPprofTool(t *testing.T) {
 	}
 }
 
-// pprofShown returns the name that pprof shows for a function: it takes native names for
-// C++ and leaves out their parameters.
+// pprofShown returns the name in pprof for a function: pprof takes native names for C++ and leaves out
+// their parameters.
 func pprofShown(f *profile.Function) string {
 	if f.Kind == profile.Native && f.Method != "" {
 		return f.Short
@@ -251,7 +251,7 @@ func TestSpeedscopeReadBack(t *testing.T) {
 	}
 }
 
-// TestTimeLine: samples are where they belong on the time line, and gaps stay gaps.
+// TestTimeLine: samples have their right places on the time line, and gaps stay gaps.
 func TestTimeLine(t *testing.T) {
 	r := recorded()
 	var f struct {
@@ -282,7 +282,7 @@ func TestFoldedReadBack(t *testing.T) {
 	r := recorded()
 	for _, m := range r.RecordedModes() {
 		got := readBack(t, written(t, foldedOf(m, false), r))
-		// The reader takes everything for CPU time, and names are as a terminal shows them.
+		// The reader takes everything for CPU time, and names are as on a terminal.
 		shown := func(f *profile.Function) string { return display.Clean(display.FullName(f)) }
 		equalMaps(t, m.String(), byStack(got, profile.CPU, func(f *profile.Function) string {
 			return strings.ReplaceAll(display.FullName(f), `\x3b`, ";")
@@ -290,8 +290,8 @@ func TestFoldedReadBack(t *testing.T) {
 	}
 }
 
-// TestFoldedModes: several modes are in one file, each below a frame that names it and its unit,
-// and read back as what they are.
+// TestFoldedModes: several modes are in one file, each mode below a frame with its name and its unit,
+// and each mode is read back with the right mode.
 func TestFoldedModes(t *testing.T) {
 	for _, r := range []*profile.Recording{recorded(), profiletest.EventShop()} {
 		for _, byThread := range []bool{false, true} {
@@ -320,7 +320,7 @@ func TestFoldedModes(t *testing.T) {
 			}
 		}
 	}
-	// A program of the name of a mode is none.
+	// A program with the name of a mode is not a mode.
 	got := readBack(t, []byte("wall;main 3\n[wall: microseconds];main 4\n"))
 	if got.Weight(profile.CPU) != 3000 || got.Weight(profile.Wall) != 4000 ||
 		!strings.Contains(got.Notes[0], "read as microseconds of CPU time") {
@@ -371,7 +371,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestNoRecording: a file that cannot be read is described in one sentence.
+// TestNoRecording: an unreadable file is described in one sentence.
 func TestNoRecording(t *testing.T) {
 	const sampled = `{"shared":{"frames":[]},"profiles":[{"type":"sampled",`
 	for file, want := range map[string]string{
@@ -492,7 +492,7 @@ func TestFormatOf(t *testing.T) {
 	}
 }
 
-// TestEncode: every format is written, and what can be read back is.
+// TestEncode: every format is written, and readable formats are read back.
 func TestEncode(t *testing.T) {
 	r, base := recorded(), recorded()
 	base.Version = "0.9"
@@ -524,8 +524,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestModeOfFormat: without a mode, formats that have one mode take the first one that was
-// sampled.
+// TestModeOfFormat: without a mode, formats of one mode take the first sampled mode.
 func TestModeOfFormat(t *testing.T) {
 	wall := recorded().Select(profile.Selection{Modes: []profile.Mode{profile.Wall}, Native: true})
 	for _, c := range []struct {
@@ -553,8 +552,7 @@ func TestModeOfFormat(t *testing.T) {
 	}
 }
 
-// TestTraceTooLarge: a trace that no viewer can open is refused before a byte of it is
-// written.
+// TestTraceTooLarge: a trace too large for any viewer is refused before its first byte is written.
 func TestTraceTooLarge(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{Samples: 1 << 18, Nodes: 1 << 10})
 	b.Thread(profile.RecordedThread{OSThreadID: 1})

@@ -5,11 +5,11 @@ import (
 	"clrsnap/profile"
 )
 
-// functionSources are the functions of a pprof profile: one for each function and source file. The first ones are the
-// recording's functions, in their order.
+// functionSources are the functions of a pprof profile: one for each function and source file. The
+// first functions are the recording's functions, in their order.
 type functionSources struct {
 	list  []functionSource
-	index map[functionSourceKey]uint64 // ids of further ones
+	index map[functionSourceKey]uint64 // ids of further functions
 }
 
 // functionSource is a function of the profile.
@@ -42,7 +42,7 @@ func newFunctionSources(r *profile.Recording) functionSources {
 	return s
 }
 
-// sourceFileOf returns the file that a location is in; 0: it is not known.
+// sourceFileOf returns the file of a location; 0: not known.
 func sourceFileOf(r *profile.Recording, l *profile.Location) int32 {
 	switch {
 	case l.Line > 0:
@@ -61,7 +61,8 @@ func startOf(r *profile.Recording, l *profile.Location, file int32) int32 {
 	return 0
 }
 
-// id returns the id of the function of a location. One whose file is not known is in the function's first file.
+// id returns the id of a location's function. A location without a known file is in the function's
+// first file.
 func (s *functionSources) id(r *profile.Recording, l *profile.Location) uint64 {
 	if id, ok := s.index[functionSourceKey{l.Function, sourceFileOf(r, l)}]; ok {
 		return id

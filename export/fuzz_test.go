@@ -19,11 +19,11 @@ import (
 const (
 	allocatesPerByte = 300
 	allocatesBesides = 1 << 19
-	mostUnpacked     = 1032 // bytes, for each that gzip has
+	mostUnpacked     = 1032 // bytes, for each compressed byte
 )
 
-// FuzzReadRecording reads hostile files of every format. What is accepted must be
-// sound: it can be written in every format, and read back from clrsnap's own.
+// FuzzReadRecording reads hostile files of every format. Accepted files must be sound: they can be
+// written in every format, and read back from clrsnap's own.
 func FuzzReadRecording(f *testing.F) {
 	r := recorded()
 	document := inflated(f, written(f, WriteRecording, r))

@@ -17,15 +17,16 @@ import (
 type HeapMapOptions struct {
 	Title   string // empty: the program
 	Version string // of clrsnap
-	// Base is an earlier heap: colours say what has grown and shrunk since; nil: there is none.
+	// Base is an earlier heap: colours show growth and shrinkage since; nil: there is none.
 	Base *profile.Heap
-	// Notes are sentences about what the heap lacks.
+	// Notes are sentences about the gaps of the heap.
 	Notes []string
 	Width int // of the picture of HeapSVG, in pixels; 0: 1200
 }
 
-// HeapMap writes a heap as an HTML page with a treemap: types in their namespaces, by bytes or by objects, and, with
-// Keepers, what keeps what. It loads and sends nothing; its content security policy enforces that.
+// HeapMap writes a heap as an HTML page with a treemap: types in their namespaces, by bytes or by
+// objects, and, with Keepers, a tree of dominators. The page loads and sends nothing; its content
+// security policy enforces the isolation.
 func HeapMap(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 	style, script := pageFile("page.css")+heapFile("heap.css"), heapScript()
 	title := cmp.Or(o.Title, heapTitle(h))
@@ -36,7 +37,7 @@ func HeapMap(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 		"title":   pageText(title),
 		"style":   pageSource(style),
 		"script":  pageSource(script),
-		// it escapes < and &
+		// Encode escapes < and &.
 		"data": func(w io.Writer) error { return json.NewEncoder(w).Encode(heapPageOf(h, &o)) },
 	})
 }
@@ -44,8 +45,8 @@ func HeapMap(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 //go:embed heapmap
 var heapFiles embed.FS
 
-// heapScripts are the files that the page's script is made of, in their order: those that it shares with flame graphs,
-// and its own.
+// heapScripts are the files of the page's script, in order: the files shared with flame graphs, and
+// its own files.
 var heapScripts = [2][]string{
 	{"numbers.js", "dom.js", "colors.js"},
 	{"data.js", "layout.js", "map.js", "panels.js", "page.js"},
@@ -54,7 +55,7 @@ var heapScripts = [2][]string{
 func heapFile(name string) string {
 	b, err := heapFiles.ReadFile("heapmap/" + name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	return string(b)
 }
@@ -72,7 +73,7 @@ func heapScript() string {
 	return b.String()
 }
 
-// heapPage is what the page shows, as data.js reads it.
+// heapPage is the page's data, as data.js reads it.
 type heapPage struct {
 	Facts []string       `json:"facts"`
 	Notes []string       `json:"notes"`
@@ -139,7 +140,7 @@ func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
 	return p
 }
 
-// sinceText says what has changed since an earlier heap.
+// sinceText says the changes since an earlier heap.
 func sinceText(h, base *profile.Heap) string {
 	text := signedBytes(int64(h.Objects().Bytes) - int64(base.Objects().Bytes))
 	if d := h.CapturedAt.Sub(base.CapturedAt); d > 0 && !base.CapturedAt.IsZero() {
@@ -148,7 +149,7 @@ func sinceText(h, base *profile.Heap) string {
 	return text
 }
 
-// heapTypesOf lists the types that are shown, and behind them those that an earlier heap had and this one lacks.
+// heapTypesOf lists the shown types, followed by types that only an earlier heap had.
 func heapTypesOf(h, base *profile.Heap) heapTypes {
 	t := heapTypes{ // no list is null
 		Name: []string{}, Short: []string{}, Assembly: []string{}, Origin: []int{}, Count: []uint64{},

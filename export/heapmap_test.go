@@ -19,11 +19,11 @@ import (
 	"clrsnap/profile"
 )
 
-// hostileType is a name that would be a script, if it were not only ever text.
+// hostileType is a name that would be a script if it were ever more than text.
 const hostileType = `Evil</script><script>document.title="owned"</script><img src=x onerror='document.title="owned"'>` +
 	"\x1b[31m\u202e{{script}}"
 
-// someHeap is a heap with so many types, most of which are small.
+// someHeap is a heap with so many types, mostly small types.
 func someHeap(types int) *profile.Heap {
 	h := &profile.Heap{
 		Process: profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll",
@@ -61,7 +61,7 @@ func someHeap(types int) *profile.Heap {
 	return h
 }
 
-// withKeepers adds what keeps what: a static field, a chain, and the rest.
+// withKeepers adds dominators: a static field, a chain, and the rest.
 func withKeepers(h *profile.Heap) *profile.Heap {
 	all := h.Objects().Bytes
 	h.HasRetained = true
@@ -85,7 +85,7 @@ func heapMap(t testing.TB, h *profile.Heap, o export.HeapMapOptions) []byte {
 	return b.Bytes()
 }
 
-// TestHeapMapData: the page has all types, in their namespaces, and no markup of theirs.
+// TestHeapMapData: the page has all types, in their namespaces, and no markup from type names.
 func TestHeapMapData(t *testing.T) {
 	h := someHeap(30)
 	h.Types[2].Name = hostileType
@@ -181,8 +181,8 @@ type heapArea struct {
 	} `xml:"rect"`
 }
 
-// TestHeapSVG: the area of a type is in proportion to its bytes, as far as titles and gaps leave it, and all are inside
-// the picture.
+// TestHeapSVG: the area of a type is in proportion to its bytes, as far as titles and gaps allow, and
+// all areas are inside the picture.
 func TestHeapSVG(t *testing.T) {
 	for name, h := range map[string]*profile.Heap{
 		"10": someHeap(10), "5000": someHeap(5000), "keepers": withKeepers(someHeap(100)), "none": someHeap(0),
@@ -240,7 +240,7 @@ func checkAreas(t *testing.T, name string, h *profile.Heap, areas []heapArea) {
 	}
 }
 
-// heapState is what the page says of itself.
+// heapState is the state of the page.
 type heapState struct {
 	View, Size, Paint, Theme string
 	Focus, Selected          *heapNode
@@ -360,7 +360,7 @@ func TestHeapMap(t *testing.T) {
 	checkHeapGrowth(t, b)
 }
 
-// checkHeapGrowth: with an earlier heap the page shows what has grown; with Keepers, what keeps what.
+// checkHeapGrowth: with an earlier heap the page shows growth; with Keepers, dominators.
 func checkHeapGrowth(t *testing.T, b *browser) {
 	t.Helper()
 	base, h := someHeap(200), withKeepers(someHeap(200))

@@ -12,8 +12,9 @@ import (
 	"clrsnap/profile"
 )
 
-// HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with Keepers, what keeps
-// what. The picture has no script. An area's name, bytes and objects show as a tooltip.
+// HeapSVG writes a heap as a picture of a treemap: types in their namespaces by bytes or, with
+// Keepers, a tree of dominators. The picture has no script. An area's name, bytes and objects show as
+// a tooltip.
 func HeapSVG(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 	p := &heapPicture{w: bufio.NewWriter(w), h: h, o: &o, tree: heapTreeOf(h), width: float64(cmp.Or(o.Width, 1200))}
 	if o.Base != nil {
@@ -30,7 +31,7 @@ func HeapSVG(w io.Writer, h *profile.Heap, o HeapMapOptions) error {
 const (
 	heapHead   = 16 // height of a group's title
 	heapGap    = 2
-	heapLeast  = 1.0 // least side of an area that is drawn
+	heapLeast  = 1.0 // least side of a drawn area
 	heapLevels = 6   // groups in groups
 )
 
@@ -76,7 +77,7 @@ func (p *heapPicture) draw() {
 	p.w.WriteString("</svg>\n")
 }
 
-// inside draws what is in a node's area.
+// inside draws the content of a node's area.
 func (p *heapPicture) inside(i int32, area box, depth int) {
 	n := &p.tree.nodes[i]
 	below := p.tree.first[i]
@@ -93,7 +94,7 @@ func (p *heapPicture) inside(i int32, area box, depth int) {
 	}
 }
 
-// node draws a node, and what is in it.
+// node draws a node, and its content.
 func (p *heapPicture) node(i int32, b box, depth int) {
 	if b.w < heapLeast || b.h < heapLeast {
 		return
@@ -131,7 +132,8 @@ func (p *heapPicture) node(i int32, b box, depth int) {
 	}
 }
 
-// only is what a keeper keeps, if that is nearly nothing else; 0: it is more. Both are one area.
+// only is the single child that makes up nearly all of a dominator; 0: there is none. Both are one
+// area.
 func (p *heapPicture) only(i int32) int32 {
 	if below := p.tree.first[i]; p.h.Keepers != nil && len(below) > 0 &&
 		float64(p.tree.nodes[below[0]].total.Bytes) >= 0.99*float64(p.tree.nodes[i].total.Bytes) {
@@ -156,7 +158,8 @@ func (p *heapPicture) color(i int32) (fill, ink string) {
 	return paint.fill(spread(t.Assembly), spread(t.Name)), paint.ink
 }
 
-// change is the colour of a change, given as −1 … 1 of the greatest one, as in flamegraph/colors.js.
+// change is the colour of a change, given as −1 … 1 of the greatest change, as in
+// flamegraph/colors.js.
 func (p *heapPicture) change(by float64) string {
 	same, to := [3]float64{228, 231, 236}, [3]float64{232, 96, 74}
 	if by < 0 {
@@ -219,8 +222,9 @@ func (p *heapPicture) text(x float64, y int, attributes, s string, size float64)
 		escaped(cut([]rune(display.Clean(s)), (p.width-x-svgMargin)/size)))
 }
 
-// divide divides an area among weights, the largest first, and a rest that comes last, so that areas are as square as
-// they can be: squarified treemaps (Bruls, Huizing and van Wijk, 2000). The last box is the rest's, if there is one.
+// divide divides an area among weights, the largest first, and a rest, which comes last. The areas are
+// as square as possible: squarified treemaps (Bruls, Huizing and van Wijk, 2000). The last box is for
+// the rest, if there is a rest.
 func divide(weights []float64, rest float64, in box) []box {
 	if rest > 0 {
 		weights = append(weights, rest)
@@ -254,7 +258,8 @@ func divide(weights []float64, rest float64, in box) []box {
 	return out
 }
 
-// row returns how many weights are beside one another along a side, and their sum. scale is the area of a weight of 1.
+// row returns how many weights stand side by side along a side, and their sum. scale is the area of a
+// weight of 1.
 func row(weights []float64, side, scale float64) (n int, sum float64) {
 	worst := math.Inf(1)
 	for i, w := range weights {

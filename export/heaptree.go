@@ -10,26 +10,26 @@ import (
 	"clrsnap/profile"
 )
 
-// heapTree is a heap as nested areas: types in their namespaces, or what keeps what. The first node is all of it; each
-// node comes before those below it.
+// heapTree is a heap as nested areas: types in their namespaces, or a tree of dominators. The first
+// node is the whole heap; each node comes before its children.
 type heapTree struct {
 	nodes []heapNode
-	first [][]int32 // by node: those below it, the largest first
+	first [][]int32 // by node: its children, the largest first
 }
 
 // heapNode is a group, or a type.
 type heapNode struct {
 	parent int32
 	typ    int32  // index in the heap's types; -1: none
-	label  string // of what is no type
+	label  string // of a node without a type
 	total  profile.HeapAmount
-	own    profile.HeapAmount // of its type itself
+	own    profile.HeapAmount // of the node's type itself
 }
 
-// heapTypeKey is what types are the same by.
+// heapTypeKey identifies a type in two heaps.
 type heapTypeKey struct{ name, assembly, context string }
 
-// heapChanges are the bytes that types have more than before.
+// heapChanges are the changes of types, in bytes.
 func heapChanges(h, base *profile.Heap) map[heapTypeKey]int64 {
 	out := map[heapTypeKey]int64{}
 	for _, c := range h.ChangeFrom(base) {
@@ -38,7 +38,7 @@ func heapChanges(h, base *profile.Heap) map[heapTypeKey]int64 {
 	return out
 }
 
-// typeOrigin is originIndex of a type: whose it is.
+// typeOrigin is originIndex of a type: the origin of its code.
 func typeOrigin(t *profile.HeapType) int {
 	switch t.Origin() {
 	case profile.OfUser:
@@ -49,14 +49,14 @@ func typeOrigin(t *profile.HeapType) int {
 	return 2
 }
 
-// hasGenerations reports whether it is known in which generations objects are.
+// hasGenerations reports whether the objects' generations are known.
 func hasGenerations(h *profile.Heap) bool {
 	return slices.ContainsFunc(h.Types, func(t profile.HeapType) bool {
 		return t.Generations != [profile.Generations]profile.HeapAmount{}
 	})
 }
 
-// shownTypes are the types that a picture has.
+// shownTypes are the types in a picture.
 func shownTypes(h *profile.Heap) []profile.HeapType {
 	return h.Types[:min(len(h.Types), mostHeapTypes)]
 }
@@ -68,13 +68,14 @@ func signedBytes(n int64) string {
 	return "+" + display.Weight(profile.Bytes, n)
 }
 
-// mostHeapTypes is how many types a picture has; the others are one area.
+// mostHeapTypes is how many types a picture has; the other types are one area.
 const mostHeapTypes = 20_000
 
 // deepestNamespace is how many parts of a namespace are groups at most.
 const deepestNamespace = 8
 
-// heapTreeOf returns the picture of a heap: what keeps what, if that is known, or else types in their namespaces.
+// heapTreeOf returns the picture of a heap: the tree of dominators, if it is known, or else types in
+// their namespaces.
 func heapTreeOf(h *profile.Heap) *heapTree {
 	if h.Keepers != nil {
 		return keeperTree(h)
@@ -82,7 +83,7 @@ func heapTreeOf(h *profile.Heap) *heapTree {
 	return namespaceTree(h)
 }
 
-// keeperTree is what keeps what.
+// keeperTree is the tree of dominators.
 func keeperTree(h *profile.Heap) *heapTree {
 	t := &heapTree{}
 	for i := range h.Keepers {
@@ -101,7 +102,7 @@ func keeperTree(h *profile.Heap) *heapTree {
 	return t
 }
 
-// rootLabel names what keeps objects and is none.
+// rootLabel names a dominator that is not an object.
 func rootLabel(k *profile.HeapKeeper) string {
 	switch k.Root {
 	case profile.RootStatic:
@@ -141,7 +142,7 @@ func namespaceTree(h *profile.Heap) *heapTree {
 	return t
 }
 
-// arrange sorts what is below each node.
+// arrange sorts the children of each node.
 func (t *heapTree) arrange() {
 	t.first = make([][]int32, len(t.nodes))
 	for i := 1; i < len(t.nodes); i++ {
@@ -175,7 +176,8 @@ func (n *namespace) in(name string) *namespace {
 	return to
 }
 
-// add adds what is in a namespace to a node. A namespace that has nothing but another one is one with it.
+// add adds the content of a namespace to a node. A namespace with nothing except one namespace inside
+// is joined with the inner namespace.
 func (n *namespace) add(t *heapTree, h *profile.Heap, at int32) {
 	for _, i := range n.types {
 		own := h.Types[i].HeapAmount
@@ -195,7 +197,7 @@ func (n *namespace) add(t *heapTree, h *profile.Heap, at int32) {
 	}
 }
 
-// namespaceOf is the namespace of a type by its name. What C# has a word of its own for is in System.
+// namespaceOf is the namespace of a type by its name. Types with a C# keyword are in System.
 func namespaceOf(name string) string {
 	end := strings.IndexAny(name, "<[(+*&{")
 	if end < 0 {
@@ -217,7 +219,7 @@ var keywords = map[string]bool{
 	"string": true, "uint": true, "ulong": true, "ushort": true, "void": true,
 }
 
-// label is what a node is called in its place.
+// label is the name of a node in its place.
 func (t *heapTree) label(h *profile.Heap, i int32) string {
 	n := &t.nodes[i]
 	if n.typ < 0 {
@@ -226,8 +228,8 @@ func (t *heapTree) label(h *profile.Heap, i int32) string {
 	return shortType(h.Types[n.typ].Name)
 }
 
-// shortType is a type's name without namespaces. The box that the state of an async method is in is named after the
-// method, as in stacks: HttpServer.HandleAsync{async}.
+// shortType is a type's name without namespaces. The box around the state of an async method is named
+// after the method, as in stacks: HttpServer.HandleAsync{async}.
 func shortType(name string) string {
 	const box = "AsyncStateMachineBox<"
 	i := strings.Index(name, box)

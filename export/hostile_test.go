@@ -14,10 +14,10 @@ import (
 	"clrsnap/profile"
 )
 
-// hostileName is what a target may have in every name that it chooses.
+// hostileName is a possible text of every name that a target chooses.
 const hostileName = `"]},"forged":{"a":["` + "\\\x00\x1b[31m\u0085\u202e\u2028</script><!--\xff\xfe'`&\n\t"
 
-// eachString replaces the text in a value that is not one of an enumeration.
+// eachString replaces every text in a value, except texts of an enumeration.
 func eachString(v reflect.Value, replace func(string) string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -39,8 +39,8 @@ func eachString(v reflect.Value, replace func(string) string) {
 	}
 }
 
-// TestHostileNames: names that a target chooses change nothing but themselves in a file. A recording comes back with
-// them.
+// TestHostileNames: hostile names change nothing except themselves in a file. A recording comes back
+// with its names.
 func TestHostileNames(t *testing.T) {
 	for name, shop := range map[string]func() *profile.Recording{
 		"events": profiletest.EventShop, "locks": profiletest.LockShop, "resting": profiletest.RestingShop,
@@ -70,7 +70,7 @@ func TestHostileNames(t *testing.T) {
 			}
 			eachString(reflect.ValueOf(r), func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") })
 			eachString(reflect.ValueOf(r), func(s string) string {
-				return strings.ReplaceAll(s, "<!--\uFFFD'", "<!--\uFFFD\uFFFD'") // JSON has one for each byte
+				return strings.ReplaceAll(s, "<!--\uFFFD'", "<!--\uFFFD\uFFFD'") // JSON has U+FFFD for each byte
 			})
 			if !reflect.DeepEqual(got, r) {
 				t.Error("the recording that is read differs from that which was written")
@@ -93,8 +93,8 @@ func members(t *testing.T, file []byte) map[string]json.RawMessage {
 	return m
 }
 
-// sameMembers requires that a JSON document is valid and has the members of another one, but for those that depend on
-// what names say.
+// sameMembers requires that a JSON document is valid and has the members of another document, except
+// for members that depend on names.
 func sameMembers(t *testing.T, name string, file, honest []byte) {
 	t.Helper()
 	keys := func(file []byte) []string {

@@ -6,15 +6,15 @@ import (
 	"errors"
 )
 
-// memoryScanner reads JSON that is in memory, and knows where in it each value is. So the
-// fields of an object can be read in another order than they have.
+// memoryScanner reads JSON from memory, and knows the place of each value. So the fields of an object
+// can be read in any order.
 type memoryScanner struct {
 	jsonScanner
 	all []byte
 	in  bytes.Reader
 }
 
-// maxFields bounds the fields of an object whose fields are read in another order.
+// maxFields bounds the fields of an object when they are read in a different order.
 const maxFields = 1 << 12
 
 func newMemoryScanner(all []byte) *memoryScanner {

@@ -10,21 +10,20 @@ import (
 	"strconv"
 )
 
-// jsonScanner reads a JSON document as a stream, so that a table of a million rows is
-// not in memory twice. encoding/json would need each value as a whole, and takes ten
-// times as long for a number.
+// jsonScanner reads a JSON document as a stream, so that a table of a million rows is not in memory
+// twice. encoding/json would need each value as a whole, and takes ten times as long for a number.
 type jsonScanner struct {
 	r   *bufio.Reader
-	buf []byte // of the value that is read as a whole
+	buf []byte // of a value read as a whole
 }
 
-// Bounds of a value that is read as a whole.
+// Bounds of a value read as a whole.
 const (
 	maxValue = 2*maxName + 1<<10 // bytes
 	maxDepth = 64                // nested objects and arrays
 )
 
-// next returns the next byte that is not white space.
+// next returns the next byte except white space.
 func (s *jsonScanner) next() (byte, error) {
 	for {
 		c, err := s.r.ReadByte()
@@ -60,8 +59,8 @@ func (s *jsonScanner) expect(want byte) error {
 	return err
 }
 
-// end returns an error if anything but white space follows. It reads to the end of the
-// input, because gzip checks its checksum there.
+// end returns an error if anything except white space follows. It reads to the end of the input,
+// because gzip checks its checksum there.
 func (s *jsonScanner) end() error {
 	for {
 		c, err := s.r.ReadByte()
@@ -198,8 +197,8 @@ func (s *jsonScanner) text() (string, error) {
 	return out, unmarshal(raw, &out)
 }
 
-// isPlain reports whether a JSON string has no escapes, so that it can be taken as it
-// is. Nearly all are plain.
+// isPlain reports whether a JSON string has no escapes, and can be taken unchanged. Nearly all strings
+// are plain.
 func isPlain(s []byte) bool {
 	for _, c := range s {
 		if c < ' ' || c >= 0x80 || c == '\\' {
@@ -225,7 +224,7 @@ func (s *jsonScanner) float() (float64, error) {
 	return v, nil
 }
 
-// A jsonList is an array that is read element by element, with more before each.
+// A jsonList is an array that is read element by element, with a call of more before each element.
 type jsonList struct {
 	s     *jsonScanner
 	began bool
@@ -273,8 +272,8 @@ func (s *jsonScanner) skip() error {
 	return err
 }
 
-// raw reads one value. If keep, it returns the text, which is valid until the next call.
-// It finds only the value's end, and does not check what is inside.
+// raw reads one value. If keep, it returns the text, valid until the next call. raw only finds the
+// value's end, and does not check the inside.
 func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	c, err := s.next()
 	if err != nil {
@@ -287,7 +286,7 @@ func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	defer func() { s.buf = out }()
 	v := valueState{quoted: c == '"'}
 	v.depth = v.bracket(c)
-	plain := !v.quoted && v.depth == 0 // a number or a literal, which ends before the next byte that isEnd
+	plain := !v.quoted && v.depth == 0 // a number or a literal, up to the next isEnd byte
 	for {
 		if c, err = s.r.ReadByte(); err != nil {
 			return nil, unexpectedEOF(err)
@@ -308,7 +307,7 @@ func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	}
 }
 
-// valueState is where in a value the scanner is.
+// valueState is the scanner's place in a value.
 type valueState struct {
 	depth           int
 	quoted, escaped bool

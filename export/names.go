@@ -2,8 +2,8 @@ package export
 
 import "strings"
 
-// incompleteFrame is the first frame of a stack whose frames near the base are missing,
-// in formats that have no other place to say so.
+// incompleteFrame is the first frame of a stack without its frames near the base, in formats that have
+// no other place to say so.
 const incompleteFrame = "[incomplete stack]"
 
 // baseName returns the last element of a path.

@@ -12,8 +12,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestPageEventFigures: for every event mode and choice the page shows the numbers that Go
-// computes.
+// TestPageEventFigures: for every event mode and choice the page shows the numbers computed in Go.
 func TestPageEventFigures(t *testing.T) {
 	layer.Live(t)
 	b := startBrowser(t)
@@ -67,7 +66,7 @@ func dropLeaves(r *profile.Recording) {
 	}
 }
 
-// TestPageUnits: every number has the unit of its mode, wherever it is shown.
+// TestPageUnits: every number has the unit of its mode, wherever the number is shown.
 func TestPageUnits(t *testing.T) {
 	layer.Live(t)
 	b := startBrowser(t)
@@ -75,8 +74,8 @@ func TestPageUnits(t *testing.T) {
 	b.load(page(t, fewOfAll(), export.FlameOptions{}))
 	for i, tt := range []struct {
 		label   string
-		texts   map[string]string // by selector: what is in the element's text
-		without string            // what is not, anywhere
+		texts   map[string]string // by selector: text in the element
+		without string            // text that must be nowhere on the page
 	}{
 		{"CPU", map[string]string{
 			"#summary": "500 ms of CPU time in 2 samples, 0.05 CPUs on average.",
@@ -185,7 +184,7 @@ func (b *browser) stripHas(color string) (has bool) {
 	return has
 }
 
-// words returns the words of a text, however it is broken into lines.
+// words returns the words of a text, whatever its line breaks.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func (b *browser) functionNamed(name string) int {
@@ -201,8 +200,8 @@ func (b *browser) functionNamed(name string) int {
 	return -1
 }
 
-// TestPageLeaves: events can be left out, with mouse and key. Then they count for the
-// function in which they happened.
+// TestPageLeaves: events can be left out, with mouse and key. Then they count for the function around
+// them.
 func TestPageLeaves(t *testing.T) {
 	layer.Live(t)
 	b := startBrowser(t)

@@ -10,8 +10,9 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestPagePlumbing: plumbing is one frame, which says how many it stands for, until somebody wants to
-// see them. The tiers of frames beside it do not change, and a search says that it finds nothing there.
+// TestPagePlumbing: a run of framework frames is one frame, with the number of its frames, until
+// somebody wants to see the run. The tiers of frames beside the run do not change, and a search says
+// that nothing was found there.
 func TestPagePlumbing(t *testing.T) {
 	layer.Live(t)
 	b := startBrowser(t)

@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// ruleSource is the text of a method of the synthetic service. A hostile one tries to be markup.
+// ruleSource is the text of a method of the synthetic service. A hostile line tries to be markup.
 const ruleSource = `    decimal Apply(Node node, decimal price)
     {
 	if (node == null) return price; // </script><img src=x onerror=alert(1)>
@@ -20,7 +20,7 @@ const ruleSource = `    decimal Apply(Node node, decimal price)
         return node.Next.Aggregate(price, (p, next) => Apply(next, p));
     }`
 
-// withSource is a recording of the synthetic service in which one function has lines.
+// withSource is a recording of the synthetic service with lines in one function.
 func withSource(r *profile.Recording) *profile.Recording {
 	s := profile.NewSources(r)
 	file := s.File(profile.SourceFile{
@@ -44,8 +44,8 @@ func withSource(r *profile.Recording) *profile.Recording {
 	return r
 }
 
-// TestPageSource: the marked function has its lines, with the shares that the recording says, and the text around
-// them. Nothing of the text is markup.
+// TestPageSource: the marked function has its lines, with the shares in the recording, and the text
+// around the lines. Nothing of the text is markup.
 func TestPageSource(t *testing.T) {
 	layer.Live(t)
 	r := withSource(synthetic(20, 1))

@@ -14,27 +14,25 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Pprof writes a recording in the format of pprof's profile.proto, compressed with
-// gzip. go tool pprof, Pyroscope, Parca and others read it. A file has all modes.
+// Pprof writes a recording in the format of pprof's profile.proto, compressed with gzip. go tool
+// pprof, Pyroscope, Parca and others read it. A file has all modes.
 //
-// Sample types: CPU time and wall-clock time each have the number of samples and the
-// time. They are called "samples" and "cpu", or "samples" and "wall". If the
-// recording has both modes, they are called "cpu_samples", "cpu", "wall_samples" and
-// "wall", so that no tool adds them up. The types of the event modes are
-// "alloc_objects" and "alloc_space", "exceptions", "contentions" and "delay",
-// "threads", "gcs" and "pause"; the names are Go's where Go has such a type.
+// Sample types: CPU time and wall-clock time each have the number of samples and the time. They are
+// called "samples" and "cpu", or "samples" and "wall". If the recording has both modes, they are
+// called "cpu_samples", "cpu", "wall_samples" and "wall", so that no tool adds the two up. The types
+// of the event modes are "alloc_objects" and "alloc_space", "exceptions", "contentions" and "delay",
+// "threads", "gcs" and "pause"; the names are Go's where Go has the type.
 //
-// Samples with the same stack and the same labels are added up. The file has neither
-// their times nor the tier of the code.
+// Samples with the same stack and the same labels are added up. The file has neither times nor the
+// tier of the code.
 //
-// Labels: thread (the name), role, mode, state, incomplete ("yes"), and the numbers
-// tid, managed_tid and, if there are several processes, pid.
+// Labels: thread (the name), role, mode, state, incomplete ("yes"), and the numbers tid, managed_tid
+// and, if there are several processes, pid.
 //
-// Functions: the name includes the parameters, the system name is the exact metadata
-// name, and the file name is that of the source file, or of the module where the source
-// file is not known. A function whose lines are in several files is several. Addresses are made up: each function has a
-// range of its own within the mapping of its module. Code without a symbol is at its
-// offset in the module.
+// Functions: the name includes the parameters, the system name is the exact metadata name, and the
+// file name is the source file, or the module where the source file is not known. A function with
+// lines in several files becomes several functions. Addresses are made up: each function has its own
+// range within the mapping of its module. Code without a symbol is at its offset in the module.
 func Pprof(w io.Writer, r *profile.Recording) error {
 	recorded := r.RecordedModes()
 	if len(recorded) == 0 {
@@ -78,7 +76,7 @@ type pprofEntry struct {
 // pprofColumn says which values of a profile's sample belong to a mode.
 type pprofColumn struct {
 	mode          profile.Mode
-	count, weight int // indices of values; count is -1 for a mode without one
+	count, weight int // indices of values; count is -1 for a mode without a count
 }
 
 // pprofColumns assigns values to each mode.
@@ -96,9 +94,9 @@ func pprofColumns(modes []profile.Mode) []pprofColumn {
 	return out
 }
 
-// pprofTypes are the names of the sample types of each mode: first the one that clrsnap
-// writes, then those that other tools write. alloc_space, inuse_space, delay and
-// threadcreate are Go's, the names with hyphens are Pyroscope's and Datadog's.
+// pprofTypes are the names of the sample types of each mode: first clrsnap's name, then the names of
+// other tools. alloc_space, inuse_space, delay and threadcreate are Go's, the names with hyphens are
+// Pyroscope's and Datadog's.
 var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.CPU:         {[]string{"cpu", "cpu-time"}, []string{"cpu_samples", "samples", "cpu-samples"}},
 	profile.Wall:        {[]string{"wall", "wall-time", "time"}, []string{"wall_samples", "samples"}},
@@ -111,8 +109,8 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.Live:        {[]string{"inuse_space"}, []string{"inuse_objects"}},
 }
 
-// samplesOnly is the name of the number of samples in a profile that has only one of CPU
-// time and wall-clock time.
+// samplesOnly is the name of the number of samples in a profile with either CPU time or wall-clock
+// time.
 const samplesOnly = "samples"
 
 type pprofModule struct {
@@ -121,7 +119,7 @@ type pprofModule struct {
 	owner profile.Origin
 }
 
-// sampleGroup is what samples must have in common to be added up.
+// sampleGroup has the fields that samples must share to be added up.
 type sampleGroup struct {
 	thread, node int32
 	mode         profile.Mode
@@ -133,8 +131,8 @@ func groupOf(s *profile.Sample) sampleGroup {
 	return sampleGroup{s.Thread, s.Node, s.Mode, s.State, s.Incomplete}
 }
 
-// encode writes the profile in the order in which pprof writes its own: the samples,
-// then what they refer to, the strings last.
+// encode writes the profile in pprof's own order: the samples, then the tables for the samples, the
+// strings last.
 func (e *pprofEncoder) encode() error {
 	first, period := e.describe()
 	for _, t := range e.types {
@@ -162,8 +160,8 @@ func (e *pprofEncoder) encode() error {
 	return e.w.err
 }
 
-// describe sets the sample types. It returns the type that tools show first, and its
-// sampling period.
+// describe sets the sample types. It returns the type that tools show first, and the type's sampling
+// period.
 func (e *pprofEncoder) describe() (first [2]string, period int64) {
 	alone := len(e.columns) < 2 || e.columns[1].mode != profile.Wall
 	for _, c := range e.columns {
@@ -196,7 +194,7 @@ func unixNano(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// sum adds up the samples that differ in time only.
+// sum adds up samples that differ only in time.
 func (e *pprofEncoder) sum() {
 	index := map[sampleGroup]int32{}
 	for i := range e.r.Samples {
@@ -254,7 +252,7 @@ func (e *pprofEncoder) samples() error {
 	return nil
 }
 
-// program adds the first mapping, after which tools name the profile.
+// program adds the first mapping. Tools name the profile after the first mapping.
 func (e *pprofEncoder) program() {
 	if len(e.r.Processes) > 0 {
 		if name := e.r.Processes[0].Program(); name != "" {
@@ -275,8 +273,8 @@ func (e *pprofEncoder) mapping(f *profile.Function) int32 {
 	return i
 }
 
-// The file names of mappings that are not native modules. When a profile is read back,
-// kindOf and moduleOfMapping know by them what kind of code a mapping has.
+// The file names of mappings other than native modules. When a profile is read back, kindOf and
+// moduleOfMapping recognise the kind of a mapping's code by these names.
 const (
 	assemblySuffix = ".dll"
 	dynamicMapping = "[dynamic methods]"
@@ -289,7 +287,7 @@ const (
 	kernelItself = "kernel" // the module of the kernel's own functions
 )
 
-// ownerFolder is the folder of the mapping of assemblies whose Owner is known: tools show a mapping
+// ownerFolder is the folder of the mapping of assemblies with a known Owner: tools show a mapping
 // without its folder.
 func ownerFolder(of profile.Origin) string {
 	if of == "" {
@@ -298,7 +296,7 @@ func ownerFolder(of profile.Origin) string {
 	return "[" + string(of) + "]/"
 }
 
-// ownerOf returns whose the assembly of a mapping is.
+// ownerOf returns the origin of a mapping's assembly.
 func ownerOf(file string) profile.Origin {
 	for _, o := range owners[1:] {
 		if strings.HasPrefix(file, ownerFolder(o)) {
@@ -308,7 +306,7 @@ func ownerOf(file string) profile.Origin {
 	return ""
 }
 
-// mappedKind is a kind that other tools know: what awaits a method looks like its caller.
+// mappedKind is a kind known to other tools: the awaiting method of a method looks like its caller.
 func mappedKind(k profile.Kind) profile.Kind {
 	if k == profile.Async {
 		return profile.Managed
@@ -343,8 +341,8 @@ const (
 	mappingAlign = 1 << 24
 )
 
-// locations assigns addresses, and writes mappings and locations. The first part of a
-// mapping is for code without symbols, which is at its offset in the module.
+// locations assigns addresses, and writes mappings and locations. The first part of a mapping is for
+// code without symbols, at the code's offset in the module.
 func (e *pprofEncoder) locations() {
 	functions := e.r.Functions
 	e.sources = newFunctionSources(e.r)
@@ -352,7 +350,7 @@ func (e *pprofEncoder) locations() {
 	for i := range functions {
 		owner[i] = e.mapping(&functions[i])
 	}
-	size := make([]uint64, len(e.mappings)) // what is in use
+	size := make([]uint64, len(e.mappings)) // the used part
 	for _, l := range e.r.Locations {
 		if !hasSlot(&functions[l.Function]) {
 			size[owner[l.Function]] = max(size[owner[l.Function]], alignUp(boundedOffset(l.Offset)+1, slotSize))
@@ -402,7 +400,7 @@ func (e *pprofEncoder) writeMapping(id uint64, m *pprofMapped) {
 	e.w.message(3, b)
 }
 
-// hasSlot reports whether a function has a range of addresses of its own.
+// hasSlot reports whether a function has its own range of addresses.
 func hasSlot(f *profile.Function) bool { return f.Method != "" || f.Kind == profile.Event }
 
 // boundedOffset keeps made-up addresses from overflowing.
@@ -414,12 +412,12 @@ func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }
 const (
 	labelThread, labelRole, labelMode, labelState, labelIncomplete = "thread", "role", "mode", "state", "incomplete"
 	labelTID, labelManagedTID, labelPID                            = "tid", "managed_tid", "pid"
-	labelOrigin                                                    = "origin" // whose code runs, or waits
+	labelOrigin                                                    = "origin" // the origin of the code that runs or waits
 
 	yes = "yes" // the value of labelIncomplete
 )
 
-// origin says whose code a stack ends in.
+// origin is the origin of the code at the end of a stack.
 func (e *pprofEncoder) origin(node int32) profile.Origin {
 	for ; node > 0; node = e.r.Nodes[node].Parent {
 		if f := e.r.Function(node); f.Kind != profile.Event {
@@ -461,8 +459,8 @@ func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
 	return b
 }
 
-// pprofWriter writes the fields of a profile one by one, and assigns indices to its
-// strings. It keeps the first error.
+// pprofWriter writes the fields of a profile one by one, and assigns indices to its strings. It keeps
+// the first error.
 type pprofWriter struct {
 	out     *bufio.Writer
 	buf     []byte
@@ -500,7 +498,7 @@ func (w *pprofWriter) valueType(b []byte, t [2]string) []byte {
 	return w.text(w.text(b, 1, t[0]), 2, t[1])
 }
 
-// appendNumber appends a field, unless it is 0, which is the default of a missing field.
+// appendNumber appends a field, unless the number is 0, the default of a missing field.
 func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b

@@ -7,13 +7,13 @@ import (
 	"clrsnap/profile"
 )
 
-// pprofFile is a profile in memory in its encoded form, a message of pprof's profile.proto.
-// It has an index of the tables' entries. Samples are decoded one after the other and
-// not kept, because a decoded profile can be a hundred times as large as its file.
+// pprofFile is a profile in memory in its encoded form, a message of pprof's profile.proto. It has an
+// index of the tables' entries. Samples are decoded one after the other and not kept, because a
+// decoded profile can be a hundred times as large as its file.
 type pprofFile struct {
 	raw                            []byte
 	strings                        []pprofSpan
-	made                           map[int32]string // the strings that have been decoded, by index
+	made                           map[int32]string // the decoded strings, by index
 	types                          []pprofType
 	mappings                       []pprofMapping
 	functions                      []pprofFunction
@@ -25,7 +25,7 @@ type pprofFile struct {
 	tables                         budget
 }
 
-// tableBudget is how many bytes the tables of a profile may take while it is read.
+// tableBudget is how many bytes the tables of a profile may take during reading.
 const tableBudget = 256 << 20
 
 // How many bytes an entry of a table takes, with its id.
@@ -54,7 +54,7 @@ type pprofMapping struct {
 // pprofFunction is a function; its fields are indices of strings.
 type pprofFunction struct{ name, system, file int64 }
 
-// pprofLocation is a location. It is decoded when a sample needs it.
+// pprofLocation is a location. It is decoded for the first sample with the location.
 type pprofLocation struct {
 	pprofSpan
 	first, n int32 // its part of pprofReader.places; first is -1: not decoded yet
@@ -184,7 +184,7 @@ func (p *pprofFile) location(l wireField) error {
 	return p.entry(&p.placeID, id, "locations", err)
 }
 
-// entry assigns its id to the newest entry of a table.
+// entry assigns an id to the newest entry of a table.
 func (p *pprofFile) entry(ids *idTable, id uint64, what string, err error) error {
 	if err == nil {
 		err = p.tables.take(rowCost, what)
@@ -214,7 +214,7 @@ func (p *pprofFile) text(i int64, err *error) string {
 	return s
 }
 
-// pprofPlaces is a decoded location. It has several functions if calls were inlined.
+// pprofPlaces is a decoded location, with several functions if calls were inlined.
 type pprofPlaces struct {
 	mapping int32 // -1: not known
 	address uint64
@@ -279,7 +279,7 @@ func (p *pprofFile) line(message []byte) (l pprofLine, err error) {
 	return l, err
 }
 
-// pprofSample is one sample. It is overwritten by the next one.
+// pprofSample is one sample. The next sample overwrites it.
 type pprofSample struct {
 	stack  []int32 // indices of locations, leaf first
 	values []int64
@@ -292,7 +292,7 @@ type pprofLabel struct {
 	number     int64
 }
 
-// maxLabels bounds the labels of a sample that are kept.
+// maxLabels bounds the kept labels of a sample.
 const maxLabels = 1 << 8
 
 // samples calls each with every sample.

@@ -11,10 +11,10 @@ import (
 type idTable struct {
 	n      int32            // entries
 	dense  int32            // how many entries at the start have the id index + 1
-	others map[uint64]int32 // the indices of the others
+	others map[uint64]int32 // the indices of the other entries
 }
 
-// add assigns an id to the next entry; false: another entry has the id, or it is 0.
+// add assigns an id to the next entry; false: another entry has the id, or the id is 0.
 func (t *idTable) add(id uint64) bool {
 	i := t.n
 	if i == math.MaxInt32 || id == 0 {
@@ -51,7 +51,7 @@ type wireField struct {
 	end    int // offset in the message of the end of the bytes
 }
 
-// span returns the part of the message that the bytes of a field are.
+// span returns the part of the message with the bytes of a field.
 func (f *wireField) span() pprofSpan {
 	return pprofSpan{uint32(f.end - len(f.bytes)), uint32(len(f.bytes))}
 }

@@ -13,29 +13,27 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is read, in bytes, after decompression.
+// Bounds of reading, in bytes, after decompression.
 const (
-	maxDocument = 1 << 30   // clrsnap's own format, which is read as a stream
-	maxForeign  = 256 << 20 // the others, which are in memory as a whole
+	maxDocument = 1 << 30   // clrsnap's own format, read as a stream
+	maxForeign  = 256 << 20 // the other formats, in memory as a whole
 )
 
-// readable ends the errors about files that cannot be read.
+// readable ends the errors about unreadable files.
 const readable = "clrsnap reads recordings (.clrsnap), its own HTML flame graphs, pprof, speedscope and folded stacks"
 
-// ReadRecording reads a recording. It recognises the format by the content: clrsnap's
-// own format, clrsnap's HTML pages, pprof, speedscope or folded stacks, with or without
-// gzip. From the first two it returns everything that was written. The others store
-// less; what is not known of them, such as when samples were taken, is said in the
-// recording's Notes.
+// ReadRecording reads a recording. It recognises the format by the content: clrsnap's own format,
+// clrsnap's HTML pages, pprof, speedscope or folded stacks, with or without gzip. clrsnap's own format
+// and HTML pages return everything written. The other formats store less; the recording's Notes say
+// what is not known, for example the times of samples.
 //
-// The input may be hostile. Every index and number of the result has been checked. A
-// file is refused if the recording, and showing it, could take more than a gigabyte of
-// memory.
+// The input may be hostile. Every index and number of the result has been checked. A file is refused
+// if the recording, and showing it, could take more than a gigabyte of memory.
 func ReadRecording(rd io.Reader) (*profile.Recording, error) {
 	r, err := read(rd)
 	var large tooLargeError
 	if errors.As(err, &large) {
-		return nil, large // without the errors around it, which say where in the file it was found
+		return nil, large // without the errors around, about the place in the file
 	}
 	return r, err
 }
@@ -58,7 +56,7 @@ func read(rd io.Reader) (*profile.Recording, error) {
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// sniffSize is how many bytes at the start of a file are inspected to recognise its format.
+// sniffSize is how many bytes at the start of a file are inspected to recognise the format.
 const sniffSize = 1 << 16
 
 func whyEmpty(err error) error {
@@ -92,7 +90,7 @@ func unpacking(err error) error {
 // ours matches the beginning of clrsnap's own format.
 var ours = regexp.MustCompile(`^\s*\{\s*"format"\s*:\s*"` + recordingFormat + `"`)
 
-// readPlain reads a file that is not compressed, or has been decompressed.
+// readPlain reads a file without compression, or after decompression.
 func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 	head, err := in.Peek(sniffSize)
 	if len(head) == 0 {
@@ -113,8 +111,7 @@ func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 	return nil, errors.New("this is not a recording: " + readable)
 }
 
-// bounded is like io.LimitReader, but input that is too long gives an error, not an
-// early end.
+// bounded is like io.LimitReader, but long input gives an error, not an early end.
 type bounded struct {
 	r          io.Reader
 	left, most int64
@@ -157,7 +154,7 @@ type foreignFormat struct {
 	read func(all []byte) (*profile.Recording, error)
 }
 
-// foreign are the formats in the order in which they are tried.
+// foreign are the formats in the order of the attempts.
 var foreign = []foreignFormat{
 	{isPage, readPage},
 	{beginsWith("PERFILE2"), refuse("this is a file of perf record: convert it to folded stacks " +
@@ -165,9 +162,9 @@ var foreign = []foreignFormat{
 	{beginsWith("Nettrace"), refuse("this is a file of dotnet-trace: convert it " +
 		"with dotnet-trace convert --format Speedscope")},
 	{beginsWith("<svg", "<?xml"), refuse("this is a picture or other XML, which cannot be read back: " + readable)},
-	{isFolded, readFolded}, // before JSON: its first frame can look like JSON, such as [libc.so.6]
+	{isFolded, readFolded}, // before JSON: the first frame can look like JSON, for example [libc.so.6]
 	{beginsWith("{", "["), readJSON},
-	{func([]byte) bool { return true }, readPprof}, // last: it has no magic number
+	{func([]byte) bool { return true }, readPprof}, // last: there is no magic number
 }
 
 func beginsWith(starts ...string) func([]byte) bool {
@@ -186,7 +183,7 @@ func refuse(why string) func([]byte) (*profile.Recording, error) {
 	return func([]byte) (*profile.Recording, error) { return nil, errors.New(why) }
 }
 
-// readJSON reads the formats in JSON. It recognises them by their fields.
+// readJSON reads the formats in JSON. It recognises each format by its fields.
 func readJSON(all []byte) (*profile.Recording, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(all), []byte("[")) {
 		return nil, errChromeTrace
@@ -209,7 +206,7 @@ func readJSON(all []byte) (*profile.Recording, error) {
 
 var errChromeTrace = errors.New("this is a Chrome trace, which cannot be read back: " + readable)
 
-// clip cuts a text from a file to the length that an error message can have.
+// clip cuts a text from a file to the length for an error message.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

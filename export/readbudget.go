@@ -7,17 +7,17 @@ import (
 	"clrsnap/profile"
 )
 
-// budget is how many bytes of memory reading a file may still take. Readers subtract from
-// it before they keep an object, so no file can take more than its budget.
+// budget is how many bytes of memory reading a file may still take. Readers subtract from the budget
+// before they keep an object, so no file can take more than its budget.
 type budget struct{ left int64 }
 
-// recordingBudget is the budget of a recording, 671 MB. Keeping it takes a third of that or
-// less; the rest is for showing it, for which it is copied and indexed. The largest
-// recording that profile.Limits allow, with long names, takes three quarters of it.
+// recordingBudget is the budget of a recording, 671 MB. A recording in memory takes a third of the
+// budget or less; the rest is for showing the recording, with its copies and indices. The largest
+// recording within profile.Limits, with long names, takes three quarters of the budget.
 const recordingBudget = 640 << 20
 
-// How many bytes one object takes at most: while it is copied for a selection from two
-// recordings that are compared, while functions are summed up, or while a tree is drawn.
+// How many bytes one object takes at most: during a copy for a selection from two compared recordings,
+// during a sum over functions, or while a tree is drawn.
 const (
 	sampleCost   = 120
 	nodeCost     = 212
@@ -40,10 +40,10 @@ const (
 	textCost     = 3  // for each byte of a name
 )
 
-// maxName is how many bytes one name may have: each is in memory as a whole.
+// maxName is how many bytes one name may have: each name is in memory as a whole.
 const maxName = 4 << 20
 
-// take takes cost bytes. what names the objects that they are for.
+// take takes cost bytes. what names the objects.
 func (b *budget) take(cost int, what string) error {
 	if b.left -= int64(cost); b.left < 0 {
 		return tooLarge("has too many " + what + ": it would take more than a gigabyte of memory")
@@ -51,7 +51,7 @@ func (b *budget) take(cost int, what string) error {
 	return nil
 }
 
-// takeText takes what a text needs when it is shown, with its escapes.
+// takeText takes the memory for showing a text, with its escapes.
 func (b *budget) takeText(s, what string) error {
 	if len(s) > maxName {
 		return tooLargeError(fmt.Sprintf("the file has a text of %d MB where a name should be", len(s)>>20))
@@ -59,8 +59,8 @@ func (b *budget) takeText(s, what string) error {
 	return b.take(textCost*len(display.Clean(s)), what)
 }
 
-// takeNames takes what the names of a function need. A name that is equal to the one
-// before it shares its memory.
+// takeNames takes the memory for the names of a function. A name equal to the name before shares its
+// memory.
 func (b *budget) takeNames(f *profile.Function) (err error) {
 	last := ""
 	for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module, f.Fate} {
@@ -80,7 +80,7 @@ func (b *budget) takeProcess(p *profile.Process) error {
 	return b.takeAll(processCost, "processes", p.Command, p.Runtime.Version, p.Runtime.Path, p.Runtime.Shape)
 }
 
-// takeAll takes what an object and its texts need.
+// takeAll takes the memory for an object and its texts.
 func (b *budget) takeAll(cost int, what string, texts ...string) error {
 	err := b.take(cost, what)
 	for _, s := range texts {
@@ -91,12 +91,12 @@ func (b *budget) takeAll(cost int, what string, texts ...string) error {
 	return err
 }
 
-// tooLargeError says what in a file is too large.
+// tooLargeError says which part of a file is too large.
 type tooLargeError string
 
 func (e tooLargeError) Error() string { return string(e) }
 
-// tooLarge returns a tooLargeError that also says what to do.
+// tooLarge returns a tooLargeError with advice.
 func tooLarge(what string) error {
 	return tooLargeError("the file " + what + "; record a shorter time, fewer threads or fewer modes")
 }

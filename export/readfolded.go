@@ -93,7 +93,7 @@ func readFolded(all []byte) (*profile.Recording, error) {
 	return m.finish()
 }
 
-// foldedRoots are the frames that FoldedRoot returns.
+// foldedRoots are the frames from FoldedRoot.
 var foldedRoots = func() (out [len(profile.Modes)]string) {
 	for _, m := range profile.Modes {
 		out[m] = FoldedRoot(m)
@@ -101,8 +101,8 @@ var foldedRoots = func() (out [len(profile.Modes)]string) {
 	return out
 }()
 
-// foldedMode returns the mode that the first frame of a stack names, as Folded writes it, and the
-// rest of the stack; false: it names none, and the mode is CPU.
+// foldedMode returns the mode in the first frame of a stack, as Folded writes it, and the rest of the
+// stack; false: the frame names no mode, and the mode is CPU.
 func foldedMode(stack []byte) (profile.Mode, []byte, bool) {
 	if first, rest, more := bytes.Cut(stack, []byte(";")); more {
 		for _, m := range profile.Modes {
@@ -160,8 +160,8 @@ func (m *foldedReader) location(name []byte) (int32, error) {
 	return at, err
 }
 
-// foldedFunction returns the index of a function. It understands the suffixes with which
-// Folded and stackcollapse-perf.pl --all mark kernel functions, events and JIT-compiled code.
+// foldedFunction returns the index of a function. It understands the suffixes of Folded and
+// stackcollapse-perf.pl --all for kernel functions, events and JIT-compiled code.
 func (m *foldedReader) foldedFunction(name string) (int32, error) {
 	name = strings.ReplaceAll(name, `\x3b`, ";")
 	if kernel, ok := strings.CutSuffix(name, foldedKernel); ok {

@@ -13,27 +13,27 @@ import (
 	"clrsnap/profile"
 )
 
-// importer builds a recording from a format that stores less than clrsnap's own. What it
-// keeps is taken from a budget.
+// importer builds a recording from a format that stores less than clrsnap's own. Its memory comes from
+// a budget.
 type importer struct {
 	b       *profile.Builder
 	threads map[profile.RecordedThread]int32
 	pids    map[int]int32
-	r       profile.Recording // the fields that do not come from samples
+	r       profile.Recording // the fields without samples
 	modes   [len(profile.Modes)]profile.ModeStats
 
 	budget                      budget
 	functions, locations, nodes int32 // how many have been taken from the budget
-	files, lines                int32 // likewise, without those that stand for none
+	files, lines                int32 // the same, without the entries for none
 	entered                     int   // frames of all samples
 }
 
-// maxEntered bounds the number of frames that all samples of a file have together. It is
-// for formats in which few bytes can stand for many frames.
+// maxEntered bounds the number of frames in all samples of a file together, for formats in which few
+// bytes can stand for many frames.
 const maxEntered = 1 << 27
 
 func newImporter() *importer {
-	const most = recordingBudget / sampleCost // of anything, more than the budget has room for
+	const most = recordingBudget / sampleCost // more objects of any kind than the budget has room for
 	return &importer{
 		b:       profile.NewBuilder(profile.Limits{Samples: most, Nodes: most, Functions: most}),
 		threads: map[profile.RecordedThread]int32{}, pids: map[int]int32{}, nodes: 1,
@@ -90,7 +90,7 @@ func (m *importer) location(l profile.Location) (int32, error) {
 	return i, m.budget.take(cost, "places in functions")
 }
 
-// sourceLine returns the index of a line in a file with this name.
+// sourceLine returns the index of a line in a named file.
 func (m *importer) sourceLine(file string, l profile.Line) (int32, error) {
 	var err error
 	if l.File = m.b.Sources().File(profile.SourceFile{Name: file}); l.File > m.files {
@@ -133,7 +133,7 @@ func (m *importer) add(s profile.Sample) error {
 	return nil
 }
 
-// note adds a sentence to the recording's notes, unless it is one of the latest.
+// note adds a sentence to the recording's notes, unless the sentence is among the latest notes.
 func (m *importer) note(text string) error {
 	if slices.Contains(m.r.Notes[max(0, len(m.r.Notes)-4):], text) {
 		return nil
@@ -170,8 +170,8 @@ func (m *importer) process0() (int32, error) {
 	return m.process(0)
 }
 
-// function returns the index of a function by its name as tools show it, and by the file
-// of its module, which may be empty.
+// function returns the index of a function by its name in tools, and by the file of its module, which
+// may be empty.
 func (m *importer) function(name, file string) (int32, error) {
 	module := baseName(file)
 	if assembly, rest, ok := strings.Cut(name, "!"); ok && module == "" && !strings.ContainsAny(assembly, " (<:") {
@@ -181,8 +181,8 @@ func (m *importer) function(name, file string) (int32, error) {
 	return m.put(functionOf(kind, "", name, moduleOfMapping(kind, module)))
 }
 
-// functionOf makes a function of its name as tools show it. If the exact name is empty,
-// it becomes the name without the parameters.
+// functionOf makes a function from its name in tools. If the exact name is empty, it becomes the name
+// without the parameters.
 func functionOf(kind profile.Kind, exact, name, module string) profile.Function {
 	f := profile.Function{Kind: kind, Method: exact, Display: name, Short: name, Module: module}
 	if kind == profile.Event {
@@ -199,7 +199,7 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 		if kind == profile.Native && module == "" && name != unknownMapping {
 			f.Module = name[1 : len(name)-1]
 		}
-		return f // stands for a module
+		return f // the function stands for a module
 	}
 	if kind == profile.Managed {
 		f.Display, f.Signature = display.SplitSignature(name)
@@ -211,8 +211,7 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 	return f
 }
 
-// kindOf returns the kind of a function: from its module if it has one, else a guess from
-// its name.
+// kindOf returns the kind of a function: from its module, or else a guess from its name.
 func kindOf(name, module string) profile.Kind {
 	switch {
 	case isEventMapping(module):
@@ -234,7 +233,7 @@ func isEventMapping(file string) bool {
 	return file == eventMapping || strings.HasPrefix(file, eventModule) && strings.HasSuffix(file, "]")
 }
 
-// moduleOfMapping returns the module that a mapping's file stands for.
+// moduleOfMapping returns the module for a mapping's file.
 func moduleOfMapping(kind profile.Kind, file string) string {
 	switch {
 	case file == dynamicMapping || file == unknownMapping || file == eventMapping:
@@ -251,7 +250,7 @@ func moduleOfMapping(kind profile.Kind, file string) string {
 	return file
 }
 
-// timeUnit returns the time that a unit stands for; false: it is not a unit of time.
+// timeUnit returns the duration of a unit; false: the unit is not a unit of time.
 func timeUnit(name string) (time.Duration, bool) {
 	switch strings.TrimSuffix(name, "s") {
 	case "nanosecond", "n":
@@ -266,8 +265,8 @@ func timeUnit(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// scaled returns v times unit as a weight. What does not fit becomes -1, which importer.add
-// refuses.
+// scaled returns v times unit as a weight. A weight that does not fit becomes -1, and importer.add
+// refuses -1.
 func scaled(v float64, unit int64) int64 {
 	if v *= float64(unit); !(v >= 0 && v <= maxWeight) {
 		return -1

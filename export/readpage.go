@@ -17,8 +17,8 @@ var (
 
 func isPage(all []byte) bool { return pageStart.Match(all[:min(len(all), 512)]) }
 
-// readPage reads the recording inside one of clrsnap's flame graphs: the same bytes as a
-// .clrsnap file, in base64. Of a page that compares two recordings, that is the later one.
+// readPage reads the recording inside one of clrsnap's flame graphs: the same bytes as a .clrsnap
+// file, in base64. A page with two compared recordings gives the later recording.
 func readPage(all []byte) (*profile.Recording, error) {
 	at := pageData.FindIndex(all)
 	if at == nil {

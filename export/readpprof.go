@@ -13,8 +13,8 @@ import (
 	"clrsnap/profile"
 )
 
-// readPprof reads a pprof profile: everything of one that clrsnap wrote, and what it can of
-// those of other programs.
+// readPprof reads a pprof profile: everything from clrsnap's profiles, and as much as possible from
+// profiles of other programs.
 func readPprof(all []byte) (*profile.Recording, error) {
 	p, err := scanPprof(all)
 	var large tooLargeError
@@ -38,11 +38,11 @@ func readPprof(all []byte) (*profile.Recording, error) {
 type pprofReader struct {
 	*importer
 	p         *pprofFile
-	ours      bool // clrsnap wrote it
+	ours      bool // clrsnap wrote the profile
 	columns   []pprofColumn
-	units     []int64              // by column: what a value of 1 is in the mode's unit
+	units     []int64              // by column: how much a value of 1 is, in the mode's unit
 	functions map[pprofPlace]int32 // the recording's functions
-	places    []int32              // the recording's locations; inlining makes several of one, leaf first
+	places    []int32              // the recording's locations; inlining makes several from one, leaf first
 }
 
 // pprofPlace is a function of a profile in a mapping.
@@ -91,7 +91,7 @@ func (in *pprofReader) read() error {
 
 func damagedPprof(err error) error { return fmt.Errorf("the pprof profile is damaged: %w", err) }
 
-// period sets the rate, or Every, of the mode that the profile's period is of.
+// period sets the rate, or Every, of the mode of the profile's period.
 func (in *pprofReader) period() {
 	if in.p.period <= 0 {
 		return
@@ -109,8 +109,8 @@ func (in *pprofReader) period() {
 	}
 }
 
-// chooseColumns chooses the sample types to read: for each mode one type, and the count
-// that goes with it. If no type fits a mode, it reads the first count as time.
+// chooseColumns chooses the sample types to read: for each mode one type, and the matching count. If
+// no type fits a mode, it reads the first count as time.
 func (in *pprofReader) chooseColumns() error {
 	var seen [len(profile.Modes)]bool
 	for i, t := range in.p.types {
@@ -147,8 +147,7 @@ func (in *pprofReader) chooseColumns() error {
 	return nil
 }
 
-// modeOfType returns the mode of a sample type, and what a value of 1 is in the mode's
-// unit.
+// modeOfType returns the mode of a sample type, and how much a value of 1 is, in the mode's unit.
 func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 	if unit, ok := timeUnit(t.unit); ok {
 		return modeOfTime(t.name), int64(unit), true
@@ -167,7 +166,7 @@ func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 	return 0, 0, false
 }
 
-// modeOfTime returns the mode of a sample type that is a time.
+// modeOfTime returns the mode of a sample type for a time.
 func modeOfTime(name string) profile.Mode {
 	for _, m := range profile.Modes {
 		if m.Unit() == profile.Nanoseconds && isNamed(m, name) {
@@ -180,14 +179,13 @@ func modeOfTime(name string) profile.Mode {
 	return profile.CPU
 }
 
-// isNamed reports whether a name is one of those of a mode's weights.
+// isNamed reports whether a name is among the names of a mode's weights.
 func isNamed(m profile.Mode, name string) bool {
 	return slices.Contains(pprofTypes[m].weight, name)
 }
 
-// hasBetter reports whether another sample type has a name of the mode's weights, and the
-// type with this name has not. Go's heap profiles, for example, have inuse_space as well as
-// alloc_space.
+// hasBetter reports whether another sample type has a name of the mode's weights, and the type with
+// this name has not. Go's heap profiles, for example, have inuse_space as well as alloc_space.
 func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
 	return !isNamed(m, name) && slices.ContainsFunc(in.p.types, func(t pprofType) bool {
 		mode, _, ok := modeOfType(t)
@@ -195,7 +193,7 @@ func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
 	})
 }
 
-// countOf returns the index of the sample type that counts what the type weight weighs, or -1.
+// countOf returns the index of the sample type that counts the objects of the type weight, or -1.
 func (in *pprofReader) countOf(m profile.Mode, weight string) int {
 	names := pprofTypes[m].count
 	if space, ok := strings.CutSuffix(weight, "_space"); ok && m == profile.Alloc {
@@ -206,8 +204,8 @@ func (in *pprofReader) countOf(m profile.Mode, weight string) int {
 	})
 }
 
-// isShared reports whether a count goes with the weights of several modes. Then a sample
-// without weight in one of them belongs to another one.
+// isShared reports whether a count goes with the weights of several modes. Then a sample without
+// weight in one mode belongs to another mode.
 func (in *pprofReader) isShared(count int) bool {
 	n := 0
 	for _, c := range in.columns {
@@ -244,7 +242,7 @@ func (in *pprofReader) sample(p *pprofSample) error {
 	return in.values(p, s)
 }
 
-// values adds a sample for each mode that the profile's sample has values of.
+// values adds a sample for each mode with values in the profile's sample.
 func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 	for i, c := range in.columns {
 		v, n := p.values[c.weight], int64(0)
@@ -273,13 +271,13 @@ func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 	return nil
 }
 
-// The names that other programs use for the labels of the thread.
+// The names of thread labels in other programs.
 const (
 	otherPID, otherTID         = "process_id", "thread_id"
 	otherThread, anotherThread = "thread_name", "comm"
 )
 
-// pprofLabelNames are the labels that are read.
+// pprofLabelNames are the labels to read.
 var pprofLabelNames = func() map[string]string {
 	out := map[string]string{}
 	for _, n := range []string{
@@ -327,7 +325,7 @@ func (in *pprofReader) location(i int32) ([]int32, error) {
 	return in.places[l.first : l.first+l.n], nil
 }
 
-// readLocation decodes a location of the profile and appends the recording's to places.
+// readLocation decodes a location of the profile and appends the recording's locations to places.
 func (in *pprofReader) readLocation(l *pprofLocation) error {
 	p, err := in.p.read(l)
 	if err != nil {
@@ -374,7 +372,7 @@ func (in *pprofReader) readLocation(l *pprofLocation) error {
 	return in.place(profile.Location{Function: function, Offset: offset})
 }
 
-// line returns the recording's line for one of the profile; 0: it is not known.
+// line returns the recording's line for a line of the profile; 0: not known.
 func (in *pprofReader) line(f *pprofFunction, l pprofLine) (at int32, err error) {
 	if l.line <= 0 || l.line > math.MaxInt32 || l.column < 0 || l.column > math.MaxInt32 {
 		return 0, nil
@@ -396,8 +394,7 @@ func (in *pprofReader) place(l profile.Location) error {
 	return err
 }
 
-// pprofFunction returns the recording's function for one of the profile; -1: it has no
-// name.
+// pprofFunction returns the recording's function for a function of the profile; -1: there is no name.
 func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) {
 	i, ok := in.functions[at]
 	if ok {
@@ -428,8 +425,8 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 	return i, cmp.Or(err, in.p.tables.take(rowCost, "functions"))
 }
 
-// offset returns the offset in the function. Only clrsnap's own profiles have it. Events
-// have none.
+// offset returns the offset in the function. Only clrsnap's own profiles have offsets. Events have
+// none.
 func (in *pprofReader) offset(f *pprofFunction, file string, inMapping uint64) uint64 {
 	switch {
 	case !in.ours || isEventMapping(file):

@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// readSpeedscope reads speedscope's own format, sampled and evented profiles. The file is in
-// memory as text; only what becomes part of the recording is decoded and kept.
+// readSpeedscope reads speedscope's own format, sampled and evented profiles. The file is in memory as
+// text; only the parts for the recording are decoded and kept.
 func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
 	in := speedscopeReader{importer: newImporter(), a: newMemoryScanner(nil), b: newMemoryScanner(nil), native: -1,
 		inNative: map[int32]bool{}}
@@ -26,16 +26,16 @@ func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
 type speedscopeReader struct {
 	*importer
 	a, b   *memoryScanner // two, because samples and weights are read side by side
-	ours   bool           // clrsnap wrote it
+	ours   bool           // clrsnap wrote the file
 	frames []int32        // the locations of frames; -1: incompleteFrame
-	// native is the location of unmanagedTime, and inNative the nodes with it. -1: there is none, and dotnet-trace has
-	// not written the file.
+	// native is the location of unmanagedTime, and inNative the nodes with native. -1: there is none, and
+	// the file is not from dotnet-trace.
 	native   int32
 	inNative map[int32]bool
 }
 
-// unmanagedTime is the frame that dotnet-trace puts on stacks of threads that are not in managed code. dotnet-trace
-// takes the stacks of all threads by the clock, and does not know whether those threads run or wait.
+// unmanagedTime is dotnet-trace's frame on stacks of threads outside managed code. dotnet-trace takes
+// the stacks of all threads by the clock, and does not know whether those threads run or wait.
 const unmanagedTime = "UNMANAGED_CODE_TIME"
 
 func (in *speedscopeReader) read(fields map[string][]byte) error {
@@ -82,7 +82,7 @@ func (in *speedscopeReader) read(fields map[string][]byte) error {
 	})
 }
 
-// optional reads a small field, which need not be there.
+// optional reads a small field, which may be missing.
 func optional(value []byte, into any) error {
 	switch {
 	case value == nil:
@@ -101,8 +101,8 @@ func (in *speedscopeReader) frame() error {
 		case "name":
 			name, err = in.a.text()
 		case "file":
-			err = in.a.value(&file) // which can be null
-		case "module": // of ours, whose file is the source
+			err = in.a.value(&file) // can be null
+		case "module": // in clrsnap's files, where file is the source
 			err = in.a.value(&module)
 		default:
 			err = in.a.skip()
@@ -166,8 +166,8 @@ func (in *speedscopeReader) profile(all []byte) error {
 	return fmt.Errorf("there is no type %s", clip(kind))
 }
 
-// unit returns what a weight of 1 in the file is in the unit of the mode. It changes the
-// mode if the file's unit does not fit it.
+// unit returns how much a weight of 1 in the file is, in the unit of the mode. It changes the mode if
+// the file's unit does not fit the mode.
 func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 	of, isTime := timeUnit(name)
 	switch {
@@ -192,8 +192,7 @@ func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 
 var withTID = regexp.MustCompile(`^(?:(.*) \((\d+)\)|thread (\d+))$`)
 
-// named returns the thread and the mode that the name of a profile says, if clrsnap has
-// written it.
+// named returns the thread and the mode in the name of a profile, if clrsnap has written the profile.
 func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode, err error) {
 	t := profile.RecordedThread{}
 	if t.Process, err = in.process(0); err != nil {
@@ -242,7 +241,7 @@ func (in *speedscopeReader) sampled(samples, weights []byte, unit int64, s profi
 	}
 }
 
-// sample reads a stack, base first, and adds a sample of this weight.
+// sample reads a stack, base first, and adds a sample with the weight.
 func (in *speedscopeReader) sample(weight int64, s *profile.Sample) error {
 	s.Weight, s.Node, s.Incomplete = weight, 0, false
 	there := false
@@ -260,8 +259,8 @@ func (in *speedscopeReader) sample(weight int64, s *profile.Sample) error {
 	return in.end(s, there)
 }
 
-// end sets the time of a sample and adds it, unless it is an empty stack: that is a time
-// without samples. The file has no times for bytes and counts.
+// end sets the time of a sample and adds the sample, unless the stack is empty: an empty stack is a
+// time without samples. The file has no times for bytes and counts.
 func (in *speedscopeReader) end(s *profile.Sample, there bool) error {
 	if s.Mode.Unit() == profile.Nanoseconds {
 		s.At = min(s.At+time.Duration(s.Weight), maxTime)
@@ -325,7 +324,7 @@ func (in *speedscopeReader) event() (e speedscopeEvent, err error) {
 func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s profile.Sample) error {
 	type open struct {
 		frame      int64
-		below      int32 // the node that was the leaf before
+		below      int32 // the leaf node before this frame
 		incomplete bool
 	}
 	var stack []open

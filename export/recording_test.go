@@ -18,8 +18,8 @@ import (
 	"clrsnap/profile"
 )
 
-// recorded is a small recording with one of everything that matters: both modes,
-// both states, three kinds of function, odd characters, an incomplete sample.
+// recorded is a small recording with at least one sample of each sort: both modes, both states, three
+// kinds of function, odd characters, an incomplete sample.
 func recorded() *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	at := func(f profile.Function, offset uint64, tier string) int32 {
@@ -297,7 +297,7 @@ func TestDamagedRecording(t *testing.T) {
 	}
 }
 
-// TestCutRecording: a file that ends too early is an error wherever it ends.
+// TestCutRecording: a file with an early end is an error, wherever the file ends.
 func TestCutRecording(t *testing.T) {
 	packed := written(t, WriteRecording, recorded())
 	plain := inflated(t, packed)
@@ -322,8 +322,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestUnpackedSize: a small file that decompresses to more than any recording is refused,
-// without having been in memory.
+// TestUnpackedSize: a small file that decompresses to more than any recording is refused, without
+// having been in memory.
 func TestUnpackedSize(t *testing.T) {
 	start := `{"format":"clrsnap recording","version":2,"later":"`
 	endless := io.MultiReader(strings.NewReader(start), zeros{})
@@ -341,8 +341,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOwner: whose an assembly is survives in recordings, pages and pprof files; recordings of older
-// versions say nothing of it.
+// TestOwner: the origin of an assembly survives in recordings, pages and pprof files; recordings of
+// older versions have no origins.
 func TestOwner(t *testing.T) {
 	r := recorded()
 	for i := range r.Functions {

@@ -8,8 +8,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is written: far more than a profile.Builder allows. What is read is bounded
-// by recordingBudget as well.
+// Bounds of written recordings: far more than a profile.Builder allows. recordingBudget bounds read
+// recordings as well.
 const (
 	maxSamples   = 1 << 24
 	maxNodes     = 1 << 24
@@ -24,18 +24,18 @@ const (
 	maxLines     = 1 << 22
 )
 
-// maxWeight bounds every weight and number of events, and their sums in each mode, so that
-// nothing that is computed from them can overflow.
+// maxWeight bounds every weight and number of events, and their sums in each mode, so that no
+// computation can overflow.
 const maxWeight = math.MaxInt64 / 2
 
-// maxTime bounds every time, for the same reason. It is 146 years.
+// maxTime bounds every time, for the same reason: 146 years.
 const maxTime = time.Duration(maxWeight)
 
-// checkRecording returns an error unless every index, time and number in r is valid. A
-// recording that was read has passed it, so that nobody has to check again.
+// checkRecording returns an error unless every index, time and number in r is valid. A recording from
+// a file has passed the check, so nobody has to check again.
 func checkRecording(r *profile.Recording) error {
 	if y := r.Start.UTC().Year(); y < 0 || y > 9999 {
-		return fmt.Errorf("it begins in the year %d", y) // RFC 3339 cannot write that
+		return fmt.Errorf("it begins in the year %d", y) // RFC 3339 cannot write the year
 	}
 	for _, t := range [...]time.Duration{r.Duration, r.Cost.TargetCPU, r.Cost.OwnCPU} {
 		if t < 0 || t > maxTime {
@@ -207,7 +207,7 @@ func checkHolds(r *profile.Recording) error {
 // within reports whether i is an index of a list of n.
 func within(i int32, n int) bool { return i >= 0 && int(i) < n }
 
-// outOfRange is the error of an index that is not within a list of n.
+// outOfRange is the error of an index outside a list of n.
 func outOfRange(what string, i int64, n int) error {
 	return fmt.Errorf("%s index %d is out of range [0, %d)", what, i, n)
 }

@@ -9,21 +9,21 @@ import (
 	"clrsnap/profile"
 )
 
-// A tableReader reads one table of a recording: an object whose fields are columns. The
-// columns can come in any order, but none may be missing.
+// A tableReader reads one table of a recording: an object with columns as fields. The columns can come
+// in any order, but none may be missing.
 type tableReader struct {
 	d      *documentReader
 	rows   int             // of each column; -1: not known yet
-	kept   int             // rows that have been taken from the budget
+	kept   int             // rows taken from the budget
 	cost   int             // of a row, in bytes
 	what   string          // the name of the rows in errors
-	absent map[string]bool // columns that have not come yet; true: they must come
+	absent map[string]bool // columns still to come; true: they must come
 }
 
-// absentBefore marks the name of a column that files of earlier versions do not have.
+// absentBefore marks the name of a column that earlier versions do not write.
 const absentBefore = "?"
 
-// columnReader reads the column with this name.
+// columnReader reads the column with a name.
 type columnReader func(t *tableReader, name string) error
 
 func (d *documentReader) table(what string, cost int, read columnReader, columns ...string) error {
@@ -137,7 +137,7 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	numbers := func(set func(*sample, int32) error) error { return column(t, &d.r.Samples, set) }
 	switch name {
 	case "at":
-		at := time.Duration(0) // clamped, so that no delta makes it overflow; checkSamples refuses it if it is negative
+		at := time.Duration(0) // clamped, so that no delta causes an overflow; checkSamples refuses negative times
 		return d.numbers(t, func(s *sample, delta int64) {
 			at = min(max(at+time.Duration(delta), -1), maxTime)
 			s.At = at
@@ -166,13 +166,13 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	return d.flags(&d.incomplete, "samples")
 }
 
-// flags reads a column that has the indices of some rows, not one element for each.
+// flags reads a column with the indices of some rows, not with an element for each row.
 func (d *documentReader) flags(into *[]int32, what string) error {
 	t := &tableReader{d: d, rows: -1, cost: 4, what: what}
 	return column(t, into, func(i *int32, v int32) error { *i = v; return nil })
 }
 
-// holdTable reads the looks at holders of locks, which recordings of other modes do not have.
+// holdTable reads the looks at holders of locks. Recordings of other modes have no looks.
 func (d *documentReader) holdTable() error {
 	columns := []string{"at", "waited", "incomplete"}
 	for _, c := range holdIndices {
@@ -201,7 +201,7 @@ func durations[T any](t *tableReader, table *[]T, set func(*T, time.Duration)) e
 	})
 }
 
-// numbers reads a column of samples whose numbers need more than 32 bits.
+// numbers reads a column of samples with numbers of more than 32 bits.
 func (d *documentReader) numbers(t *tableReader, set func(*profile.Sample, int64)) error {
 	return rows(t, &d.r.Samples, func(s *profile.Sample) error {
 		v, err := d.s.integer()

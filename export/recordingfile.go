@@ -14,18 +14,18 @@ import (
 	"clrsnap/profile"
 )
 
-// The beginning of a recording's file, and the version of the format that is written.
-// docs/recording.md describes the format.
+// The beginning of a recording's file, and the version of the written format. docs/recording.md
+// describes the format.
 const (
 	recordingFormat  = "clrsnap recording"
 	recordingVersion = 2
 	creatorName      = "clrsnap"
 )
 
-// WriteRecording writes a recording in clrsnap's own format, which keeps everything: one
-// JSON document, whose tables are stored by column, compressed with gzip. ReadRecording
-// returns an equal recording, except that invalid UTF-8 in names has become U+FFFD. It
-// returns an error if an index or a number of r is not valid.
+// WriteRecording writes a recording in clrsnap's own format, which keeps everything: one JSON document
+// with its tables stored by column, compressed with gzip. ReadRecording returns an equal recording,
+// except that invalid UTF-8 in names has become U+FFFD. WriteRecording returns an error if an index or
+// a number of r is not valid.
 func WriteRecording(w io.Writer, r *profile.Recording) error {
 	if err := checkRecording(r); err != nil {
 		return fmt.Errorf("the recording is not valid: %w", err)
@@ -123,7 +123,7 @@ func writeSamples(c *columnWriter, s []profile.Sample) {
 	c.end()
 }
 
-// writeIdle writes which samples are those of idle threads, for readers that cannot tell. It follows
+// writeIdle writes which samples are from idle threads, for readers that cannot tell. The list follows
 // from the samples: documentReader skips it.
 func writeIdle(c *columnWriter, r *profile.Recording) {
 	idle := r.IdleSamples()
@@ -137,13 +137,14 @@ func writeIdle(c *columnWriter, r *profile.Recording) {
 	c.end()
 }
 
-// writeWaits writes what samples wait for, for readers that cannot tell, without those of idle threads. Like idle it
-// follows from the samples.
+// writeWaits writes the awaited objects of samples, for readers that cannot tell, without samples of
+// idle threads. Like idle, the table follows from the samples.
 func writeWaits(c *columnWriter, r *profile.Recording) {
 	waits := map[string][]int32{}
 	for what, samples := range r.WaitSamples() {
 		if what.Kind != profile.WaitIdle {
-			// Types of two assemblies can have one name. A target chooses it, and the same twice would not be JSON.
+			// Types of two assemblies can have one name. A target chooses the name, and the same name twice would
+			// not be JSON.
 			name := strings.ToValidUTF8(what.String(), "\uFFFD")
 			waits[name] = append(waits[name], samples...)
 		}
@@ -180,13 +181,13 @@ func writeHolds(c *columnWriter, h []profile.Hold) {
 	c.end()
 }
 
-// holdIndex is a column of holds that is an index.
+// holdIndex is a column of holds with indices.
 type holdIndex struct {
 	name string
 	of   func(*profile.Hold) *int32
 }
 
-// holdIndices are the columns of holds that are indices.
+// holdIndices are the columns of holds with indices.
 var holdIndices = [...]holdIndex{
 	{"lock", func(h *profile.Hold) *int32 { return &h.Lock }},
 	{"holder", func(h *profile.Hold) *int32 { return &h.Holder }},
@@ -274,7 +275,7 @@ func (c *columnWriter) column(name string, n int, at func(int) int64) {
 	c.List(n, func(i int) { c.Int(at(i)) })
 }
 
-// flags writes a column of its own length: the indices of the rows that have a property.
+// flags writes a column of its own length: the indices of the rows with a property.
 func (c *columnWriter) flags(name string, n int, has func(int) bool) {
 	var rows []int
 	for i := range n {
@@ -285,5 +286,5 @@ func (c *columnWriter) flags(name string, n int, has func(int) bool) {
 	c.column(name, len(rows), func(i int) int64 { return int64(rows[i]) })
 }
 
-// finite reports whether v is neither infinite nor NaN, which JSON cannot have.
+// finite reports whether v is neither infinite nor NaN. JSON cannot have either.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

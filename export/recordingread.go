@@ -40,7 +40,7 @@ func readDocument(rd io.Reader) (*profile.Recording, error) {
 	return nil, fmt.Errorf("the recording is damaged: %w", err)
 }
 
-// newerError is a version of the format that is newer than this clrsnap.
+// newerError is a format version newer than this clrsnap.
 type newerError int64
 
 func (e newerError) Error() string {
@@ -53,10 +53,10 @@ func (e newerError) Error() string {
 type documentReader struct {
 	s         jsonScanner
 	r         *profile.Recording
-	format    int64 // its version; 0: not known yet
+	format    int64 // the version; 0: not known yet
 	strings   []string
 	functions [][6]int32 // method, display, short, signature, module, fate
-	fates     bool       // the file has the column fate: those of earlier versions do not
+	fates     bool       // the file has the column fate: files of earlier versions do not
 	tiers     []int32
 	callees   []int32 // of Recording.Sites
 	budget    budget
@@ -196,7 +196,7 @@ func (d *documentReader) creator() error {
 	return err
 }
 
-// finish does what needs all fields: it replaces indices by strings, and marks incomplete
+// finish does the work that needs all fields: it replaces indices by strings, and marks incomplete
 // samples.
 func (d *documentReader) finish() error {
 	if d.format == 0 {
@@ -243,7 +243,7 @@ func (d *documentReader) finish() error {
 	)
 }
 
-// flagged sets a flag of the rows of a table that a column has the indices of.
+// flagged sets a flag of the rows with indices in a column.
 func flagged[T any](what string, indices []int32, table []T, set func(*T)) error {
 	for _, i := range indices {
 		if !within(i, len(table)) {

@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// writeSources writes where the locations are in the program's source text.
+// writeSources writes the places of the locations in the program's source text.
 func writeSources(c *columnWriter, r *profile.Recording, text *stringsOf) {
 	m, l := r.Methods, r.Lines
 	c.table("methods")
@@ -39,8 +39,8 @@ func writeSources(c *columnWriter, r *profile.Recording, text *stringsOf) {
 	c.List(len(r.Files), func(i int) { c.Value(sourceOut(&r.Files[i])) })
 }
 
-// writeSites writes the call sites, if there are any. Of each method the first has its offset, the others have the
-// distance to the one before.
+// writeSites writes the call sites, if there are any. The first site of each method has its offset,
+// the other sites have the distance to the site before.
 func writeSites(c *columnWriter, s []profile.CallSite, text *stringsOf) {
 	if len(s) == 0 {
 		return
@@ -117,7 +117,7 @@ func sourceOut(f *profile.SourceFile) fileSource {
 	return out
 }
 
-// checksum decodes a checksum; without a sum it is the zero value.
+// checksum decodes a checksum; without a sum the result is the zero value.
 func (c *fileChecksum) checksum() (profile.Checksum, error) {
 	sum, err := hex.DecodeString(c.Sum)
 	if err != nil {
@@ -164,7 +164,8 @@ func (d *documentReader) libraryList() error {
 	})
 }
 
-// sourceList reads the files. A file's text can be longer than one value may be, so it is read line by line.
+// sourceList reads the files. A file's text can be longer than one value may be, so the text is read
+// line by line.
 func (d *documentReader) sourceList() error {
 	return d.s.array(func(int) error {
 		var f profile.SourceFile
@@ -293,10 +294,10 @@ func (d *documentReader) lineTable() error {
 	}, "file", "line", "column", "approximate")
 }
 
-// maxLine is the highest line that a PDB can name.
+// maxLine is the highest line number in a PDB.
 const maxLine = 1<<29 - 1
 
-// checkSources checks the tables that say where locations are in the source text.
+// checkSources checks the tables with the places of locations in the source text.
 func checkSources(r *profile.Recording) error {
 	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) ||
 		len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) ||
@@ -362,7 +363,7 @@ func isNoFile(f *profile.SourceFile) bool {
 	return f.Name == "" && f.Path == "" && f.URL == "" && len(f.Checksum.Sum) == 0 && len(f.Text) == 0
 }
 
-// withinOrNone reports whether i is an index of a table of n whose entry 0 stands for none. The table can be
+// withinOrNone reports whether i is an index of a table of n with entry 0 for none. The table can be
 // empty.
 func withinOrNone(i int32, n int) bool { return i == 0 || within(i, n) }
 

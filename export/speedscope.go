@@ -12,18 +12,17 @@ import (
 // speedscopeSchema names the format: speedscope does not recognise files without it.
 const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
 
-// Speedscope writes a recording in the format of speedscope. A file has one profile for
-// each thread and mode, the busiest thread first.
+// Speedscope writes a recording in the format of speedscope. A file has one profile for each thread
+// and mode, the busiest thread first.
 //
-// The samples of a profile are in the order of time. Their weights are nanoseconds,
-// bytes, or counts, which have no unit. Empty stacks fill the times without samples, so
-// that speedscope's time line is to scale. Consecutive equal stacks are one sample.
+// The samples of a profile are in the order of time. Their weights are nanoseconds, bytes, or counts,
+// which have no unit. Empty stacks fill the times without samples, so that speedscope's time line is
+// to scale. Consecutive equal stacks are one sample.
 //
-// A frame's file and line are those of the function in its source, if they are known. Else its file is its
-// module, with .dll for assemblies; a frame with a source file has that as "module", which speedscope does
-// not show. A stack whose frames near the
-// base are missing begins with the frame "[incomplete stack]". The file does not say
-// whether a thread was running or waiting.
+// A frame's file and line are the source file and line of the function, if they are known. Else the
+// file is the module, with .dll for assemblies; a frame with a source file has the module as "module",
+// which speedscope does not show. A stack without its frames near the base begins with the frame
+// "[incomplete stack]". The file does not say whether a thread was running or waiting.
 func Speedscope(w io.Writer, r *profile.Recording) error {
 	if err := newSpelled(r).addAll(r); err != nil {
 		return err
@@ -160,7 +159,7 @@ func creator(r *profile.Recording) string {
 	return creatorName + " " + r.Version
 }
 
-// recordingName returns the title that tools show: program, process and time.
+// recordingName returns the title for tools: program, process and time.
 func recordingName(r *profile.Recording) string {
 	name := "recording"
 	if len(r.Processes) > 0 {

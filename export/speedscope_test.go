@@ -23,8 +23,8 @@ for (const f of files)
 	}
 `
 
-// TestSpeedscopeSchema validates clrsnap's files against the schema that speedscope
-// publishes, with somebody else's validator.
+// TestSpeedscopeSchema validates clrsnap's files against speedscope's published schema, with somebody
+// else's validator.
 func TestSpeedscopeSchema(t *testing.T) {
 	dir := speedscopeDir(t)
 	good, bad := filepath.Join(t.TempDir(), "good.json"), filepath.Join(t.TempDir(), "bad.json")

@@ -6,17 +6,17 @@ import (
 	"clrsnap/profile"
 )
 
-// MaxOutput is how many bytes an output may have, about. Formats that write every frame of
-// every stack refuse to write more. Such files can be far larger than the recording, which
-// stores common callers and names once.
+// MaxOutput is how many bytes an output may have, about. Formats with every frame of every stack
+// refuse to write more. Their files can be far larger than the recording, which stores common callers
+// and names once.
 const MaxOutput = 1 << 30
 
-// ErrTooLarge is the error of an output that would be larger than MaxOutput.
+// ErrTooLarge is the error of an output larger than MaxOutput.
 var ErrTooLarge = errors.New("the output would be larger than a gigabyte: " +
 	"choose one mode, fewer threads, a shorter time, or another format")
 
-// spelled counts the frames of a format that writes each stack as a whole. If many nodes of a
-// tree have samples, these are far more frames than there are nodes.
+// spelled counts the frames of a format that writes each stack as a whole. If many nodes of a tree
+// have samples, there are far more frames than nodes.
 type spelled struct {
 	depth  []int32 // of each node
 	frames int     // so far

@@ -16,9 +16,9 @@ import (
 
 // SVGOptions are the options of SVG. The zero value works.
 type SVGOptions struct {
-	Title string // empty: the program and when it was recorded
-	// Mode is the mode that is drawn. The zero value, CPU, stands for the first mode
-	// that the recording has samples of.
+	Title string // empty: the program and the time of the recording
+	// Mode is the drawn mode. The zero value, CPU, stands for the first mode with samples in the
+	// recording.
 	Mode  profile.Mode
 	Width int  // in pixels; 0: 1200
 	Flame bool // the root is at the bottom, not at the top
@@ -48,15 +48,15 @@ const (
 	svgRow    = 17   // height of a frame
 	svgTop    = 52   // of the first frame
 	svgLine   = 16   // height of a line of text
-	svgLeast  = 0.1  // least width of a frame that is drawn
-	svgText   = 26.0 // least width of a frame that has text
+	svgLeast  = 0.1  // least width of a drawn frame
+	svgText   = 26.0 // least width of a frame with text
 )
 
 type svgPicture struct {
 	w       *bufio.Writer
 	o       SVGOptions
 	r       *profile.Recording
-	shown   *profile.Recording // what of it is drawn
+	shown   *profile.Recording // the drawn part of the recording
 	tree    *frameTree
 	width   float64
 	rows    int
@@ -74,7 +74,7 @@ func (p *svgPicture) scale() float64 {
 	return 0
 }
 
-// measure counts rows, frames and bytes, and frames that are too narrow to be drawn.
+// measure counts rows, frames and bytes, and frames too narrow to be drawn.
 func (p *svgPicture) measure(i int32, depth int) {
 	p.rows = max(p.rows, depth+1)
 	p.frames++
@@ -96,7 +96,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 	}
 }
 
-// count returns how many frames with a weight a subtree has.
+// count returns the number of frames with a weight in a subtree.
 func (t *frameTree) count(i int32) int {
 	n := 1
 	for _, c := range t.children(i) {
@@ -119,7 +119,7 @@ func (p *svgPicture) head() {
 	p.text(svgMargin, 39, `fill="#565d69"`, p.subtitle(), 1)
 }
 
-// subtitle returns the line below the title: what the whole width stands for.
+// subtitle returns the line below the title: the meaning of the whole width.
 func (p *svgPicture) subtitle() string {
 	all := &p.tree.frames[0]
 	what := fmt.Sprintf("%s: %s", p.o.Mode.Title(), p.amount(all.total, p.tree.errorOf(0).total))
@@ -155,7 +155,7 @@ func (p *svgPicture) states() string {
 	return "running and waiting"
 }
 
-// remarks returns the sentences below the picture: what a viewer has to know.
+// remarks returns the sentences below the picture: necessary facts for a viewer.
 func (p *svgPicture) remarks() []string {
 	var out []string
 	if text := display.Idle(p.r, p.o.Mode); text != "" && !p.o.Idle {
@@ -255,7 +255,7 @@ func (p *svgPicture) foot() {
 	p.w.WriteString("</svg>\n")
 }
 
-// text writes one line. A line that is too long is cut, and shows whole as a tooltip.
+// text writes one line. A long line is cut, and shows whole as a tooltip.
 func (p *svgPicture) text(x float64, y int, attributes, s string, size float64) {
 	fmt.Fprintf(p.w, `<text x="%.0f" y="%d" %s>%s<title>%s</title></text>`+"\n",
 		x, y, attributes, escaped(cut([]rune(display.Clean(s)), (p.width-x-svgMargin)/size)), escaped(s))
@@ -268,7 +268,7 @@ func escaped(s string) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: it writes to memory
+		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: EscapeText writes to memory
 	}
 	return b.String()
 }

@@ -17,7 +17,7 @@ import (
 	"clrsnap/profile"
 )
 
-// drawn is a frame of a picture: its tooltip, and where it is.
+// drawn is a frame of a picture: its tooltip, and its place.
 type drawn struct {
 	Title string `xml:"title"`
 	Text  string `xml:"text"`
@@ -112,8 +112,7 @@ func TestSVGSelection(t *testing.T) {
 	}
 }
 
-// TestSVGHostile: names are shown as text. Frames that are too narrow are left out, and
-// the picture says so.
+// TestSVGHostile: names are shown as text. Narrow frames are left out, and the picture says so.
 func TestSVGHostile(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	at := func(name string) int32 {
@@ -153,7 +152,7 @@ func TestSVGEmpty(t *testing.T) {
 	}
 }
 
-// TestSVGPicture shows the picture in a browser, which must run no script for it.
+// TestSVGPicture shows the picture in a browser. The browser must run no script for the picture.
 func TestSVGPicture(t *testing.T) {
 	layer.Live(t)
 	b := startBrowser(t)

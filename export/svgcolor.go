@@ -48,8 +48,8 @@ func (p svgPaint) fill(at, light float64) string {
 	return rgb(p.hue+(at-0.2)*p.span, p.saturation/100, (p.lightness+(light-0.5)*11)/100)
 }
 
-// rgb returns a colour as #rrggbb, which every SVG viewer knows. The hue is in degrees;
-// the formula is that of CSS Color 4, section 7.1.
+// rgb returns a colour as #rrggbb, a form known to every SVG viewer. The hue is in degrees; the
+// formula is from CSS Color 4, section 7.1.
 func rgb(hue, saturation, lightness float64) string {
 	a := saturation * min(lightness, 1-lightness)
 	channel := func(n float64) uint8 {

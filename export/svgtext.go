@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/display"
 )
 
-// letterWidth returns the width of a letter in pixels. It is an upper estimate: that of a
+// letterWidth returns the width of a letter in pixels. The width is an upper estimate: the letter in a
 // wide font, DejaVu Sans or Verdana, at 11 pixels.
 func letterWidth(r rune) float64 {
 	switch {
@@ -69,8 +69,7 @@ func elided(name string, width float64) string {
 	return cut(letters[at:], width)
 }
 
-// methodStart returns where the last part of a name begins: after the last dot outside
-// brackets.
+// methodStart returns the start of the last part of a name: after the last dot outside brackets.
 func methodStart(name []rune) int {
 	depth := 0
 	for i := len(name) - 1; i > 0; i-- {

@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// frameTree is the tree of functions that a flame graph of one mode shows. frames[0] is the
-// root. There can be millions of frames.
+// frameTree is the tree of functions in a flame graph of one mode. frames[0] is the root. There can be
+// millions of frames.
 type frameTree struct {
 	frames []treeFrame
-	errors []treeError // of frames; nil: they are exact
+	errors []treeError // of frames; nil: the sums are exact
 	sorted []int32     // indices of frames; the children of a frame are contiguous
 }
 
@@ -25,7 +25,7 @@ type treeFrame struct {
 	lines       lineRange
 }
 
-// lineRange are the source lines of a frame: those of one file, if they are in several.
+// lineRange are the source lines of a frame: the lines of one file, if there are several files.
 type lineRange struct {
 	file        int32 // index in Recording.Files; 0: no line is known
 	first, last int32
@@ -155,8 +155,8 @@ func usedNodes(r *profile.Recording, m profile.Mode) [2]nodeSet {
 	return used
 }
 
-// places adds a frame below root for each node, and returns the frame of each. It relies
-// on parents coming before their children.
+// places adds a frame below root for each node, and returns the frame of each node. Parents must come
+// before their children.
 func (u *nodeSet) places(r *profile.Recording, root int32, child func(treeKey, *profile.Function) int32) []int32 {
 	if u.n == 0 {
 		return nil
@@ -172,7 +172,7 @@ func (u *nodeSet) places(r *profile.Recording, root int32, child func(treeKey, *
 	return places
 }
 
-// sum fills in the totals, and sorts children by them.
+// sum fills in the totals, and sorts children by total.
 func (t *frameTree) sum() {
 	for i := len(t.frames) - 1; i >= 0; i-- { // children come after their parents
 		f := &t.frames[i]
@@ -213,7 +213,7 @@ func (t *frameTree) children(i int32) []int32 {
 	return t.sorted[f.first : f.first+f.n]
 }
 
-// label returns the name of a frame that has no function.
+// label returns the name of a frame without a function.
 func (t *frameTree) label(f *treeFrame) string {
 	if f == &t.frames[0] {
 		return "all"

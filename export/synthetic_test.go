@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// A web service as a sampling profiler sees it: deep asynchronous stacks, generics,
-// recursion, runs of native frames without names, the kernel.
+// A web service as seen by a sampling profiler: deep asynchronous stacks, generics, recursion, runs of
+// native frames without names, the kernel.
 
-// parts are parts of stacks, base first. The first letter of a frame says what it is: u user
-// code, f framework, n native, x native without a name, k kernel.
+// parts are parts of stacks, base first. The first letter of a frame says its kind: u user code, f
+// framework, n native, x native without a name, k kernel.
 var parts = map[string]string{
 	"thread": "n libc.so.6!start_thread; x libcoreclr.so; x libcoreclr.so; " +
 		"f System.Private.CoreLib!System.Threading.Thread.StartCallback()",
@@ -79,7 +79,7 @@ var parts = map[string]string{
 		"x libSystem.IO.Compression.Native.so; x libSystem.IO.Compression.Native.so",
 }
 
-// way is a kind of stack: its parts, how often workers have it, and their state then.
+// way is a kind of stack: its parts, its frequency among workers, and the workers' state then.
 type way struct {
 	parts  string
 	weight int
@@ -111,8 +111,8 @@ type service struct {
 	counts [2]int // samples by mode
 }
 
-// synthetic is a recording of a web service, both modes. factor makes one part of
-// it slower: 1 is a good day.
+// synthetic is a recording of a web service, both modes. factor makes one part of the service slower:
+// 1 is a good day.
 func synthetic(seconds int, factor int) *profile.Recording {
 	s := sampledService(seconds, factor)
 	return s.finish(seconds)
@@ -296,7 +296,7 @@ func (s *service) finish(seconds int) *profile.Recording {
 	return r
 }
 
-// wide is a recording whose tree has about n nodes.
+// wide is a recording with a tree of about n nodes.
 func wide(n int) *profile.Recording {
 	b, rng := profile.NewBuilder(profile.Limits{}), rand.New(rand.NewPCG(3, 4))
 	b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
@@ -313,7 +313,7 @@ func wide(n int) *profile.Recording {
 	nodes := []int32{0}
 	at := time.Duration(0)
 	for len(nodes) < n {
-		// Mostly deeper, from one of the newest: stacks get about a hundred deep.
+		// Mostly deeper, from a recent node: stacks get about a hundred deep.
 		from := nodes[max(0, len(nodes)-1-int(rng.ExpFloat64()*40))]
 		c := b.Child(from, locations[rng.IntN(len(locations))])
 		nodes = append(nodes, c)

@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// Recordings of events: those of the web service, and a few whose numbers can be checked by
-// hand.
+// Recordings of events: events of the web service, and a few events with numbers that can be checked
+// by hand.
 
-// happening is a kind of event of the service: the stack, the leaf (see leafOf), how often it
-// happens among all events of its mode, and its weight.
+// happening is a kind of event of the service: the stack, the leaf (see leafOf), its frequency among
+// all events of its mode, and its weight.
 type happening struct {
 	parts, leaf string
 	often       int
@@ -96,7 +96,7 @@ func eventful(seconds int, factor int) *profile.Recording {
 }
 
 func (s *service) pickHappening(list []happening, factor int) happening {
-	var lots []int // the index of each, as many times as it is often
+	var lots []int // the index of each happening, as many times as it is often
 	for i, h := range list {
 		n := h.often
 		if strings.Contains(h.parts, "price") || strings.Contains(h.parts, "lock") {
@@ -123,8 +123,8 @@ func (s *service) happen(m profile.Mode, at time.Duration, h happening) {
 	s.b.Add(x)
 }
 
-// leafOf returns the location of an event, given as module!name. What comes before a | in
-// the name is the namespace; what comes after a comma behind it is the fate.
+// leafOf returns the location of an event, given as module!name. The text before a | in the name is
+// the namespace; the text after a comma behind it is the fate.
 func leafOf(b *profile.Builder, text string) int32 {
 	module, name, _ := strings.Cut(text, "!")
 	fate := ""
@@ -140,8 +140,8 @@ func leafOf(b *profile.Builder, text string) int32 {
 	})
 }
 
-// few is a recording of ten seconds whose numbers can be checked by hand: samples with one
-// thread, one function, and an event as the leaf.
+// few is a recording of ten seconds with numbers that can be checked by hand: samples with one thread,
+// one function, and an event as the leaf.
 func few(samples ...profile.Sample) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})

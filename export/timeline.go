@@ -14,8 +14,8 @@ type track struct {
 	thread  int32
 	mode    profile.Mode
 	samples []*profile.Sample
-	weight  int64 // of all of them
-	running int64 // of those that were not waiting
+	weight  int64 // of all samples
+	running int64 // of samples that were not waiting
 }
 
 // tracks returns the samples of a recording by mode, and in each mode by thread, the
@@ -52,8 +52,7 @@ func tracks(r *profile.Recording) []*track {
 	return out
 }
 
-// lasts reports whether the weights of a track are times, so that its samples have
-// a duration.
+// lasts reports whether the weights of a track are times. Then its samples have a duration.
 func (t *track) lasts() bool { return t.mode.Unit() == profile.Nanoseconds }
 
 // A span is a sample on a time line.
@@ -62,13 +61,12 @@ type span struct {
 	*profile.Sample
 }
 
-// spans places the samples of a track on a time line. Each ends when it was taken and
-// lasts as long as its weight.
+// spans places the samples of a track on a time line. Each sample ends when it was taken and lasts as
+// long as its weight.
 //
-// If a sample begins later than the one before it ended, by more than its own weight,
-// there is a gap: the thread did not run, or was not sampled. A smaller gap is jitter.
-// It is closed by moving the sample, because it would cut one slice into slivers.
-// Events are not moved. Spans never overlap.
+// If a sample begins later than the end of the sample before, by more than its own weight, there is a
+// gap: the thread did not run, or was not sampled. A smaller gap is jitter. It is closed by moving the
+// sample, because the gap would cut one slice into slivers. Events are not moved. Spans never overlap.
 func (t *track) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
 		now := time.Duration(0)

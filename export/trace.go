@@ -13,22 +13,21 @@ import (
 	"clrsnap/profile"
 )
 
-// ChromeTrace writes a recording in the Trace Event Format (JSON), for Perfetto and
-// Chromium: a time line for each thread and mode. Times count from the start of the
-// recording.
+// ChromeTrace writes a recording in the Trace Event Format (JSON), for Perfetto and Chromium: a time
+// line for each thread and mode. Times count from the start of the recording.
 //
-// A function has a slice as long as consecutive samples have it on their stacks. There
-// is no slice while a thread did not run or was not sampled. In mode wall, a slice
-// "[waiting]" below the leaf shows when a thread was waiting. Stacks whose frames near
-// the base are missing are below a slice "[incomplete stack]".
+// A function has a slice as long as consecutive samples have the function on their stacks. There is no
+// slice while a thread did not run or was not sampled. In mode wall, a slice "[waiting]" below the
+// leaf shows when a thread was waiting. Stacks without their frames near the base are below a slice
+// "[incomplete stack]".
 //
-// An event without a duration, such as an allocation, is an instant. Its name is that
-// of the class or exception; its arguments are the bytes, the number of events, the source
-// line nearest to the leaf, and the stack, leaf first. The arguments of a slice are the file
-// and the first line of its function, where they are known.
+// An event without a duration, for example an allocation, is an instant. Its name is the class or
+// exception; its arguments are the bytes, the number of events, the source line nearest to the leaf,
+// and the stack, leaf first. The arguments of a slice are the file and the first line of its function,
+// where they are known.
 //
-// Each mode of a process is shown as a process of its own, the busiest threads first. A
-// slice's categories are the kind of its function and the module.
+// Each mode of a process is shown as a separate process, the busiest threads first. A slice's
+// categories are the kind of its function and the module.
 func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	c := jsonwriter.New(w)
 	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+3)}
@@ -72,7 +71,7 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	return c.Flush()
 }
 
-// maxTraceEvents is how many events a trace may have. That is about a gigabyte.
+// maxTraceEvents is how many events a trace may have, about a gigabyte.
 const maxTraceEvents = 8 << 20
 
 // waitingFrame is the innermost slice of a thread that waits.
@@ -92,16 +91,16 @@ type traceEncoder struct {
 	begin, end, instant string // how the events of the current track begin, up to the time
 }
 
-// traceName is the JSON of a slice that depends on its function. Events that end a slice
-// repeat the name, because speedscope, which reads traces too, needs it.
+// traceName is the JSON of a slice for its function. Events at the end of a slice repeat the name,
+// because speedscope, which reads traces too, needs the name.
 type traceName struct {
 	text, rest string
-	place      string // arguments that say where the function is in its source; empty: that is not known
+	place      string // arguments with the function's place in its source; empty: not known
 }
 
 func (n *traceName) name() string { return `"name":` + n.text }
 
-// begin is what follows the name where a slice begins.
+// begin is the text after the name at the start of a slice.
 func (n *traceName) begin() string {
 	if n.place == "" {
 		return n.rest
@@ -169,7 +168,7 @@ func (e *traceEncoder) slice(start string, at time.Duration, name, rest string) 
 	e.c.Text("}")
 }
 
-// processes writes the names of what is shown as processes.
+// processes writes the names of the shown processes.
 func (e *traceEncoder) processes(all []*track) {
 	named := map[int]bool{}
 	for _, t := range all {
@@ -237,7 +236,7 @@ func (e *traceEncoder) instants(t *track) {
 			stack = slices.Insert(stack, 0, e.incomplete)
 		}
 		if !e.writing {
-			e.events += 1 + len(stack)/2 // which take as many bytes as the instant
+			e.events += 1 + len(stack)/2 // they take as many bytes as the instant
 			for _, f := range stack {
 				e.size += len(e.names[f].text)
 			}
@@ -272,7 +271,7 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	return b.String()
 }
 
-// lineOf returns the line of the frame nearest to the leaf that has one; nil: none has.
+// lineOf returns the line of the frame nearest to the leaf with a line; nil: there is none.
 func (e *traceEncoder) lineOf(node int32) *profile.SourceLine {
 	for l := range e.r.Stack(node) {
 		if line := e.r.SourceLine(l); line != nil {

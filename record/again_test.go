@@ -13,8 +13,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestRecordAgain: what one recording keeps with the code of a process does not get into the next one, which numbers
-// everything anew.
+// TestRecordAgain: the cache of one recording for the code of a process does not get into the next
+// recording, which numbers everything anew.
 func TestRecordAgain(t *testing.T) {
 	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "1"}})
@@ -40,8 +40,8 @@ func TestRecordAgain(t *testing.T) {
 	})
 }
 
-// mostSampled are the managed methods of the program's stack with most samples of a thread that ran, leaf first; those
-// that call themselves are there once.
+// mostSampled are the managed methods of the program's stack with most samples of a running thread,
+// leaf first; recursive methods are there once.
 func mostSampled(r *profile.Recording) string {
 	count := map[string]int{}
 	for _, s := range r.Samples {

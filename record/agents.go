@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/session"
 )
 
-// attachLater loads the agent into a child process, in a goroutine because that can take seconds.
+// attachLater loads the agent into a child process, in a goroutine because loading can take seconds.
 func (e *eventSampler) attachLater(rp *recordedProcess) {
 	e.arriving.Add(1)
 	go func() {
@@ -33,13 +33,13 @@ func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
 	return link.Attach(e.ctx, p, want)
 }
 
-// launch has the agent loaded by a command that is going to be started.
+// launch has the agent loaded by a command before the command is started.
 func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
 	e.launcher, err = link.Launch(cmd, e.r.o.request(e.r.opts.MaxPause))
 	return err
 }
 
-// serve begins to answer the agents of the command, whose process id is pid, and of its children.
+// serve begins to answer the agents of the command, with process id pid, and of its children.
 func (e *eventSampler) serve(pid int) {
 	e.launcher.Serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
 }
@@ -78,8 +78,8 @@ func (e *eventSampler) arrived(m link.Accepted) {
 	}
 }
 
-// opened handles a process that can be read now. A child of a process that was attached to has
-// no agent yet: it is loaded.
+// opened handles a process that can be read now. A child of an attached process has no agent yet: its
+// agent is loaded.
 func (e *eventSampler) opened(rp *recordedProcess) {
 	np := e.of[rp.p.Live.PID()]
 	switch {
@@ -90,7 +90,7 @@ func (e *eventSampler) opened(rp *recordedProcess) {
 	}
 }
 
-// close detaches all agents, those that are just being loaded too.
+// close detaches all agents, also agents that are just being loaded.
 func (e *eventSampler) close() {
 	e.cancel()
 	go func() {

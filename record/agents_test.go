@@ -52,7 +52,7 @@ func TestAgentTime(t *testing.T) {
 var ofAgent = regexp.MustCompile(`^About ([\d.]+) % of the CPU time \([\dms.]+\) is not the program's own: ` +
 	`clrsnap's agent .*libclrsnap-agent\.so.*\.$`)
 
-// said returns the matches of the notes that match.
+// said returns the matches in the notes.
 func said(r *profile.Recording, what *regexp.Regexp) [][]string {
 	var out [][]string
 	for _, n := range r.Notes {

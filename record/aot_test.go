@@ -45,8 +45,8 @@ func TestNativeAOTRecord(t *testing.T) {
 	}
 }
 
-// TestNativeAOTRecordNewest samples a native AOT program of the newest .NET without its symbols. The program says in
-// which method each of its threads waits.
+// TestNativeAOTRecordNewest samples a native AOT program of the newest .NET without its symbols. The
+// program says in which method each of its threads waits.
 func TestNativeAOTRecordNewest(t *testing.T) {
 	alone := filepath.Join(t.TempDir(), "hello")
 	if out, err := exec.Command("cp", testenv.AheadOfTimeNewest(t, "hello"), alone).CombinedOutput(); err != nil {

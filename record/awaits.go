@@ -20,19 +20,19 @@ type awaits struct {
 	codes   map[arch.Addr]*session.AsyncCode // by instruction pointer, of code that stays
 	steps   map[stepKey]int32                // locations
 	sites   session.Asyncs                   // of the last walk
-	at      []awaitsAt                       // what was found for it
+	at      []awaitsAt                       // the awaiting methods that were found for that walk
 	sampled looks                            // of samples, in the whole recording
-	events  looks                            // likewise of events
-	reused  int                              // methods whose boxes may serve other calls by now
+	events  looks                            // of events, in the whole recording
+	reused  int                              // methods with a box that may serve another call by now
 	running fleeting                         // of CPU samples
-	chains  *link.Chains                     // what the agent copies; nil: there is no agent, or it is not wanted
+	chains  *link.Chains                     // the agent's copies; nil: there is no agent, or they are not wanted
 	methods suspendable
 }
 
-// looks count how often it was looked what awaits an async method.
+// looks count how often awaiting methods were looked for.
 type looks struct {
 	all     int
-	missing int // of these, how often it could not be proved
+	missing int // looks without a proved result
 }
 
 func (l *looks) add(o looks) { l.all, l.missing = l.all+o.all, l.missing+o.missing }
@@ -41,14 +41,14 @@ func (l *looks) since(before looks) looks {
 	return looks{l.all - before.all, l.missing - before.missing}
 }
 
-// awaitsAt is what awaits an async method of a stack.
+// awaitsAt are the methods that await an async method of a stack.
 type awaitsAt struct {
-	below     int // index in the stack before which it is shown
+	below     int // the locations stand before this index in the stack
 	locations []int32
-	together  int // so many of these, from the first on, are suspended with the method above them, in one task
+	together  int // so many locations, from the first on, are suspended with the method above them, in one task
 }
 
-// stepKey is a place where a method awaits another.
+// stepKey is a place where a method awaits another method.
 type stepKey struct {
 	table arch.Addr // of the state machine; 0: a method of .NET
 	state int32
@@ -74,7 +74,7 @@ func (a *awaits) begin() {
 	a.at = a.at[:0]
 }
 
-// know notes what the code of a managed frame that has just been named means for async methods.
+// know notes the meaning of a managed frame's code, which has just been named, for async methods.
 func (a *awaits) know(p *session.Process, fr *walk.Frame, n *profile.Frame) {
 	if !p.Options.Async || fr.Code.Collectible || len(a.codes) >= maxFrameKeys {
 		return
@@ -87,7 +87,7 @@ func (a *awaits) know(p *session.Process, fr *walk.Frame, n *profile.Frame) {
 	}
 }
 
-// follow has the agent of the process copy what leads from async methods to what awaits them.
+// follow has the agent of the process copy the chains from async methods to the awaiting methods.
 func (a *awaits) follow(p *session.Process, l *link.Link) {
 	if !p.Options.Async || p.Runtime == nil {
 		return
@@ -100,7 +100,8 @@ func (a *awaits) follow(p *session.Process, l *link.Link) {
 	}
 }
 
-// frame notes a frame of a walk. What code that can be unloaded means is known by the name of its method.
+// frame notes a frame of a walk. For code that can be unloaded, the method's name tells the code's
+// meaning.
 func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func() string) {
 	var code *session.AsyncCode
 	switch {
@@ -114,8 +115,8 @@ func (a *awaits) frame(fr *walk.Frame, index int, note *frameNote, method func()
 	a.sites.Frame(fr, code, index)
 }
 
-// await finds what awaits the async methods of the stack that has just been walked. rests reports whether the thread
-// has not run since; nil: it may have.
+// await finds the methods that await the async methods of the stack just walked. rests reports whether
+// the thread has not run since; nil: the thread may have run.
 func (f *frameTable) await(rests func() bool) {
 	read := func(s *session.AsyncSite) (session.AsyncChain, error) {
 		return f.p.Awaiting(s, f.sps[s.Below], f.ips[s.Below], rests)
@@ -123,12 +124,13 @@ func (f *frameTable) await(rests func() bool) {
 	f.awaitWalked(read)
 }
 
-// awaitWalked is awaitEach for the stack that has just been walked.
+// awaitWalked is awaitEach for the stack just walked.
 func (f *frameTable) awaitWalked(read func(*session.AsyncSite) (session.AsyncChain, error)) {
 	f.awaitEach(min(len(f.stack), len(f.sps)), &f.awaits.sampled, read)
 }
 
-// awaitEach reads what awaits the async methods of the last stack, of which so many frames are known.
+// awaitEach reads the methods that await the async methods of the last stack. frames is how many
+// frames are known.
 func (f *frameTable) awaitEach(frames int, count *looks,
 	read func(*session.AsyncSite) (session.AsyncChain, error)) {
 	a := &f.awaits
@@ -145,7 +147,7 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 		case err != nil && next < len(a.sites.Sites) && a.sites.Sites[next].Below == site.Below:
 			continue // the box of the same method may tell
 		case errors.Is(err, session.ErrOver) && len(a.at) > 0:
-			continue // what awaited it runs in it, and is in the stack
+			continue // the method is over: its awaiter runs inside its frame, and is in the stack
 		case errors.Is(err, session.ErrReused):
 			a.reused++
 			continue
@@ -165,7 +167,7 @@ func (f *frameTable) awaitEach(frames int, count *looks,
 	}
 }
 
-// together counts the steps that are methods which the runtime has suspended in one task, from the first on.
+// together counts the first steps that the runtime has suspended in one task.
 func together(steps []session.AsyncStep) (n int) {
 	for n < len(steps) && steps[n].Resumption != nil && steps[n].Task() == steps[0].Task() {
 		n++
@@ -185,11 +187,11 @@ type fleeting struct {
 	left int // samples that were left out
 }
 
-// When it is not worth it to look at each sample: of a web server that answers in some microseconds hardly any method
-// is still there, and each look takes a dozen system calls.
+// When looking at each sample is not worth while. In a web server that answers in some microseconds
+// hardly any method is still there, and each look takes a dozen system calls.
 const (
 	fleetingAfter = 200 // methods that were looked at
-	fleetingFrom  = 5   // of so many at most one is still there
+	fleetingFrom  = 5   // of so many methods at most one is still there
 	fleetingTry   = 8   // of so many samples one is looked at
 )
 
@@ -209,8 +211,8 @@ func (f *fleeting) seen(l looks) {
 	}
 }
 
-// allOver reports whether all async methods of the stack that has just been walked have ended, which is so most often.
-// If the outermost has, all have.
+// allOver reports whether all async methods of the stack just walked have ended, as they mostly have.
+// If the outermost method has ended, all have.
 func (f *frameTable) allOver() bool {
 	for _, site := range slices.Backward(f.awaits.sites.Sites) {
 		if at := site.Below; at < len(f.sps) {
@@ -235,7 +237,8 @@ func (f *frameTable) awaitRunning() {
 	a.running.seen(a.sampled.since(before))
 }
 
-// awaitReported finds what awaits the async methods of the stack of an event: the agent has copied it.
+// awaitReported finds the methods that await the async methods of an event's stack: the agent has
+// copied the chains.
 func (f *frameTable) awaitReported(r *agent.Record) {
 	a := &f.awaits
 	a.begin()
@@ -252,7 +255,8 @@ func (f *frameTable) awaitReported(r *agent.Record) {
 	f.awaitEach(len(f.stack), &a.events, a.chains.Awaiting)
 }
 
-// step returns the location of a method that awaits another one, or what is not known to be a method: nil.
+// step returns the location of a method that awaits inner. inner is nil if the awaited thing is not
+// known to be a method.
 func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := s.Resumption != nil // its code may be replaced
@@ -278,7 +282,8 @@ func (f *frameTable) step(s, inner *session.AsyncStep) int32 {
 	return at
 }
 
-// appendStack appends the locations of the last stack, leaf first, with those of what awaits its async methods.
+// appendStack appends the locations of the last stack, leaf first, with the methods that await its
+// async methods.
 func (f *frameTable) appendStack(out []int32) []int32 {
 	from := 0
 	for i := range f.awaits.at {
@@ -289,11 +294,11 @@ func (f *frameTable) appendStack(out []int32) []int32 {
 	return append(out, f.stack[from:]...)
 }
 
-// maxHolds bounds the places on a stack with the address of one box.
+// maxHoldsOfBox bounds the places on a stack with the address of one box.
 const maxHoldsOfBox = 16
 
-// holds adds to the return addresses of a captured stack the places that have the boxes of its async methods: a
-// thread that has others there is not at the same place.
+// holds adds to the return addresses of a captured stack the places with the boxes of its async
+// methods: a thread with other boxes there is not at the same place.
 func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr, sps []arch.Addr) []returnSlot {
 	if len(a.sites.Sites) == 0 {
 		return returns
@@ -319,20 +324,21 @@ func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr
 	return returns
 }
 
-// promptness decides whether samples are read as soon as they are taken. What awaits a method can be read only as long
-// as the method runs. But each wake takes a CPU from the target, so it must be worth it.
+// promptness decides whether samples are read as soon as they are taken. The chain from an async
+// method can be read only as long as the method runs. But each wake takes a CPU from the target, so it
+// must be worth while.
 type promptness struct {
 	on, ended bool
 	before    looks // before it was on
 }
 
-// When samples are read at once, and when not any more. Of a web server that answers in some microseconds most methods
-// have ended even then.
+// When samples begin to be read at once, and when that ends. In a web server that answers in some
+// microseconds most methods have ended even then.
 const (
 	promptAfter = 20  // methods that were looked at
-	promptFrom  = 10  // of so many one is missing, or more
+	promptFrom  = 10  // of so many methods one is missing, or more
 	promptTried = 100 // methods that were looked at as soon as they were sampled
-	promptWorth = 2   // of so many at most one is missing
+	promptWorth = 2   // of so many methods at most one is missing
 )
 
 // wanted reports whether samples should be read at once from now on.

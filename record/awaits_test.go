@@ -18,8 +18,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestAwaits records a program whose async methods block threads, or use a CPU for a few milliseconds at a time: the
-// methods that await them are those that the program says, with the lines of their awaits.
+// TestAwaits records a program with async methods that block threads, or use a CPU for a few
+// milliseconds at a time: the awaiting methods are as the program says, with the lines of their
+// awaits.
 func TestAwaits(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.DefaultRuntime, testenv.NewestRuntime}, checkAwaits)
 }
@@ -32,7 +33,7 @@ func checkAwaits(t *testing.T, runtime string) {
 	blocked := map[string]string{}
 	for _, truth := range a.Ask("truths") {
 		name, methods, _ := strings.Cut(truth, "\t")
-		methods, _, _ = strings.Cut(methods, "\t>") // who waits for the outermost one
+		methods, _, _ = strings.Cut(methods, "\t>") // the waiter of the outermost method
 		blocked[name] = methods
 	}
 	seen := map[string]bool{}
@@ -60,7 +61,7 @@ func checkAwaits(t *testing.T, runtime string) {
 				continue
 			}
 			awaited++
-			if calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed) { // it had nothing to wait for
+			if calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed) { // the method had nothing to wait for
 				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
 			}
 			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
@@ -77,8 +78,8 @@ func checkAwaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// TestAwaitsRuntimeAsync records a program whose methods the runtime itself suspends: below a method that has been
-// resumed, on a thread that it blocks or on one that it keeps busy, are those that await it.
+// TestAwaitsRuntimeAsync records a program with methods suspended by the runtime itself: below a
+// resumed method, on a blocked thread or on a busy thread, are its awaiting methods.
 func TestAwaitsRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
@@ -112,7 +113,7 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 				continue
 			}
 			awaited++
-			if calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed) { // it had nothing to wait for
+			if calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed) { // the method had nothing to wait for
 				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
 			}
 			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
@@ -138,8 +139,8 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 	})
 }
 
-// resumedBy reports whether a stack has the stub of the runtime that resumes methods, and whether methods that await
-// others come before that, from the leaf on.
+// resumedBy reports whether a stack has the runtime's stub for resuming methods, and whether awaiting
+// methods come before the stub, from the leaf on.
 func resumedBy(r *profile.Recording, node int32) (stub, before bool) {
 	for l := range r.Stack(node) {
 		f := &r.Functions[l.Function]
@@ -150,15 +151,16 @@ func resumedBy(r *profile.Recording, node int32) (stub, before bool) {
 	return false, before
 }
 
-// TestAwaitsOfEvents records the events of async methods that have been suspended: those that await them are those that
-// the program says, with the lines of their awaits.
+// TestAwaitsOfEvents records the events of async methods that have been suspended: the awaiting
+// methods are as the program says, with the lines of their awaits.
 func TestAwaitsOfEvents(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
 		checkAwaitsOfEvents(t, testenv.Options{Runtime: runtime, Args: []string{"--raising"}}, 4)
 	})
 }
 
-// TestAwaitsOfEventsOptimized: the same of code that was optimised at once, which has its arguments in registers.
+// TestAwaitsOfEventsOptimized: the same for code that was optimised at once, with its arguments in
+// registers.
 func TestAwaitsOfEventsOptimized(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		checkAwaitsOfEvents(t, testenv.Options{
@@ -167,7 +169,8 @@ func TestAwaitsOfEventsOptimized(t *testing.T) {
 	})
 }
 
-// TestAwaitsOfEventsCollecting: while the collector moves objects all the time, what is shown is right.
+// TestAwaitsOfEventsCollecting: while the collector moves objects all the time, the shown methods are
+// right.
 func TestAwaitsOfEventsCollecting(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		checkAwaitsOfEvents(t, testenv.Options{
@@ -176,8 +179,8 @@ func TestAwaitsOfEventsCollecting(t *testing.T) {
 	})
 }
 
-// TestAwaitsOfEventsRuntimeAsync: the same of methods that the runtime itself suspends, also while the collector moves
-// objects all the time.
+// TestAwaitsOfEventsRuntimeAsync: the same for methods suspended by the runtime itself, also while the
+// collector moves objects all the time.
 func TestAwaitsOfEventsRuntimeAsync(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -206,9 +209,9 @@ func TestAwaitsOfEventsRuntimeAsync(t *testing.T) {
 // resumedExactly are methods of shared generic code that need their type arguments after the await.
 var resumedExactly = []string{"Levels.Generic<string>", "Held<string>.Go", "Held<string>.Two", "OfClass<string>.Go"}
 
-// checkAwaitsOfEvents records the events of a program. Of each mode at most one sample in so many may lack what awaits
-// it: those by which clrsnap learns what leads there, and those during collections. want are methods that must be met
-// with their type arguments.
+// checkAwaitsOfEvents records the events of a program. In each mode at most one sample in so many may
+// lack its awaiting methods: clrsnap learns the way to them from the first samples, and some samples
+// come during collections. want are methods that must be met with their type arguments.
 func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int, want ...string) {
 	t.Helper()
 	a := testenv.Start(t, "tasks", o)
@@ -223,7 +226,7 @@ func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int, want ...stri
 		truths[words[0]] = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, ">") })
 	}
 	var e awaitsOfEvents
-	lasts := 3 * time.Second // beside other programs there are fewer events in it, but no fewer that are learned from
+	lasts := 3 * time.Second // beside other programs there are fewer events, but no fewer to learn from
 	testenv.UntilSeen(t, func() string {
 		e = awaitsOfEvents{map[profile.Mode]looks{}, map[string]bool{}, map[string]bool{}}
 		e.compare(t, livetest.Recorded(t, p, record.Options{
@@ -250,8 +253,8 @@ func checkAwaitsOfEvents(t *testing.T, o testenv.Options, most int, want ...stri
 	livetest.EndsWell(t, a)
 }
 
-// awaitsOfEvents is what a recording has shown: by mode how many samples there were, and how many had what awaits them;
-// which chains, and which methods that await.
+// awaitsOfEvents is the result of a recording: by mode the number of samples, and of samples with
+// awaiting methods; the chains, and the awaiting methods.
 type awaitsOfEvents struct {
 	counts  map[profile.Mode]looks
 	chains  map[string]bool
@@ -260,7 +263,7 @@ type awaitsOfEvents struct {
 
 type looks struct{ all, shown int }
 
-// compare compares the samples of a recording with what the program says.
+// compare compares the samples of a recording with the program's words.
 func (e *awaitsOfEvents) compare(t *testing.T, r *profile.Recording, truths map[string][]string) {
 	t.Helper()
 	for i := range r.Samples {
@@ -289,7 +292,7 @@ func (e *awaitsOfEvents) compare(t *testing.T, r *profile.Recording, truths map[
 	}
 }
 
-// awaiting returns the frames of a stack that are not on the stack, with their lines, as the program notes them.
+// awaiting returns the awaiting frames of a stack, with their lines, as the program notes them.
 func awaiting(r *profile.Recording, node int32) (out []string) {
 	for l := range r.Stack(node) {
 		f := &r.Functions[l.Function]
@@ -309,7 +312,7 @@ func awaiting(r *profile.Recording, node int32) (out []string) {
 	return out
 }
 
-// sameMethods compares methods with what the program says, in which line 0 stands for any.
+// sameMethods compares methods with the program's words. There, line 0 stands for any line.
 func sameMethods(got, want []string) bool {
 	return slices.EqualFunc(got, want, func(g, w string) bool {
 		name, any := strings.CutSuffix(w, ":0")
@@ -317,8 +320,8 @@ func sameMethods(got, want []string) bool {
 	})
 }
 
-// sameResumed is sameMethods for methods that the runtime itself suspends: a line may be unknown, and so may type
-// arguments of shared code.
+// sameResumed is sameMethods for methods suspended by the runtime itself: a line may be unknown, and
+// so may type arguments of shared code.
 func sameResumed(got, want []string) bool {
 	for _, g := range got {
 		name, line, _ := cutLine(g)

@@ -14,8 +14,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestThreadTable: threads beyond the bound share numbers by their names, and
-// names have a bound too. Those apart can be renamed, those that share cannot.
+// TestThreadTable: threads beyond the bound share numbers by their names, and names have a bound too.
+// Threads with their own numbers can be renamed, threads with shared numbers cannot.
 func TestThreadTable(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	tt := threadTable{b: b}
@@ -53,8 +53,8 @@ func TestThreadTable(t *testing.T) {
 	}
 }
 
-// TestStackSize: the size grows when one stack in two hundred needs more, up to the
-// most that there is, and not before that is certain.
+// TestStackSize: the size grows, up to the maximum, when one stack in two hundred is larger, and not
+// before that is certain.
 func TestStackSize(t *testing.T) {
 	s := stackSize{bytes: firstStackCopy}
 	add := func(samples, depth int) int {
@@ -98,8 +98,8 @@ func TestStackSize(t *testing.T) {
 	}
 }
 
-// TestHeldSamples: what is held is a copy, is bounded, and what is given up for
-// want of room is that of whoever has the most.
+// TestHeldSamples: held samples are copies and are bounded. For want of room, the process with the
+// most samples loses its samples.
 func TestHeldSamples(t *testing.T) {
 	var h heldSamples
 	stack, kernel := make([]byte, 1<<20), []uint64{1, 2}
@@ -130,8 +130,8 @@ func TestHeldSamples(t *testing.T) {
 	}
 }
 
-// TestBirthsBounded: a program that reports threads without end does not fill our memory,
-// and the recording says what it does not know.
+// TestBirthsBounded: a program that reports threads without end does not fill our memory, and the
+// recording admits its gaps.
 func TestBirthsBounded(t *testing.T) {
 	r := newRecorder(Options{Events: events.Options{Monitor: events.MonitorThreads}})
 	defer r.close()
@@ -160,7 +160,7 @@ func TestBirthsBounded(t *testing.T) {
 	}
 }
 
-// TestEndedThreadsBounded: nor does one that reports samples of threads that there are not.
+// TestEndedThreadsBounded: nor does a program that reports samples of threads that do not exist.
 func TestEndedThreadsBounded(t *testing.T) {
 	r := newRecorder(Options{})
 	p, err := session.Open(t.Context(), os.Getpid(), session.Options{NativeOnly: true})

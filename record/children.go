@@ -7,16 +7,15 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// family is what is known of the child processes of those that are recorded.
+// family is the known children of the recorded processes.
 type family struct {
 	next time.Duration
-	met  map[int]bool // whether a process has been seen, by its id; nil before the first look
+	met  map[int]bool // the processes seen so far, by id; nil before the first look
 }
 
 const childrenEvery = 200 * time.Millisecond
 
-// meetChildren expects .NET in processes that recorded ones, or other children,
-// have started.
+// meetChildren expects .NET in the processes that recorded processes, or other children, have started.
 func (r *recorder) meetChildren() {
 	f := &r.family
 	if !r.o.Subprocesses || r.now < f.next {
@@ -45,5 +44,5 @@ func (r *recorder) meetChildren() {
 			dir.Close()
 		}
 	}
-	f.met = met // without those that have exited: their ids may be used again
+	f.met = met // without exited processes: their ids may be used again
 }

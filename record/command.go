@@ -11,14 +11,14 @@ import (
 	"clrsnap/profile"
 )
 
-// Command starts cmd and records it from its first instruction. What it does before there is a
-// .NET runtime in it has native frames, and profile.CPU misses no managed instruction.
-// profile.Wall begins as soon as the runtime can be read. opts are for every process that is
-// recorded. The recording ends like that of Record.
+// Command starts cmd and records it from its first instruction. Before there is a .NET runtime in the
+// process, its activity has native frames, and profile.CPU misses no managed instruction. profile.Wall
+// begins as soon as the runtime can be read. opts are for every recorded process. The recording ends
+// like a recording of Record.
 //
 // The caller calls cmd.Wait. After an error the program runs if cmd.Process is set. An error means
-// that there is no recording: options that make no sense, a program that cannot be started, or
-// one that exited before a .NET runtime was seen in it.
+// that there is no recording: options that make no sense, a program that cannot be started, or a
+// program that exited before a .NET runtime was seen.
 func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options) (*profile.Recording, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

@@ -30,8 +30,7 @@ func begin(tb testing.TB, args ...string) []string {
 	return append([]string{kit.Host(testenv.DefaultRuntime), testenv.Build(tb, "begin")}, args...)
 }
 
-// worked is how much CPU time the program says that Main's first call used, in each
-// of its processes.
+// worked is the CPU time of Main's first call in each of the program's processes, as the program says.
 func worked(t *testing.T, s *livetest.Started) []time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -78,9 +77,9 @@ func framesOf(r *profile.Recording, x *profile.Sample, method string) int {
 	return n
 }
 
-// near compares CPU time that was sampled with what was used. It allows for begun periods and for the calls around; for
-// the turns that the timers of the CPUs missed, of which there are no samples; and for the time that other machines took
-// away, of which there are.
+// near compares sampled CPU time with used CPU time. It allows for begun periods and for the calls
+// around; for turns that the timers of the CPUs missed, which have no samples; and for time that other
+// machines took away, which has samples.
 func near(r *profile.Recording, got, want, stolen time.Duration) bool {
 	slack := want/20 + 20*time.Millisecond
 	m, _ := r.Mode(profile.CPU)
@@ -90,9 +89,9 @@ func near(r *profile.Recording, got, want, stolen time.Duration) bool {
 
 var both = []profile.Mode{profile.CPU, profile.Wall}
 
-// TestRecordCommand: nothing of what Main does is missed, its first instructions
-// included. The program goes on for a while, because of one that has ended nothing
-// can be read: on a busy machine that may be sooner than it is looked at.
+// TestRecordCommand: nothing of Main is missed, its first instructions included. The program goes on
+// for a while, because nothing can be read from an ended program: on a busy machine the end may come
+// before the first look.
 func TestRecordCommand(t *testing.T) {
 	layer.Live(t)
 	for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
@@ -105,7 +104,7 @@ func TestRecordCommand(t *testing.T) {
 		if len(want) != 1 {
 			t.Fatalf("Main's first call took %v", want)
 		}
-		// What could not be walked is in no method, but it is there, and says so.
+		// Samples that could not be walked are in no method, but they are there, and say so.
 		walked := got[0] + max(0, min(incomplete(r), want[0]-got[0]))
 		if !near(r, walked, want[0], stolen) {
 			t.Errorf("%v: Main's first call took %v of a processor, sampled %v; other machines took %v\n%s",
@@ -137,7 +136,7 @@ func TestRecordCommandExit(t *testing.T) {
 	r, err := record.Command(ctx, cmd, clrsnap.Options{},
 		record.Options{Modes: both, Progress: func(p record.Progress) {
 			if p.Elapsed > 700*time.Millisecond {
-				cmd.Process.Kill() // fails if it has ended
+				cmd.Process.Kill() // fails if the program has ended
 			}
 		}})
 	if werr := cmd.Wait(); werr == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
@@ -182,7 +181,7 @@ func TestRecordCommandBad(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		is   error  // the error, or
-		says string // what is in it
+		says string // a part of its text
 	}{
 		{args: []string{filepath.Join(dir, "none")}, is: fs.ErrNotExist},
 		{args: []string{dir}, is: fs.ErrPermission},
@@ -211,8 +210,8 @@ func TestRecordCommandBad(t *testing.T) {
 	}
 }
 
-// workC is a program without .NET: it uses a processor for a while, in a function
-// that another one calls.
+// workC is a program without .NET: it uses a processor for a while, in a function called by another
+// function.
 const workC = `
 #include <time.h>
 volatile unsigned long state = 1;
@@ -264,12 +263,11 @@ func TestRecordCommandNative(t *testing.T) {
 	}
 }
 
-// TestRecordSubprocesses: .NET in a process that a shell, or another .NET program,
-// has started.
+// TestRecordSubprocesses: .NET in a process started by a shell, or by another .NET program.
 func TestRecordSubprocesses(t *testing.T) {
 	layer.Live(t)
-	// The rate is near no multiple of 250 Hz: at 499 Hz each turn that the kernel gives a thread has as many samples as
-	// the one before it, and beside busy programs 300 ms of CPU time had samples of 272 to 339 ms.
+	// The rate is near no multiple of 250 Hz: at 499 Hz each turn of a thread has as many samples as the
+	// turn before, and beside busy programs 300 ms of CPU time had samples of 272 to 339 ms.
 	o := record.Options{Modes: both, Rate: 457, Subprocesses: true}
 	t.Run("shell", func(t *testing.T) {
 		args := begin(t, "--work", "300", "--seconds", "1")

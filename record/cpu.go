@@ -20,16 +20,15 @@ import (
 	"clrsnap/profile"
 )
 
-// cpuSampler takes the kernel's samples of threads that use a CPU, and walks the copies of
-// their stacks.
+// cpuSampler takes the kernel's samples of threads on a CPU, and walks the copies of their stacks.
 type cpuSampler struct {
 	r        *recorder
 	events   *perfevent.Events
 	period   time.Duration
 	stats    profile.ModeStats
-	quiet    bool // the samples are only for wall-clock sampling, of threads that run
+	quiet    bool // the samples are only for wall-clock sampling, of running threads
 	held     heldSamples
-	names    map[int]string // the kernel's names of threads, by thread id, as far as records had them
+	names    map[int]string // the kernel's names of threads, by thread id, as far as records had names
 	size     stackSize
 	cut      bool               // the copy of the last stack was too short
 	sampled  session.Suspension // the latest sample, and
@@ -40,18 +39,17 @@ type cpuSampler struct {
 	buf      []byte
 	updated  time.Duration // when the list of CPUs was last read
 
-	unfollowed error // why some child has no CPU samples
-	unseen     error // why some CPU has none
+	unfollowed error // why a child has no CPU samples
+	unseen     error // why a CPU has no samples
 }
 
-// cpusEvery is how often the list of CPUs is read: they can be switched on and off.
+// cpusEvery is how often the list of CPUs is read: CPUs can be switched on and off.
 const cpusEvery = time.Second
 
 // firstStackCopy is how much of each stack the kernel copies at first, in bytes.
 const firstStackCopy = 32 << 10
 
-// late is the age from which a sample counts as late: the names found for it may not be those
-// of its time.
+// late is the age from which a sample counts as late: its names may be newer than the sample.
 const late = 250 * time.Millisecond
 
 func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
@@ -114,7 +112,7 @@ func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	}
 	if n := c.size.next(); n > 0 {
 		if c.events.SetStackBytes(n) != nil {
-			c.size.bytes = perfevent.MaxStackBytes // it stays as it is
+			c.size.bytes = perfevent.MaxStackBytes // the size stays as it is
 		}
 	}
 }
@@ -148,14 +146,14 @@ func (c *cpuSampler) record(x *perfevent.Record) {
 	}
 }
 
-// forget drops the samples held of a process that is not recorded.
+// forget drops the held samples of a process that is not recorded.
 func (c *cpuSampler) forget(pid int) { c.held.take(pid) }
 
-// ended ends what follow began, for a process that has exited.
+// ended ends the work of follow for an exited process.
 func (c *cpuSampler) ended(pid int) { c.events.Forget(pid) }
 
-// follow has the kernel sample another process: one that was there before the recording, or
-// that the kernel does not take for a child of the others.
+// follow has the kernel sample another process: a process older than the recording, or a process that
+// the kernel does not take for a child of the others.
 func (c *cpuSampler) follow(pid int) {
 	if err := c.events.Follow(pid); err != nil && c.unfollowed == nil {
 		c.unfollowed = err
@@ -164,7 +162,7 @@ func (c *cpuSampler) follow(pid int) {
 
 // sample walks one sample of the kernel's.
 func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
-	if x.Time > rp.fresh { // what runs then may have been compiled since
+	if x.Time > rp.fresh { // the running code may have been compiled since
 		rp.fresh = live.Monotonic()
 		rp.p.Engine.Begin()
 		rp.frames.begin()
@@ -208,9 +206,9 @@ func (c *cpuSampler) count(x *perfevent.Record, r walk.Result, repaired bool) {
 	}
 }
 
-// walk walks the stack of a sample; the locations are in rp.frames.stack. The thread has run on
-// since, so the copy of its stack is what counts. Where the copy is not enough, memory read now
-// is used, if it agrees with the copy.
+// walk walks the stack of a sample; the locations are in rp.frames.stack. The thread has run on since,
+// so only the copy of its stack counts. Where the copy is too short, memory read now is used, if it
+// agrees with the copy.
 func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (r walk.Result, repaired bool) {
 	rp.frames.awaits.begin()
 	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
@@ -241,7 +239,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	return r, repaired
 }
 
-// mend removes what made the walk of a stack incomplete, as far as it can, and walks it again.
+// mend removes the causes of an incomplete walk, as far as possible, and walks the stack again.
 func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record,
 	s *session.Suspension, r walk.Result) walk.Result {
 	missing := errors.Is(r.Err, walk.ErrMissing)
@@ -263,14 +261,14 @@ func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	return r
 }
 
-// overlap is how much of the end of a copied stack must be unchanged for the memory beyond it to
-// count as unchanged too, in bytes.
+// overlap is how much of the end of a copied stack must be unchanged, in bytes, so that the memory
+// beyond counts as unchanged too.
 const overlap = 4 << 10
 
-// extend adds to a copied stack the memory beyond it, as it is now. The thread runs, but a frame
-// changes only when control returns into it, and then the stack below it is soon used for other
-// calls. So the rest counts as unchanged if the end of the copy, many frames, is unchanged before
-// and after the rest is read.
+// extend adds to a copied stack the memory beyond the copy, with its present content. The thread runs,
+// but a frame changes only when control returns into the frame, and then other calls soon use the
+// stack below. So the rest counts as unchanged if the end of the copy, many frames, is unchanged
+// before and after the rest is read.
 func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	n := len(s.Data)
 	end := s.Base + arch.Addr(n)
@@ -296,8 +294,8 @@ func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	return true
 }
 
-// beyond returns the mapping that a copied stack goes on in, if a walk has missed a word there; nil: it has not, or
-// that is not known.
+// beyond returns the mapping in which a copied stack goes on, if a walk has missed a word there; nil:
+// no word is missing, or the mapping is not known.
 func beyond(rp *recordedProcess, s *target.Stack) *target.Mapping {
 	end := s.Base + arch.Addr(len(s.Data))
 	m := rp.p.Engine.Maps.Find(end)
@@ -307,8 +305,8 @@ func beyond(rp *recordedProcess, s *target.Stack) *target.Mapping {
 	return m
 }
 
-// addFrames adds what the runtime's Thread object has now: its chain of Frames and its hijacked
-// return address. It reports whether the chain leads into the copied stack.
+// addFrames adds the present state of the runtime's Thread object: its chain of Frames and its
+// hijacked return address. It reports whether the chain leads into the copied stack.
 func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *session.Suspension) bool {
 	if t.info.ID == 0 {
 		return false
@@ -347,8 +345,8 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 	return l
 }
 
-// kernelMark stands before the address of a kernel function that has no name yet. Reading the
-// kernel's symbols takes a twentieth of a second of CPU time, so it waits until the recording is over.
+// kernelMark stands before the address of a kernel function without a name yet. Reading the kernel's
+// symbols takes a twentieth of a second of CPU time, so the name waits until the recording is over.
 const kernelMark = "0x"
 
 // nameKernel names the functions of the kernel.
@@ -362,7 +360,7 @@ func nameKernel(r *profile.Recording) *profile.Recording {
 	if len(addrs) == 0 {
 		return r
 	}
-	named, _ := perfevent.NameKernel(addrs) // without names it is "[kernel]"
+	named, _ := perfevent.NameKernel(addrs) // without a name, the function is "[kernel]"
 	return r.Rename(func(f *profile.Function) profile.Function {
 		addr, ok := unnamedKernel(f)
 		if !ok {
@@ -377,7 +375,7 @@ func nameKernel(r *profile.Recording) *profile.Recording {
 	})
 }
 
-// unnamedKernel is the address of a kernel function that has no name yet.
+// unnamedKernel is the address of a kernel function without a name yet.
 func unnamedKernel(f *profile.Function) (addr uint64, ok bool) {
 	digits, ok := strings.CutPrefix(f.Display, kernelMark)
 	if !ok || f.Kind != profile.Kernel {
@@ -388,18 +386,18 @@ func unnamedKernel(f *profile.Function) (addr uint64, ok bool) {
 }
 
 // stackSize chooses how much of each stack to copy. A copy costs the target time and room in its
-// caches, so it should be no larger than necessary.
+// caches, so the copy should be no larger than necessary.
 type stackSize struct {
 	bytes   int                  // at present
 	samples int                  // since the size was last chosen
 	deeper  [len(stackSizes)]int // samples whose stacks are deeper than each size
-	grown   bool                 // it has been too small once: it never shrinks again
+	grown   bool                 // the size has been too small once: it never shrinks again
 }
 
 // stackSizes are the sizes to choose from, in bytes.
 var stackSizes = [...]int{4 << 10, 8 << 10, 16 << 10, 32 << 10, perfevent.MaxStackBytes}
 
-// note counts a stack of which depth bytes were used; more: it is deeper than its copy.
+// note counts a stack that uses depth bytes; more: the stack is deeper than its copy.
 func (s *stackSize) note(depth int, more bool) {
 	s.samples++
 	for i, n := range stackSizes {
@@ -409,8 +407,8 @@ func (s *stackSize) note(depth int, more bool) {
 	}
 }
 
-// next returns a better size, or 0 if the present one is good. The size grows if more than one
-// stack in 200 is deeper, and shrinks to what is enough for all but one in 1,000.
+// next returns a better size, or 0 if the present size is good. The size grows if more than one stack
+// in 200 is deeper, and shrinks to a size that is enough for all but one stack in 1,000.
 func (s *stackSize) next() int {
 	const enough, sure = 200, 1000
 	if s.samples < enough {

@@ -12,6 +12,6 @@
 //		Duration: 10 * time.Second,
 //	})
 //
-// The result is a profile.Recording, which clrsnap/report shows as tables, and
-// clrsnap/export writes in many formats.
+// The result is a profile.Recording: clrsnap/report shows it as tables, and clrsnap/export writes it
+// in many formats.
 package record

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForger: an agent that reports as fast as it can does not take a CPU of ours, nor
-// memory without bound, and the recording tells of it.
+// TestForger: an agent that reports as fast as possible takes neither a CPU of ours nor memory without
+// bound, and the recording tells of the agent.
 func TestForger(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestForger(t *testing.T) {
 	r.start = live.Monotonic()
 	np := r.events.met(cmd.Process.Pid, forged)
 	np.rp = r.add(p)
-	// On a machine that others use the forger is too slow for the whole share.
+	// On a shared machine the forger is too slow for the whole share.
 	np.pace.Share = readShare / 6
 	var used, reading, passed time.Duration
 	most := 0
@@ -88,7 +88,7 @@ func TestForger(t *testing.T) {
 		t.Errorf("samples were made of them with %.0f %% of a CPU, of which they have %.0f %%",
 			100*share, 100*np.pace.Share)
 	}
-	// What is allocated is collected by others.
+	// Other threads collect the garbage.
 	if share := float64(used) / float64(passed); share > 1 {
 		t.Errorf("%.0f %% of a CPU", 100*share)
 	}

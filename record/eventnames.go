@@ -17,7 +17,7 @@ import (
 // first. It reports whether the stack is complete.
 func (f *frameTable) notified(n *notification) bool {
 	f.stack, f.unproven, f.taken = f.stack[:0], f.unproven[:0], n.At
-	// E_FAIL: the thread has no managed frame, because the runtime itself waits or starts a thread on it.
+	// E_FAIL: the thread has no managed frame, because the runtime itself waits or starts a thread there.
 	whole := !n.record.Truncated && (n.HasStack() || clrsnap.HRESULT(n.record.Result) == clrsnap.E_FAIL)
 	for i := range n.record.Frames {
 		l, err := f.reported(&n.record.Frames[i])
@@ -28,14 +28,14 @@ func (f *frameTable) notified(n *notification) bool {
 	}
 	f.prove()
 	f.awaitReported(n.record)
-	leaf := f.messengers() // which await nothing
+	leaf := f.messengers() // the messengers await nothing
 	f.complete = slices.Delete(f.appendStack(f.complete[:0]), 0, leaf)
 	f.stack = f.stack[leaf:]
 	return whole
 }
 
-// messengers is how many frames there are at the leaf with which managed code reports an event to
-// the runtime, such as the end of a wait for a lock.
+// messengers counts the frames at the leaf with which managed code reports an event to the runtime,
+// for example the end of a wait for a lock.
 func (f *frameTable) messengers() int {
 	const messenger = "System.Diagnostics.Tracing.NativeRuntimeEventSource."
 	i := 0
@@ -47,14 +47,14 @@ func (f *frameTable) messengers() int {
 	return i
 }
 
-// reported returns the location of a frame that the CLR's own walk reported.
+// reported returns the location of a frame from the CLR's own walk.
 func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 	ctx := arch.Context{Machine: f.p.Arch.Machine, IP: arch.Addr(fr.IP)}
 	if fr.Function == 0 {
 		return f.unmanaged(&ctx)
 	}
 	if l, ok := f.lasting[frameKey{ip: ctx.IP, managed: true}]; ok {
-		return l, nil // also when the process has exited
+		return l, nil // also after the process has exited
 	}
 	code, ok, err := f.p.Walker.Managed(ctx.IP)
 	if err != nil || !ok || uint64(code.MethodDesc) != fr.Function {
@@ -69,8 +69,8 @@ func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code}, 0, nil)
 }
 
-// unmanaged returns the location of the frame that stands for a run of unmanaged
-// ones. Code outside any module is the runtime's: a stub, or a helper.
+// unmanaged returns the location of the frame that stands for a run of unmanaged frames. Code outside
+// any module is the runtime's: a stub, or a helper.
 func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
 	m := f.p.Engine.Modules.Find(ctx.IP)
 	if m == nil && f.newMappings() {
@@ -98,13 +98,13 @@ func (f *frameTable) exception(n *notification) profile.Function {
 	}
 	name := n.ClassName
 	short := name
-	if !strings.ContainsAny(name, "[`") { // else it has type arguments, with dots of their own
+	if !strings.ContainsAny(name, "[`") { // otherwise the name has type arguments, with dots of their own
 		short = name[strings.LastIndexByte(name, '.')+1:]
 	}
 	return profile.Function{Kind: profile.Event, Display: name, Short: short}
 }
 
-// starting is the leaf of the start of a thread: the thread's name, if it has one already.
+// starting is the leaf of the start of a thread: the thread's name, if the thread has a name already.
 func (np *notifiedProcess) starting(n *notification) profile.Function {
 	threads := np.rp.p.Runtime.Threads
 	if t, err := threads.Read(arch.Addr(n.Other)); err == nil {
@@ -127,8 +127,8 @@ func collective(t session.Thread) string {
 	return "a thread without a name"
 }
 
-// withoutNumbers replaces each number in a name by #. The names of a pool's threads differ in
-// nothing else.
+// withoutNumbers replaces each number in a name by #. The names of a pool's threads differ in nothing
+// else.
 func withoutNumbers(name string) string {
 	var b strings.Builder
 	in := false

@@ -29,7 +29,7 @@ type eventSampler struct {
 	stack  []int32
 
 	heaps    []*liveHeap  // of all processes, with Options.Live
-	rethrows int64        // of exceptions whose agents have told of them
+	rethrows int64        // rethrows, according to the agents' reports
 	messages messageTable // of exceptions
 
 	latest time.Duration // when an agent last reported something
@@ -39,13 +39,13 @@ type eventSampler struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	arriving sync.WaitGroup     // attachments under way
-	arrivals chan link.Accepted // of those
+	arrivals chan link.Accepted // results of the attachments
 }
 
 // eventCounts say how many samples and events of a mode there were.
 type eventCounts struct {
 	samples, broken int
-	lost, seen      int64 // in processes whose agent has left
+	lost, seen      int64 // of processes whose agent has left
 }
 
 // notifiedProcess is a process that has an agent.
@@ -53,21 +53,21 @@ type notifiedProcess struct {
 	e      *eventSampler
 	pid    int
 	link   *link.Link
-	rp     *recordedProcess  // nil: it cannot be read yet, and what it reports waits in the ring
+	rp     *recordedProcess  // nil: the process cannot be read yet, and its reports wait in the ring
 	thrown map[int][]flight  // exceptions in flight, by thread
-	caught []caughtException // in the order in which they were caught
+	caught []caughtException // in the order of the catches
 	pauses gcPauses
 	holds  holders
-	live   *liveHeap // nil: it is not wanted
+	live   *liveHeap // nil: not wanted
 
 	pending int           // exceptions in thrown
-	gaveUp  bool          // some that may be in flight are no longer there
+	gaveUp  bool          // some exceptions that may be in flight are no longer in thrown
 	overdue time.Duration // when to look next for exceptions that have waited for too long
 	births  map[clrsnap.ThreadID]time.Duration
 	over    bool // the agent has left
 
 	before  agentCounts               // when recording began
-	after   *agentCounts              // when it ended; nil: it has not
+	after   *agentCounts              // when recording ended; nil: it has not
 	arrived [len(profile.Modes)]int64 // events since recording began that the agent reported, on any thread
 
 	queue  []*agent.Record // records taken from link and not handled yet
@@ -75,14 +75,14 @@ type notifiedProcess struct {
 	slowed bool // records had to wait because the pace was spent
 }
 
-// readShare is the largest share of a CPU that goes into making samples of one process's
-// notifications: 60,000 to 200,000 a second, at 3 to 10 µs each.
+// readShare is the largest share of a CPU for making samples of one process's notifications: 60,000 to
+// 200,000 notifications a second, at 3 to 10 µs each.
 const readShare = 0.6
 
-// lifetimes are those of threads that have ended.
+// lifetimes are the lifetimes of ended threads.
 type lifetimes struct {
 	created, ended int
-	unknown        int // of those created, whose beginning was not recorded
+	unknown        int // created threads without a recorded beginning
 	known          []time.Duration
 }
 
@@ -94,8 +94,8 @@ func newEventSampler(r *recorder) *eventSampler {
 	return e
 }
 
-// modesOf returns the modes of the samples that the wanted notifications become. The bits of
-// Monitor have the order of the modes.
+// modesOf returns the modes of the samples from the wanted notifications. The bits of Monitor have the
+// order of the modes.
 func modesOf(m events.Monitor) []profile.Mode {
 	var out []profile.Mode
 	for mode := profile.Alloc; mode.Known(); mode++ {
@@ -123,13 +123,13 @@ func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
 	return np
 }
 
-// reads has the process's notifications be read with rp from now on.
+// reads has rp read the process's notifications from now on.
 func (np *notifiedProcess) reads(rp *recordedProcess) {
 	np.rp = rp
 	rp.frames.awaits.follow(rp.p, np.link)
 }
 
-// drain takes what the agents have reported.
+// drain takes the reports of all agents.
 func (e *eventSampler) drain() {
 	e.arrive()
 	for pid, np := range e.of {
@@ -151,7 +151,7 @@ func (e *eventSampler) forget(pid int) {
 	}
 }
 
-// drain takes what the process's agent has reported.
+// drain takes the reports of the process's agent.
 func (np *notifiedProcess) drain() {
 	ended := np.link.HasEnded() // asked before the last records are read
 	np.pace.Begin(np.e.r.now)
@@ -179,7 +179,7 @@ func (np *notifiedProcess) drain() {
 // overdueEvery is how often to look for exceptions that have waited for too long.
 const overdueEvery = exceptionPatience / 20
 
-// take handles what the agent has reported, until enough returns true.
+// take handles the agent's reports, until enough returns true.
 func (np *notifiedProcess) take(enough func() bool) error {
 	var err error
 	if len(np.queue) == 0 {
@@ -211,13 +211,13 @@ func (np *notifiedProcess) take(enough func() bool) error {
 	return err
 }
 
-// leave has the agent leave, and handles what it still has reported.
+// leave has the agent leave, and handles the agent's last reports.
 func (np *notifiedProcess) leave() {
 	died, err := np.link.Stop()
 	np.end(died, err)
 }
 
-// end handles what is left of an agent that has been stopped. died and err are what Stop returned.
+// end handles the rest after an agent was stopped. died and err are the results of Stop.
 func (np *notifiedProcess) end(died bool, err error) {
 	np.over = true
 	if err != nil {
@@ -226,7 +226,7 @@ func (np *notifiedProcess) end(died bool, err error) {
 	fate := inFlight
 	if np.rp != nil {
 		all := func() bool { return false }
-		for range 2 { // what waits here, and then what waits in link
+		for range 2 { // first the records here, and then the records in link
 			_ = np.take(all) // an error was in the notes before
 		}
 		if died || np.rp.p.Live.Alive() != nil {
@@ -253,14 +253,15 @@ func (np *notifiedProcess) end(died bool, err error) {
 	}
 }
 
-// finish takes the last notifications. ctx is that of the recording, which has ended if it was interrupted.
+// finish takes the last notifications. ctx is the context of the recording, which has ended after an
+// interrupt.
 func (e *eventSampler) finish(ctx context.Context) {
 	e.until = e.r.now
 	e.lastLook(ctx)
 	e.stop()
 }
 
-// stop detaches the agents, and takes what they still have.
+// stop detaches the agents, and takes their last reports.
 func (e *eventSampler) stop() {
 	type stopped struct {
 		np   *notifiedProcess
@@ -316,8 +317,8 @@ func (np *notifiedProcess) notified(n *notification) {
 	}
 }
 
-// add adds a sample of what a notification reports. what is the leaf.
-// It returns nil if the thread is not wanted.
+// add adds a sample of a notification, with the leaf given as what. It returns nil if the thread is
+// not wanted.
 func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64,
 	what profile.Function) *profile.Sample {
 	np.arrived[mode]++
@@ -342,7 +343,7 @@ func (np *notifiedProcess) allocated(n *notification) {
 	}
 }
 
-// sample adds a sample whose stack is known.
+// sample adds a sample with a known stack.
 func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64,
 	what profile.Function, stack []int32, whole bool) *profile.Sample {
 	e := np.e
@@ -366,17 +367,17 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 	return &s
 }
 
-// rounded is what a sample has of an amount. What a hostile process reports can be any: the largest is two years, or
-// many times the memory of a machine.
+// rounded is the amount for a sample. A hostile process can report any amount: the largest is two
+// years, or many times the memory of a machine.
 func rounded(amount float64) int64 { return int64(min(amount+0.5, 1<<56)) }
 
-// thread is the thread that a notification came on.
+// thread is the thread of a notification.
 func (np *notifiedProcess) thread(n *notification) *recordedThread {
 	return np.rp.thread(np.rp.hostThread(n.NSThreadID), "")
 }
 
-// born records when a thread was created, unless too many threads are said to be alive: a
-// hostile program can report any number.
+// born records when a thread was created, unless too many threads are said to be alive: a hostile
+// program can report any number.
 func (np *notifiedProcess) born(n *notification) {
 	if _, ok := np.births[n.Other]; !ok && len(np.births) >= maxLives {
 		np.e.lives.unknown++
@@ -397,10 +398,10 @@ func (np *notifiedProcess) died(n *notification) {
 	}
 }
 
-// maxLives bounds how many lifetimes are remembered, and how many births of each process.
+// maxLives bounds the lifetimes in memory, and the births of each process.
 const maxLives = 1 << 16
 
-// stats are the statistics of the modes that were asked for.
+// stats are the statistics of the requested modes.
 func (e *eventSampler) stats() []profile.ModeStats {
 	var out []profile.ModeStats
 	for _, mode := range modesOf(e.o.Monitor) {
@@ -424,7 +425,7 @@ func (e *eventSampler) stats() []profile.ModeStats {
 	return out
 }
 
-// countsOf are the counts of a mode, with those of processes that still have an agent.
+// countsOf are the counts of a mode, including processes that still have an agent.
 func (e *eventSampler) countsOf(mode profile.Mode) eventCounts {
 	f := e.counts[mode]
 	for _, np := range e.of {
@@ -442,7 +443,7 @@ func (e *eventSampler) chooses(m profile.Mode) bool {
 		m == profile.Contention && e.o.ContentionMin > 0 || m == profile.Waits && e.o.WaitMin > 0
 }
 
-// every is profile.ModeStats.Every of a mode: how its events were chosen.
+// every is profile.ModeStats.Every of a mode: how the mode's events were chosen.
 func (e *eventSampler) every(m profile.Mode) int64 {
 	switch m {
 	case profile.Alloc:
@@ -514,7 +515,7 @@ func counted(n int, one, many string) string {
 
 func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(modesOf(e.o.Monitor), m) }
 
-// notification is one of the runtime's, and the agent's record that it was made of.
+// notification is a notification of the runtime, with the agent's record of it.
 type notification struct {
 	*events.Notification
 	record *agent.Record
@@ -525,7 +526,7 @@ type linkStats struct {
 	seen, lost int64
 }
 
-// eventsOf has the events that samples of a mode are made of. The first one is counted as seen.
+// eventsOf has the events behind the samples of each mode. The first event is counted as seen.
 var eventsOf = map[profile.Mode][]events.Event{
 	profile.Alloc:       {events.ObjectAllocated},
 	profile.Exception:   {events.ExceptionThrown, events.ExceptionRethrown, events.ExceptionCatcherEnter},
@@ -541,8 +542,8 @@ var eventsOf = map[profile.Mode][]events.Event{
 // agentCounts are the counters of an agent.
 type agentCounts = [agent.EventTypes]agent.Counts
 
-// stats are the statistics of the event modes, of the time of the recording. The agent was there
-// before, and it is there until it has left.
+// stats are the statistics of the event modes, for the time of the recording. The agent was there
+// before, and stays until it has left.
 func (np *notifiedProcess) stats() map[profile.Mode]linkStats {
 	out := map[profile.Mode]linkStats{}
 	now := np.after
@@ -570,7 +571,7 @@ func (np *notifiedProcess) stats() map[profile.Mode]linkStats {
 	return out
 }
 
-// unreported is how many exceptions were thrown again without a record of it.
+// unreported is how many exceptions were thrown again without a record.
 func (np *notifiedProcess) unreported() int64 {
 	now := np.after
 	if now == nil {

@@ -41,7 +41,7 @@ func ExampleRecord() {
 	}
 }
 
-// What a program allocates and throws, from its start to its end.
+// The allocations and exceptions of a program, from its start to its end.
 func ExampleCommand() {
 	cmd := exec.Command("dotnet", "Shop.dll")
 	r, err := record.Command(context.Background(), cmd, clrsnap.Options{}, record.Options{

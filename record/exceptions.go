@@ -13,62 +13,63 @@ import (
 	"clrsnap/profile"
 )
 
-// thrownException is an exception from its first throw on, until it is clear what becomes of it: it can
-// be caught and thrown again any number of times. Its sample has the time and the stack of the first
+// thrownException is an exception from its first throw until its fate is clear: the exception can be
+// caught and thrown again any number of times. Its sample has the time and the stack of the first
 // throw.
 type thrownException struct {
 	at     time.Duration
 	class  profile.Function // without the fate
 	count  int64
 	thread *recordedThread
-	stack  []int32 // locations, leaf first, with what awaits async methods
+	stack  []int32 // locations, leaf first, with the awaiting methods of async methods
 	whole  bool
 
-	object  uint64 // its address, when it was last heard of
-	name    string // of its type, as the runtime says it
+	object  uint64 // the latest known address
+	name    string // of the type, as the runtime says it
 	message string
-	first   clrsnap.FunctionID // the method that threw it first
+	first   clrsnap.FunctionID // the method of the first throw
 
-	seen     bool          // its first throw was
+	seen     bool          // whether the first throw was seen
 	inFlight int           // on so many threads
-	fate     string        // what the last handler or the end of a flight made of it
+	fate     string        // the outcome of the last handler or of the end of a flight
 	caught   time.Duration // when the last handler began
-	catches  int           // how many have begun
+	catches  int           // how many handlers have begun
 	handler  flight        // the flight that the last handler ended
-	tid      int           // the thread of that
+	tid      int           // the thread of the last handler
 }
 
-// flight is one throw of an exception, which waits to be caught.
+// flight is one throw of an exception that waits to be caught.
 type flight struct {
 	x       *thrownException
 	at      time.Duration
 	stack   []int32 // locations, leaf first
 	logical []logicalCaller
-	// resumes: a method of the runtime's has caught it, which resumes another one with it, if that catches.
+	// resumes: a method of the runtime's own has caught the exception, and resumes another method with the
+	// exception, in case the resumed method catches it.
 	resumes   bool
-	functions []clrsnap.FunctionID // of these locations, as far as one of them can be reported to catch
-	storer    int                  // so many frames, the last of which stores it in a task if none catches it; 0: none
+	functions []clrsnap.FunctionID // of these locations, up to the last frame with a reportable handler
+	storer    int                  // so many frames; the last one stores an uncaught exception in a task; 0: none
 
-	superseded bool // a handler that it would have reached has caught a later exception
+	superseded bool // a handler on the way of this flight has caught a later exception
 }
 
-// logicalCaller is the outermost method of a task in which the runtime resumes one.
+// logicalCaller is the outermost method of a task in which the runtime resumes a method.
 type logicalCaller struct {
-	below    int   // index in flight.stack before which it belongs
-	location int32 // below 0: it is the one that is resumed
+	below    int   // the caller stands before this index in flight.stack
+	location int32 // below 0: the caller is the resumed method
 }
 
-// exceptionPatience is how long to wait for the notification that an exception is caught. Filters
-// and finally blocks run before it, and can take long.
+// exceptionPatience is how long to wait for the notification that an exception is caught. Filters and
+// finally blocks run before the notification, and can take long.
 const exceptionPatience = 10 * time.Second
 
-// rethrowPatience is how long to wait until an exception that was caught is thrown again, as by an
-// await of the task that it ended.
+// rethrowPatience is how long to wait until a caught exception is thrown again, as by an await of a
+// task that ended with the exception.
 const rethrowPatience = 30 * time.Second
 
-// What becomes of an exception that is not caught, as far as is known.
+// The fates of exceptions that are not caught, as far as they are known.
 const (
-	uncaught   = "not caught" // and so it has ended the process
+	uncaught   = "not caught" // and so the exception has ended the process
 	swallowed  = "swallowed by a filter"
 	superseded = "replaced by another exception"
 	inFlight   = "still in flight when the recording ended"
@@ -76,18 +77,18 @@ const (
 	unknown    = "fate unknown"
 )
 
-// unseenThrow precedes the fate of an exception that had been thrown before it was first seen.
+// unseenThrow precedes the fate of an exception whose first throw was not seen.
 const unseenThrow = "rethrown, first throw not seen, "
 
-// maxPendingExceptions bounds the pending exceptions of one thread. There is more than one if
-// another is thrown before the first is caught: by a filter or a finally block.
+// maxPendingExceptions bounds the pending exceptions of one thread. A thread has several if a filter
+// or a finally block throws another exception before the first exception is caught.
 const maxPendingExceptions = 64
 
 // maxThrown bounds the pending exceptions of all threads of a process. A hostile process can
 // report any number.
 const maxThrown = 1 << 13
 
-// maxCaught bounds the exceptions of a process that were caught and may be thrown again.
+// maxCaught bounds the caught exceptions of a process that may be thrown again.
 const maxCaught = 1 << 12
 
 // throws records an exception that is in flight from now on.
@@ -100,7 +101,7 @@ func (np *notifiedProcess) throws(n *notification) {
 	}
 	if x == nil {
 		if np.e.o.ExceptionEvery > 1 && again {
-			return // it was not chosen; only its address is that of one that was
+			return // the exception was not chosen; only its address is the address of a chosen exception
 		}
 		np.arrived[profile.Exception]++
 	}
@@ -136,7 +137,7 @@ func (np *notifiedProcess) throws(n *notification) {
 	np.fly(n.NSThreadID, f)
 }
 
-// firstMethod is the managed method that has thrown an exception first.
+// firstMethod is the managed method of an exception's first throw.
 func firstMethod(n *notification) clrsnap.FunctionID {
 	if f := n.record.First.Function; f != 0 {
 		return clrsnap.FunctionID(f)
@@ -174,17 +175,17 @@ func (np *notifiedProcess) waits(tid int, waiting []flight) {
 	np.thrown[tid] = waiting
 }
 
-// thrownBefore finds the exception that a notification says is thrown again. Its object has the address
-// that it had when it was last heard of, unless the garbage collector has moved it. Then it is the
-// oldest one of the same type, the same message and the same first throw: exceptions that
-// are equal in all that come to the same sum, whichever is taken for which.
+// thrownBefore finds the exception that is thrown again, according to a notification. Its object has
+// the latest known address, unless the garbage collector has moved the object. Then the exception is
+// the oldest exception with the same type, the same message and the same first throw: between
+// exceptions that agree in all three, a mix-up changes no sum.
 func (np *notifiedProcess) thrownBefore(n *notification) *thrownException {
 	var moved *thrownException
 	first := clrsnap.FunctionID(n.record.First.Function)
 	equal := func(x *thrownException) bool { return x.name == n.ClassName && x.message == n.Message }
 	for _, c := range slices.Backward(np.caught) {
 		x := c.x
-		// "throw e;" takes the exception's memory of its first throw away, but comes from a handler.
+		// "throw e;" makes the exception forget its first throw, but comes from a handler.
 		candidate := x.first == first || first == 0 && x.tid == n.NSThreadID
 		switch {
 		case x.catches != c.catches || x.object != n.Object && !candidate || !equal(x):
@@ -205,8 +206,8 @@ func (np *notifiedProcess) thrownBefore(n *notification) *thrownException {
 	return cmp.Or(np.storedMoved(equal, first), moved)
 }
 
-// catches settles a flight: n.Function catches its exception. If that is 0, the exception was thrown
-// in a filter, and the runtime swallows it.
+// catches settles a flight: n.Function catches its exception. If n.Function is 0, the exception was
+// thrown in a filter, and the runtime swallows the exception.
 func (np *notifiedProcess) catches(n *notification) {
 	waiting := np.thrown[n.NSThreadID]
 	last := np.caughtOf(waiting, n)
@@ -222,8 +223,8 @@ func (np *notifiedProcess) catches(n *notification) {
 	} else {
 		np.handles(f, n)
 	}
-	// An older exception that would have passed this handler may have been replaced: a finally
-	// block has thrown. If notifications were lost, that cannot be told.
+	// An older exception whose flight would have passed this handler may have been replaced: a finally
+	// block has thrown. If notifications were lost, a replacement cannot be told.
 	lost := np.link.Counts()[events.ExceptionCatcherEnter].Dropped > 0
 	for i := 0; i < last && !lost; i++ {
 		f := &waiting[i]
@@ -233,8 +234,9 @@ func (np *notifiedProcess) catches(n *notification) {
 	np.waits(n.NSThreadID, waiting[:last])
 }
 
-// caughtOf returns the index of the flight that a handler ends; below 0: of none. A handler that is on no
-// flight's stack is that of an exception which "throw;" has thrown again, and that is not reported.
+// caughtOf returns the index of the flight that a handler ends; below 0: the handler ends no flight. A
+// handler on no flight's stack belongs to an exception that "throw;" has thrown again; the runtime
+// does not report "throw;".
 func (np *notifiedProcess) caughtOf(waiting []flight, n *notification) int {
 	last := len(waiting) - 1
 	if n.Function == 0 {
@@ -258,9 +260,9 @@ func (np *notifiedProcess) caughtOf(waiting []flight, n *notification) int {
 	return last
 }
 
-// handledBefore returns the exception that a handler of this thread has thrown again with "throw;", and that
-// n.Function catches. It is the newest one with n.Object; or, if exact is false, with any address: the
-// garbage collector may have moved it.
+// handledBefore returns the exception that a handler of this thread has thrown again with "throw;",
+// and that n.Function catches. The exception is the newest exception with n.Object; if exact is false,
+// with any address, because the garbage collector may have moved the object.
 func (np *notifiedProcess) handledBefore(n *notification, exact bool) *thrownException {
 	for _, c := range slices.Backward(np.caught) {
 		x := c.x
@@ -272,14 +274,15 @@ func (np *notifiedProcess) handledBefore(n *notification, exact bool) *thrownExc
 	return nil
 }
 
-// rethrown has n.Function catch what the thread's last handler has thrown again with "throw;".
+// rethrown has n.Function catch the exception that the thread's last handler has thrown again with
+// "throw;".
 func (np *notifiedProcess) rethrown(n *notification) {
 	x := np.handledBefore(n, true)
 	if x == nil && n.Rethrown {
 		x = np.handledBefore(n, false)
 	}
 	if x == nil {
-		return // it was thrown before the recording began
+		return // the exception was thrown before the recording began
 	}
 	np.e.rethrows += x.count
 	x.inFlight++
@@ -287,8 +290,8 @@ func (np *notifiedProcess) rethrown(n *notification) {
 	np.handles(&f, n)
 }
 
-// handles ends a flight: n.Function, which is on its stack, catches the exception. The method's frame nearest to
-// the base is the method itself; the others are its filters.
+// handles ends a flight: n.Function, which is on its stack, catches the exception. The method's frame
+// nearest to the base is the method itself; the other frames are its filters.
 func (np *notifiedProcess) handles(f *flight, n *notification) {
 	i := len(f.functions) - 1
 	for i >= 0 && f.functions[i] != n.Function {
@@ -297,13 +300,13 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 	x := f.x
 	by := unknownMethod
 	f.resumes = i >= 0 && session.ResumesMethods(np.function(f.stack[i]).Method)
-	if f.resumes { // each call of it catches everything
+	if f.resumes { // each call of the method catches everything
 		i = slices.Index(f.functions, n.Function)
 	}
 	if i >= 0 {
 		by = np.handler(f, i)
 	} else if m, err := np.rp.p.Method(arch.Addr(n.Function)); err == nil && !session.ResumesMethods(m.Exact) {
-		by = m.Display // the stack was cut before it
+		by = m.Display // the stack was cut before the method
 	}
 	x.fate = profile.CaughtBy + by
 	if n.Object != 0 {
@@ -316,10 +319,11 @@ func (np *notifiedProcess) handles(f *flight, n *notification) {
 	np.forget(n.At-rethrowPatience, maxCaught)
 }
 
-// handler names the method of a frame that catches. A method of the runtime's own that resumes async methods ends the
-// task with the exception if none of them catches it: then it names the outermost one. If that is not known, the task
-// can be that of a method which awaits the one that was resumed. The handlers of state machines, which compilers write,
-// do the same.
+// handler names the method of a frame that catches. If the frame is a method of the runtime's own that
+// resumes async methods, the task ends with the exception when no async method catches it: handler
+// names the outermost async method. If the outermost method is not known, the task can belong to a
+// method that awaits the resumed method. The handlers of state machines, which compilers write, do the
+// same.
 func (np *notifiedProcess) handler(f *flight, i int) string {
 	if !f.resumes {
 		return np.function(f.stack[i]).Display
@@ -348,7 +352,6 @@ func (np *notifiedProcess) handler(f *flight, i int) string {
 	return by
 }
 
-// function is the function of a location.
 func (np *notifiedProcess) function(location int32) profile.Function {
 	_, fn := np.e.r.b.At(location)
 	return fn
@@ -356,19 +359,19 @@ func (np *notifiedProcess) function(location int32) profile.Function {
 
 const unknownMethod = "an unknown method"
 
-// caughtException is an entry of the list of exceptions that were caught. It is void once the
-// exception has been caught once more.
+// caughtException is an entry of the list of caught exceptions. The entry is void once the exception
+// has been caught once more.
 type caughtException struct {
 	x       *thrownException
 	catches int
 }
 
-// forget adds the samples of exceptions that were caught before a time, and of the oldest ones if there
-// are more than most.
+// forget adds the samples of exceptions that were caught before a time, and of the oldest exceptions
+// if there are more than most.
 func (np *notifiedProcess) forget(before time.Duration, most int) {
 	if len(np.caught) > most {
 		np.caught = slices.DeleteFunc(np.caught, func(c caughtException) bool { return c.x.catches != c.catches })
-		most -= most / 4 // so that this is rare
+		most -= most / 4 // so that deletions are rare
 	}
 	for len(np.caught) > 0 {
 		c := np.caught[0]
@@ -385,7 +388,7 @@ func (np *notifiedProcess) forget(before time.Duration, most int) {
 func (np *notifiedProcess) lands(f *flight, fate string) {
 	x := f.x
 	x.fate = fate
-	x.catches++ // it is no longer one that was caught
+	x.catches++ // the exception no longer counts as caught
 	if x.inFlight--; x.inFlight == 0 {
 		np.settled(x)
 	}
@@ -410,9 +413,9 @@ func (np *notifiedProcess) giveUp(f *flight, fate string) {
 	}
 }
 
-// fatal settles the exception that has ended the process, if it is known which one has: the process was
-// aborted, which is what the runtime does then, and one exception alone was in flight. An
-// exception that has passed all handlers is reported by nobody.
+// fatal settles the exception that has ended the process, if that exception is known: the process was
+// aborted, as the runtime does for an uncaught exception, and exactly one exception was in flight.
+// Nobody reports an exception that has passed all handlers.
 func (np *notifiedProcess) fatal() {
 	np.storeAll()
 	if len(np.thrown) != 1 || !np.complete() || !np.rp.p.Live.WaitExit(exitPatience) ||
@@ -420,7 +423,7 @@ func (np *notifiedProcess) fatal() {
 		return
 	}
 	for tid, waiting := range np.thrown {
-		last := len(waiting) - 1 // those before it had a handler, or their finally blocks would not have run
+		last := len(waiting) - 1 // the exceptions before had a handler, or their finally blocks would not have run
 		if !waiting[last].superseded {
 			np.lands(&waiting[last], uncaught)
 			np.waits(tid, waiting[:last])

@@ -54,8 +54,8 @@ func uncaught(r *profile.Recording) (leaves []string) {
 	return leaves
 }
 
-// TestExceptionsInFlight: an exception is said not to be caught if it has ended the process. Of others
-// that are in flight at the end it is not known whether somebody would have caught them.
+// TestExceptionsInFlight: an exception is called not caught if it has ended the process. Of other
+// exceptions in flight at the end, it is not known whether a handler would have caught them.
 func TestExceptionsInFlight(t *testing.T) {
 	layer.Live(t)
 	const class = "System.InvalidOperationException, "
@@ -87,7 +87,7 @@ func TestExceptionsInFlight(t *testing.T) {
 			r, err := record.Command(ctx, cmd, clrsnap.Options{},
 				record.Options{Events: events.Options{Monitor: events.MonitorExceptions}})
 			if cmd.Process != nil {
-				cmd.Process.Kill() // fails if it has ended
+				cmd.Process.Kill() // fails if the program has ended
 				cmd.Wait()
 			}
 			if err != nil {

@@ -13,7 +13,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestExecute: a process executes another program. Its recording ends then, and says so: the rest is not what .NET did.
+// TestExecute: a process executes another program. Its recording ends then, and says so: the rest is
+// not .NET's work.
 func TestExecute(t *testing.T) { testenv.EachRuntime(t, testExecute) }
 
 func testExecute(t *testing.T, runtime string) {

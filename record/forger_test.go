@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { role.Main(m) }
 
-// forger is an agent that reports, as fast as it can, exceptions of threads that there are not.
-// Descriptor 3 is its connection. What it writes is in agent/protocol.h.
+// forger is an agent that reports, as fast as it can, exceptions of threads that do not exist.
+// Descriptor 3 is its connection. Its output follows agent/protocol.h.
 var forger = role.New("forger", func(role.Args) error {
 	const (
 		pid                 = 1
@@ -62,7 +62,7 @@ var forger = role.New("forger", func(role.Args) error {
 	if _, err := unix.Write(3, words(begun, 24, 0, 0, 1<<3, 0, 10, 0)); err != nil {
 		return err
 	}
-	go func() { // until it is told to leave
+	go func() { // until told to leave
 		os.NewFile(3, "connection").Read(message)
 		os.Exit(0)
 	}()

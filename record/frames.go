@@ -10,9 +10,9 @@ import (
 	"clrsnap/profile"
 )
 
-// frameTable turns walked frames into locations of a recording. It names each instruction
-// pointer once, and in shared generic code each instantiation there; in code that can be unloaded, once
-// for each moment.
+// frameTable turns walked frames into locations of a recording. It names each instruction pointer
+// once, in shared generic code once for each instantiation, and in code that can be unloaded once for
+// each moment.
 type frameTable struct {
 	p           *session.Process
 	b           *profile.Builder
@@ -22,39 +22,40 @@ type frameTable struct {
 	newMappings func() bool  // see recordedProcess.newMappings
 	modules     int          // engine.Engine.Changes when lasting was last good
 	stack       []int32      // of the last walk
-	ips         []arch.Addr  // likewise
-	returns     []returnSlot // likewise
-	sps         []arch.Addr  // likewise
+	ips         []arch.Addr  // of the last walk
+	returns     []returnSlot // of the last walk
+	sps         []arch.Addr  // of the last walk
 	awaits      awaits
-	complete    []int32    // the stack of the last notification, with what awaits its async methods
+	complete    []int32    // the stack of the last notification, with the methods that await its async methods
 	context     returnSlot // of the latest frame's instantiation; at 0: it is not told
 	notes       []frameNote
-	at          arch.Context // of the frame that a walk is at
+	at          arch.Context // of the present frame of a walk
 	depth       int          // of the last walk: the bytes of stack between its first and its last frame
 
-	taken    time.Duration       // the moment of the stack that is walked
+	taken    time.Duration       // the moment of the walked stack
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // code that can be unloaded, by the start of the method
 	unloads  unloads
 	survey   survey
-	news     time.Duration // when code was last met whose name must be read soon; 0: never
+	news     time.Duration // when new code last needed a name soon; 0: never
 	unknown  int           // stacks with profile.UnknownCode
 	places   placer
-	calls    map[callPair]session.Call // of code that stays; at which nothing can be said, without a callee
+	calls    map[callPair]session.Call // of code that stays; the callee is missing where nothing can be said
 }
 
-// returnSlot is a place on a stack, and what is there: a return address, or the context of a generic method.
+// returnSlot is a place on a stack, and its content: a return address, or the context of a generic
+// method.
 type returnSlot struct{ at, ip arch.Addr }
 
 type frameKey struct {
 	ip      arch.Addr
 	exact   bool
 	managed bool
-	callee  arch.Addr // MethodDesc of the P/Invoke that the frame is in, or that a native frame belongs to
-	context arch.Addr // of shared generic code, if its instantiation is told; 0: it is not
+	callee  arch.Addr // MethodDesc of the P/Invoke around the frame, or of the P/Invoke that a native frame belongs to
+	context arch.Addr // of shared generic code, if its instantiation is told; 0: not told
 }
 
-// maxFrameKeys bounds a frameTable: 40 bytes each, more or less.
+// maxFrameKeys bounds a frameTable: about 40 bytes for each key.
 const maxFrameKeys = 1 << 17
 
 func newFrameTable(p *session.Process, all *assemblies) *frameTable {
@@ -67,7 +68,7 @@ func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	return f
 }
 
-// callSlot is what a call pushes, in bytes.
+// callSlot is the size of the return address that a call pushes, in bytes.
 const callSlot = 8
 
 // begin starts a new moment.
@@ -86,8 +87,8 @@ func (f *frameTable) begin() {
 	}
 }
 
-// walk walks a captured thread, and puts the locations of its frames into f.stack, leaf
-// first. taken is the time of the capture, or a little earlier.
+// walk walks a captured thread, and puts the locations of its frames into f.stack, leaf first. taken
+// is the time of the capture, or a little earlier.
 func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Result {
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
 	f.taken, f.sps = taken, f.sps[:0]
@@ -97,7 +98,7 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	sp := &f.at.Regs[f.p.Arch.SP]
 	first := *sp
 	var unnamed error
-	var above arch.Addr // MethodDesc of the latest frame, if it is managed
+	var above arch.Addr // MethodDesc of the latest frame, if the frame is managed
 	r := f.p.Walker.Walk(&s.Walk, &f.at, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
 		callee := fr.Callee()
 		note := f.note(fr)
@@ -132,27 +133,28 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	return r
 }
 
-// frameNote is what is known of code that stays, at an instruction pointer: what the maps of a frameTable say, without
-// a look into them. It is valid if the location depends on nothing else.
+// frameNote is the known information about code that stays, at an instruction pointer: the content of
+// a frameTable's maps, without a look into them. The note is valid if the location depends on nothing
+// else.
 type frameNote struct {
 	ip       arch.Addr
 	exact    bool
 	valid    bool
 	location int32
 	async    *session.AsyncCode
-	called   int32 // 1 + the location of the frame that it has called, of the latest call that is in frameTable.calls
+	called   int32 // 1 + the location of the frame's callee, of the latest call in frameTable.calls
 }
 
 func (n *frameNote) known() bool { return n != nil && n.valid }
 
-// note returns the note of a frame; nil: it has none. It is valid until the next call.
+// note returns the note of a frame; nil: the frame has no note. The note is valid until the next call.
 func (f *frameTable) note(fr *walk.Frame) *frameNote {
 	at := fr.Note()
 	if at == nil || fr.Kind == walk.Stub || fr.Code.Collectible {
 		return nil
 	}
 	if i := int(*at); i > 0 && i <= len(f.notes) {
-		// It may be of another table, or of before a change.
+		// The note may be of another table, or of a time before a change.
 		if n := &f.notes[i-1]; n.ip == fr.IP() && n.exact == fr.Exact {
 			return n
 		}
@@ -165,8 +167,8 @@ func (f *frameTable) note(fr *walk.Frame) *frameNote {
 	return &f.notes[len(f.notes)-1]
 }
 
-// location returns the location of a frame. callee is the MethodDesc of the P/Invoke that the frame
-// is in; 0: it is in none, or that is not known.
+// location returns the location of a frame. callee is the MethodDesc of the P/Invoke around the frame;
+// 0: there is no P/Invoke, or the P/Invoke is not known.
 func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote) (int32, error) {
 	f.context = returnSlot{}
 	if callee == 0 && note.known() {
@@ -199,8 +201,8 @@ func (f *frameTable) location(fr *walk.Frame, callee arch.Addr, note *frameNote)
 	return l, nil
 }
 
-// called returns the location of the native frame at ip, for which l was found. A function without
-// a symbol is named by callee, which its caller, a managed frame, calls.
+// called returns the location of the native frame at ip, whose location so far is l. callee names a
+// function without a symbol: the caller, a managed frame, calls callee.
 func (f *frameTable) called(l int32, ip arch.Addr, caller *walk.Frame, callee arch.Addr) int32 {
 	at, fn := f.b.At(l)
 	if fn.Kind != profile.Native || fn.Method != "" || at.Tier != "" {

@@ -13,8 +13,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestGenerics records a program in which the instantiation of each generic method follows from its caller. At a few
-// instructions, as in an epilog, a frame may not tell its instantiation. It never tells a wrong one.
+// TestGenerics records a program in which the instantiation of each generic method follows from its
+// caller. At a few instructions, as in an epilog, a frame may not tell its instantiation. It never
+// tells a wrong instantiation.
 func TestGenerics(t *testing.T) {
 	a := testenv.Start(t, "generics", testenv.Options{Args: []string{"--storm", "3"}})
 	p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})

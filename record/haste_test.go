@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestHaste: the priority is raised when recording begins and when it was late, and lowered when it has not been late
-// for some time.
+// TestHaste: the priority is raised when recording begins and after late wakes, and lowered after some
+// time without late wakes.
 func TestHaste(t *testing.T) {
 	const (
 		start = time.Hour
@@ -36,14 +36,14 @@ func TestHaste(t *testing.T) {
 	}
 	now = start
 	h.begin(now, now+time.Second)
-	run(2*time.Second, timerStep)                      // a timer is as late as that
+	run(2*time.Second, timerStep)                      // a timer can be so late
 	run(3*time.Second, timerStep+500*time.Microsecond) // 5 ms in a window
 	run(3*time.Second+step, lateMost+timerStep)        // once
 	run(15*time.Second, 0)
 	stopped = true
-	run(17*time.Second, time.Second) // it was not ready
+	run(17*time.Second, time.Second) // the recording was not ready
 	stopped = false
-	run(19*time.Second, timerStep) // as long as that it often has no CPU
+	run(19*time.Second, timerStep) // threads often have no CPU for so long
 	stopped = true
 	run(19*time.Second+step, 165*time.Millisecond)
 	stopped = false
@@ -63,7 +63,7 @@ func TestHaste(t *testing.T) {
 	}
 }
 
-// TestHasteOfWaits: what is late is a wait that ends after its time, not one that ends before.
+// TestHasteOfWaits: a wait is late if it ends after its time, not if it ends before.
 func TestHasteOfWaits(t *testing.T) {
 	raised := false
 	h := haste{raise: func(high bool) { raised = high }, ready: func() time.Duration { return 0 }, until: 1}
@@ -78,7 +78,8 @@ func TestHasteOfWaits(t *testing.T) {
 	}
 }
 
-// TestHasteAsksSeldom: how long threads were ready is read from many files, so it is not read at each turn.
+// TestHasteAsksSeldom: the ready times of threads come from many files, so they are not read at each
+// turn.
 func TestHasteAsksSeldom(t *testing.T) {
 	asked := 0
 	h := haste{raise: func(bool) {}, ready: func() time.Duration { asked++; return time.Second }}

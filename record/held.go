@@ -6,8 +6,8 @@ import (
 	"clrsnap/internal/perfevent"
 )
 
-// heldSamples are samples of processes that cannot be read yet, because .NET is
-// only just starting in them.
+// heldSamples are samples of processes that cannot be read yet, because .NET is only just starting
+// there.
 type heldSamples struct {
 	of    map[int]*heldProcess // by process id
 	bytes int
@@ -18,13 +18,13 @@ type heldProcess struct {
 	bytes, lost int
 }
 
-// maxHeld bounds the stacks that are held, in bytes.
+// maxHeld bounds the held stacks, in bytes.
 const maxHeld = 64 << 20
 
-// heldOverhead is roughly what a sample takes besides its stack, in bytes.
+// heldOverhead is roughly the size of a sample without its stack, in bytes.
 const heldOverhead = 512
 
-// keep holds a copy of x. If there is no room, the process with the most samples loses them: a
+// keep holds a copy of x. If there is no room, the process with the most samples loses its samples: a
 // process that has run for so long without .NET is unlikely to start it.
 func (h *heldSamples) keep(x *perfevent.Record) {
 	held := *x
@@ -57,7 +57,7 @@ func (h *heldSamples) drop() {
 	*most = heldProcess{lost: most.lost + len(most.records)}
 }
 
-// take returns the samples held of a process, and how many were lost, and forgets both.
+// take returns and forgets the held samples of a process, and how many samples were lost.
 func (h *heldSamples) take(pid int) (held []*perfevent.Record, lost int) {
 	p := h.of[pid]
 	if p == nil {

@@ -15,8 +15,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestRecordHotWaits: of which kind the waits are of code that is optimised, and what is waited for in it: where frames
-// only show a part of what was inlined, the thread's own objects say it.
+// TestRecordHotWaits: the kinds of waits in optimised code, and the awaited objects: where frames only
+// show a part of the inlined methods, the thread's own objects tell.
 func TestRecordHotWaits(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "hotwaits", testenv.Options{
@@ -76,8 +76,8 @@ func TestRecordHotWaits(t *testing.T) {
 	})
 }
 
-// TestRecordHotEvent: a thread waits for a ManualResetEventSlim in code into which its Wait was inlined. Only the Lock
-// that the thread is blocked on tells: it is no monitor.
+// TestRecordHotEvent: a thread waits for a ManualResetEventSlim in code with an inlined Wait. Only the
+// Lock that blocks the thread tells: it is no monitor.
 func TestRecordHotEvent(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "hotwait", testenv.Options{Runtime: runtime})
@@ -99,7 +99,7 @@ func TestRecordHotEvent(t *testing.T) {
 	})
 }
 
-// TestHotWaitEvents: of which kind the waits are that the runtime reports of code that is optimised.
+// TestHotWaitEvents: the kinds of the waits that the runtime reports from optimised code.
 func TestHotWaitEvents(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "hotwaits", testenv.Options{Runtime: runtime, Args: []string{"--short", "--ms", "5"}})
@@ -111,7 +111,7 @@ func TestHotWaitEvents(t *testing.T) {
 		}
 		delete(want, "sleeps")
 		if testenv.Framework(runtime) == "net11" {
-			delete(want, "join") // the runtime does not report it any more
+			delete(want, "join") // the runtime does not report joins any more
 		}
 		p := livetest.Open(t, a, clrsnap.Options{})
 		seen := map[string]int{}
@@ -125,7 +125,8 @@ func TestHotWaitEvents(t *testing.T) {
 				for _, i := range samples {
 					name := r.Threads[r.Samples[i].Thread].Name
 					kind, ours := want[name]
-					// Before .NET 11 it has no frame and nothing else tells it, if WaitOne or Join was inlined.
+					// Before .NET 11 the wait has no frame, and nothing else tells the kind, if WaitOne or Join was
+					// inlined.
 					untold := testenv.Framework(runtime) != "net11" && what.Kind == profile.WaitRuntime &&
 						(kind == profile.HandleOne || kind == profile.ThreadJoin)
 					if ours && what.Kind != kind && !untold {

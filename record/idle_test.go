@@ -11,7 +11,7 @@ import (
 	"clrsnap/record"
 )
 
-// TestIdleSamples: samples of threads that have nothing to do are told from those of the others.
+// TestIdleSamples: samples of threads without work are told from samples of other threads.
 func TestIdleSamples(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "2", "--pool", "2", "--resting"}})
 	r := livetest.Recorded(t, livetest.Open(t, a, clrsnap.Options{}), record.Options{

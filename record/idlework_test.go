@@ -14,9 +14,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestIdleIsNotWork: of a web server, what is left without idle threads has all code of the program and of
-// Kestrel, and no worker that spins, nor a thread of the runtime's that waits. What the runtime does on its
-// own behalf has a name.
+// TestIdleIsNotWork: without idle threads, a recording of a web server has all code of the program and
+// of Kestrel, no spinning worker, and no waiting thread of the runtime. The runtime's work on its own
+// behalf has a name.
 func TestIdleIsNotWork(t *testing.T) {
 	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "web", testenv.Options{
@@ -35,16 +35,17 @@ func TestIdleIsNotWork(t *testing.T) {
 	})
 }
 
-// idleSeen counts what recordings have had: samples of the async Main; of workers that spin, of those with all of it
-// inlined, and of those whose code is compiled; the time that the runtime compiles methods again; and idle time.
+// idleSeen counts in recordings: samples of the async Main; samples of spinning workers, with
+// everything inlined, and with code being compiled; the time in which the runtime compiles methods
+// again; and idle time.
 type idleSeen struct {
 	mains, spinning, inlined, compiling int
 	tiering                             time.Duration
 	idle                                map[profile.Mode]time.Duration
 }
 
-// missing is what there must have been: workers spin between two requests, and methods are compiled again in a program
-// that has just started.
+// missing is what the counts still lack: workers spin between two requests, and a program that has
+// just started compiles methods again.
 func (n *idleSeen) missing() string {
 	switch {
 	case n.mains == 0:
@@ -59,7 +60,8 @@ func (n *idleSeen) missing() string {
 	return ""
 }
 
-// idleSamples requires that each sample of a pool worker without a piece of work is idle, and no other.
+// idleSamples requires that a sample is idle if and only if it is of a pool worker without a piece of
+// work.
 func (n *idleSeen) idleSamples(t *testing.T, r *profile.Recording) {
 	t.Helper()
 	for i := range r.Samples {
@@ -100,7 +102,7 @@ func (n *idleSeen) idleSamples(t *testing.T, r *profile.Recording) {
 	}
 }
 
-// work looks at what tables are made of.
+// work looks at the basis of tables.
 func (n *idleSeen) work(t *testing.T, r *profile.Recording) {
 	t.Helper()
 	work := r.Select(profile.Selection{Working: true, Roles: true})

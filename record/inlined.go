@@ -13,19 +13,20 @@ import (
 	"clrsnap/profile"
 )
 
-// What was inlined is proved when everything is recorded, of each call once. Meanwhile the calls are noted.
+// Inlined methods are proved when everything is recorded, once for each call. Meanwhile the calls are
+// noted.
 
-// callPair are the locations of two frames of which one has called the other.
+// callPair are the locations of two frames: one has called the other.
 type callPair struct{ caller, callee int32 }
 
-// maxCalls bounds the calls of a process that are noted: 200 bytes each, more or less.
+// maxCalls bounds the noted calls of a process: about 200 bytes each.
 const maxCalls = 1 << 15
 
-// inlinedWithin is how long the calls of all processes are looked at.
+// inlinedWithin bounds the time for the calls of all processes.
 const inlinedWithin = 2 * time.Second
 
-// call notes the call of a managed frame, with its location, that has called the frame before it. callee is the
-// MethodDesc of that; 0: it is not managed.
+// call notes the call from a managed frame, with its location, to the frame before. callee is the
+// MethodDesc of the frame before; 0: that frame is not managed.
 func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note *frameNote) {
 	n := len(f.stack)
 	if n == 0 || !f.p.Options.Inlined || fr.Kind != walk.Managed || fr.Exact {
@@ -39,7 +40,7 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	}
 	pair := callPair{location, f.stack[n-1]}
 	if known, ok := f.calls[pair]; ok {
-		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: it is not known which of them is meant
+		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: it is not clear which code is meant
 			f.calls[pair] = session.Call{}
 		}
 		return
@@ -55,8 +56,8 @@ func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr, note
 	f.calls[pair] = c
 }
 
-// addInlined returns a recording with the methods that were certainly inlined, as far as that can be proved: the
-// processes must still be there.
+// addInlined returns a recording with the methods that were certainly inlined, as far as there is a
+// proof: the processes must still be there.
 func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 	if !r.opts.Inlined {
 		return out
@@ -81,8 +82,8 @@ func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 	return out.Insert(func(caller, callee int32) []int32 { return found[callPair{caller, callee}] })
 }
 
-// addProved adds what was proved of the calls of a process. Processes have locations in common: where another one has
-// other code, or it is not known what this one has, nothing is shown.
+// addProved adds the proofs about the calls of a process. Processes have locations in common: where
+// another process has other code, or this process's code is not known, nothing is shown.
 func addProved(found, own map[callPair][]int32, calls map[callPair]session.Call) {
 	for pair := range calls {
 		frames := own[pair]
@@ -93,7 +94,7 @@ func addProved(found, own map[callPair][]int32, calls map[callPair]session.Call)
 	}
 }
 
-// samplesOfCalls counts the samples that have a call on their stacks.
+// samplesOfCalls counts the samples with a call on their stacks.
 func samplesOfCalls(r *profile.Recording) map[callPair]int {
 	below := make([]int, len(r.Nodes))
 	for i := range r.Samples {
@@ -110,8 +111,8 @@ func samplesOfCalls(r *profile.Recording) map[callPair]int {
 	return out
 }
 
-// findInlined adds the locations of what was inlined at calls, those with the most samples first. It returns of how
-// many there was no time to find out.
+// findInlined adds the locations of inlined methods at calls, the calls with the most samples first.
+// It returns for how many calls there was no time.
 func (f *frameTable) findInlined(hot map[callPair]int, until time.Duration, found map[callPair][]int32) (left int) {
 	var pairs []callPair
 	for pair, c := range f.calls {
@@ -139,7 +140,7 @@ func (f *frameTable) findInlined(hot map[callPair]int, until time.Duration, foun
 	return 0
 }
 
-// inlined returns the location of a method that was inlined.
+// inlined returns the location of an inlined method.
 func (f *frameTable) inlined(in *session.InlinedFrame, tier string) int32 {
 	n := &in.Frame
 	l := profile.Location{

@@ -14,8 +14,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestRecordInlined: recorded stacks have the inlined methods of a snapshot, with the same lines, in the file as well.
-// A selection can leave them out.
+// TestRecordInlined: recorded stacks have the inlined methods of a snapshot, with the same lines, in
+// the file as well. A selection can leave out inlined methods.
 func TestRecordInlined(t *testing.T) {
 	a := testenv.Start(t, "inlined", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{Inlined: true, Lines: true})

@@ -41,7 +41,7 @@ func hotLines(t *testing.T, a *testenv.App) map[string]int32 {
 	return out
 }
 
-// part is what a line of a function has of a mode.
+// part is the share of a line, and of its function, in a mode.
 func part(r *profile.Recording, m profile.Mode, method string,
 	line int32) (found profile.LineTotal, of profile.FunctionTotal) {
 	lines := r.LineTotals(m)
@@ -59,13 +59,13 @@ func part(r *profile.Recording, m profile.Mode, method string,
 	return profile.LineTotal{}, of
 }
 
-// checkHotLines compares the shares of lines with what the program does.
+// checkHotLines compares the shares of lines with the program's work.
 func checkHotLines(t *testing.T, r *profile.Recording, want map[string]int32) {
 	t.Helper()
 	share := func(part, of profile.Part) float64 { return float64(part.All().Weight) / float64(of.All().Weight) }
 	heavy, work := part(r, profile.CPU, "HotLines.Program.Work", want["heavy"])
 	light, _ := part(r, profile.CPU, "HotLines.Program.Work", want["light"])
-	// Beside other programs there are few samples: the more they are, the closer the shares are.
+	// Beside other programs there are few samples: the more samples, the closer the shares.
 	h, l := share(heavy.Total, work.Total), share(light.Total, work.Total)
 	deviation := math.Sqrt(0.75 * 0.25 / float64(max(work.Total.All().Samples, 1)))
 	if most := max(0.1, 4.5*deviation); math.Abs(h-0.75) > most || math.Abs(l-0.25) > most {
@@ -108,9 +108,9 @@ func checkText(t *testing.T, r *profile.Recording, line int32, path string) {
 	}
 }
 
-// TestRecordedLines: samples have the lines that the program's time is spent on, in debug builds and optimised
-// ones, with the text around them if the PDB has it; and so has code that can be unloaded. The text is that of the
-// compiled file.
+// TestRecordedLines: samples have the lines on which the program spends its time, in debug builds and
+// in optimised builds, with the text around the lines if the PDB has the text; and so has code that
+// can be unloaded. The text is from the compiled file.
 func TestRecordedLines(t *testing.T) {
 	apps, err := filepath.Abs("../testdata/apps")
 	if err != nil {
@@ -142,7 +142,7 @@ func TestRecordedLines(t *testing.T) {
 	}
 }
 
-// TestLocalText: the text is also that of the file that the compiler has named.
+// TestLocalText: the text can also come from the file named by the compiler.
 func TestLocalText(t *testing.T) {
 	if err := clrsnap.MayBlock(os.Getpid()); err != nil {
 		t.Skip(err)
@@ -214,8 +214,8 @@ func written(t *testing.T, r *profile.Recording) *profile.Recording {
 	return out
 }
 
-// TestLinesLater: a recording without lines, copied elsewhere, gets them from PDBs: the same as it would have got
-// at once, and none from the PDB of another build.
+// TestLinesLater: a recording without lines, copied elsewhere, gets lines from PDBs: the lines that it
+// would have got at once, and no lines from the PDB of another build.
 func TestLinesLater(t *testing.T) {
 	dll := testenv.Build(t, "hotlines")
 	symbols := t.TempDir()
@@ -248,7 +248,7 @@ func TestLinesLater(t *testing.T) {
 	checkHotLines(t, later, want)
 	for i := range later.Locations {
 		if later.Locations[i].Library > 0 {
-			continue // native: it can have debug files on this machine
+			continue // native: debug files can be on this machine
 		}
 		if got, want := later.SourceLine(&later.Locations[i]), atOnce.SourceLine(&atOnce.Locations[i]); (got == nil) !=
 			(want == nil) || got != nil && *got != *want {

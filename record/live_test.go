@@ -42,7 +42,7 @@ func TestRecordBadOptions(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	// As much as one likes is as much as there is.
+	// MaxCPU can be infinite.
 	r := livetest.Recorded(t, p, record.Options{
 		Modes: []profile.Mode{profile.Wall}, MaxCPU: math.Inf(1), Duration: 200 * time.Millisecond,
 	})
@@ -52,8 +52,8 @@ func TestRecordBadOptions(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestRecordEnds: a recording ends with its context, its duration or its target,
-// whichever comes first, and what there is until then is kept.
+// TestRecordEnds: a recording ends with its context, its duration or its target, whichever comes
+// first, and keeps all samples until then.
 func TestRecordEnds(t *testing.T) {
 	for _, modes := range [][]profile.Mode{{profile.CPU}, {profile.Wall}, both} {
 		a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "1"}})
@@ -94,7 +94,7 @@ func TestRecordEnds(t *testing.T) {
 	}
 }
 
-// TestRecordThreads: only the threads that were chosen, in both modes.
+// TestRecordThreads: only the chosen threads, in both modes.
 func TestRecordThreads(t *testing.T) {
 	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "3"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -149,7 +149,7 @@ func checkProgress(t *testing.T, told []record.Progress, r *profile.Recording) {
 }
 
 // TestRecordBlocked: the samples of blocked threads have the stacks of a snapshot, with the same
-// lines, say that they wait, and stand for all of the time.
+// lines, say that the threads wait, and stand for all of the time.
 func TestRecordBlocked(t *testing.T) {
 	layer.Live(t)
 	a := testenv.Start(t, "scenarios", testenv.Options{})
@@ -172,7 +172,7 @@ func TestRecordBlocked(t *testing.T) {
 			stacks[name] = displayNames(th)
 		}
 	}
-	// Some threads were stopped for the snapshot. Each goes back to sleep when it gets a CPU.
+	// Some threads were stopped for the snapshot. Each goes back to sleep when the thread gets a CPU.
 	for tid, name := range blocked {
 		livetest.Await(t, name+" to sleep", func() bool {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", a.PID, tid))
@@ -191,7 +191,7 @@ func TestRecordBlocked(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// displayNames are the names of a thread's frames as recordings have them, leaf first.
+// displayNames are the names of a thread's frames as in recordings, leaf first.
 func displayNames(th *profile.Thread) []string {
 	var out []string
 	for _, f := range th.Frames {
@@ -204,7 +204,7 @@ func displayNames(th *profile.Thread) []string {
 	return out
 }
 
-// lineText is what a frame's line looks like in failures.
+// lineText is a frame's line as in failures.
 func lineText(l *profile.SourceLine) string {
 	if l == nil {
 		return ""
@@ -212,8 +212,7 @@ func lineText(l *profile.SourceLine) string {
 	return fmt.Sprintf(" %s:%d:%d %v", l.File, l.Line, l.Column, l.Approximate)
 }
 
-// checkBlocked compares every sample of a blocked thread, and returns what they
-// stand for.
+// checkBlocked compares every sample of a blocked thread, and returns the times of the samples.
 func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 	stacks map[string][]string) map[string]time.Duration {
 	t.Helper()
@@ -230,7 +229,7 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 			f := &r.Functions[l.Function]
 			if slices.ContainsFunc([]string{"[Monitor.", "[SemaphoreSlim.", "[WaitHandle.", "[Thread."},
 				func(s string) bool { return strings.HasPrefix(f.Display, s) }) {
-				continue // only recordings have such frames: what a thread is blocked on
+				continue // only recordings have a frame for the lock of a blocked thread
 			}
 			got = append(got, f.Display+lineText(r.SourceLine(l)))
 		}
@@ -244,8 +243,8 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 	return weights
 }
 
-// TestRecordBudget: with little of a processor to spend, threads are sampled less
-// often, which is said, and their samples stand for all of the time still.
+// TestRecordBudget: with little of a processor to spend, threads are sampled less often, the recording
+// says so, and the samples still stand for all of the time.
 func TestRecordBudget(t *testing.T) {
 	layer.Live(t)
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "300", "--workers", "fib,strings"}})
@@ -284,8 +283,8 @@ func TestRecordBudget(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestRecordRenamed: a thread that gets its name while it is recorded has it in the
-// end, and is chosen by it from then on.
+// TestRecordRenamed: a thread that gets its name during the recording has the name in the end, and is
+// chosen by the name from then on.
 func TestRecordRenamed(t *testing.T) {
 	a := testenv.Start(t, "begin", testenv.Options{Args: []string{"--late", "late-name"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -323,7 +322,7 @@ func TestRecordRenamedChosen(t *testing.T) {
 		renamed <- time.Now()
 		a.Ask("rename")
 	}()
-	// The name is noticed within two seconds; then it is sampled until it has been, in both modes.
+	// The name is noticed within two seconds; then the test waits for a sample in both modes.
 	r, err := record.Record(ctx, p, record.Options{
 		Modes: both, Threads: func(th *clrsnap.Thread) bool { return th.Name == "late-name" },
 		Progress: func(pr record.Progress) {
@@ -359,8 +358,8 @@ func once(begun chan<- bool) func(record.Progress) {
 	}
 }
 
-// TestRecordDeep: of a stack that is deeper than what the kernel copies, the rest
-// is read later, as long as it cannot have changed.
+// TestRecordDeep: the rest of a stack deeper than the kernel's copy is read later, as long as the rest
+// cannot have changed.
 func TestRecordDeep(t *testing.T) {
 	const depth = 4000
 	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2", "--depth", "4000"}})

@@ -12,38 +12,40 @@ import (
 	"clrsnap/profile"
 )
 
-// maxFollowed is how many sampled objects of one process are followed at a time. It bounds what the collector has to
-// do for their handles: it looks at those of a generation when it collects that.
+// maxFollowed is how many sampled objects of one process are followed at a time. It bounds the
+// collector's work for their handles: the collector looks at the handles of a generation when it
+// collects the generation.
 const maxFollowed = 1 << 15
 
-// Looks at the handles of a process. Nothing dies without a collection, so there is a look only after one.
+// Looks at the handles of a process. Nothing dies without a collection, so looks come only after
+// collections.
 const (
 	lookAfter = time.Second
 	lookFrom  = maxFollowed / 2     // with so many objects a look is not put off
 	thinFrom  = maxFollowed / 4 * 3 // if so many are alive, half of them are followed no more
 )
 
-// maxFreesWaiting is how many handles that are not needed any more are collected before the agent is told.
+// maxFreesWaiting is how many unneeded handles are collected before the agent is told.
 const maxFreesWaiting = 256
 
-// liveHeap follows the sampled objects of one process, by the weak handles that its agent has made of them. What is
-// still alive at the end becomes samples of profile.Live.
+// liveHeap follows the sampled objects of one process, by the weak handles that the agent has made.
+// The objects still alive at the end become samples of profile.Live.
 type liveHeap struct {
-	p       *session.Process // nil: it cannot be read yet
+	p       *session.Process // nil: the process cannot be read yet
 	b       *profile.Builder
 	destroy func(slots []uint32) error // has the agent destroy handles
 	objects map[uint32]*followed       // by the slot of the handle
-	frees   []uint32                   // slots of handles that are not needed any more
-	every   int                        // one of so many sampled objects is followed; it doubles when there are too many
+	frees   []uint32                   // slots of unneeded handles
+	every   int                        // one of so many sampled objects is followed; every doubles when there are too many
 	random  *rand.Rand
 
 	collections collections
-	examined    examined      // what collections had examined when the handles were last looked at
-	looked      time.Duration // when that was; 0: never
+	examined    examined      // collections.examined at the last look at the handles
+	looked      time.Duration // when the last look was; 0: never
 	stale       bool          // a collection has ended since
 	over        bool          // the samples have been made
 	ended       bool          // the process has ended, or its handles cannot be read
-	deaf        bool          // the agent does not answer; when it goes, what handles say is not true any more
+	deaf        bool          // the agent does not answer; when the agent goes, the handles are not true any more
 	collected   time.Duration // how long the collection at the end took; 0: there was none
 
 	sum liveSum
@@ -57,19 +59,19 @@ type followed struct {
 	at       time.Duration
 	size     uint64
 	where    session.Followed // as of the last look
-	factor   int              // how many sampled objects this one stands for
+	factor   int              // how many sampled objects this object stands for
 	callers  int32            // the node of the stack without the leaf
 	function profile.Function // the leaf
 }
 
-// liveSum is what became of the sampled objects of a process, in bytes that they stand for.
+// liveSum is the fate of the sampled objects of a process, in bytes that the objects stand for.
 type liveSum struct {
 	sampled  int64
 	alive    int64
 	young    int64 // alive, but no collection has looked at them, and they are left out
-	unproven int64 // likewise, and they are shown
-	missed   int   // objects that have no handle, because all were in use
-	unread   int   // objects whose handle could not be read: it is not known whether they are alive
+	unproven int64 // alive, but no collection has looked at them, and they are shown
+	missed   int   // objects without a handle, because all handles were in use
+	unread   int   // objects with an unreadable handle: not known to be alive or dead
 	in       [profile.Generations]int64
 	unplaced int64
 	samples  int
@@ -83,7 +85,7 @@ func newLiveHeap(b *profile.Builder, destroy func([]uint32) error) *liveHeap {
 	}
 }
 
-// allocated begins to follow a sampled object. sample is what it became in profile.Alloc.
+// allocated begins to follow a sampled object. sample is the object's sample of profile.Alloc.
 func (l *liveHeap) allocated(n *notification, sample *profile.Sample, leaf profile.Function, callers int32) {
 	h := session.Handle{Address: arch.Addr(n.record.Handle.Address), Table: arch.Addr(n.Class)}
 	l.sum.sampled += sample.Weight
@@ -114,7 +116,7 @@ func (l *liveHeap) drop(f *followed) {
 	l.frees = append(l.frees, f.slot)
 }
 
-// tend looks at the handles from time to time, and gives back those that are not needed any more.
+// tend looks at the handles from time to time, and gives back unneeded handles.
 func (l *liveHeap) tend(now time.Duration) {
 	looks := l.stale && !l.deaf && (now >= l.looked+lookAfter || len(l.objects) >= lookFrom)
 	if looks {
@@ -128,8 +130,9 @@ func (l *liveHeap) tend(now time.Duration) {
 	}
 }
 
-// free has the agent destroy the handles that are not needed any more. If that fails the agent is about to go, and
-// destroys all of them, or it does not listen: it is not asked again, since each time would take long.
+// free has the agent destroy the unneeded handles. After a failure the agent is about to go, and
+// destroys all handles, or the agent does not listen: it is not asked again, since each time would
+// take long.
 func (l *liveHeap) free() {
 	if len(l.frees) > 0 && !l.deaf {
 		l.deaf = l.destroy(l.frees) != nil
@@ -161,7 +164,7 @@ func (l *liveHeap) look(follow func([]session.Handle) ([]session.Followed, error
 	return true
 }
 
-// thin follows one half of the objects no more, chosen by chance. The others stand for them.
+// thin follows one half of the objects no more, chosen by chance. The other half stands for them.
 func (l *liveHeap) thin() {
 	l.every *= 2
 	for _, f := range l.objects {
@@ -174,14 +177,15 @@ func (l *liveHeap) thin() {
 	l.free()
 }
 
-// collections are those of one process since its agent is there.
+// collections are the collections of one process since its agent is there.
 type collections struct {
-	begun    map[int]collectionBegun // those under way, by number
-	count    [profile.Gen2 + 1]int   // those that have ended, by the oldest generation that they collected
+	begun    map[int]collectionBegun // under way, by number
+	count    [profile.Gen2 + 1]int   // ended, by the oldest collected generation
 	examined examined
 }
 
-// examined says of each generation up to what time of its allocation a collection has looked at what is in it.
+// examined says for each generation up to what time of allocation a collection has looked at its
+// objects.
 type examined [profile.Gen2 + 1]time.Duration
 
 type collectionBegun struct {
@@ -192,7 +196,7 @@ type collectionBegun struct {
 // maxBegun bounds collections that are said to be under way: there are two at most.
 const maxBegun = 16
 
-// notified handles what is reported of a collection. One has ended if it returns true.
+// notified handles a report of a collection. It returns true if a collection has ended.
 func (c *collections) notified(n *events.Notification) bool {
 	switch n.Event {
 	case events.GarbageCollectionStarted:
@@ -226,12 +230,12 @@ func (c *collections) total() int {
 	return sum
 }
 
-// largeObject is from which size on, in bytes, objects are large unless the program is configured otherwise
-// (LARGE_OBJECT_SIZE in src/coreclr/gc/gcinterface.h).
+// largeObject is the smallest size of large objects, in bytes, unless the program is configured
+// otherwise (LARGE_OBJECT_SIZE in src/coreclr/gc/gcinterface.h).
 const largeObject = 85_000
 
-// proved reports whether a collection has found that an object is alive. Those that are large, or pinned for good, are
-// looked at by collections of all generations only.
+// proved reports whether a collection has found an object alive. Only collections of all generations
+// look at large objects and at objects pinned for good.
 func (l *liveHeap) proved(f *followed) bool {
 	last := profile.Gen0
 	switch {
@@ -242,7 +246,7 @@ func (l *liveHeap) proved(f *followed) bool {
 	return f.at < l.examined[last]
 }
 
-// isYoung reports whether an object is one that the next collection looks at, whichever that is.
+// isYoung reports whether the next collection looks at an object, whichever generations it collects.
 func (f *followed) isYoung() bool {
 	if f.where.Placed {
 		return f.where.Generation == profile.Gen0
@@ -250,8 +254,9 @@ func (f *followed) isYoung() bool {
 	return f.size < largeObject
 }
 
-// finish makes samples of what is alive. What no collection has looked at yet is marked; if it is young it is left out,
-// unless there was no collection at all: most of it is garbage.
+// finish makes samples of the live objects. Objects that no collection has looked at yet are marked.
+// Young objects among them are left out, unless there was no collection at all: most young objects are
+// garbage.
 func (l *liveHeap) finish() {
 	if l.over {
 		return

@@ -15,8 +15,9 @@ import (
 	"clrsnap/record"
 )
 
-// TestLiveHeap records a program that keeps known amounts at known sites and drops the rest: what is alive at the end
-// is what it keeps, by site, although the collector has moved it; and the handles are gone afterwards.
+// TestLiveHeap records a program that keeps known amounts at known sites and drops the rest: at the
+// end exactly the kept objects are alive, by site, although the collector has moved them; and the
+// handles are gone afterwards.
 func TestLiveHeap(t *testing.T) {
 	layer.Each(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -41,7 +42,7 @@ func TestLiveHeap(t *testing.T) {
 			t.Errorf("%d handles before, %d while it was recorded", before, most)
 		}
 
-		// What nobody has collected is collected with Collect.
+		// Collect collects the remaining garbage.
 		kept := livetest.AskKept(t, a)
 		o.Collect = true
 		r = livetest.RecordWhile(t, p, o, func() { a.Ask("fill 15") })
@@ -73,8 +74,8 @@ func wantNotes(t *testing.T, r *profile.Recording, texts ...string) {
 	}
 }
 
-// TestLiveHeapUnproved: without a collection nothing is known to be dead, and all is marked; what was allocated after
-// the last collection is left out.
+// TestLiveHeapUnproved: without a collection nothing is known to be dead, and everything is marked;
+// allocations after the last collection are left out.
 func TestLiveHeapUnproved(t *testing.T) {
 	layer.Live(t)
 	// A budget of 1 GB: no collection comes by itself, but for the large objects.
@@ -106,8 +107,8 @@ func TestLiveHeapUnproved(t *testing.T) {
 	livetest.EndsWell(t, a)
 }
 
-// TestLiveHeapOfCommand: of a program that has ended there is what was alive when its heap was last looked at. Objects
-// are followed, too, if the runtime reports every one.
+// TestLiveHeapOfCommand: a recording of an ended program has the objects alive at the last look at its
+// heap. Objects are followed, too, if the runtime reports every object.
 func TestLiveHeapOfCommand(t *testing.T) {
 	layer.Live(t)
 	kit := testenv.Kit(t)

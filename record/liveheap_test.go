@@ -17,7 +17,7 @@ import (
 	"clrsnap/profile"
 )
 
-// heapOf is a live heap without a process. freed has the slots that were given back.
+// heapOf is a live heap without a process. freed has the slots given back.
 func heapOf(freed *[]uint32) *liveHeap {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{})
@@ -27,7 +27,7 @@ func heapOf(freed *[]uint32) *liveHeap {
 	})
 }
 
-// allocate follows an object of so many bytes. Its slot is where it is in the order of allocations.
+// allocate follows an object of so many bytes. Its slot is its index in the order of allocations.
 func (l *liveHeap) allocate(at time.Duration, slot uint32, size uint64) {
 	n := notification{
 		&events.Notification{At: at, Class: clrsnap.ClassID(0x1000), Size: size},
@@ -71,21 +71,21 @@ func (l *liveHeap) finished() (leaves map[string]int64) {
 	return leaves
 }
 
-// TestProvedAlive: what a collection has looked at is alive; what is younger is left out, or marked if no collection of
-// its kind has looked.
+// TestProvedAlive: objects that a collection has looked at are alive; younger objects are left out, or
+// marked if no collection of their kind has looked.
 func TestProvedAlive(t *testing.T) {
 	const order, marked = "live Shop.Order", "live Shop.Order (not collected yet)"
 	for _, c := range []struct {
 		name string
 		do   func(l *liveHeap)
 		want map[string]int64
-		left int64 // bytes that are left out
+		left int64 // bytes left out
 	}{
 		{"no collection", func(l *liveHeap) { l.look(dead(profile.Gen0)) }, map[string]int64{marked: 3 << 20}, 0},
 		{"never looked at", func(l *liveHeap) {}, map[string]int64{marked: 3 << 20}, 0},
 		{
 			"a young collection", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen1, 0)) },
-			map[string]int64{order: 1 << 20, marked: 1 << 20}, 0, // which the third is
+			map[string]int64{order: 1 << 20, marked: 1 << 20}, 0, // the third object is marked
 		},
 		{
 			"and what came after it", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen0, 0)) },
@@ -169,7 +169,8 @@ func TestThin(t *testing.T) {
 	}
 }
 
-// TestHandlesThatAreNone: what a hostile process says need not be a handle, and events need not make sense.
+// TestHandlesThatAreNone: the words of a hostile process need not be a handle, and events need not
+// make sense.
 func TestHandlesThatAreNone(t *testing.T) {
 	var freed []uint32
 	l := heapOf(&freed)
@@ -193,7 +194,8 @@ func TestHandlesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestDeaf: an agent that takes no slots is not asked again, and what its handles say from then on is not believed.
+// TestDeaf: an agent that takes no slots is not asked again, and its handles are not believed from
+// then on.
 func TestDeaf(t *testing.T) {
 	l := heapOf(new([]uint32))
 	asked := 0
@@ -213,7 +215,7 @@ func TestDeaf(t *testing.T) {
 		t.Errorf("asked %d times, %d slots are kept", asked, len(l.frees))
 	}
 	l.collect(2, 2, 45)
-	l.tend(time.Hour) // without a process it would panic if it looked
+	l.tend(time.Hour) // a look without a process would panic
 	l.ended = true
 	l.finish()
 	if text := strings.Join(l.remarks(time.Hour), "\n"); !strings.Contains(text,
@@ -223,7 +225,7 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// TestEndedUnseen: of a program that has ended before its handles were looked at nothing is said to be alive.
+// TestEndedUnseen: if a program has ended before a look at its handles, nothing is called alive.
 func TestEndedUnseen(t *testing.T) {
 	l := heapOf(new([]uint32))
 	l.allocate(10, 0, 24)
@@ -237,7 +239,7 @@ func TestEndedUnseen(t *testing.T) {
 	}
 }
 
-// TestRounded: what a hostile process reports overflows nothing.
+// TestRounded: no amount from a hostile process overflows anything.
 func TestRounded(t *testing.T) {
 	for amount, want := range map[float64]int64{0: 0, 0.4: 0, 1.5: 2, math.MaxFloat64: 1 << 56,
 		float64(1 << 63): 1 << 56} {
@@ -247,7 +249,7 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// TestUnreadHandle: of an object whose handle cannot be read it is not said that it is dead, nor that it is alive.
+// TestUnreadHandle: an object with an unreadable handle is called neither dead nor alive.
 func TestUnreadHandle(t *testing.T) {
 	var freed []uint32
 	l := heapOf(&freed)

@@ -12,15 +12,15 @@ import (
 	"clrsnap/profile"
 )
 
-// How long the collections at the end may take, all together: less if the recording was interrupted, because whoever
-// has interrupted it waits.
+// How long the collections at the end may take, all together: less after an interrupt, because the
+// user waits.
 const (
 	collectPatience = time.Minute
 	collectShortly  = 20 * time.Second
 )
 
-// lastLook looks at the live heaps of all processes that still have an agent. When ctx ends, which it may have done
-// before, collections are not waited for any longer than that.
+// lastLook looks at the live heaps of all processes that still have an agent. When ctx ends, perhaps
+// before the call, lastLook stops waiting for collections.
 func (e *eventSampler) lastLook(ctx context.Context) {
 	var all []*notifiedProcess
 	for _, np := range e.of {
@@ -39,7 +39,7 @@ func (e *eventSampler) lastLook(ctx context.Context) {
 // collect has the runtimes of some processes make a garbage collection, side by side.
 func (e *eventSampler) collect(ctx context.Context, all []*notifiedProcess) {
 	patience := collectPatience
-	if ctx.Err() != nil { // that has ended the recording
+	if ctx.Err() != nil { // the end of ctx has ended the recording
 		ctx, patience = context.WithoutCancel(ctx), collectShortly
 	}
 	late := fmt.Errorf("it takes longer than %v", patience)
@@ -136,7 +136,7 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 	return out
 }
 
-// when says of which moment it is known what was alive; "": of none.
+// when says for which moment the live objects are known; "": for none.
 func (l *liveHeap) when() string {
 	switch {
 	case !l.ended:
@@ -164,7 +164,7 @@ func (s *liveSum) places() string {
 	return ": " + strings.Join(words, ", ")
 }
 
-// proof says how it is known what is alive.
+// proof says how the live objects are known.
 func (l *liveHeap) proof() string {
 	c := &l.collections
 	switch {
@@ -189,7 +189,8 @@ func (l *liveHeap) proof() string {
 // mark is unprovenSuffix without its parentheses.
 var mark = strings.Trim(unprovenSuffix, " ()")
 
-// endedText says of when the live heap of a process is that has ended, or whose agent does not answer any more.
+// endedText says from when the live heap of a process is, if the process has ended or its agent does
+// not answer any more.
 func (l *liveHeap) endedText(until time.Duration) string {
 	why := "The program has ended"
 	if l.deaf {
@@ -202,7 +203,7 @@ func (l *liveHeap) endedText(until time.Duration) string {
 		max(0, until-l.looked).Round(10*time.Millisecond))
 }
 
-// sortedObjects are the followed objects in the order in which they were allocated.
+// sortedObjects are the followed objects in the order of their allocation.
 func (l *liveHeap) sortedObjects() []*followed {
 	out := make([]*followed, 0, len(l.objects))
 	for _, f := range l.objects {

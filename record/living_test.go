@@ -14,8 +14,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestRecordLiving: compiled expressions and their like, which live as long as the program, have their
-// names and complete stacks, although the machine is so busy that samples are read late.
+// TestRecordLiving: compiled expressions and similar code, alive as long as the program, have names
+// and complete stacks, although the machine is so busy that samples are read late.
 func TestRecordLiving(t *testing.T) {
 	layer.Each(t)
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {

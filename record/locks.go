@@ -16,11 +16,11 @@ import (
 	"clrsnap/profile"
 )
 
-// The runtime says who holds a lock when a wait begins, and how long the wait was when it is over.
-// What the holder is doing it does not say. So the agent shows which waits are going on, and the
-// recorder looks at the holders of those that last: it copies the holder's stack and the lock at the
-// same moment. The lock itself says whether the thread held it then. Of a wait that was over before
-// there was a look, the holder's thread is all that is known.
+// The runtime says who holds a lock when a wait begins, and how long the wait was when the wait is
+// over. It does not say what the holder is doing. So the agent shows the waits that are going on, and
+// the recorder looks at the holders of locks in long waits: it copies the holder's stack and the lock
+// at the same moment. The lock itself says whether the thread held it then. Of a wait that was over
+// before a look, only the holder's thread is known.
 
 // How often holders are looked at.
 const (
@@ -28,26 +28,26 @@ const (
 	lookEvery    = 10 * time.Millisecond // between two looks in a process, on average
 	looksSaved   = 8                     // looks that may follow each other at once
 	lookAgain    = 20 * time.Millisecond // between two looks at the holder of one lock
-	lookPart     = 8                     // the same, of a wait that lasts: this part of it
+	lookPart     = 8                     // the same, in a long wait: this part of the wait
 	lookLatest   = time.Second           // the same, at most
 )
 
-// Bounds of what is remembered of the locks of a process.
+// Bounds of the memory of a process's locks.
 const (
 	maxHeldLocks = 1 << 10
-	maxLooks     = 64 // at the holder of one lock: the latest ones
+	maxLooks     = 64 // at the holder of one lock: the latest looks
 )
 
 // holders are the looks at threads that hold locks.
 type holders struct {
 	waits  []agent.Wait
 	of     map[uint64]*heldLock // by the lock's id
-	budget time.Duration        // up to when looks are used up: see looksSaved
+	budget time.Duration        // until when looks are used up: see looksSaved
 }
 
-// heldLock is a lock that is waited for.
+// heldLock is a lock with waiters.
 type heldLock struct {
-	due   time.Duration // when to look at its holder again
+	due   time.Duration // when to look at the lock's holder again
 	looks []holderLook  // the oldest first
 }
 
@@ -64,7 +64,7 @@ type holderLook struct {
 // within reports whether the moment of the look lies in a wait.
 func (l *holderLook) within(begin, end time.Duration) bool { return l.begin >= begin && l.end <= end }
 
-// lookAtHolders looks at the holders of the locks that are waited for now.
+// lookAtHolders looks at the holders of all locks that have waiters now.
 func (np *notifiedProcess) lookAtHolders() {
 	if h := &np.holds; np.e.has(profile.Contention) {
 		h.waits = np.link.Waits(h.waits[:0])
@@ -80,7 +80,8 @@ func (np *notifiedProcess) lookAtHolders() {
 	}
 }
 
-// lookAtLocks finds out whose monitors the Locks are that are waited for, as long as their objects live.
+// lookAtLocks finds the monitors of the Locks that have waiters, as long as the monitors' objects
+// live.
 func (np *notifiedProcess) lookAtLocks() {
 	p := np.rp.p
 	if p.Runtime == nil || p.Runtime.Locks == nil || !p.Runtime.Locks.Managed() {
@@ -91,8 +92,8 @@ func (np *notifiedProcess) lookAtLocks() {
 	}
 }
 
-// lookAtHolder looks at the holder of the lock that a thread waits for, if it is time to. w can be
-// anything: the target's memory has it.
+// lookAtHolder looks at the holder of a thread's wanted lock, if the time has come. w can be anything:
+// it comes from the target's memory.
 func (np *notifiedProcess) lookAtHolder(w *agent.Wait, now time.Duration) {
 	h := &np.holds
 	since := time.Duration(w.Since)
@@ -114,7 +115,7 @@ func (np *notifiedProcess) lookAtHolder(w *agent.Wait, now time.Duration) {
 		return
 	}
 	t, begin, r, ok := np.captureHolder(w)
-	if !ok || t == waiter { // its wait is over, which the agent is about to say
+	if !ok || t == waiter { // the wait is over, and the agent is about to say so
 		return
 	}
 	look := holderLook{
@@ -130,8 +131,8 @@ func (np *notifiedProcess) lookAtHolder(w *agent.Wait, now time.Duration) {
 	lock.looks = append(lock.looks, look)
 }
 
-// captureHolder walks the stack of the thread that holds a lock. false: no thread does, or it has let
-// go before its stack was copied. begin is a time before the copy.
+// captureHolder walks the stack of the thread that holds a lock. false: no thread holds the lock, or
+// the holder released the lock before its stack was copied. begin is a time before the copy.
 func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 	t *recordedThread, begin time.Duration, r walk.Result, ok bool,
 ) {
@@ -169,19 +170,20 @@ func (np *notifiedProcess) captureHolder(w *agent.Wait) (
 	if object {
 		rp.p.Engine.Cache.Invalidate()
 		if id, err := rp.p.Runtime.Locks.EventOf(where.Addr); err != nil || id != w.Lock {
-			there = false // it is somewhere else by now
+			there = false // the thread is somewhere else by now
 		}
 	}
 	return t, begin, r, there && thread.LockOwner(copied, object) == owner
 }
 
-// lockAt returns where the lock is that a thread waits for, and whether it is an object of System.Threading.Lock.
+// lockAt returns the address of the lock that a thread waits for, and whether the lock is an object of
+// System.Threading.Lock.
 func (rp *recordedProcess) lockAt(w *agent.Wait) (at arch.Addr, object, ok bool) {
 	if rp.p.Runtime.Locks == nil {
 		return 0, false, false
 	}
 	if m, found := rp.p.MonitorOf(w.Lock); found {
-		return m.Lock, true, true // whose SyncBlock has a handle of it
+		return m.Lock, true, true // the SyncBlock has a handle of the Lock
 	}
 	said, monitor := agent.LockedClass(w.Class)
 	if rp.p.IsLock(arch.Addr(said)) {
@@ -191,7 +193,7 @@ func (rp *recordedProcess) lockAt(w *agent.Wait) (at arch.Addr, object, ok bool)
 	return arch.Addr(w.Lock), false, monitor && err == nil && !rp.p.Runtime.Locks.Managed()
 }
 
-// ownerOf returns the thread that a lock says has it; nil: there is none.
+// ownerOf returns the owner according to a lock; nil: there is none.
 func (rp *recordedProcess) ownerOf(id int) *recordedThread {
 	if locks := rp.p.Runtime.Locks; locks != nil && locks.Managed() {
 		t, ok := rp.p.Runtime.Threads.WithID(id)
@@ -203,8 +205,8 @@ func (rp *recordedProcess) ownerOf(id int) *recordedThread {
 	return rp.thread(rp.hostThread(id), "")
 }
 
-// holding is the leaf of waits whose holder has this stack: the method of the program's own code that
-// is nearest to the leaf, or else the nearest managed one.
+// holding is the leaf of waits whose holder has this stack: the method of the program's own code
+// nearest to the leaf, or else the nearest managed method.
 func (np *notifiedProcess) holding(stack []int32) profile.Function {
 	var first *profile.Function
 	for _, l := range stack {
@@ -225,7 +227,7 @@ func (np *notifiedProcess) holding(stack []int32) profile.Function {
 	return heldBy(first.Display, first.Short)
 }
 
-// keep puts a look into the recording. since is when the wait began that it lies in.
+// keep puts a look into the recording. since is when the wait around the look began.
 func (l *holderLook) keep(r *recorder, lock int32, waiter *recordedThread, since time.Duration) {
 	if l.kept {
 		return
@@ -242,8 +244,8 @@ func heldBy(display, short string) profile.Function {
 	return profile.Function{Kind: profile.Event, Display: held + display, Short: held + short}
 }
 
-// contended adds the sample of a wait for a lock: its leaf says who held the lock, and the leaf's caller
-// which lock it was.
+// contended adds the sample of a wait for a lock: the leaf says who held the lock, and the leaf's
+// caller is the lock.
 func (np *notifiedProcess) contended(n *notification) {
 	np.arrived[profile.Contention]++
 	t := np.thread(n)
@@ -257,10 +259,10 @@ func (np *notifiedProcess) contended(n *notification) {
 	np.sample(n.At, t, profile.Contention, float64(n.Waited), 1, np.holder(n, lock, t), stack, whole)
 }
 
-// holder is the leaf of a wait of a thread for a lock: the method that most looks at the holder during the
-// wait have found, the first of equal ones. Without a look it is the thread that held the lock when the
-// wait began. A look is kept once a wait is reported that it lies in: only then is it sure that somebody
-// waited.
+// holder is the leaf of a thread's wait for a lock: the method that most looks at the holder found
+// during the wait, the first of equally frequent methods. Without a look, the leaf is the thread that
+// held the lock when the wait began. A look is kept once a wait around the look is reported: only then
+// is it sure that somebody waited.
 func (np *notifiedProcess) holder(n *notification, lock int32, waiter *recordedThread) profile.Function {
 	var most profile.Function
 	if held := np.holds.of[n.Lock]; held != nil {
@@ -287,7 +289,7 @@ func (np *notifiedProcess) holder(n *notification, lock int32, waiter *recordedT
 	return heldBy(who, who)
 }
 
-// lockNames are what locks are called. Several of one type have numbers.
+// lockNames are the names of locks. Several locks of one type have numbers.
 type lockNames struct {
 	of    map[lockKey]profile.Function
 	types map[profile.Function]int // how many locks have the name without a number

@@ -15,8 +15,8 @@ import (
 	"clrsnap/record"
 )
 
-// lockWaits are the program's waits, by the method that waits: which lock it is, the method that is
-// inside it, and the one that the holder is in.
+// lockWaits are the program's waits, by the waiting method: the lock, the method inside the lock, and
+// the present method of the holder.
 var lockWaits = map[string]struct{ lock, inside, held string }{
 	"Shop.Program.Load": {"lock Shop.Order", "Shop.Program.HoldSave", "held by Shop.Program.Ship"},
 	"Shop.Program.Read": {"lock object", "Shop.Program.HoldAudit", "held by Shop.Program.HoldAudit"},
@@ -26,8 +26,8 @@ var lockWaits = map[string]struct{ lock, inside, held string }{
 	},
 }
 
-// TestLockHolders: a wait for a lock says which lock it was and what its holder was doing, if there was a
-// look at it; and no look shows a thread that did not hold the lock.
+// TestLockHolders: a wait for a lock says which lock it was and what its holder was doing, if there
+// was a look; and no look shows a thread that did not hold the lock.
 func TestLockHolders(t *testing.T) { testenv.EachVersion(t, testLockHolders) }
 
 func testLockHolders(t *testing.T, runtime string) {
@@ -51,7 +51,8 @@ func testLockHolders(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// checkWaits compares the waits for locks with the program's, and counts by method those whose holder is shown.
+// checkWaits compares the waits for locks with the program's, and counts, by method, waits with a
+// shown holder.
 func checkWaits(t *testing.T, r *profile.Recording, runtime string, seen map[string]int) {
 	t.Helper()
 	for _, s := range r.Samples {
@@ -61,7 +62,7 @@ func checkWaits(t *testing.T, r *profile.Recording, runtime string, seen map[str
 		}
 		i := slices.IndexFunc(stack, func(f string) bool { _, ok := lockWaits[f]; return ok })
 		if i < 0 {
-			continue // of the test's own plumbing
+			continue // of the test's own code
 		}
 		want := lockWaits[stack[i]]
 		if strings.HasPrefix(stack[1], "lock of an unknown type") {
@@ -81,8 +82,9 @@ func checkWaits(t *testing.T, r *profile.Recording, runtime string, seen map[str
 	}
 }
 
-// TestLocksThatDie: a wait for a lock says of which class its object was, although that is gone when the wait is
-// reported, or else that this is not known. It never names another class.
+// TestLocksThatDie: a wait for a lock names the class of the lock's object, although the object is
+// gone when the wait is reported, or else says that the class is not known. It never names another
+// class.
 func TestLocksThatDie(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "locks", testenv.Options{Runtime: runtime, Args: []string{"--parcels"}})

@@ -8,10 +8,10 @@ import (
 )
 
 // messageTable counts the messages of exceptions by their text. A program can throw any number of
-// different ones.
+// different messages.
 type messageTable struct {
 	counts map[messageKey]int64
-	others int64 // exceptions whose message had no room
+	others int64 // exceptions without room for their message
 }
 
 type messageKey struct {
@@ -38,7 +38,7 @@ func (t *messageTable) add(class profile.Function, n *notification) {
 	t.counts[key] += n.Count
 }
 
-// messages returns what was counted, the most frequent messages first.
+// messages returns the counts, the most frequent messages first.
 func (t *messageTable) messages() profile.Messages {
 	out := profile.Messages{Others: t.others}
 	for k, n := range t.counts {

@@ -57,7 +57,7 @@ func (r *recorder) remarks() []string {
 	return out
 }
 
-// unknownRemark says what unknown code is, if there is more than a little.
+// unknownRemark explains unknown code, if there is more than a little.
 func (r *recorder) unknownRemark() string {
 	const notable = 200 // one stack in so many
 	unknown, all := 0, 0
@@ -74,7 +74,8 @@ func (r *recorder) unknownRemark() string {
 		counted(unknown, "stack has", "stacks have"), profile.UnknownCode)
 }
 
-// awaitsRemarks say of how many async methods it is not known what awaits them, if they are more than a few.
+// awaitsRemarks say for how many async methods the awaiting method is not known, if there are more
+// than a few.
 func (r *recorder) awaitsRemarks() (out []string) {
 	const notable = 20 // one in so many
 	say := func(l looks, text string) {
@@ -118,7 +119,7 @@ func agentRemarks(r *profile.Recording) []string {
 // agentTime is the CPU time of samples with a frame of the agent's.
 func agentTime(r *profile.Recording) int64 {
 	ofAgent := make([]bool, len(r.Nodes))
-	for n := 1; n < len(r.Nodes); n++ { // a caller comes before what it calls
+	for n := 1; n < len(r.Nodes); n++ { // a caller comes before its callees
 		f := r.Function(int32(n))
 		ofAgent[n] = ofAgent[r.Nodes[n].Parent] || f.Kind == profile.Native && f.Module == link.AgentModule
 	}
@@ -149,7 +150,8 @@ func (r *recorder) cpuRemarks() []string {
 	return out
 }
 
-// missingRemark says that CPU samples stand for less than the CPU time that was used, and why, as far as that is known.
+// missingRemark says that CPU samples stand for less than the used CPU time, and why, as far as the
+// reason is known.
 func missingRemark(s profile.ModeStats, from profile.Source, used, period time.Duration) []string {
 	missing := used - time.Duration(s.Samples)*period
 	// Samples are taken by chance: a few may be missing.

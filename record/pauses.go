@@ -9,13 +9,13 @@ import (
 	"clrsnap/profile"
 )
 
-// gcPauses joins what the runtime reports of garbage collections: the thread that triggered one,
-// and the stops that belong to it.
+// gcPauses joins the runtime's reports of garbage collections: the thread that triggered a collection,
+// and the collection's stops.
 type gcPauses struct {
 	trigger    *gcTrigger    // of the collection that is about to start
-	background *gcCycle      // the latest one that lets the program run
-	stopped    *gcCycle      // the one that started during the present stop
-	began      time.Duration // when that stop began; 0: there is none
+	background *gcCycle      // the latest collection that lets the program run
+	stopped    *gcCycle      // the collection that started during the present stop
+	began      time.Duration // when the present stop began; 0: there is none
 	dropped    uint64        // notifications of all events that were dropped by then
 	reason     events.SuspendReason
 }
@@ -27,7 +27,7 @@ type gcTrigger struct {
 	whole  bool
 }
 
-// gcCycle is a collection, and the thread that triggered it.
+// gcCycle is a collection, with the thread that triggered the collection.
 type gcCycle struct {
 	collection events.Collection
 	trigger    *gcTrigger
@@ -52,15 +52,15 @@ func (g *gcPauses) notified(np *notifiedProcess, n *notification) {
 	}
 }
 
-// resumed adds the sample of a stop that has ended. A stop that belongs to no collection has
-// another cause, a debugger, say. It delays the program all the same, and is a sample too.
+// resumed adds the sample of a stop that has ended. A stop without a collection has another cause, a
+// debugger, say. The stop delays the program all the same, and is a sample too.
 func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 	if g.began == 0 {
-		return // it began before the subscription
+		return // the stop began before the subscription
 	}
 	np.arrived[profile.GC]++
 	if n.droppedBefore() != g.dropped {
-		g.began, g.stopped = 0, nil // the end of that stop and the beginning of another may be among them
+		g.began, g.stopped = 0, nil // that stop may have ended, and another begun, among the dropped notifications
 		return
 	}
 	pause, cycle := n.At-g.began, g.stopped
@@ -87,11 +87,11 @@ func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 	}
 }
 
-// droppedBefore is how many notifications were dropped before this one. Only those that begin or
-// end a stop of the program have it.
+// droppedBefore is how many notifications were dropped before this notification. Only notifications of
+// the beginning or the end of a stop of the program have the number.
 func (n *notification) droppedBefore() uint64 { return n.record.Values[3] }
 
-// eventFunction is the leaf of an event that has no class.
+// eventFunction is the leaf of an event without a class.
 func eventFunction(what string) profile.Function {
 	return profile.Function{Kind: profile.Event, Display: what, Short: what}
 }

@@ -11,12 +11,12 @@ import (
 // pendingProcess is a process that may still start .NET.
 type pendingProcess struct {
 	pid   int
-	born  bool // it was started since the recording began
+	born  bool // the process was started since the recording began
 	since time.Duration
 	next  time.Duration // when to look again
 }
 
-// lookAgain is how long to wait before looking at a process again. .NET runs within 50 ms of a
+// lookAgain is how long to wait before another look at a process. .NET runs within 50 ms of a
 // program's start, or much later if a program that is not .NET loads it.
 func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
 	switch age := now - w.since; {
@@ -28,8 +28,8 @@ func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
 	return 500 * time.Millisecond
 }
 
-// expect adds a process to the pending ones; born: it was started since the recording began. It
-// returns false for a process that cannot be recorded.
+// expect adds a process to the pending processes; born: the process was started since the recording
+// began. It returns false for a process that cannot be recorded.
 func (r *recorder) expect(pid int, born bool) bool {
 	if r.refused[pid] {
 		return false
@@ -87,7 +87,7 @@ func (r *recorder) openPending() {
 	r.pending = left
 }
 
-// forget drops the samples held for a process that is not recorded.
+// forget drops the held samples of a process that is not recorded.
 func (r *recorder) forget(pid int) {
 	if r.cpu != nil {
 		r.cpu.forget(pid)

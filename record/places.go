@@ -10,17 +10,18 @@ import (
 	"clrsnap/profile"
 )
 
-// waitPlace is where a thread waits. A thread that has the same instruction pointer, stack
-// pointer and return addresses again, and the same contexts of generic methods, has the same frames.
+// waitPlace is where a thread waits. When the thread has the same instruction pointer, stack pointer
+// and return addresses again, and the same contexts of generic methods, the thread has the same
+// frames.
 type waitPlace struct {
 	ip, sp  arch.Addr
 	returns []returnSlot // ascending; none: no place is known
 	node    wallNode
 }
 
-// recognise reports whether a thread that is ready to run is at a place where it was before, and
-// sets t.wall.at. Either it is where it waited last: it has been woken and has not run since, or
-// is about to wait there again. Or it is where it gave up its CPU.
+// recognise reports whether a thread that is ready to run is at a known place, and sets t.wall.at.
+// Either the thread is at the place of its last wait: it has been woken and has not run since, or is
+// about to wait there again. Or the thread is where it gave up its CPU.
 func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profile.State, bool) {
 	wt := &t.wall
 	switch {
@@ -43,7 +44,7 @@ func (w *wallSampler) remember(at *waitPlace, s *session.Suspension, f *frameTab
 	*at = waitPlace{c.IP, sp, f.awaits.holds(append(at.returns[:0], f.returns...), s, sp, f.sps), n}
 }
 
-// alsoHolds adds a word that a place has on its stack.
+// alsoHolds adds a word on the stack to a place.
 func (at *waitPlace) alsoHolds(word returnSlot) {
 	if word.at < at.sp || len(at.returns) == 0 {
 		return
@@ -79,8 +80,8 @@ func (at *waitPlace) returnsIn(stack []byte) bool {
 	return true
 }
 
-// isAt reports whether a thread's stack is that of a place. It compares memory only: the registers
-// of a thread that is ready to run cannot be read without a stop.
+// isAt reports whether a thread's stack has the content of a place. Only memory is compared: the
+// registers of a thread that is ready to run cannot be read without a stop.
 func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	if len(at.returns) == 0 {
 		return false
@@ -96,10 +97,9 @@ func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	return t.of.p.Live.ReadMemory(stack, at.sp) == nil && at.returnsIn(stack)
 }
 
-// givesUp reports whether a thread that has been stopped was in a system call that only gives up
-// the CPU. For any other thread the place of the stop says little: the interrupt that stops it can
-// come late, above all in a virtual machine, and a running thread stops where it next leaves the
-// kernel.
+// givesUp reports whether a stopped thread was in a system call that only gives up the CPU. For any
+// other thread the place of the stop says little: the interrupt for the stop can come late, above all
+// in a virtual machine, and a running thread stops where it next leaves the kernel.
 func givesUp(s *session.Suspension) bool {
 	switch session.Syscalls[s.Capture.SyscallNr] {
 	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select",

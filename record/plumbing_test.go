@@ -16,15 +16,16 @@ import (
 	"clrsnap/report"
 )
 
-// TestPlumbingOfWeb: between a thread of the pool and the code of a web service there are many frames
-// of Kestrel and ASP.NET Core, which are one line, and one frame of a folded recording. After an await
-// there is none of them. Recordings and JSON have all.
+// TestPlumbingOfWeb: between a pool thread and the code of a web service there are many framework
+// frames of Kestrel and ASP.NET Core. They are one line, and one frame of a folded recording. After an
+// await there are none. Recordings and JSON have all of them.
 func TestPlumbingOfWeb(t *testing.T) {
 	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "web", testenv.Options{Runtime: runtime})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		url := a.Ask("url")[0]
-		// Of the first requests, all but one wait for what ASP.NET prepares, and go on without Kestrel's frames.
+		// All but one of the first requests wait for preparations of ASP.NET, and go on without Kestrel's
+		// frames.
 		if r, err := http.Get(url + "/text"); err != nil || r.Body.Close() != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestPlumbingOfWeb(t *testing.T) {
 	})
 }
 
-// holdRequests asks for what is answered at the end of the program.
+// holdRequests makes requests with answers at the end of the program.
 func holdRequests(t *testing.T, urls ...string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -67,7 +68,7 @@ func holdRequests(t *testing.T, urls ...string) {
 
 const holds = "Web.Orders.Hold"
 
-// held are the threads whose requests are held.
+// held are the threads with held requests.
 func held(s *profile.Snapshot) []profile.Thread {
 	var out []profile.Thread
 	for _, th := range s.Threads {
@@ -78,7 +79,8 @@ func held(s *profile.Snapshot) []profile.Thread {
 	return out
 }
 
-// spins reports whether a thread does not wait for the end of the program yet: it spins before it does.
+// spins reports whether a thread does not wait for the end of the program yet: the thread spins before
+// its wait.
 func spins(th profile.Thread) bool {
 	return !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool {
 		return f.Method == "System.Threading.Monitor.Wait" || f.Method == "System.Threading.Condition.Wait" // .NET 11
@@ -116,7 +118,7 @@ func checkHeld(t *testing.T, th *profile.Thread) {
 	}
 }
 
-// checkFolded compares a recording with what is folded of it.
+// checkFolded compares a recording with its folded form.
 func checkFolded(t *testing.T, r *profile.Recording) (missing string) {
 	t.Helper()
 	count := func(r *profile.Recording, name string) (n int) {

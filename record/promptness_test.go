@@ -32,7 +32,8 @@ func TestPromptness(t *testing.T) {
 	}
 }
 
-// TestFleeting: each sample is looked at as long as more than one in five methods are still there, then one in eight.
+// TestFleeting: each sample is looked at as long as more than one in five methods are still there,
+// then one sample in eight.
 func TestFleeting(t *testing.T) {
 	var f fleeting
 	count := func(samples, missing int) (wanted int) {

@@ -7,12 +7,13 @@ import (
 	"clrsnap/internal/session"
 )
 
-// TestAddProved: what one process has inlined at a call is shown only if every process with that call has it, too.
+// TestAddProved: the inlined methods of one process at a call are shown only if every process with
+// that call has them.
 func TestAddProved(t *testing.T) {
 	pair := callPair{1, 2}
 	known := map[callPair]session.Call{pair: {Callee: 7}}
 	type process struct {
-		own   []int32 // nil: it has ended, or nothing was proved
+		own   []int32 // nil: the process has ended, or nothing was proved
 		calls map[callPair]session.Call
 	}
 	for _, tt := range []struct {

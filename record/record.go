@@ -23,58 +23,59 @@ import (
 // Options say how to record. The zero value takes CPU samples at 99 Hz until the context ends or
 // the process exits.
 type Options struct {
-	// Modes are what to sample; none: profile.CPU, unless there are Events.
+	// Modes are the modes to sample; none: profile.CPU, unless there are Events.
 	//
-	// profile.CPU: the kernel samples what each CPU runs, Rate times a second. Each sample stands
-	// for 1/Rate of a second of CPU time. No thread is stopped. profile.ModeStats.Source of the
-	// result tells how the kernel samples.
+	// profile.CPU: the kernel samples the code on each CPU, Rate times a second. Each sample stands for
+	// 1/Rate of a second of CPU time. No thread is stopped. profile.ModeStats.Source of the result tells
+	// how the kernel samples.
 	//
-	// profile.Wall samples every thread Rate times a second, whatever it does. A thread that is
-	// provably blocked is not stopped. For a thread that runs, its next CPU sample is used.
+	// profile.Wall samples every thread Rate times a second, whatever the thread does. A provably blocked
+	// thread is not stopped. For a running thread, its next CPU sample is used.
 	Modes []profile.Mode
 	// Events are notifications to record as well, each with the stack of its thread. If
 	// Events.Monitor is 0, there are none. Child processes report events if Subprocesses is set.
 	Events events.Options
-	// Live follows the objects of the samples of profile.Alloc, and makes samples of profile.Live of those that are
-	// alive at the end. Events.Monitor must have events.MonitorAllocations.
+	// Live follows the objects of the samples of profile.Alloc, and makes samples of profile.Live from the
+	// objects alive at the end. Events.Monitor must have events.MonitorAllocations.
 	Live bool
-	// Collect makes the runtime do a full, blocking garbage collection at the end, for Live: then nothing that is dead
-	// is among the samples of profile.Live. It stops the program for as long as it takes, and is not done unless it is
-	// asked for.
+	// Collect makes the runtime do a full, blocking garbage collection at the end, for Live: then no dead
+	// object is among the samples of profile.Live. The collection stops the program for as long as it
+	// takes. The default is no collection.
 	Collect bool
 	// Rate is in samples a second, between MinRate and MaxRate; 0: 99.
 	Rate float64
-	// Duration ends the recording; 0: it lasts until the context ends or the process exits.
+	// Duration ends the recording; 0: the recording lasts until the context ends or the process exits.
 	Duration time.Duration
 	// Threads chooses the threads to record; nil: all.
 	Threads clrsnap.Filter
 	// Subprocesses records child processes that run .NET too.
 	Subprocesses bool
 	// MaxCPU is the share of one CPU that profile.Wall may use: 0.1 is a tenth, 0 stands for
-	// DefaultMaxCPU. If that is not enough to sample all threads at Rate, every thread is sampled
-	// less often, and each sample stands for more time. profile.ModeStats.Got and a note in the
-	// result say so.
+	// DefaultMaxCPU. If MaxCPU is not enough to sample all threads at Rate, every thread is sampled less
+	// often, and each sample stands for more time. profile.ModeStats.Got and a note in the result say so.
 	MaxCPU float64
-	// SourceText keeps the text around the source lines, as far as it is in a PDB, or in a file on this machine
-	// that has the hash that the PDB says. Lines are recorded if the process was opened with clrsnap.Options.Lines.
+	// SourceText keeps the text around the source lines, as far as the text is in a PDB, or in a file on
+	// this machine with the hash in the PDB. Lines are recorded if the process was opened with
+	// clrsnap.Options.Lines.
 	SourceText bool
-	// ExplainLines adds a note for each assembly of the program, and of its packages, that has no source lines.
+	// ExplainLines adds a note for each assembly of the program, and of its packages, without source
+	// lines.
 	ExplainLines bool
-	// Alone says that this program does nothing but record meanwhile. It takes less of the CPUs then: the priority of
-	// the whole process is raised, rather than that of one OS thread, so it must start no other process until the
-	// recording ends; and memory is read without telling Go's scheduler. GOMAXPROCS must be 2 or more: a process that
-	// keeps whoever reads it waiting (docs/security.md) keeps one of these, and garbage collections from ending.
+	// Alone says that this program does nothing but record meanwhile. Then the recording takes less of the
+	// CPUs: the priority of the whole process is raised, not the priority of one OS thread, so the process
+	// must start no other process until the recording ends; and memory is read without telling Go's
+	// scheduler. GOMAXPROCS must be 2 or more: a process that keeps its reader waiting (docs/security.md)
+	// occupies one of Go's processors, and keeps garbage collections from ending.
 	Alone bool
-	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
-	// is not called.
+	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: no calls.
 	Progress func(Progress)
 
-	// watch is called, in tests, after every walk. The frames are in the table; begin is the
-	// earliest time that the stack can be from.
+	// watch is called, in tests, after every walk. The frames are in the table; begin is the earliest
+	// possible time of the stack.
 	watch func(f *frameTable, s *session.Suspension, complete bool, begin time.Duration)
 
-	// local: files of this machine can be read whose names a program gives, because none can keep its reader
-	// waiting. Mapped rings of perf events look as if they could, so this is found out first.
+	// local: files of this machine with names from a program can be read, because no file can keep its
+	// reader waiting. Mapped rings of perf events look as if they could, so local is determined first.
 	local bool
 }
 
@@ -91,15 +92,14 @@ const (
 type Progress struct {
 	Elapsed   time.Duration
 	Samples   int     // in all modes
-	Broken    int     // of Samples, those whose stacks are incomplete
-	Lost      int     // samples that were lost, in all modes; they are not in Samples
-	TargetCPU float64 // CPUs that the target has used since the last report, on average
-	Threads   int     // threads that run now
+	Broken    int     // samples with incomplete stacks, included in Samples
+	Lost      int     // lost samples, in all modes; they are not in Samples
+	TargetCPU float64 // CPUs used by the target since the last report, on average
+	Threads   int     // running threads
 }
 
-// ErrNoPerfEvents: the kernel does not allow CPU samples. The text says what to do. If
-// Options.Modes has profile.Wall too, the recording is made without CPU samples, and a note in
-// it says so.
+// ErrNoPerfEvents: the kernel does not allow CPU samples. The text says what to do. If Options.Modes
+// has profile.Wall too, the recording is made without CPU samples, and says so in a note.
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
@@ -156,7 +156,7 @@ func (o *Options) checkLive() error {
 	return nil
 }
 
-// request is what agents are asked for.
+// request is the subscription for the agents.
 func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	want := bridge.EventRequest(o.Events, maxPause)
 	if o.Live {
@@ -165,7 +165,7 @@ func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	return want
 }
 
-// readable requires that processes are opened with their runtimes if there are events.
+// readable requires, if there are events, that processes are opened with their runtimes.
 func (o *Options) readable(opts session.Options) error {
 	if o.Events.Monitor != 0 && opts.NativeOnly {
 		return errors.New("only a .NET runtime reports events: open the process without Options.NativeOnly")
@@ -179,13 +179,13 @@ func (o *Options) wants(t *session.Thread) bool {
 	return o.Threads == nil || o.Threads(bridge.Thread(t).(*clrsnap.Thread))
 }
 
-// Record samples the stacks of the threads of a process over time. It returns when
-// Options.Duration is over, ctx ends or the process exits. In all three cases the result is what
-// was collected by then, and there is no error. profile.Recording.Notes says what is missing in it.
+// Record samples the stacks of the threads of a process over time. It returns when Options.Duration is
+// over, ctx ends or the process exits. In all three cases the result is everything collected by then,
+// without an error. profile.Recording.Notes says what is missing in the result.
 //
-// An error means that there is no recording: options that make no sense, a core dump, a process
-// that has exited, ErrNoPerfEvents, or an agent that could not be loaded for Options.Events.
-// process must not be used otherwise until Record returns.
+// An error means that there is no recording: options that make no sense, a core dump, an exited
+// process, ErrNoPerfEvents, or an agent that could not be loaded for Options.Events. process must not
+// be used otherwise until Record returns.
 func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.Recording, error) {
 	p := bridge.Session(process)
 	if p.Walking {
@@ -221,7 +221,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	r.surveyed.know(surveyFirst)
 	err := r.begin(p.PID())
 	if err == nil {
-		// The kernel samples by process id: check that the id still is that of this process.
+		// The kernel samples by process id: check that this process still has the id.
 		err = p.Alive()
 	}
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 	"clrsnap/profile"
 )
 
-// recorder makes one recording. Everything happens in one goroutine: it empties the kernel's
-// buffers before they are full, and samples threads for profile.Wall in between.
+// recorder makes one recording, all in one goroutine: the goroutine empties the kernel's buffers
+// before they are full, and samples threads for profile.Wall in between.
 type recorder struct {
 	o          Options
 	b          *profile.Builder
 	assemblies *assemblies
-	opts       session.Options    // to open further processes with
-	all        []*recordedProcess // those that have exited too
+	opts       session.Options    // for further processes
+	all        []*recordedProcess // including exited processes
 	pending    []*pendingProcess
 	failed     error        // why a pending process cannot be recorded
 	refused    map[int]bool // processes that cannot be recorded, by id
-	surveyed   *frameTable  // of the process that is about to be recorded; nil: none
+	surveyed   *frameTable  // of the process to be recorded next; nil: none
 	family     family
 	began      time.Time
 	start      time.Duration // monotonic, like all times here
 	young      time.Duration // until when a process is young
 	now        time.Duration
 	threads    threadTable
-	cpu        *cpuSampler   // nil: no such samples
-	wall       *wallSampler  // nil: no such samples
-	events     *eventSampler // nil: likewise
+	cpu        *cpuSampler   // nil: no CPU samples
+	wall       *wallSampler  // nil: no wall samples
+	events     *eventSampler // nil: no events
 
 	haste haste
 
@@ -48,10 +48,10 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 200 * time.Millisecond // the kernel's buffers are emptied; that takes a CPU from the target
-	drainNew    = 100 * time.Millisecond // the same, while walks fail: of code that is new, which is soon known
+	drainEvery  = 200 * time.Millisecond // the kernel's buffers are emptied; each time takes a CPU from the target
+	drainNew    = 100 * time.Millisecond // the same, while walks fail: new code is the cause, and is soon known
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
-	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
+	drainSoon   = 4 * time.Millisecond   // the same, while new code needs a name soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for, at most so often
 	reportEvery = 500 * time.Millisecond
 )
@@ -59,11 +59,11 @@ const (
 // How long buffers are emptied more often.
 const (
 	startLasts = 250 * time.Millisecond // after the recording began
-	newsLast   = time.Second            // after code was met whose name must be read soon
+	newsLast   = time.Second            // after new code needed a name soon
 	failsLast  = 5 * time.Second        // after a walk has failed
 )
 
-// youth is how long a program is young: most programs that exit soon have exited by then.
+// youth is how long a program is young: most short-lived programs have exited by then.
 const youth = time.Second
 
 func newRecorder(o Options) *recorder {
@@ -112,7 +112,7 @@ func (r *recorder) add(p *session.Process) *recordedProcess {
 	return rp
 }
 
-// recorded returns the process with an id; nil if it is not recorded, not yet, or no more.
+// recorded returns the process with an id; nil if the process is not recorded, not yet, or no more.
 func (r *recorder) recorded(pid int) *recordedProcess {
 	for _, rp := range r.all {
 		if rp.p.Live.PID() == pid && rp.left == 0 {
@@ -163,7 +163,7 @@ func (r *recorder) record(ctx context.Context) {
 		}
 		if r.now >= mayDrain || r.wall != nil && r.wall.joins(drain) {
 			after := r.drainAfter()
-			drain, mayDrain = r.now+after, r.now+after*3/4 // the earlier one if we are awake
+			drain, mayDrain = r.now+after, r.now+after*3/4 // the earlier time if we are awake
 			r.housekeep()
 		}
 		next := drain
@@ -184,7 +184,7 @@ func (r *recorder) record(ctx context.Context) {
 	r.now = live.Monotonic()
 	for _, rp := range r.all {
 		if rp.update(); !rp.ended {
-			rp.list(true) // for the names that threads have got lately
+			rp.list(true) // for names that threads have got lately
 		}
 	}
 	if r.cpu != nil {
@@ -199,7 +199,7 @@ func (r *recorder) record(ctx context.Context) {
 	}
 }
 
-// drainAfter is when the kernel's buffers are to be emptied again.
+// drainAfter is how long until the kernel's buffers are to be emptied again.
 func (r *recorder) drainAfter() time.Duration {
 	for _, rp := range r.all {
 		if rp.frames.news > 0 && r.now < rp.frames.news+newsLast {
@@ -219,8 +219,7 @@ func (r *recorder) drainAfter() time.Duration {
 // startsUntil is when the recording has begun and no program is young any more.
 func (r *recorder) startsUntil() time.Duration { return max(r.young, r.start+startLasts) }
 
-// wait returns at a time, or earlier if there is something to do; full: the kernel's buffers fill
-// up.
+// wait returns at a time, or earlier if there is work; full: the kernel's buffers fill up.
 func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 	left := until - live.Monotonic()
 	if left <= 0 {
@@ -239,16 +238,16 @@ func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 	return false
 }
 
-// housekeep does what is done every few milliseconds.
+// housekeep does the regular work of every few milliseconds.
 func (r *recorder) housekeep() {
 	r.openPending()
 	r.meetChildren()
 	for _, rp := range r.all {
-		rp.leave()               // before what was sampled since is read: it may be of another program
-		rp.frames.unloads.look() // likewise
+		rp.leave()               // before samples since are read: they may be of another program
+		rp.frames.unloads.look() // for the same reason
 	}
 	if r.cpu != nil {
-		r.cpu.drain() // before threads that have ended are forgotten
+		r.cpu.drain() // before ended threads are forgotten
 	}
 	if r.events != nil {
 		r.events.drain()
@@ -261,13 +260,12 @@ func (r *recorder) housekeep() {
 	}
 }
 
-// alive reports whether any of the processes runs, or may yet turn out to.
+// alive reports whether any of the processes runs, or may yet turn out to run.
 func (r *recorder) alive() bool {
 	return len(r.pending) > 0 || slices.ContainsFunc(r.all, func(rp *recordedProcess) bool { return !rp.ended })
 }
 
-// cpuOfOurs is the CPU time that this process has used, including the tasks that stop threads for
-// it.
+// cpuOfOurs is the CPU time used by this process, including the tasks that stop threads for it.
 func (r *recorder) cpuOfOurs() time.Duration {
 	used := live.OwnCPU()
 	for _, rp := range r.all {
@@ -276,7 +274,7 @@ func (r *recorder) cpuOfOurs() time.Duration {
 	return used
 }
 
-// targetCPU is the CPU time that the processes have used since recording began.
+// targetCPU is the CPU time used by the processes since recording began.
 func (r *recorder) targetCPU() time.Duration {
 	var sum time.Duration
 	for _, rp := range r.all {

@@ -35,7 +35,7 @@ func TestThreadRemarks(t *testing.T) {
 	}
 }
 
-// TestMissingRemark: it says why CPU time is in no sample, or that it does not know.
+// TestMissingRemark: the remark says why CPU time is in no sample, or that the reason is not known.
 func TestMissingRemark(t *testing.T) {
 	const period = 10 * time.Millisecond
 	stats := func(samples, missed int) profile.ModeStats {
@@ -46,10 +46,10 @@ func TestMissingRemark(t *testing.T) {
 		stats profile.ModeStats
 		from  profile.Source
 		used  time.Duration
-		want  string // "" means that nothing is said
+		want  string // "": no remark
 	}{
 		{stats(1000, 0), profile.FromProcessors, 10 * time.Second, ""},
-		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // it need not be the target that was held up
+		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // the target need not have been held up
 		{stats(70, 0), profile.FromProcessors, time.Second, ""},         // too short to say
 		{stats(700, 310), profile.FromProcessors, 10 * time.Second,
 			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs " +

@@ -22,7 +22,8 @@ import (
 	"clrsnap/report"
 )
 
-// recordWays records the program rethrow, which throws exceptions in some ways, from its start to its end.
+// recordWays records the program rethrow, which throws exceptions in some ways, from its start to its
+// end.
 func recordWays(t *testing.T, runtime, ways string, o events.Options, compile ...string) *profile.Recording {
 	t.Helper()
 	kit := testenv.Kit(t)
@@ -57,8 +58,8 @@ func thrown(r *profile.Recording) map[string]int64 {
 	return out
 }
 
-// TestRethrown: an exception counts once, with the stack of its first throw, and with the method that has caught
-// it last, however often it is thrown again.
+// TestRethrown: an exception counts once, with the stack of its first throw and with its last catcher,
+// however often it is thrown again.
 func TestRethrown(t *testing.T) {
 	const ways = "once,again,throw-ex,filter,finally,new,wrap,dispatch,async,async-slow,async-collect,async-kept," +
 		"async-alone,async-early,async-before,wait,all,never-thrown,thread,handler,stored,null,same-place"
@@ -102,8 +103,8 @@ func TestRethrown(t *testing.T) {
 					"never-thrown,same-place,async-kept %d"
 				r := recordWays(t, runtime, fmt.Sprintf(ways, times), events.Options{}, livetest.RuntimeAsync...)
 				got := thrown(r)
-				// L3 has thrown three exceptions before it was suspended: two of All, and one of Before. Until it is
-				// known what awaits L3, that is the only method of the task of Kept that is known.
+				// L3 has thrown three exceptions before its suspension: two of All, and one of Before. As long as
+				// the caller that awaits L3 is not known, L3 is the only known method of the task of Kept.
 				const early, likely = 3, profile.LikelyCatcher
 				first := got[class+by+"L3"+likely] - early
 				if first == times {
@@ -116,7 +117,7 @@ func TestRethrown(t *testing.T) {
 				} {
 					want[class+by+method] = n
 				}
-				if alone := class + by + "Alone"; got[alone+likely] > 0 { // likewise
+				if alone := class + by + "Alone"; got[alone+likely] > 0 { // as with L3
 					delete(want, alone)
 					want[alone+likely] = 1
 				}
@@ -139,7 +140,8 @@ func TestRethrown(t *testing.T) {
 	})
 }
 
-// TestRethrownChosen: if not every exception is recorded, those that are still count once, and have their last catcher.
+// TestRethrownChosen: if not every exception is recorded, the recorded exceptions still count once,
+// and have their last catcher.
 func TestRethrownChosen(t *testing.T) {
 	layer.Live(t)
 	const times, every = 600, 3
@@ -152,16 +154,16 @@ func TestRethrownChosen(t *testing.T) {
 	got := thrown(r)
 	const class, by = "System.InvalidOperationException (System.Private.CoreLib), caught by ", "Rethrow.Program."
 	for _, method := range []string{"Async{async}", "Again"} {
-		// Of 600 throws a third is chosen, give or take: five standard deviations are 173.
+		// A third of 600 throws is chosen, give or take: five standard deviations are 173.
 		if n := got[class+by+method]; n < times-180 || n > times+180 {
 			t.Errorf("%d exceptions caught by %s, and %d is true: %v", n, method, times, got)
 		}
 	}
-	// The garbage collector may have moved one or the other, which then seems to end where it was caught first.
+	// The garbage collector may have moved an exception, which then seems to end at its first handler.
 	if others := int64(m.Samples)*every - got[class+by+"Async{async}"] - got[class+by+"Again"]; others > times/20 {
 		t.Errorf("%d exceptions have another end: %v", others, got)
 	}
-	// Three rethrows by await are seen whether they are chosen or not, two by "throw;" if the exception is.
+	// Three rethrows by await are seen for every exception, two by "throw;" for chosen exceptions.
 	if n := m.Rethrown; n < 3*times+2*(times-180) || n > 3*times+2*(times+180) {
 		t.Errorf("%d rethrows, and %d is true", n, 5*times)
 	}
@@ -217,7 +219,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestFirstEvents: exceptions have their module from the first one on, also in a running program that is attached to.
+// TestFirstEvents: exceptions have their module from the first exception on, also in an attached
+// running program.
 func TestFirstEvents(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "events", testenv.Options{

@@ -15,11 +15,12 @@ import (
 	"clrsnap/profile"
 )
 
-// Lines are found when everything is recorded. While a process is recorded, a frame's place in IL is noted when
-// its instruction is met for the first time, because neither the code nor the process need be there later;
-// and the PDB of its assembly is opened, but not read. No thread is stopped for any of that.
+// Lines are found when everything is recorded. While a process is recorded, a frame's place in IL is
+// noted when its instruction is met for the first time, because neither the code nor the process need
+// be there later; and the PDB of its assembly is opened, but not read. No thread is stopped for any of
+// this.
 
-// assemblies are those of a recording, with what finds their PDBs.
+// assemblies are the assemblies of a recording, with the finders of their PDBs.
 type assemblies struct {
 	b     *profile.Builder
 	known map[assemblyKey]int32
@@ -29,7 +30,7 @@ type assemblies struct {
 	names map[string]string
 }
 
-// name returns a name, and the same string for equal ones.
+// name returns a name, and the same string for equal names.
 func (a *assemblies) name(s string) string {
 	if known, ok := a.names[s]; ok {
 		return known
@@ -48,8 +49,8 @@ func newAssemblies(b *profile.Builder) *assemblies {
 		index: map[*module.Module]int32{}}
 }
 
-// add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
-// known which file it is from.
+// add returns the index of an assembly; 0: no PDB could be found, or there is no room. located: the
+// assembly's file is known.
 func (a *assemblies) add(f *source.Finder, m *source.Module) (i int32, located bool) {
 	l, located, err := f.Later(m)
 	if err != nil {
@@ -103,25 +104,27 @@ func (a *assemblies) close() {
 	}
 }
 
-// placer notes where frames of one process are in IL.
+// placer notes the places in IL of frames of one process.
 type placer struct {
 	p       *session.Process
 	all     *assemblies
 	finder  *source.Finder // nil: no lines are wanted
 	lasting map[arch.Addr]int32
 	passing map[arch.Addr]int32    // assemblies that can be unloaded, at this moment
-	ids     map[arch.Addr][20]byte // of their PDBs, likewise
+	ids     map[arch.Addr][20]byte // of the PDBs of those assemblies, at this moment
 	lost    []lostAssembly
 }
 
-// lostAssembly is an assembly whose file is not known yet, because it has just been loaded, or because it has none.
+// lostAssembly is an assembly without a known file, because the assembly has just been loaded, or has
+// no file.
 type lostAssembly struct {
 	index  int32
 	module source.Module
 	until  time.Duration // when to stop looking
 }
 
-// lookFor is how long the file of an assembly is looked for: the list of mappings is read every 100 ms at most.
+// lookFor is how long to look for the file of an assembly: the list of mappings is read every 100 ms
+// at most.
 const lookFor = time.Second
 
 func newPlacer(p *session.Process, all *assemblies) placer {
@@ -137,7 +140,7 @@ func (p *placer) begin() {
 	clear(p.ids)
 }
 
-// place adds its place to the location of a frame that has just been named.
+// place adds the place of a frame to its location, which has just been named.
 func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	if at, ok := p.p.Place(fr, module); ok {
 		p.placeAt(&at, l)
@@ -167,7 +170,7 @@ func (p *placer) placeAt(at *session.Place, l *profile.Location) {
 	}
 }
 
-// native adds its place to the location of a native frame.
+// native adds the place of a native frame to its location.
 func (p *placer) native(fr *walk.Frame, l *profile.Location) {
 	m, at := p.p.NativePlace(fr)
 	if m == nil {
@@ -178,7 +181,7 @@ func (p *placer) native(fr *walk.Frame, l *profile.Location) {
 	}
 }
 
-// sites adds the call sites of the method that has just been named, unless it has them.
+// sites adds the call sites of the method just named, unless the method has them.
 func (p *placer) sites(method int32) {
 	if p.all.b.HasSites(method) {
 		return
@@ -206,8 +209,8 @@ func (p *placer) look(now time.Duration) {
 	p.lost = left
 }
 
-// id identifies the PDB of the assembly of code that can be unloaded and has just been named. With it, two builds
-// of an assembly are told apart, whose methods have the same names.
+// id identifies the PDB of an assembly with code that can be unloaded, when the code has just been
+// named. The id tells two builds of an assembly apart, whose methods have the same names.
 func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
 	m, ok := p.p.Module(fr, assembly)
 	if p.finder == nil || !ok {
@@ -222,11 +225,11 @@ func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
 	return id
 }
 
-// fetchAfter is how long symbols are fetched of a recording that was interrupted.
+// fetchAfter is how long to fetch symbols for an interrupted recording.
 const fetchAfter = 20 * time.Second
 
-// addLines finds the lines of a recording, as far as the symbols are there, or can be fetched. When ctx ends, it
-// goes on without those that have not come by then.
+// addLines finds the lines of a recording, as far as the symbols are there or can be fetched. When ctx
+// ends, addLines goes on without the symbols still missing then.
 func (r *recorder) addLines(ctx context.Context, out *profile.Recording) {
 	if !r.opts.Lines {
 		return

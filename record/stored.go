@@ -7,21 +7,23 @@ import (
 	"clrsnap/profile"
 )
 
-// Exceptions that are stored in a task without a word (.NET 11). Code that wants the task of a method which the runtime
-// suspends calls a thunk, and that calls the method. The thunk catches what the method throws before it is suspended,
-// and stores it in the task. Neither the thunk's frame nor its handler is reported. Where a method does without the
-// task, because it awaits the call at once, there is no thunk, and the exception goes on to that method.
+// Exceptions that are stored in a task without any report (.NET 11). Code that wants the task of a
+// method suspended by the runtime calls a thunk, and the thunk calls the method. The thunk catches the
+// exceptions that the method throws before its suspension, and stores the exceptions in the task.
+// Neither the thunk's frame nor its handler is reported. Where a method does without the task, because
+// it awaits the call at once, there is no thunk, and the exception goes on to that method.
 //
-// So such a flight ends at the latest at the last method that is called without a task. It is known to have ended once
-// the exception is thrown again, or nothing else has become of it.
+// So a flight of such an exception ends at the latest at the last method that is called without a
+// task. The end is known once the exception is thrown again, or when nothing else has become of the
+// exception.
 
-// suspendable is what is known of methods that the runtime may suspend.
+// suspendable is the known information about methods that the runtime may suspend.
 type suspendable struct {
 	kinds map[clrsnap.FunctionID]session.Suspendable
-	taken map[[2]clrsnap.FunctionID]bool // the first one takes the task of the second one
+	taken map[[2]clrsnap.FunctionID]bool // the first method takes the task of the second method
 }
 
-// suspends says what a method is to the runtime's own way to suspend methods.
+// suspends says how the runtime's own suspension treats a method.
 func (f *frameTable) suspends(function clrsnap.FunctionID) session.Suspendable {
 	kinds := f.awaits.methods.kinds
 	kind, ok := kinds[function]
@@ -34,7 +36,8 @@ func (f *frameTable) suspends(function clrsnap.FunctionID) session.Suspendable {
 	return kind
 }
 
-// takes reports whether a method most likely takes the task of another one, instead of awaiting its call at once.
+// takes reports whether a method most likely takes the task of another method, instead of awaiting the
+// call at once.
 func (f *frameTable) takes(outer, inner clrsnap.FunctionID) bool {
 	taken := f.awaits.methods.taken
 	key := [2]clrsnap.FunctionID{outer, inner}
@@ -46,8 +49,8 @@ func (f *frameTable) takes(outer, inner clrsnap.FunctionID) bool {
 	return is
 }
 
-// findStorer finds out who stores a thrown exception in a task if no handler is reported before. No method beyond it
-// catches the exception.
+// findStorer finds the method that stores a thrown exception in a task if no handler is reported
+// before. No method beyond it catches the exception.
 func (np *notifiedProcess) findStorer(f *flight) {
 	frames := np.rp.frames
 	kind := func(i int) session.Suspendable { return frames.suspends(f.functions[i]) }
@@ -63,7 +66,7 @@ func (np *notifiedProcess) findStorer(f *flight) {
 		return
 	}
 	if by := np.function(f.stack[end]).Method; session.ResumesMethods(by) || session.LiesBetween(by) {
-		return // that stores it, and is reported
+		return // that method stores the exception, and is reported
 	}
 	f.storer = end
 	for i := first; i+1 < end; i++ {
@@ -75,8 +78,8 @@ func (np *notifiedProcess) findStorer(f *flight) {
 	f.functions = f.functions[:end]
 }
 
-// landsOrStored ends a flight whose handler was not reported, with a fate unless it was stored in a task. It reports
-// whether it was.
+// landsOrStored ends a flight without a reported handler, with a fate unless the exception was stored
+// in a task. It reports whether the exception was stored.
 func (np *notifiedProcess) landsOrStored(f *flight, fate string) bool {
 	if f.storer == 0 || f.superseded {
 		np.lands(f, fate)
@@ -91,7 +94,8 @@ func (np *notifiedProcess) landsOrStored(f *flight, fate string) bool {
 	return true
 }
 
-// storedAt ends a pending flight of a thread if it can have been stored in a task: its exception is thrown again.
+// storedAt ends a pending flight of a thread if its exception can have been stored in a task: the
+// exception is thrown again.
 func (np *notifiedProcess) storedAt(tid, i int) {
 	waiting := np.thrown[tid]
 	if f := &waiting[i]; f.storer > 0 && !f.superseded {
@@ -100,8 +104,8 @@ func (np *notifiedProcess) storedAt(tid, i int) {
 	}
 }
 
-// storedMoved returns the oldest exception that can have been stored in a task, and is equal to one that is thrown
-// again; nil: there is none.
+// storedMoved returns the oldest exception that can have been stored in a task and is equal to an
+// exception thrown again; nil: there is none.
 func (np *notifiedProcess) storedMoved(equal func(*thrownException) bool, first clrsnap.FunctionID) *thrownException {
 	var oldest *flight
 	var of, at int
@@ -121,7 +125,8 @@ func (np *notifiedProcess) storedMoved(equal func(*thrownException) bool, first 
 	return x
 }
 
-// storeAll ends all pending flights that can have been stored in tasks: none of them has ended the process.
+// storeAll ends all pending flights whose exceptions can have been stored in tasks: none of them has
+// ended the process.
 func (np *notifiedProcess) storeAll() {
 	for tid, waiting := range np.thrown {
 		for i := len(waiting) - 1; i >= 0; i-- {

@@ -8,26 +8,25 @@ import (
 	"clrsnap/profile"
 )
 
-// recordedProcess is one of the processes of a recording.
 type recordedProcess struct {
 	r       *recorder
 	p       *session.Process
 	index   int32 // in Recording.Processes
 	owned   bool  // opened by the recorder
 	frames  *frameTable
-	threads map[int]*recordedThread // threads not known to have ended, by thread id
-	ns      map[int]int             // thread ids, by those of the target's PID namespace
-	since   time.Duration           // when its recording began
+	threads map[int]*recordedThread // threads that are not known to have ended, by thread id
+	ns      map[int]int             // our thread ids, by thread id in the target's PID namespace
+	since   time.Duration           // when the recording of the process began
 	listed  time.Duration           // when the kernel's list was last looked at,
 	count   int                     // how many threads there were,
-	read    time.Duration           // when it was last read,
+	read    time.Duration           // when the list was last read,
 	named   time.Duration           // and when threads were last described
-	cpu     time.Duration           // CPU time that it had used when its recording began
-	used    time.Duration           // CPU time since, when it was last read,
-	counted time.Duration           // and when that was
+	cpu     time.Duration           // CPU time of the process when its recording began
+	used    time.Duration           // CPU time since, at the last reading,
+	counted time.Duration           // and when the last reading was
 	ended   bool
-	left    time.Duration // since when it is another program: see leave; 0: it is not
-	unnamed bool          // a thread has become one of the runtime's since it was described
+	left    time.Duration // since when the process runs another program: see leave; 0: it does not
+	unnamed bool          // a thread has become one of the runtime's since its description
 	fresh   time.Duration // when caches were brought up to date for the samples at hand; 0: not yet
 	stored  time.Duration // when the runtime's list of threads was read
 	maps    ration        // of reading the mappings: see newMappings
@@ -40,9 +39,9 @@ type recordedThread struct {
 	index  int32 // in Recording.Threads; -1: no sample yet
 	chosen bool
 	ended  bool
-	comm   string        // the kernel's name of it at its latest sample
-	named  time.Duration // when it was described,
-	again  time.Duration // and when that is to be done again
+	comm   string        // the kernel's name of the thread at its latest sample
+	named  time.Duration // when the thread was described,
+	again  time.Duration // and when to describe it again
 	wall   wallThread
 }
 
@@ -59,7 +58,7 @@ func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedP
 	return rp
 }
 
-// usedCPU is the CPU time that the process has used while it was recorded.
+// usedCPU is the CPU time that the process has used during its recording.
 func (rp *recordedProcess) usedCPU() time.Duration {
 	if t := rp.p.Live.CPUTime(); t > rp.cpu && rp.left == 0 {
 		rp.used = t - rp.cpu
@@ -67,8 +66,8 @@ func (rp *recordedProcess) usedCPU() time.Duration {
 	return rp.used
 }
 
-// nameEvery is how often threads are described again: a thread may get its name, or become one of
-// the runtime's, after it has started. Old threads are described less often.
+// nameEvery is how often threads are described again: a thread may get its name, or become one of the
+// runtime's, after its start. Old threads are described less often.
 const nameEvery = 2 * time.Second
 
 // mostNamed is the longest that a description lasts, unless Options.Threads depends on it.
@@ -77,8 +76,9 @@ const mostNamed = 30 * time.Second
 // readEvery is how often the list of threads is read even if their number is the same.
 const readEvery = time.Second
 
-// countEvery is how often CPU time is read, at most: a little less than drainEvery, so that it is read each time. Of a
-// process that has ended it is what was read last. The kernel adds up that of all threads each time.
+// countEvery is how often CPU time is read, at most: a little less than drainEvery, so that each drain
+// reads the CPU time. The CPU time of an ended process is the last reading. The kernel adds up the
+// times of all threads at each reading.
 const countEvery = drainEvery * 3 / 4
 
 // update checks whether the process has exited, and lists its threads from time to time.
@@ -88,7 +88,7 @@ func (rp *recordedProcess) update() {
 	}
 	if rp.r.now < rp.r.young || rp.r.now >= rp.counted+countEvery {
 		rp.counted = rp.r.now
-		rp.usedCPU() // it cannot be read once the process has exited
+		rp.usedCPU() // impossible once the process has exited
 	}
 	if rp.p.Live.Alive() != nil {
 		rp.end()
@@ -99,7 +99,6 @@ func (rp *recordedProcess) update() {
 	}
 }
 
-// end notes that there is nothing more to record.
 func (rp *recordedProcess) end() {
 	rp.ended = true
 	if rp.r.cpu != nil {
@@ -107,8 +106,8 @@ func (rp *recordedProcess) end() {
 	}
 }
 
-// leave ends the recording of a process that has executed another program: nothing that is known of it holds any more.
-// With Options.Subprocesses the other program is recorded, too, if it is .NET.
+// leave ends the recording of a process that has executed another program: nothing known of the
+// process holds any more. With Options.Subprocesses the other program is recorded, too, if it is .NET.
 func (rp *recordedProcess) leave() {
 	if rp.ended || !rp.p.Live.Executed() {
 		return
@@ -123,18 +122,18 @@ func (rp *recordedProcess) leave() {
 	}
 }
 
-// list finds the threads that have started and ended, and from time to time names that have
-// changed. last: it is called for the last time.
+// list finds threads that have started and ended, and from time to time changed names. last: this is
+// the last call.
 func (rp *recordedProcess) list(last bool) {
 	now := rp.r.now
 	some := last || rp.unnamed || now >= rp.named+nameEvery
 	if n, err := rp.p.Live.CountThreads(); err == nil && n == rp.count && !some && now < rp.read+readEvery {
 		rp.listed = now
-		return // most likely they are the same
+		return // most likely the threads are the same
 	}
 	tids, err := rp.p.Live.Threads()
 	if err != nil {
-		return // it is about to exit
+		return // the process is about to exit
 	}
 	rp.p.Engine.Begin()
 	rp.frames.begin()
@@ -147,7 +146,7 @@ func (rp *recordedProcess) list(last bool) {
 		present[tid] = true
 		t := rp.threads[tid]
 		switch {
-		case t == nil && rp.r.wall == nil: // its first sample will tell
+		case t == nil && rp.r.wall == nil: // the thread's first sample will tell
 			continue
 		case t == nil, some && now >= t.again, last && t.mayHaveChanged(now), unnamed && t.info.ID == 0:
 		default:
@@ -164,8 +163,8 @@ func (rp *recordedProcess) list(last bool) {
 	rp.listed = now
 }
 
-// readStore reads the runtime's list of threads, at most once in each round of the recorder. If it
-// cannot be read, threads are described as native ones, and again a little later.
+// readStore reads the runtime's list of threads, at most once in each round of the recorder. If the
+// list cannot be read, threads are described as native threads, and again a little later.
 func (rp *recordedProcess) readStore() {
 	if rp.stored >= rp.r.now {
 		return
@@ -174,11 +173,11 @@ func (rp *recordedProcess) readStore() {
 	_ = rp.p.ReadThreadStore()
 }
 
-// recent is how long it takes until a new thread is in the runtime's list, and more.
+// recent is at least the time until a new thread is in the runtime's list.
 const recent = 100 * time.Millisecond
 
-// hostThread turns a thread id of the target's PID namespace into ours. The id of a thread that
-// ended before it was seen stays as it is.
+// hostThread turns a thread id of the target's PID namespace into ours. The id of a thread that ended
+// unseen stays as it is.
 func (rp *recordedProcess) hostThread(ns int) int {
 	tid, ok := rp.ns[ns]
 	if !ok {
@@ -210,13 +209,13 @@ func (rp *recordedProcess) remove(tid int) {
 	}
 }
 
-// thread returns a thread that has been sampled, and describes it if it is not known yet. name is
-// the kernel's name of it; "" if that is not known.
+// thread returns a sampled thread, and describes the thread if it is not known yet. name is the
+// kernel's name of the thread; "" if the name is not known.
 func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	t := rp.threads[tid]
 	if t != nil && name != "" && name != t.comm {
 		if t.comm != "" {
-			t.again, rp.named = 0, 0 // it has another name now
+			t.again, rp.named = 0, 0 // the thread has another name now
 		}
 		t.comm = name
 	}
@@ -229,7 +228,7 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 		}
 	}
 	if t == nil {
-		// It has ended. What is left of it is its name.
+		// The thread has ended. Only its name is left.
 		t = &recordedThread{of: rp, index: -1, ended: true}
 		t.info = session.Thread{OSThreadID: tid, Name: name, Role: session.RoleOfEnded(name)}
 		t.chosen = rp.r.o.wants(&t.info)
@@ -245,11 +244,11 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 const (
 	mapEvery  = 100 * time.Millisecond
 	mapFirst  = 10 * time.Millisecond // in the first second
-	mapsSaved = 4                     // times that may follow each other at once
+	mapsSaved = 4                     // readings that may follow each other at once
 )
 
-// newMappings reads the mappings again, and reports whether it has: there may be new modules, and new memory with code
-// of no module.
+// newMappings reads the mappings again, and reports whether it has read them: there may be new
+// modules, and new memory with code outside all modules.
 func (rp *recordedProcess) newMappings() bool {
 	every := mapEvery
 	if rp.r.now < rp.since+time.Second {
@@ -269,7 +268,7 @@ func (rp *recordedProcess) newMappings() bool {
 	return true
 }
 
-// agentThread is the name of the agent's thread in the target. It is not recorded.
+// agentThread is the name of the agent's thread in the target. The thread is not recorded.
 const agentThread = "clrsnap-agent"
 
 // describe updates the description of a thread; t is nil for a new one.
@@ -283,7 +282,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		t = &recordedThread{of: rp, index: -1}
 		t.wall.last = rp.since
 		if rp.listed > 0 {
-			t.wall.last = (rp.listed + rp.r.now) / 2 // it began somewhere in between
+			t.wall.last = (rp.listed + rp.r.now) / 2 // the thread began somewhere in between
 		}
 		rp.threads[tid] = t
 		rp.changed()
@@ -291,7 +290,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 	t.info = info
 	t.describedAt(rp.r.now)
 	if chosen := rp.r.o.wants(&info) && info.Name != agentThread; chosen != t.chosen {
-		// Its new name is wanted, or no longer is. The time before does not count.
+		// The new name is wanted, or no longer wanted. The time before does not count.
 		if t.chosen = chosen; !isNew {
 			t.wall.last = rp.r.now
 			rp.changed()
@@ -312,7 +311,7 @@ func (t *recordedThread) describedAt(now time.Duration) {
 	t.named, t.again = now, now+wait
 }
 
-// mayHaveChanged reports whether a thread is worth another look at the end of the recording. Most
+// mayHaveChanged reports whether a thread deserves another look at the end of the recording. Most
 // changes come soon after a thread's start.
 func (t *recordedThread) mayHaveChanged(now time.Duration) bool {
 	const part = 8
@@ -331,7 +330,8 @@ func (rp *recordedProcess) changed() {
 	}
 }
 
-// sampled returns the index of a thread in Recording.Threads, and adds it there for its first sample.
+// sampled returns the index of a thread in Recording.Threads, and adds the thread there for its first
+// sample.
 func (t *recordedThread) sampled() int32 {
 	if t.index < 0 {
 		t.index = t.of.r.threads.add(t.recorded())
@@ -347,7 +347,7 @@ func (t *recordedThread) recorded() profile.RecordedThread {
 }
 
 // threadTable numbers threads. Beyond maxThreadsApart, threads of one name share a number; beyond
-// maxThreadNames such names, all do.
+// maxThreadNames shared names, all further threads share a number.
 type threadTable struct {
 	b      *profile.Builder
 	n      int

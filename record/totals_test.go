@@ -16,8 +16,8 @@ import (
 	"clrsnap/report"
 )
 
-// TestEventTotals: what is said to have happened has happened during the recording, although the
-// agent was there before and afterwards.
+// TestEventTotals: the counted events happened during the recording, although the agent was there
+// before and afterwards.
 func TestEventTotals(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -25,7 +25,7 @@ func TestEventTotals(t *testing.T) {
 	for _, every := range []int64{1, 5} {
 		o.Events.ExceptionEvery = every
 		r := livetest.Recorded(t, p, o)
-		// What the agent has reported before the recording began is not in it.
+		// Reports of the agent before the recording are not in the recording.
 		first := slices.DeleteFunc(slices.Clone(r.Samples), func(x profile.Sample) bool { return x.At > 0 })
 		if len(first) > 1 {
 			t.Errorf("%d of %d samples are of the moment at which the recording began", len(first), len(r.Samples))
@@ -60,7 +60,7 @@ func TestEventTotals(t *testing.T) {
 	}
 }
 
-// TestThreadTotals: threads that no managed code has started are told apart.
+// TestThreadTotals: threads started by no managed code are told apart.
 func TestThreadTotals(t *testing.T) {
 	a := testenv.Start(t, "ordeal", testenv.Options{Args: []string{"--mode", "churn"}})
 	p := livetest.Open(t, a, clrsnap.Options{})

@@ -13,45 +13,45 @@ import (
 	"clrsnap/profile"
 )
 
-// Code that can be unloaded (DynamicMethod, Expression.Compile, collectible assemblies) is named
-// later than it was sampled, and other code may have got its place in between. A name is given if
-// it is proved that this has not happened:
+// Code that can be unloaded (DynamicMethod, Expression.Compile, collectible assemblies) gets its name
+// later than its sample, and other code may have taken its place in between. A name is given only with
+// a proof that nothing has taken the place:
 //
-//   - the same code was there before the moment of the stack: a walk has met it, or a survey;
-//   - or nothing has been unloaded since that moment;
-//   - or that moment is so short ago that there was no time for it (trustFor).
+//   - the same code was there before the moment of the stack: a walk or a survey has met it;
+//   - or nothing has been unloaded since the moment of the stack;
+//   - or that moment is so short ago that there was no time for an unload (trustFor).
 //
 // In any case the code must still be there after its name was read.
 
-// looseName is what was found for a frame in code that can be unloaded.
+// looseName is the name found for a frame in code that can be unloaded.
 type looseName struct {
 	location      int32
-	start, method arch.Addr // of the method's code, and its MethodDesc; of a stub: the page where it was met, and 0
+	start, method arch.Addr // of the method's code, and its MethodDesc; of a stub: the page of the stub, and 0
 	name          nameSum   // 0: the name could not be read
 	read          time.Duration
 	proved        bool
-	from          time.Duration // since when it is proved
+	from          time.Duration // since when the name is proved
 }
 
-// claim is a frame whose name is to be proved.
+// claim is a frame without a proof of its name yet.
 type claim struct {
 	frame int // in frameTable.stack
 	key   frameKey
 }
 
-// sight is the same code at all times that it was looked at between two.
+// sight is code that was the same at each look from one time to another.
 type sight struct {
 	method   arch.Addr
 	name     nameSum
 	from, to time.Duration
 }
 
-// nameSum stands for a name, with what tells methods of the same name apart.
+// nameSum stands for a name, and tells methods with the same name apart.
 type nameSum uint64
 
 var nameSeed = maphash.MakeSeed()
 
-// sum is that of a frame in code that can be unloaded; 0 for other code.
+// sum is the nameSum of a frame in code that can be unloaded; 0 for other code.
 func (f *frameTable) sum(fr *walk.Frame, n *profile.Frame) nameSum {
 	if !fr.Code.Collectible {
 		return 0
@@ -59,7 +59,7 @@ func (f *frameTable) sum(fr *walk.Frame, n *profile.Frame) nameSum {
 	return sumOf(n, f.places.id(fr, n.Module))
 }
 
-// sumOf is the sum of a frame in an assembly whose PDB has an id.
+// sumOf is the nameSum of a frame in an assembly whose PDB has an id.
 func sumOf(n *profile.Frame, id [20]byte) nameSum {
 	var h maphash.Hash
 	h.SetSeed(nameSeed)
@@ -71,10 +71,11 @@ func sumOf(n *profile.Frame, id [20]byte) nameSum {
 	return max(stubSum+1, nameSum(h.Sum64()))
 }
 
-// stubSum stands for a stub, which has no name: what is proved is that there was one.
+// stubSum stands for a stub. A stub has no name: the proof is that there was a stub.
 const stubSum nameSum = 1
 
-// startOf is what looseName.start says of code of a method, or of none, that was met at ip: a page has stubs only.
+// startOf is looseName.start of a method's code, or of code without a method met at ip: a page has
+// stubs only.
 func startOf(method, start, ip arch.Addr) arch.Addr {
 	const page = 4096
 	if method == 0 {
@@ -83,18 +84,18 @@ func startOf(method, start, ip arch.Addr) arch.Addr {
 	return start
 }
 
-// trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
-// its place the thread must return, the garbage must be collected (twice for a dynamic method), finalizers
-// must run, and another method must be made and compiled. In a program with a small heap that does nothing
-// else this was seen to happen within 5 ms.
+// trustFor is how long code cannot be replaced after a thread was seen in the code. Before other code
+// takes the place, the thread must return, the garbage must be collected (twice for a dynamic method),
+// finalizers must run, and another method must be made and compiled. In a program with a small heap
+// that does nothing else, a replacement within 5 ms was seen.
 const trustFor = time.Millisecond
 
 // maxSights bounds the entries of frameTable.seen.
 const maxSights = 1 << 15
 
-// claimed returns the location of a frame in code that can be unloaded. If it is not proved for this
-// moment, prove will do that, or put another one in its place. A moment after the name was read needs
-// another reading.
+// claimed returns the location of a frame in code that can be unloaded. If the location is not proved
+// for this moment, prove will prove it, or put another location in its place. For a stack from after
+// the reading of the name, the name is read again.
 func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
 	n, ok := f.loose[key]
 	start := startOf(fr.Code.MethodDesc, fr.Code.MethodStart, key.ip)
@@ -117,7 +118,7 @@ func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
 	return n.location
 }
 
-// prove replaces the names of code that may not be those of the moment of the stack. The stack is as
+// prove replaces the names of code that may not be right for the moment of the stack. The stack is as
 // complete as before: only a name is missing.
 func (f *frameTable) prove() {
 	if len(f.unproven) == 0 {
@@ -147,8 +148,8 @@ func (f *frameTable) prove() {
 	}
 }
 
-// proved reports whether a name that was read before now, of code that is still there, is that of
-// the moment of the stack, and remembers the code.
+// proved reports whether a name was right at the moment of the stack, and remembers the code. The name
+// was read before now, and its code is still there.
 func (f *frameTable) proved(n *looseName, now time.Duration) bool {
 	is := sight{n.method, n.name, now, now}
 	was, known := f.seen[n.start]
@@ -178,20 +179,21 @@ func (f *frameTable) unnamed(why string) int32 {
 
 // unloads knows since when no code has been unloaded that a thread was in.
 //
-// Code that is on a thread's stack is kept by the garbage collector (GcStackCrawlCallBack in
-// src/coreclr/vm/gcenv.ee.common.cpp). All other code that was in use goes by a finalizer: of
-// DynamicResolver.DestroyScout for dynamic methods, of LoaderAllocatorScout for what belongs to
-// assemblies. So code that a thread was in at some moment is still there if the finalizer thread has not
-// run since that moment, which the kernel tells.
+// The garbage collector keeps code that is on a thread's stack (GcStackCrawlCallBack in
+// src/coreclr/vm/gcenv.ee.common.cpp). A finalizer removes all other code that was in use: the
+// finalizer of DynamicResolver.DestroyScout removes dynamic methods, the finalizer of
+// LoaderAllocatorScout removes the code of assemblies. So the code of a thread at some moment is still
+// there if the finalizer thread has not run since. The kernel tells whether a thread has run.
 type unloads struct {
 	p     *session.Process
 	tid   int           // the finalizer thread's; 0: not known yet
-	tried time.Duration // when it was last looked for
-	count target.Proof  // of when it was last looked at; "": nothing is known
-	since time.Duration // when that was first so
+	tried time.Duration // when the finalizer thread was last looked for
+	count target.Proof  // the finalizer thread's count at the last look; "": nothing is known
+	since time.Duration // when count first had its value
 }
 
-// findEvery is how often the finalizer thread is looked for: a program that starts has none yet.
+// findEvery is how often to look for the finalizer thread: a program that starts has no finalizer
+// thread yet.
 const findEvery = 100 * time.Millisecond
 
 // look notes how often the finalizer thread has run so far.
@@ -230,34 +232,34 @@ func (u *unloads) find() bool {
 	return ok
 }
 
-// noneSince reports whether it is certain that no code has been unloaded since a moment when a
-// thread was in it.
+// noneSince reports whether certainly no code has been unloaded since a moment when a thread was in
+// the code.
 func (u *unloads) noneSince(moment time.Duration) bool {
 	return u.count != "" && u.since <= moment && u.p.Live.NotRunSince(u.tid, u.count)
 }
 
-// survey lists the code that can be unloaded, so that what lives is known before it is sampled. That
+// survey lists the code that can be unloaded, so that live code is known before its samples. That
 // matters only while finalizers run: otherwise unloads has the better proof.
 type survey struct {
-	next  time.Duration // when to begin the next one
-	rest  time.Duration // from this one to the next
-	began time.Duration // this one
+	next  time.Duration // when to begin the next survey
+	rest  time.Duration // from this survey to the next
+	began time.Duration // when this survey began
 	took  time.Duration // so far
 	left  []arch.Addr   // starts of methods
-	whole bool          // it has all there are
-	fresh bool          // it has met some that was not known
+	whole bool          // the survey has all methods
+	fresh bool          // the survey has met new code
 }
 
 // How much surveys may take.
 const (
-	surveyEvery = time.Second            // as long as the one before has met new code
-	surveyMost  = 8 * time.Second        // twice as long each time that it has not
+	surveyEvery = time.Second            // as long as the survey before has met new code
+	surveyMost  = 8 * time.Second        // twice as long after each survey without new code
 	surveyShare = 100                    // surveys take 1/surveyShare of the time
 	surveySlice = 2 * time.Millisecond   // at once
 	surveyFirst = 250 * time.Millisecond // before the recording begins
 )
 
-// know goes on with the survey for a while, or begins one if it is time.
+// know goes on with the survey for a while, or begins a survey if the time has come.
 func (f *frameTable) know(slice time.Duration) {
 	v := &f.survey
 	begin := live.Monotonic()
@@ -285,7 +287,7 @@ func (f *frameTable) know(slice time.Duration) {
 	}
 }
 
-// meet remembers the method that starts somewhere.
+// meet remembers the method that starts at an address.
 func (f *frameTable) meet(start arch.Addr) {
 	code, err := f.p.Runtime.Code.Lookup(start)
 	if err != nil || !code.Kind.Managed() || code.MethodStart != start || !code.Collectible {
@@ -311,8 +313,8 @@ func (f *frameTable) meet(start arch.Addr) {
 	}
 }
 
-// forget drops what neither the survey has met nor a walk since it began. If the survey may lack
-// some, that waits until there is no more room.
+// forget drops the code that neither the survey nor a walk has met since the survey began. If the
+// survey may lack code, forget waits until there is no more room.
 func (f *frameTable) forget() {
 	if !f.survey.whole && len(f.seen) < maxSights {
 		return

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestProved: which names of code that can be unloaded are proved, and what is remembered of it.
+// TestProved: which names of code that can be unloaded are proved, and the remembered sights.
 func TestProved(t *testing.T) {
 	const ms = time.Millisecond
 	seen := sight{method: 1, name: 2, from: 100 * ms, to: 150 * ms}
@@ -16,7 +16,7 @@ func TestProved(t *testing.T) {
 		seen       sight // nothing: never
 		taken, now time.Duration
 		proved     bool
-		from       time.Duration // of what is remembered
+		from       time.Duration // of the remembered sight
 		news       bool
 	}{
 		"never seen, read late": {taken: 200 * ms, now: 202 * ms, from: 202 * ms, news: true},
@@ -51,7 +51,7 @@ func TestProved(t *testing.T) {
 	}
 }
 
-// TestForget: what was not met lately makes room, unless the survey does not know.
+// TestForget: code that was not met lately makes room, unless the survey does not know.
 func TestForget(t *testing.T) {
 	f := frameTable{seen: map[arch.Addr]sight{1: {to: 5}, 2: {to: 15}}}
 	f.survey.began = 10

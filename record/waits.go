@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// waited adds the sample of a wait: its leaf says what was waited for.
+// waited adds the sample of a wait: the leaf is the awaited object.
 func (np *notifiedProcess) waited(n *notification) {
 	np.arrived[profile.Waits]++
 	t := np.thread(n)
@@ -23,8 +23,8 @@ func (np *notifiedProcess) waited(n *notification) {
 	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, what, np.rp.frames.complete, whole)
 }
 
-// waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only of monitors and locks; most
-// other primitives are made of objects that nobody else knows.
+// waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only for
+// monitors and locks; most other primitives are made of objects that nobody else knows.
 func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool) profile.Function {
 	w := profile.WaitingFor{Kind: np.e.r.waitedIn(stack, whole)}
 	if w.Kind != profile.WaitIdle {
@@ -50,7 +50,7 @@ func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool)
 		}
 		known = w.Kind == profile.MonitorEnter || w.Kind == profile.LockEnter
 		if isLock := np.rp.p.IsLock(class); w.Kind == profile.LockEnter && class != 0 && !isLock {
-			w.Kind = profile.MonitorEnter // whose method was inlined: monitors are Locks
+			w.Kind = profile.MonitorEnter // the method of MonitorEnter was inlined: monitors are Locks
 		}
 	}
 	if c, err := np.rp.p.Class(class); known && class != 0 && err == nil {
@@ -60,8 +60,9 @@ func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool)
 	return w.WaitEvent("")
 }
 
-// inlinedWait returns the kind of a wait whose outermost primitive was certainly inlined into its caller: of
-// WaitHandle.WaitAll only WaitMultiple may be left. "": the frames have it all, or nothing can be said.
+// inlinedWait returns the kind of a wait whose outermost primitive was certainly inlined into its
+// caller: of WaitHandle.WaitAll only WaitMultiple may be left. "": the frames show everything, or
+// nothing can be said.
 func (np *notifiedProcess) inlinedWait(n *notification, stack []int32) profile.WaitKind {
 	frames := n.record.Frames
 	if len(stack) == 0 || len(stack) > len(frames) {
@@ -91,7 +92,7 @@ func (np *notifiedProcess) inlinedWait(n *notification, stack []int32) profile.W
 // maxPrimitive is how many frames a primitive may have.
 const maxPrimitive = 32
 
-// waitedIn is profile.WaitedIn of a stack of locations, leaf first.
+// waitedIn is profile.WaitedIn for a stack of locations, leaf first.
 func (r *recorder) waitedIn(stack []int32, whole bool) profile.WaitKind {
 	return profile.WaitedIn(func(yield func(*profile.Function) bool) {
 		for _, l := range stack {
@@ -102,7 +103,7 @@ func (r *recorder) waitedIn(stack []int32, whole bool) profile.WaitKind {
 	}, whole)
 }
 
-// checkWaits says that a process does not report waits, if they are wanted.
+// checkWaits says, if waits are wanted, that a process does not report them.
 func (np *notifiedProcess) checkWaits() {
 	if np.e.has(profile.Waits) && np.link.Begun.Events&agent.Waits == 0 {
 		np.e.note("%s", noWaits(np.pid, np.link.Begun.RuntimeMajor))

@@ -17,7 +17,7 @@ import (
 	"clrsnap/record"
 )
 
-// blockedWaits sums up a mode's waits by the method of the program that waits.
+// blockedWaits sums up a mode's waits by the waiting method of the program.
 func blockedWaits(r *profile.Recording, m profile.Mode) map[string]map[profile.WaitingFor]profile.Amount {
 	out := map[string]map[profile.WaitingFor]profile.Amount{}
 	for what, samples := range r.WaitSamples() {
@@ -42,7 +42,7 @@ func blockedWaits(r *profile.Recording, m profile.Mode) map[string]map[profile.W
 	return out
 }
 
-// withoutFirst leaves out the wait for a lock that went on when the recording began, and whose lock is not known.
+// withoutFirst leaves out the wait that went on when the recording began: its lock is not known.
 func withoutFirst(got map[profile.WaitingFor]profile.Amount,
 	want profile.WaitingFor) map[profile.WaitingFor]profile.Amount {
 	for _, kind := range []profile.WaitKind{want.Kind, profile.WaitRuntime} {
@@ -54,7 +54,7 @@ func withoutFirst(got map[profile.WaitingFor]profile.Amount,
 	return got
 }
 
-// wantedWait is what the program says that a method waits for.
+// wantedWait is the wait of a method according to the program.
 func wantedWait(x *testenv.Truth) profile.WaitingFor {
 	want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
 	if x.Type != "-" {
@@ -66,12 +66,12 @@ func wantedWait(x *testenv.Truth) profile.WaitingFor {
 	return want
 }
 
-// longWaits are so long that threads block in them for most of the time on a busy machine, too: first they spin and
-// yield, which beside four busy programs on two CPUs took 350 ms.
+// longWaits are so long that threads block for most of the time even on a busy machine: first they
+// spin and yield. Beside four busy programs on two CPUs, spinning and yielding took 350 ms.
 var longWaits = []string{"--ms", "1000"}
 
-// TestWaitEvents: every wait of the program is recorded, with its primitive, the class of its object where the runtime
-// knows it, and its duration.
+// TestWaitEvents: every wait of the program is recorded, with its primitive, the class of its object
+// where the runtime knows the class, and its duration.
 func TestWaitEvents(t *testing.T) { testenv.EachVersion(t, testWaitEvents) }
 
 func testWaitEvents(t *testing.T, runtime string) {
@@ -98,9 +98,9 @@ func testWaitEvents(t *testing.T, runtime string) {
 		if want.Kind == profile.ThreadJoin {
 			switch testenv.Framework(runtime) {
 			case "net9":
-				want.Kind = profile.WaitRuntime // Thread.Join is no method but a function of the runtime there
+				want.Kind = profile.WaitRuntime // here Thread.Join is no method but a function of the runtime
 			case "net11":
-				if len(got[x.Method]) > 0 { // the runtime does not report it any more
+				if len(got[x.Method]) > 0 { // the runtime does not report joins any more
 					t.Errorf("%s: %v, want nothing", x.Method, got[x.Method])
 				}
 				continue
@@ -112,7 +112,7 @@ func testWaitEvents(t *testing.T, runtime string) {
 			t.Errorf("%s: %v, want %v alone", x.Method, got[x.Method], want)
 			continue
 		}
-		least := 0.1 // the program also counts locks that are free, and how long others spin before they block
+		least := 0.1 // the program also counts free locks, and spinning before a block
 		switch want.Kind {
 		case profile.HandleOne, profile.HandleAny, profile.HandleAll, profile.MonitorWait, profile.ThreadJoin:
 			least = 0.8
@@ -127,8 +127,9 @@ func testWaitEvents(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// recordWaits records the program until each of its methods has waited twice from beginning to end. inside is what the
-// program counted during these, and around what it counted from before the recording until after it.
+// recordWaits records the program until each of its methods has waited twice from beginning to end.
+// inside is the program's count during these waits, and around its count from before the recording
+// until after it.
 func recordWaits(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) (r *profile.Recording,
 	inside, around []testenv.Truth) {
 	t.Helper()
@@ -166,7 +167,7 @@ func recordWaits(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Opti
 		})
 		return waited
 	}
-	await(1) // it may have begun before the recording
+	await(1) // the first wait may have begun before the recording
 	inside = await(2)
 	cancel()
 	if err := <-ended; err != nil {
@@ -176,7 +177,7 @@ func recordWaits(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Opti
 	return r, inside, since(around, before)
 }
 
-// since is what was counted since then.
+// since is the count since then.
 func since(now, then []testenv.Truth) []testenv.Truth {
 	out := slices.Clone(now)
 	for i := range out {
@@ -186,18 +187,18 @@ func since(now, then []testenv.Truth) []testenv.Truth {
 	return out
 }
 
-// TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say
-// of which class the object is.
+// TestWaitWall: samples of the wall clock name the awaited object as well, on every runtime. For
+// monitors they also name the class of the object.
 func TestWaitWall(t *testing.T) { testenv.EachVersion(t, testWaitWall) }
 
-// wallWait is what samples say that a method waits for.
+// wallWait is the wait of a method in samples.
 func wallWait(x *testenv.Truth, net string) profile.WaitingFor {
 	want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
 	switch want.Kind {
 	case profile.MonitorEnter, profile.MonitorWait:
 		want.Type = x.Type
 	case profile.LockEnter:
-		if net == "net8" { // it has no such lock, and the program its own one
+		if net == "net8" { // .NET 8 has no Lock, and the program has its own
 			want = profile.WaitingFor{Kind: profile.MonitorEnter, Type: "Common.MonitorLock"}
 		}
 	case profile.ThreadJoin:
@@ -230,7 +231,8 @@ func testWaitWall(t *testing.T, runtime string) {
 			for _, sum := range got[x.Method] {
 				all += sum.Weight
 			}
-			// The rest is what the program does before and after the wait. How long it spins first is up to the machine.
+			// The rest is the program's work before and after the wait. How long the program spins first is up to
+			// the machine.
 			if sum := got[x.Method][want].Weight; sum < all*8/10 || sum == 0 {
 				return fmt.Sprintf("%s: %v, want %v", x.Method, got[x.Method], want)
 			}

@@ -16,20 +16,20 @@ import (
 	"clrsnap/profile"
 )
 
-// wallSampler gives every thread its turn, Rate times a second, whatever the thread does. A round
-// that takes more CPU time than Options.MaxCPU, or longer than a period, is cut short: the next
-// one goes on there. A sample stands for the time since its thread's last one, so fewer samples
-// make the result coarser and not wrong.
+// wallSampler gives every thread its turn, Rate times a second, whatever the thread does. A round ends
+// early when the round has used more CPU time than Options.MaxCPU allows, or has lasted longer than a
+// period: the next round goes on there. A sample stands for the time since its thread's last sample,
+// so fewer samples make the result coarser, not wrong.
 type wallSampler struct {
-	stack  []int32            // that is being added
-	looked session.Suspension // the latest
+	stack  []int32            // of the sample being added
+	looked session.Suspension // the latest look
 	r      *recorder
 	period time.Duration
 	next   time.Duration // when the next round is due
 	base   time.Duration // next without the jitter
 	pace   pace.Pace
-	early  int // turns from one look at a thread to the next, once it has had firstLooks,
-	usual  int // and once it has had earlyLooks
+	early  int // turns from one look at a thread to the next, after firstLooks,
+	usual  int // and after earlyLooks
 	turns  []*recordedThread
 	turn   int
 	dealt  bool // turns is up to date
@@ -39,40 +39,40 @@ type wallSampler struct {
 
 	stats  profile.ModeStats
 	due    float64 // turns that were due so far
-	sure   int     // turns of threads that are known not to have run since their last turn
+	sure   int     // turns of threads that have provably not run since their last turn
 	last   time.Duration
-	probe  ration // of stops of threads that are ready to run
+	probe  ration // stops of threads that are ready to run
 	buf    []byte
 	pauses []time.Duration
 }
 
-// wallThread is what wall-clock sampling remembers of a thread.
+// wallThread is the memory of wall-clock sampling for a thread.
 type wallThread struct {
-	untold int           // how often in a row the class of what it was blocked on was not certain
-	last   time.Duration // when it was sampled
-	at     wallNode      // where it was found last, and
-	wait   waitPlace     // what its stack was like if it waited there
-	valid  bool          // it may still be there
-	since  time.Duration // when it was first found there; short runs in between are ignored
+	untold int           // how often in a row the class of the thread's lock was not certain
+	last   time.Duration // when the thread was sampled
+	at     wallNode      // where a look found the thread last, and
+	wait   waitPlace     // the stack of the thread if it waited there
+	valid  bool          // the thread may still be there
+	since  time.Duration // when a look first found the thread there; short runs in between are ignored
 
-	looked, used time.Duration // when it was captured, and how long it had run or been ready to run by then
+	looked, used time.Duration // when the thread was captured, and how long it had run or been ready to run by then
 
 	owed  time.Duration // time that the thread ran, and that waits for a CPU sample
-	turns int32         // turns that owed stands for
+	turns int32         // turns of owed
 
-	had, queued time.Duration // how long it had run on a CPU, and waited for one, when owed was last 0
+	had, queued time.Duration // how long the thread had run on a CPU, and waited for a CPU, when owed was last 0
 
-	due   time.Duration // when to look at it again; 0: at every turn
-	busy  int           // looks in a row at which it ran
+	due   time.Duration // when to look at the thread again; 0: at every turn
+	busy  int           // looks in a row that found the thread running
 	looks int           // up to earlyLooks
-	ran   time.Duration // time that it ran between looks and that has no sample yet; less than a turn
+	ran   time.Duration // time that the thread ran between looks, without a sample yet; less than a turn
 
-	yield         waitPlace        // where it was stopped as it gave up its CPU
-	sched         procfs.Schedstat // what the scheduler had counted when it was last asked whether it gives up its CPU
-	probe, probes time.Duration    // when it may be stopped to see where it is, and how long until the next time
+	yield         waitPlace        // where the thread was stopped as it gave up its CPU
+	sched         procfs.Schedstat // the scheduler's counts at the last call of givesUpOften
+	probe, probes time.Duration    // when the thread may be stopped to see where it is, and how long until the next time
 
-	cpu      wallNode // of its latest CPU sample
-	wasOnCPU bool     // it has had a CPU sample
+	cpu      wallNode // the stack of the latest CPU sample
+	wasOnCPU bool     // the thread has had a CPU sample
 }
 
 // wallNode is a stack that was sampled.
@@ -93,7 +93,7 @@ func newWallSampler(r *recorder) *wallSampler {
 	return w
 }
 
-// step performs a round if one is due, and returns when the next one is.
+// step performs a round if a round is due, and returns when the next round is due.
 func (w *wallSampler) step() time.Duration {
 	if w.r.now < w.next {
 		return w.next
@@ -109,13 +109,13 @@ func (w *wallSampler) step() time.Duration {
 	return w.next
 }
 
-// joins reports whether a round is due that another wake, due by then, should join: there would be one before the next
-// round otherwise.
+// joins reports whether another wake should join the round that is due now. The other wake is due at a
+// given time, which comes before the next round.
 func (w *wallSampler) joins(other time.Duration) bool {
 	return w.r.now >= w.next && other < w.r.now+time.Duration(w.usual)*w.period
 }
 
-// round gives the threads their turns, and returns in how many the first of them is to have another.
+// round gives the threads their turns, and returns in how many periods the next round is due.
 func (w *wallSampler) round(late bool) (turns int) {
 	if !w.dealt {
 		w.deal()
@@ -144,8 +144,8 @@ func (w *wallSampler) round(late bool) (turns int) {
 		}
 		if t.wall.due <= w.r.now {
 			w.sample(t, late)
-			// The time is checked after each look, because a thread that waits for a CPU takes long to
-			// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
+			// The time is checked after each look, because a thread that waits for a CPU takes long to stop.
+			// Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
 			if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
 				return 1
 			}
@@ -161,8 +161,8 @@ func (w *wallSampler) round(late bool) (turns int) {
 // lastRound is the longest that finish may delay the end of a recording.
 const lastRound = 250 * time.Millisecond
 
-// finish gives a last turn to threads whose last one was long ago, so that samples stand for the
-// time since. It takes about lastRound at most.
+// finish gives a last turn to threads whose last turn was long ago, so that samples stand for the time
+// since. It takes about lastRound at most.
 func (w *wallSampler) finish() {
 	w.closing = true
 	w.deal()
@@ -180,7 +180,7 @@ func (w *wallSampler) finish() {
 	}
 }
 
-// deal collects the threads to sample. Those whose last sample is oldest come first.
+// deal collects the threads to sample. The threads with the oldest samples come first.
 func (w *wallSampler) deal() {
 	w.dealt = true
 	w.turns = w.turns[:0]
@@ -242,8 +242,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	wt.last = now
 }
 
-// spend adds a sample of a thread that spent some time at a stack until at, of one turn
-// or of several.
+// spend adds a sample of a thread that spent the time d, one turn or several, at a stack until at.
 func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.Duration, turns int32, n wallNode) {
 	if d > 0 {
 		w.add(t, profile.Sample{
@@ -255,10 +254,10 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 // turnsOf is how many turns a time comprises, at least one.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
-// A thread that has had firstLooks is looked at every few turns only, and one that has had earlyLooks
-// more seldom still. Each look takes a CPU from the target, and the kernel's samples show where threads
-// run. What a look finds stands for the time since the last one, so the result gets coarser and not
-// wrong. If Rate is low, or there are no CPU samples, threads are looked at every turn.
+// A thread is looked at every few turns only after firstLooks, and more seldom still after earlyLooks.
+// Each look takes a CPU from the target, and the kernel's samples show where threads run. A look
+// stands for the time since the last look, so the result gets coarser, not wrong. If Rate is low, or
+// there are no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
 	earlyRest  = 30 * time.Millisecond
@@ -279,7 +278,7 @@ func (w *wallSampler) rests(wt *wallThread) int {
 	return w.usual
 }
 
-// rest decides when to look again at a thread, if there is no reason to wait longer.
+// rest decides when to look again at a thread without a reason for a longer wait.
 func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
 	if turns := w.rests(wt); turns > 1 {
 		// Rounds come up to half a period early or late.
@@ -287,12 +286,12 @@ func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
 	}
 }
 
-// How long a thread that stays blocked is left alone: a part of the time that it was found
-// blocked at that place so far, because what it does between two looks is not seen.
+// How long a thread that stays blocked is left alone: a part of the time that it was found blocked at
+// that place so far, because the looks miss whatever the thread does in between.
 const (
 	restPart   = 4                    // the part is 1/restPart
-	leastRest  = 4                    // periods: the shortest rest that is worth while, if it is longer than the usual
-	mostRest   = time.Second          // the longest,
+	leastRest  = 4                    // periods: the shortest rest worth while, if longer than the usual rest
+	mostRest   = time.Second          // the longest rest,
 	restOfEach = time.Millisecond / 2 // and more for each thread, which bounds the looks a second at all of them
 )
 
@@ -301,8 +300,8 @@ func (w *wallSampler) firstRest() time.Duration {
 	return time.Duration(max(leastRest, w.usual+1)) * w.period
 }
 
-// stays adds the sample of a thread that has not run since it was last looked at. However long
-// that was, the thread was at the same place, so the next look may wait.
+// stays adds the sample of a thread that has not run since the last look. However long ago that look
+// was, the thread was at the same place all the time, so the next look may wait.
 func (w *wallSampler) stays(t *recordedThread) {
 	wt, now := &t.wall, live.Monotonic()
 	turns := w.turnsOf(now - wt.last)
@@ -316,8 +315,7 @@ func (w *wallSampler) stays(t *recordedThread) {
 // leftAlone reports whether the next look at a thread may wait for longer than usual.
 func (w *wallSampler) leftAlone(wt *wallThread) bool { return wt.due-wt.last >= w.firstRest() }
 
-// hasRun ends the rest of a thread that was to be left alone for long, because a CPU sample shows
-// that it has run.
+// hasRun ends the long rest of a thread because a CPU sample shows that the thread has run.
 func (w *wallSampler) hasRun(t *recordedThread) {
 	if wt := &t.wall; wt.valid && w.leftAlone(wt) {
 		wt.due = 0
@@ -328,18 +326,18 @@ func (w *wallSampler) hasRun(t *recordedThread) {
 func (w *wallSampler) leaveAlone(wt *wallThread) {
 	most := mostRest + time.Duration(len(w.turns))*restOfEach
 	if rest := min((wt.last-wt.since)/restPart, most); rest > w.firstRest() {
-		// Jitter: threads that are left alone at the same time are looked at at different times.
+		// Jitter: threads with rests of the same length are looked at at different times.
 		wt.due = wt.last + rest - time.Duration(rand.Int64N(int64(rest)/4))
 	}
 }
 
 // How long a thread that runs is left alone.
 const (
-	busyTurns = 3 // looks in a row that must have found it running
+	busyTurns = 3 // looks in a row that found the thread running
 	mostTurns = 8 // the longest rest, in turns
 )
 
-// letRun decides when to look again at a thread that runs. Its CPU samples show where it runs;
+// letRun decides when to look again at a thread that runs. Its CPU samples show where the thread runs;
 // looks only show for how much of the time.
 func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
 	w.rest(wt, now)
@@ -349,10 +347,11 @@ func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
 	}
 }
 
-// woke adds the samples of a thread that was left alone and has run meanwhile. ran is how long it
-// ran, by the kernel's count; it waited for the rest. The rest counts for the place where it is
-// found now. That is right on average if the look was planned, because its time does not depend on
-// what the thread does. If it was not planned, half of the rest counts for the place before.
+// woke adds the samples of a thread that was left alone and has run meanwhile. ran is how long the
+// thread ran, by the kernel's count; the thread waited for the rest of the time. The rest counts for
+// the place of the thread now. That is right on average if the look was planned, because the time of a
+// planned look does not depend on the thread. After a look that was not planned, half of the rest
+// counts for the place before.
 func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	wt := &t.wall
 	before := wt.at
@@ -384,19 +383,19 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	wt.ran = 0
 }
 
-// owe leaves time that a thread ran, one turn or several, to its next CPU sample.
+// owe leaves time of a running thread, one turn or several, to its next CPU sample.
 func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
 	wt.owed += d
 	wt.turns += turns
 }
 
-// payIdle adds the sample for the time owed to a thread that is found blocked, if the thread was
-// mostly ready to run, and hardly ran. It had been woken, and waited for a CPU where it is found
-// now, or where it waited before. No CPU sample would show that. running and ready are how long
-// it has run on a CPU so far, and waited for one, by the kernel's count.
+// payIdle adds the sample for the time owed to a thread that is blocked now, if the thread was mostly
+// ready to run and hardly ran. The thread had been woken, and waited for a CPU at its present place or
+// at the place before. No CPU sample would show the wait. running and ready are how long the thread
+// has run on a CPU so far, and waited for a CPU, by the kernel's count.
 func (w *wallSampler) payIdle(t *recordedThread, running, ready time.Duration) {
 	wt := &t.wall
-	const mostly = 3 // times as long as it ran
+	const mostly = 3 // times as long as the thread ran
 	if wt.owed > 0 && wt.had > 0 && ready-wt.queued > mostly*(running-wt.had) {
 		w.payAs(t, wt.at)
 	}
@@ -418,11 +417,11 @@ func (w *wallSampler) add(t *recordedThread, s profile.Sample) {
 // errDeferred: the thread runs, and will have a CPU sample.
 var errDeferred = errors.New("the thread's next CPU sample stands in for this one")
 
-// mayDefer reports whether a running thread need not be stopped, because its next CPU sample can
-// be used. CPU samples come at equal amounts of the time that it runs, so the next one is as good
-// as a sample of this moment. It is even better: a thread that is on a CPU stops where it next
-// leaves the kernel, which makes system calls look too long. A thread that has had no CPU sample
-// for a long time uses too little of a CPU, and is stopped.
+// mayDefer reports whether a running thread need not be stopped, because its next CPU sample can be
+// used. CPU samples come at equal amounts of the thread's CPU time, so the next CPU sample is as good
+// as a sample of this moment. It is even better: a stop finds a thread on a CPU only where the thread
+// next leaves the kernel, so system calls look too long. A thread without a CPU sample for a long time
+// uses too little of a CPU, and is stopped.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
 	if w.r.cpu == nil || w.r.cpu.events.KernelExcluded() {
@@ -439,10 +438,11 @@ const (
 	mostProbes  = 10 * time.Second       // and at most
 )
 
-// mayProbe reports whether to stop a thread that is ready to run, to see whether it is giving up
-// its CPU. A thread that does so again and again, as .NET's thread pool does before it waits, is
-// ready to run most of the time, and has hardly any CPU samples. Once it has been stopped there,
-// its stack is recognised. For other threads that wait for a CPU their CPU samples are used.
+// mayProbe reports whether to stop a thread that is ready to run, to see whether the thread is giving
+// up its CPU. A thread that gives up its CPU again and again, as .NET's thread pool does before it
+// waits, is ready to run most of the time, and has hardly any CPU samples. Once the thread has been
+// stopped there, its stack is recognised. Other threads that wait for a CPU are left to their CPU
+// samples.
 func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	wt := &t.wall
 	if !w.probe.left(now, probeEvery, probesSaved) || now < wt.probe || w.closing || !w.givesUpOften(t) {
@@ -454,13 +454,14 @@ func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	return true
 }
 
-// shortRun is how long a thread runs at once, at most, if it gives up its CPU by itself. The kernel lets one that
-// computes run for longer, also where many do.
+// shortRun is the longest run at once of a thread that gives up its CPU by itself. The kernel lets a
+// computing thread run for longer, even where many threads compute.
 const shortRun = time.Millisecond
 
-// givesUpOften reports whether a thread was ready to run without a CPU for most of the time since it was last asked,
-// and never ran for long. A stop takes a thread out of the middle of its work, so those of a web server, which wait
-// for a CPU now and then, are not worth it, nor are threads that compute.
+// givesUpOften reports whether a thread was ready to run without a CPU for most of the time since the
+// last call, and never ran for long. A stop interrupts a thread in the middle of its work. So a stop
+// is not worth while for the threads of a web server, which wait for a CPU now and then, nor for
+// threads that compute.
 func (w *wallSampler) givesUpOften(t *recordedThread) bool {
 	wt := &t.wall
 	now, ok := t.of.p.Live.Times(t.info.OSThreadID)
@@ -469,7 +470,7 @@ func (w *wallSampler) givesUpOften(t *recordedThread) bool {
 	return ok && ready > running && running < time.Duration(min(runs, 1<<32))*shortRun
 }
 
-// settle makes a wall sample of a CPU sample, for the time owed to its thread. s.At is relative to
+// settle makes a wall sample from a CPU sample, for the time owed to its thread. s.At is relative to
 // the start of the recording.
 func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	wt := &t.wall
@@ -488,8 +489,8 @@ func (w *wallSampler) pay(t *recordedThread, s profile.Sample) {
 	w.add(t, s)
 }
 
-// ended adds the last samples of a thread that ended at about now. Time that it ran without ever
-// having had a CPU sample is lost.
+// ended adds the last samples of a thread that ended at about now. Running time of a thread that never
+// had a CPU sample is lost.
 func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
 	wt := &t.wall
 	if wt.valid && wt.due > wt.last {
@@ -499,8 +500,8 @@ func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
 	w.stats.Lost += int(wt.turns)
 }
 
-// payLast adds a sample for the time owed to a thread that gets no more CPU samples: with the
-// stack of its latest one, or else with the stack that was last found.
+// payLast adds a sample for the time owed to a thread without further CPU samples. The stack is the
+// stack of the thread's latest CPU sample, or else the stack of the last look.
 func (w *wallSampler) payLast(t *recordedThread) {
 	switch wt := &t.wall; {
 	case wt.wasOnCPU:
@@ -517,7 +518,7 @@ func (w *wallSampler) payAs(t *recordedThread, n wallNode) {
 	})
 }
 
-// look captures and walks a thread, and remembers its stack.
+// look captures and walks a thread, and remembers the stack.
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
 	rp.frames.begin()
@@ -577,7 +578,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			w.remember(&wt.wait, s, rp.frames, wt.at)
 			if wt.wait.alsoHolds(blocked); untold && wt.untold < mostUntold {
 				wt.untold++
-				wt.wait.returns = wt.wait.returns[:0] // it is looked at again
+				wt.wait.returns = wt.wait.returns[:0] // the thread is looked at again
 			} else if !untold {
 				wt.untold = 0
 			}
@@ -587,14 +588,15 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	}
 	w.found(wt, s, before)
 	if s.FoundBlocked && wt.untold > 0 && wt.untold < mostUntold {
-		wt.valid = false // it is looked at again even if it does not run
+		wt.valid = false // the thread is looked at again even if it does not run
 	}
 	return state, nil
 }
 
-// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame
-// that what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows
-// the class of the object. untold: the class was not certain this time.
+// blocked notes in w.stack that a thread is blocked on a monitor: as a frame that the method's callee
+// seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class of the
+// object. blocked returns where the thread's own stack holds the lock. untold: the class was not
+// certain this time.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
 		return at, false
@@ -608,7 +610,7 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		return at, leaf >= 1 && w.mayBeInlined()
 	}
 	if !ok && leaf >= 1 && w.r.waitedIn(w.stack, true) == profile.WaitRuntime {
-		if b.Kind = s.Waits(); b.Kind != "" { // all that waits was inlined
+		if b.Kind = s.Waits(); b.Kind != "" { // the whole wait was inlined
 			l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
 			w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
 		}
@@ -617,10 +619,10 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		return at, false
 	}
 	if b.Kind != profile.MonitorEnter && !w.mayBeInlined() {
-		return at, false // a primitive that is made of monitors
+		return at, false // a primitive made of monitors
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
-	// what was inlined depends on what the method has called
+	// What was inlined depends on the method's callee.
 	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l))
 	untold = b.Type == "" && (b.Kind == profile.MonitorEnter || b.Kind == profile.MonitorWait)
 	return returnSlot{b.At, b.Lock}, untold
@@ -635,10 +637,10 @@ func (w *wallSampler) mayBeInlined() bool {
 	return false
 }
 
-// mostUntold is how often in a row a thread is looked at again to learn what it waits for, or of which class that is.
+// mostUntold is how often in a row a thread is looked at again to learn its lock or the lock's class.
 const mostUntold = 16
 
-// found updates since when a thread has been at the place where it was found.
+// found updates since when a thread has been at its present place.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {
 	now, used := live.Monotonic(), time.Duration(0)
 	if s.FoundBlocked {

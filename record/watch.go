@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Proofs compare every walk of a recording with what the runtime wrote at that time.
+// Proofs compare every walk of a recording with the runtime's own records at that time.
 func init() {
 	bridge.Watch = func(options any, f func(th *profile.Thread, begin, end uint64)) {
 		options.(*Options).watch = func(ft *frameTable, s *session.Suspension, complete bool, begin time.Duration) {

@@ -17,9 +17,8 @@ import (
 	"clrsnap/record"
 )
 
-// TestRecordWeb records a web server on Kestrel under load: its own methods and
-// Kestrel's are there, named, with stacks that reach the base of their threads, and
-// stand for the CPU time that it has used.
+// TestRecordWeb records a web server on Kestrel under load: the server's own methods and Kestrel's are
+// there, named, with stacks that reach the base of their threads, and stand for the used CPU time.
 func TestRecordWeb(t *testing.T) {
 	testenv.EachAspNet(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "web", testenv.Options{Runtime: runtime})
@@ -44,7 +43,7 @@ func TestRecordWeb(t *testing.T) {
 	})
 }
 
-// visit asks a server on some connections until the function that it returns is called.
+// visit makes requests to a server on some connections until the returned function is called.
 func visit(t *testing.T, url string) (end func()) {
 	stop := make(chan struct{})
 	var visitors sync.WaitGroup
@@ -78,8 +77,8 @@ func visit(t *testing.T, url string) (end func()) {
 	}
 }
 
-// webStack is how a request comes to the code that prices orders, leaf first: by a
-// continuation after an await, on a thread of the pool.
+// webStack is the way of a request to the code that prices orders, leaf first: by a continuation after
+// an await, on a thread of the pool.
 var webStack = []string{
 	"Web.Orders.Price",
 	"Web.Orders+<Load>d__6.MoveNext",
@@ -87,11 +86,12 @@ var webStack = []string{
 	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart",
 }
 
-// checkWeb compares. stolen is what other machines took away meanwhile.
+// checkWeb compares the samples with the used time. stolen is the time that other machines took away
+// meanwhile.
 func checkWeb(t *testing.T, r *profile.Recording, stolen time.Duration) {
 	t.Helper()
 	priced, kestrel := time.Duration(0), time.Duration(0)
-	unknown := 0 // of code that is met first after the collector has run, when other code may have been there
+	unknown := 0 // in code first met after the collector has run: other code may have been there before
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		if x.Mode != profile.CPU || x.Incomplete {
@@ -113,7 +113,7 @@ func checkWeb(t *testing.T, r *profile.Recording, stolen time.Duration) {
 				strings.Join(webStack, "\n\t"))
 		}
 	}
-	if unknown > 5+len(r.Samples)/100 { // some at the beginning, however short it is
+	if unknown > 5+len(r.Samples)/100 { // some at the beginning, however short
 		t.Errorf("%d of %d samples have unknown code", unknown, len(r.Samples))
 	}
 	cpu := time.Duration(r.Weight(profile.CPU))
@@ -133,8 +133,8 @@ func checkWeb(t *testing.T, r *profile.Recording, stolen time.Duration) {
 	}
 }
 
-// managedStack are the names of a sample's managed frames, leaf first, all of which must have one, or be unknown code,
-// and whether a frame is Kestrel's.
+// managedStack are the names of a sample's managed frames, leaf first, and whether a frame is
+// Kestrel's. Every frame must have a name, or be unknown code.
 func managedStack(t *testing.T, r *profile.Recording, x *profile.Sample) (names []string, kestrel bool) {
 	t.Helper()
 	for l := range r.Stack(x.Node) {
@@ -151,7 +151,7 @@ func managedStack(t *testing.T, r *profile.Recording, x *profile.Sample) (names 
 	return names, kestrel
 }
 
-// inOrder reports whether all has those names in this order, others in between.
+// inOrder reports whether all has the wanted names in order, with others in between.
 func inOrder(all, wanted []string) bool {
 	for _, w := range wanted {
 		i := slices.Index(all, w)

@@ -1,6 +1,6 @@
-// Command allocsites prints the ten places of a running .NET program that
-// allocate most: a complete example of a profiler that subscribes to
-// notifications and takes the synchronous stack of each.
+// Command allocsites prints the ten places of a running .NET program with the most allocations: a
+// complete example of a profiler that subscribes to notifications and takes the synchronous stack of
+// each notification.
 //
 //	go run ./examples/allocsites PID
 package main
@@ -65,7 +65,7 @@ type site struct {
 	method clrsnap.FunctionID
 }
 
-// use is what is known of a site.
+// use is the use of a site.
 type use struct {
 	name           string
 	bytes, objects float64
@@ -97,10 +97,10 @@ func collect(ctx context.Context, s *events.Subscription) (map[site]*use, error)
 	}
 }
 
-// errFound stops a walk: it has seen enough.
+// errFound stops a walk that has seen enough.
 var errFound = errors.New("found")
 
-// leaf is the method that the thread was in.
+// leaf is the method at the top of the thread's stack.
 func leaf(n *events.Notification) clrsnap.FunctionID {
 	var method clrsnap.FunctionID
 	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context,

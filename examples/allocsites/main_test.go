@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestSites: the places that allocate most are found, and named.
+// TestSites: the places with the most allocations are found, and named.
 func TestSites(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
 	p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
@@ -44,7 +44,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// TestEnd: a program that ends is not an error.
+// TestEnd: the end of the program is not an error.
 func TestEnd(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
 	p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
@@ -68,7 +68,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestShow: the places come by how much they allocate, in MiB.
+// TestShow: the places come in the order of their allocations, in MiB.
 func TestShow(t *testing.T) {
 	var b strings.Builder
 	show(&b, map[site]*use{

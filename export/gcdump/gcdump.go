@@ -1,14 +1,16 @@
-// Package gcdump writes what is on a heap as a .gcdump file, which Visual Studio, PerfView and dotnet-gcdump report
-// open: all objects with their types, sizes and addresses, to which others they refer, and what keeps them. What is in
-// objects, the texts of strings for example, is not in the file.
+// Package gcdump writes the objects of a heap as a .gcdump file. Visual Studio, PerfView and
+// dotnet-gcdump report open the file: all objects with their types, sizes, addresses and references,
+// and the roots of the heap. The contents of objects, the texts of strings for example, are not in the
+// file.
 //
-// The file is a FastSerialization stream (stream.go) of an object GCHeapDump, which holds an object Graphs.MemoryGraph.
-// The graph has, in this order: the sum of all sizes, the number of the root node, the types, for each node where its
-// description begins in the blob, the blob, and the address of each node.
+// The file is a FastSerialization stream (stream.go) of an object GCHeapDump with an object
+// Graphs.MemoryGraph inside. The graph has, in this order: the sum of all sizes, the number of the
+// root node, the types, for each node the start of its description in the blob, the blob, and the
+// address of each node.
 //
 // Sources: GCHeapDump.cs, MemoryGraph.cs, Graph.cs and DotNetHeapInfo.cs in
-// dotnet/diagnostics/src/Tools/dotnet-gcdump/DotNetHeapDump, which are those of microsoft/perfview (src/HeapDump,
-// src/HeapDumpCommon, src/MemoryGraph).
+// dotnet/diagnostics/src/Tools/dotnet-gcdump/DotNetHeapDump. The same files are in microsoft/perfview
+// (src/HeapDump, src/HeapDumpCommon, src/MemoryGraph).
 package gcdump
 
 import (
@@ -34,8 +36,8 @@ var (
 	ErrNoGraph  = errors.New("the references between objects were not read")
 )
 
-// Write writes the Graph of a heap. Besides what the Graph has, it takes memory for the types and the static fields
-// only: it goes through all objects four times.
+// Write writes the Graph of a heap. Besides the Graph, Write needs memory only for the types and the
+// static fields: it goes through all objects four times.
 func Write(w io.Writer, h *profile.Heap, o Options) error {
 	if h.Graph == nil {
 		return ErrNoGraph
@@ -48,7 +50,7 @@ func Write(w io.Writer, h *profile.Heap, o Options) error {
 	s.begin("GCHeapDump", 10, 8)
 	g.write(s)
 	s.bool(true) // addresses have 64 bits
-	s.float(1)   // nothing is sampled: objects for each one in the file, and bytes
+	s.float(1)   // nothing is sampled: multipliers of objects, and of bytes
 	s.float(1)
 	s.null() // JSHeapInfo
 	writeInfo(s, h)
@@ -77,8 +79,9 @@ func ticks(t time.Time) int64 {
 	return at*10_000_000 + int64(t.Nanosecond()/100)
 }
 
-// writeInfo writes where objects of which generation lie. The form is the oldest one, which all readers know. It has
-// no place for pinned objects: these are in no generation. Frozen objects belong to the oldest one.
+// writeInfo writes the places of the generations. The form is the oldest form, which all readers know.
+// The form has no place for pinned objects, so they are in no generation. Frozen objects belong to the
+// oldest generation.
 func writeInfo(s *stream, h *profile.Heap) {
 	size := uint64(0)
 	for i := range h.Parts {
@@ -107,29 +110,29 @@ func writeInfo(s *stream, h *profile.Heap) {
 	s.end()
 }
 
-// graph is the MemoryGraph: the objects, by their numbers, and behind them the nodes of the roots.
+// graph is the MemoryGraph: the objects, by their numbers, followed by the nodes of the roots.
 type graph struct {
 	of    *profile.HeapGraph
-	types []nodeType // the classes of objects, and then one for each node of the roots that has a name of its own
+	types []nodeType // the classes of objects, and then a type for each root node with a name of its own
 	roots []rootNode
 	total int64 // bytes of all nodes
 	blob  int64 // bytes that describe nodes
 }
 
-// nodeType is a type of nodes. A node with just its size need not say its own.
+// nodeType is a type of nodes. A node with the type's size need not give its own size.
 type nodeType struct {
 	name   string
 	module string
-	size   int32 // of the first node; -1: there was none yet
+	size   int32 // of the first node; -1: there was no node yet
 }
 
-// rootNode is a node that is no object.
+// rootNode is a node that is not an object.
 type rootNode struct {
 	typ      int
 	children []uint32
 }
 
-// newGraph sizes everything up.
+// newGraph computes all sizes.
 func newGraph(of *profile.HeapGraph) *graph {
 	g := &graph{of: of}
 	for i := range of.Classes {
@@ -152,7 +155,8 @@ func newGraph(of *profile.HeapGraph) *graph {
 
 func (g *graph) nodes() int { return g.of.Count + len(g.roots) }
 
-// moduleOf is the name of an assembly's module. Readers take what is behind its last dot for an extension.
+// moduleOf is the name of an assembly's module. Readers take the text after the last dot for an
+// extension.
 func moduleOf(assembly string) string {
 	if assembly == "" {
 		return ""
@@ -163,7 +167,7 @@ func moduleOf(assembly string) string {
 // sizeOf is the size of a node: at most 2 GB.
 func sizeOf(bytes uint64) int32 { return int32(min(bytes, math.MaxInt32)) }
 
-// Names of nodes that are no objects. PerfView knows those of the first three.
+// Names of nodes that are not objects. PerfView knows the names of the first three.
 const (
 	allRoots     = "[.NET Roots]"
 	staticRoots  = "[static vars]"
@@ -173,7 +177,7 @@ const (
 	circleRoots  = "[circles of objects that nothing else refers to]"
 )
 
-// addRoots makes the nodes of what keeps objects: a tree, whose root is the last node.
+// addRoots makes the nodes of the roots: a tree with its root in the last node.
 func (g *graph) addRoots() {
 	var statics, others []uint32
 	for i := range g.of.Roots {
@@ -214,14 +218,14 @@ func (g *graph) addRoots() {
 	g.addRoot(allRoots, all)
 }
 
-// addRoot makes a node of a type of its own, and returns its number.
+// addRoot makes a node with its own type, and returns the node's number.
 func (g *graph) addRoot(name string, children []uint32) uint32 {
 	g.types = append(g.types, nodeType{name: name})
 	g.roots = append(g.roots, rootNode{len(g.types) - 1, children})
 	return uint32(g.nodes() - 1)
 }
 
-// node is a node as it is described in the blob.
+// node is a node as described in the blob.
 type node struct {
 	address uint64
 	bytes   []byte // valid until the next node
@@ -254,11 +258,11 @@ func (g *graph) each(f func(node)) {
 	}
 }
 
-// appendPacked appends a number in groups of seven bits, the most significant first. The first group has the sign; in
-// each but the last the highest bit is set.
+// appendPacked appends a number in groups of seven bits, the most significant group first. The first
+// group has the sign; in each group except the last the highest bit is set.
 func appendPacked(b []byte, n int32) []byte {
 	for shift := 28; shift > 0; shift -= 7 {
-		if rest := 32 - shift; n<<rest>>rest != n { // it does not fit into the groups that are left
+		if rest := 32 - shift; n<<rest>>rest != n { // it does not fit into the remaining groups
 			b = append(b, byte(n>>shift)|0x80)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"clrsnap/profile"
 )
 
-// testHeap is a heap with objects of these classes, sizes and references.
+// testHeap is a heap with some classes, objects and roots.
 func testHeap(classes []profile.HeapClass, objects []profile.HeapObject, roots []profile.HeapRootSet) *profile.Heap {
 	return &profile.Heap{
 		Process:    profile.Process{PID: 4242, Command: "dotnet /srv/Shop.dll"},
@@ -96,7 +96,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestPacked: numbers take the bytes that they need, and no more.
+// TestPacked: numbers take as few bytes as possible.
 func TestPacked(t *testing.T) {
 	for n, size := range map[int32]int{
 		0: 1, 63: 1, -64: 1, 64: 2, -65: 2, 8191: 2, -8192: 2, 8192: 3, 1<<20 - 1: 3, 1 << 20: 4, 1<<27 - 1: 4,
@@ -132,7 +132,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
 
-// FuzzWrite: what is written is read back the same, whatever the graph looks like.
+// FuzzWrite: a file is read back as it was written, whatever the graph looks like.
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte{}, "Shop.Order", "")
 	f.Add([]byte{1, 2, 3, 4, 200, 6, 7, 255, 9, 10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, "a\xff\ud7ff\U0010ffff", "[x")
@@ -175,7 +175,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// file is what a .gcdump file has, as its readers see it.
+// file is a .gcdump file as its readers see it.
 type file struct {
 	process, log, tool string
 	pid                int32
@@ -280,7 +280,7 @@ func (f *file) readGraph(in *input) {
 	in.end()
 }
 
-// input reads a FastSerialization stream. It panics where that is not one.
+// input reads a FastSerialization stream. It panics where the stream is broken.
 type input struct {
 	b     []byte
 	at    int

@@ -8,10 +8,11 @@ import (
 	"unicode/utf16"
 )
 
-// A FastSerialization stream is a signature, an object, a table of forward references, where that table is, and where
-// that is said. An object is a tag, its type, its fields, and a tag. A type is an object of no type that has a version,
-// the least version of a reader, and a name; the second time, a reference to where it was first. Numbers are little
-// endian. Positions ("labels") have four bytes and count from the beginning of the stream.
+// A FastSerialization stream is a signature, an object, a table of forward references, the position of
+// the table, and the position of that position. An object is a tag, its type, its fields, and a tag. A
+// type is an object without a type, with a version, the least version of a reader, and a name; the
+// second time, a reference to the first time. Numbers are little endian. Positions ("labels") have
+// four bytes and count from the beginning of the stream.
 //
 // Source: microsoft/perfview, src/FastSerialization/FastSerialization.cs and StreamReaderWriter.cs.
 
@@ -24,16 +25,16 @@ const (
 	tagBegin     = 4
 	tagEnd       = 6
 	tagByte      = 8
-	tagSkip      = 12 // a forward reference to the end of what follows
+	tagSkip      = 12 // a forward reference to the end of the following part
 	tagString    = 13
 )
 
-// stream writes a FastSerialization stream. It keeps the first error, which close returns.
+// stream writes a FastSerialization stream. It keeps the first error, and close returns the error.
 type stream struct {
 	w       *bufio.Writer
 	at      int64
-	types   map[string]int64 // where they are, by name
-	forward []int64          // what forward references lead to
+	types   map[string]int64 // positions of types, by name
+	forward []int64          // the targets of forward references
 }
 
 func newStream(w io.Writer) *stream {
@@ -74,7 +75,7 @@ func (s *stream) int64(n int64) {
 
 func (s *stream) float(f float32) { s.int32(int32(math.Float32bits(f))) }
 
-// label writes a position. Those beyond 4 GB cannot be told; close returns an error then.
+// label writes a position. A position beyond 4 GB does not fit; close returns an error then.
 func (s *stream) label(at int64) { s.int32(int32(uint32(at))) }
 
 // string writes a text: the number of its UTF-16 units, and each unit by itself as UTF-8.
@@ -96,10 +97,10 @@ func (s *stream) string(text string) {
 	}
 }
 
-// noString writes that there is no text.
+// noString writes a missing text.
 func (s *stream) noString() { s.int32(-1) }
 
-// null writes that there is no object.
+// null writes a missing object.
 func (s *stream) null() { s.byte(tagNull) }
 
 // begin begins an object of a type.
@@ -132,7 +133,7 @@ func (s *stream) taggedString(text string) {
 	s.string(text)
 }
 
-// skippable writes what a reader can skip.
+// skippable writes a part that a reader can skip.
 func (s *stream) skippable(what func()) {
 	s.byte(tagSkip)
 	s.int32(int32(len(s.forward)))
@@ -142,7 +143,7 @@ func (s *stream) skippable(what func()) {
 	s.forward[n] = s.at
 }
 
-// close writes what is behind the object.
+// close writes the end of the file, after the object.
 func (s *stream) close() error {
 	s.end() // of all objects
 	table := s.at

@@ -8,10 +8,10 @@ import (
 	"clrsnap/profile"
 )
 
-// unoptimized is the tier of code in which each statement has instructions of its own.
+// unoptimized is the tier of code with separate instructions for each statement.
 const unoptimized = "minopts"
 
-// point returns where a location is.
+// point returns the source place of a location.
 func (a *adder) point(pdb *source.Assembly, i int32) (source.Point, error) {
 	l := &a.r.Locations[i]
 	il, next, row := uint32(l.IL), uint32(max(l.Next, l.IL+1)), a.r.Methods[l.Method].Row
@@ -30,7 +30,7 @@ func (a *adder) point(pdb *source.Assembly, i int32) (source.Point, error) {
 		switch {
 		case n == 0:
 			out = at
-		case at.Line != out.Line || at.Document != out.Document: // which is that of which callee is not kept
+		case at.Line != out.Line || at.Document != out.Document: // the location does not tell which callee
 			out, err = pdb.Point(row, il, next)
 			out.Approximate = true
 			return out, err
@@ -52,19 +52,19 @@ func (a *adder) sites(method int32) []source.Site {
 	return out
 }
 
-// maxCallees bounds the names of the methods that one location is known to have called.
+// maxCallees bounds the known callees of one location.
 const maxCallees = 8
 
 // calleesOf returns the names of the managed methods that locations call, by the location.
 func calleesOf(r *profile.Recording) map[int32][]string {
 	out := map[int32][]string{}
-	frames := make([]int32, len(r.Nodes)) // by node: the nearest one to the base that is a frame, or the node itself
+	frames := make([]int32, len(r.Nodes)) // by node: the node itself, or the nearest caller with a frame
 	for i := 1; i < len(r.Nodes); i++ {   // a parent comes before its children
 		n := &r.Nodes[i]
 		below := frames[n.Parent]
 		l := &r.Locations[n.Location]
 		callee := &r.Functions[l.Function]
-		if callee.Kind == profile.Async || l.Inlined { // what awaits a method has not called it
+		if callee.Kind == profile.Async || l.Inlined { // a method's awaiter has not called the method
 			frames[i] = below
 			continue
 		}

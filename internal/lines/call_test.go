@@ -13,7 +13,8 @@ import (
 
 const folder = "../pdb/testdata"
 
-// shapes is an assembly with its PDB inside: its identity, and a method that begins with points on three lines.
+// shapes is an assembly with its PDB inside: its identity, and a method that begins with points on
+// three lines.
 func shapes(t *testing.T) (id source.Identity, row uint32, points []pdb.Point) {
 	t.Helper()
 	f, err := os.Open(folder + "/shapes.dll")
@@ -45,15 +46,16 @@ func shapes(t *testing.T) (id source.Identity, row uint32, points []pdb.Point) {
 	return id, 0, nil
 }
 
-// TestLinesOfCalls: a call is at the line of the site that calls the frame above, as far as that is certain.
+// TestLinesOfCalls: a call is at the line of the site that calls the frame above, as far as the line
+// is certain.
 func TestLinesOfCalls(t *testing.T) {
 	id, row, points := shapes(t)
 	for _, tt := range []struct {
 		name     string
 		from, to uint32 // IL of the code
 		tier     string
-		sites    []string // names of what is called, a site on each line
-		callees  []string // above the frame; "native": a native one; "await …": what awaits the next
+		sites    []string // names of callees, a site on each line
+		callees  []string // above the frame; "native": a native callee; "await …": a method that awaits the next
 		line     int      // index in points
 		exact    bool
 	}{

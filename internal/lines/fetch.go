@@ -13,13 +13,13 @@ const (
 	maxFetched = 512 // files: few programs have so many assemblies on their stacks
 )
 
-// fetched is a file, or why it could not be had.
+// fetched is a file, or the reason why the file is missing.
 type fetched struct {
 	file symbols.File
 	err  error
 }
 
-// fetch gets files; the first maxFetched of them.
+// fetch gets files, at most the first maxFetched files.
 func fetch(ctx context.Context, from symbols.Source, keys []symbols.Key) []fetched {
 	keys = keys[:min(len(keys), maxFetched)]
 	out := make([]fetched, len(keys))

@@ -1,6 +1,7 @@
-// Package lines adds source lines, and the text around them, to recordings. A recording has where its code is:
-// the assembly, the method and the IL offset, or the native library and the offset there. The PDB of the assembly
-// says the line, or the DWARF of the library, whose symbols also name its functions.
+// Package lines adds source lines, and the text around the lines, to recordings. A recording knows the
+// places of its code: the assembly, the method and the IL offset, or the native library and the offset
+// there. The assembly's PDB says the line, or the library's DWARF. The library's symbols also name its
+// functions.
 package lines
 
 import (
@@ -15,23 +16,23 @@ import (
 	"clrsnap/symbols"
 )
 
-// Options say what is added.
 type Options struct {
 	Roots source.Roots // where source files are on this machine
-	Text  bool         // the text around the lines, where it can be had
-	Local bool         // Text also comes from the file that has the name that the compiler wrote, below no root
+	Text  bool         // the text around the lines, where the text can be found
+	Local bool         // Text also comes from files with the compiler's name, below no root
 }
 
-// From is where symbols are had from.
+// From says where symbols come from.
 type From struct {
-	// Assembly returns an assembly by its index in Recording.Assemblies. It is called once for each that has
-	// locations without lines.
+	// Assembly returns an assembly by its index in Recording.Assemblies. It is called once for each
+	// assembly with locations without lines.
 	Assembly func(i int32) (*source.Assembly, error)
-	// Library returns the symbols of a library by its index in Recording.Libraries, likewise.
+	// Library returns the symbols of a library by its index in Recording.Libraries, and is called in the
+	// same way.
 	Library func(i int32) (*module.File, error)
-	// Remote has what is nowhere else; nil: it is not fetched.
+	// Remote has symbols that are nowhere else; nil: nothing is fetched.
 	Remote symbols.Source
-	// Files is what a library's symbols are opened with that come from Remote.
+	// Files opens a library's symbols from Remote.
 	Files *module.Files
 }
 
@@ -41,9 +42,9 @@ type Missing struct {
 	Why      error // wraps source.ErrNone
 }
 
-// Add adds lines to the locations that have none yet, and names to those in native code. What is to be fetched
-// takes as long as that takes, until ctx ends. r's tables are replaced, not changed: another recording can share
-// them.
+// Add adds lines to locations without lines, and names to locations in native code. Fetching takes as
+// long as it needs, until ctx ends. r's tables are replaced, not changed: another recording can share
+// the tables.
 func Add(ctx context.Context, r *profile.Recording, from From, o Options) []Missing {
 	a := newAdder(r, o)
 	missing := a.assemblies(ctx, from)
@@ -91,7 +92,7 @@ func (a *adder) assemblies(ctx context.Context, from From) []Missing {
 	return slices.DeleteFunc(missing, func(m Missing) bool { return m.Why == nil })
 }
 
-// identity is what identifies the PDB of an assembly.
+// identity identifies the PDB of an assembly.
 func identity(r *profile.Recording, i int32) *source.Identity {
 	a := &r.Assemblies[i]
 	id := &source.Identity{PDB: a.PDB, ID: a.ID}
@@ -119,9 +120,9 @@ type adder struct {
 	r       *profile.Recording
 	o       Options
 	sources *profile.Sources
-	hot     []int            // how many samples have a method on their stacks, by its index
-	text    map[int32][]byte // from inside PDBs, by file; nil: it was looked for
-	kept    int              // bytes of those
+	hot     []int            // how many samples have a method on their stacks, by the method's index
+	text    map[int32][]byte // from inside PDBs, by file; nil: the text was looked for
+	kept    int              // bytes of text
 	known   map[int32]int32  // the files of the documents of one assembly
 	callees map[int32][]string
 
@@ -137,7 +138,7 @@ func newAdder(r *profile.Recording, o Options) *adder {
 	}
 }
 
-// samplesOf counts the samples that have a method on their stacks; recursion counts often.
+// samplesOf counts the samples with a method on their stacks; a recursive method counts often.
 func samplesOf(r *profile.Recording) []int {
 	below := make([]int, len(r.Nodes))
 	for i := range r.Samples {
@@ -153,10 +154,10 @@ func samplesOf(r *profile.Recording) []int {
 	return hot
 }
 
-// work is what to find in an assembly.
+// work is the work in an assembly.
 type work struct {
 	locations []int32
-	lines     bool // some of them have no line yet; else only the text may be missing
+	lines     bool // some locations have no line yet; else only the text may be missing
 }
 
 // byAssembly returns the locations without a line, or without a text, by assembly.
@@ -211,8 +212,8 @@ func (a *adder) method(pdb *source.Assembly, i int32) {
 	}
 }
 
-// file returns the index of a document's file; 0: it has none. If the PDB contains the text of a method's file,
-// and may be needed, it is kept.
+// file returns the index of a document's file; 0: there is no file. If the PDB contains the text of a
+// method's file, and the text may be needed, the text is kept.
 func (a *adder) file(pdb *source.Assembly, document, method int32) int32 {
 	i, ok := a.known[document]
 	if !ok {
@@ -234,7 +235,7 @@ func (a *adder) file(pdb *source.Assembly, document, method int32) int32 {
 	return i
 }
 
-// maxTexts bounds the texts from inside PDBs that are kept at once, in bytes.
+// maxTexts bounds the kept texts from inside PDBs, in bytes.
 const maxTexts = 64 << 20
 
 // paths says where files are on this machine.

@@ -47,7 +47,7 @@ func (a *adder) libraries(ctx context.Context, from From) {
 	}
 }
 
-// NewFiles returns what finds the symbols of libraries in folders of this machine.
+// NewFiles returns a finder of libraries' symbols in folders of this machine.
 func NewFiles(dirs []string) *module.Files {
 	return module.NewFiles(func(file string) (out []target.File) {
 		for _, dir := range dirs {
@@ -59,12 +59,12 @@ func NewFiles(dirs []string) *module.Files {
 	}, module.AllLines)
 }
 
-// FindLibrary is a From.Library: it looks for debug files, and for libraries themselves, in the folders of files.
+// FindLibrary is a From.Library: it looks for debug files, and for libraries, in the folders of files.
 func FindLibrary(r *profile.Recording, files *module.Files) func(i int32) (*module.File, error) {
 	return func(i int32) (*module.File, error) { return files.Find(r.Libraries[i].Name, r.Libraries[i].BuildID) }
 }
 
-// byLibrary returns the native locations that lack a name or a line, by library.
+// byLibrary returns the native locations without a name or a line, by library.
 func (a *adder) byLibrary() [][]int32 {
 	out := make([][]int32, len(a.r.Libraries))
 	for i := range a.r.Locations {
@@ -81,7 +81,8 @@ func (a *adder) nameless(l *profile.Location) bool {
 	return f.Kind == profile.Native && f.Method == ""
 }
 
-// library adds the names and lines of locations in a library. It returns those that still lack one.
+// library adds the names and lines of locations in a library. It returns the locations still without a
+// name or a line.
 func (a *adder) library(file *module.File, locations []int32) (left []int32) {
 	for _, i := range locations {
 		l := &a.r.Locations[i]

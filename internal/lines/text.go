@@ -17,16 +17,17 @@ import (
 
 // Bounds of the text in a recording.
 const (
-	maxText    = 1 << 20 // bytes of all
-	maxMethods = 300     // whose text is there: those with the most samples
+	maxText    = 1 << 20 // bytes of all texts
+	maxMethods = 300     // methods with text: the methods with the most samples
 	maxLine    = 300     // bytes of one line
-	maxWhole   = 80      // lines of a method up to which all of them are there
-	around     = 6       // lines before and after a recorded one, of a longer method
-	before     = 2       // lines before a method's first: its code begins after its name
+	maxWhole   = 80      // a method with up to so many lines is shown whole
+	around     = 6       // lines before and after a recorded line, in a longer method
+	before     = 2       // lines before a method's first line: its code begins after its name
 	after      = 1
 )
 
-// sourceEnds are the ends of the names of files that are read because the compiler wrote their names.
+// sourceEnds are the ends of the names of files that are read only because the compiler wrote their
+// names.
 var sourceEnds = []string{".cs", ".fs", ".vb", ".razor", ".cshtml", ".il"}
 
 // texts adds the text around the recorded lines of the hottest methods.
@@ -36,7 +37,7 @@ func (a *adder) texts() {
 	for _, w := range wanted {
 		f := &a.r.Files[w.file]
 		if len(f.Text) > 0 {
-			continue // it had some already
+			continue // the file had text already
 		}
 		text := a.textOf(w.file)
 		if text == nil {
@@ -54,13 +55,13 @@ func (a *adder) texts() {
 	}
 }
 
-// want is which lines of a file are wanted, ascending.
+// want lists the wanted lines of a file, ascending.
 type want struct {
 	file  int32
 	lines []int32
 }
 
-// wanted returns the lines that are wanted, those of the files with the hottest methods first.
+// wanted returns the wanted lines, in the order of the hottest methods of their files.
 func (a *adder) wanted() []want {
 	lines := map[int32][]int32{} // recorded lines, by method
 	for i := range a.r.Locations {
@@ -94,8 +95,8 @@ func (a *adder) wanted() []want {
 	return out
 }
 
-// eachLine calls add with the lines to show of a method: all if there are few, else those around the recorded
-// ones.
+// eachLine calls add with the lines to show of a method: all lines of a short method, else the lines
+// around the recorded lines.
 func (a *adder) eachLine(method int32, recorded []int32, add func(file, line int32)) {
 	m := &a.r.Methods[method]
 	if m.File > 0 && m.Last-m.First < maxWhole {
@@ -111,7 +112,7 @@ func (a *adder) eachLine(method int32, recorded []int32, add func(file, line int
 	}
 }
 
-// textOf returns the text of a file; nil: it cannot be had.
+// textOf returns the text of a file; nil: there is none.
 func (a *adder) textOf(i int32) []byte {
 	if b := a.text[i]; b != nil {
 		return b
@@ -128,7 +129,7 @@ func (a *adder) textOf(i int32) []byte {
 	return b
 }
 
-// excerpts returns the pieces of a text that have the wanted lines.
+// excerpts returns the pieces of a text with the wanted lines.
 func excerpts(text []byte, wanted []int32) []profile.Excerpt {
 	var out []profile.Excerpt
 	number, next := int32(0), 0
@@ -152,8 +153,8 @@ func excerpts(text []byte, wanted []int32) []profile.Excerpt {
 	return out
 }
 
-// lineEnds are the characters that end a line for C#'s compiler (ECMA-334, 6.3.3); a carriage return and a line
-// feed together end one.
+// lineEnds are the characters that end a line for C#'s compiler (ECMA-334, 6.3.3); a carriage return
+// and a line feed together end one line.
 const lineEnds = "\r\n\u0085\u2028\u2029"
 
 // textLines yields the lines of a text without their ends.
@@ -195,7 +196,7 @@ func decoded(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// clipped cuts a line that is too long.
+// clipped cuts a long line.
 func clipped(line string) string {
 	if len(line) <= maxLine {
 		return line

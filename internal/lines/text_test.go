@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestExcerpts: lines are counted as C#'s compiler does, whatever the text's encoding is.
+// TestExcerpts: lines are counted as by C#'s compiler, in any encoding of the text.
 func TestExcerpts(t *testing.T) {
 	const text = "one\r\ntwo\rthree\u2028four\n\nsix\u0085seven\nlast"
 	units := []byte{0xff, 0xfe}
@@ -42,8 +42,8 @@ func TestExcerpts(t *testing.T) {
 	}
 }
 
-// TestWanted: all lines of a short method, those around the recorded ones of a long one, and none of a method
-// without samples.
+// TestWanted: all lines of a short method, the lines around recorded lines of a long method, and no
+// lines of a method without samples.
 func TestWanted(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	file := b.Sources().File(profile.SourceFile{Name: "a.cs"})
@@ -66,7 +66,7 @@ func TestWanted(t *testing.T) {
 		for n := int32(1494); n <= 1506; n++ {
 			yield(n)
 		}
-		for n := int32(3998); n <= 4021; n++ { // all of the method, what is before it, and its end
+		for n := int32(3998); n <= 4021; n++ { // all of the method, the lines before it, and its end
 			yield(n)
 		}
 	})
@@ -75,7 +75,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// FuzzExcerpts: no text makes it fail, and what it returns is bounded.
+// FuzzExcerpts: excerpts never fails, and its results are bounded.
 func FuzzExcerpts(f *testing.F) {
 	f.Add([]byte("a\r\nb\u2028\xff"), int32(1), int32(2))
 	f.Fuzz(func(t *testing.T, text []byte, a, b int32) {

@@ -2,11 +2,12 @@ package livetest
 
 import "strings"
 
-// RuntimeAsync has the compiler leave it to the runtime to suspend methods.
+// RuntimeAsync has the compiler leave the suspension of methods to the runtime.
 var RuntimeAsync = []string{"-langversion:preview", "-features:runtime-async=on"}
 
-// PassOn are methods of the program "tasks", and of .NET, that are not async, and return the task of another one: each
-// is a frame of its own if the runtime suspends it with its caller.
+// PassOn are methods of the program "tasks", and of .NET, that are not async, and return another
+// method's task: each method has a frame of its own if the runtime suspends the method with its
+// caller.
 var PassOn = []string{
 	"Plan.Next", "Plan.NextTask", "Levels..cctor{lambda}", "SemaphoreSlim.WaitAsync", "Socket.ReceiveAsync",
 }

@@ -27,7 +27,7 @@ func StartBusy(tb testing.TB, n int) {
 	}
 }
 
-// Measured is what a run of a command left, and took.
+// Measured is the result of a run of a command.
 type Measured struct {
 	Stdout []byte
 	Stderr string
@@ -36,8 +36,8 @@ type Measured struct {
 	CPU    time.Duration
 }
 
-// RunMeasured runs a command. The kernel's own maximum of a process's memory (ru_maxrss)
-// is no less than what its parent had when it started it, so it is read from the process.
+// RunMeasured runs a command. The kernel's own maximum of a process's memory (ru_maxrss) is at least
+// the memory of the parent at the start, so the maximum is read from the process.
 func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
 	tb.Helper()
 	var out, errs bytes.Buffer
@@ -49,7 +49,7 @@ func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.Wait() // looked at below
+		_ = c.Wait() // checked below
 	}()
 	for running := true; running; {
 		r.Peak = max(r.Peak, peakMemory(c.Process.Pid))
@@ -64,8 +64,8 @@ func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
 	return r
 }
 
-// peakMemory is the most memory that a process has had since it was executed, in KB; 0 if
-// it has ended, or is not executed yet.
+// peakMemory is the most memory of a process since it was executed, in KB; 0 if the process has ended,
+// or is not executed yet.
 func peakMemory(pid int) (kb int) {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if self, _ := os.Executable(); err != nil || exe == self {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU is the CPU time that a process has used.
+// CPU is the used CPU time of a process.
 func CPU(tb testing.TB, pid int) time.Duration {
 	tb.Helper()
 	var ts unix.Timespec
@@ -20,16 +20,16 @@ func CPU(tb testing.TB, pid int) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// MachineCPU is the time that all CPUs have not been idle. It includes what other machines took
-// away from this one.
+// MachineCPU is the time in which CPUs have not been idle. It includes time that other machines took
+// away from this machine.
 func MachineCPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	busy, stolen := machineTimes(tb)
 	return busy + stolen
 }
 
-// StolenCPU is what other machines took away from this one. The kernel's clocks of CPUs go on
-// meanwhile, and so samples stand for it; the CPU time of threads does not have it.
+// StolenCPU is the time that other machines took away from this machine. The kernel's clocks of CPUs
+// go on meanwhile, and so samples stand for stolen time; the CPU time of threads does not include it.
 func StolenCPU(tb testing.TB) time.Duration {
 	tb.Helper()
 	_, stolen := machineTimes(tb)
@@ -47,6 +47,6 @@ func machineTimes(tb testing.TB) (busy, stolen time.Duration) {
 		&user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
 		tb.Fatal(err)
 	}
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture that .NET runs on
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture of .NET
 	return time.Duration(user+nice+system+irq+softirq) * tick, time.Duration(steal) * tick
 }

@@ -9,18 +9,18 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// Inlining is a method that the JIT has inlined into another one, by their names in metadata.
+// Inlining is a method that the JIT has inlined into another method, by their names in metadata.
 type Inlining struct{ Root, Inlinee string }
 
-// WatchInlinings returns the environment in which a program writes what the JIT inlines to a file.
+// WatchInlinings returns the environment in which a program writes the JIT's inlinings to a file.
 func WatchInlinings(tb testing.TB, runtime, file string) []string {
 	tb.Helper()
 	hook := testenv.BuildFor(tb, "inlinings", runtime)
 	return []string{"DOTNET_STARTUP_HOOKS=" + hook, "CLRSNAP_INLININGS=" + file}
 }
 
-// Inlinings reads such a file. The runtime reports with a delay: until holds for what there is when
-// everything that matters has been reported.
+// Inlinings reads a file of WatchInlinings. The runtime reports with a delay: until is true once the
+// inlinings so far include everything that matters.
 func Inlinings(tb testing.TB, file string, until func(map[Inlining]bool) bool) map[Inlining]bool {
 	tb.Helper()
 	for end := time.Now().Add(Hang); ; time.Sleep(100 * time.Millisecond) {

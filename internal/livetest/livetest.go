@@ -1,5 +1,5 @@
-// Package livetest has what tests of the public packages share: they open live .NET processes
-// and compare what they see.
+// Package livetest has the shared parts of tests of the public packages: they open live .NET processes
+// and compare the results.
 package livetest
 
 import (
@@ -32,7 +32,7 @@ func Open(tb testing.TB, a *testenv.App, o clrsnap.Options) *clrsnap.Process {
 	return p
 }
 
-// EndsWell stops the program and requires that it found nothing wrong.
+// EndsWell stops the program and requires that the program found nothing wrong.
 func EndsWell(tb testing.TB, a *testenv.App) {
 	tb.Helper()
 	if result, code := a.Stop(); result != "OK" || code != 0 {
@@ -83,7 +83,7 @@ func OfKind(frames []profile.Frame, k profile.Kind) []profile.Frame {
 	return out
 }
 
-// Reported lists the managed frames that DoStackSnapshot does not pass over.
+// Reported lists the managed frames that DoStackSnapshot does not skip.
 func Reported(frames []profile.Frame) []clrsnap.FunctionID {
 	var out []clrsnap.FunctionID
 	for _, f := range frames {
@@ -95,8 +95,8 @@ func Reported(frames []profile.Frame) []clrsnap.FunctionID {
 	return out
 }
 
-// Starved reports whether a thread could not be captured because it, or our tracer, was
-// given no CPU in time.
+// Starved reports whether a thread could not be captured because the thread, or our tracer, was given
+// no CPU in time.
 func Starved(th profile.Thread) bool {
 	return strings.Contains(th.Error, live.ErrNotStopping.Error()) ||
 		strings.Contains(th.Error, live.ErrWatchdog.Error())
@@ -130,7 +130,7 @@ func Recorded(tb testing.TB, p *clrsnap.Process, o record.Options) *profile.Reco
 	return r
 }
 
-// Command builds cmd/clrsnap and returns where it is.
+// Command builds cmd/clrsnap and returns its path.
 func Command(tb testing.TB) string {
 	tb.Helper()
 	exe := filepath.Join(tb.TempDir(), "clrsnap")

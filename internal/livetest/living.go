@@ -9,14 +9,14 @@ import (
 	"clrsnap/profile"
 )
 
-// Marks is what the stacks of a recording of the program "living" say about themselves.
+// Marks is the evidence in the stacks of a recording of the program "living".
 type Marks struct {
-	Live, Gone int // frames of methods that live, and of those that are dropped
+	Live, Gone int // frames of living methods, and of dropped methods
 	Methods    map[string]bool
-	Unnamed    map[string]int // frames of methods that are dropped whose name is not known, by what is said instead
-	Incomplete int            // samples of threads that call methods that are dropped
+	Unnamed    map[string]int // frames of dropped methods without a known name, by the text in place of the name
+	Incomplete int            // incomplete samples of threads that call dropped methods
 	Elsewhere  int            // incomplete samples for other reasons than code that can be unloaded, of all threads
-	Stubs      int            // leaves of threads that call methods that live: jump stubs that nobody can prove
+	Stubs      int            // leaves of threads that call living methods: jump stubs that nobody can prove
 
 	faults map[string]int
 	first  map[string]string // a stack of each kind of fault
@@ -28,9 +28,10 @@ var (
 )
 
 // CheckMarks looks at each stack. A method of the program calls the mark of its own number and nothing
-// else, and is called by threads of its own kind. On threads that call methods that live, each stack
-// must be complete, and each of its frames have a name. A leaf may lack one, now and then: a call from code that can be
-// unloaded may go through a jump stub beside that code. Whether the stub was there already is not known at first.
+// else, and is called by threads of its own kind. On threads that call living methods, each stack must
+// be complete, and each frame must have a name. A leaf may lack a name, now and then: a call from code
+// that can be unloaded may go through a jump stub beside that code. At first it is not known whether
+// the stub was there already.
 func CheckMarks(tb testing.TB, r *profile.Recording) *Marks {
 	tb.Helper()
 	m := &Marks{
@@ -66,7 +67,7 @@ func (m *Marks) sample(r *profile.Recording, x *profile.Sample) {
 	} else if x.Incomplete {
 		m.Incomplete++
 	}
-	var before *profile.Function // what the frame calls
+	var before *profile.Function // the frame's callee
 	for l := range r.Stack(x.Node) {
 		f := &r.Functions[l.Function]
 		unnamed := f.Kind == profile.Managed && f.Method == ""
@@ -82,8 +83,9 @@ func (m *Marks) sample(r *profile.Recording, x *profile.Sample) {
 	}
 }
 
-// elsewhere reports whether an incomplete stack ends neither in code that can be unloaded nor where that would
-// come next. It ends on a signal's stack then (docs/limits.md), or where the copy of a deep stack ends.
+// elsewhere reports whether an incomplete stack ends neither in code that can be unloaded nor just
+// before such code. Then the stack ends on a signal's stack (docs/limits.md), or where the copy of a
+// deep stack ends.
 func elsewhere(r *profile.Recording, x *profile.Sample) bool {
 	var last *profile.Function
 	for l := range r.Stack(x.Node) {
@@ -95,8 +97,8 @@ func elsewhere(r *profile.Recording, x *profile.Sample) bool {
 		!mark.MatchString(last.Method) && !marked.MatchString(last.Method)
 }
 
-// calls checks a frame and the one that it calls. missing: the method's own frame may not be known, or
-// is not there: the CLR's own walks, of events, leave out methods without metadata.
+// calls checks a frame and its callee. missing: the method's own frame may not be known, or may be
+// absent: the CLR's own walks, of events, leave out methods without metadata.
 func (m *Marks) calls(f, callee *profile.Function, missing, living bool, fault func(string)) {
 	got := marked.FindStringSubmatch(f.Method)
 	if callee != nil {

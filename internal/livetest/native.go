@@ -14,8 +14,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Compile compiles the library of the program "inmemory", as a file in dir, and returns its path. It has
-// DWARF, and nothing was stripped.
+// Compile compiles the library of the program "inmemory", as a file in dir, and returns its path. The
+// library has DWARF, and nothing was stripped.
 func Compile(tb testing.TB, dir string, args ...string) string {
 	tb.Helper()
 	source, err := filepath.Abs("../../testdata/apps/inmemory/shop.c")
@@ -42,7 +42,8 @@ func RunTool(tb testing.TB, name string, args ...string) {
 	}
 }
 
-// Strip moves what a library can do without into another file, in the same folder, and returns its path.
+// Strip moves the dispensable parts of a library into another file, in the same folder, and returns
+// its path.
 func Strip(tb testing.TB, library string) string {
 	tb.Helper()
 	debug := filepath.Join(filepath.Dir(library), "libshop.debug")
@@ -51,7 +52,8 @@ func Strip(tb testing.TB, library string) string {
 	return debug
 }
 
-// NativeFunctions are those of the library that a thread of "inmemory" blocks in, leaf first.
+// NativeFunctions are the functions of the library around the blocked thread of "inmemory", leaf
+// first.
 var NativeFunctions = []string{"shop_pause", "shop_shelf", "shop_wait"}
 
 // NativeLines are the lines of NativeFunctions.

@@ -14,12 +14,12 @@ import (
 	"clrsnap/report"
 )
 
-// LateTimer says why a recording is made once more: that the CPU time was not sampled must
-// happen twice to be a fault.
+// LateTimer says why a recording is made once more: a lack of sampled CPU time must happen twice to be
+// a fault.
 const LateTimer = "ONCE MORE: a timer of the kernel's that comes late, for want of a CPU for the machine itself, " +
 	"gives one sample for all of that time"
 
-// A Started program, and what came of recording it.
+// A Started program, and its recording.
 type Started struct {
 	*exec.Cmd
 	Out       bytes.Buffer
@@ -40,7 +40,7 @@ func RecordCommand(tb testing.TB, args []string, opts clrsnap.Options, o record.
 		return s
 	}
 	if ctx.Err() != nil {
-		s.Process.Kill() // fails if it has ended
+		s.Process.Kill() // fails if the program has ended
 		tb.Errorf("%v goes on for %v", args, Hang)
 	}
 	if err := s.Wait(); err != nil && s.ProcessState == nil {
@@ -61,7 +61,7 @@ func (s *Started) Good(tb testing.TB) *profile.Recording {
 	return s.Recording
 }
 
-// Top is what a recording comes to, for failure messages.
+// Top is a recording's summary for failure messages.
 func Top(tb testing.TB, r *profile.Recording) string {
 	tb.Helper()
 	var b bytes.Buffer

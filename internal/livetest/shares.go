@@ -10,15 +10,17 @@ import (
 	"clrsnap/record"
 )
 
-// TooBusy is how many CPUs other programs may use. On a machine that has none left, what is
-// recorded gets so few samples that hardly anything follows.
+// TooBusy is how many CPUs other programs may use. On a machine with no CPUs left, a recording gets so
+// few samples that hardly anything follows.
 const TooBusy = 0.4
 
-// TooLate is how many turns the timers of the CPUs may miss, as a part of the samples that the target should have. It
-// then has fewer than that, or none while it is held up. Chance makes a part of 2 % in a recording of 10 s.
+// TooLate is how many turns the timers of the CPUs may miss, as a part of the target's expected
+// samples. The target then has fewer samples than expected, or none while it is held up. Chance makes
+// a part of 2 % in a recording of 10 s.
 const TooLate = 0.05
 
-// Missed is how many turns the timers of the CPUs missed, as far as that is known, likewise.
+// Missed is how many turns the timers of the CPUs missed, as far as the number is known, as a part of
+// the target's expected samples.
 func Missed(r *profile.Recording) float64 {
 	var part float64
 	for i := range r.Modes {
@@ -42,11 +44,11 @@ func StatsLine(tb testing.TB, r *profile.Recording, m profile.Mode) string {
 		r.Cost.TargetCPU.Round(time.Millisecond), r.Cost.OwnCPU.Round(time.Millisecond), r.Cost.OwnMemory>>20)
 }
 
-// ShareOf is how many per cent a part is.
+// ShareOf is a part in per cent.
 func ShareOf(part, all time.Duration) float64 { return 100 * float64(part) / float64(max(1, all)) }
 
-// ByChance is how far the samples of CPU time may be off for a part of it: four standard
-// deviations, where samples at regular times scatter less than independent ones.
+// ByChance is how far the samples of CPU time may be off for a part of the time: four standard
+// deviations, where samples at regular times scatter less than independent samples.
 func ByChance(part time.Duration) time.Duration {
 	const period = float64(time.Second) / record.DefaultRate
 	return time.Duration(4 * math.Sqrt(float64(part)*period))

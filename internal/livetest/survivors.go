@@ -15,13 +15,14 @@ import (
 	"clrsnap/record"
 )
 
-// Kept is what a site of the program "survivors" has allocated, and what is alive of that, in bytes.
+// Kept is the allocation of a site of the program "survivors", and the part of the allocation still
+// alive, in bytes.
 type Kept struct {
 	Method, Class   string
 	Allocated, Kept int64
 }
 
-// AskKept asks the program "survivors" what is alive.
+// AskKept asks the program "survivors" for the living objects.
 func AskKept(tb testing.TB, a *testenv.App) (out []Kept) {
 	tb.Helper()
 	for _, line := range a.Ask("truth") {
@@ -43,7 +44,7 @@ func AskKept(tb testing.TB, a *testenv.App) (out []Kept) {
 	return out
 }
 
-// Since returns what has been allocated and kept since before.
+// Since returns the allocated and kept bytes since before.
 func Since(now, before []Kept) []Kept {
 	out := make([]Kept, len(now))
 	for i, k := range now {
@@ -78,7 +79,8 @@ func RecordWhile(tb testing.TB, p *clrsnap.Process, o record.Options, do func())
 	return r
 }
 
-// liveOf sums up the samples of profile.Live with a class whose stacks have a method. variance is that of the sum.
+// liveOf sums up the samples of profile.Live with a class whose stacks have a method. variance is the
+// variance of the sum.
 func liveOf(r *profile.Recording, k *Kept) (bytes int64, variance float64, samples int) {
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -103,8 +105,8 @@ func ofClass(leaf, class string) bool {
 	return leaf == class
 }
 
-// CheckLive requires that what is alive by a recording is what the program has kept, by site: within 5 standard errors
-// of the sampling. Of sites that have kept nothing there is nothing.
+// CheckLive requires that exactly the objects kept by the program are alive in a recording, by site:
+// within 5 standard errors of the sampling. Sites without kept objects have no samples.
 func CheckLive(tb testing.TB, r *profile.Recording, kept []Kept) {
 	tb.Helper()
 	const errors = 5
@@ -125,7 +127,7 @@ func CheckLive(tb testing.TB, r *profile.Recording, kept []Kept) {
 			}
 			continue
 		}
-		// Where there are few samples their number says less of the error than how many there should be.
+		// With few samples, the expected number of samples says more of the error than their number.
 		sigma := math.Sqrt(max(variance, float64(k.Kept)*every))
 		off := float64(got-k.Kept) / sigma
 		tb.Logf("%-10s %9d of %9d bytes are alive, found %9d in %4d samples: %+.1f %%, %+.1f standard errors", site,

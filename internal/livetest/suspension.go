@@ -44,7 +44,7 @@ func Suspend(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsnap.Su
 	return s
 }
 
-// Cooperative suspends a thread at a moment at which it is in cooperative mode.
+// Cooperative suspends a thread at a moment in cooperative mode.
 func Cooperative(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsnap.Suspension {
 	tb.Helper()
 	for range 1000 {
@@ -58,7 +58,7 @@ func Cooperative(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsna
 	return nil
 }
 
-// Walk walks the moment that a suspension holds, as Snapshot does.
+// Walk walks the moment of a suspension, as Snapshot does.
 func Walk(s *clrsnap.Suspension) profile.Thread {
 	t, _ := bridge.Suspension(s).Named()
 	return t
@@ -103,11 +103,11 @@ func CopyStack(s *clrsnap.Suspension, to []byte) int {
 	return copy(to, bridge.Suspension(s).Walk.Stack.Data)
 }
 
-// SetMode changes Options.Mode of a process that is open.
+// SetMode changes Options.Mode of an open process.
 func SetMode(p *clrsnap.Process, m clrsnap.Mode) { bridge.SetMode(p, m) }
 
-// Traced calls f on an OS thread that may trace by itself, with a function that captures the
-// thread anew.
+// Traced calls f on an OS thread that may trace by itself. f gets a function that captures the thread
+// anew.
 func Traced(s *clrsnap.Suspension, f func(capture func() error) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -115,7 +115,7 @@ func Traced(s *clrsnap.Suspension, f func(capture func() error) error) error {
 	p := in.Process
 	req := p.Request(&in.Thread, nil)
 	return p.Live.Trace(func(t *live.Tracer) error {
-		defer p.Engine.Begin() // what is cached is older than the last capture
+		defer p.Engine.Begin() // the cache is older than the last capture
 		return f(func() error { return p.FinishCapture(in, t.Capture(&req, in.Capture)) })
 	})
 }

@@ -7,9 +7,10 @@ import (
 	"clrsnap/profile"
 )
 
-// Unmark takes from what was found in a dump (*profile.Snapshot, *profile.Heap, *profile.Tasks) the marks of names that
-// are not proved. Of plain IL a dump of the kernel or of gcore has nothing; a test that compares it with the running
-// program knows that the files are the right ones. What was found in a running process stays as it is.
+// Unmark removes the marks of unproved names from the contents of a dump (*profile.Snapshot,
+// *profile.Heap, *profile.Tasks). A dump of the kernel or of gcore has nothing of plain IL; a test
+// that compares the dump with the running program knows that the files are right. The contents of a
+// running process stay as they are.
 func Unmark(v any) {
 	p := reflect.ValueOf(v)
 	if p.IsNil() || p.Elem().FieldByName("Process").FieldByName("Core").IsNil() {

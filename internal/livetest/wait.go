@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Await waits until something is true, for a minute at most.
+// Await waits until f is true, for a minute at most.
 func Await(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
@@ -19,7 +19,7 @@ func Await(tb testing.TB, what string, f func() bool) {
 	}
 }
 
-// Untraced requires that nobody is attached to any thread, and none is stopped.
+// Untraced requires that nobody is attached to any thread, and that no thread is stopped.
 func Untraced(tb testing.TB, pid int) {
 	tb.Helper()
 	for _, s := range Held(tb, pid) {

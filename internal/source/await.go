@@ -1,8 +1,8 @@
 package source
 
-// AwaitLine returns the line of the await at which a suspended async method waits. method is the row of its
-// MoveNext, and stores are where the IL of that sets the state of the state machine: the await belongs to the
-// state that is set last before it.
+// AwaitLine returns the line of the await at which a suspended async method waits. method is the row
+// of its MoveNext, and stores are where the IL of MoveNext sets the state of the state machine: the
+// await belongs to the last state set before the await.
 func (a *Assembly) AwaitLine(method uint32, stores []StateStore, state int32) (Line, error) {
 	if a.file == nil {
 		return Line{}, a.err
@@ -34,10 +34,10 @@ type StateStore struct {
 	State int32
 }
 
-// noState is no state in which a method waits.
+// noState is not the state of a waiting method.
 const noState = -1
 
-// stateBefore is the state that is set last before an offset; stores are in the order of their offsets.
+// stateBefore is the last state set before an offset; stores are in the order of their offsets.
 func stateBefore(stores []StateStore, il uint32) int32 {
 	state := int32(noState)
 	for _, s := range stores {

@@ -6,21 +6,22 @@ import (
 	"clrsnap/internal/pdb"
 )
 
-// Site is an instruction of a method's IL whose code may call a managed method.
+// Site is an instruction of a method's IL with code that may call a managed method.
 type Site struct {
 	IL     uint32 // offset
-	Method string // the name of what it calls; empty: that is not known
+	Method string // the name of the callee; empty: not known
 }
 
-// A Call is what a frame's code is in: a call that has not returned yet.
+// A Call is a call that has not returned yet, in a frame's code.
 type Call struct {
-	IL, Next  uint32 // the code is of the IL from IL up to Next
-	Callee    string // the name of the method that was called, or that an inlined one has called
+	IL, Next  uint32 // the code is for the IL from IL up to Next
+	Callee    string // the name of the called method, or of a method called by an inlined method
 	Optimized bool   // statements may be merged, and callees be inlined
-	Sites     []Site // all of the calling method, in the order of their offsets
+	Sites     []Site // all sites of the calling method, in the order of their offsets
 }
 
-// LastName is the last part of a method's name: that of an explicit implementation begins with its interface's.
+// LastName is the last part of a method's name: the name of an explicit implementation begins with its
+// interface's.
 func LastName(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
 
 // LineOfCall returns the line of a call, as Line does.
@@ -46,15 +47,16 @@ func (a *Assembly) PointOfCall(method uint32, c *Call) (Point, error) {
 
 // pointOfCall returns the point of a call.
 //
-// The JIT keeps no point for a call while something is on IL's evaluation stack, and it merges statements
-// when it optimises. So a line is certain only if the sites of no other line explain the call. If those
-// of another line explain it better, that is the line; it is approximate.
+// The JIT keeps no point for a call while something is on IL's evaluation stack, and merges statements
+// when it optimises. So a line is certain only if the sites of no other line explain the call. If the
+// sites of another line explain the call better, pointOfCall returns the other line, as approximate.
 func (a *Assembly) pointOfCall(method uint32, c *Call) (at pdb.Point, exact bool, err error) {
 	points, err := a.file.Lines(method)
 	if err != nil {
 		return at, false, none("%v", err)
 	}
-	// the lines of sites from IL to Next, of those with the name, and of others with it
+	// the lines of sites from IL to Next, of sites among them with the callee's name, and of sites
+	// elsewhere with the name
 	var here, named, elsewhere oneLine
 	text := textAt{points: points}
 	explains := c.explains()
@@ -91,8 +93,9 @@ func (a *Assembly) pointOfCall(method uint32, c *Call) (at pdb.Point, exact bool
 	return at, false, nil
 }
 
-// explains returns whether the code of a site leads to the callee, as far as names say: by the callee's, or
-// if no site has that, as delegates and function pointers do.
+// explains returns a function that reports whether a site leads to the callee, as far as names say:
+// the site has the callee's name, or, if no site has that name, the site calls Invoke, as with
+// delegates and function pointers.
 func (c *Call) explains() func(s *Site) bool {
 	for i := range c.Sites {
 		if c.Sites[i].Method == c.Callee {
@@ -102,11 +105,11 @@ func (c *Call) explains() func(s *Site) bool {
 	return func(s *Site) bool { return s.Method == "Invoke" }
 }
 
-// textAt is the text of an IL offset that moves up.
+// textAt is the source position of an IL offset that moves up.
 type textAt struct {
-	points []pdb.Point // those not passed yet
-	at     pdb.Point   // the last one that is not hidden
-	exact  bool        // no hidden one is behind it, but for an await
+	points []pdb.Point // points not passed yet
+	at     pdb.Point   // the last visible point
+	exact  bool        // no hidden point is behind it, except for an await
 }
 
 func (t *textAt) move(il uint32) {
@@ -120,7 +123,7 @@ func (t *textAt) move(il uint32) {
 	}
 }
 
-// oneLine is a line, if it is only one.
+// oneLine is a line, if there is only one.
 type oneLine struct {
 	lines int // 2: several
 	at    pdb.Point

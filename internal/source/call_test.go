@@ -29,8 +29,8 @@ func fixture(t *testing.T) *Assembly {
 	return &Assembly{file: file, documents: map[int32]document{}}
 }
 
-// TestLineOfCall has calls on three lines of a method, A, B and C, and code of the IL from the first to the second,
-// or of more.
+// TestLineOfCall has calls on three lines of a method, A, B and C, and code for the IL from the first
+// to the second line, or for more.
 func TestLineOfCall(t *testing.T) {
 	a := fixture(t)
 	method, points := threeLines(t, a)

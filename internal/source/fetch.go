@@ -8,7 +8,7 @@ import (
 	"clrsnap/symbols"
 )
 
-// key is what a server is asked for the PDB with.
+// key identifies the PDB for a server.
 func key(name string, view *pe.CodeView, d *pe.Debug) *symbols.Key {
 	id := view.ID()
 	k := &symbols.Key{Kind: symbols.PDB, Name: name, ID: id[:]}
@@ -27,8 +27,8 @@ const (
 	maxFetched = 512 // files each time: few programs have so many assemblies on their stacks
 )
 
-// Fetch gets the PDBs of assemblies that are Wanted. Those that cannot be had have no lines. It takes as long
-// as from takes.
+// Fetch gets the PDBs of Wanted assemblies. Assemblies without a PDB have no lines. Fetch takes as
+// long as from takes.
 func (f *Finder) Fetch(ctx context.Context, from symbols.Source) {
 	type result struct {
 		a    *Assembly
@@ -64,7 +64,8 @@ func (f *Finder) Fetch(ctx context.Context, from symbols.Source) {
 	}
 }
 
-// fetched takes what came of fetching an assembly's PDB. If ctx ended, it is Wanted as before.
+// fetched takes the result of fetching an assembly's PDB. If ctx ended, the assembly is Wanted as
+// before.
 func (f *Finder) fetched(ctx context.Context, a *Assembly, file symbols.File, err error) {
 	if err != nil && ctx.Err() != nil {
 		return

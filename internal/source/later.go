@@ -17,36 +17,36 @@ import (
 	"clrsnap/symbols"
 )
 
-// Identity is what identifies the PDB of an assembly.
+// Identity identifies the PDB of an assembly.
 type Identity struct {
 	PDB       string // its file name, without its folder
 	ID        [20]byte
-	Checksums []pe.Checksum // it has one of them; none: the assembly does not say
+	Checksums []pe.Checksum // the PDB has one of these; none: the assembly does not say
 }
 
-// Later is an assembly whose PDB will be read later, when its process may have ended. It holds what is
-// needed for that: the PDB's file, open, or the PDB from inside the assembly.
+// Later is an assembly whose PDB will be read later, when its process may have ended. It holds the
+// means to read the PDB: the open file, or the PDB from inside the assembly.
 type Later struct {
 	Identity
-	Path string // the assembly's file, as the target sees it; empty: it is in memory only
+	Path string // the assembly's file, as the target sees it; empty: the assembly is in memory only
 
 	finder *Finder
 	debug  *pe.Debug
 	packed *pe.Packed
-	stream []byte                   // the PDB of an assembly in memory; nil: it has none
-	reads  []func() ([]byte, error) // what may be the PDB
-	files  []target.File            // those of reads
-	why    error                    // why there is none
+	stream []byte                   // the PDB of an assembly in memory; nil: there is none
+	reads  []func() ([]byte, error) // candidates for the PDB
+	files  []target.File            // the files of reads
+	why    error                    // why there is no PDB
 }
 
-// Bounds of what all Later of one Finder hold.
+// Bounds for all Later of one Finder.
 const (
 	maxHeldFiles  = 512
-	maxHeldPacked = 64 << 20 // bytes of PDBs inside assemblies, and of those in memory
+	maxHeldPacked = 64 << 20 // bytes of PDBs inside assemblies, and of PDBs in memory
 )
 
-// Identity returns what identifies the PDB of an assembly. One that was built without a PDB has an error that wraps
-// ErrNone.
+// Identity returns the identity of an assembly's PDB. An assembly built without a PDB has an error
+// that wraps ErrNone.
 func (f *Finder) Identity(m *Module) (Identity, error) {
 	_, id, err := f.identity(m.Image)
 	return id, err
@@ -64,8 +64,9 @@ func (f *Finder) identity(base arch.Addr) (*pe.Debug, Identity, error) {
 	return d, Identity{PDB: fileName(view.Path), ID: view.ID(), Checksums: d.Checksums}, nil
 }
 
-// Later looks for the PDB of an assembly, and holds it without parsing it. known is false if it is not known yet
-// which file the assembly is: call Locate again. The error is Identity's. Close releases what is held.
+// Later looks for the PDB of an assembly, and holds it without parsing it. known is false if the file
+// of the assembly is not known yet: call Locate again. The error is Identity's. Close releases the
+// held PDB.
 func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
 	d, id, err := f.identity(m.Image)
 	if err != nil {
@@ -87,8 +88,8 @@ func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
 	return l, f.Locate(l, m), nil
 }
 
-// Locate looks for the file of an assembly, and for the PDBs in the folders and beside it. It returns false if it
-// is not known yet which file that is.
+// Locate looks for the file of an assembly, and for the PDBs in the folders and beside the file. It
+// returns false if the file is not known yet.
 func (f *Finder) Locate(l *Later, m *Module) (known bool) {
 	l.Path, known = f.target.File(m)
 	l.release()
@@ -114,7 +115,7 @@ func (f *Finder) Locate(l *Later, m *Module) (known bool) {
 	return known
 }
 
-// hold opens a file that may be the PDB, and keeps it open.
+// hold opens a candidate for the PDB, and keeps it open.
 func (f *Finder) hold(l *Later, open func() (target.File, error)) {
 	if f.held >= maxHeldFiles {
 		return
@@ -169,7 +170,7 @@ func (l *Later) unpack() ([]byte, error) {
 	return l.packed.Unpack()
 }
 
-// Close releases all that is held.
+// Close releases the held files and PDBs.
 func (l *Later) Close() {
 	l.release()
 	l.finder.packed -= len(l.stream)
@@ -188,17 +189,17 @@ func (l *Later) release() {
 	l.files, l.reads = nil, nil
 }
 
-// Folders are folders of this machine with PDBs. What is read of them is bounded.
+// Folders are folders of this machine with PDBs. Reading there is bounded.
 type Folders struct {
 	dirs   []string
 	unread *pace.Allowance // bytes
 }
 
-// NewFolders returns folders; there can be none.
+// NewFolders returns folders; the list can be empty.
 func NewFolders(dirs []string) *Folders { return &Folders{dirs, newUnread()} }
 
-// Find looks for a PDB, and for the assembly itself, which may have it inside. of is the assembly's file name.
-// Without a PDB the error wraps ErrNone.
+// Find looks for a PDB, and for the assembly itself, which may contain the PDB. of is the assembly's
+// file name. Without a PDB the error wraps ErrNone.
 func (f *Folders) Find(id Identity, of string) (*Assembly, error) {
 	if id.ID == [20]byte{} {
 		return nil, none("it is not known which PDB belongs to the assembly")
@@ -222,7 +223,7 @@ func (f *Folders) Find(id Identity, of string) (*Assembly, error) {
 	return nil, cmp.Or(why, none("%s is in none of the folders", cmp.Or(id.PDB, of)))
 }
 
-// Key is what a server is asked for the PDB with; false: it is not known which PDB that is.
+// Key identifies the PDB for a server; false: the PDB's identity is not known.
 func (id *Identity) Key() (symbols.Key, bool) {
 	if id.ID == [20]byte{} || id.PDB == "" {
 		return symbols.Key{}, false
@@ -231,7 +232,8 @@ func (id *Identity) Key() (symbols.Key, bool) {
 	return *key(id.PDB, &view, &pe.Debug{Checksums: id.Checksums}), true
 }
 
-// Fetched reads a PDB that a server had, and closes its file; or says that none had it. The error wraps ErrNone.
+// Fetched reads a PDB from a server, and closes its file; or says that no server had the PDB. The
+// error wraps ErrNone.
 func (f *Folders) Fetched(id *Identity, file symbols.File, err error) (*Assembly, error) {
 	if err != nil {
 		return nil, none("%s: %v", id.PDB, err)
@@ -261,7 +263,7 @@ func (f *Folders) findPDB(want *pe.Debug, dir, name string) (*pdb.File, error) {
 	return f.readPDB(want, name, file)
 }
 
-// findEmbedded reads the PDB inside an assembly, which must be the same build.
+// findEmbedded reads the PDB inside an assembly of the same build.
 func (f *Folders) findEmbedded(id Identity, dir, name string) (*pdb.File, error) {
 	file, err := openIn(dir, name)
 	if err != nil {
@@ -296,7 +298,7 @@ func assemblyOf(p *pdb.File) *Assembly {
 	return a
 }
 
-// readPDB reads a PDB, and makes sure that it is the one that d asks for.
+// readPDB reads a PDB, and makes sure that it is the PDB for d.
 func (f *Folders) readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
 	b, err := readAll(file, f.unread)
 	if err != nil {
@@ -309,10 +311,10 @@ func (f *Folders) readPDB(d *pe.Debug, name string, file target.File) (*pdb.File
 	return p, nil
 }
 
-// errUnread: PDBs are as large as no program's are.
+// errUnread: no program has so many bytes of PDBs.
 var errUnread = fmt.Errorf("more than %d bytes of PDBs were read for the other assemblies", maxRead)
 
-// readAll reads a file that may be a PDB.
+// readAll reads a candidate for a PDB.
 func readAll(file target.File, unread *pace.Allowance) ([]byte, error) {
 	size, err := sizeOf(file)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestLater: a PDB is read when its file is gone, and only that of the assembly.
+// TestLater: a PDB is read when its file is gone, and only the PDB of the assembly.
 func TestLater(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
@@ -63,7 +63,7 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// TestFind: a PDB is found in a folder by what identifies it, also inside the assembly.
+// TestFind: a PDB is found in a folder by its identity, also inside the assembly.
 func TestFind(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
@@ -104,8 +104,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestUnread: what is read of PDBs is bounded: those that are read later, those in folders, and those inside
-// assemblies.
+// TestUnread: reading of PDBs is bounded: for PDBs read later, for PDBs in folders, and for PDBs
+// inside assemblies.
 func TestUnread(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
@@ -151,7 +151,7 @@ func checkSpin(t *testing.T, name string, a *Assembly) {
 		}
 		p, err := a.Point(method, 0, 1)
 		if errors.Is(err, ErrNone) {
-			continue // it begins with code that belongs to no line
+			continue // the method begins with code outside all lines
 		}
 		found++
 		if err != nil || p.Document != document || p.Line < first || p.Line > last || first < 1 {

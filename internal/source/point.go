@@ -6,7 +6,7 @@ import "clrsnap/internal/pdb"
 type Point struct {
 	Document     int32 // for Assembly.Document
 	Line, Column int   // counted from 1
-	Approximate  bool  // the code belongs to no line itself: this is the one before
+	Approximate  bool  // the code itself belongs to no line: this is the line before
 }
 
 // Point is LineIn without the names.
@@ -25,8 +25,8 @@ func (a *Assembly) pointOf(at pdb.Point, exact bool) (Point, error) {
 	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact || a.unproved}, nil
 }
 
-// Extent returns the first and the last line of a method in the document that its code begins in. Without
-// lines document is 0.
+// Extent returns the first and the last line of a method in the document with the beginning of its
+// code. Without lines document is 0.
 func (a *Assembly) Extent(method uint32) (document int32, first, last int) {
 	points, err := a.file.Lines(method)
 	if err != nil {
@@ -47,8 +47,8 @@ func (a *Assembly) Extent(method uint32) (document int32, first, last int) {
 // Document is a source file.
 type Document struct {
 	Name      string // as the compiler wrote it
-	URL       string // where SourceLink says that it can be had; empty: it does not
-	Algorithm string // of Sum, such as SHA256; empty: there is none
+	URL       string // the document's address according to SourceLink; empty: none
+	Algorithm string // of Sum, for example SHA256; empty: there is none
 	Sum       []byte // hash of the text
 }
 

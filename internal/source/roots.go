@@ -11,15 +11,15 @@ import (
 	"clrsnap/internal/pdb"
 )
 
-// Root says where source files are on this machine: a file that the compiler calls FROM/a/b.cs is TO/a/b.cs.
-// Without a From, the file is looked for below To: a/b.cs, then b.cs. It must have the hash that the PDB
-// says, because a file there may be another one.
+// Root says where source files are on this machine: FROM/a/b.cs, in the compiler's words, is
+// TO/a/b.cs. Without a From, the file is looked for below To: a/b.cs, then b.cs. The file must have
+// the hash in the PDB, because a file there may be a different file.
 type Root struct{ From, To string }
 
-// NewRoot returns a Root of paths as the user writes them.
+// NewRoot returns a Root from paths as the user writes them.
 func NewRoot(from, to string) Root { return Root{trimmed(from), to} }
 
-// trimmed is a path with slashes, and none at its end.
+// trimmed is a path with slashes, without slashes at its end.
 func trimmed(p string) string { return strings.TrimRight(slashes(p), "/") }
 
 func slashes(p string) string { return strings.ReplaceAll(p, `\`, "/") }
@@ -27,11 +27,11 @@ func slashes(p string) string { return strings.ReplaceAll(p, `\`, "/") }
 // Roots are tried one after the other.
 type Roots []Root
 
-// maxParts bounds the parts of a path that is looked for.
+// maxParts bounds the parts of a wanted path.
 const maxParts = 64
 
-// Path returns where a file is that the compiler calls name, and whose text has a hash; "": that is not known.
-// It does not lead out of a root, whatever the name is.
+// Path returns the path of the file that the compiler calls name and whose text has a hash; "": not
+// known. The path does not lead out of a root, whatever name is.
 func (r Roots) Path(name, algorithm string, sum []byte) string {
 	name = slashes(name)
 	for _, root := range r {
@@ -52,8 +52,8 @@ func (r Roots) Path(name, algorithm string, sum []byte) string {
 	return ""
 }
 
-// Text returns the text of a regular file of this machine, if it has a hash. A name that is a link must lead to a file
-// of the same kind: a PDB can name any link, with the hash of any file.
+// Text returns the text of a regular file of this machine with a hash. If the name is a link, it must
+// lead to a file of the same kind: a PDB can name any link, with the hash of any file.
 func Text(name, algorithm string, sum []byte) ([]byte, bool) {
 	if len(sum) == 0 {
 		return nil, false

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRoots: where files are on this machine. No name leads out of a root, and a file that is looked for is the
-// one that was compiled.
+// TestRoots: where files are on this machine. No name leads out of a root, and the found file is the
+// compiled file.
 func TestRoots(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("class Queue { }\n")
@@ -79,7 +79,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestFileName: an assembly that was built on Windows names its PDB by a path of Windows.
+// TestFileName: an assembly built on Windows names its PDB by a path of Windows.
 func TestFileName(t *testing.T) {
 	for path, want := range map[string]string{
 		"/src/obj/Shop.pdb": "Shop.pdb", `C:\src\obj\Shop.pdb`: "Shop.pdb", "Shop.pdb": "Shop.pdb",

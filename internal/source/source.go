@@ -1,10 +1,11 @@
 // Package source finds the source lines of a target's managed code. It looks for the portable PDB of
-// each assembly, and takes none that is another build's.
+// each assembly, and rejects PDBs of other builds.
 //
-// A PDB is looked for inside the assembly; where the runtime keeps the one that an assembly was loaded
-// with from memory; in folders that the user names; beside the assembly as the target sees it, and below
-// the name that the compiler wrote, without its folder; and, in a single-file program, in its bundle and
-// beside it. Its id must be that of the assembly, and so must its checksum if the assembly has one.
+// A PDB is looked for inside the assembly; in the runtime's memory, for an assembly loaded from memory
+// with its PDB; in folders that the user names; beside the assembly as the target sees it, under the
+// assembly's name and under the name that the compiler wrote, without its folder; and, in a
+// single-file program, in its bundle and beside the bundle. The PDB must have the id in the assembly,
+// and the checksum if the assembly has a checksum.
 package source
 
 import (
@@ -29,54 +30,56 @@ import (
 // Target is where the assemblies are.
 type Target interface {
 	target.Memory
-	// OpenFile opens a regular file by the path that the target sees.
+	// OpenFile opens a regular file by its path in the target.
 	OpenFile(path string) (target.File, error)
-	// File is the path of the file that a module was loaded from, or of the single-file program that it
-	// is in; "": it was loaded from memory. known is false if that may be said too early: ask again later.
+	// File is the path of a module's file, or of the single-file program around the module; "": the module
+	// was loaded from memory. known is false if the answer may come too early: ask again later.
 	File(m *Module) (path string, known bool)
-	// SymbolStream is where the runtime keeps the symbols that an assembly was loaded with from memory,
-	// and their size in bytes; 0: there are none.
+	// SymbolStream is where the runtime keeps the symbols of an assembly that was loaded with its symbols
+	// from memory, and their size in bytes; 0: there are none.
 	SymbolStream(module arch.Addr) (at arch.Addr, size uint32)
-	// Unproved reports whether the image of a module may be another one than the runtime has loaded.
+	// Unproved reports whether the image of a module may differ from the image that the runtime has
+	// loaded.
 	Unproved(module arch.Addr) bool
-	// Bundle opens the single-file program that is the target's. The error is fs.ErrNotExist if it is none.
+	// Bundle opens the target's single-file program. The error is fs.ErrNotExist if there is none.
 	Bundle() (f target.File, path string, err error)
 }
 
-// Module is an assembly that is loaded.
+// Module is a loaded assembly.
 type Module struct {
 	Assembly string    // its simple name
 	Address  arch.Addr // of the runtime's Module
-	Image    arch.Addr // where it was loaded
-	Passing  bool      // it can be unloaded, so that another one may be at Image the next time
+	Image    arch.Addr // where the assembly was loaded
+	Passing  bool      // the assembly can be unloaded, so that another assembly may be at Image the next time
 }
 
 // Line is a place in a source file.
 type Line struct {
-	File        string // as the compiler wrote it: a path on the machine that built it; or as a Root maps that
+	File        string // as the compiler wrote it: a path on the build machine; or as mapped by a Root
 	Line        int    // counted from 1
-	Column      int    // likewise, in UTF-16 code units
-	URL         string // where SourceLink says that the file can be had; empty: it does not
-	Approximate bool   // the code belongs to no line itself, or to one of several: this is the first one before
+	Column      int    // counted from 1, in UTF-16 code units
+	URL         string // the file's address according to SourceLink; empty: none
+	Approximate bool   // the code itself belongs to no line, or to one of several: this is the first line before
 }
 
-// ErrNone: there is no line. What wraps it says why, in words that can follow "no line: ".
+// ErrNone: there is no line. An error that wraps ErrNone says why, in words that can follow "no line:
+// ".
 var ErrNone = errors.New("no line")
 
 func none(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNone, fmt.Sprintf(format, args...))
 }
 
-// Finder finds the lines of one target. It is not safe for concurrent use.
+// Finder finds the lines of one target. A Finder is not safe for concurrent use.
 type Finder struct {
 	target Target
 	mem    *target.Reader
 	dirs   []string
-	remote bool                    // what is not found may be fetched
+	remote bool                    // missing PDBs may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
-	room   int                     // bytes of PDBs that may still be kept
+	room   int                     // bytes of further PDBs to keep
 	unread *pace.Allowance         // bytes of files
-	lacked int64                   // bytes of the last file that unread did not allow
+	lacked int64                   // bytes of the last file refused by unread
 	roots  Roots
 
 	held, packed int // files and bytes of Later
@@ -84,20 +87,20 @@ type Finder struct {
 	bundled bool           // the bundle has been looked for
 	bundle  *bundle.Bundle // nil: there is none
 	host    string         // the path of the single-file program
-	close   func() error   // of the program's file; nil: it is not open
+	close   func() error   // of the program's file; nil: the file is not open
 }
 
 // Assembly is an assembly with its PDB.
 type Assembly struct {
-	id    [20]byte // that the assembly asks for
+	id    [20]byte // of the PDB, according to the assembly
 	file  *pdb.File
 	link  *pdb.SourceLink
 	err   error        // why there is no file
 	size  int          // of the file, in bytes
-	soon  bool         // it was not known which file the assembly is: ask again
-	lacks int64        // bytes that have to be allowed again before it makes sense to ask again; 0: it makes none
-	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
-	debug *pe.Debug    // likewise
+	soon  bool         // the file of the assembly was not known: ask again
+	lacks int64        // bytes that must be allowed before asking again makes sense; 0: never
+	want  *symbols.Key // what to ask a server for, before the server was asked; nil: nothing
+	debug *pe.Debug    // the debug directory for want
 
 	unproved bool // the assembly may be another build, and so all its lines are approximate
 
@@ -108,18 +111,18 @@ type Assembly struct {
 // document is a source file.
 type document struct{ name, url string }
 
-// Bounds of what is read and kept.
+// Bounds of reading and keeping.
 const (
-	maxPDBs       = 96 << 20  // bytes of all that are kept
-	maxRead       = 512 << 20 // bytes of all that are read at once, those of other builds included
+	maxPDBs       = 96 << 20  // bytes of all kept PDBs
+	maxRead       = 512 << 20 // bytes of all PDBs read at once, including other builds
 	readPerSecond = 8 << 20   // and over time
 	maxAssemblies = 1 << 14
 )
 
 func newUnread() *pace.Allowance { return pace.NewAllowance(maxRead, readPerSecond) }
 
-// New returns a Finder that also looks into some folders of this machine. The files of its lines are those
-// that the roots say, as far as they do. remote says that what it does not find may be fetched: see Fetch.
+// New returns a Finder that also looks into some folders of this machine. The roots say the files of
+// its lines, as far as they can. remote says that missing PDBs may be fetched: see Fetch.
 func New(t Target, dirs []string, roots Roots, remote bool) *Finder {
 	return &Finder{
 		target: t, mem: target.NewReader(t), dirs: dirs, roots: roots, remote: remote,
@@ -131,7 +134,8 @@ func New(t Target, dirs []string, roots Roots, remote bool) *Finder {
 // ErrNone.
 func (a *Assembly) Line(method, il uint32) (Line, error) { return a.LineIn(method, il, il+1) }
 
-// LineIn is Line for code of the IL from il up to next, which is approximate if it can be of several lines.
+// LineIn is Line for code of the IL from il up to next. The line is approximate if the code can be of
+// several lines.
 func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
 	if a.file == nil {
 		return Line{}, a.err
@@ -171,7 +175,7 @@ func (a *Assembly) document(i int32) (document, error) {
 	return d, nil
 }
 
-// Close closes the files that are open. The lines of what was found can still be read.
+// Close closes the open files. The lines of found PDBs can still be read.
 func (f *Finder) Close() error {
 	if f.close == nil {
 		return nil
@@ -181,7 +185,7 @@ func (f *Finder) Close() error {
 	return err
 }
 
-// Assembly returns the assembly that a module is, if its PDB can be found; else the error wraps ErrNone.
+// Assembly returns the assembly of a module, if its PDB can be found; else the error wraps ErrNone.
 func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 	a := f.pdbs[m.Image]
 	again := a != nil && a.err != nil && a.lacks > 0 && f.unread.Left() >= a.lacks
@@ -219,7 +223,7 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 	return a, a.err
 }
 
-// load finds the PDB that a debug directory asks for.
+// load finds the PDB for a debug directory.
 func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 	var why error
 	if d.HasEmbedded() {
@@ -267,7 +271,7 @@ func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
 	return f.keep(a, file)
 }
 
-// places are functions that read what may be the PDB.
+// places are functions that read candidates for the PDB.
 func (f *Finder) places(a *Assembly, name string, m *Module) []func() ([]byte, error) {
 	of, known := f.target.File(m)
 	a.soon = !known
@@ -282,8 +286,9 @@ func (f *Finder) places(a *Assembly, name string, m *Module) []func() ([]byte, e
 	return out
 }
 
-// files are functions that open what may be a PDB, by its name and by the file of its assembly, if there is one:
-// in the folders, beside the assembly, and beside the bundle. nil stands for the file in the bundle.
+// files are functions that open candidates for a PDB, by its name and by the file of its assembly, if
+// there is a file: in the folders, beside the assembly, and beside the bundle. nil stands for the file
+// in the bundle.
 func (f *Finder) files(name, of string) []func() (target.File, error) {
 	var out []func() (target.File, error)
 	for _, dir := range f.dirs {
@@ -306,7 +311,7 @@ func (f *Finder) files(name, of string) []func() (target.File, error) {
 	return out
 }
 
-// stream reads the PDB that an assembly was loaded with from memory.
+// stream reads the PDB of an assembly that was loaded with its PDB from memory.
 func (f *Finder) stream(m *Module) ([]byte, error) {
 	at, size := f.target.SymbolStream(m.Address)
 	if size == 0 {
@@ -327,7 +332,7 @@ func (f *Finder) openBundle() bool {
 			return false
 		}
 		f.host, f.close = name, file.Close
-		f.bundle, _ = bundle.Open(file) // without it there may be files beside the program
+		f.bundle, _ = bundle.Open(file) // without a bundle there may be files beside the program
 	}
 	return f.host != ""
 }
@@ -364,7 +369,7 @@ func (f *Finder) take(size int64) error {
 
 func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
 
-// read reads a file that was opened, and closes it.
+// read reads an opened file, and closes the file.
 func (f *Finder) read(file target.File, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -382,7 +387,7 @@ func (f *Finder) read(file target.File, err error) ([]byte, error) {
 	return b, err
 }
 
-// sizeOf is how many bytes a file has.
+// sizeOf is the size of a file in bytes.
 func sizeOf(file target.File) (int64, error) {
 	f, ok := file.(interface{ Stat() (fs.FileInfo, error) })
 	if !ok {
@@ -415,7 +420,7 @@ func (f *Finder) keep(a *Assembly, p *pdb.File) error {
 // use makes p the PDB of the assembly.
 func (a *Assembly) use(p *pdb.File) {
 	a.file, a.size = p, p.Size()
-	a.link, _ = p.SourceLink() // without it there are no URLs
+	a.link, _ = p.SourceLink() // without SourceLink there are no URLs
 }
 
 // fileName is the last part of a path of any system.

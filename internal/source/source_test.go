@@ -18,7 +18,7 @@ import (
 	"clrsnap/symbols"
 )
 
-// disk is a target that has one assembly loaded, from a file, at address 0.
+// disk is a target with one loaded assembly, from a file, at base.
 type disk struct {
 	*target.Reader
 	dll  string // the target's path of the assembly
@@ -26,7 +26,7 @@ type disk struct {
 
 	file   func() (string, bool) // instead of dll
 	host   string                // the target's path of the single-file program
-	stream uint32                // bytes of the symbols that the assembly was loaded with
+	stream uint32                // bytes of the assembly's symbols in memory
 }
 
 // Where the runtime's Module is, and where the symbols are in the memory of the assembly.
@@ -35,7 +35,6 @@ const (
 	streamAt = 1 << 20
 )
 
-// module is the assembly.
 func module(passing bool) *Module {
 	return &Module{Assembly: "spin", Address: moduleAt, Image: base, Passing: passing}
 }
@@ -66,7 +65,7 @@ func (d disk) Bundle() (target.File, string, error) {
 
 func (d disk) OpenFile(path string) (target.File, error) { return os.Open(filepath.Join(d.root, path)) }
 
-// base is where the assembly is: the image of address 0 would be none.
+// base is the address of the assembly: address 0 would mean no image.
 const base = arch.Addr(0x10000)
 
 // shifted is memory that begins at base.
@@ -79,7 +78,8 @@ func (s shifted) ReadMemory(p []byte, addr arch.Addr) error {
 	return s.Memory.ReadMemory(p, addr-base)
 }
 
-// loaded is a target with a copy of an assembly of testdata/apps, and of its PDB under a name.
+// loaded is a target with a copy of an assembly of testdata/apps, and of the assembly's PDB under a
+// name.
 func loaded(t *testing.T, dll, pdb string) disk {
 	t.Helper()
 	root := t.TempDir()
@@ -103,11 +103,11 @@ func loaded(t *testing.T, dll, pdb string) disk {
 	return disk{Reader: target.NewReader(shifted{pe.File(f)}), dll: "/app/" + filepath.Base(dll), root: root}
 }
 
-// places are what TestFinder looks for a PDB in.
+// places are the parts of TestFinder's targets.
 type places struct {
 	dll, inside string // the program, and the same with its PDB inside
 	pdb         []byte // of dll
-	away        string // a folder with that
+	away        string // a folder with pdb
 }
 
 func newPlaces(t *testing.T) *places {
@@ -148,7 +148,7 @@ func (p *places) strange(t *testing.T) disk {
 	return d
 }
 
-// damaged has a PDB inside it that cannot be unpacked.
+// damaged has a broken PDB inside, which cannot be unpacked.
 func (p *places) damaged(t *testing.T, beside bool) disk {
 	t.Helper()
 	image, err := os.ReadFile(p.inside)
@@ -176,7 +176,7 @@ func (p *places) damaged(t *testing.T, beside bool) disk {
 	return d
 }
 
-// memory is memory with an assembly and, behind it, the symbols that it was loaded with.
+// memory is memory with an assembly and, behind it, the assembly's symbols.
 type memory struct {
 	target.Memory
 	symbols []byte
@@ -281,7 +281,7 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// TestTooEarly: as long as it is not known which file an assembly is, that there is no line is not for good.
+// TestTooEarly: as long as the file of an assembly is not known, the lack of a line is not final.
 func TestTooEarly(t *testing.T) {
 	d := loaded(t, testenv.Build(t, "spin"), "spin.pdb")
 	known, asked := false, 0
@@ -330,7 +330,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// An assembly that was refused because much had been read before is looked for again later.
+// An assembly that was refused because of much reading before is looked for again later.
 func TestUnreadAgain(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	f := New(loaded(t, dll, "spin.pdb"), nil, nil, false)
@@ -346,7 +346,7 @@ func TestUnreadAgain(t *testing.T) {
 	}
 }
 
-// remote is a Source that has PDBs.
+// remote is a Source with PDBs.
 type remote map[string][]byte
 
 func (r remote) Open(_ context.Context, k symbols.Key) (symbols.File, error) {
@@ -363,7 +363,7 @@ func (r remote) Open(_ context.Context, k symbols.Key) (symbols.File, error) {
 	return f, err
 }
 
-// TestFetched: what is nowhere here is fetched when that is asked for, and not before.
+// TestFetched: PDBs that are nowhere here are fetched on request, and not before.
 func TestFetched(t *testing.T) {
 	p := newPlaces(t)
 	for name, c := range map[string]struct {
@@ -389,7 +389,7 @@ func TestFetched(t *testing.T) {
 	}
 }
 
-// TestFetchEnds: what was not fetched because there was no time is fetched the next time.
+// TestFetchEnds: PDBs that were not fetched for want of time are fetched the next time.
 func TestFetchEnds(t *testing.T) {
 	p := newPlaces(t)
 	f := New(loaded(t, p.dll, ""), nil, nil, true)
