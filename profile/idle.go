@@ -271,9 +271,9 @@ const (
 )
 
 // idleThreads are the start methods of the runtime's own threads, from .NET 8 on, in PortableThreadPool.*.cs and
-// TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/ Threading, SocketAsyncEngine.Unix.cs in
+// TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/Threading, SocketAsyncEngine.Unix.cs in
 // src/libraries/System.Net.Sockets, FileSystemWatcher.Linux.cs in src/libraries/System.IO.FileSystem.Watcher, and
-// HostingAbstractionsHostExtensions.cs in src/libraries/ Microsoft.Extensions.Hosting.Abstractions; Heartbeat.cs in
+// HostingAbstractionsHostExtensions.cs in src/libraries/Microsoft.Extensions.Hosting.Abstractions; Heartbeat.cs in
 // src/Servers/Kestrel of ASP.NET Core.
 var idleThreads = map[string]*idleThread{
 	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart": {

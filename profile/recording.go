@@ -189,7 +189,7 @@ type Location struct {
 	Tier     string // as in Frame
 	Method   int32  // index in Recording.Methods; 0: not known
 	IL       int32  // with a Method: the offset in the method's IL, for a caller the offset of the call; -1: not known
-	Next     int32  // with an IL: the code belongs to the IL from IL up to Next
+	Next     int32  // with an IL: the code belongs to the offsets from IL up to Next
 	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest before
 	Line     int32  // index in Recording.Lines; 0: not known
 	Inlined  bool   // the method has no frame of its own: its code is part of the nearest caller with a frame
