@@ -4,8 +4,8 @@ import "time"
 
 // HeapStop says how a process was stopped for the reading of its heap at one moment.
 type HeapStop struct {
-	// Exact: the heap is that of Heap.CapturedAt. Otherwise the heap was read while the process ran, and Reason
-	// says why.
+	// Exact: the heap is as at Heap.CapturedAt. Otherwise the heap was read while the process ran, and Reason says
+	// why.
 	Exact   bool
 	Reason  string
 	Pause   time.Duration // how long threads stood still, in all stops together

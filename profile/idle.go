@@ -113,7 +113,7 @@ type idler struct {
 	idle [2][]*idleThread // by thread state and node of a method: the idle thread if the method is the leaf
 }
 
-// idleFunction is what is known of a function.
+// idleFunction has the known facts of a function.
 type idleFunction struct {
 	kind   Kind
 	noCode bool
@@ -262,7 +262,7 @@ type idleThread struct {
 	module  string
 	callees []string // what the start method calls to wait; prefixes of names; empty: anything that waits
 	blocked bool     // idle only if blocked
-	spins   []string // what the start method calls to spin, if not blocked; the JIT compiler inlines both
+	spins   []string // what the start method calls to spin, if not blocked; the JIT compiler can inline both
 }
 
 const (

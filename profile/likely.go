@@ -132,7 +132,7 @@ func (l *likelyGraph) valid(p Party) bool {
 	return p.Await >= 0 && p.Await < len(l.wants)-l.threads
 }
 
-// addThreads adds the certain waits of threads for other threads, unless a wait ends by itself.
+// addThreads adds the ordinary wait edges of threads, unless a wait ends by itself.
 func (l *likelyGraph) addThreads() {
 	for from, to := range l.b.out {
 		if len(to) == 0 || l.b.s.Threads[from].Wait.Timeout > 0 {
@@ -237,7 +237,7 @@ func (l *likelyGraph) edges() [][]int {
 	return out
 }
 
-// isNew reports whether a component has a circle only with likely wait edges.
+// isNew reports whether the circles of a component need likely wait edges.
 func (l *likelyGraph) isNew(members []int) bool {
 	in := map[int]bool{}
 	for _, n := range members {
@@ -246,7 +246,7 @@ func (l *likelyGraph) isNew(members []int) bool {
 	for _, list := range [][]Deadlock{l.b.g.Deadlocks, l.b.g.Suspected} {
 		for i := range list {
 			if slices.ContainsFunc(list[i].Threads, func(t int) bool { return in[t] }) {
-				return false // the certain deadlock says enough
+				return false // the ordinary deadlock says enough
 			}
 		}
 	}

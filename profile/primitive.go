@@ -113,8 +113,8 @@ func (c *code) betweenWaits() bool {
 		c.module == coreLib && hasPrefix(c.method, withinWaits) && !strings.HasPrefix(c.method, signalAndWait)
 }
 
-// PrimitiveOf finds the outermost primitive of a stack, leaf first. PrimitiveOf counts the unbroken run of waiting
-// methods among the managed frames, from the leaf on; the last method of the run is the primitive.
+// PrimitiveOf finds the outermost primitive of a stack, leaf first. From the leaf on, the managed frames begin with a
+// run of waiting methods; the last method of the run is the primitive.
 func PrimitiveOf(frames []Frame) Primitive {
 	return primitiveOf(func(yield func(int, code) bool) {
 		for i := range frames {

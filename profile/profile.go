@@ -54,8 +54,8 @@ const (
 	RegistersTogether = "together"
 )
 
-// Missing returns how many threads have no stack at all: those in Threads without
-// frames, and those that are Unlisted.
+// Missing returns how many threads have no stack at all: the threads in Threads without frames, and the Unlisted
+// threads.
 func (s *Snapshot) Missing() int {
 	n := s.Unlisted
 	for i := range s.Threads {
@@ -170,7 +170,7 @@ type Thread struct {
 	// Background: the process does not wait for the end of the thread (Thread.IsBackground).
 	Background bool
 	Wait       *Wait         // the thread's wait; nil: the thread does not wait, or the wait is not known
-	Holds      []Wait        // the locks that the thread holds, as far as known; Kind is that of a waiter for the lock
+	Holds      []Wait        // the locks that the thread holds, as far as known; Kind is a waiter's kind
 	Pause      time.Duration // the longest stop of this thread; 0: the thread was not stopped
 	// Still: the thread proved not to have run while clrsnap read the waits of all threads with Still. So all of
 	// these waits were true at the same time. Only snapshots for this purpose have Still.

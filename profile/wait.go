@@ -53,7 +53,7 @@ const Forever time.Duration = -1
 type Wait struct {
 	Kind WaitKind
 	// Object is the address of the object that the thread waits for, and Type the object's class; 0 and "": not
-	// known, or none. The garbage collector moves objects: the address is that of the moment.
+	// known, or none. The garbage collector moves objects: the address is valid at the moment of the capture.
 	Object uint64
 	Type   string
 	// Of says what the object stands for, if the object is a type, a method, an assembly, a delegate or a string:
@@ -95,8 +95,8 @@ type Wait struct {
 	// Target is the file or socket of an io: "/var/log/orders.log", "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432
 	// established".
 	Target string
-	// Detail has what is particular to the kind, for people: "count 0", "3 readers", "WaitingForActivation", "2 of 5
-	// tasks not complete".
+	// Detail has particulars of the kind, for people: "count 0", "3 readers", "WaitingForActivation", "2 of 5 tasks
+	// not complete".
 	Detail string
 }
 

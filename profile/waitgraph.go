@@ -318,7 +318,7 @@ func (b *waitGraph) edges() {
 // anyEdges adds the edges of the threads that wait for any of several tasks, if all these tasks are run by threads
 // that wait for ever: for one another, or for such threads. Otherwise one of the tasks may complete.
 func (b *waitGraph) anyEdges() {
-	runs := map[int][]int{} // by thread: those that run the tasks
+	runs := map[int][]int{} // by thread: the threads that run the tasks
 	for i := range b.s.Threads {
 		if w := b.s.Threads[i].Wait; w != nil && w.Kind == TaskWaitAny && w.Timeout == Forever {
 			if list := b.runners(w); list != nil {
@@ -566,7 +566,7 @@ func (b *waitGraph) untangle() {
 	if len(b.tangles) == 0 {
 		return
 	}
-	in := map[int]int{} // the tangles, by member
+	in := map[int]int{} // the tangles, by member that stays
 	for n, d := range b.tangles {
 		for _, t := range d.Threads {
 			if b.stays(t) {

@@ -128,7 +128,7 @@ func (r *Recording) waiter() *waiter {
 	return w
 }
 
-// waitFunction is what is known of a function.
+// waitFunction has the known facts of a function.
 type waitFunction struct {
 	kind        Kind
 	rule        *waitRule // nil: the function does not wait
