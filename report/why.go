@@ -194,7 +194,7 @@ func (p *whyPrinter) paragraph(st style, indent, text string) {
 	flush()
 }
 
-// looked prints what was looked at, and what is missing.
+// looked prints what was looked at, and what could not be.
 func (p *whyPrinter) looked(d *profile.Diagnosis) {
 	what := "Looked at: "
 	if d.Took > 0 {
