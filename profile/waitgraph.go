@@ -316,7 +316,8 @@ func (b *waitGraph) edges() {
 }
 
 // anyEdges adds the edges of the threads that wait for any of several tasks, if all these tasks are run by threads
-// that wait for ever: for one another, or for such threads. Otherwise one of the tasks may complete.
+// that wait for ever: for one another, or for threads that wait for ever, too. Otherwise one of the tasks may
+// complete.
 func (b *waitGraph) anyEdges() {
 	runs := map[int][]int{} // by thread: the threads that run the tasks
 	for i := range b.s.Threads {

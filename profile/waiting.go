@@ -154,7 +154,7 @@ func waitFunctionOf(f *Function, runtime map[string]bool) waitFunction {
 	return out
 }
 
-// of returns what a sample waits for; false: the sample's thread was not waiting.
+// of returns the WaitingFor of a sample; false: the sample's thread was not waiting.
 func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 	if x.State != Waiting {
 		return WaitingFor{}, false
@@ -168,8 +168,8 @@ func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 	return w.waitingFor(x.Node), true
 }
 
-// waitingFor says what a thread waits for, given the node of the thread's leaf. The frames name the primitive; the
-// runtime function that the method called names the type.
+// waitingFor returns the WaitingFor of a thread, given the node of the thread's leaf. The frames name the primitive;
+// the runtime function that the method called names the type.
 func (w *waiter) waitingFor(node int32) WaitingFor {
 	kind := w.kind(node)
 	if entry := w.entry(node); kind == entry.Kind {
@@ -209,7 +209,7 @@ func (w *waiter) saysMore(node int32) bool {
 	return f >= 0 && frameOf(&w.r.Functions[f]).Kind != ""
 }
 
-// event returns what a sample of an event waits for. The result depends on the sample's node only.
+// event returns the WaitingFor of an event's sample. The result depends on the sample's node only.
 func (w *waiter) event(x *Sample) WaitingFor {
 	out, ok := w.events[x.Node]
 	if ok {
@@ -230,8 +230,8 @@ func (w *waiter) event(x *Sample) WaitingFor {
 	return out
 }
 
-// contention returns what a wait for a lock waits for. The leaf says who held the lock, and the leaf's caller names
-// the lock.
+// contention returns the WaitingFor of a wait for a lock. The leaf says who held the lock, and the leaf's caller
+// names the lock.
 func (w *waiter) contention(node int32) WaitingFor {
 	const lockClass = "System.Threading.Lock"
 	out := WaitingFor{Kind: w.kind(node)}
@@ -314,8 +314,8 @@ func WaitedIn(stack iter.Seq[*Function], whole bool) WaitKind {
 	return cmp.Or(p.Kind, WaitRuntime)
 }
 
-// WaitEventOf returns what the leaf of a wait says, in mode Waits, from the leaf's name with or without namespaces;
-// false: name is not the name of a wait.
+// WaitEventOf returns the WaitingFor of a wait's leaf, in mode Waits, from the leaf's name with or without
+// namespaces; false: name is not the name of a wait.
 func WaitEventOf(name string) (WaitingFor, bool) {
 	kind, class, _ := strings.Cut(name, " ")
 	w := WaitingFor{Kind: WaitKind(kind), Type: class}
