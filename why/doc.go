@@ -22,6 +22,4 @@
 // of the deadlock.
 //
 // A judge stays silent if a healthy program under load could look the same.
-//
-// A judge says nothing rather than something that a healthy program under load could be accused of, too.
 package why
