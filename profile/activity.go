@@ -1,31 +1,31 @@
 package profile
 
-// Activity is what a process did while it was looked at, whether or not anything is wrong with that.
+// Activity is what a process did during the look, whether or not anything is wrong.
 type Activity struct {
 	CPU                 *ActivityCPU // nil: not known
 	Memory              *Memory      // at the end; nil: not known
-	GCShare             float64      // of the time, in which the program stood still for collections; -1: not known
+	GCShare             float64      // of the time during which the program stood still for collections; -1: not known
 	ExceptionsPerSecond float64      // -1: not known
 	Descriptors         int          // -1: not known
 	DescriptorsLimit    int          // -1: none; 0: not known
 	Threads             ActivityThreads
 }
 
-// ActivityThreads counts threads, by what they did in the last look.
+// ActivityThreads counts threads, by their state in the last look.
 type ActivityThreads struct {
 	Running int // or ready to run
 	Waiting int
-	Idle    int // without anything to do, such as pool workers without work
+	Idle    int // with nothing to do, for example pool workers without work
 }
 
 // ActivityCPU is the CPU time that a process used.
 type ActivityCPU struct {
 	Used   float64 // CPUs, on average
-	May    float64 // CPUs that it may use: those of the machine, or what its control group allows
+	May    float64 // CPUs that the process may use: the machine's CPUs, or what the control group allows
 	ByKind map[CPUKind]float64
-	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. Own is the name of that stack's
-	// own method, the one nearest to the leaf that is of the program, or else of a package; PathShare is the share of the
-	// samples in that method.
+	// Path is the stack with the most CPU time, leaf first; nil: there are no samples. Own is the name of the stack's
+	// own method: the program's method nearest to the leaf, or else a package's. PathShare is the share of the
+	// samples in the own method.
 	Path      []Frame
 	Own       string
 	PathShare float64
@@ -37,7 +37,7 @@ func (a *ActivityCPU) Share() float64 { return a.Used / a.May }
 // CPUKind is what CPU time is used for.
 type CPUKind string
 
-// The kinds of CPU time, by the leaf of the stack. What the runtime does on its own behalf is no code of the program.
+// The kinds of CPU time, by the leaf of the stack. Work of the runtime on its own behalf is not the program's code.
 const (
 	CPUOwn       CPUKind = "own"       // the program's own methods
 	CPUPackages  CPUKind = "packages"  // methods of libraries that the program uses
@@ -52,8 +52,8 @@ const (
 // CPUKinds are all kinds.
 var CPUKinds = [...]CPUKind{CPUOwn, CPUPackages, CPUFramework, CPUNative, CPUGC, CPUJIT, CPURuntime, CPUKernel}
 
-// CPUByKind sums up the weights of samples of a mode, of threads that ran, by what the CPU time was used for, as shares
-// of all of them. nil: there are none.
+// CPUByKind sums up the weights of a mode's samples of running threads by CPUKind, as shares of the whole weight.
+// nil: no samples.
 func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
 	byRole := map[runtimeWork][]runtimeWork{}
 	out, all := map[CPUKind]float64{}, 0.0
@@ -80,8 +80,8 @@ func (r *Recording) CPUByKind(mode Mode) map[CPUKind]float64 {
 	return out
 }
 
-// workOf is what the runtime does on its own behalf at each node, on threads with a role. A node comes after its
-// parent.
+// workOf is the runtime's work on its own behalf at each node, on threads with a role. A parent comes before its
+// children.
 func (r *Recording) workOf(role runtimeWork) []runtimeWork {
 	work := make([]runtimeWork, len(r.Nodes))
 	for n := range r.Nodes {
@@ -92,7 +92,7 @@ func (r *Recording) workOf(role runtimeWork) []runtimeWork {
 	return work
 }
 
-// cpuKind is what a function is executed for that is a leaf.
+// cpuKind is the CPUKind of a leaf.
 func cpuKind(leaf *Function, work runtimeWork) CPUKind {
 	if leaf != nil && leaf.Kind == Kernel {
 		return CPUKernel

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Builder builds a Recording sample by sample. What it holds is bounded: see Limits.
+// Builder builds a Recording sample by sample. Limits bound the Builder's memory.
 type Builder struct {
 	r         Recording
 	limits    Limits
@@ -16,25 +16,23 @@ type Builder struct {
 	sites     map[int32]bool // methods that have call sites
 	sources   *Sources
 	nodes     map[Node]int32
-	latest    []visit             // the nodes of the latest stack, from its root
-	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
-	bin       time.Duration       // within which equal samples become one; 0: each is kept
+	latest    []visit             // the nodes of the latest stack, from the root
+	open      map[sampleKey]int32 // index of the sample that takes further equal samples, once there are too many
+	bin       time.Duration       // the interval within which equal samples become one; 0: each sample is kept
 	cut       int                 // stacks that were cut for lack of nodes
 }
 
-// Limits bound what a Builder holds. A field that is 0 stands for its default.
+// Limits bound the memory of a Builder. A field that is 0 stands for the field's default.
 type Limits struct {
-	// Samples is the number of samples, by default 1,048,576 (40 MB). When there are
-	// as many, samples of one thread that have the same stack and were taken within
-	// the same interval are added up. The interval starts at 50 ms and doubles as
-	// often as necessary.
+	// Samples is the number of samples, by default 1,048,576 (40 MB). Beyond that number, equal samples are
+	// added up: samples of one thread with equal stacks, from one interval. The interval starts at 50 ms and
+	// doubles as often as necessary.
 	Samples int
-	// Nodes is the number of nodes that the tree of stacks may have, by default
-	// 1,048,576 (60 MB with its index). Beyond that, a stack keeps its callers as
-	// far as they are in the tree, and loses the frames towards the leaf.
+	// Nodes is the number of nodes in the tree of stacks, by default 1,048,576 (60 MB with the index). Beyond
+	// that, a stack keeps its callers as far as the tree has them, and loses the frames towards the leaf.
 	Nodes int
-	// Functions is the number of functions, by default 65,536 (about 40 MB with
-	// their names). Beyond that, further functions of a module share one entry.
+	// Functions is the number of functions, by default 65,536 (about 40 MB with their names). Beyond that,
+	// further functions of a module share one entry.
 	Functions int
 }
 
@@ -70,9 +68,9 @@ func NewBuilder(l Limits) *Builder {
 	return b
 }
 
-// Recording returns the recording, its samples sorted by time. It shares its data
-// with the Builder, which can be used further. The caller fills in the fields that
-// do not come from samples: Start, Duration, Processes, Modes and so on.
+// Recording returns the recording, its samples sorted by time. The recording shares its data with the Builder,
+// and the Builder remains usable. The caller fills in the fields that do not come from samples: Start,
+// Duration, Processes, Modes and so on.
 func (b *Builder) Recording() *Recording {
 	slices.SortStableFunc(b.r.Samples, func(x, y Sample) int { return cmp.Compare(x.At, y.At) })
 	slices.SortStableFunc(b.r.Holds, func(x, y Hold) int { return cmp.Compare(x.At, y.At) })
@@ -85,10 +83,10 @@ func (b *Builder) Recording() *Recording {
 // deeper than MaxDepth.
 func (b *Builder) Truncated() int { return b.cut }
 
-// Bin returns the interval within which equal samples were added up; 0: none was.
+// Bin returns the interval within which equal samples were added up; 0: no samples were added up.
 func (b *Builder) Bin() time.Duration { return b.bin }
 
-// Function adds a function, unless it is there, and returns its index.
+// Function adds a function, unless b has the function, and returns its index.
 func (b *Builder) Function(f Function) int32 {
 	i, ok := b.functions[f]
 	if ok || len(b.r.Functions) < b.limits.Functions {
@@ -101,7 +99,7 @@ func (b *Builder) Function(f Function) int32 {
 	return intern(b.functions, &b.r.Functions, Function{Kind: f.Kind, Display: name, Short: name, Module: f.Module})
 }
 
-// Location adds a location, unless it is there, and returns its index.
+// Location adds a location, unless b has the location, and returns its index.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }
 
 // MaxAssemblies bounds Recording.Assemblies.
@@ -134,7 +132,7 @@ func (b *Builder) Library(l Library) int32 {
 // SetAssembly replaces the assembly with index i.
 func (b *Builder) SetAssembly(i int32, a Assembly) { b.r.Assemblies[i] = a }
 
-// Method adds a method, unless it is there, and returns its index.
+// Method adds a method, unless b has the method, and returns its index.
 func (b *Builder) Method(m Method) int32 {
 	if len(b.r.Methods) == 0 {
 		intern(b.methods, &b.r.Methods, Method{})
@@ -142,7 +140,8 @@ func (b *Builder) Method(m Method) int32 {
 	return intern(b.methods, &b.r.Methods, m)
 }
 
-// Sites adds the call sites of a method, in the order of their offsets, unless it has some or there is no room.
+// Sites adds the call sites of a method, in the order of their offsets, unless the method has sites or there is
+// no room.
 func (b *Builder) Sites(sites []CallSite) {
 	if len(sites) == 0 || b.HasSites(sites[0].Method) || len(b.r.Sites)+len(sites) > MaxSites {
 		return
@@ -154,16 +153,16 @@ func (b *Builder) Sites(sites []CallSite) {
 // HasSites reports whether a method has call sites.
 func (b *Builder) HasSites(method int32) bool { return b.sites[method] }
 
-// Sources returns what adds source files and lines.
+// Sources returns the Sources that adds source files and lines.
 func (b *Builder) Sources() *Sources { return b.sources }
 
-// FunctionOf returns the index of the function that a location is in.
+// FunctionOf returns the index of a location's function.
 func (b *Builder) FunctionOf(location int32) int32 { return b.r.Locations[location].Function }
 
 // Tier returns the tier of a location's code.
 func (b *Builder) Tier(location int32) string { return b.r.Locations[location].Tier }
 
-// At returns the location with this index, and its function.
+// At returns a location by index, and the location's function.
 func (b *Builder) At(location int32) (Location, Function) {
 	l := b.r.Locations[location]
 	return l, b.r.Functions[l.Function]
@@ -185,13 +184,12 @@ func intern[T comparable](index map[T]int32, list *[]T, v T) int32 {
 	return i
 }
 
-// MaxDepth is how many frames a stack of a recording has at most. The bound is there
-// because code that shows recordings recurses down the tree of stacks.
+// MaxDepth is the maximum number of frames in a stack of a recording. The bound exists because code that shows
+// recordings recurses down the tree of stacks.
 const MaxDepth = 1 << 18
 
-// Stack adds a stack and returns its node. The stack is given as the indices of its
-// locations, leaf first. Of a stack that is deeper than MaxDepth the frames towards
-// the leaf are cut off.
+// Stack adds a stack and returns its node. The stack is given as the indices of its locations, leaf first. A
+// stack deeper than MaxDepth loses the frames towards the leaf.
 func (b *Builder) Stack(locations []int32) int32 {
 	if deeper := len(locations) - MaxDepth; deeper > 0 {
 		b.cut++
@@ -199,7 +197,7 @@ func (b *Builder) Stack(locations []int32) int32 {
 	}
 	at, depth := int32(0), 0
 	for _, l := range slices.Backward(locations) {
-		// Stacks often begin as the one before does.
+		// Stacks often begin like the stack before.
 		if depth < len(b.latest) && b.latest[depth].location == l {
 			at = b.latest[depth].node
 			depth++
@@ -217,8 +215,8 @@ func (b *Builder) Stack(locations []int32) int32 {
 	return at
 }
 
-// Child returns the node for a call from parent to a location, and adds it unless it
-// is there. It returns parent if the tree is full.
+// Child returns the node for a call from parent to a location, and adds the node unless the tree has it. Child
+// returns parent if the tree is full.
 func (b *Builder) Child(parent, location int32) int32 {
 	n := Node{Parent: parent, Location: location}
 	if at, ok := b.nodes[n]; ok || len(b.r.Nodes) < b.limits.Nodes {
@@ -267,8 +265,8 @@ func (s *Sample) add(t *Sample) {
 // firstBin is the first interval within which equal samples are added up.
 const firstBin = 50 * time.Millisecond
 
-// coarsen doubles the interval and adds up equal samples. Where that no longer
-// helps, because too many stacks differ, the limit is raised.
+// coarsen doubles the interval and adds up equal samples. If that no longer helps, because too many stacks
+// differ, coarsen raises the limit.
 func (b *Builder) coarsen() {
 	b.bin = max(firstBin, 2*b.bin)
 	before := b.r.Samples

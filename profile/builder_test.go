@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStackAfterStack: whatever stacks come one after another, each has the node that leads to its locations.
+// TestStackAfterStack: for any sequence of stacks, each stack's node leads to the stack's locations.
 func TestStackAfterStack(t *testing.T) {
 	b := NewBuilder(Limits{Nodes: 300})
 	rnd := rand.New(rand.NewPCG(1, 2))

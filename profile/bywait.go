@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// ByWait returns a copy of r in which the stacks of waiting threads begin with a frame that says what is waited for,
-// such as "[SemaphoreSlim.Wait]". It is that of a function without a Method. The two share data: neither may be
-// changed afterwards.
+// ByWait returns a copy of r in which the stacks of waiting threads begin with a frame for the wait, for example
+// "[SemaphoreSlim.Wait]". The frame's function has no Method. The copy and r share data: neither may be changed
+// afterwards.
 func (r *Recording) ByWait() *Recording {
 	w := r.waiter()
 	g := waitGrouper{
@@ -42,11 +42,10 @@ func (r *Recording) ByWait() *Recording {
 	return out
 }
 
-// maxShared is how many nodes there may be more than before, because threads with the same callers wait for different
-// things.
+// maxShared is how many nodes ByWait may add, because threads with equal callers wait for different things.
 const maxShared = 1 << 19
 
-// rebuilt is what b has built of the samples of r, with all else that r has.
+// rebuilt is a copy of r with the samples that b has built.
 func (r *Recording) rebuilt(b *Builder) *Recording {
 	out := *b.Recording()
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
@@ -56,7 +55,7 @@ func (r *Recording) rebuilt(b *Builder) *Recording {
 	return &out
 }
 
-// waitGrouper puts stacks below what their threads wait for.
+// waitGrouper puts stacks below the frames of their waits.
 type waitGrouper struct {
 	r     *Recording
 	b     *Builder
@@ -66,7 +65,7 @@ type waitGrouper struct {
 	functions, locations []int32 // new indices
 }
 
-// root returns the node of what is waited for.
+// root returns the node for a wait.
 func (g *waitGrouper) root(w WaitingFor) int32 {
 	n, ok := g.roots[w]
 	if !ok {
@@ -78,7 +77,7 @@ func (g *waitGrouper) root(w WaitingFor) int32 {
 	return n
 }
 
-// below returns the new node of one, below a root.
+// below returns the new node of a node, below a root.
 func (g *waitGrouper) below(root, node int32) int32 {
 	var missing []int32
 	at := root

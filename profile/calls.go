@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Calls is a tree of calls of one mode of a recording: of the callers of some functions, of their callees,
-// or of everything. Functions that a reader could not tell apart are one, as in Totals. A function that
-// calls itself directly is one call.
+// Calls is a tree of calls of one mode of a recording: of the callers of some functions, of their callees, or of
+// everything. Functions that a reader could not tell apart are one function, as in Totals. A function that calls
+// itself directly is one call.
 type Calls struct {
 	Mode    Mode
 	All     Part // of all samples of the mode
-	Matched Part // of the samples that the tree is about; each counts once
-	// List has the calls in preorder: the tree of a call is followed by those of its siblings. Of calls
-	// with one parent the heaviest comes first.
+	Matched Part // of the samples in the tree; each sample counts once
+	// List has the calls in preorder: the tree of a call precedes the trees of its siblings. Of calls with one parent
+	// the heaviest comes first.
 	List []Call
-	// Cut is set if the tree is incomplete, because it would have too many calls or levels.
+	// Cut is set if the tree is incomplete: the whole tree would have too many calls or levels.
 	Cut bool
 }
 
 // Call is a function in a tree of calls.
 type Call struct {
 	Function int32 // index in Recording.Functions
-	Parent   int32 // in Calls.List: what it calls, in a tree of callers, or else what calls it; -1: nothing
+	Parent   int32 // in Calls.List: the callee in a tree of callers, else the caller; -1: none
 	End      int32 // of its tree in Calls.List, exclusive
-	Total    Part  // of the samples whose stacks have these calls
-	Self     Part  // of those that end here; not in a tree of callers
+	Total    Part  // of the samples with these calls on their stacks
+	Self     Part  // of the samples that end here; not in a tree of callers
 }
 
 // Bounds of a tree of calls.
@@ -35,13 +35,13 @@ const (
 	maxSteps   = 1 << 24
 )
 
-// Callers returns who calls the functions that match, directly or not. If several functions of a stack
-// match, the outermost counts. One that calls itself by way of others has the callers of all its calls, and each caller
-// of a sample counts once: the callers of such a function can have more than it has, together.
+// Callers returns who calls the matching functions, directly or not. If several functions of a stack match, the
+// outermost counts. A function that calls itself by way of others has the callers of all its calls, and each caller
+// of a sample counts once: together, the callers of such a function can have more than the function.
 func (r *Recording) Callers(m Mode, match func(*Function) bool) *Calls {
 	g := newCallGraph(r, m, match)
-	inner := make([]int32, len(r.Nodes))  // by node: the innermost call of the function that counts
-	weights := make([]Part, len(r.Nodes)) // by such a call
+	inner := make([]int32, len(r.Nodes))  // by node: the innermost call of the matching function
+	weights := make([]Part, len(r.Nodes)) // by innermost call
 	for n := 1; n < len(r.Nodes); n++ {
 		anchor := g.anchor[n]
 		if anchor == 0 {
@@ -65,7 +65,7 @@ func (r *Recording) Callers(m Mode, match func(*Function) bool) *Calls {
 	return g.finish()
 }
 
-// addCallers adds the callers of a call, up to the base of its stack. It returns false if there are too many.
+// addCallers adds the callers of a call, up to the base of its stack; false: there are too many.
 func (g *callGraph) addCallers(of int32, weight *Part, steps *int) bool {
 	whole, levels := true, 0
 	function := g.function(of)
@@ -101,8 +101,8 @@ func (g *callGraph) addCallers(of int32, weight *Part, steps *int) bool {
 	return whole
 }
 
-// Callees returns what the functions that match call, directly or not. If several functions of a stack
-// match, the outermost counts. If match is nil, it returns all calls, from the bases of the stacks on.
+// Callees returns what the matching functions call, directly or not. If several functions of a stack match, the
+// outermost counts. If match is nil, Callees returns all calls, from the bases of the stacks on.
 func (r *Recording) Callees(m Mode, match func(*Function) bool) *Calls {
 	g := newCallGraph(r, m, match)
 	place := make([]int32, len(r.Nodes)) // of each node in g.calls
@@ -138,8 +138,8 @@ func (r *Recording) Callees(m Mode, match func(*Function) bool) *Calls {
 	return g.finish()
 }
 
-// HeaviestPath returns the calls from the base of the stacks on that have the largest totals: at each, the
-// heaviest of its callees follows, until more is in the function itself than in that.
+// HeaviestPath returns the calls with the largest totals, from the base of the stacks on. The path follows the
+// heaviest callee at each step. The path ends where a function itself has more than its heaviest callee.
 func (c *Calls) HeaviestPath() []Call {
 	var out []Call
 	for i := int32(0); int(i) < len(c.List); i++ { // the heaviest callee comes first, right behind
@@ -160,10 +160,10 @@ type callGraph struct {
 	r             *Recording
 	mode          Mode
 	self, subtree []Part  // by node
-	anchor        []int32 // by node: the outermost node from the base to there that matches; 0: none
+	anchor        []int32 // by node: the outermost matching node between the base and the node; 0: none
 	same          []int32 // by function
 	calls         []Call
-	counted       []int32 // by call, of a tree of callers: the call whose callers have been added last
+	counted       []int32 // by call, of a tree of callers: the call whose callers were added last
 	index         map[callKey]int32
 	all, matched  Part
 	cut           bool
@@ -202,7 +202,7 @@ func (g *callGraph) function(node int32) int32 {
 	return g.same[g.r.Locations[g.r.Nodes[node].Location].Function]
 }
 
-// child returns the index of a call, or that of parent if it is of the same function; -1: there are too many.
+// child returns the index of a call. child returns parent if parent's function is the call's; -1: there are too many.
 func (g *callGraph) child(parent, function int32) int32 {
 	if parent >= 0 && g.calls[parent].Function == function {
 		return parent

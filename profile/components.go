@@ -1,9 +1,9 @@
 package profile
 
-// components calls found with the strongly connected components of a graph: those of its nodes that can reach each
-// other. out has the nodes that the edges of each node lead to. found must not keep its argument.
+// components calls found with the strongly connected components of a graph. All nodes of a component can reach
+// each other. out has, for each node, the targets of the node's edges. found must not keep its argument.
 //
-// It is Tarjan's algorithm (Depth-first search and linear graph algorithms, 1972), without recursion: a chain can
+// The algorithm is Tarjan's (Depth-first search and linear graph algorithms, 1972), without recursion: a chain can
 // be as long as the graph is large.
 func components(out [][]int, found func(members []int)) {
 	c := finder{out: out, found: found, order: make([]int, len(out)), low: make([]int, len(out)),
@@ -19,15 +19,15 @@ func components(out [][]int, found func(members []int)) {
 type finder struct {
 	out   [][]int
 	found func([]int)
-	order []int  // by node: when it was met, from 1; 0: not yet
-	low   []int  // by node: the earliest node, by order, that it is known to reach
-	on    []bool // by node: whether it is in stack
-	stack []int  // nodes of components that are not complete
+	order []int  // by node: when the search met the node, from 1; 0: not yet
+	low   []int  // by node: the earliest node, by order, known to be within reach
+	on    []bool // by node: whether stack has the node
+	stack []int  // nodes of incomplete components
 	path  []step
 	count int
 }
 
-// step is a node on the way to the current one, and how many of its edges have been followed.
+// step is a node on the way to the current node, and how many of the node's edges have been followed.
 type step struct{ node, edges int }
 
 func (c *finder) from(root int) {

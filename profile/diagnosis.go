@@ -7,24 +7,24 @@ type Cause string
 
 // The causes, the gravest first.
 const (
-	CauseStopped  Cause = "stopped"  // a signal or the freezer of its cgroup holds the process
-	CauseDebugger Cause = "debugger" // another process traces it
+	CauseStopped  Cause = "stopped"  // a signal or the freezer of the cgroup holds the process
+	CauseDebugger Cause = "debugger" // another process traces the process
 	CauseDeadlock Cause = "deadlock" // threads wait for one another
-	// the runtime waits for a thread that does not let itself be stopped
+	// the runtime waits for a thread that cannot be stopped
 	CauseSuspension     Cause = "suspension"
 	CauseFinalizer      Cause = "finalizer"              // a finalizer does not return
-	CauseShutdown       Cause = "shutdown"               // the process is to end, and does not
+	CauseShutdown       Cause = "shutdown"               // the process is to end, and does not end
 	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
 	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up
 	CauseDescriptors    Cause = "descriptors"            // the limit of open files is reached
 	CauseRemoteCall     Cause = "remote-call"            // many wait for the same remote address
-	CauseLockContention Cause = "lock-contention"        // many wait for a lock that others keep too long
+	CauseLockContention Cause = "lock-contention"        // many wait for a lock that its holders keep too long
 	CausePoolStarvation Cause = "thread-pool-starvation" // all workers are blocked while work is queued
 	CauseCPU            Cause = "cpu"                    // threads use whole CPUs in one method
 	CauseGC             Cause = "gc-pressure"            // garbage collections take the program's time
 	CauseExceptions     Cause = "exceptions"             // exceptions are thrown all the time
-	CauseHeapGrowth     Cause = "heap-growth"            // objects pile up
-	CauseNativeGrowth   Cause = "native-growth"          // memory grows that is not the managed heap's
+	CauseHeapGrowth     Cause = "heap-growth"            // the objects become ever more
+	CauseNativeGrowth   Cause = "native-growth"          // memory outside the managed heap grows
 )
 
 // Causes are all causes, the gravest first.
@@ -45,35 +45,35 @@ const (
 	Possible Certainty = "possible" // the evidence fits
 )
 
-// Verdict is what is wrong with a program, in plain words, and what shows it.
+// Verdict says what is wrong with a program, in plain words, and what shows the trouble.
 type Verdict struct {
 	Cause     Cause
 	Certainty Certainty
-	Text      string // some sentences; names in it are those of the program, with any characters
+	Text      string // some sentences; names in the text come from the program, with any characters
 	Evidence  []Evidence
-	Commands  []string // that show more
+	Commands  []string // commands that show more
 }
 
-// Evidence is a fact that a verdict stands on.
+// Evidence is a fact that supports a verdict.
 type Evidence struct {
 	Text    string
-	Frames  []Frame     // a stack that shows it, leaf first; nil: there is none
-	Threads []ThreadRef // that it is about; nil: none, or all
+	Frames  []Frame     // a stack that shows the fact, leaf first; nil: none
+	Threads []ThreadRef // the threads of the fact; nil: none, or all
 }
 
 // Diagnosis is the answer to why a program is stuck, or slow.
 type Diagnosis struct {
 	Process  Process
-	At       time.Time     // when the first look began; of a core dump when its file was written
-	Took     time.Duration // from there to the end of the last look; 0: a core dump
-	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found, as far as it was looked
-	// Waits is what threads have waited for in own code all the time, and what suspended async methods wait for, with
-	// the threads: it need not be wrong.
+	At       time.Time     // when the first look began; for a core dump when its file was written
+	Took     time.Duration // from At to the end of the last look; 0: a core dump
+	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found in what was looked at
+	// Waits is what threads have waited for in own code during the whole time, and what suspended async methods wait
+	// for, with the threads. The waits need not be wrong.
 	Waits    []Evidence
 	Activity *Activity // what the process did; nil: not known, or of a core dump
 	Looked   []string  // what was looked at: a phrase each
 	Missing  []string  // what could not be looked at, and why: a sentence each
-	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap, so that no
+	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap. Then no
 	// verdicts do not mean that nothing is wrong. Missing says why.
 	Incomplete bool
 }

@@ -2,16 +2,16 @@ package profile
 
 import "math"
 
-// Diff is the difference between a base recording and another one, function by
+// Diff is the difference between a base recording and a later recording, function by
 // function, in one mode.
 type Diff struct {
 	Base, Now *Totals
-	Functions []Change // of functions that either recording has, in no particular order
+	Functions []Change // of functions in either recording, in no particular order
 }
 
 // Change is the difference of one function.
 type Change struct {
-	Function    *Function // from the later recording if it has it, else from the base
+	Function    *Function // from the later recording if it has the function, else from the base
 	Self, Total Shift
 }
 
@@ -66,17 +66,18 @@ func (d *Diff) weigh(s *Shift) {
 }
 
 // NoiseSigmas is how many standard errors a change must exceed to count as
-// significant. It is not the usual two: a table has hundreds of functions and shows
+// significant. The usual two are too few: a table has hundreds of functions and shows
 // the largest changes, so some would exceed two by chance in nearly every comparison.
 const NoiseSigmas = 3
 
 // noise reports whether two shares p and q, of n and m samples, may differ by chance
-// alone. It is the two-proportion z-test, pooled, with Yates's continuity correction:
-// without it, small samples would count as significant too often.
+// alone. The test is the two-proportion z-test, pooled, with Yates's continuity
+// correction. Without the correction, small samples would count as significant too
+// often.
 //
-// The test takes samples to be independent. Those of a program that does one thing
-// for seconds are not, and runs differ from each other anyway. So a significant
-// change need not come from a change of the program's code.
+// The test takes samples as independent. The samples of a program that does one thing
+// for seconds are not independent, and runs differ from each other anyway. So a
+// significant change need not come from a change of the program's code.
 func noise(p, n, q, m float64) bool {
 	if n <= 0 || m <= 0 || p == q {
 		return true

@@ -2,8 +2,8 @@ package profile
 
 import "math"
 
-// Variance is by how much the sums of an Amount may differ from what is true, because chance has chosen
-// the samples: the square of the standard error.
+// Variance is by how much the sums of an Amount may differ from the truth, because chance has chosen the
+// samples: the square of the standard error.
 type Variance struct{ Weight, Events float64 }
 
 // Add adds the variance of other samples.
@@ -12,7 +12,8 @@ func (v *Variance) Add(w Variance) {
 	v.Events += w.Events
 }
 
-// Error is the standard error of an Amount, and of its share of the whole. What is exact has none.
+// Error is the standard error of an Amount, and of the Amount's share of the whole. Exact numbers have no
+// error.
 type Error struct {
 	Weight float64 // in Mode.Unit
 	Events float64
@@ -23,9 +24,9 @@ type Error struct {
 type estimation uint8
 
 const (
-	exact         estimation = iota // every event is there, or it is not known how they were chosen
+	exact         estimation = iota // every event is there, or the choice of events is not known
 	ofTime                          // a thread was sampled from time to time
-	ofChosenEvent                   // chance has chosen some events, each of which stands for several
+	ofChosenEvent                   // chance has chosen some events, and each stands for several
 )
 
 func (r *Recording) estimation(m Mode) estimation {
@@ -41,18 +42,18 @@ func (r *Recording) estimation(m Mode) estimation {
 	return exact
 }
 
-// Estimated reports whether chance has chosen the events that a mode has samples of.
+// Estimated reports whether chance has chosen the events in a mode's samples.
 func (r *Recording) Estimated(m Mode) bool { return r.estimation(m) == ofChosenEvent }
 
-// Error is the standard error of a sum that has this variance. Its share is not known.
+// Error is the standard error of a sum with this variance. The share's error is not known.
 func (v Variance) Error() Error {
 	return Error{Weight: math.Sqrt(v.Weight), Events: math.Sqrt(v.Events)}
 }
 
-// Variance is what a sample contributes to the variance of a sum, if chance has chosen it. The event was
-// chosen with a probability of p, and so stands for 1/p events. Each event is chosen or not by itself, so
-// that the sum's variance is estimated by that of Horvitz and Thompson: the sum of weight²(1-p). Events are
-// whole numbers, so that p is 1 where it is more than two thirds.
+// Variance is what a sample contributes to the variance of a sum, if chance has chosen the sample. The
+// event was chosen with a probability of p, and so stands for 1/p events. Each event is chosen
+// independently. So the estimator of Horvitz and Thompson gives the sum's variance: the sum of
+// weight²(1-p). Events are whole numbers, so p is 1 where p is more than two thirds.
 func (s *Sample) Variance() Variance {
 	n := float64(max(s.Count, 1))
 	p := n / float64(max(s.Events, 1))
@@ -63,17 +64,17 @@ func (s *Sample) Variance() Variance {
 	return Variance{n * w * w * (1 - p), n * e * e * (1 - p)}
 }
 
-// equalVariance is the variance of an amount whose samples are taken to be equal.
+// equalVariance is the variance of an amount if all its samples are equal.
 func (a *Amount) equalVariance() Variance {
 	s := Sample{Weight: a.Weight, Events: a.Events, Count: int32(min(a.Samples, math.MaxInt32))}
 	return s.Variance()
 }
 
-// Error returns the standard error of a part of the whole. of is the part's variance: of a FunctionTotal or
-// ThreadTotal. Without it the samples of the part are taken to be equal.
+// Error returns the standard error of a part of the whole. of is the part's variance, from a FunctionTotal
+// or ThreadTotal. Without a variance, Error takes the samples of the part as equal.
 //
-// The share of a time is that of a binomial distribution with Effective samples: Error takes samples to be
-// independent, which those of a program that does one thing for long are not.
+// The share of a time follows a binomial distribution with Effective samples: Error takes samples as
+// independent. The samples of a program that does one thing for long are not independent.
 func (t *Totals) Error(a Amount, of ...Variance) Error {
 	switch t.estimation {
 	case ofTime:
@@ -93,7 +94,7 @@ func (t *Totals) Error(a Amount, of ...Variance) Error {
 	return Error{}
 }
 
-// shareError is the standard error of the ratio of a part to the whole, of which it is a part.
+// shareError is the standard error of the ratio of a part to the whole. The whole contains the part.
 func (t *Totals) shareError(a Amount, v Variance) float64 {
 	whole := float64(t.All.All().Weight)
 	if whole <= 0 {

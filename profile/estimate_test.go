@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestErrorIsHonest samples objects of different sizes by chance, again and again, as the runtime's own
-// sampling does. What is estimated must be right on average, and lie as far from the truth as Error says.
+// TestErrorIsHonest samples objects of different sizes by chance, again and again, like the runtime's
+// sampling. The estimates must be right on average, and differ from the truth by as much as Error says.
 func TestErrorIsHonest(t *testing.T) {
 	const every, runs = 10_000, 400
 	type class struct {
@@ -55,7 +55,7 @@ func TestErrorIsHonest(t *testing.T) {
 			d := found[name]
 			d.weight = append(d.weight, (float64(a.Weight)-trueBytes)/max(e.Weight, 10))
 			d.events = append(d.events, (float64(a.Events)-trueObjects)/max(e.Events, 1))
-			if name != "main" { // whose share is exact
+			if name != "main" { // the share of main is exact
 				d.share = append(d.share, (totals.Share(a.Weight)-trueBytes/bytes)/e.Share)
 			} else if e.Share > 1e-6 {
 				t.Errorf("the share of everything has an error of %v", e.Share)
@@ -69,7 +69,7 @@ func TestErrorIsHonest(t *testing.T) {
 				sum, squares = sum+z, squares+z*z
 			}
 			n := float64(len(all))
-			if name == "large" { // each is sampled
+			if name == "large" { // each object is sampled
 				if squares > 0.01*n && what != "share" {
 					t.Errorf("%s: %v squared standard errors off, but it is exact", what, squares)
 				}
@@ -80,7 +80,7 @@ func TestErrorIsHonest(t *testing.T) {
 	}
 }
 
-// TestErrorOf: what is exact has no error, and times have that of a binomial distribution.
+// TestErrorOf: exact numbers have no error, and times have the error of a binomial distribution.
 func TestErrorOf(t *testing.T) {
 	b := NewBuilder(Limits{})
 	at := func(name string) int32 {
@@ -110,7 +110,7 @@ func TestErrorOf(t *testing.T) {
 			}
 		}
 	}
-	r.Modes = append(r.Modes[:1:1], r.Modes[2:]...) // how exceptions were chosen is not known
+	r.Modes = append(r.Modes[:1:1], r.Modes[2:]...) // the choice of exceptions is not known
 	r.Modes[0].Rate = 0                             // a profile of another tool
 	for _, mode := range []Mode{CPU, Exception, Contention, GC, Wall} {
 		totals := r.Totals(mode)

@@ -28,7 +28,7 @@ func shop(evict int) *profile.Recording {
 			b.Add(profile.Sample{Thread: main, Node: node, Mode: profile.CPU, Weight: int64(10 * time.Millisecond)})
 		}
 	}
-	add(20, visit, visit, program) // it is recursive
+	add(20, visit, visit, program) // recursive
 	add(evict, remove, program)
 	add(10, program)
 	r := b.Recording()
@@ -38,8 +38,8 @@ func shop(evict int) *profile.Recording {
 	return r
 }
 
-// A collector adds functions, locations and stacks to a Builder as it meets them, and
-// a sample for each stack.
+// A collector adds functions, locations and stacks to a Builder as they appear, and a
+// sample for each stack.
 func ExampleBuilder() {
 	b := profile.NewBuilder(profile.Limits{})
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 4242, Name: "Shop"})
@@ -124,7 +124,7 @@ func ExampleRecording_Mode() {
 	// 40 samples at 100 Hz, 0 lost
 }
 
-// The function that has become slower stands out from those whose shares have only
+// The function that has become slower stands out from functions whose shares have only
 // changed by chance.
 func ExampleCompare() {
 	d := profile.Compare(shop(10), shop(100), profile.CPU)

@@ -2,10 +2,10 @@ package profile
 
 import "slices"
 
-// FoldPlumbing returns a copy of r in which each run of plumbing is one frame, of a function that is
-// named after what the run leads through, such as "[pool → Kestrel]". As in Folds, the leaf of a
-// stack is in no run, nor is the managed frame that is nearest to it. The two share data: neither may
-// be changed afterwards.
+// FoldPlumbing returns a copy of r in which each run of framework frames is one frame. The frame's function is
+// named after the parts of .NET in the run, for example "[pool → Kestrel]". As in Folds, no run contains the leaf
+// of a stack, nor the managed frame nearest to the leaf. The copy and r share data: neither may be changed
+// afterwards.
 func (r *Recording) FoldPlumbing() *Recording {
 	f := folder{
 		r: r, runs: runsOf(r), closed: unknown(len(r.Nodes)), leaves: unknown(len(r.Nodes)),
@@ -31,11 +31,11 @@ func (r *Recording) FoldPlumbing() *Recording {
 	return r.rebuilt(f.b)
 }
 
-// run is the run of plumbing that ends at a node.
+// run is the run of framework frames that ends at a node.
 type run struct {
 	frames int32 // up to the node
-	before int32 // the node that called its first frame
-	parts  int32 // what it leads through, as an index in runs.labels
+	before int32 // the node that called the run's first frame
+	parts  int32 // the parts of .NET in the run, as an index in runs.labels
 }
 
 type runs struct {
@@ -79,8 +79,8 @@ func runsOf(r *Recording) runs {
 	return out
 }
 
-// plumbingAt is the Plumbing of a node, of functions with these. As in Folds, a method of .NET that was inlined is
-// plumbing by itself, or if the frame is that it is part of.
+// plumbingAt is the part of .NET of a node's frame, given the parts by function. As in Folds, an inlined method of
+// .NET is a framework frame by itself, or if its frame is.
 func (r *Recording) plumbingAt(node int32, parts []string) string {
 	function := r.Locations[r.Nodes[node].Location].Function
 	for parts[function] == "" && r.inlined(node) && r.Functions[function].Origin() == OfFramework {
@@ -98,13 +98,13 @@ type folder struct {
 	closed []int32 // new nodes of nodes that are not near a leaf
 	leaves []int32 // new nodes of leaves
 
-	functions, locations []int32 // new indices: each is looked up once, because names can be long
+	functions, locations []int32 // new indices: each name is looked up once, because names can be long
 	folds                []int32 // new locations of runs, by runs.labels
 }
 
 func (f *folder) isFold(n int32) bool { return f.runs.of[n].frames >= MinFold }
 
-// leaf returns the new node of a leaf. Up to the managed frame that is nearest to it, all are shown.
+// leaf returns the new node of a leaf. All frames between the leaf and the nearest managed frame are shown.
 func (f *folder) leaf(leaf int32) int32 {
 	var missing []int32
 	n := leaf
@@ -129,7 +129,7 @@ func (f *folder) leaf(leaf int32) int32 {
 	return at
 }
 
-// inner returns the new node of one that is not near a leaf.
+// inner returns the new node of a node that is not near a leaf.
 func (f *folder) inner(n int32) int32 {
 	var missing []int32
 	for ; f.closed[n] == unused; n = f.caller(n) {
@@ -154,7 +154,7 @@ func (f *folder) caller(n int32) int32 {
 	return f.r.Nodes[n].Parent
 }
 
-// fold returns the location that stands for runs of plumbing with a label.
+// fold returns the location that stands for runs with a label.
 func (f *folder) fold(label int32) int32 {
 	if f.folds[label] == unused {
 		name := f.runs.labels[label]
@@ -164,7 +164,7 @@ func (f *folder) fold(label int32) int32 {
 	return f.folds[label]
 }
 
-// copy adds a node as it is.
+// copy adds an unchanged node.
 func (f *folder) copy(parent, n int32) int32 {
 	at := f.r.Nodes[n].Location
 	if f.locations[at] == unused {

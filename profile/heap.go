@@ -12,44 +12,44 @@ type Heap struct {
 	CapturedAt time.Time     // when the walk began
 	Duration   time.Duration // of the walk
 
-	Types []HeapType // of all objects, those with the most bytes first
+	Types []HeapType // of all objects, the types with the most bytes first
 	Parts []HeapPart // heap by heap, the youngest generation first
 
-	Instances []HeapInstance // of the types that were asked for, the largest first
-	Matching  HeapAmount     // all objects of these types, also those that Instances lacks
-	Strings   []HeapString   // if they were asked for, those with the most bytes first
+	Instances []HeapInstance // of the requested types, the largest first
+	Matching  HeapAmount     // all objects of the requested types, also objects that Instances lacks
+	Strings   []HeapString   // if requested, the strings with the most bytes first
 
-	// Paths are how the objects of Kept's type are kept: if that was asked for, those of the most objects first.
+	// Paths are how the objects of Kept's type are kept, if requested. The paths of the most objects come first.
 	Paths      []HeapPath
-	Kept       HeapAmount // the objects that Paths are about
-	OtherPaths HeapAmount // of these, those that are kept in other ways: there were too many that differ
+	Kept       HeapAmount // the objects of Paths
+	OtherPaths HeapAmount // the objects of Kept with other paths: there were too many different paths
 
-	Graph *HeapGraph // nil: it was not asked for, or the walk was ended early
+	Graph *HeapGraph // nil: not requested, or the walk ended early
 
-	// Keepers say what keeps what, type by type: a tree, in which each comes before those below it. nil: it was not
-	// asked for, or the walk was ended early.
+	// Keepers are the dominator tree by type. A dominator comes before the dominated nodes. nil: not requested, or
+	// the walk ended early.
 	Keepers []HeapKeeper
 
-	// Nearest are names of types that are most like what was asked for, if no object is of a type that matches.
+	// Nearest are the names of types most like the requested name, if no type matches.
 	Nearest []string
 
-	HasInstances bool // Instances were asked for
-	HasPaths     bool // Paths were asked for
+	HasInstances bool // Instances were requested
+	HasPaths     bool // Paths were requested
 	HasRetained  bool // Retained of Types is known, and Types with the largest come first
-	GraphCut     bool // Paths and Retained lack objects or references: there were more than can be kept
-	// RootsMoved: the collector has moved objects between when they were read and when it was read what keeps them.
-	// Paths can begin wrong.
+	GraphCut     bool // Paths and Retained lack objects or references: there were too many to keep
+	// RootsMoved: the collector moved objects between the reading of the objects and the reading of the roots. Paths
+	// can begin wrong.
 	RootsMoved bool
-	// RootsLack says what could not be read of what keeps objects, and why; empty: nothing.
+	// RootsLack says which roots could not be read, and why; empty: all were read.
 	RootsLack []string
 
-	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
+	ConsistentShare float64 // of the memory with objects: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
-	Partial         bool    // the walk was ended early
+	Partial         bool    // the walk ended early
 
 	Memory *Memory // of the whole process; nil: not known
 
-	Stop *HeapStop // how the process was stopped for it; nil: that was not asked for
+	Stop *HeapStop // how the process was stopped for the reading; nil: not requested
 }
 
 // HeapAmount is a number of objects, and of bytes.
@@ -99,23 +99,23 @@ func GenerationOf(name string) (Generation, bool) {
 
 // HeapType is a type, and its objects.
 type HeapType struct {
-	Name     string // as stacks name it, with namespaces: Shop.Customer<string>, Shop.Line[]
-	Assembly string // simple name; of an array that of its element's type
-	Context  string // name of the load context; empty: the default one, or it is not known
-	Owner    Origin // whose the assembly is, if that is not what its name says: see Origin
+	Name     string // as in stacks, with namespaces: Shop.Customer<string>, Shop.Line[]
+	Assembly string // simple name; for an array, the assembly of the element type
+	Context  string // name of the load context; empty: the default context, or not known
+	Owner    Origin // whose the assembly is, if the name does not say so: see Origin
 	HeapAmount
 	Generations [Generations]HeapAmount
-	// Retained is how many bytes its objects keep from being collected, themselves included: if that was asked for.
+	// Retained is how many bytes the objects keep from collection, the objects included, if requested.
 	Retained uint64
 }
 
 // Origin returns whose code the type is.
 func (t *HeapType) Origin() Origin { return originOf(Managed, t.Assembly, t.Owner) }
 
-// From is the assembly, and the load context if that is not the default one.
+// From is the assembly, and the load context unless the context is the default.
 func (t *HeapType) From() string { return from(t.Assembly, t.Context) }
 
-// From is that of HeapType.
+// From is as HeapType.From.
 func (c *HeapChange) From() string { return from(c.Assembly, c.Context) }
 
 func from(assembly, context string) string {
@@ -127,17 +127,17 @@ func from(assembly, context string) string {
 
 // HeapPart is a generation of a heap. The collector of servers has several heaps.
 type HeapPart struct {
-	Heap       int // number; 0 if there is one only
+	Heap       int // number; 0 if there is only one heap
 	Generation Generation
 	Regions    int    // or segments
-	Size       uint64 // bytes of memory that objects are in, free space included
+	Size       uint64 // bytes of memory with objects, free space included
 	Reserved   uint64 // bytes of address space
 	Objects    HeapAmount
 	Free       HeapAmount // space between objects
-	Unused     uint64     // bytes that threads have been given and have not put objects into
+	Unused     uint64     // bytes that threads have received for allocation and have not filled with objects
 
-	// ConsistentBytes are those bytes of Size of which it is proved that the collector moved nothing in them while
-	// they were read. Of the others a part can be missing, or have been counted twice.
+	// ConsistentBytes is the part of Size, in bytes, in which the collector provably moved nothing during the
+	// reading. In the rest, objects can be missing or counted twice.
 	ConsistentBytes uint64
 }
 
@@ -150,14 +150,14 @@ type HeapInstance struct {
 	Generation Generation
 }
 
-// HeapString is a text, and the strings that have it.
+// HeapString is a text, and the strings with this text.
 type HeapString struct {
 	Text string // its first part
 	Cut  bool   // Text is not all
 	HeapAmount
 }
 
-// Objects is what all objects are together, without free space.
+// Objects is the sum of all objects, without free space.
 func (h *Heap) Objects() (all HeapAmount) {
 	for i := range h.Parts {
 		all.Add(h.Parts[i].Objects)
@@ -209,27 +209,27 @@ type HeapChange struct {
 	Now          HeapAmount
 }
 
-// ChangeFrom compares the heap with an earlier one, type by type: what has grown most comes first. Types that have not
-// changed are left out.
+// ChangeFrom compares the heap with an earlier heap, type by type: the largest growth comes first. Unchanged types
+// are left out.
 func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 	return changes(h.Types, before.Types)
 }
 
-// HeapPath is a way by which objects are kept.
+// HeapPath is a path from a root to objects that the root keeps.
 type HeapPath struct {
 	Root   HeapRoot
-	Static string     // of RootStatic and RootThreadStatic: the field, if it is known: Shop.Bus.Raised
+	Static string     // of RootStatic and RootThreadStatic: the field, if known: Shop.Bus.Raised
 	Handle HandleKind // of RootHandle
-	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of another kind
-	Method string     // of RootStack: in or below whose frame the reference lies, if it is known; of RootCode
-	Steps  []HeapStep // from the root to the objects, whose type is the last
-	// Objects are those that are kept like this; Sampled says that their number was estimated from a sample.
+	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of other kinds
+	Method string     // of RootStack: in or below whose frame the reference lies, if known; of RootCode
+	Steps  []HeapStep // from the root to the objects; the last step has the objects' type
+	// Objects are the objects with this path; Sampled says that their number is an estimate from a sample.
 	Objects HeapAmount
 	Sampled bool
 }
 
-// Conservative reports whether the way begins at what looks like a reference: a word of a thread's stack. It may be one
-// that the thread has no more use for.
+// Conservative reports whether the path begins at a word of a thread's stack that looks like a reference. The thread
+// may have no more use for the word.
 func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
 
 // Kept reports whether the path begins at something that keeps objects for certain.
@@ -241,7 +241,7 @@ func (p *HeapPath) Kept() bool {
 	return false
 }
 
-// Beginning says what the path begins at: "static field Shop.Bus.Raised", "handle (strong)".
+// Beginning names the root of the path: "static field Shop.Bus.Raised", "handle (strong)".
 func (p *HeapPath) Beginning() string {
 	switch p.Root {
 	case RootStatic:
@@ -286,38 +286,38 @@ type HeapRoot string
 // The roots. A RootStatic without a field is likely: what keeps the object looks like a table of static fields.
 const (
 	RootStatic       HeapRoot = "static field"
-	RootThreadStatic HeapRoot = "thread static field" // of which each thread has its own
+	RootThreadStatic HeapRoot = "thread static field" // each thread has its own field
 	RootHandle       HeapRoot = "handle"
-	RootFinalizer    HeapRoot = "finalizer queue" // its finalizer is to run
+	RootFinalizer    HeapRoot = "finalizer queue" // the finalizer is to run
 	RootStack        HeapRoot = "stack"           // see Conservative
 	RootCode         HeapRoot = "running code"    // a thread runs code of the load context
-	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and nothing else that is known
-	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and nothing that is known
+	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and no other known root
+	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and no known root
 )
 
 // HandleKind is what a handle does.
 type HandleKind string
 
-// The handles that keep their objects. .NET 8 and later have no use for the last two.
+// The handles that keep their objects. .NET 8 and later do not use the last two.
 const (
 	HandleStrong      HandleKind = "strong"
 	HandlePinned      HandleKind = "pinned"
 	HandleVariable    HandleKind = "variable"
-	HandleRefCounted  HandleKind = "ref-counted" // as long as native code has a use for it
+	HandleRefCounted  HandleKind = "ref-counted" // as long as native code uses the object
 	HandleAsyncPinned HandleKind = "async pinned"
 	HandleSized       HandleKind = "sized"
 )
 
-// HeapStep is an object on a path, or several in a row of the same type.
+// HeapStep is an object on a path, or several in a row of one type.
 type HeapStep struct {
 	Type  string
-	Of    string // as in Wait, if it is the same of all objects that are kept like this
+	Of    string // as in Wait, if equal for all objects with this path
 	Times int    // how many follow one another; 1 or more
-	Field string // in which the next object is referred to; empty: not known, or an element of an array
-	// Dependent: a dependent handle keeps the next one as long as this one is there; no field does.
+	Field string // the field with the reference to the next object; empty: not known, or an element of an array
+	// Dependent: a dependent handle keeps the next object as long as this object exists; no field does.
 	Dependent bool
-	// ByType: an object of a type that can be unloaded keeps the LoaderAllocator of the type; no field does.
+	// ByType: an object of a type that can be unloaded keeps the type's LoaderAllocator; no field does.
 	ByType bool
-	Static string // of a table of static fields: the one that refers to the next object; empty: not known
-	Gap    bool   // objects in front of these are left out: the way has more than a thousand
+	Static string // of a table of static fields: the field that refers to the next object; empty: not known
+	Gap    bool   // objects in front of this step are left out: the path has more than a thousand steps
 }

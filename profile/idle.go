@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Idle says what kind of thread has nothing to do and waits for work. Empty: the thread works, waits for
-// something else, or that is not known.
+// Idle says what kind of thread has nothing to do and waits for work. Empty: the thread works, waits for something
+// else, or the kind is not known.
 type Idle string
 
-// The kinds of idle thread that their managed frames tell.
+// The kinds of idle thread that managed frames tell.
 const (
 	IdleWorker  Idle = "pool worker"
 	IdleGate    Idle = "pool gate"     // watches whether the pool needs more workers
@@ -24,8 +24,8 @@ const (
 	IdleMain    Idle = "async Main"    // the main thread waits until the task that Main returned has ended
 )
 
-// idleRoles are the threads of the runtime that wait for work in native code, by Thread.Role. Those of
-// the garbage collector are not among them: in the middle of a collection they wait for one another.
+// idleRoles are the threads of the runtime that wait for work in native code, by Thread.Role. The threads of the
+// garbage collector are missing: in the middle of a collection these threads wait for one another.
 var idleRoles = map[string]Idle{
 	"Finalizer":               "finalizer",
 	"Tiered compilation":      "tiered compilation",
@@ -36,17 +36,17 @@ var idleRoles = map[string]Idle{
 	"Synchronisation manager": "synchronisation manager",
 }
 
-// collectors are the threads of the garbage collector, by RecordedThread.Role. Over some time, other than
-// at one moment, what they wait for is nearly always the next collection. In one they spin first.
+// collectors are the threads of the garbage collector, by RecordedThread.Role. Over some time, other than at one
+// moment, a waiting collector thread nearly always waits for the next collection. During a collection the threads
+// spin before they wait.
 var collectors = map[string]Idle{"GC": "garbage collector", "Background GC": "garbage collector"}
 
 // Idle returns what kind of idle thread t is.
 //
-// It knows from the frames: the method that the thread was started for is the runtime's own, and
-// what it has called is nothing but a wait of the runtime's. A pool worker is idle as well while it
-// spins for a moment before it blocks, or between two pieces of work. A thread without managed frames
-// is known by its role, and idle if it is blocked; what the runtime's native code waits for there is
-// not looked at.
+// Idle judges by the frames: the thread's start method is the runtime's own, and the method has called nothing but a
+// wait of the runtime. A pool worker is idle as well while the worker spins for a moment before a wait, or between
+// two pieces of work. A thread without managed frames is known by its role, and idle if blocked; Idle does not look
+// at what the runtime's native code waits for.
 func (t *Thread) Idle() Idle {
 	if !t.Complete {
 		return ""
@@ -64,10 +64,7 @@ func (t *Thread) Idle() Idle {
 	return idle
 }
 
-// Idle is Thread.Idle of the thread that was sampled, at that moment. A blocked thread of the garbage
-// collector is idle, too.
-//
-// For all samples, IdleSamples is faster.
+// Idle is Thread.Idle of the sampled thread, at that moment. A blocked thread of the garbage collector is idle, too.
 func (r *Recording) Idle(x *Sample) Idle {
 	idle, managed := idleStack(func(yield func(code) bool) {
 		for l := range r.Stack(r.waits(x)) {
@@ -86,7 +83,7 @@ func (r *Recording) Idle(x *Sample) Idle {
 	return idle
 }
 
-// waits returns the node of the code in which a thread waits. In mode Waits the leaf is an event, which says for what.
+// waits returns the node of the code in which a thread waits. In mode Waits the leaf is an event that names the wait.
 func (r *Recording) waits(x *Sample) int32 {
 	if f := r.Function(x.Node); x.Mode == Waits && f != nil && f.Kind == Event {
 		return r.Nodes[x.Node].Parent
@@ -106,24 +103,24 @@ func (r *Recording) idleRole(x *Sample) Idle {
 	return cmp.Or(idleRoles[role], collectors[role])
 }
 
-// idler finds out which samples are those of idle threads. It says the same of a stack as idleStack, but
-// looks at each node once: stacks can be deep, and have most of their frames in common.
+// idler finds the samples of idle threads. For a stack, idler and idleStack agree, but idler looks at each node once:
+// stacks can be deep, and have most of their frames in common.
 type idler struct {
 	r *Recording
-	// By node: the nearest node to the base that is a method or an event, or the node itself; 0: none.
+	// By node: the node itself or the nearest node toward the base that is a method or an event; 0: none.
 	code []int32
-	jit  []bool           // by node: the compiler runs, called by that
-	idle [2][]*idleThread // by the state of the thread, and the node of a method: what is idle if that is the leaf
+	jit  []bool           // by node: the compiler runs, called by that method
+	idle [2][]*idleThread // by thread state and node of a method: the idle thread if the method is the leaf
 }
 
-// idleFunction is what is known of a function.
+// idleFunction has the known facts of a function.
 type idleFunction struct {
 	kind   Kind
 	noCode bool
 	jit    bool
-	thread *idleThread             // that is started for it
-	waits  bool                    // it is a part of waits
-	idle   [2]map[*idleThread]bool // those that are idle if they have called it, by the state of the thread
+	thread *idleThread             // the kind of thread that starts with the function
+	waits  bool                    // the function is a part of waits
+	idle   [2]map[*idleThread]bool // by thread state: the threads that are idle if they called the function
 }
 
 func (r *Recording) idler() *idler {
@@ -242,7 +239,7 @@ func (r *Recording) IdleSamples() map[Idle][]int32 {
 	return out
 }
 
-// Waits reports whether the thread was blocked in a system call that waits for something to happen.
+// Waits reports whether the thread was blocked in a system call that waits for an event.
 func (t *Thread) Waits() bool {
 	verb, _, _ := strings.Cut(t.State, " (")
 	return waits[verb]
@@ -253,19 +250,19 @@ var waits = map[string]bool{
 	"reading": true, "receiving": true, "accepting": true, "opening": true,
 }
 
-// code is what is looked at of a frame.
+// code is the part of a frame that idle detection looks at.
 type code struct {
 	kind           Kind
 	module, method string
 }
 
-// idleThread is a kind of thread of the runtime's.
+// idleThread is a kind of thread of the runtime.
 type idleThread struct {
 	idle    Idle
 	module  string
-	callees []string // what its method calls to wait; prefixes of names; empty: anything that waits
-	blocked bool     // idle only if it is blocked
-	spins   []string // what it calls to spin, if it is not blocked; the JIT compiler inlines both into it
+	callees []string // what the start method calls to wait; prefixes of names; empty: anything that waits
+	blocked bool     // idle only if blocked
+	spins   []string // what the start method calls to spin, if not blocked; the JIT compiler can inline both
 }
 
 const (
@@ -273,11 +270,11 @@ const (
 	jitModule = "libclrjit.so"
 )
 
-// idleThreads are the methods that the runtime's own threads are started for, from .NET 8 on. These are
-// PortableThreadPool.*.cs and TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/
-// Threading, SocketAsyncEngine.Unix.cs in src/libraries/System.Net.Sockets, FileSystemWatcher.Linux.cs
-// in src/libraries/System.IO.FileSystem.Watcher, and HostingAbstractionsHostExtensions.cs in src/libraries/
-// Microsoft.Extensions.Hosting.Abstractions; Heartbeat.cs in src/Servers/Kestrel of ASP.NET Core.
+// idleThreads are the start methods of the runtime's own threads, from .NET 8 on, in PortableThreadPool.*.cs and
+// TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/Threading, SocketAsyncEngine.Unix.cs in
+// src/libraries/System.Net.Sockets, FileSystemWatcher.Linux.cs in src/libraries/System.IO.FileSystem.Watcher, and
+// HostingAbstractionsHostExtensions.cs in src/libraries/Microsoft.Extensions.Hosting.Abstractions; Heartbeat.cs in
+// src/Servers/Kestrel of ASP.NET Core.
 var idleThreads = map[string]*idleThread{
 	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart": {
 		IdleWorker, coreLib, []string{"System.Threading.LowLevelLifoSemaphore"}, false, []string{
@@ -311,14 +308,14 @@ var idleThreads = map[string]*idleThread{
 	},
 }
 
-// asyncMain is the thread of a program whose Main is asynchronous. The method is the entry point that the C#
-// compiler makes for it, and whose name nobody can write.
+// asyncMain is the thread of a program with an asynchronous Main. The method is the entry point that the C# compiler
+// makes, with a name that nobody can write.
 var asyncMain = &idleThread{IdleMain, "", awaited, true, nil}
 
 const asyncMainMethod = ".<Main>"
 
-// awaited are the beginnings of what waits for a task: also for one with a result, and what the entry point of an
-// asynchronous Main calls from .NET 11 on (AsyncHelpers.HandleAsyncEntryPoint).
+// awaited are the beginnings of methods that wait for a task, with or without a result, and of the method that the
+// entry point of an asynchronous Main calls from .NET 11 on (AsyncHelpers.HandleAsyncEntryPoint).
 var awaited = []string{
 	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Runtime.CompilerServices.TaskAwaiter`1.",
 	"System.Threading.Tasks.Task.", "System.Threading.Tasks.Task`1.", entryPoint,
@@ -326,8 +323,8 @@ var awaited = []string{
 
 const entryPoint = "System.Runtime.CompilerServices.AsyncHelpers.HandleAsyncEntryPoint"
 
-// waiting are the beginnings of the methods that those threads wait in. None of them calls code of
-// the program, other than Task.InternalWait: that is a frame of its own.
+// waiting are the beginnings of the methods in which idle threads wait. None of these methods calls code of the
+// program, other than Task.InternalWait: that is a frame of its own.
 var waiting = []string{
 	"System.Threading.LowLevelLifoSemaphore.", "System.Threading.LowLevelLifoSemaphoreBase.",
 	"System.Threading.LowLevelSpinWaiter.", "System.Threading.LowLevelThreadBlocker.",
@@ -342,7 +339,7 @@ var waiting = []string{
 	"System.Threading.Tasks.Task`1.GetResultCore", entryPoint,
 }
 
-// thread is the kind of thread that is started for a method; nil: none is.
+// thread is the kind of thread that starts with a method; nil: none.
 func (c *code) thread() *idleThread {
 	if t := idleThreads[c.method]; t != nil && t.module == c.module {
 		return t
@@ -353,10 +350,10 @@ func (c *code) thread() *idleThread {
 	return nil
 }
 
-// waits reports whether a frame can be part of the wait of a thread of the runtime's.
+// waits reports whether a frame can be part of a wait of a runtime thread.
 func (c *code) waits() bool {
 	switch c.method {
-	case "IL_STUB_PInvoke": // below it the native code that waits
+	case "IL_STUB_PInvoke": // the native code that waits is below
 		return true
 	case "Interop+Sys.WaitForSocketEvents":
 		return c.module == "System.Net.Sockets"
@@ -376,13 +373,13 @@ func hasPrefix(s string, prefixes []string) bool {
 	return false
 }
 
-// idleStack looks at a stack, leaf first. managed: it has managed frames.
+// idleStack looks at a stack, leaf first. managed: the stack has managed frames.
 func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
 	callee, compiles := "", false
 	for c := range frames {
 		switch {
 		case c.kind == Async:
-			continue // it is not on the stack
+			continue // not on the stack
 		case c.kind == Native || c.kind == Kernel:
 			compiles = compiles || !managed && c.module == jitModule
 			continue
@@ -403,8 +400,8 @@ func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
 	return "", managed
 }
 
-// waitsIn reports whether a thread waits for work in what its method has called: "" stands for
-// native code, or nothing.
+// waitsIn reports whether a thread waits for work in the callee of its start method. callee "" stands for native
+// code, or nothing.
 func (t *idleThread) waitsIn(callee string, blocked bool) bool {
 	if t.spins != nil && !blocked && (callee == "" || hasPrefix(callee, t.spins)) {
 		return true

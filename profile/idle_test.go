@@ -119,7 +119,7 @@ func TestIdle(t *testing.T) {
 		if got := c.t.Idle(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if c.t.Role == "GC" && c.t.Waits() { // over some time, it is the next collection that it waits for
+		if c.t.Role == "GC" && c.t.Waits() { // over some time, a GC thread waits for the next collection
 			c.want = "garbage collector"
 		}
 		if got := recorded(c.t); got != c.want && len(c.t.Frames) > 0 {
@@ -128,7 +128,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// recorded is what a recording says of a sample with such a stack.
+// recorded is the Idle of a recorded sample with a thread's stack.
 func recorded(t *Thread) Idle {
 	b := NewBuilder(Limits{})
 	var locations []int32
@@ -153,7 +153,7 @@ func recorded(t *Thread) Idle {
 	return idle
 }
 
-// TestIdleOfDeepStacks: a recording with a sample in each frame of a deep stack is looked at in linear time.
+// TestIdleOfDeepStacks: a recording with a sample in each frame of a deep stack takes linear time.
 func TestIdleOfDeepStacks(t *testing.T) {
 	const depth = 200_000
 	b := NewBuilder(Limits{})

@@ -2,12 +2,12 @@ package profile
 
 import "slices"
 
-// insertRoom is how many nodes more than a recording has Insert may add to it.
+// insertRoom is how many nodes Insert may add, beyond the recording's own number of nodes.
 const insertRoom = 1 << 16
 
-// Insert returns a copy of r with further frames in its stacks: those that between returns for two frames of which one
-// has called the other, given by their locations. The innermost comes first. The two share data: neither may be
-// changed afterwards. Frames for which there is no room are left out.
+// Insert returns a copy of r with further frames in its stacks. between returns the new frames between a caller and
+// its callee, given by their locations, the innermost first. The copy and r share data: neither may be changed
+// afterwards. Frames without room are left out.
 func (r *Recording) Insert(between func(caller, callee int32) []int32) *Recording {
 	t := inserter{
 		nodes: []Node{r.Nodes[0]}, index: map[Node]int32{}, more: make([]int32, len(r.Nodes)),
@@ -43,8 +43,8 @@ func (r *Recording) Insert(between func(caller, callee int32) []int32) *Recordin
 type inserter struct {
 	nodes []Node
 	index map[Node]int32
-	more  []int32 // by old node: frames that its stack has got
-	most  int     // that a stack may get
+	more  []int32 // by old node: frames added to the node's stack
+	most  int     // most frames that a stack may gain
 	limit int     // of nodes
 }
 
@@ -52,7 +52,7 @@ func (t *inserter) child(parent, location int32) int32 {
 	return intern(t.index, &t.nodes, Node{parent, location})
 }
 
-// deepest returns how many frames the deepest stack has.
+// deepest returns the number of frames of the deepest stack.
 func (r *Recording) deepest() int {
 	depth := make([]int, len(r.Nodes))
 	most := 0
@@ -63,7 +63,7 @@ func (r *Recording) deepest() int {
 	return most
 }
 
-// inlined reports whether a node is a method that was inlined.
+// inlined reports whether a node is an inlined method.
 func (r *Recording) inlined(node int32) bool {
 	return node > 0 && r.Locations[r.Nodes[node].Location].Inlined
 }

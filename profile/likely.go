@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Party is who takes part in waiting: a thread, or an async method that is suspended.
+// Party is a node of the likely wait graph: a thread, or a suspended async method.
 type Party struct {
-	Thread int // index in Snapshot.Threads; -1: it is an async method
-	Await  int // index in Snapshot.Awaits; -1: it is a thread
+	Thread int // index in Snapshot.Threads; -1: an async method
+	Await  int // index in Snapshot.Awaits; -1: a thread
 }
 
 // ThreadParty is a thread as a Party, by its index in Snapshot.Threads.
@@ -17,52 +17,53 @@ func ThreadParty(i int) Party { return Party{i, -1} }
 // AwaitParty is an async method as a Party, by its index in Snapshot.Awaits.
 func AwaitParty(i int) Party { return Party{-1, i} }
 
-// Await is an async method that is suspended.
+// Await is a suspended async method.
 type Await struct {
-	Object   uint64   // its task, or what stands for that, at that moment
-	Frames   []Frame  // of kind Async: the method, with the line of its await, and those that await it
-	WaitsFor *Awaited // what it awaits; nil: that is not known
+	Object   uint64   // the method's task, or the object that stands for the task, at that moment
+	Frames   []Frame  // of kind Async: the method, with the line of its await, and the methods that await it
+	WaitsFor *Awaited // what the method awaits; nil: not known
 }
 
-// Need is that a party cannot go on, most likely, before one of others has done something: released a semaphore,
-// completed a TaskCompletionSource, come to the end of an async method. That is told from the code that these are in.
+// Need is a likely wait edge: the waiter most likely cannot go on before one of the holders acts. The holder releases
+// a semaphore, completes a TaskCompletionSource, or comes to the end of an async method. The code of the waiters and
+// holders tells the edge.
 type Need struct {
 	Of     Party
 	Kind   LockKind // SemaphoreLock, CompletionLock, TaskLock, ContextLock
 	Object uint64   // the semaphore, or the task
 	Type   string
 	Field  string // as in Wait
-	// On are those of which one has to do it; none: it is not known who does. There may be more than these.
+	// On are the holders: one of On must act; none: the holders are not known. There may be more holders than these.
 	On []Party
-	// Elsewhere is how many permits of a semaphore others have than those in On.
+	// Elsewhere is how many permits of a semaphore have holders outside On.
 	Elsewhere int
 	// Ends: the wait may end by itself, when a token is cancelled.
 	Ends bool
 }
 
-// Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between taking
-// and releasing one, by its code. Async methods wait for it that release it themselves, as do all that take a permit of
-// it. Most likely a permit was not released: after an exception, for example.
+// Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between
+// taking and releasing a permit, by its code. The waiters are async methods, and all release the permits that they
+// take. Most likely somebody did not release a permit: after an exception, for example.
 type Lost struct {
 	Object uint64 // the semaphore, at that moment
 	Type   string
 	Field  string  // as in Wait
-	First  uint64  // the task of the one that has waited the longest: it stays the same while nobody gets a permit
-	Awaits int     // async methods that wait for it
-	Frames []Frame // of kind Async: the method that has waited the longest, and those that await it
+	First  uint64  // the task of the longest waiter: the task stays First while nobody gets a permit
+	Awaits int     // number of async methods that wait for the semaphore
+	Frames []Frame // of kind Async: the longest waiter, and the methods that await it
 }
 
 // LikelyDeadlock is a circle of threads and suspended async methods that wait for one another, most likely.
 type LikelyDeadlock struct {
-	// Members are those of the shortest circle: each waits for the next one, and the last one for the first.
+	// Members are the shortest circle: each member waits for the next, and the last member for the first.
 	Members []Party
-	// Others are in the same knot of circles.
+	// Others are in the strongly connected component of the circle.
 	Others []Party
 	// Victims are threads that wait for members or others, directly or not: indices in Snapshot.Threads.
 	Victims []int
 }
 
-// NeedOf returns why one party needs another; nil: that is an ordinary wait, or it does not.
+// NeedOf returns the likely wait edge from a waiter to a holder; nil: an ordinary wait, or no wait.
 func (s *Snapshot) NeedOf(of, on Party) *Need {
 	for i := range s.Needs {
 		if n := &s.Needs[i]; n.Of == of && slices.Contains(n.On, on) {
@@ -72,8 +73,8 @@ func (s *Snapshot) NeedOf(of, on Party) *Need {
 	return nil
 }
 
-// likely finds the circles that take in what is only likely. In it who waits for something that several can do, as
-// release a semaphore, is stuck only if all of them are.
+// likely finds the circles with likely wait edges. There, a waiter with several possible holders, for example of a
+// semaphore, is stuck only if all these holders are stuck.
 func (b *waitGraph) likely() {
 	if len(b.s.Needs) == 0 {
 		return
@@ -99,14 +100,14 @@ func (b *waitGraph) likely() {
 type likelyGraph struct {
 	b       *waitGraph
 	threads int
-	wants   [][]want // by node: it needs each of them
+	wants   [][]want // by node: the node needs each want
 	stuck   []bool   // by node
 }
 
-// want is what a node needs: any one of some nodes has to do something.
+// want is a wait edge of a node: any one of some nodes must act.
 type want struct {
 	of     []int
-	likely bool // it comes from a Need
+	likely bool // the edge comes from a Need
 }
 
 func (l *likelyGraph) node(p Party) int {
@@ -123,7 +124,7 @@ func (l *likelyGraph) party(n int) Party {
 	return AwaitParty(n - l.threads)
 }
 
-// valid reports whether a party is one of the snapshot.
+// valid reports whether a party is in the snapshot.
 func (l *likelyGraph) valid(p Party) bool {
 	if p.Thread >= 0 {
 		return p.Thread < l.threads && p.Await < 0
@@ -131,7 +132,7 @@ func (l *likelyGraph) valid(p Party) bool {
 	return p.Await >= 0 && p.Await < len(l.wants)-l.threads
 }
 
-// addThreads adds the waits of threads for others that are no mere guesses, as long as they do not end by themselves.
+// addThreads adds the ordinary wait edges of threads, unless a wait ends by itself.
 func (l *likelyGraph) addThreads() {
 	for from, to := range l.b.out {
 		if len(to) == 0 || l.b.s.Threads[from].Wait.Timeout > 0 {
@@ -164,7 +165,7 @@ func (l *likelyGraph) addNeeds() {
 	}
 }
 
-// addHolders says of what is waited for who has it.
+// addHolders adds the holders to the lock of a likely wait edge.
 func (l *likelyGraph) addHolders(n *Need) {
 	if n.Of.Thread < 0 {
 		return
@@ -187,10 +188,10 @@ func (l *likelyGraph) addHolders(n *Need) {
 	}
 }
 
-// settle finds the nodes that are stuck: those of which something is needed that nobody can do who is not stuck.
+// settle finds the stuck nodes. A node is stuck if one of its wants has only stuck holders.
 func (l *likelyGraph) settle() {
 	l.stuck = make([]bool, len(l.wants))
-	in := make([][]int, len(l.wants)) // who may go on if a node does
+	in := make([][]int, len(l.wants)) // the nodes that may go on if a node does
 	for n, list := range l.wants {
 		l.stuck[n] = true
 		for _, w := range list {
@@ -213,12 +214,12 @@ func (l *likelyGraph) settle() {
 	}
 }
 
-// never reports whether nobody does what is needed.
+// never reports whether all holders of a want are stuck.
 func (l *likelyGraph) never(w want) bool {
 	return len(w.of) > 0 && !slices.ContainsFunc(w.of, func(n int) bool { return !l.stuck[n] })
 }
 
-// edges are those between nodes that are stuck.
+// edges are the edges between stuck nodes.
 func (l *likelyGraph) edges() [][]int {
 	out := make([][]int, len(l.wants))
 	for n, list := range l.wants {
@@ -236,7 +237,7 @@ func (l *likelyGraph) edges() [][]int {
 	return out
 }
 
-// isNew reports whether a knot has a circle that is none without what is likely.
+// isNew reports whether the circles of a component need likely wait edges.
 func (l *likelyGraph) isNew(members []int) bool {
 	in := map[int]bool{}
 	for _, n := range members {
@@ -245,7 +246,7 @@ func (l *likelyGraph) isNew(members []int) bool {
 	for _, list := range [][]Deadlock{l.b.g.Deadlocks, l.b.g.Suspected} {
 		for i := range list {
 			if slices.ContainsFunc(list[i].Threads, func(t int) bool { return in[t] }) {
-				return false // which says enough
+				return false // the ordinary deadlock says enough
 			}
 		}
 	}
@@ -259,7 +260,7 @@ func (l *likelyGraph) isNew(members []int) bool {
 	return false
 }
 
-// describe describes a knot of circles. members are sorted.
+// describe describes a component with circles. members are sorted.
 func (l *likelyGraph) describe(out [][]int, members []int) LikelyDeadlock {
 	in := map[int]bool{}
 	for _, n := range members {
@@ -297,7 +298,7 @@ func (l *likelyGraph) describe(out [][]int, members []int) LikelyDeadlock {
 	return d
 }
 
-// maxStarts bounds the nodes from which the shortest circle of a knot is looked for.
+// maxStarts bounds the nodes from which shortest searches the shortest circle of a component.
 const maxStarts = 64
 
 // shortest returns the shortest circle among some nodes.

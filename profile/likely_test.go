@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// likelySnapshot has threads of which each waits for the owner at its place, -1: for nobody; and so many async methods.
+// likelySnapshot has threads and async methods. Each thread waits for the owner at its index in owners, -1: for
+// nobody.
 func likelySnapshot(awaits int, owners ...int) *Snapshot {
 	s := &Snapshot{Awaits: make([]Await, awaits)}
-	defer func() { s.Threads = append(s.Threads, Thread{OSThreadID: 100}) }() // which runs
+	defer func() { s.Threads = append(s.Threads, Thread{OSThreadID: 100}) }() // this thread runs
 	for i, owner := range owners {
 		t := Thread{OSThreadID: i + 1, Wait: &Wait{Kind: SemaphoreWait, Object: 0x9000, Timeout: Forever}}
 		if owner >= 0 {
@@ -77,7 +78,7 @@ func TestLikely(t *testing.T) {
 	}
 }
 
-// TestLikelyTimeout: a thread that gives up by itself leads to no circle.
+// TestLikelyTimeout: a thread whose wait ends by itself is in no circle.
 func TestLikelyTimeout(t *testing.T) {
 	s := likelySnapshot(1, -1, 0)
 	s.Needs = []Need{

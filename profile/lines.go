@@ -9,16 +9,16 @@ import (
 type LineTotal struct {
 	File        int32 // index in Recording.Files
 	Line        int32 // counted from 1
-	Approximate bool  // for some of the samples it is not certain
+	Approximate bool  // for some of the samples the line is not certain
 
-	// As of FunctionTotal. The Total of a line is of the samples that have the function on their stacks at
-	// this line.
+	// As in FunctionTotal. The Total of a line counts the samples whose stacks have the function at this
+	// line.
 	Self, Direct, Total                         Part
 	SelfVariance, DirectVariance, TotalVariance Variance
 }
 
-// LineTotals sums up the samples of a mode by source line. It returns the lines of each function, by
-// FunctionTotal.Function, those with the largest Self first. Functions whose lines are not known have none.
+// LineTotals sums up the samples of a mode by source line. The result has the lines of each function, by
+// FunctionTotal.Function, the lines with the largest Self first. Functions without known lines have none.
 func (r *Recording) LineTotals(m Mode) map[int32][]LineTotal {
 	if len(r.Lines) == 0 {
 		return nil
@@ -51,8 +51,8 @@ func (r *Recording) LineTotals(m Mode) map[int32][]LineTotal {
 	return out
 }
 
-// lineGroups are the source lines of functions. Locations that differ in their offset, column or tier, or
-// in how certain the line is, are one.
+// lineGroups are the source lines of functions. Locations that differ only in their offset, column or tier,
+// or in how certain the line is, are one line.
 type lineGroups struct {
 	of          []int32 // by location; -1: the line is not known
 	keys        []lineKey

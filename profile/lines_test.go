@@ -29,8 +29,8 @@ func linesText(r *profile.Recording, m profile.Mode, function string) []string {
 	return out
 }
 
-// TestLineTotals: recursion counts once in a line, places of one line are one, and what happened in no code counts
-// for the code that it happened in. Selections and folds keep the lines.
+// TestLineTotals: recursion counts once in a line, places of one line are one, and an event in no code counts for
+// the code of the event's caller. Selections and folds keep the lines.
 func TestLineTotals(t *testing.T) {
 	r := profiletest.SourceShop()
 	for name, r := range map[string]*profile.Recording{
@@ -58,7 +58,7 @@ func TestLineTotals(t *testing.T) {
 	}
 }
 
-// TestSourcesOnce: a file and a line are added once, also to a recording that has some.
+// TestSourcesOnce: a file and a line are added once, also to a recording that has files and lines.
 func TestSourcesOnce(t *testing.T) {
 	r := profiletest.SourceShop()
 	files, lines := len(r.Files), len(r.Lines)

@@ -10,15 +10,15 @@ import (
 type LockTotal struct {
 	Function int32 // index in Recording.Functions: the event that names the lock
 	Waits    Amount
-	Holders  []HolderTotal // those that had the longest waits wait first
+	Holders  []HolderTotal // the holders with the longest total waits first
 }
 
 // HolderTotal is the sum of the waits for a lock with one holder.
 type HolderTotal struct {
 	Function int32 // index in Recording.Functions: the event that names the holder
 	Waits    Amount
-	// Stacks has the stacks that the holder was seen with, as indices in Recording.Nodes, each once,
-	// the most frequent first. It is empty if nobody has looked at the holder during a wait.
+	// Stacks has the stacks that the holder was seen with, each once, the most frequent first.
+	// Stacks is empty if there was no look at the holder during a wait.
 	Stacks []HolderStack
 }
 
@@ -26,7 +26,7 @@ type HolderTotal struct {
 type HolderStack struct {
 	Node  int32 // index in Recording.Nodes
 	Looks int
-	// Waited is how long the lock had been waited for, at the earliest of these looks.
+	// Waited is the shortest wait for the lock at one of these looks.
 	Waited time.Duration
 }
 
@@ -35,8 +35,8 @@ func (t *LockTotal) Mean() time.Duration {
 	return time.Duration(t.Waits.Weight / max(t.Waits.Events, 1))
 }
 
-// Locks sums up the waits for locks by lock, the longest together first. It has no lock of which the
-// recording does not say which one it was.
+// Locks sums up the waits for locks by lock, the longest total first. Waits for unknown locks are
+// left out.
 func (r *Recording) Locks() []LockTotal {
 	sums := lockSums{r: r, same: sameNames(r), of: map[int32]int{}, holders: map[[2]int32]int{}}
 	for i := range r.Samples {
@@ -65,13 +65,13 @@ func (r *Recording) Locks() []LockTotal {
 // lockSums are the sums of locks while they are made.
 type lockSums struct {
 	r       *Recording
-	same    []int32 // for each function the first one with its name
+	same    []int32 // for each function the first function with its name
 	locks   []LockTotal
 	of      map[int32]int    // indices in locks, by function
 	holders map[[2]int32]int // indices in LockTotal.Holders, by the functions of lock and holder
 }
 
-// event returns the function of a node that is an event; -1: it is none.
+// event returns the function of a node that is an event; -1: the node is no event.
 func (s *lockSums) event(node int32) int32 {
 	if f := s.r.Function(node); f == nil || f.Kind != Event {
 		return -1
@@ -79,7 +79,7 @@ func (s *lockSums) event(node int32) int32 {
 	return s.same[s.r.Locations[s.r.Nodes[node].Location].Function]
 }
 
-// add adds a wait, unless its leaf alone is an event: then the lock is not known.
+// add adds a wait, unless only the leaf is an event: then the lock is not known.
 func (s *lockSums) add(x *Sample) {
 	holder := s.event(x.Node)
 	if holder < 0 {

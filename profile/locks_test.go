@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lockRecording has waits for two locks, and one that says only who held the lock.
+// lockRecording has waits for two locks, and a wait whose events name only the holder.
 func lockRecording() *Recording {
 	b := NewBuilder(Limits{})
 	at := func(kind Kind, name string) int32 {
@@ -64,7 +64,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestSelectHolds: looks at holders are chosen as the waits are, and keep their stacks and threads.
+// TestSelectHolds: looks at holders are chosen like the waits, and keep their stacks and threads.
 func TestSelectHolds(t *testing.T) {
 	r := lockRecording()
 	if r.Holds[0].At > r.Holds[1].At {

@@ -2,30 +2,29 @@ package profile
 
 import "fmt"
 
-// Mode is what a sample measures: a kind of time, or a kind of event. It is neither
-// the GC mode of a thread (Thread.Mode) nor a mode of the stack walk.
+// Mode is what a sample measures: a kind of time, or a kind of event. A Mode is neither the
+// GC mode of a thread (Thread.Mode) nor a mode of the stack walk.
 type Mode uint8
 
-// The modes. CPU and Wall samples are samples of time. The other modes are the event
-// modes: a sample stands for one or several events, with the stack of the thread
-// that they happened on. The leaf of that stack is a function of kind [Event], which
-// names the event.
+// The modes. CPU and Wall samples are samples of time. The other modes are the event modes: a
+// sample stands for one or several events, with the stack of the events' thread. The leaf of
+// that stack is a function of kind [Event], which names the event.
 const (
 	CPU         Mode = iota // CPU time
 	Wall                    // wall-clock time, whether the thread ran or waited
-	Alloc                   // objects that were allocated
-	Exception               // exceptions that were thrown
+	Alloc                   // allocated objects
+	Exception               // thrown exceptions
 	Contention              // waits for a lock that another thread held
-	ThreadStart             // threads that were started, with the stack of the thread that started them
+	ThreadStart             // started threads, with the stack of the thread that called Start
 	GC                      // pauses of the whole program for garbage collection
-	Waits                   // waits for locks, events, tasks and threads, whether somebody holds them or not
-	Live                    // objects that were allocated, and are still alive at the end of the recording
+	Waits                   // waits for locks, events, tasks and threads, with or without a holder
+	Live                    // allocated objects that are still alive at the end of the recording
 )
 
-// Modes are all modes, in the order in which they are shown.
+// Modes are all modes, in the order for display.
 var Modes = [...]Mode{CPU, Wall, Alloc, Exception, Contention, ThreadStart, GC, Waits, Live}
 
-// Unit is what a weight is measured in.
+// Unit is the unit of a weight.
 type Unit uint8
 
 // The units.
@@ -55,8 +54,8 @@ var modes = [len(Modes)]struct {
 	Live:        {"live", "Live bytes", Bytes},
 }
 
-// String returns the name that the mode has in files and on the command line: "cpu",
-// "wall", "alloc" and so on.
+// String returns the mode's name in files and on the command line: "cpu", "wall", "alloc" and
+// so on.
 func (m Mode) String() string {
 	if !m.Known() {
 		return fmt.Sprintf("mode %d", uint8(m))
@@ -84,7 +83,7 @@ func (m Mode) OfObjects() bool { return m == Alloc || m == Live }
 // OfWaits reports whether the samples of m are waits: the thread was blocked until Sample.At.
 func (m Mode) OfWaits() bool { return m == Contention || m == Waits }
 
-// ModeNamed returns the mode that String has this name for; false: there is none.
+// ModeNamed returns the mode whose String is name; false: there is none.
 func ModeNamed(name string) (Mode, bool) {
 	for _, m := range Modes {
 		if modes[m].name == name {

@@ -31,7 +31,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// allocations is a recording of objects that methods and native code allocated.
+// allocations is a recording of objects, allocated by methods and by native code.
 func allocations() *Recording {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
@@ -46,7 +46,7 @@ func allocations() *Recording {
 	return b.Recording()
 }
 
-// TestEventTotals: the event is the leaf; its origin is that of the frame that called it.
+// TestEventTotals: the event is the leaf; the event's origin is the origin of its caller.
 func TestEventTotals(t *testing.T) {
 	r := allocations()
 	got := r.Totals(Alloc)

@@ -2,17 +2,17 @@ package profile
 
 import "clrsnap/internal/dedup"
 
-// FrameTable has the frames of stacks that are packed, equal ones once: the threads of a server call the same methods.
-// The zero FrameTable is empty. It is not safe for concurrent use, but the stacks that it has packed are.
+// FrameTable has the frames of packed stacks, equal frames once: the threads of a server call the same methods. The
+// zero FrameTable is empty. A FrameTable is not safe for concurrent use, but its packed stacks are.
 type FrameTable struct{ frames dedup.Table[Frame] }
 
-// PackedStack is a stack in little memory: 16 bytes for each frame that others have, too.
+// PackedStack is a stack in little memory: 16 bytes for each frame that other stacks have, too.
 type PackedStack struct {
 	frames []*Frame // leaf first, without SP
 	sps    []uint64
 }
 
-// Pack packs a stack, and keeps nothing of frames.
+// Pack packs a stack, and keeps no reference to frames.
 func (t *FrameTable) Pack(frames []Frame) *PackedStack {
 	s := &PackedStack{make([]*Frame, len(frames)), make([]uint64, len(frames))}
 	for i := range frames {
@@ -23,7 +23,7 @@ func (t *FrameTable) Pack(frames []Frame) *PackedStack {
 	return s
 }
 
-// Unpack returns the stack as it was, in memory that it appends to.
+// Unpack appends the frames of the stack to a slice.
 func (s *PackedStack) Unpack(to []Frame) []Frame {
 	for i, f := range s.frames {
 		to = append(to, *f)
@@ -40,7 +40,8 @@ func (t *Thread) Depth() int {
 	return len(t.Frames)
 }
 
-// Frame returns frame i, counted from the leaf, which must not be changed. It has no SP if the stack is packed.
+// Frame returns frame i, counted from the leaf. Callers must not change the frame. A frame of a packed stack has no
+// SP.
 func (t *Thread) Frame(i int) *Frame {
 	if t.Packed != nil {
 		return t.Packed.frames[i]
@@ -48,8 +49,8 @@ func (t *Thread) Frame(i int) *Frame {
 	return &t.Frames[i]
 }
 
-// Stack returns the frames, leaf first: Frames, or those that are packed, in the memory of buf. They must not be
-// changed.
+// Stack returns the frames, leaf first: Frames, or the unpacked stack in the memory of buf. Callers must not change
+// the frames.
 func (t *Thread) Stack(buf *[]Frame) []Frame {
 	if t.Packed == nil {
 		return t.Frames

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// TestPack packs stacks that have frames in common, and unpacks them again.
+// TestPack packs stacks with common frames, and unpacks the stacks again.
 func TestPack(t *testing.T) {
 	leaf := Frame{Kind: Native, IP: 0x10, Module: "libc.so.6"}
 	line := &SourceLine{File: "Orders.cs", Line: 3}
 	descend := Frame{Kind: Managed, FunctionID: 1, IP: 0x20, Method: "Shop.Orders.Add", Line: line}
-	other := Frame{Kind: Managed, FunctionID: 2, IP: 0x20, Method: "Shop.Orders.Remove"} // code that was there later
+	other := Frame{Kind: Managed, FunctionID: 2, IP: 0x20, Method: "Shop.Orders.Remove"} // code that was loaded later
 	at := func(f Frame, sp uint64) Frame { f.SP = sp; return f }
 	stacks := [][]Frame{
 		{at(leaf, 0x100), at(descend, 0x200), at(descend, 0x300)},

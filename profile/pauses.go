@@ -15,8 +15,8 @@ type Pauses struct {
 // Pauses returns the statistics of the snapshot's stops.
 func (s *Snapshot) Pauses() Pauses { return SumPauses(s.Stops) }
 
-// SumPauses returns the statistics of stops, given how long each lasted. The
-// quantiles are not interpolated: the q-quantile of n stops is the ⌈q·n⌉-th shortest.
+// SumPauses returns the statistics of stops, given each stop's length. The quantiles
+// are not interpolated: the q-quantile of n stops is the ⌈q·n⌉-th shortest.
 func SumPauses(stops []time.Duration) Pauses {
 	if len(stops) == 0 {
 		return Pauses{}

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// plumbing are the parts of .NET that only lead from a thread to the program's code, and back to it:
-// the beginnings of their methods' names, from .NET 8 on. What a thread waits in is not among
-// them, nor what works for the program, such as a serializer. A method belongs to the first that
-// fits.
+// plumbing are the parts of .NET that only lead from a thread to the program's code and back, from .NET 8 on, as
+// beginnings of method names. The table has neither the methods in which a thread waits, nor methods that work for
+// the program, for example serializers. A method belongs to the first part that fits.
 //
-// These are Thread.cs, ThreadPoolWorkQueue.cs, PortableThreadPool*.cs, TimerQueue*.cs and the folders
+// The sources are Thread.cs, ThreadPoolWorkQueue.cs, PortableThreadPool*.cs, TimerQueue*.cs and the folders
 // Threading/Tasks and Runtime/CompilerServices of src/libraries/System.Private.CoreLib/src/System,
 // src/libraries/System.Net.Sockets and System.IO.Pipelines of dotnet/runtime; dotnet/aspnetcore.
 var plumbing = []PlumbingPart{
@@ -78,16 +77,16 @@ const (
 	partKestrel, partASPNET, partHost          = "Kestrel", "ASP.NET", "host"
 )
 
-// resumeStub is the runtime's own code that resumes a method which it has suspended (.NET 11).
+// resumeStub is the runtime's own code that resumes a suspended method (.NET 11).
 const resumeStub = "IL_STUB_AsyncResume"
 
-// What implies parts that are everywhere.
+// Parts that imply the ubiquitous parts.
 var started, served = []string{partPool, partTimer}, []string{partKestrel, partASPNET, partHost}
 
-// PlumbingPart is a part of .NET that is plumbing.
+// PlumbingPart is a part of .NET with framework frames.
 type PlumbingPart struct {
 	Name    string
-	Implied []string // a run that leads through one of these does not mention the part
+	Implied []string // a run through one of these parts does not mention the part
 
 	methods []string
 }
@@ -95,13 +94,13 @@ type PlumbingPart struct {
 // PlumbingTable returns all parts.
 func PlumbingTable() []PlumbingPart { return slices.Clone(plumbing) }
 
-// Plumbing returns the part of .NET that f is plumbing of, such as "pool" or "Kestrel"; "" if it is
-// none. Plumbing leads from a thread to the program's code.
+// Plumbing returns the part of .NET of f, for example "pool" or "Kestrel", if f is a framework frame; "" if not.
+// Framework frames lead from a thread to the program's code.
 func (f *Function) Plumbing() string {
 	return plumbingOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin())
 }
 
-// Plumbing is Function.Plumbing of the function that f is in.
+// Plumbing is Function.Plumbing of f's function.
 func (f *Frame) Plumbing() string { return plumbingOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin()) }
 
 func plumbingOf(kind Kind, method string, origin Origin) string {
@@ -119,17 +118,17 @@ func plumbingOf(kind Kind, method string, origin Origin) string {
 	return ""
 }
 
-// MinFold is how many frames a Fold has at least.
+// MinFold is the minimum number of frames in a Fold.
 const MinFold = 3
 
-// Fold is a run of frames that are plumbing.
+// Fold is a run of framework frames.
 type Fold struct {
 	First, Frames int    // indices in the stack, leaf first
-	Parts         string // what it leads through, from the base to the leaf: "pool → Kestrel → ASP.NET"
+	Parts         string // the parts of .NET in the run, from the base to the leaf: "pool → Kestrel → ASP.NET"
 }
 
-// Folds finds the runs of plumbing in a stack, leaf first. The leaf is in none of them, nor is the
-// managed frame that is nearest to it, so that what the thread does stays visible.
+// Folds finds the runs of framework frames in a stack, leaf first. No run contains the leaf, nor the managed frame
+// nearest to the leaf, so that the thread's work stays visible.
 func Folds(frames []Frame) []Fold {
 	var folds []Fold
 	at := 1 + slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Managed })
@@ -154,8 +153,8 @@ func Folds(frames []Frame) []Fold {
 	return folds
 }
 
-// plumbingAt is the Plumbing of a frame in a stack. A method of .NET that was inlined is plumbing by itself, or if the
-// frame is that it is part of.
+// plumbingAt is the Plumbing of a frame in a stack. An inlined method of .NET is a framework frame by itself, or if
+// its frame is.
 func plumbingAt(frames []Frame, i int) string {
 	part := frames[i].Plumbing()
 	for part == "" && i+1 < len(frames) && frames[i].Inlined && frames[i].Origin() == OfFramework {
@@ -165,8 +164,7 @@ func plumbingAt(frames []Frame, i int) string {
 	return part
 }
 
-// PlumbingParts describes a run of plumbing by its parts, base first: each once, without those that
-// others imply.
+// PlumbingParts describes a run of framework frames by its parts, base first: each part once, without implied parts.
 func PlumbingParts(parts []string) string {
 	var out []string
 	for _, p := range parts {

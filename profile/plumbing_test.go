@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// web is how a request comes to the program's code, leaf first, and comes back to Kestrel from there.
-// "n:" is native code, "own:" the program's, "package:" a package's.
+// web is the stack of a request, leaf first: from a thread to the program's code, and back to Kestrel. "n:" is native
+// code, "own:" the program's, "package:" a package's.
 var web = strings.Fields(`
 	n:pthread_cond_wait
 	n:
@@ -94,7 +94,7 @@ func TestFolds(t *testing.T) {
 	}
 }
 
-// TestFoldPlumbing: stacks of a recording are folded as those of threads are, and weights stay.
+// TestFoldPlumbing: the stacks of a recording fold like the stacks of threads, and weights stay.
 func TestFoldPlumbing(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{OSThreadID: 1})
@@ -134,8 +134,8 @@ func TestFoldPlumbing(t *testing.T) {
 	}
 }
 
-// TestFoldsWait: what a primitive of .NET 11 waits in is folded; the frame nearest to the leaf, and what has called the
-// primitive, are not. Up to .NET 10 a Lock has no such run.
+// TestFoldsWait: the framework frames of .NET 11 in which a primitive waits are folded. The frame nearest to the
+// leaf, and the primitive's caller, are not. Up to .NET 10 a Lock has no such run.
 func TestFoldsWait(t *testing.T) {
 	lock := []string{"n:pthread_cond_wait", "System.Threading.WaitSubsystem+ThreadWaitInfo.Wait",
 		"System.Threading.WaitSubsystem.Wait", "System.Threading.WaitHandle.WaitOneNoCheck",
@@ -146,7 +146,7 @@ func TestFoldsWait(t *testing.T) {
 	if got := Folds(framesOf(append(lock[:1:1], lock[3:]...))); len(got) != 0 {
 		t.Errorf("before .NET 11: %+v", got)
 	}
-	// Thread.Sleep has all of it inlined, and is itself what the thread does.
+	// All of Thread.Sleep is inlined, and Thread.Sleep itself is what the thread does.
 	frames := framesOf([]string{"System.Threading.LowLevelMonitor.WaitCore", "System.Threading.LowLevelMonitor.Wait",
 		"System.Threading.WaitSubsystem+ThreadWaitInfo.Sleep", "System.Threading.WaitSubsystem.Sleep",
 		"System.Threading.Thread.SleepInternal", "System.Threading.Thread.Sleep", "own:Web.Orders.Hold"})

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Primitive is a wait as the frames of a thread show it. The zero value says that they show none.
+// Primitive is a wait as the frames of a thread show it. The zero value: the frames show no wait.
 type Primitive struct {
 	Kind  WaitKind // "": the frames show no wait
-	Guess bool     // Kind is the likelier one of two
-	Outer int      // the frame of the outermost primitive, or of what is a part of any; counted from the leaf
+	Guess bool     // Kind is the likelier of two kinds
+	Outer int      // the frame of the outermost primitive, or of a part of any primitive; counted from the leaf
 }
 
 // The assemblies that have primitives.
@@ -19,15 +19,15 @@ const (
 	sockets    = "System.Net.Sockets"
 )
 
-// waitRule says what methods of a framework's type wait for.
+// waitRule maps methods of a framework's type to the kind of wait.
 type waitRule struct {
 	module, method string // the method's prefix
 	kind           WaitKind
 	guess          bool
 }
 
-// waitRules are the methods that wait, callees of primitives included: the JIT compiler inlines what it likes, so
-// any of them can be the outermost one. The first that fits counts.
+// waitRules are the methods that wait, callees of primitives included. The JIT compiler may inline any method, so
+// each method can be the outermost. The first rule that fits counts.
 var waitRules = []waitRule{
 	{coreLib, "System.Threading.Monitor.Wait", MonitorWait, false},
 	{coreLib, "System.Threading.Monitor.ObjWait", MonitorWait, false},
@@ -79,7 +79,7 @@ var waitRules = []waitRule{
 	{concurrent, "System.Collections.Concurrent.BlockingCollection`1+<GetConsumingEnumerable>", CollectionTake, false},
 }
 
-// waitRule returns the rule for a method that waits; nil: it does not wait.
+// waitRule returns the rule for a method that waits; nil: the method does not wait.
 func (c *code) waitRule() *waitRule {
 	if c.kind != Managed {
 		return nil
@@ -92,28 +92,29 @@ func (c *code) waitRule() *waitRule {
 	return nil
 }
 
-// pinvokeStub is the code between a managed method and the native one that it calls.
+// pinvokeStub is the code between a managed method and the native function that the method calls.
 const pinvokeStub = "IL_STUB_PInvoke"
 
-// withinWaits are the beginnings of methods that are a part of what calls them: spinning, during which primitives sleep
-// or yield, and from .NET 11 on the wait subsystem, which all primitives wait in. Whatever is inlined, that does not
-// say what is waited for.
+// withinWaits are the beginnings of methods that are a part of their caller: spinning, during which primitives sleep
+// or yield, and from .NET 11 on the wait subsystem, in which all primitives wait. These methods never name the
+// primitive, whatever is inlined.
 var withinWaits = []string{
 	"System.Threading.SpinWait.", "Interop+Sys.LowLevel", "System.Threading.LowLevelMonitor.",
 	"System.Threading.LowLevelLock.", "System.Threading.WaitSubsystem.", "System.Threading.WaitSubsystem+",
 }
 
-// signalAndWait is the one method of the wait subsystem that only one primitive calls: WaitHandle.SignalAndWait.
+// signalAndWait is the only method of the wait subsystem with a single caller among the primitives:
+// WaitHandle.SignalAndWait.
 const signalAndWait = "System.Threading.WaitSubsystem.SignalAndWait"
 
-// betweenWaits reports whether a method is a part of what calls it.
+// betweenWaits reports whether a method is a part of its caller.
 func (c *code) betweenWaits() bool {
 	return c.method == pinvokeStub ||
 		c.module == coreLib && hasPrefix(c.method, withinWaits) && !strings.HasPrefix(c.method, signalAndWait)
 }
 
-// PrimitiveOf finds the outermost primitive of a stack, leaf first: the last of the managed frames, counted from the
-// leaf, that are all methods which wait.
+// PrimitiveOf finds the outermost primitive of a stack, leaf first. From the leaf on, the managed frames begin with a
+// run of waiting methods; the last method of the run is the primitive.
 func PrimitiveOf(frames []Frame) Primitive {
 	return primitiveOf(func(yield func(int, code) bool) {
 		for i := range frames {

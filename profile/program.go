@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// ProgramOf returns what a command line runs, without its folder, and the arguments that it is given.
-// For "dotnet exec --runtimeconfig x.json app.dll 80" that is app.dll and 80. For what the dotnet
-// command does by itself, such as "dotnet run", it is dotnet.
+// ProgramOf returns the program of a command line, without the program's folder, and the program's
+// arguments. For "dotnet exec --runtimeconfig x.json app.dll 80" the results are app.dll and 80. For
+// work of the dotnet command itself, for example "dotnet run", the program is dotnet.
 //
-// A command line is what the process claims it to be. The name has at most as many bytes as the
-// name of a file can have.
+// The process itself writes its command line. The name has at most as many bytes as the name of a
+// file can have.
 func ProgramOf(args []string) (name string, rest []string) {
 	if len(args) == 0 {
 		return "", nil
@@ -23,12 +23,12 @@ func ProgramOf(args []string) (name string, rest []string) {
 	return fileName(args[0]), args[1:]
 }
 
-// isMuxer reports whether a program is the dotnet command. It refuses to run under another name
-// (exe_start in src/native/corehost/corehost.cpp).
+// isMuxer reports whether a program is the dotnet command. The command refuses to run under another
+// name (exe_start in src/native/corehost/corehost.cpp).
 func isMuxer(path string) bool { return strings.EqualFold(base(path), "dotnet") }
 
-// The options that dotnet takes before the program, each with one value, and those that it
-// takes after "exec" only (src/native/corehost/fxr/command_line.cpp). Their case does not matter.
+// The options that dotnet takes before the program, each with one value, and the options that dotnet
+// takes after "exec" only (src/native/corehost/fxr/command_line.cpp). Upper and lower case are equal.
 var (
 	hostOptions = []string{
 		"--additionalprobingpath", "--fx-version", "--roll-forward", "--additional-deps",
@@ -37,7 +37,7 @@ var (
 	execOptions = []string{"--depsfile", "--runtimeconfig"}
 )
 
-// managedArgument finds the assembly that dotnet runs. 0: it runs none.
+// managedArgument finds the assembly that dotnet runs; 0: none.
 func managedArgument(args []string) int {
 	at := 1
 	exec := len(args) > 1 && strings.EqualFold(args[1], "exec")
@@ -84,7 +84,7 @@ func (p *Process) Program() string {
 	if len(rest) == 0 || !isMuxer(name) || !strings.Contains(rest[0], "/") {
 		return name
 	}
-	// A path with a blank in it has become two words.
+	// A path with a blank has become two words.
 	if i := slices.IndexFunc(rest, isManaged); i >= 0 {
 		return fileName(rest[i])
 	}

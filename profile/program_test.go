@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestProgramOf: as hostfxr reads a command line.
+// TestProgramOf: hostfxr's reading of command lines.
 func TestProgramOf(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                               "",
@@ -30,7 +30,7 @@ func TestProgramOf(t *testing.T) {
 		"dotnet exec --roll-forward Shop.dll":    "dotnet exec --roll-forward Shop.dll",
 		"dotnet .dll":                            ".dll",
 		"dotnet dll":                             "dotnet dll",
-		// Other programs may be called alike: the dotnet command cannot be renamed.
+		// Other programs may have similar names: the dotnet command cannot be renamed.
 		"dotnet-symbol Shop.dll":              "dotnet-symbol Shop.dll",
 		"/opt/shop/Shop --roll-forward Major": "Shop --roll-forward Major",
 		"./Shop exec x.dll":                   "Shop exec x.dll",
@@ -46,7 +46,7 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-// TestProgramOfHostile: whatever stands in a command line, the name is one, and short.
+// TestProgramOfHostile: for any command line, the name is a file name, and short.
 func TestProgramOfHostile(t *testing.T) {
 	huge := strings.Repeat("x", 8<<20)
 	for _, args := range [][]string{

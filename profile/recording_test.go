@@ -89,7 +89,7 @@ func TestCoarsen(t *testing.T) {
 	b.Add(Sample{At: time.Hour}) // the Builder can be used further
 }
 
-// TestAllDifferent: samples whose stacks all differ cannot be added up, so the limit is raised.
+// TestAllDifferent: samples with different stacks cannot be added up, so the limit is raised.
 func TestAllDifferent(t *testing.T) {
 	b := NewBuilder(Limits{Samples: 100})
 	for i := range 250 {
@@ -111,7 +111,7 @@ func TestNodesBounded(t *testing.T) {
 	}
 }
 
-// TestDepthBounded: of a stack that is too deep the frames near the leaf are cut off.
+// TestDepthBounded: a stack that is too deep loses the frames near the leaf.
 func TestDepthBounded(t *testing.T) {
 	b := NewBuilder(Limits{})
 	leaf := b.Location(Location{Function: b.Function(Function{Display: "leaf"})})

@@ -2,43 +2,43 @@ package profile
 
 import "time"
 
-// Requests is what a process's web server is serving, and which calls of HttpClient it has under way.
+// Requests is what a process's web server is serving, and the process's pending calls of HttpClient.
 type Requests struct {
 	Process    Process
-	CapturedAt time.Time     // when the heap was begun to be read
+	CapturedAt time.Time     // when the reading of the heap began
 	Duration   time.Duration // of all
 
-	Requests []RequestGroup // those with the most requests first
+	Requests []RequestGroup // the groups with the most requests first
 	Calls    []CallGroup    // likewise
-	Pools    []CallPool     // of connections to other servers; those that the most calls wait for first
+	Pools    []CallPool     // connections to other servers; the pools with the most waiting calls first
 
-	// Unproven is how many objects of requests and calls, and chains of async methods, changed or were moved each time
-	// that they were read. They are left out: requests and calls may be missing, unless it is 0.
+	// Unproven is how many objects of requests and calls, and chains of async methods, changed or moved at each
+	// reading. These are left out: requests and calls may be missing, unless Unproven is 0.
 	Unproven        int
 	ConsistentShare float64 // as in Heap: requests and calls in the rest may be missing
-	Partial         bool    // the walk was ended early
+	Partial         bool    // the walk ended early
 }
 
-// RequestGroup is requests for one path that wait in the same place.
+// RequestGroup is requests for one path that wait in one place.
 type RequestGroup struct {
 	Method string
-	Path   string // the pattern of the endpoint, "/orders/{id:int}"; where it is not known, the path of all of them
+	Path   string // the pattern of the endpoint, "/orders/{id:int}"; if not known, the path of all requests
 	Doing  Doing
 
-	Requests []Request // those that began first come first
+	Requests []Request // the earliest first
 }
 
-// Doing is what requests or calls do: their async methods and what these wait for, or the stack of the thread that runs
-// them.
+// Doing is what requests or calls do: their async methods with the awaited object, or the stack of the thread that
+// runs the request.
 type Doing struct {
-	State    TaskState // empty: it is not known
-	WaitsFor *Awaited  // what their async methods wait for
-	// Wait is what the threads wait for that run requests. What differs between the requests of a group is left out.
-	// nil: no thread runs them, it does not wait, or that is not known.
+	State    TaskState // empty: not known
+	WaitsFor *Awaited  // what the async methods wait for
+	// Wait is the wait of the threads that run requests, without what differs between the requests of a group. nil:
+	// no thread runs the requests, the thread does not wait, or the wait is not known.
 	Wait     *Wait
-	Frames   []Frame // of the async methods, as in TaskChain; of requests that a thread runs its stack, if it is known
-	Branches int     // how many other chains of async methods each has, such as those of Task.WhenAll
-	Call     *CallTo // of requests: the call that they wait for; nil: none, or it is not known
+	Frames   []Frame // of the async methods, as in TaskChain; of a request on a thread the thread's stack, if known
+	Branches int     // number of other chains of async methods of each request, for example by Task.WhenAll
+	Call     *CallTo // of requests: the call that the requests wait for; nil: none, or not known
 }
 
 // CallTo is a call that a request waits for.
@@ -47,76 +47,76 @@ type CallTo struct {
 	Phase     CallPhase
 }
 
-// Request is a request that is being served.
+// Request is a request in progress.
 type Request struct {
-	ID       string // ASP.NET Core's TraceIdentifier, unless the application has set another
+	ID       string // ASP.NET Core's TraceIdentifier, unless the application has set another ID
 	Method   string
 	Path     string
 	Query    string     // from "?" on
 	Protocol string     // "HTTP/1.1"
 	Remote   string     // address of the connection's other end
 	Since    time.Time  // zero: not known
-	Thread   *ThreadRef // that runs it; nil: none does
+	Thread   *ThreadRef // the thread that runs the request; nil: none
 	Aborted  bool       // the client has gone
 
-	Answering bool // the head of the answer has been sent, or is about to be
+	Answering bool // the head of the answer is sent, or is about to be sent
 }
 
-// CallGroup is calls of HttpClient to one server that wait in the same place.
+// CallGroup is calls of HttpClient to one server that wait in one place.
 type CallGroup struct {
 	Method    string
 	Authority string // host and port
-	Path      string // of all of them; "/prices/…": they begin so
+	Path      string // of all calls; "/prices/…": all paths begin with /prices/
 	Phase     CallPhase
 	Doing     Doing
 
-	Calls []ClientCall // those that began first come first
+	Calls []ClientCall // the earliest first
 }
 
-// CallPhase is how far a call has come.
+// CallPhase is the progress of a call.
 type CallPhase string
 
 // The phases.
 const (
-	CallConnection CallPhase = "connection" // it waits for a connection: one that is free, or that is being made
-	// it has one: the request is being sent, or the head of the answer has not come
+	CallConnection CallPhase = "connection" // the call waits for a free connection, or for a new connection
+	// the call has a connection: the request is being sent, or the head of the answer has not come
 	CallAnswer CallPhase = "answer"
-	CallBody   CallPhase = "body" // the head of the answer has come: its body has not been read
-	CallOpen   CallPhase = "open" // it has a connection: whether the head of the answer has come is not known
+	CallBody   CallPhase = "body" // the head of the answer has come: the body has not been read
+	CallOpen   CallPhase = "open" // the call has a connection: whether the head of the answer has come is not known
 
-	CallWebSocket CallPhase = "websocket" // it has been accepted: the connection is a WebSocket, until it is closed
-	CallUpgraded  CallPhase = "upgraded"  // likewise, the connection is used for something else
+	CallWebSocket CallPhase = "websocket" // accepted: the connection is a WebSocket, until the WebSocket is closed
+	CallUpgraded  CallPhase = "upgraded"  // accepted: the connection serves something else
 )
 
-// ClientCall is a call of HttpClient that is under way.
+// ClientCall is a pending call of HttpClient.
 type ClientCall struct {
 	Path     string
 	Query    string    // from "?" on
-	Protocol string    // "HTTP/1.1" or "HTTP/2"; empty: it has no connection yet
+	Protocol string    // "HTTP/1.1" or "HTTP/2"; empty: no connection yet
 	Remote   string    // address of the connection's other end; empty: not known
 	Since    time.Time // zero: not known
-	Request  string    // Request.ID of the request that it is made for; empty: none, or not known
+	Request  string    // Request.ID of the request behind the call; empty: none, or not known
 }
 
-// CallPool is the connections that an HttpClient's handler has to one server.
+// CallPool is the connections of an HttpClient's handler to one server.
 type CallPool struct {
 	Authority string // host and port
 	Secure    bool   // TLS
-	Proxied   bool   // the connections are those to a proxy
+	Proxied   bool   // the connections lead to a proxy
 	HTTP1     PoolConnections
 	HTTP2     PoolConnections
 	Queued    int // calls that wait for a connection
-	Active    int // calls that have one
+	Active    int // calls that have a connection
 }
 
 // PoolConnections are numbers of connections of one version of HTTP.
 type PoolConnections struct {
 	All     int // in use, idle and pending
-	Pending int // of these, those that are being made
+	Pending int // connections that are being made, also in All
 	Maximum int // 0: unlimited, or not known
 }
 
-// Age is how long before a moment something began; false: that is not known.
+// Age is how long before a moment something began; false: not known.
 func Age(since, at time.Time) (time.Duration, bool) {
 	if since.IsZero() {
 		return 0, false

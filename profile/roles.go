@@ -2,7 +2,7 @@ package profile
 
 import "slices"
 
-// runtimeWork is something that the runtime does on its own behalf.
+// runtimeWork is work of the runtime on its own behalf.
 type runtimeWork uint8
 
 // Work of the runtime. noWork is everything else.
@@ -25,20 +25,20 @@ var workNames = [...]string{
 	workSynchronisation: "[synchronisation manager]",
 }
 
-// roleWork is what threads of the runtime do, by RecordedThread.Role.
+// roleWork is the work of the runtime's threads, by RecordedThread.Role.
 var roleWork = map[string]runtimeWork{
 	"GC": workGC, "Background GC": workGC, "Finalizer": workFinalizer, "Tiered compilation": workTiering,
 	"EventPipe": workEventPipe, "Debugger": workDebugger, "Debugger transport": workDebugger,
 	"Signal handler": workSignals, "Synchronisation manager": workSynchronisation,
 }
 
-// moduleWork is what libraries of the runtime do, on whichever thread.
+// moduleWork is the work of the runtime's libraries, on any thread.
 var moduleWork = map[string]runtimeWork{
 	jitModule: workJIT, "libclrgc.so": workGC, "libclrgcexp.so": workGC,
 }
 
-// roles returns what the sampled threads are for. One thread can have samples of both: its own work,
-// and events, which are nobody's.
+// roles returns the work of the sampled threads. A thread can have two: its own work, and noWork for
+// events.
 func (s *Selection) roles(r *Recording) []runtimeWork {
 	out := []runtimeWork{noWork}
 	if s.Roles {
@@ -51,7 +51,7 @@ func (s *Selection) roles(r *Recording) []runtimeWork {
 	return out
 }
 
-// role returns what the thread of a sample is for.
+// role returns the work of a sample's thread.
 func (s *Selection) role(r *Recording, x *Sample) runtimeWork {
 	if !s.Roles || x.Mode.OfEvents() {
 		return noWork
@@ -63,11 +63,11 @@ func (s *Selection) role(r *Recording, x *Sample) runtimeWork {
 type workTree struct {
 	r    *Recording
 	b    *Builder
-	work []runtimeWork // by node of r: what is done there
+	work []runtimeWork // by node of r: the work there
 }
 
-// newWork returns the workTree of threads with one role. That is the first frame of their stacks, and
-// nodes[0] becomes its node. It is nil if nobody asks for it.
+// newWork returns the workTree of threads with one role. The role is the first frame of the stacks, and
+// nodes[0] becomes the frame's node. newWork returns nil unless Roles is set.
 func (s *Selection) newWork(r *Recording, b *Builder, nodes []int32, role runtimeWork) *workTree {
 	if !s.Roles || len(nodes) == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (t *workTree) place(n int, parent int32, f *Function) (at int32, named bool
 	return parent, false
 }
 
-// workIn returns what the runtime does in a function on its own behalf, given what it does in its caller.
-// In a method it is nothing: the finalizer calls methods of the program.
+// workIn returns the runtime's work on its own behalf in a function, given the work in the caller. A
+// method has noWork: the finalizer calls methods of the program.
 func workIn(f *Function, caller runtimeWork) runtimeWork {
 	switch w := moduleWork[f.Module]; {
 	case f.Kind == Managed || f.Kind == Async || f.Kind == Event:
@@ -106,7 +106,8 @@ func workIn(f *Function, caller runtimeWork) runtimeWork {
 	return noWork
 }
 
-// named returns the node of a function that stands for work below parent, or parent if that is one.
+// named returns the node of a function that stands for work below parent, or parent if parent stands for
+// the work.
 func (t *workTree) named(parent int32, w runtimeWork) int32 {
 	name := workNames[w]
 	f := t.b.Function(Function{Kind: Native, Display: name, Short: name})

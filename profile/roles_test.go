@@ -100,7 +100,7 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, got, c.want)
 			}
 		}
-		// Without being asked, it names nothing and leaves nothing out.
+		// Without Roles, Select names nothing and leaves nothing out.
 		if plain := r.Select(Selection{Native: true}); len(plain.Samples) != 1 ||
 			len(shown(plain, &plain.Samples[0])) != len(c.s.frames) {
 			t.Errorf("%s: changed without being asked", name)

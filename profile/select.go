@@ -10,10 +10,10 @@ import (
 type Selection struct {
 	// Managed leaves out frames that are neither managed nor of kind Async or Event.
 	Managed bool
-	// Native keeps every native frame. Without it, consecutive native frames of one
-	// module that have no symbols become one.
+	// Native keeps every native frame. Otherwise, consecutive native frames of one module without symbols
+	// become one frame.
 	Native bool
-	// Threads reports whether a thread is chosen; nil: all are.
+	// Threads reports whether a thread is chosen; nil: all are chosen.
 	Threads func(*RecordedThread) bool
 	// Modes and States choose samples by their mode and state; empty: all.
 	Modes  []Mode
@@ -23,24 +23,23 @@ type Selection struct {
 	From, To time.Duration
 	// Working leaves out the samples of idle threads (Recording.Idle).
 	Working bool
-	// NoInlined leaves out methods that have no frame of their own (Location.Inlined).
+	// NoInlined leaves out methods without a frame of their own (Location.Inlined).
 	NoInlined bool
-	// Roles gives native code without symbols that does the runtime's own work a name that says
-	// which: [GC], [finalizer], [tiered compilation] and so on by the role of the thread, which also
-	// becomes the first frame of its stacks, and [JIT] on other threads. Stacks of events stay as they are.
+	// Roles names native code without symbols by the runtime's own work: [GC], [finalizer], [tiered
+	// compilation] and so on by the role of the thread, and [JIT] on other threads. The role's name also
+	// becomes the first frame of the thread's stacks. Stacks of events do not change.
 	Roles bool
 
 	rename func(*Function) Function
 }
 
-// Rename returns a copy of r with each function replaced by what rename returns for
-// it. Functions that become equal are merged.
+// Rename returns a copy of r with each function replaced by the result of rename. Equal results are merged.
 func (r *Recording) Rename(rename func(*Function) Function) *Recording {
 	return r.Select(Selection{Native: true, rename: rename})
 }
 
-// Select returns the part of r that s chooses, as a recording. It does not change r.
-// The two share data: neither may be changed afterwards.
+// Select returns the part of r that s chooses, as a recording. r does not change. The part and r share
+// data: neither may be changed afterwards.
 func (r *Recording) Select(s Selection) *Recording {
 	threads := make([]int32, len(r.Threads))
 	for i := range threads {
@@ -108,12 +107,12 @@ func (r *Recording) Select(s Selection) *Recording {
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
 	}
 	if s.Threads == nil && s.From <= 0 && s.To <= 0 && (len(s.Modes) == 0 || slices.Contains(s.Modes, Exception)) {
-		out.Messages = r.Messages // else it is not known which of them belong to the part
+		out.Messages = r.Messages // otherwise the messages of the part are not known
 	}
 	return &out
 }
 
-// holds returns the looks at holders of locks that s chooses: as it chooses the waits.
+// holds returns the looks at holders of locks that s chooses, by the rules for waits.
 func (s *Selection) holds(r *Recording, threads []int32) []Hold {
 	var out []Hold
 	for _, h := range r.Holds {
@@ -124,7 +123,7 @@ func (s *Selection) holds(r *Recording, threads []int32) []Hold {
 	return out
 }
 
-// addHolds adds looks at holders of locks to b. The holder need not be one of the chosen threads.
+// addHolds adds looks at holders of locks to b. The holder need not be a chosen thread.
 func (s *Selection) addHolds(r *Recording, b *Builder, holds []Hold, threads, nodes []int32) {
 	others := map[int32]int32{}
 	thread := func(i int32) int32 {
@@ -147,7 +146,7 @@ func (s *Selection) addHolds(r *Recording, b *Builder, holds []Hold, threads, no
 	}
 }
 
-// What stands for a new index where there is none.
+// Placeholders for a missing new index.
 const (
 	unused  = -1 // not needed yet
 	refused = -2 // not chosen
@@ -159,9 +158,8 @@ func (s *Selection) accepts(x *Sample) bool {
 		x.At >= s.From && (s.To <= 0 || x.At < s.To)
 }
 
-// tree adds the used frames that are kept to b, and returns the new node of each
-// node. It relies on parents coming before their children. Each function and location
-// is looked up once, because names can be long.
+// tree adds the used and kept frames to b, and returns the new node of each node. tree relies on parents
+// coming before their children. Each function and location is looked up once, because names can be long.
 func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork) []int32 {
 	nodes := make([]int32, len(r.Nodes))
 	functions, locations := unknown(len(r.Functions)), unknown(len(r.Locations))

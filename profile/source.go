@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Where the locations of a recording are in the program's source text. What was met while it was recorded
-// is the method's place in its assembly and the IL offset. That is enough to find the line later, with the
-// PDB that the assembly asks for. If the PDB was there, the recording has the line, too.
+// Where the locations of a recording are in the program's source text. A recording keeps the method's row in the
+// metadata of its assembly, and the IL offset. That is enough to find the line later, with the PDB that the
+// assembly asks for. If the PDB was there, the recording has the line, too.
 //
-// Entry 0 of Recording.Assemblies, Libraries, Methods, Files and Lines stands for none. A recording without any has
-// empty tables.
+// Entry 0 of Recording.Assemblies, Libraries, Methods, Files and Lines stands for none. A recording without entries
+// has empty tables.
 
-// Assembly is an assembly that the recorded programs had loaded, and what identifies its PDB.
+// Assembly is an assembly that the recorded programs had loaded, with the identity of its PDB.
 type Assembly struct {
 	Name      string     // as in Function.Module
-	Path      string     // of its file, as the program saw it; empty: it was in memory only, or that is not known
+	Path      string     // of the file, as the program saw the path; empty: in memory only, or not known
 	PDB       string     // the PDB's file name, without its folder
 	ID        [20]byte   // of the PDB: the GUID and stamp of the assembly's debug directory; zero: not known
-	Checksums []Checksum // the PDB has one of them; none: the assembly does not say
+	Checksums []Checksum // possible checksums of the PDB; none: the assembly has none
 }
 
-// Library is a native module that recorded code is in, and what identifies its symbols.
+// Library is a native module with recorded code, with the identity of its symbols.
 type Library struct {
 	Name    string // as in Function.Module
-	Path    string // of its file, as the program saw it
-	BuildID []byte // of its ELF image; none: it has no symbols elsewhere
+	Path    string // of the file, as the program saw the path
+	BuildID []byte // of the ELF image; none: there are no symbols elsewhere
 }
 
 // MaxLibraries bounds Recording.Libraries.
@@ -33,25 +33,25 @@ const MaxLibraries = 1 << 14
 
 // Checksum is the hash of a file.
 type Checksum struct {
-	Algorithm string // such as SHA256
+	Algorithm string // for example SHA256
 	Sum       []byte
 }
 
-// Method is the definition of a method. All instantiations of a generic method have one.
+// Method is the definition of a method. All instantiations of a generic method share one definition.
 type Method struct {
 	Assembly    int32  // index in Recording.Assemblies
 	Row         uint32 // of the table of methods in the assembly's metadata, counted from 1
-	File        int32  // index in Recording.Files: where the method is; 0: not known
-	First, Last int32  // its first and last line there; 0: not known
+	File        int32  // index in Recording.Files: the method's file; 0: not known
+	First, Last int32  // the method's first and last line in File; 0: not known
 }
 
-// CallSite is an instruction of a method's IL whose code may call a managed method. With all of a method it can be
-// told which of them a call on a stack is, and so its line: the compiler keeps no IL offset for each. The line of a
-// call in a method without any is not certain.
+// CallSite is an instruction of a method's IL whose code may call a managed method. All call sites of a method
+// together tell the site, and so the line, of a call on a stack: the compiler does not keep an IL offset for each
+// call. The line of a call in a method without call sites is not certain.
 type CallSite struct {
 	Method int32  // index in Recording.Methods
 	IL     uint32 // offset
-	Callee string // the name of what it calls, without its type; empty: that is the runtime's choice
+	Callee string // the callee's name, without its type; empty: the runtime chooses the callee
 }
 
 // MaxSites bounds Recording.Sites.
@@ -60,20 +60,20 @@ const MaxSites = 1 << 18
 // Line is a line of source text.
 type Line struct {
 	File         int32 // index in Recording.Files
-	Line, Column int32 // counted from 1; the column in UTF-16 code units, or 0 if it is not known
-	Approximate  bool  // the code itself belongs to no line: this is the one before
+	Line, Column int32 // counted from 1; the column in UTF-16 code units, or 0 if not known
+	Approximate  bool  // the code itself belongs to no line: this line is the line before
 }
 
 // SourceFile is a file of source text.
 type SourceFile struct {
-	Name     string    // as the compiler wrote it: a path on the machine that built the program
-	Path     string    // where the user says that it is on this machine; empty: nowhere
-	URL      string    // where SourceLink says that the file can be had; empty: it does not
-	Checksum Checksum  // of the text that was compiled; without a sum: not known
-	Text     []Excerpt // the text around the recorded lines, in ascending order; none: it was not there
+	Name     string    // as the compiler wrote the name: a path on the machine that built the program
+	Path     string    // the path on this machine by the user's options; empty: none
+	URL      string    // the address by SourceLink; empty: none
+	Checksum Checksum  // of the compiled text; without a sum: not known
+	Text     []Excerpt // the text around the recorded lines, in ascending order; none: the text was not there
 }
 
-// Title is what to call the file: where it is on this machine, or else what the compiler called it.
+// Title is the file's name for people: the path on this machine, or else the compiler's name.
 func (f *SourceFile) Title() string {
 	if f.Path != "" {
 		return f.Path
@@ -87,7 +87,7 @@ type Excerpt struct {
 	Lines []string
 }
 
-// Line returns the text of a line; false: the excerpts do not have it.
+// Line returns the text of a line; false: the excerpts lack the line.
 func (f *SourceFile) Line(line int32) (string, bool) {
 	next, _ := slices.BinarySearchFunc(f.Text, int64(line)+1, func(x Excerpt, line int64) int {
 		return cmp.Compare(int64(x.First), line)
@@ -102,7 +102,7 @@ func (f *SourceFile) Line(line int32) (string, bool) {
 	return "", false
 }
 
-// SourceLine returns the line that a location is at; nil: it is not known.
+// SourceLine returns the line of a location; nil: not known.
 func (r *Recording) SourceLine(l *Location) *SourceLine {
 	if l.Line <= 0 || int(l.Line) >= len(r.Lines) {
 		return nil
@@ -114,7 +114,7 @@ func (r *Recording) SourceLine(l *Location) *SourceLine {
 	}
 }
 
-// WithoutLines returns a copy of r that has no lines, and nothing to find them with. The two share data:
+// WithoutLines returns a copy of r without lines, and without the data to find lines. The copy and r share data:
 // neither may be changed afterwards.
 func (r *Recording) WithoutLines() *Recording {
 	out := *r
@@ -126,7 +126,8 @@ func (r *Recording) WithoutLines() *Recording {
 	return &out
 }
 
-// WithoutText returns a copy of r that has no text of source files. The two share data, as with WithoutLines.
+// WithoutText returns a copy of r without the text of source files. The copy and r share data, as with
+// WithoutLines.
 func (r *Recording) WithoutText() *Recording {
 	out := *r
 	out.Files = slices.Clone(r.Files)
@@ -143,10 +144,10 @@ type Sources struct {
 	lines map[Line]int32
 }
 
-// fileKey is what files differ in.
+// fileKey identifies a file.
 type fileKey struct{ name, url, sum string }
 
-// NewSources returns what adds to a recording.
+// NewSources returns a Sources that adds to a recording.
 func NewSources(r *Recording) *Sources {
 	s := &Sources{r: r, files: map[fileKey]int32{}, lines: map[Line]int32{}}
 	for i := range r.Files {
@@ -160,7 +161,7 @@ func NewSources(r *Recording) *Sources {
 
 func keyOf(f *SourceFile) fileKey { return fileKey{f.Name, f.URL, string(f.Checksum.Sum)} }
 
-// File adds a file, unless it is there, and returns its index.
+// File adds a file, unless the recording has the file, and returns its index.
 func (s *Sources) File(f SourceFile) int32 {
 	if len(s.r.Files) == 0 {
 		s.r.Files = append(s.r.Files, SourceFile{})
@@ -176,7 +177,7 @@ func (s *Sources) File(f SourceFile) int32 {
 	return i
 }
 
-// Line adds a line, unless it is there, and returns its index.
+// Line adds a line, unless the recording has the line, and returns its index.
 func (s *Sources) Line(l Line) int32 {
 	if len(s.r.Lines) == 0 {
 		intern(s.lines, &s.r.Lines, Line{})

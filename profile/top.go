@@ -8,7 +8,7 @@ import (
 // Amount is the sum of some samples of one mode.
 type Amount struct {
 	Weight  int64 // in Mode.Unit
-	Events  int64 // that the samples stand for; 0 unless in an event mode
+	Events  int64 // events behind the samples; 0 unless in an event mode
 	Samples int
 }
 
@@ -19,7 +19,7 @@ func (a *Amount) Add(b Amount) {
 	a.Samples += b.Samples
 }
 
-// Part is an amount split by the state of the threads. Its index is a State.
+// Part is an amount split by the state of the threads. The index is a State.
 type Part [2]Amount
 
 func (p *Part) add(q *Part) {
@@ -40,30 +40,28 @@ type Totals struct {
 	All        Part
 	Incomplete Amount           // of All: in stacks with missing frames
 	Empty      Part             // of All: in stacks without any frame, and so in no function
-	Functions  []FunctionTotal  // those that samples have on their stacks, in the order of Recording.Functions
-	Threads    []ThreadTotal    // those that have samples, the heaviest first
+	Functions  []FunctionTotal  // functions on the stacks of samples, in the order of Recording.Functions
+	Threads    []ThreadTotal    // threads with samples, the heaviest first
 	Origins    map[Origin]*Part // as FunctionTotal.Direct, by Function.Origin
-	// Effective is Kish's effective sample size, (Σw)²/Σw²: how many samples of
-	// equal weight would say as much as these. The parts of a sample with a Count
-	// above 1 are taken to be equal.
+	// Effective is Kish's effective sample size, (Σw)²/Σw²: how many samples of equal weight would say as
+	// much as these. The parts of a sample with a Count above 1 are taken as equal.
 	Effective float64
-	Variance  Variance // of All; 0: it is exact, or a time
+	Variance  Variance // of All; 0: All is exact, or a time
 
 	estimation estimation
 }
 
 // FunctionTotal is the sums of one function.
 //
-// Functions that a reader could not tell apart, because kind, module, name and
-// parameters are equal, have one FunctionTotal together.
+// Functions that a reader could not tell apart, because kind, module, name and parameters are equal, have
+// one FunctionTotal together.
 type FunctionTotal struct {
 	Function int32 // index in Recording.Functions, the first of equal ones
-	Self     Part  // of samples whose leaf it is
-	// Direct is Self, and the events that happened in the function itself. A function
-	// of kind Event has only what happened in no code, because the event is the
-	// whole stack.
+	Self     Part  // of samples with the function as leaf
+	// Direct is Self, and the events that happened in the function itself. A function of kind Event has
+	// only events that happened in no code, because the event is the whole stack.
 	Direct Part
-	Total  Part // of samples that have it anywhere on their stacks; recursion counts once
+	Total  Part // of samples with the function anywhere on their stacks; recursion counts once
 
 	SelfVariance, DirectVariance, TotalVariance Variance
 }
@@ -75,8 +73,7 @@ type ThreadTotal struct {
 	Variance Variance
 }
 
-// Share returns a weight as a share of the mode's whole weight, from 0 to 1. It is 0
-// if there is no weight at all.
+// Share returns a weight as a share of the mode's whole weight, from 0 to 1; 0 if the whole weight is 0.
 func (t *Totals) Share(weight int64) float64 {
 	all := t.All.All().Weight
 	if all <= 0 {
@@ -96,9 +93,8 @@ func (r *Recording) Totals(m Mode) *Totals {
 	return t
 }
 
-// codes returns for each node the node of the code that runs there: the node itself, or,
-// if it is an event, the nearest caller that is code, or else the root. It relies on parents
-// coming before their children.
+// codes returns for each node the node of the code that runs there: the node itself, or, for an event, the
+// nearest caller that is code, or else the root. codes relies on parents coming before their children.
 func (r *Recording) codes() []int32 {
 	codes := make([]int32, len(r.Nodes))
 	for i := 1; i < len(codes); i++ {
@@ -110,7 +106,7 @@ func (r *Recording) codes() []int32 {
 	return codes
 }
 
-// samples sums up all samples, and those of each thread. It returns the sums by node, and their
+// samples sums up all samples, and the samples of each thread. The results are the sums by node, and their
 // variances if there are any.
 func (t *Totals) samples(r *Recording) (self []Part, variances []Variance) {
 	self = make([]Part, len(r.Nodes))
@@ -177,7 +173,7 @@ func (t *Totals) functions(r *Recording, self []Part, variances []Variance) {
 		}
 		t.origin(r.Function(code).Origin()).add(&self[n])
 	}
-	t.Functions = sums[:0] // in their place: there can be many
+	t.Functions = sums[:0] // in place: there can be many
 	for f := range sums {
 		if sums[f].Total.All().Samples > 0 {
 			sums[f].Function = int32(f)
@@ -186,8 +182,8 @@ func (t *Totals) functions(r *Recording, self []Part, variances []Variance) {
 	}
 }
 
-// sumUp sums up by groups of nodes: group returns that of a node, less than groups, or -1. A node's subtree
-// counts for its group, unless a caller of the node is in the same one: the caller's subtree includes it
+// sumUp sums up by groups of nodes: group returns a node's group, less than groups, or -1. A node's subtree
+// counts for its group, unless a caller of the node is in the group: the caller's subtree includes the node
 // already.
 func sumUp(
 	r *Recording, self []Part, variances []Variance, groups int, group func(node int32) int32,
@@ -200,7 +196,7 @@ func sumUp(
 		}
 	}
 	sums := make([]FunctionTotal, groups)
-	active := make([]int32, groups) // how often each is in the present stack
+	active := make([]int32, groups) // how often each group is in the present stack
 	codes := r.codes()
 	r.visit(func(n int32) {
 		if g := group(n); g >= 0 {
@@ -233,8 +229,8 @@ func sumUp(
 	return sums
 }
 
-// origin returns the sum of an origin. Functions of one FunctionTotal can be of several: an assembly
-// may belong to the program in one process, and to a package in its child.
+// origin returns the sum of an origin. Functions of one FunctionTotal can have several origins: an assembly
+// may belong to the program in one process, and to a package in a child.
 func (t *Totals) origin(o Origin) *Part {
 	if t.Origins[o] == nil {
 		t.Origins[o] = &Part{}
@@ -268,8 +264,8 @@ func (r *Recording) visit(enter, leave func(node int32)) {
 	}
 }
 
-// functionName is what identifies a function for a reader. Unlike an index it means
-// the same in another recording.
+// functionName identifies a function for a reader. Unlike an index, a functionName is valid in another
+// recording.
 type functionName struct {
 	kind            Kind
 	module          string
@@ -281,7 +277,7 @@ func nameOf(f *Function) functionName {
 	return functionName{f.Kind, f.Module, cmp.Or(f.Display, f.Method), f.Signature, f.Fate}
 }
 
-// sameNames returns for each function the index of the first one with its name.
+// sameNames returns for each function the index of the first function with its name.
 func sameNames(r *Recording) []int32 {
 	byName := make(map[functionName]int32, len(r.Functions))
 	same := make([]int32, len(r.Functions))

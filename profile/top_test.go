@@ -90,8 +90,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestTotalsSameName: functions that look equal are one, also where one calls the
-// other. One with another signature or module is another function.
+// TestTotalsSameName: functions that look equal are one function, also where one
+// calls the other. A function with another signature or module is another function.
 func TestTotalsSameName(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
@@ -157,8 +157,8 @@ func drawn(t *rapid.T) *Recording {
 	return b.Recording()
 }
 
-// TestTotalsProperties: the sums equal those of a slow reference that adds sample by
-// sample and frame by frame, and no time is lost or counted twice.
+// TestTotalsProperties: the sums equal the sums of a slow reference that adds sample
+// by sample and frame by frame, and no time is lost or counted twice.
 func TestTotalsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawn(t)

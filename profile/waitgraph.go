@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// WaitGraph says who waits for whom in a snapshot. Snapshot.WaitGraph makes it.
+// WaitGraph says who waits for whom in a snapshot. Snapshot.WaitGraph makes a WaitGraph.
 //
-// An edge leads from a thread to one without which it cannot go on: the owner of the lock that it wants, the
-// thread that it joins, the one that runs the task that it waits for. A thread with several edges needs all of
-// them. So a circle of edges is a deadlock, whatever the locks are. A Task.WaitAny has edges only if all threads that
-// it waits for are stuck.
+// An edge leads from a waiter to a thread that must act first: the owner of the lock, the joined thread, or the
+// thread that runs the task. A thread with several edges needs all these threads to act. So a circle of edges is a
+// deadlock, whatever the locks are. A Task.WaitAny has edges only if all threads that run the tasks are stuck.
 type WaitGraph struct {
-	// Locks are what threads wait for, the most harmful first: see LockState.Blocked. After those that nobody
-	// waits for come the ones that are held.
+	// Locks are what threads wait for, the most harmful first: see LockState.Blocked. After the locks without a
+	// waiter come the held locks without a waiter.
 	Locks []LockState
-	// Deadlocks are those that are facts: all their waits were there at the same time, and none has a timeout.
+	// Deadlocks are facts: all waits of the deadlock were there at the same time, and none has a timeout.
 	Deadlocks []Deadlock
-	// Suspected are those that look like it, but that are not certain or that end with a timeout.
+	// Suspected are deadlocks that are not certain or that end with a timeout.
 	Suspected []Deadlock
-	// Likely are those that take in what is only likely: permits of semaphores, tasks that are completed by hand, and
-	// async methods that are suspended.
+	// Likely are deadlocks with likely wait edges: permits of semaphores, tasks that are completed by hand, and
+	// suspended async methods.
 	Likely []LikelyDeadlock
 	// Edges are all the edges, by thread.
 	Edges []WaitEdge
 }
 
-// WaitEdge is that a thread waits for another.
+// WaitEdge says that a thread waits for another thread.
 type WaitEdge struct {
 	Thread, For int // indices in Snapshot.Threads
 }
@@ -36,44 +35,44 @@ type WaitEdge struct {
 // LockKind is a kind of thing that threads wait for: the first part of a WaitKind.
 type LockKind string
 
-// The kinds of lock. There are others, such as "ManualResetEventSlim", that threads wait for, but that nobody owns.
+// The kinds of lock. Threads also wait for other kinds, for example "ManualResetEventSlim", but nobody owns these.
 const (
 	MonitorLock       LockKind = "Monitor"
 	LockObject        LockKind = "Lock"
 	ReaderWriterLock  LockKind = "ReaderWriterLockSlim"
-	SemaphoreLock     LockKind = "SemaphoreSlim"     // it has no owner
-	StaticConstructor LockKind = "StaticConstructor" // of a class, which others need
-	TaskLock          LockKind = "Task"              // its owner is the thread that runs it
-	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
-	HandleLock        LockKind = "WaitHandle"        // of these, only a Mutex has an owner
+	SemaphoreLock     LockKind = "SemaphoreSlim"     // without an owner
+	StaticConstructor LockKind = "StaticConstructor" // of a class that others need
+	TaskLock          LockKind = "Task"              // the owner is the thread that runs the task
+	ThreadLock        LockKind = "Thread"            // the owner is the joined thread
+	HandleLock        LockKind = "WaitHandle"        // only a Mutex has an owner
 	CompletionLock    LockKind = "TaskCompletionSource"
-	ContextLock       LockKind = "SynchronizationContext" // of a thread, which is to run what comes next
+	ContextLock       LockKind = "SynchronizationContext" // of a thread that is to run the continuation
 )
 
-// LockState is something that threads wait for, or that is held.
+// LockState is something that threads wait for, or hold.
 type LockState struct {
 	Kind      LockKind
-	Object    uint64 // its address; 0: it has none
+	Object    uint64 // the object's address; 0: no object
 	Type      string
 	Of, Field string     // as in Wait
 	Owner     *ThreadRef // nil: nobody, not known, or locks of this kind have none
 	Readers   []ThreadRef
 	Recursion int
-	Method    string // the async method whose task it is
+	Method    string // the task's async method
 	Detail    string // as in Wait
 	Waiters   []Waiter
-	// Counted is how many threads wait for it by its own count, which has threads that are not in the snapshot.
+	// Counted is how many threads wait by the lock's own count, also threads that are not in the snapshot.
 	Counted int
-	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them. Of
-	// the last locks of a chain of thousands it has only those in Waiters.
+	// Blocked is how many threads cannot go on before the lock is free: the threads in Waiters, and all threads that
+	// wait for these, directly or not. For the last locks of a chain of thousands, Blocked counts only Waiters.
 	Blocked int
-	// Holders are who has permits of a semaphore, or completes a task, most likely. There may be others.
+	// Holders are the likely holders of a semaphore's permits, or the likely completers of a task. There may be
+	// others.
 	Holders []Party
-	Certain bool // of the wait, or hold, that says the most of it
+	Certain bool // of the wait, or hold, with the most information
 }
 
-// IsLock reports whether threads want to get hold of it. Else they wait for something to happen: a task's end, an
-// event.
+// IsLock reports whether threads want to hold l. Otherwise they wait for something to happen: a task's end, an event.
 func (l *LockState) IsLock() bool {
 	switch l.Kind {
 	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:
@@ -85,12 +84,12 @@ func (l *LockState) IsLock() bool {
 	return l.Owner != nil && l.Kind != ThreadLock && l.Kind != TaskLock
 }
 
-// Ended reports whether a thread that owns the lock, or reads under it, has ended, so that it is never left.
+// Ended reports whether a thread that owns the lock, or reads under the lock, has ended. Then the lock is never left.
 func (l *LockState) Ended() bool {
 	return l.readByEnded() || l.Owner != nil && l.Owner.OSThreadID == 0 && l.Kind != ThreadLock && l.Kind != TaskLock
 }
 
-// readByEnded reports whether a thread that reads under the lock has ended. Others may still read under it.
+// readByEnded reports whether a thread that reads under the lock has ended. Others may still read.
 func (l *LockState) readByEnded() bool {
 	return slices.ContainsFunc(l.Readers, func(t ThreadRef) bool { return t.OSThreadID == 0 })
 }
@@ -101,11 +100,11 @@ type Waiter struct {
 	Wait   *Wait
 }
 
-// Deadlock is a circle of threads that wait for one another, or a lock whose owner has ended with those that
-// wait for it.
+// Deadlock is a circle of threads that wait for one another, or a lock whose owner has ended, with the lock's
+// waiters.
 type Deadlock struct {
-	// Threads are its members as indices in Snapshot.Threads. In a simple circle each waits for the next one,
-	// and the last one for the first. A thread that only waits for a member is none itself.
+	// Threads are the members as indices in Snapshot.Threads. In a simple circle each member waits for the next, and
+	// the last member for the first. A thread that only waits for a member is not a member.
 	Threads []int
 	// Victims are the threads that wait for members, directly or not: indices in Snapshot.Threads.
 	Victims []int
@@ -113,14 +112,14 @@ type Deadlock struct {
 	Simple bool
 	// Ended: the owner of the lock that all Threads wait for has ended.
 	Ended bool
-	// Certain: the members' waits are, and they were there at the same time.
+	// Certain: the members' waits are certain, and were there at the same time.
 	Certain bool
-	// Timeout is the shortest time after which a member gives up by itself: Forever: none does; 0: that is not
-	// known of one.
+	// Timeout is the shortest time after which a member gives up by itself. Forever: no member does; 0: one member's
+	// timeout is not known.
 	Timeout time.Duration
 }
 
-// LockKindOf returns the kind of what a wait is for; "": of nothing that others could wait for as well.
+// LockKindOf returns the kind of lock that a wait is for; "": nothing that several threads could wait for.
 func LockKindOf(w *Wait) LockKind {
 	switch w.Kind {
 	case ThreadSleep, WaitIO, WaitIdle, "":
@@ -164,9 +163,9 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	return b.g
 }
 
-// lockKey tells locks apart that have no Wait.Lock. What has no object is told apart by its owner or, without one, by
-// who waits. An object has its class too: the collector may have moved another one to the same address between two
-// captures.
+// lockKey identifies a lock without Wait.Lock. A lock without an object is identified by its owner or, without an
+// owner, by its waiter. A key with an object has the class too: between two captures the collector may have moved
+// another object to the address.
 type lockKey struct {
 	kind   LockKind
 	object uint64
@@ -174,13 +173,13 @@ type lockKey struct {
 	name   string
 }
 
-// lockID is what a lock keeps when the collector moves it: Wait.Lock.
+// lockID identifies a lock also after the collector has moved the lock: Wait.Lock.
 type lockID struct {
 	kind LockKind
 	lock uint64
 }
 
-// waitGraph is a WaitGraph while it is made.
+// waitGraph is a WaitGraph under construction.
 type waitGraph struct {
 	s     *Snapshot
 	g     *WaitGraph
@@ -188,11 +187,11 @@ type waitGraph struct {
 	locks map[lockKey]int
 	ids   map[lockID]int
 	lock  []uint64 // by lock: Wait.Lock
-	out   [][]int  // by thread: the threads that it waits for
+	out   [][]int  // by thread: the threads that the thread waits for
 	in    [][]int
 
-	edged   map[WaitEdge]bool // what out has
-	tangles []Deadlock        // that are only suspected, and in which other circles may be
+	edged   map[WaitEdge]bool // the edges in out
+	tangles []Deadlock        // only suspected deadlocks that may contain other circles
 	room    int               // threads that rank may still visit
 }
 
@@ -223,7 +222,7 @@ func (b *waitGraph) addHolds() {
 	}
 }
 
-// entered removes from the waiters of a lock the thread that has got hold of it, after it was seen to wait.
+// entered removes a thread from the waiters of a lock if a later capture saw the thread hold the lock.
 func (b *waitGraph) entered() {
 	for i := range b.g.Locks {
 		l := &b.g.Locks[i]
@@ -245,8 +244,8 @@ func (t *Thread) ref() *ThreadRef {
 	return &ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 }
 
-// find returns the index of what a thread waits for or holds. Two threads may have been captured before and after the
-// collector moved it: what has the same Wait.Lock is the same.
+// find returns the index of what a thread waits for or holds. The collector may have moved the lock between the
+// captures of two threads: equal Wait.Lock means an equal lock.
 func (b *waitGraph) find(w *Wait, thread int) int {
 	key := lockKey{kind: LockKindOf(w), object: w.Object, name: w.Type}
 	if key.object == 0 {
@@ -272,7 +271,7 @@ func (b *waitGraph) find(w *Wait, thread int) int {
 	return at
 }
 
-// state returns what a thread waits for or holds, with what that says of it.
+// state returns what a thread waits for or holds, completed with the facts of w.
 func (b *waitGraph) state(w *Wait, thread int) *LockState {
 	l := &b.g.Locks[b.find(w, thread)]
 	if l.Object == 0 {
@@ -316,10 +315,11 @@ func (b *waitGraph) edges() {
 	b.anyEdges()
 }
 
-// anyEdges adds the edges of the threads that wait for any of several tasks, if all of these are run by threads that
-// wait for ever: for one another, or for threads that do. Otherwise one of the tasks may complete.
+// anyEdges adds the edges of the threads that wait for any of several tasks, if all these tasks are run by threads
+// that wait for ever: for one another, or for threads that wait for ever, too. Otherwise one of the tasks may
+// complete.
 func (b *waitGraph) anyEdges() {
-	runs := map[int][]int{} // by thread: those that run the tasks
+	runs := map[int][]int{} // by thread: the threads that run the tasks
 	for i := range b.s.Threads {
 		if w := b.s.Threads[i].Wait; w != nil && w.Kind == TaskWaitAny && w.Timeout == Forever {
 			if list := b.runners(w); list != nil {
@@ -340,7 +340,7 @@ func (b *waitGraph) anyEdges() {
 	}
 }
 
-// runners returns the threads that run the tasks of a wait; nil: one of the tasks is run by none that is known.
+// runners returns the threads that run the tasks of a wait; nil: for one task no runner is known.
 func (b *waitGraph) runners(w *Wait) (out []int) {
 	for k := range w.Tasks {
 		o := w.Tasks[k].Owner
@@ -356,11 +356,12 @@ func (b *waitGraph) runners(w *Wait) (out []int) {
 	return out
 }
 
-// freed returns the threads that may go on, if those in any wait for any one of some others: threads that do not wait
-// for ever, or for nobody, and then those of which all that they wait for, or one of any, may go on.
+// freed returns the threads that may go on. of has, for each waiter for any of several tasks, the tasks' runners.
+// Free are threads that do not wait for ever, or wait for nobody. Then a thread is free if all threads on which the
+// thread waits are free or, for a wait in of, if one runner is free.
 func (b *waitGraph) freed(of map[int][]int) map[int]bool {
 	freed, left := map[int]bool{}, make([]int, len(b.out))
-	from := make([][]int, len(b.out)) // by thread: those that wait for any of some, among them this
+	from := make([][]int, len(b.out)) // by thread: the waiters in of for which the thread runs a task, among others
 	var next []int
 	free := func(i int) {
 		if !freed[i] {
@@ -405,7 +406,7 @@ func (b *waitGraph) edge(from int, to *ThreadRef) {
 	b.g.Edges = append(b.g.Edges, WaitEdge{from, at})
 }
 
-// behind returns the threads that wait for some, directly or not, without those.
+// behind returns the threads that wait for some threads, directly or not. The result lacks threads itself.
 func (b *waitGraph) behind(threads []int) []int {
 	seen := make(map[int]bool, len(threads))
 	for _, t := range threads {
@@ -426,11 +427,11 @@ func (b *waitGraph) behind(threads []int) []int {
 	return out
 }
 
-// maxRanked bounds the threads that are visited to count whom locks block: a chain of waits, each for a lock of its
-// own, would take quadratic time.
+// maxRanked bounds the threads that rank visits. A chain of waits, each for a lock of its own, would take quadratic
+// time.
 const maxRanked = 1 << 20
 
-// rank sorts the locks by how many threads they block. Beyond maxRanked only those count that wait for the lock itself.
+// rank sorts the locks by how many threads a lock blocks. Beyond maxRanked only the lock's own waiters count.
 func (b *waitGraph) rank() {
 	b.room = maxRanked
 	for i := range b.g.Locks {
@@ -458,7 +459,7 @@ func owned(l *LockState) int {
 	return 0
 }
 
-// add adds a deadlock to those that it belongs to.
+// add adds a deadlock to Deadlocks or Suspected.
 func (b *waitGraph) add(d Deadlock) {
 	b.judge(&d)
 	d.Victims = b.behind(d.Threads)
@@ -469,7 +470,7 @@ func (b *waitGraph) add(d Deadlock) {
 	}
 }
 
-// judge says of a deadlock whether it is certain, and how long it lasts.
+// judge decides whether a deadlock is certain, and how long the deadlock lasts.
 func (b *waitGraph) judge(d *Deadlock) {
 	d.Certain, d.Timeout = b.closed(d.Threads), Forever
 	for _, i := range d.Threads {
@@ -479,7 +480,7 @@ func (b *waitGraph) judge(d *Deadlock) {
 	}
 }
 
-// closed reports whether all tasks of which a member waits for any are run by members: those of others may complete.
+// closed reports whether members run all tasks of a member's Task.WaitAny: a task of another thread may complete.
 func (b *waitGraph) closed(members []int) bool {
 	for _, m := range members {
 		if w := b.s.Threads[m].Wait; w == nil || w.Kind != TaskWaitAny {
@@ -497,16 +498,16 @@ func (b *waitGraph) closed(members []int) bool {
 // isFact reports whether a deadlock is certain and never ends.
 func (d *Deadlock) isFact() bool { return d.Certain && d.Timeout == Forever }
 
-// proved reports whether what a thread waits for is certain, together with what others wait for.
+// proved reports whether a thread's wait is certain, together with the waits of other threads.
 func (b *waitGraph) proved(i int) bool {
 	t := &b.s.Threads[i]
 	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
 }
 
-// stays reports whether a thread certainly waits for ever, unless it gets what it waits for.
+// stays reports whether a thread certainly waits for ever, unless the thread gets what it waits for.
 func (b *waitGraph) stays(i int) bool { return b.proved(i) && b.s.Threads[i].Wait.Timeout == Forever }
 
-// sooner returns the shorter one of two timeouts. A known one is shorter than an unknown one.
+// sooner returns the shorter of two timeouts. A known timeout is shorter than an unknown one.
 func sooner(a, b time.Duration) time.Duration {
 	switch {
 	case a > 0 && b > 0:
@@ -517,7 +518,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return max(a, b) // not known, before Forever
 }
 
-// ended finds the locks whose owners have ended. One whose waiters are in a circle is not told again.
+// ended finds the locks whose owners have ended. A lock whose waiters are in a circle is not told again.
 func (b *waitGraph) ended() {
 	for i := range b.g.Locks {
 		l := &b.g.Locks[i]
@@ -525,7 +526,7 @@ func (b *waitGraph) ended() {
 			continue
 		}
 		facts, others := Deadlock{Ended: true}, Deadlock{Ended: true}
-		for _, w := range l.Waiters { // which do not depend on one another
+		for _, w := range l.Waiters { // the waiters are independent
 			switch {
 			case !wantsOwner(w.Wait) || l.readByEnded() && w.Wait.Kind != WriteLock:
 			case b.stays(w.Thread):
@@ -542,7 +543,7 @@ func (b *waitGraph) ended() {
 	}
 }
 
-// component adds a strongly connected component, unless it is a thread that is in no circle, or one to untangle.
+// component adds a strongly connected component, unless the component is a thread in no circle, or a tangle.
 func (b *waitGraph) component(members []int) {
 	if !isCircle(b.out, members) {
 		return
@@ -555,18 +556,18 @@ func (b *waitGraph) component(members []int) {
 	b.tangles = append(b.tangles, d)
 }
 
-// isCircle reports whether a component of a graph is more than a node that does not lead to itself.
+// isCircle reports whether a component of a graph is more than a node without an edge to itself.
 func isCircle(out [][]int, members []int) bool {
 	return len(members) > 1 || slices.Contains(out[members[0]], members[0])
 }
 
-// untangle finds the circles that are facts within tangles that are only suspected: those of the members that certainly
-// wait for ever. All other members of such a tangle wait for one of these, directly or not.
+// untangle finds the circles that are facts within suspected tangles: circles of members that certainly wait for
+// ever. All other members of the tangle wait for such a circle, directly or not.
 func (b *waitGraph) untangle() {
 	if len(b.tangles) == 0 {
 		return
 	}
-	in := map[int]int{} // the tangles of such members
+	in := map[int]int{} // the tangles, by member that stays
 	for n, d := range b.tangles {
 		for _, t := range d.Threads {
 			if b.stays(t) {

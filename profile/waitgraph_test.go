@@ -11,9 +11,9 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// graphOf makes a snapshot of threads 1, 2, … that stand still. Each has a wait: "Monitor.Enter a 2" is for object a,
-// which thread 2 has; "0" is a thread that has ended, "-" nobody. "~" before it is for an uncertain wait, "@5s"
-// behind it a timeout, "+3" another thread that has the lock, "<3" one that is in front.
+// graphOf makes a snapshot of threads 1, 2, … that stand still. Each thread has a wait: "Monitor.Enter a 2" is for
+// object a, held by thread 2; "0" is a thread that has ended, "-" nobody. "~" before a wait makes the wait uncertain;
+// "@5s" after a wait is a timeout, "+3" another holder, "<3" a thread in front.
 func graphOf(t *testing.T, of ...string) *Snapshot {
 	t.Helper()
 	s := &Snapshot{}
@@ -42,7 +42,7 @@ func graphOf(t *testing.T, of ...string) *Snapshot {
 					fmt.Sscan(who[1:], &id)
 					w.Behind = append(w.Behind, ThreadRef{OSThreadID: id})
 				case who == "*":
-					w.Tasks = append(w.Tasks, Wait{}) // of a task that nobody runs
+					w.Tasks = append(w.Tasks, Wait{}) // a task that nobody runs
 				case who[0] == '*':
 					fmt.Sscan(who[1:], &id)
 					w.Tasks = append(w.Tasks, Wait{Owner: &ThreadRef{OSThreadID: id}})
@@ -184,7 +184,7 @@ func TestDeadlocks(t *testing.T) {
 	}
 }
 
-// What was read at different times is a fact only if the members have not run between. A core dump is one moment.
+// Waits read at different times are a fact only if the members have not run between. A core dump is one moment.
 func TestDeadlockStill(t *testing.T) {
 	s := graphOf(t, "Monitor.Enter b 2", "Monitor.Enter a 1", "Monitor.Enter a 1")
 	s.Threads[2].Still = false
@@ -206,7 +206,7 @@ func TestLockStates(t *testing.T) {
 		"SemaphoreSlim.Wait c", "Thread.Sleep x", "io y", "idle z", "runtime w", "Lock.Enter d 9 @1s")
 	s.Threads[5].Holds = []Wait{
 		{Kind: WriteLock, Object: 'e', Type: "ReaderWriterLockSlim", Certain: true, Recursion: 2},
-		{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}, // which the others contradict
+		{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}, // the others contradict this wait
 	}
 	var got []string
 	for _, l := range s.WaitGraph().Locks {
@@ -231,7 +231,7 @@ func TestLockStates(t *testing.T) {
 	}
 }
 
-// TestEntered: a thread that was seen to wait for a lock, and then to have it, does not wait any more.
+// TestEntered: a thread first seen waiting for a lock, and then holding the lock, no longer waits.
 func TestEntered(t *testing.T) {
 	s := graphOf(t, "Monitor.Enter a -", "Monitor.Enter a 1")
 	s.Threads[0].Holds = []Wait{{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}}
@@ -248,7 +248,8 @@ func TestEntered(t *testing.T) {
 	}
 }
 
-// TestMovedLocks: objects of different classes are different locks, though one was moved to the other's old address.
+// TestMovedLocks: objects of different classes are different locks, though the collector moved one to the old address
+// of the other.
 func TestMovedLocks(t *testing.T) {
 	s := graphOf(t, "Monitor.Enter a 3", "Monitor.Enter a 4", "", "")
 	s.Threads[1].Wait.Type = "other"
@@ -277,7 +278,7 @@ func TestRankChain(t *testing.T) {
 	}
 }
 
-// TestRandomGraphs compares with the definition: a thread is in a circle if it can reach itself.
+// TestRandomGraphs compares with the definition: a thread that can reach itself is in a circle.
 func TestRandomGraphs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -332,7 +333,7 @@ func TestLongChain(t *testing.T) {
 	}
 }
 
-// TestLocksThatMove: locks are told apart by what they keep when the collector moves them.
+// TestLocksThatMove: Wait.Lock identifies locks that the collector moves.
 func TestLocksThatMove(t *testing.T) {
 	type lock struct {
 		object, lock uint64

@@ -10,11 +10,11 @@ import (
 
 // WaitingFor is what a sampled thread waited for.
 type WaitingFor struct {
-	// Kind is what its frames say; "" if it waits for something else, such as native code of a library.
-	// Idle threads have WaitIdle (Recording.Idle).
+	// Kind is what the thread's frames say; "" if the thread waits for something else, for example in native code of
+	// a library. Idle threads have WaitIdle (Recording.Idle).
 	Kind WaitKind
-	// Type is the display name of the type of what is waited for, and Module its assembly; empty if that is
-	// not known. Events say it: of Monitor.Wait, and of locks. The type of other primitives is in Kind.
+	// Type is the display name of the awaited object's type, and Module the type's assembly; empty if not known. The
+	// events of Monitor.Wait and of locks have a type. The type of other primitives is in Kind.
 	Type, Module string
 }
 
@@ -23,7 +23,7 @@ func (w *WaitingFor) compare(x *WaitingFor) int {
 		strings.Compare(w.Module, x.Module))
 }
 
-// String returns what is waited for as text: "Monitor.Wait Shop.Order".
+// String returns w as text: "Monitor.Wait Shop.Order".
 func (w *WaitingFor) String() string {
 	kind := cmp.Or(string(w.Kind), otherWait)
 	if w.Type == "" {
@@ -35,8 +35,8 @@ func (w *WaitingFor) String() string {
 // otherWait is the text of a WaitingFor without a Kind.
 const otherWait = "other"
 
-// ioFunctions are the functions of the C library that wait for input or output, without leading underscores
-// and without "libc_", by which its own symbols differ.
+// ioFunctions are the functions of the C library that wait for input or output. The names have no leading underscores
+// and no "libc_"; the library's own symbols can have both.
 var ioFunctions = map[string]bool{
 	"read": true, "readv": true, "pread": true, "pread64": true, "preadv": true, "preadv64": true, "write": true,
 	"writev": true, "pwrite": true, "pwrite64": true, "pwritev": true, "pwritev64": true, "recv": true,
@@ -46,8 +46,8 @@ var ioFunctions = map[string]bool{
 	"openat64": true,
 }
 
-// entries are the functions of the runtime that methods which wait call, by the beginnings of their names. The JIT
-// compiler inlines those methods, but not the calls of these.
+// entries are the functions of the runtime that waiting methods call, by the beginnings of their names. The JIT
+// compiler inlines the waiting methods, but not the calls of these functions.
 var entries = []struct {
 	name string
 	kind WaitKind
@@ -57,7 +57,7 @@ var entries = []struct {
 	{"WaitHandle_SignalAndWait", HandleOne}, {"WaitHandle_WaitMultiple", HandleAny},
 }
 
-// entryOf is what a method has called the runtime to wait for; the zero value: nothing.
+// entryOf says what a method waits for in this function of the runtime; the zero value: nothing.
 func entryOf(f *Function) WaitingFor {
 	for i := range entries {
 		if strings.HasPrefix(f.Method, entries[i].name) {
@@ -67,7 +67,7 @@ func entryOf(f *Function) WaitingFor {
 	return frameOf(f)
 }
 
-// runtimeModules are the modules that the runtime is in: a library, or a single-file program.
+// runtimeModules are the modules with the runtime's code: a library, or a single-file program.
 func (r *Recording) runtimeModules() map[string]bool {
 	out := map[string]bool{"libcoreclr.so": true}
 	for i := range r.Processes {
@@ -78,19 +78,20 @@ func (r *Recording) runtimeModules() map[string]bool {
 	return out
 }
 
-// waiter finds out what samples wait for. It says the same of a stack as PrimitiveOf, but looks at each node once.
+// waiter finds out what samples wait for. For a stack, waiter and PrimitiveOf agree, but waiter looks at each node
+// once.
 type waiter struct {
 	r         *Recording
 	functions []waitFunction
 	idle      *idler
-	// by node: the nearest node to the base that is a method, or the node itself; 0: none
+	// by node: the node itself or the nearest node toward the base that is a method; 0: none
 	managed []int32
-	kinds   []WaitKind // by node: of a method, what its thread waits for if it is the leaf
-	entries []int32    // by node: of native code, the function that says what its method waits for; -1: none
-	// by node: of native code, the method has called a function that waits for input or output
+	kinds   []WaitKind // by node: for a method, what its thread waits for if the method is the leaf
+	entries []int32    // by node: for native code, the function that says what its method waits for; -1: none
+	// by node: for native code, the method has called a function that waits for input or output
 	io      []bool
-	runtime []bool               // by node: of native code, it or what has called it is the runtime's
-	events  map[int32]WaitingFor // by node, of those that are known
+	runtime []bool               // by node: for native code, the code or its caller is the runtime's
+	events  map[int32]WaitingFor // by node: results found so far
 }
 
 func (r *Recording) waiter() *waiter {
@@ -127,13 +128,13 @@ func (r *Recording) waiter() *waiter {
 	return w
 }
 
-// waitFunction is what is known of a function.
+// waitFunction has the known facts of a function.
 type waitFunction struct {
 	kind        Kind
-	rule        *waitRule // nil: it does not wait
+	rule        *waitRule // nil: the function does not wait
 	between     bool
 	entry       WaitingFor
-	says        bool // it is what WaitingFor.Frame returns
+	says        bool // the function is a result of WaitingFor.Frame
 	io, runtime bool
 }
 
@@ -153,7 +154,7 @@ func waitFunctionOf(f *Function, runtime map[string]bool) waitFunction {
 	return out
 }
 
-// of returns what a sample waits for; false: its thread was not waiting.
+// of returns the WaitingFor of a sample; false: the sample's thread was not waiting.
 func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 	if x.State != Waiting {
 		return WaitingFor{}, false
@@ -167,8 +168,8 @@ func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 	return w.waitingFor(x.Node), true
 }
 
-// waitingFor is what a thread waits for whose leaf is a node. The frames say which primitive it is, and what the method
-// has called of which type it is.
+// waitingFor returns the WaitingFor of a thread, given the node of the thread's leaf. The frames name the primitive;
+// the runtime function that the method called names the type.
 func (w *waiter) waitingFor(node int32) WaitingFor {
 	kind := w.kind(node)
 	if entry := w.entry(node); kind == entry.Kind {
@@ -177,7 +178,7 @@ func (w *waiter) waitingFor(node int32) WaitingFor {
 	return WaitingFor{Kind: kind}
 }
 
-// entry is what the method has called the runtime to wait for, whose thread's leaf is a node.
+// entry is what the method called the runtime to wait for, given the node of the thread's leaf.
 func (w *waiter) entry(node int32) WaitingFor {
 	if f := w.entries[node]; f >= 0 {
 		return w.functions[f].entry
@@ -200,14 +201,15 @@ func (w *waiter) kind(node int32) WaitKind {
 	return ""
 }
 
-// saysMore reports whether the runtime itself says that a thread waits for a monitor, or for what is made of one: where
-// code is optimised from .NET 11 on, the frames may only show the handle by which all threads wait, or the Condition.
+// saysMore reports whether the runtime itself says that a thread waits for a monitor, or for a primitive with a
+// monitor inside. In optimised code from .NET 11 on, the frames may show only the handle by which all threads wait,
+// or the Condition.
 func (w *waiter) saysMore(node int32) bool {
 	f := w.entries[node]
 	return f >= 0 && frameOf(&w.r.Functions[f]).Kind != ""
 }
 
-// event returns what a sample of an event waits for. It depends on nothing else than its node.
+// event returns the WaitingFor of an event's sample. The result depends on the sample's node only.
 func (w *waiter) event(x *Sample) WaitingFor {
 	out, ok := w.events[x.Node]
 	if ok {
@@ -228,8 +230,8 @@ func (w *waiter) event(x *Sample) WaitingFor {
 	return out
 }
 
-// contention returns what a wait for a lock waits for. Its leaf says who held the lock, and the leaf's caller which
-// lock it was.
+// contention returns the WaitingFor of a wait for a lock. The leaf says who held the lock, and the leaf's caller
+// names the lock.
 func (w *waiter) contention(node int32) WaitingFor {
 	const lockClass = "System.Threading.Lock"
 	out := WaitingFor{Kind: w.kind(node)}
@@ -247,7 +249,7 @@ func (w *waiter) contention(node int32) WaitingFor {
 	case out.Type == lockClass && out.Module == coreLib:
 		out.Kind = LockEnter
 	default:
-		out.Kind = MonitorEnter // which the CLR's walk does not always have as a frame
+		out.Kind = MonitorEnter // the CLR's walk does not always have Monitor.Enter as a frame
 	}
 	return out
 }
@@ -262,14 +264,14 @@ func (w WaitingFor) WaitEvent(short string) Function {
 	return f
 }
 
-// Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock: it seems
-// to be a native one. module is the runtime's.
+// Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock. The
+// function looks native. module is the runtime's.
 func (w WaitingFor) Frame(module string) Function {
 	name := "[" + w.String() + "]"
 	return Function{Kind: Native, Display: name, Short: name, Module: module}
 }
 
-// frameOf returns what a function says that Frame returned; the zero value: it says nothing.
+// frameOf recovers the WaitingFor from a function that Frame returned; the zero value: f is another function.
 func frameOf(f *Function) WaitingFor {
 	name := strings.TrimSuffix(strings.TrimPrefix(f.Display, "["), "]")
 	if len(name)+len("[]") != len(f.Display) || f.Method != "" || f.Kind != Native {
@@ -287,8 +289,8 @@ func frameOf(f *Function) WaitingFor {
 	return WaitingFor{}
 }
 
-// WaitedIn returns what a thread has waited for whose stack is given, leaf first, in mode Waits: in a wait of the
-// runtime's. whole: the stack lacks no frames.
+// WaitedIn returns what a thread waited for in a wait of the runtime, in mode Waits. stack is the thread's stack,
+// leaf first. whole: the stack lacks no frames.
 func WaitedIn(stack iter.Seq[*Function], whole bool) WaitKind {
 	idle, _ := idleStack(func(yield func(code) bool) {
 		for f := range stack {
@@ -312,8 +314,8 @@ func WaitedIn(stack iter.Seq[*Function], whole bool) WaitKind {
 	return cmp.Or(p.Kind, WaitRuntime)
 }
 
-// WaitEventOf returns what the leaf of a wait says, in mode Waits, from its name with or without namespaces; false: it
-// is no such name.
+// WaitEventOf returns the WaitingFor of a wait's leaf, in mode Waits, from the leaf's name with or without
+// namespaces; false: name is not the name of a wait.
 func WaitEventOf(name string) (WaitingFor, bool) {
 	kind, class, _ := strings.Cut(name, " ")
 	w := WaitingFor{Kind: WaitKind(kind), Type: class}
@@ -328,8 +330,8 @@ func WaitEventOf(name string) (WaitingFor, bool) {
 type WaitTotal struct {
 	WaitingFor
 	Waits Amount
-	// Methods are the methods of the program's own code that waited, each the one of its stack that is nearest
-	// to the leaf, the heaviest first. Waits of stacks without such code are in none of them.
+	// Methods are the waiting methods of the program's own code, the heaviest first. Each wait counts for the own
+	// method nearest to the leaf. Waits of stacks without own code are in no method.
 	Methods []MethodWaits
 }
 
@@ -340,7 +342,7 @@ type MethodWaits struct {
 }
 
 // WaitTotals sums up what the waiting threads of a mode's samples wait for, the longest first. CPU samples, and
-// those of events that are no waits, have none.
+// samples of events that are not waits, have no totals.
 func (r *Recording) WaitTotals(m Mode) []WaitTotal {
 	if m != Wall && !m.OfWaits() {
 		return nil
@@ -390,8 +392,8 @@ func (r *Recording) WaitTotals(m Mode) []WaitTotal {
 	return out
 }
 
-// ownMethods returns for each node the method of the program's own code that is nearest to it, as the first function
-// with its name; -1: there is none.
+// ownMethods returns for each node the nearest method of the program's own code, as the first function with the
+// method's name; -1: none.
 func (r *Recording) ownMethods() []int32 {
 	same, out := sameNames(r), make([]int32, len(r.Nodes))
 	for n := range out {
@@ -407,7 +409,7 @@ func (r *Recording) ownMethods() []int32 {
 	return out
 }
 
-// WaitSamples returns the indices of the samples of waiting threads, by what they wait for.
+// WaitSamples returns the indices of the samples of waiting threads, grouped by WaitingFor.
 func (r *Recording) WaitSamples() map[WaitingFor][]int32 {
 	w, out := r.waiter(), map[WaitingFor][]int32{}
 	for i := range r.Samples {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// waitFrames are frames that stacks of waiting threads are made of, by a short name.
+// waitFrames are the frames for stacks of waiting threads, by a short name.
 var waitFrames = map[string]Function{
 	"main":  {Kind: Managed, Module: "Shop", Method: "Shop.Program.Main"},
 	"work":  {Kind: Managed, Module: "Shop", Method: "Shop.Orders.Work"},
@@ -77,12 +77,12 @@ func TestWaitingFor(t *testing.T) {
 		{Wall, "main>enter>lock>monitor>cond>order>futex", WaitingFor{MonitorEnter, "Shop.Order", ""}},
 		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>permit>cond", WaitingFor{Kind: SemaphoreWait}},
-		{Wall, "main>work>one>permit>cond", WaitingFor{Kind: SemaphoreWait}}, // what is between them was inlined
-		{Wall, "main>work>wait>gate>cond", WaitingFor{Kind: EventWait}},      // likewise
+		{Wall, "main>work>one>permit>cond", WaitingFor{Kind: SemaphoreWait}}, // the code between was inlined
+		{Wall, "main>work>wait>gate>cond", WaitingFor{Kind: EventWait}},      // inlined, too
 		{Wall, "main>work>task>wait>gate>cond", WaitingFor{Kind: TaskWait}},
 		{Wall, "main>work>one>pulse>cond", WaitingFor{Kind: MonitorWait, Type: "Shop.Order"}},
 		{Wall, "main>work>one>cond", WaitingFor{Kind: HandleOne}},
-		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // it is not what the method has called
+		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // the method has not called this
 		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: WaitIO}},
 		{Wall, "main>work>own>futex", WaitingFor{}}, // a library of the program's
 		{Wall, "main>work>clr>cond", WaitingFor{Kind: WaitRuntime}},
@@ -112,7 +112,7 @@ func TestWaitingFor(t *testing.T) {
 	}
 }
 
-// TestWaiterIsPrimitiveOf: a tree of stacks says the same of each as its frames do.
+// TestWaiterIsPrimitiveOf: waiter and PrimitiveOf agree on each stack.
 func TestWaiterIsPrimitiveOf(t *testing.T) {
 	names := slices.Sorted(maps.Keys(waitFrames))
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -137,7 +137,7 @@ func TestWaiterIsPrimitiveOf(t *testing.T) {
 		want := PrimitiveOf(frames).Kind
 		got := w.kind(x.Node)
 		if (want == HandleOne || want == MonitorWait) && w.saysMore(x.Node) {
-			continue // which the frames do not say
+			continue // the frames do not tell
 		}
 		if want != "" && got != want || want == "" && w.kinds[w.managed[x.Node]] != "" {
 			t.Fatalf("%v: %q, want %q", frames, got, want)
@@ -181,7 +181,7 @@ func TestWaitTotals(t *testing.T) {
 	}
 }
 
-// TestByWait: the stacks of waiting threads get one frame more, and nothing else changes, idle threads included.
+// TestByWait: the stacks of waiting threads gain one frame, and nothing else changes, idle threads included.
 func TestByWait(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{Role: "Finalizer"})

@@ -64,7 +64,7 @@ var cpuKinds = map[profile.CPUKind]string{
 	profile.CPURuntime: "other work of the runtime", profile.CPUKernel: "kernel",
 }
 
-// leastShown is the least share of the CPU time that is worth a word.
+// leastShown is the least share of the CPU time worth a word.
 const leastShown = 0.01
 
 func cpuUseText(c *profile.ActivityCPU) string {

@@ -15,8 +15,8 @@ type CallsKind uint8
 
 // The kinds.
 const (
-	Callers CallsKind = iota // who calls the functions that match
-	Callees                  // what they call
+	Callers CallsKind = iota // who calls the matching functions
+	Callees                  // what the matching functions call
 	Path                     // the heaviest calls from the base of the stacks on, of all functions
 )
 
@@ -37,13 +37,13 @@ var (
 	ErrNoStacks = errors.New("there are no stacks")
 )
 
-// Calls writes for people who calls the functions whose names match a pattern, what those call, or the
-// heaviest path, for each mode. If no function matches, it writes nothing and
-// returns a *NoMatchError, ErrOnlyIdle or ErrNoStacks.
+// Calls writes the callers of the functions whose names match a pattern, the callees, or the heaviest path, for
+// each mode, for people. If no function matches, Calls writes nothing and returns a *NoMatchError, ErrOnlyIdle
+// or ErrNoStacks.
 func Calls(w io.Writer, r *profile.Recording, o CallsOptions) error {
 	work := o.worked(r)
 	trees, err := o.trees(work)
-	if err != nil && !o.Plumbing { // it may be in a function of the plumbing
+	if err != nil && !o.Plumbing { // the function may be a framework frame
 		o.Plumbing = true
 		unfolded := o.worked(r)
 		if t, e := o.trees(unfolded); e == nil {
@@ -69,7 +69,7 @@ func Calls(w io.Writer, r *profile.Recording, o CallsOptions) error {
 	return p.w.Flush()
 }
 
-// trees returns the trees of the modes in which there is something to show.
+// trees returns the trees of the modes with matching calls.
 func (o *CallsOptions) trees(r *profile.Recording) ([]*profile.Calls, error) {
 	var match func(*profile.Function) bool
 	if o.Kind != Path {
@@ -150,14 +150,14 @@ func (p *printer) path(list []profile.Call, rows int, row func(string, *profile.
 		switch {
 		case left > 0 && i == from:
 			p.more(left, [2]string{"call", "calls"}, "--top 0 shows all")
-		case left > 0 && i > from && i < from+left: // it is among those
+		case left > 0 && i > from && i < from+left: // among the left-out calls
 		default:
 			row("", &list[i])
 		}
 	}
 }
 
-// callColumns are the columns of a tree of calls: of callees first the share of the function itself.
+// callColumns are the columns of a tree of calls. Trees of callees have the share of the function itself first.
 type callColumns struct {
 	*numbers
 	totals *amounts
@@ -189,10 +189,10 @@ func (k *callColumns) row(call *profile.Call) []cell {
 	return cells
 }
 
-// leastCall is the least share of the whole tree that a call has that is shown, unless all are.
+// leastCall is the least share of the whole tree for a shown call, unless all calls are shown.
 const leastCall = 0.01
 
-// shownCalls chooses the heaviest calls of a tree. A call's caller or callee that leads to it is never lighter.
+// shownCalls chooses the heaviest calls of a tree. The parent of a call is never lighter than the call.
 func shownCalls(c *profile.Calls, rows int) []bool {
 	list, least := c.List, 0.0
 	if rows > 0 {
@@ -222,26 +222,26 @@ func shownCalls(c *profile.Calls, rows int) []bool {
 	return shown
 }
 
-// drawing draws a tree of calls with lines. Calls that are the only one of their parent stand right below
-// it, so that deep stacks stay narrow.
+// drawing draws a tree of calls with lines. An only child stands right below its parent, so that deep stacks
+// stay narrow.
 type drawing struct {
 	list  []profile.Call
 	shown []bool
 	arrow string
 }
 
-// maxIndent is from how many levels of branches on lines are indented no further.
+// maxIndent is the maximum number of indented levels of branches.
 const maxIndent = 16
 
-// draw calls row for each call that is shown, with what stands before its name.
+// draw calls row for each shown call, with the text before the call's name.
 func (d *drawing) draw(row func(prefix string, call *profile.Call)) {
-	children := make([]int, len(d.list)+1) // that are shown, by parent; [0]: the roots
+	children := make([]int, len(d.list)+1) // number of shown children, by parent; [0]: the roots
 	for i := range d.list {
 		if d.shown[i] {
 			children[d.list[i].Parent+1]++
 		}
 	}
-	// What stands before the children of a call, and how many branches that is.
+	// The text before the children of a call, and the number of its branches.
 	inside, levels := make([]string, len(d.list)+1), make([]int, len(d.list)+1)
 	drawn := make([]int, len(d.list)+1)
 	for i := range d.list {

@@ -76,7 +76,7 @@ type callsJSON struct {
 	kind  CallsKind
 }
 
-// write writes the calls from begin to end that have the same parent, each with its own.
+// write writes the calls from begin to end that have one parent, each with its own subtree.
 func (j *callsJSON) write(begin, end int32, depth int) {
 	var shown []int32
 	for i := begin; i < end; i = j.list[i].End {

@@ -19,25 +19,25 @@ const (
 
 // Check is the outcome of one check.
 type Check struct {
-	Name    string // what was looked at
+	Name    string // the checked thing
 	Verdict Verdict
-	Detail  string // what was found
-	Remedy  string // what to do; empty: nothing
+	Detail  string // the finding
+	Remedy  string // advice; empty: nothing to do
 }
 
 // Section has the checks of one thing.
 type Section struct {
-	Title  string // such as "process 4242"
+	Title  string // for example "process 4242"
 	Checks []Check
 }
 
-// verdictMarks are the words for verdicts, as wide as each other, and their colours.
+// verdictMarks are the words for verdicts, of equal width, and their colours.
 var verdictMarks = [...]cell{
 	Fine: {"ok     ", green}, Degraded: {"warning", yellow}, Blocking: {"NOT OK ", red},
 }
 
-// Checks writes checks for people, one a line, and below each what to do. Of the options,
-// Width has no effect.
+// Checks writes checks for people, one a line, and below each check the remedy. Of the
+// options, Width has no effect.
 func Checks(w io.Writer, sections []Section, o TableOptions) error {
 	p := newTable(w, o.Color, 0)
 	names := 0

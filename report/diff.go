@@ -13,9 +13,9 @@ import (
 	"clrsnap/profile"
 )
 
-// Diff writes a table for people that compares a recording with an earlier one, the
-// base, function by function. The functions whose shares have changed most come first.
-// Only modes that both recordings have samples of are compared.
+// Diff writes a table for people that compares a recording with an earlier recording, the
+// base, function by function. The functions with the largest changes of their shares come
+// first. Diff compares only modes with samples in both recordings.
 //
 // ByThread is ignored, because two runs have different threads.
 func Diff(w io.Writer, base, now *profile.Recording, o TopOptions) error {
@@ -45,7 +45,7 @@ func Diff(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	return p.w.Flush()
 }
 
-// bothModes returns the modes that both recordings have samples of.
+// bothModes returns the modes with samples in both recordings.
 func bothModes(base, now *profile.Recording) []profile.Mode {
 	there := base.SampledModes()
 	return slices.DeleteFunc(now.SampledModes(), func(m profile.Mode) bool { return !slices.Contains(there, m) })
@@ -70,8 +70,8 @@ type diffTable struct {
 	noise     bool // at least one row is noise
 }
 
-// rateColumn says how the rates of a mode are written. A rate is weight per second of
-// the recording; for a weight that is a time it has no unit.
+// rateColumn says how the rates of a mode are written. A rate is weight per second of the
+// recording; the rate of a time has no unit.
 type rateColumn struct {
 	display.Scale
 	decimals int
@@ -105,7 +105,7 @@ func (c rateColumn) cell(w int64, r *profile.Recording) cell {
 	return cell{strconv.FormatFloat(v, 'f', c.decimals, 64), plain}
 }
 
-// rateNames say in words what a rate is, where the unit does not.
+// rateNames name a rate in words, if the unit does not.
 var rateNames = [len(profile.Modes)]string{
 	profile.CPU: "CPUs on average", profile.Wall: "threads on average",
 	profile.Contention: "threads waiting on average", profile.GC: "% of the time",
@@ -138,7 +138,7 @@ func (t *diffTable) summary(m profile.Mode) {
 	t.parts(out...)
 }
 
-// diffWide is the least width at which there are columns of rates.
+// diffWide is the least width for columns of rates.
 const diffWide = 110
 
 func (t *diffTable) functions(o *TopOptions) {
@@ -185,7 +185,7 @@ func (t *diffTable) leftText(rows []profile.Change) string {
 	return fmt.Sprintf("%s of them changed significantly", display.Number(n))
 }
 
-// shiftOf returns what functions are sorted by.
+// shiftOf returns the sort key of a function.
 func shiftOf(c *profile.Change, o Order) *profile.Shift {
 	if o == Cum {
 		return &c.Total
@@ -244,7 +244,7 @@ func (t *diffTable) shift(s *profile.Shift) []cell {
 	return []cell{percentage(s.NowShare), percentage(s.BaseShare), change}
 }
 
-// signed writes a plus before what has no sign.
+// signed writes a plus before a number without a sign.
 func signed(s string) string {
 	switch {
 	case s == "-0.0":

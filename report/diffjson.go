@@ -33,7 +33,8 @@ func DiffJSON(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	return c.Flush()
 }
 
-// jsonDiff has the fields before the modes, jsonModeDiff those before the functions.
+// jsonDiff has the fields before the modes, jsonModeDiff the fields before the
+// functions.
 type jsonDiff struct {
 	Base jsonRecording `json:"base"`
 	Now  jsonRecording `json:"now"`

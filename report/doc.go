@@ -1,6 +1,7 @@
-// Package report writes what a person reads in a terminal, and the same as JSON for
-// programs. It is what the command clrsnap prints. The data model is that of package
-// profile; package export writes recordings for other tools, and reads them back.
+// Package report writes text for people in a terminal, and the same information as
+// JSON for programs. The command clrsnap prints with this package. Package profile
+// has the data model; package export writes recordings for other tools, and reads
+// them back.
 //
 //   - a snapshot: [Text], [JSON], and [Summary] in one line
 //   - a recording: [Top], [TopJSON], and [RecordingSummary] in a few lines
@@ -13,7 +14,6 @@
 //
 // # Hostile input
 //
-// Names come from the observed program and can be hostile. What is written for a
-// terminal never contains control characters from them (see [Clean]), and JSON is
-// always valid.
+// Names come from the observed program and can be hostile. Text for a terminal never
+// contains control characters from names (see [Clean]), and JSON is always valid.
 package report

@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// exceptions prints what a thread died of, or which exceptions it has.
+// exceptions prints the exceptions of a thread, or how the thread ended the process.
 func (p *printer) exceptions(t *profile.Thread) {
 	traces := false
 	show := func(intro string, e *profile.ExceptionInfo) {
@@ -35,13 +35,13 @@ func (p *printer) exceptions(t *profile.Thread) {
 	for _, e := range t.Handling {
 		show("thrown while it handled ", e)
 	}
-	if traces { // else it is clear what the next lines are
+	if traces { // without traces the next lines are clear
 		p.paint(dim, "  the thread's stack:")
 		p.end()
 	}
 }
 
-// failFast prints how a program has ended itself.
+// failFast prints how a program ended itself.
 func (p *printer) failFast(f *profile.FailFast) {
 	const what = "Environment.FailFast"
 	switch {
@@ -56,8 +56,8 @@ func (p *printer) failFast(f *profile.FailFast) {
 	}
 }
 
-// exception prints an exception, indented by indent, its own stack trace, and those that led to it, indented by
-// chain. Those that an AggregateException has are indented further.
+// exception prints an exception, indented by indent, its own stack trace, and its inner exceptions, indented by
+// chain. The exceptions of an AggregateException are indented further.
 func (p *printer) exception(indent, chain, intro string, e *profile.ExceptionInfo) {
 	switch name := intro + display.Clean(e.Type); {
 	case e.NoMessage:
@@ -85,7 +85,7 @@ func (p *printer) exception(indent, chain, intro string, e *profile.ExceptionInf
 	}
 }
 
-// aggregated prints the exceptions that an AggregateException has.
+// aggregated prints the exceptions of an AggregateException.
 func (p *printer) aggregated(chain string, e *profile.ExceptionInfo) {
 	n := 0
 	for _, o := range append([]*profile.ExceptionInfo{e.Inner}, e.Others...) {
@@ -102,14 +102,14 @@ func (p *printer) remark(chain, what string) {
 	p.end()
 }
 
-// Bounds of what is shown of a text without TextOptions.Full.
+// Bounds of a text without TextOptions.Full.
 const (
 	textLines = 20
 	textChars = 2000
 )
 
-// message prints a text of the program after some words. Its further lines have a mark, so that they cannot be
-// taken for lines of ours.
+// message prints a text of the program after some words. Further lines of the text have a mark, so that nobody
+// takes them for lines of clrsnap.
 func (p *printer) message(indent, chain, intro, text string, cut bool) {
 	shown := text
 	if r := []rune(text); !p.o.Full && len(r) > textChars {
@@ -135,12 +135,12 @@ func (p *printer) message(indent, chain, intro, text string, cut bool) {
 	}
 }
 
-// splitLines splits a text into lines, whichever way they end.
+// splitLines splits a text into lines, with any kind of line end.
 func splitLines(text string) []string {
 	return strings.Split(strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\r\n", "\n"), "\n")
 }
 
-// remote prints a stack trace that an exception had as text.
+// remote prints an exception's stack trace in text form.
 func (p *printer) remote(chain, text string) {
 	if text == "" {
 		return
@@ -210,7 +210,7 @@ func (p *printer) traceFrame(chain string, f *profile.TraceFrame) {
 		p.paint(green, "  "+display.Clean(f.Tier))
 	}
 	p.end()
-	// An async method goes on where it awaited: .NET says nothing there.
+	// An async method goes on after its await: .NET says nothing there.
 	if f.EndsTrace && !strings.HasSuffix(f.Method, ".MoveNext") {
 		p.paint(dim, chain+"  --- End of stack trace from previous location ---")
 		p.end()

@@ -14,34 +14,33 @@ type Grouping uint8
 
 // The groupings.
 const (
-	// GroupAuto shows a stack once if four or more threads have it. Its place is
-	// that of the first of these threads.
+	// GroupAuto shows a stack once if four or more threads have the stack, at the place of the
+	// first of these threads.
 	GroupAuto Grouping = iota
-	// GroupAlways shows every stack once, the one that most threads have first.
+	// GroupAlways shows every stack once, the most frequent stack first.
 	GroupAlways
 	// GroupNever shows each thread by itself.
 	GroupNever
 )
 
-// autoGroup is from how many threads on GroupAuto shows a stack once. Two or three
-// are quickly read, and their own headers say more.
+// autoGroup is from how many threads on GroupAuto shows a stack once. Two or three stacks are
+// quickly read, and the threads' own headers say more.
 const autoGroup = 4
 
-// Group is the threads that have the same stack.
+// Group is threads with equal stacks.
 type Group []*profile.Thread
 
-// GroupThreads groups threads with equal stacks, in the order of the first thread of
-// each group. Two stacks are equal if they have the same methods of the same modules.
-// Where in a method a thread is does not matter. Frames without a name are compared
-// by their offset in the module, because otherwise different stacks would look
-// equal. A stack that is incomplete or empty, or that of a thread that crashed or has an
-// exception in flight, is equal to no other.
+// GroupThreads groups threads with equal stacks, in the order of the first thread of each group.
+// Two stacks are equal if they have the same methods of the same modules, wherever in a method the
+// thread is. Frames without a name are compared by their offset in the module; otherwise different
+// stacks would look equal. A stack that is incomplete or empty, or belongs to a thread that
+// crashed or has an exception in flight, equals no other stack.
 func GroupThreads(threads []*profile.Thread) []Group {
 	return groupThreads(threads, func([]profile.Frame) []profile.Fold { return nil }, false)
 }
 
-// groupThreads is GroupThreads for stacks that are folded: runs of plumbing are equal if they lead
-// through the same parts. byLine: the same methods at different source lines are not equal.
+// groupThreads is GroupThreads for folded stacks: runs of framework frames are equal if the runs
+// have the same parts. byLine: equal methods at different source lines are not equal.
 func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profile.Fold, byLine bool) []Group {
 	var groups []Group
 	k := stackKeys{folds: folds, byLine: byLine, seed: maphash.MakeSeed()}
@@ -69,7 +68,7 @@ func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profi
 	return groups
 }
 
-// stackKeys makes keys of stacks. They are long, so that groups are found by hashes of them.
+// stackKeys makes keys of stacks. Keys are long, so hashes of keys find the groups.
 type stackKeys struct {
 	folds  func([]profile.Frame) []profile.Fold
 	byLine bool
@@ -105,7 +104,7 @@ func identify(key []byte, f *profile.Frame) []byte {
 		}
 	}
 	key = append(append(key, f.Module...), 0)
-	key = append(append(key, f.Display...), 0) // unlike Method, it differs between instantiations
+	key = append(append(key, f.Display...), 0) // unlike Method, Display differs between instantiations
 	key = append(key, f.Signature...)
 	if f.Display == "" {
 		key = append(key, hex(f.Offset)...)
@@ -116,7 +115,7 @@ func identify(key []byte, f *profile.Frame) []byte {
 	return append(key, 1)
 }
 
-// repeat is a part of a stack that is repeated: period lines, times times.
+// repeat is a repeated part of a stack: period lines, times times.
 type repeat struct{ period, times int }
 
 const (

@@ -7,7 +7,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestStackKeys: stacks are equal if all frames are, also the one that calls what is folded.
+// TestStackKeys: stacks are equal if all frames are, also the caller of the folded frames.
 func TestStackKeys(t *testing.T) {
 	k := stackKeys{seed: maphash.MakeSeed(), folds: func([]profile.Frame) []profile.Fold {
 		return []profile.Fold{{First: 1, Frames: 2, Parts: "2 frames"}}

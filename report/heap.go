@@ -11,14 +11,14 @@ import (
 
 // HeapOptions are the options of HeapText and HeapJSON. The zero value shows every type, without colours.
 type HeapOptions struct {
-	Rows  int           // how many types, instances and texts are shown; 0: all
+	Rows  int           // how many types, instances and texts to show; 0: all
 	Color bool          // with ANSI escape sequences for colours
 	Width int           // of the terminal, in columns: longer names are shortened; 0: unlimited
 	Full  bool          // no name is shortened
-	Base  *profile.Heap // an earlier heap: what has changed since is shown; nil: there is none
+	Base  *profile.Heap // an earlier heap to compare with; nil: none
 }
 
-// HeapText writes for people what is on a heap.
+// HeapText writes the contents of a heap for people.
 func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	p := newTop(w, &TopOptions{Color: o.Color, Width: o.Width, Full: o.Full})
 	p.process(&profile.Snapshot{Process: h.Process, CapturedAt: h.CapturedAt})
@@ -51,7 +51,7 @@ func bytesText(n uint64) string { return display.Weight(profile.Bytes, int64(n))
 
 func countText(n uint64) string { return display.Number(int(n)) }
 
-// heapSummary prints the totals, and how far they can be trusted.
+// heapSummary prints the totals, and caveats.
 func (p *printer) heapSummary(h *profile.Heap) {
 	all := h.Objects()
 	head := []cell{
@@ -176,7 +176,7 @@ func (p *printer) heapMore(n int, one, many string) {
 	}
 }
 
-// heapChanges prints the types that have grown most since an earlier heap, and those that have shrunk.
+// heapChanges prints the types with the largest changes since an earlier heap, growth and shrinkage.
 func (p *printer) heapChanges(h *profile.Heap, o *HeapOptions) {
 	before, now := o.Base.Objects(), h.Objects()
 	line := "Since the earlier heap: " + signedBytes(int64(now.Bytes)-int64(before.Bytes)) + ", " +
@@ -232,7 +232,7 @@ func signedNumber(n int64) string {
 	return "+" + countText(uint64(n))
 }
 
-// noMatch is for types that were asked for, and have no objects.
+// noMatch is for requested types without objects.
 func (p *printer) noMatch(h *profile.Heap) {
 	p.text("no object is of a type that matches")
 	if len(h.Nearest) > 0 {
@@ -246,7 +246,7 @@ func (p *printer) noMatch(h *profile.Heap) {
 	}
 }
 
-// heapInstances prints the largest objects of the types that were asked for.
+// heapInstances prints the largest objects of the requested types.
 func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
 	if h.Matching.Count == 0 {
 		p.noMatch(h)
@@ -273,7 +273,7 @@ func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-// leading is a text after a space, if there is one.
+// leading returns a space and a text, or "" for no text.
 func leading(text string) string {
 	if text == "" {
 		return ""
@@ -281,7 +281,7 @@ func leading(text string) string {
 	return " " + text
 }
 
-// heapStrings prints the texts that most bytes are used for.
+// heapStrings prints the texts that use most bytes.
 func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 	n := newNumbers("bytes", "strings")
 	n.fit(0, "1,000.0 MiB")
@@ -307,7 +307,7 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-// heapPaths prints by which references the objects that were asked for are kept.
+// heapPaths prints the references that keep the requested objects.
 func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 	if h.Kept.Count == 0 {
 		p.noMatch(h)

@@ -12,7 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// shopHeap is the heap of a synthetic process, so many seconds after its start.
+// shopHeap is the heap of a synthetic process, a number of seconds after its
+// start.
 func shopHeap(seconds int) *profile.Heap {
 	amount := func(n, size int) profile.HeapAmount {
 		return profile.HeapAmount{Count: uint64(n), Bytes: uint64(n * size)}
@@ -151,7 +152,7 @@ func TestHeapText(t *testing.T) {
 	}
 }
 
-// Of a walk that was ended during a stop it is not said that it went on.
+// A walk that ended during a stop is not said to have gone on.
 func TestHeapNotesInterrupted(t *testing.T) {
 	h := shopHeap(0)
 	h.Partial, h.Stop = true, &profile.HeapStop{Reason: "it was interrupted", Stops: 1, Pause: 5e6}
@@ -162,7 +163,7 @@ func TestHeapNotesInterrupted(t *testing.T) {
 	}
 }
 
-// What is written as JSON can be compared with later; a part of it cannot.
+// Whole JSON can be compared with later; a part cannot.
 func TestReadHeapJSON(t *testing.T) {
 	var b bytes.Buffer
 	before := shopHeap(0)
@@ -174,7 +175,7 @@ func TestReadHeapJSON(t *testing.T) {
 	for i := range before.Types {
 		all += before.Types[i].Count
 	}
-	_, err := ReadHeapJSON(strings.NewReader(text)) // the total is not that of the types
+	_, err := ReadHeapJSON(strings.NewReader(text)) // the total differs from the sum of the types
 	if !errors.Is(err, ErrNotHeap) || !strings.Contains(err.Error(), "--limit") {
 		t.Error(err)
 	}
@@ -199,7 +200,7 @@ func TestReadHeapJSON(t *testing.T) {
 	}
 }
 
-// FuzzReadHeapJSON: whatever a file has, it is refused, or can be compared with.
+// FuzzReadHeapJSON: any file is refused, or can be compared with.
 func FuzzReadHeapJSON(f *testing.F) {
 	f.Add(`{"capturedAt":"2026-01-02T03:04:05Z","totalBytes":64,"totalCount":2,` +
 		`"types":[{"type":"string","assembly":"System.Private.CoreLib","count":2,"bytes":64,"generation":{"gen2":1}}]}`)

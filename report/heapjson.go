@@ -12,7 +12,7 @@ import (
 	"clrsnap/profile"
 )
 
-// HeapJSON writes what is on a heap as one JSON document and a newline. The schema is stable and described in
+// HeapJSON writes the contents of a heap as one JSON document and a newline. The schema is stable and described in
 // docs/json.md. Of the options, Color, Width and Full have no effect.
 func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	c := jsonwriter.New(w)
@@ -69,7 +69,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	return c.Flush()
 }
 
-// heapPathsJSON writes how objects are kept.
+// heapPathsJSON writes the paths that keep objects.
 func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPath) {
 	c.Field("keptCount", h.Kept.Count)
 	c.Field("keptBytes", h.Kept.Bytes)
@@ -222,18 +222,17 @@ func jsonHeapPartsOf(h *profile.Heap, number int) jsonHeapParts {
 	return out
 }
 
-// ErrNotHeap: a file is not what HeapJSON writes.
+// ErrNotHeap: a file is not the output of HeapJSON.
 var ErrNotHeap = errors.New("not the JSON of clrsnap heap")
 
-// Bounds of a file that is read: its bytes, its types, and each number in it.
+// Bounds of an input file: its bytes, its types, and each number.
 const (
 	maxHeapJSON  = 64 << 20
 	maxHeapTypes = 1 << 18
 	maxAmount    = 1 << 53
 )
 
-// ReadHeapJSON reads what HeapJSON has written, which may come from anybody: its types, and when it was. The file must
-// have all types.
+// ReadHeapJSON reads the output of HeapJSON, from any source: the types, and the time. The file must have all types.
 func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 	var in struct {
 		CapturedAt time.Time
@@ -272,7 +271,7 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 	return h, nil
 }
 
-// jsonTypesRead are types that are read: no more of them are made than there may be.
+// jsonTypesRead are the types of an input file, in bounded number.
 type jsonTypesRead []jsonTypeRead
 
 type jsonTypeRead struct {

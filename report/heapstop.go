@@ -7,7 +7,7 @@ import (
 	"clrsnap/profile"
 )
 
-// heapStopNotes say what a stop of the program was good for. partial: the walk was ended early, perhaps during it.
+// heapStopNotes say what the stop of the program achieved. partial: the walk ended early, perhaps during the stop.
 func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	if s == nil {
 		return nil
@@ -38,7 +38,7 @@ func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	return notes
 }
 
-// atOnceHint says how to read a heap without such doubts.
+// atOnceHint says how to read a heap without these doubts.
 func atOnceHint(h *profile.Heap) string {
 	if h.Stop != nil || h.Process.Core != nil {
 		return ""

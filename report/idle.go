@@ -7,8 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// worked returns what tables for people are made of: the recording without the samples of idle threads,
-// with names for what the runtime does on its own behalf, and with runs of plumbing as one function.
+// worked returns the recording for people's tables: without the samples of idle threads, with names for
+// the runtime's work on its own behalf, and with runs of framework frames as one function.
 func (o *TopOptions) worked(r *profile.Recording) *profile.Recording {
 	work := r.Select(profile.Selection{Native: true, Working: !o.Idle, Roles: true})
 	if o.Plumbing || len(work.Nodes) > maxFolded || len(work.Samples) > maxFolded {
@@ -17,11 +17,12 @@ func (o *TopOptions) worked(r *profile.Recording) *profile.Recording {
 	return work.FoldPlumbing()
 }
 
-// maxFolded bounds the recordings whose plumbing is folded, in nodes of stacks and in samples: that takes
-// as much memory again.
+// maxFolded bounds the recordings whose framework frames are folded, in nodes of stacks and in samples:
+// folding takes as much memory again.
 const maxFolded = 1 << 20
 
-// leftOut prints what a mode's tables leave out, and if there is a rest that it is their 100 %.
+// leftOut prints what a mode's tables leave out, and, if there is a rest, that the rest is the tables'
+// 100 %.
 func (p *printer) leftOut(r *profile.Recording, m profile.Mode, o *TopOptions, of string, rest bool) {
 	if text := display.Idle(r, m); !o.Idle && text != "" {
 		text = "Left out" + of + ": " + text + " (--idle shows them)."
@@ -32,7 +33,7 @@ func (p *printer) leftOut(r *profile.Recording, m profile.Mode, o *TopOptions, o
 	}
 }
 
-// wrapped prints a text on as many lines as the width needs.
+// wrapped prints a text on as many lines as necessary.
 func (p *printer) wrapped(st style, text string) {
 	const indent = "  "
 	line := ""

@@ -10,7 +10,7 @@ import (
 )
 
 // JSON writes a snapshot as one JSON document and a newline. The schema is stable and
-// described in docs/json.md. It encodes one frame at a time, because a snapshot can
+// described in docs/json.md. JSON encodes one frame at a time, because a snapshot can
 // have thousands of threads, and a stack hundreds of thousands of frames.
 func JSON(w io.Writer, s *profile.Snapshot) error {
 	c := jsonwriter.New(w)
@@ -43,7 +43,8 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 	return c.Flush()
 }
 
-// jsonSnapshot has the fields before the threads, jsonThread those before the frames.
+// jsonSnapshot has the fields before the threads, jsonThread the fields before the
+// frames.
 type jsonSnapshot struct {
 	Process    jsonProcess `json:"process"`
 	CapturedAt string      `json:"capturedAt"`
@@ -223,7 +224,7 @@ type jsonThread struct {
 type jsonFrame struct {
 	Kind       profile.Kind   `json:"kind"`
 	FunctionID string         `json:"functionId,omitempty"`
-	IP         string         `json:"ip,omitempty"` // of traces only: else they are always known
+	IP         string         `json:"ip,omitempty"` // omitted in traces only: elsewhere IP and SP are always known
 	SP         string         `json:"sp,omitempty"`
 	Method     string         `json:"method,omitempty"`
 	Display    string         `json:"display,omitempty"`
@@ -288,7 +289,7 @@ func (j *jsonFrame) set(f *profile.Frame) {
 	}
 	if f.Kind == profile.Async {
 		j.IP, j.SP = "", ""
-	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
+	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // otherwise the offset has no start
 		j.Offset = &f.Offset
 	}
 }

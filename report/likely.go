@@ -54,7 +54,7 @@ func partyName(s *profile.Snapshot, p profile.Party) string {
 	return name
 }
 
-// needText says what one member waits for, and what the next one has to do with it.
+// needText says what one member waits for, and the next member's part in the wait.
 func needText(s *profile.Snapshot, of, on profile.Party) string {
 	n := s.NeedOf(of, on)
 	if n == nil {
@@ -82,7 +82,8 @@ func needText(s *profile.Snapshot, of, on profile.Party) string {
 	return verb + partyName(s, on)
 }
 
-// needThing names what is needed: "SemaphoreSlim 0x7f10 (Shop.Bank.Permits)".
+// needThing names the object of a likely wait edge: "SemaphoreSlim 0x7f10
+// (Shop.Bank.Permits)".
 func needThing(n *profile.Need) string {
 	return display.Clean(display.ShortType(n.Type)) + needPlace(n)
 }
@@ -95,7 +96,7 @@ func needPlace(n *profile.Need) string {
 	return text
 }
 
-// likely prints a likely deadlock: what it is, and where each member is.
+// likely prints a likely deadlock: a sentence, and the place of each member.
 func (p *graphPrinter) likely(d *profile.LikelyDeadlock) {
 	p.wrapped(yellow, LikelyText(p.s, d))
 	shown := d.Members
@@ -135,7 +136,7 @@ func (p *graphPrinter) party(m profile.Party) {
 	p.awaitFrames(a, 4)
 }
 
-// awaitFrames prints a suspended method, and those that await it.
+// awaitFrames prints a suspended method, and the methods that await it.
 func (p *graphPrinter) awaitFrames(a *profile.Await, indent int) {
 	for i := range a.Frames[:min(len(a.Frames), shownFrames)] {
 		p.text(strings.Repeat(" ", indent))
@@ -147,10 +148,11 @@ func (p *graphPrinter) awaitFrames(a *profile.Await, indent int) {
 	}
 }
 
-// maxHolders is how many holders of a permit are named.
+// maxHolders is how many holders of a permit to name.
 const maxHolders = 3
 
-// holdersText names who has permits of a semaphore, or completes a task, most likely.
+// holdersText names the likely holders of a semaphore's permits, or the likely
+// completers of a task.
 func holdersText(s *profile.Snapshot, l *profile.LockState) string {
 	var names []string
 	for _, p := range l.Holders[:min(len(l.Holders), maxHolders)] {
@@ -166,7 +168,7 @@ func holdersText(s *profile.Snapshot, l *profile.LockState) string {
 	return verb + strings.Join(names, ", ")
 }
 
-// jsonParty is a thread, or a suspended async method, with what it waits for.
+// jsonParty is a thread, or a suspended async method, with its wait.
 type jsonParty struct {
 	jsonMember
 	Method   string       `json:"method,omitempty"`
@@ -175,7 +177,7 @@ type jsonParty struct {
 	Need     *jsonNeed    `json:"need,omitempty"`
 }
 
-// jsonNeed is what a member needs of the next one.
+// jsonNeed is the likely wait edge from a member to the next.
 type jsonNeed struct {
 	Kind     profile.LockKind `json:"kind"`
 	Object   string           `json:"object,omitempty"`

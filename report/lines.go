@@ -12,8 +12,8 @@ import (
 // linesEach is how many lines a function has in a table with TopOptions.Lines, unless Rows is 0.
 const linesEach = 5
 
-// linesOf returns the lines of each function of a mode, in the order of o.Sort; nil: none are wanted. In event
-// modes Self is what happened in the function itself.
+// linesOf returns the lines of each function of a mode, in the order of o.Sort; nil: no lines are wanted. In
+// event modes Self has the events in the function itself.
 func linesOf(r *profile.Recording, m profile.Mode, o *TopOptions) map[int32][]profile.LineTotal {
 	if !o.Lines {
 		return nil
@@ -41,7 +41,7 @@ func sortLines(lines []profile.LineTotal, by Order) {
 	})
 }
 
-// sourceLines prints the lines of a function below it.
+// sourceLines prints the lines of a function below the function.
 func (p *printer) sourceLines(r *profile.Recording, c *amounts, lines []profile.LineTotal, o *TopOptions) {
 	shown := lines
 	if o.Rows > 0 && len(shown) > linesEach {
@@ -61,7 +61,7 @@ func (p *printer) sourceLines(r *profile.Recording, c *amounts, lines []profile.
 
 const lineIndent = 2
 
-// sourceLine prints a line's file and number, and its text if the recording has that.
+// sourceLine prints a line's file and number, and the line's text if the recording has the text.
 func (p *printer) sourceLine(f *profile.SourceFile, l *profile.LineTotal, used int) {
 	where := display.Source(&profile.SourceLine{
 		File: f.Title(), Line: int(l.Line), Approximate: l.Approximate,

@@ -7,7 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestLinks: lines are links to what Link says, unless that could end the sequence or is too long.
+// TestLinks: lines link to the result of Link, unless the URL could end the sequence or is too
+// long.
 func TestLinks(t *testing.T) {
 	line := func(file string) *profile.SourceLine { return &profile.SourceLine{File: file, Line: 7} }
 	s := &profile.Snapshot{Threads: []profile.Thread{{OSThreadID: 1, Complete: true, Frames: []profile.Frame{

@@ -12,10 +12,10 @@ import (
 // How much of the holders of one lock is shown.
 const (
 	shownHolders = 3
-	shownCallers = 3 // methods of own code that have called the holder's
+	shownCallers = 3 // methods of own code among the holder's callers
 )
 
-// locks prints the locks that were waited for the longest, and what their holders did meanwhile.
+// locks prints the locks with the longest waits, and their holders' work meanwhile.
 func (p *printer) locks(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	all := r.Locks()
 	if len(all) == 0 {
@@ -39,15 +39,15 @@ func (p *printer) locks(r *profile.Recording, t *profile.Totals, o *TopOptions) 
 	p.end()
 }
 
-// withoutPrefix returns an event without the word that its name begins with.
+// withoutPrefix returns an event without the first word of its name.
 func withoutPrefix(f *profile.Function, prefix string) *profile.Function {
 	out := *f
 	out.Display, out.Short = strings.TrimPrefix(f.Display, prefix), strings.TrimPrefix(f.Short, prefix)
 	return &out
 }
 
-// holders prints who held a lock, below its row: with the share of the waits' time, and the methods of
-// own code that have led to where most looks have found the holder.
+// holders prints the holders of a lock, below the lock's row: with the share of the waits' time, and
+// the methods of own code that called the holder's most frequent place.
 func (p *printer) holders(r *profile.Recording, l *profile.LockTotal, used int) {
 	rows := l.Holders
 	if !p.o.Full {
@@ -82,7 +82,7 @@ func (p *printer) holders(r *profile.Recording, l *profile.LockTotal, used int) 
 	}
 }
 
-// callers returns the methods of own code that have called the one with a name, on a stack.
+// callers returns the methods of own code that called the method with a name, on a stack.
 func (p *printer) callers(r *profile.Recording, node int32, name string) string {
 	text, found, n := "", false, 0
 	for l := range r.Stack(node) {

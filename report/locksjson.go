@@ -5,7 +5,7 @@ import (
 	"clrsnap/profile"
 )
 
-// A lock, its holders and their stacks, as docs/json.md describes them.
+// A lock, its holders and their stacks, by docs/json.md.
 type (
 	jsonLock struct {
 		Display string       `json:"display"`
@@ -26,7 +26,7 @@ type (
 	}
 )
 
-// lockList writes the locks that were waited for, one after the other: their stacks can be deep.
+// lockList writes the locks with waiters, one after the other: the stacks can be deep.
 func lockList(c *jsonwriter.Writer, r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	locks := r.Locks()
 	if o.Rows > 0 {

@@ -14,7 +14,7 @@ import (
 // NoMatchError says that no function of a recording matches a pattern.
 type NoMatchError struct {
 	Pattern string
-	Nearest []string // names of functions that are a little like it
+	Nearest []string // similar names of functions
 }
 
 func (e *NoMatchError) Error() string {
@@ -26,7 +26,8 @@ func (e *NoMatchError) Error() string {
 }
 
 // simpleNames returns the names of a function without parameters and types in brackets: with and without
-// namespaces. The types in brackets are often those of other code, such as an async method's in its builder.
+// namespaces. The types in brackets often belong to other code: an async method's type in its builder, for
+// example.
 func simpleNames(f *profile.Function) []string {
 	names := []string{withoutTypes(cmp.Or(f.Display, f.Method)), withoutTypes(f.Short)}
 	if f.Kind == profile.Native || f.Kind == profile.Kernel {
@@ -35,7 +36,7 @@ func simpleNames(f *profile.Function) []string {
 	return names
 }
 
-// withoutTypes removes what stands between < and >. A name that is nothing else stays.
+// withoutTypes removes the text between < and >. A name with no other text stays.
 func withoutTypes(name string) string {
 	if !strings.Contains(name, "<") {
 		return name
@@ -55,13 +56,13 @@ func withoutTypes(name string) string {
 	return cmp.Or(b.String(), name)
 }
 
-// allNames returns all names of a function, with parameters, and as the runtime has it.
+// allNames returns all names of a function, with parameters, and as in the runtime.
 func allNames(f *profile.Function) []string {
 	return []string{display.FullName(f), f.Short + f.Signature, f.Display, f.Short, f.Method}
 }
 
-// matching returns a function that tells which functions of r match a pattern. It is the name of some,
-// or else a part of names, or else a regular expression.
+// matching returns a predicate for the functions of r that match a pattern. The pattern is the name of
+// functions, or else a part of names, or else a regular expression.
 func matching(r *profile.Recording, pattern string) (func(*profile.Function) bool, error) {
 	is := func(name string) bool { return name == pattern }
 	part := func(name string) bool { return strings.Contains(name, pattern) }
@@ -86,7 +87,7 @@ func matching(r *profile.Recording, pattern string) (func(*profile.Function) boo
 	return nil, &NoMatchError{pattern, nearest(r, pattern)}
 }
 
-// nearest returns the names that have most pairs of letters in common with a pattern.
+// nearest returns the names with most pairs of letters in common with a pattern.
 func nearest(r *profile.Recording, pattern string) []string {
 	const most, longest, least = 3, 200, 0.3
 	type found struct {
@@ -114,10 +115,10 @@ func nearest(r *profile.Recording, pattern string) []string {
 	return out
 }
 
-// lastWord returns what stands behind the last dot.
+// lastWord returns the text after the last dot.
 func lastWord(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// pairs returns the pairs of letters in the first n bytes of a name, whatever their case.
+// pairs returns the pairs of letters in the first n bytes of a name, in lower case.
 func pairs(name string, n int) map[[2]byte]int {
 	name = strings.ToLower(name[:min(len(name), n)])
 	out := map[[2]byte]int{}

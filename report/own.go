@@ -6,9 +6,9 @@ import (
 	"clrsnap/profile"
 )
 
-// own prints the functions of the program's own code, because they are what its author can change: those
-// with the largest totals, and those with the most in themselves. It prints nothing if there are none, or
-// if there is nothing else.
+// own prints the functions of the program's own code, because the author can change own code: the
+// functions with the largest totals, and with the most in themselves. own prints nothing if there is no
+// own code, or no other code.
 func (p *printer) own(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	own, others := ownFunctions(r, t)
 	if len(own) == 0 || !others {
@@ -46,8 +46,8 @@ func ownFunctions(r *profile.Recording, t *profile.Totals) (own []profile.Functi
 	return own, others
 }
 
-// ownRows returns half as many functions as a table has rows (0: all), and how many others there are. They
-// are taken from the largest totals and from the largest parts of their own in turn.
+// ownRows returns half as many functions as a table has rows (0: all), and the number of others. ownRows
+// takes from the largest totals and from the largest Self in turn.
 func ownRows(own []profile.FunctionTotal, rows int) (shown []profile.FunctionTotal, left int) {
 	byTotal, _ := hottest(own, &TopOptions{Sort: Cum})
 	bySelf, _ := hottest(own, &TopOptions{Sort: Flat})

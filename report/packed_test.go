@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestPacked: stacks that are packed look like others.
+// TestPacked: packed stacks look like unpacked stacks.
 func TestPacked(t *testing.T) {
 	for name, of := range map[string]func() *profile.Snapshot{"process": synthetic, "dump": dumped} {
 		for _, o := range []TextOptions{
@@ -37,7 +37,8 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestPackedWaitGraph: a graph of threads whose stacks are packed looks like another one.
+// TestPackedWaitGraph: the graph of threads with packed stacks looks like the graph with
+// unpacked stacks.
 func TestPackedWaitGraph(t *testing.T) {
 	plain, packed := orders(), orders()
 	var table profile.FrameTable

@@ -8,8 +8,8 @@ import (
 	"clrsnap/profile"
 )
 
-// served is a recording of a method that ASP.NET Core calls on a thread of the pool, with a look at
-// what holds a lock there.
+// served is a recording of a method that ASP.NET Core calls on a thread of the pool, with a look at the holder
+// of a lock.
 func served() *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{OSThreadID: 7, Role: "ThreadPool worker"})
@@ -45,8 +45,8 @@ func served() *profile.Recording {
 	return b.Recording()
 }
 
-// TestTopPlumbing: runs of plumbing are one function in tables and trees, unless each is asked for, and always
-// each one in JSON.
+// TestTopPlumbing: runs of framework frames are one function in tables and trees, unless Plumbing is set, and
+// separate functions in JSON.
 func TestTopPlumbing(t *testing.T) {
 	const run, each = "[pool → Kestrel → ASP.NET]", "System.Threading.ThreadPoolWorkQueue.Dispatch"
 	r := served()

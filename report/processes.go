@@ -21,25 +21,25 @@ type TableOptions struct {
 	Width int  // of the terminal, in columns: longer lines are cut; 0: unlimited
 }
 
-// Process is a .NET process as Processes lists it.
+// Process is a row of Processes.
 type Process struct {
 	PID       int
 	User      string
 	Command   string // command line, arguments separated by spaces
-	Program   string // what runs, without its folder; empty: Command stands for it
+	Program   string // the program's name, without its folder; empty: Command stands for the program
 	Arguments string // of Program, separated by spaces
 	Threads   int    // 0: not known, nor the next three
 	Age       time.Duration
-	CPU       time.Duration   // that it has used since it started
+	CPU       time.Duration   // used since the start of the process
 	RSS       int64           // bytes
 	Runtime   profile.Runtime // zero: not known
-	Error     string          // why it cannot be opened; empty if it can
+	Error     string          // why the process cannot be opened; empty: no error
 }
 
-// share is how much of a CPU the process has used since it started: 1 is one CPU. The kernel counts
-// both times in ticks of 10 ms.
+// share is the process's mean use of CPUs since its start: 1 is one CPU. The kernel counts both
+// times in ticks of 10 ms.
 func (p *Process) share() (share float64, known bool) {
-	const least = time.Second // before that the ticks are too coarse
+	const least = time.Second // before this age the ticks are too coarse
 	if p.Threads == 0 || p.Age < least {
 		return 0, false
 	}
@@ -50,7 +50,7 @@ func (p *Process) share() (share float64, known bool) {
 type column struct {
 	title  string
 	number bool // right-aligned
-	spare  int  // which column is left out first where there is no room; 0: never
+	spare  int  // order in which columns are left out if there is no room; 0: never
 	text   func(*Process) string
 }
 
@@ -99,8 +99,8 @@ func ageText(d time.Duration) string {
 	return fmt.Sprintf("%ds", seconds)
 }
 
-// Processes writes a table of processes for people. The error of a process is on a line
-// of its own below it.
+// Processes writes a table of processes for people. The error of a process is on a line of its own
+// below the process.
 func Processes(w io.Writer, list []Process, o TableOptions) error {
 	shown, widths := chosenColumns(list, o.Width)
 	p := newTable(w, o.Color, o.Width)
@@ -116,10 +116,10 @@ func Processes(w io.Writer, list []Process, o TableOptions) error {
 	return p.w.Flush()
 }
 
-// leastProgram is how many terminal columns are left for the program, if possible.
+// leastProgram is the number of terminal columns for the program, if possible.
 const leastProgram = 24
 
-// chosenColumns returns the columns that there is room for, and their widths.
+// chosenColumns returns the columns that fit, and their widths.
 func chosenColumns(list []Process, width int) (shown []column, widths []int) {
 	shown = slices.Clone(columns)
 	used := 0
@@ -161,7 +161,7 @@ func (p *printer) processLine(st style, shown []column, widths []int, text func(
 	p.end()
 }
 
-// programText returns what a process runs, and its arguments.
+// programText returns a process's program, and the program's arguments.
 func programText(p *Process, width int) string {
 	s := p.Command
 	if p.Program != "" {

@@ -32,7 +32,7 @@ func processTable(t *testing.T, width int, list ...Process) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// TestProcessesNarrow: where there is little room, columns go before the program does.
+// TestProcessesNarrow: where there is little room, columns go before the program.
 func TestProcessesNarrow(t *testing.T) {
 	p := Process{
 		PID: 1234567, User: "postgres-operator", Program: "Shop.Orders.Api.dll", Arguments: "--urls http://*:80",
@@ -61,7 +61,7 @@ func TestProcessesNarrow(t *testing.T) {
 	}
 }
 
-// TestProcessesUnknown: what the kernel does not tell, and what the ticks are too coarse for.
+// TestProcessesUnknown: facts that the kernel does not tell, or the ticks are too coarse for.
 func TestProcessesUnknown(t *testing.T) {
 	young := Process{PID: 2, Threads: 1, Age: time.Second / 2, CPU: time.Second}
 	lines := processTable(t, 0, Process{PID: 1, Command: "a b"}, young)
@@ -78,7 +78,7 @@ func TestProcessesUnknown(t *testing.T) {
 	}
 }
 
-// TestProcessesHostile: nothing that a process calls itself reaches the terminal as it is.
+// TestProcessesHostile: no name of a process reaches the terminal unchanged.
 func TestProcessesHostile(t *testing.T) {
 	evil := "a\x1b[2J\r\nb\u202e\xff\t" + strings.Repeat("y", 1<<20)
 	p := Process{

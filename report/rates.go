@@ -13,14 +13,14 @@ import (
 // The least widths at which tables have columns of rates.
 const (
 	rateWide      = 110 // tables of functions
-	eventRateWide = 90  // tables of events, which have fewer columns
+	eventRateWide = 90  // tables of events, with fewer columns
 )
 
-// wide reports whether a table has room for columns that need that many columns of the terminal.
+// wide reports whether the terminal has room for a number of columns.
 func (o *TopOptions) wide(least int) bool { return o.Width <= 0 || o.Width >= least }
 
-// rated is how a mode's weights are written per time. Of a time it is a share of the recording's length:
-// 100 % is one CPU, or one thread, all the time.
+// rated says how a mode's weights per time are written. A time per time is a share of the recording's
+// length: 100 % is one CPU, or one thread, all the time.
 type rated struct {
 	title    string
 	scale    float64 // of weight per second
@@ -28,7 +28,7 @@ type rated struct {
 	length   time.Duration // of the recording
 }
 
-// ratedOf returns how rates are written of parts of a whole weight.
+// ratedOf returns the form of the rates of a whole weight's parts.
 func ratedOf(m profile.Mode, whole int64, length time.Duration) rated {
 	switch m.Unit() {
 	case profile.Nanoseconds:
@@ -57,7 +57,7 @@ func (k *rated) cell(w int64, e float64) cell {
 	return cell{strconv.FormatFloat(float64(w)/unit, 'f', k.decimals, 64), plain}
 }
 
-// meanUnits are what is written of the mean weight of one event: "B/object".
+// meanTitle is the title of the mean weight of one event: "B/object".
 func meanTitle(m profile.Mode, s display.Scale) string {
 	return s.Name + "/" + display.EventNames[m][0]
 }
@@ -82,7 +82,7 @@ func rateText(m profile.Mode, weight int64, e float64, length time.Duration) str
 	return estimatedDigits(v, e/length.Seconds()) + " per second"
 }
 
-// eventRateText returns the number of a mode's events per time, and what one weighs on average.
+// eventRateText returns the number of a mode's events per time, and an event's mean weight.
 func eventRateText(m profile.Mode, all profile.Amount, e profile.Error, length time.Duration) string {
 	text := ""
 	if length > 0 {

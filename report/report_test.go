@@ -57,7 +57,7 @@ func waiting() []profile.Frame {
 	}, base()...)
 }
 
-// idle has the frames of a thread of the runtime that waits in a method that its own has called.
+// idle has the frames of a runtime thread that waits in a callee of its start method.
 func idle(method, callee string) []profile.Frame {
 	frames := []profile.Frame{native("libcoreclr.so", "", 0x10)}
 	for _, m := range []string{callee, method} {
@@ -223,7 +223,7 @@ func TestCore(t *testing.T) {
 	profiletest.Golden(t, "core.json", indented.Bytes())
 }
 
-// A program that has ended itself says so first, and no exception that nobody has thrown.
+// A program that has ended itself says so first, and shows no exception that was not thrown.
 func TestFailFast(t *testing.T) {
 	for _, tt := range []struct {
 		how  profile.FailFast
@@ -253,7 +253,7 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
-// thrown is a synthetic exception with everything that one can have.
+// thrown is a synthetic exception with every part that an exception can have.
 func thrown() *profile.ExceptionInfo {
 	frame := func(method, args string, line int) profile.TraceFrame {
 		f := profile.TraceFrame{Frame: profile.Frame{
@@ -289,7 +289,8 @@ func thrown() *profile.ExceptionInfo {
 	}
 }
 
-// In text and JSON, an exception has its own stack trace, in which nothing can be taken for ours that is not.
+// In text and JSON, an exception has its own stack trace, and no text of the program looks like text of
+// clrsnap.
 func TestExceptions(t *testing.T) {
 	s := synthetic()
 	s.Threads = s.Threads[:2]
@@ -316,7 +317,7 @@ func TestExceptions(t *testing.T) {
 	profiletest.Golden(t, "exceptions.json", indented.Bytes())
 }
 
-// What a program finds must be what the documentation says, whatever there is.
+// The JSON must be as documented, also without any data.
 func TestJSONOfNothing(t *testing.T) {
 	s := &profile.Snapshot{
 		Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5),
@@ -333,7 +334,7 @@ func TestJSONOfNothing(t *testing.T) {
 	}
 }
 
-// Threads of which nothing is known but that they were there.
+// Threads with nothing known but their existence.
 func TestUnlisted(t *testing.T) {
 	s := &profile.Snapshot{CapturedAt: time.Unix(0, 0), Unlisted: 2, Threads: []profile.Thread{{OSThreadID: 1}}}
 	var b bytes.Buffer
@@ -445,8 +446,8 @@ func TestJSONFrames(t *testing.T) {
 	}
 }
 
-// TestPlumbing: runs of plumbing share a line and are equal if they lead through the same; the leaf, and
-// the managed frame that is nearest to it, are never in one.
+// TestPlumbing: runs of framework frames share a line, and are equal if their parts are equal. No run
+// contains the leaf, or the managed frame nearest to the leaf.
 func TestPlumbing(t *testing.T) {
 	frame := func(module, method string) profile.Frame {
 		return profile.Frame{Kind: profile.Managed, Method: method, Display: method, Short: method, Module: module}
@@ -455,7 +456,7 @@ func TestPlumbing(t *testing.T) {
 	thread := func(id int, processed int) profile.Thread {
 		th := profile.Thread{OSThreadID: id, Complete: true, Frames: []profile.Frame{
 			{Kind: profile.Native, Display: "futex", Method: "futex", Module: "libc.so.6"},
-			frame(coreLib, "System.Threading.Tasks.Task.ExecuteEntry"), // as if it waited
+			frame(coreLib, "System.Threading.Tasks.Task.ExecuteEntry"), // as in a wait
 			frame("Shop", "Shop.Work"),
 		}}
 		for range processed {

@@ -16,14 +16,15 @@ import (
 // RequestsOptions are the options of RequestsText and RequestsJSON. The zero value shows everything but queries,
 // without colours.
 type RequestsOptions struct {
-	Rows     int  // how many groups of requests, and of calls, are shown; 0: all
-	Query    bool // with what follows "?" in paths, which may be secret
+	Rows     int  // how many groups of requests, and of calls, to show; 0: all
+	Query    bool // with the text after "?" in paths, possibly secret
 	Color    bool // with ANSI escape sequences for colours
 	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // nothing is shortened or folded
-	Plumbing bool // each method of .NET's plumbing on a line of its own
+	Plumbing bool // each framework frame on a line of its own
 
-	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no
+	// links.
 	Link func(*profile.SourceLine) string
 }
 
@@ -34,7 +35,7 @@ type requestsPrinter struct {
 	o *RequestsOptions
 }
 
-// RequestsText writes for people what a process serves, and which calls it has under way.
+// RequestsText writes the requests that a process serves, and its pending calls, for people.
 func RequestsText(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 	p := &requestsPrinter{&printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
 		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
@@ -58,7 +59,7 @@ func RequestsText(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 	return p.w.Flush()
 }
 
-// more says how many groups are not shown.
+// more says how many groups are left out.
 func (p *requestsPrinter) more(all int, one, many string) {
 	if n := all - p.o.Rows; p.o.Rows > 0 && n > 0 {
 		p.paint(dim, counted(n, one, many)+" more: --limit 0 shows all")
@@ -67,7 +68,7 @@ func (p *requestsPrinter) more(all int, one, many string) {
 	}
 }
 
-// maxShown is how many requests or calls of a group are shown one by one.
+// maxShown is how many requests or calls of a group are shown individually.
 const maxShown = 3
 
 // requests prints a group of requests.
@@ -97,7 +98,7 @@ func (p *requestsPrinter) shown(list []profile.Request) []profile.Request {
 	return firstOf(list, maxShown)
 }
 
-// others says how many of a group are not shown.
+// others says how many members of a group are left out.
 func (p *requestsPrinter) others(all int) {
 	if n := all - maxShown; n > 0 && !p.o.Full {
 		p.paint(dim, "  and "+display.Number(n)+" more")
@@ -133,7 +134,7 @@ func (p *requestsPrinter) query(q string) string {
 	return display.Clean(q)
 }
 
-// age is since when something has been under way; "": that is not known.
+// age is how long something has been under way; "": not known.
 func (p *requestsPrinter) age(since time.Time) string {
 	d, ok := profile.Age(since, p.r.CapturedAt)
 	if !ok {
@@ -142,7 +143,7 @@ func (p *requestsPrinter) age(since time.Time) string {
 	return "for " + spanText(d)
 }
 
-// ages are the shortest and the longest time of several, the longest first.
+// ages are the longest and the shortest of several times, the longest first.
 func (p *requestsPrinter) ages(since []time.Time) string {
 	var known []time.Duration
 	for _, t := range since {
@@ -160,7 +161,7 @@ func (p *requestsPrinter) ages(since []time.Time) string {
 	return " for " + least + " to " + most
 }
 
-// doingText says what requests or calls do.
+// doingText describes the work of requests or calls.
 func doingText(d *profile.Doing) string {
 	if d.State == "" {
 		return "what they do is not known"
@@ -178,7 +179,7 @@ func doingText(d *profile.Doing) string {
 	return text
 }
 
-// doing prints the stack of what requests or calls do.
+// doing prints the stack of the work of requests or calls.
 func (p *requestsPrinter) doing(d *profile.Doing) {
 	if len(d.Frames) > 0 {
 		p.chainStack(d.Frames)
@@ -186,7 +187,7 @@ func (p *requestsPrinter) doing(d *profile.Doing) {
 	p.end()
 }
 
-// phases say how far a call has come.
+// phases describe the progress of a call.
 var phases = map[profile.CallPhase]string{
 	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
 	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
@@ -219,13 +220,13 @@ func (p *requestsPrinter) calls(g *profile.CallGroup) {
 	p.doing(&d)
 }
 
-// ownCall leaves out what HttpClient does by itself.
+// ownCall leaves out the frames of HttpClient.
 func ownCall(frames []profile.Frame) []profile.Frame {
 	i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module != "System.Net.Http" })
 	return frames[max(i, 0):]
 }
 
-// callWords are what is known of a call.
+// callWords are the known facts of a call.
 func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
 	words := []string{display.Clean(c.Path) + p.query(c.Query), c.Protocol}
 	if c.Remote != "" {
@@ -244,7 +245,7 @@ func (p *requestsPrinter) call(c *profile.ClientCall) {
 	p.end()
 }
 
-// pools prints the pools of connections that are in use.
+// pools prints the connection pools in use.
 func (p *requestsPrinter) pools() {
 	if len(p.r.Pools) == 0 {
 		return
@@ -296,7 +297,7 @@ func poolText(c *profile.CallPool) string {
 	return s
 }
 
-// summary prints the totals, and how far they can be trusted.
+// summary prints the totals, and caveats.
 func (p *requestsPrinter) summary() {
 	requests, calls := 0, 0
 	for i := range p.r.Requests {

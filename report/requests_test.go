@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// inFlight is what the synthetic process serves, and waits for.
+// inFlight is the requests and calls of the synthetic process.
 func inFlight() *profile.Requests {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return at.Add(-d) }

@@ -8,8 +8,8 @@ import (
 	"clrsnap/profile"
 )
 
-// RequestsJSON writes what a process serves, and which calls it has under way, as one JSON document and a newline. The
-// schema is stable and described in docs/json.md. Of the options only Rows and Query have an effect.
+// RequestsJSON writes the requests that a process serves, and its pending calls, as one JSON document and a newline.
+// The schema is stable and described in docs/json.md. Of the options only Rows and Query have an effect.
 func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 	c := jsonwriter.New(w)
 	c.Open(jsonRequests{
@@ -44,7 +44,7 @@ type jsonRequests struct {
 	Partial         bool        `json:"partial,omitempty"`
 }
 
-// jsonDoing is what requests or calls do.
+// jsonDoing is the work of requests or calls.
 type jsonDoing struct {
 	State    profile.TaskState `json:"state,omitempty"`
 	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
@@ -129,7 +129,7 @@ func jsonDoingOf(d *profile.Doing) jsonDoing {
 	return out
 }
 
-// jsonSince is when something began, and how long it has been under way; "" and nil: that is not known.
+// jsonSince is when something began, and how long it has been under way; "" and nil: not known.
 func jsonSince(since, at time.Time) (string, *int64) {
 	d, ok := profile.Age(since, at)
 	if !ok {

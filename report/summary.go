@@ -9,8 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// RecordingSummary returns a few lines that say how much was recorded and what it cost, and
-// then the recording's notes. The samples of time share a line, each kind of event has its own.
+// RecordingSummary returns a few lines: how much was recorded, the cost, and the recording's
+// notes. The samples of time share a line; each kind of event has its own.
 func RecordingSummary(r *profile.Recording) []string {
 	var parts, events []string
 	for i := range r.Modes {

@@ -15,11 +15,11 @@ type cell struct {
 	style style
 }
 
-// numbers are the columns of a table that hold numbers, right-aligned, before a name.
+// numbers are the columns of a table with numbers, right-aligned, before a name.
 type numbers struct {
 	titles []string
 	widths []int
-	used   int // terminal columns that they take, with all gaps
+	used   int // terminal columns of the numbers, with all gaps
 }
 
 // numbersGap is the gap between the numbers and the name.
@@ -62,7 +62,7 @@ func (p *printer) numbersRow(n *numbers, cells ...cell) {
 
 func leftPadded(s string, n int) string { return strings.Repeat(" ", max(n-display.Width(s), 0)) + s }
 
-// parts prints cells with dots between them, on as many lines as the width needs.
+// parts prints cells with dots between them, on as many lines as necessary.
 func (p *printer) parts(cells ...cell) {
 	const between, indent = " · ", "  "
 	at := 0
@@ -111,7 +111,7 @@ func (p *printer) function(f *profile.Function, used int) {
 	p.end()
 }
 
-// fate prints the name of an exception, its module, and what became of it. If it does not fit, it leaves
+// fate prints the name of an exception, its module, and its fate. If the text is too long, fate leaves
 // out the module, then the namespaces.
 func (p *printer) fate(f *profile.Function, used int) {
 	name, module, fate := display.Clean(f.Display), "", ", "+display.Clean(f.Fate)
@@ -141,7 +141,8 @@ func (p *printer) fate(f *profile.Function, used int) {
 	p.text(fate)
 }
 
-// estimatedPercentage is percentage for a share with a standard error: "~12" if that leaves no decimal.
+// estimatedPercentage is percentage for a share with a standard error: "~12" if the error leaves no
+// decimal.
 func estimatedPercentage(share, e float64) cell {
 	if share == 0 {
 		return cell{"-", dim}

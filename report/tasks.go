@@ -15,17 +15,17 @@ import (
 
 // TasksOptions are the options of TasksText and TasksJSON. The zero value shows everything, without colours.
 type TasksOptions struct {
-	Rows     int  // how many chains and timers are shown; 0: all
+	Rows     int  // how many chains and timers to show; 0: all
 	Color    bool // with ANSI escape sequences for colours
 	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // nothing is shortened or folded
-	Plumbing bool // each method of .NET's plumbing on a line of its own
+	Plumbing bool // each framework frame on a line of its own
 
-	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no links.
 	Link func(*profile.SourceLine) string
 }
 
-// TasksText writes for people what the async methods of a process wait for.
+// TasksText writes what the async methods of a process wait for, for people.
 func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
 		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
@@ -46,7 +46,7 @@ func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 	return p.w.Flush()
 }
 
-// chain prints a chain: what it waits for, and its methods.
+// chain prints a chain: its wait, and its methods.
 func (p *printer) chain(c *profile.TaskChain) {
 	p.paint(bold, display.Number(c.Count)+" ×")
 	p.text(" " + chainText(c))
@@ -55,7 +55,8 @@ func (p *printer) chain(c *profile.TaskChain) {
 	p.end()
 }
 
-// chainStack prints a stack, or methods that await each other: of these the first one waits, and awaits nothing above.
+// chainStack prints a stack, or methods that await each other. The first async method waits, and awaits nothing
+// above.
 func (p *printer) chainStack(frames []profile.Frame) {
 	if len(frames) > 0 && frames[0].Kind == profile.Async {
 		frames = slices.Clone(frames)
@@ -85,7 +86,7 @@ func chainText(c *profile.TaskChain) string {
 	return "ready to go on: " + awaitedText(c.WaitsFor) + taskEnds[c.State]
 }
 
-// threadsText names threads, but not all of many.
+// threadsText names the first of several threads.
 func threadsText(threads []profile.ThreadRef) string {
 	const most = 4
 	var names []string
@@ -98,12 +99,12 @@ func threadsText(threads []profile.ThreadRef) string {
 	return strings.Join(names, ", ")
 }
 
-// taskEnds say how what was waited for has ended.
+// taskEnds say how the awaited task has ended.
 var taskEnds = map[profile.TaskState]string{
 	profile.TaskReady: " is complete", profile.TaskFaulted: " has failed", profile.TaskCanceled: " was canceled",
 }
 
-// awaitedThings are what is waited for, for people.
+// awaitedThings name the awaited objects, for people.
 var awaitedThings = map[profile.AwaitedKind]string{
 	profile.AwaitsTimer: "a timer", profile.AwaitsEndless: "a delay without end",
 	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket", profile.AwaitsFile: "a file",
@@ -140,7 +141,7 @@ func awaitedText(w *profile.Awaited) string {
 	return s
 }
 
-// inTime is how late a timer of .NET may be that is in time: its clock has such steps.
+// inTime is how late a timer of .NET may be without delay: the timer's clock has steps of this length.
 const inTime = 16 * time.Millisecond
 
 func dueText(d time.Duration) string {
@@ -172,14 +173,14 @@ func (p *printer) pool(pool *profile.Pool) {
 	p.end()
 }
 
-// maxWork is how many kinds of work items are shown.
+// maxWork is how many kinds of work items to show.
 const maxWork = 10
 
 func counted(n int, one, many string) string {
 	return display.Number(n) + " " + display.Plural(n, one, many)
 }
 
-// timers prints the timers that are armed.
+// timers prints the armed timers.
 func (p *printer) timers(t *profile.Tasks, rows int) {
 	if len(t.Timers) == 0 {
 		return
@@ -199,7 +200,7 @@ func (p *printer) timers(t *profile.Tasks, rows int) {
 	p.end()
 }
 
-// tasksSummary prints the totals, and how far they can be trusted.
+// tasksSummary prints the totals, and caveats.
 func (p *printer) tasksSummary(t *profile.Tasks) {
 	chains := 0
 	for i := range t.Chains {

@@ -21,7 +21,7 @@ func awaits(display, short string, line int) profile.Frame {
 	return f
 }
 
-// waitingMethods is what the methods of the synthetic process wait for.
+// waitingMethods is the tasks of the synthetic process.
 func waitingMethods() *profile.Tasks {
 	load, handle := awaits("Shop.Stock.Load{async}", "Stock.Load{async}", 41), awaits("Shop.Orders.Handle{async}",
 		"Orders.Handle{async}", 17)
@@ -91,7 +91,8 @@ func TestTasksText(t *testing.T) {
 	}
 }
 
-// TestTasksTextCore: nothing changes while a dump is read. What it lacks is said.
+// TestTasksTextCore: nothing changes during the reading of a dump. The text says
+// what the dump lacks.
 func TestTasksTextCore(t *testing.T) {
 	tasks := waitingMethods()
 	tasks.Process.Core = &profile.Core{Writer: "createdump", Missing: []string{"a page\x1b was needed"}}
@@ -113,7 +114,7 @@ func TestTasksJSON(t *testing.T) {
 	profiletest.Golden(t, "tasks.json", indented.Bytes())
 }
 
-// asyncThreads are threads that run async methods, as stacks show them.
+// asyncThreads are threads that run async methods, as in stacks.
 func asyncThreads() *profile.Snapshot {
 	waited := profile.Frame{
 		Kind: profile.Async, Method: "System.Threading.Tasks.Task.Wait", Display: "System.Threading.Tasks.Task.Wait",

@@ -118,7 +118,7 @@ func jsonPoolOf(p *profile.Pool) jsonPool {
 	return out
 }
 
-// milliseconds is a time in ms; nil: it is not known.
+// milliseconds is a time in ms; nil: not known.
 func milliseconds(d time.Duration, known bool) *int64 {
 	if !known {
 		return nil

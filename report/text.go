@@ -21,21 +21,22 @@ type TextOptions struct {
 	Width int      // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Group Grouping // when equal stacks are shown once
 
-	Managed  bool // show managed frames only
-	Native   bool // show every native frame on a line of its own, with or without a name
-	Plumbing bool // show each frame of .NET's plumbing: without it, runs of them share a line
+	Managed  bool // only managed frames
+	Native   bool // each native frame on a line of its own, with or without a name
+	Plumbing bool // each framework frame: without Plumbing, runs of framework frames share a line
 	Full     bool // leave nothing out: nothing folded, full native names, any width, ThreadIDs, GC modes
-	Short    bool // show names without namespaces, parameters and modules
-	Tier     bool // show how the code of managed frames was compiled
-	IP       bool // show instruction pointers and offsets
-	ByLine   bool // threads at different source lines have different stacks; else such lines are not shown
+	Short    bool // names without namespaces, parameters and modules
+	Tier     bool // with the tier of managed code
+	IP       bool // with instruction pointers and offsets
+	ByLine   bool // different source lines make different stacks; without ByLine, these lines are left out
 
-	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	// Link returns the URL that a terminal opens for a source line; "": no link. nil: the terminal knows no
+	// links.
 	Link func(*profile.SourceLine) string
 }
 
-// Text writes a snapshot for people. Threads with managed frames come first, then idle ones, then
-// native ones. Stacks are written leaf first.
+// Text writes a snapshot for people. Threads with managed frames come first, then idle threads, then native
+// threads. Stacks are written leaf first.
 func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: o}
 	p.process(s)
@@ -60,7 +61,7 @@ func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
 	return p.w.Flush()
 }
 
-// rank puts the thread first that crashed, then those that run the program's own code.
+// rank puts the crashed thread first, then threads that run the program's own code.
 func rank(t *profile.Thread) int {
 	switch {
 	case t.Crashed:
@@ -86,8 +87,8 @@ func hasManaged(t *profile.Thread) bool {
 	return false
 }
 
-// splitManaged removes native frames from stacks. It sets aside the threads that have no
-// others, unless their stacks are incomplete or they crashed.
+// splitManaged removes native frames from stacks. Threads with only native frames go to hide, unless their stacks
+// are incomplete or the thread crashed.
 func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 	var table profile.FrameTable
 	var kept []profile.Frame
@@ -113,8 +114,7 @@ func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 	return show, hide
 }
 
-// groups groups threads with equal stacks as the options say. Threads that are not grouped
-// have a group of their own.
+// groups groups threads with equal stacks as the options say. An ungrouped thread has a group of its own.
 func (p *printer) groups(threads []*profile.Thread) []Group {
 	grouping := p.o.Group
 	if grouping == GroupAuto && p.o.IP {
@@ -142,18 +142,18 @@ func (p *printer) groups(threads []*profile.Thread) []Group {
 	return out
 }
 
-// printer writes text. Its errors are returned by w.Flush.
+// printer writes text. w.Flush returns the errors.
 type printer struct {
 	w       *bufio.Writer
 	o       TextOptions
-	longest int // how many columns a name may take where Width is 0; 0: names are never cut
+	longest int // how many columns a name may take if Width is 0; 0: names are never cut
 
-	// Memory for the stacks of a group's first thread, and of another one: for frames that are packed, and lines.
+	// Memory for the stacks of a group's first thread, and of another thread: for unpacked frames, and lines.
 	frames, others     []profile.Frame
 	memory, otherLines []line
 }
 
-// process prints the process, or the core dump, that the snapshot is of.
+// process prints the process, or the core dump, of a snapshot.
 func (p *printer) process(s *profile.Snapshot) {
 	p.paint(bold, "Process "+strconv.Itoa(s.Process.PID))
 	if r := &s.Process.Runtime; *r != (profile.Runtime{}) {
@@ -187,7 +187,7 @@ func RuntimeText(r *profile.Runtime) string {
 	return s
 }
 
-// coreText returns what wrote a core dump: "core dump by createdump".
+// coreText names the writer of a core dump: "core dump by createdump".
 func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
 
 // summary prints the last lines of the text.
@@ -197,7 +197,7 @@ func (p *printer) summary(s *profile.Snapshot) {
 	p.missing(s.Process.Core)
 }
 
-// missing prints what a core dump lacks; nil: it is none.
+// missing prints what a core dump lacks; nil: no core dump.
 func (p *printer) missing(c *profile.Core) {
 	if c == nil {
 		return
@@ -208,8 +208,7 @@ func (p *printer) missing(c *profile.Core) {
 	}
 }
 
-// Summary returns one line that says how many threads were stopped and for how long, and
-// what is missing from the snapshot.
+// Summary returns one line: how many threads were stopped and for how long, and what the snapshot lacks.
 func Summary(s *profile.Snapshot) string {
 	var stopped, incomplete, missing int
 	for i := range s.Threads {
@@ -246,7 +245,7 @@ func Summary(s *profile.Snapshot) string {
 	return out + partialHolds(s)
 }
 
-// partialHolds says that not all locks are known that threads hold.
+// partialHolds says that threads may hold further locks.
 func partialHolds(s *profile.Snapshot) string {
 	if !s.HoldsPartial {
 		return ""
@@ -296,13 +295,13 @@ func (p *printer) paint(st style, s string) {
 	p.w.WriteString("\x1b[0m")
 }
 
-// place prints a source line, dim, as a link if there is something to open.
+// place prints a source line, dim, as a link if there is a URL.
 func (p *printer) place(l *profile.SourceLine, text string) {
 	to := ""
 	if p.o.Link != nil {
 		to = p.o.Link(l)
 	}
-	// A URL has no other characters (RFC 3986). Others could end the sequence.
+	// A URL has no other characters (RFC 3986). Other characters could end the sequence.
 	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || len(to) > maxLink {
 		to = ""
 	}
@@ -316,7 +315,7 @@ func (p *printer) place(l *profile.SourceLine, text string) {
 	p.text(link + end)
 }
 
-// maxLink is the longest URL in bytes: terminals ignore longer ones.
+// maxLink is the longest URL in bytes: terminals ignore longer URLs.
 const maxLink = 2048
 
 func quoted(s string) string { return `"` + strings.ReplaceAll(display.Clean(s), `"`, `\"`) + `"` }

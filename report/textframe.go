@@ -12,12 +12,12 @@ import (
 // line is one line of a stack.
 type line struct {
 	frame    *profile.Frame
-	nameless int    // how many frames without names the line stands for; 0: one with a name
+	nameless int    // how many frames without names the line stands for; 0: a frame with a name
 	modules  string // of frames without names
-	plumbing string // what a run of plumbing leads through; "": the line is none
-	run      [2]int // how many frames that is: of a group, the least and the most
+	plumbing string // the parts of .NET in a run of framework frames; "": no run
+	run      [2]int // number of frames in the run: in a group, the least and the most
 	apart    bool   // the threads of a group are at different source lines
-	mixed    bool   // the method was inlined in some of a group's threads only
+	mixed    bool   // the method was inlined in only some of a group's threads
 }
 
 // equal reports whether two lines look the same.
@@ -31,7 +31,7 @@ func (l *line) equal(o *line) bool {
 		(a.Display != "" || a.IP == b.IP)
 }
 
-// stack prints the frames of threads with the same stack, and why some are missing.
+// stack prints the frames of threads with one stack, and why some frames are missing.
 func (p *printer) stack(g Group) {
 	t := g[0]
 	p.memory = p.lines(p.memory[:0], t.Stack(&p.frames))
@@ -78,7 +78,7 @@ func (p *printer) trouble(what, why string) {
 	p.end()
 }
 
-// folds returns the runs of plumbing that share a line each.
+// folds returns the runs of framework frames that share a line each.
 func (p *printer) folds(frames []profile.Frame) []profile.Fold {
 	if p.o.Plumbing || p.o.Full || p.o.IP {
 		return nil
@@ -86,8 +86,8 @@ func (p *printer) folds(frames []profile.Frame) []profile.Fold {
 	return profile.Folds(frames)
 }
 
-// join has lines stand for the same stack of others, too: it has lines of plumbing say how many frames
-// they stand for in each, and leaves out source lines that the others are not at.
+// join makes lines stand for the equal stacks of other threads, too. Lines of framework frames get the
+// least and the most frames of these stacks, and join removes source lines that differ.
 func (p *printer) join(lines []line, others []*profile.Thread) {
 	for _, t := range others {
 		p.otherLines = p.lines(p.otherLines[:0], t.Stack(&p.others))
@@ -103,8 +103,8 @@ func (p *printer) join(lines []line, others []*profile.Thread) {
 	}
 }
 
-// lines returns the lines for some frames. Runs of plumbing, and consecutive native frames without
-// names, share a line. They are appended to out, which has none.
+// lines returns the lines for some frames. Runs of framework frames, and consecutive native frames
+// without names, share a line. lines appends to out, which is empty.
 func (p *printer) lines(out []line, frames []profile.Frame) []line {
 	folds := p.folds(frames)
 	for i := 0; i < len(frames); i++ {
@@ -184,8 +184,8 @@ func (p *printer) line(l *line) {
 	p.end()
 }
 
-// nameless prints native code without a symbol. The question mark says that the name is not its
-// own, but that of a neighbour.
+// nameless prints native code without a symbol. The question mark says that the name belongs to a
+// neighbour.
 func (p *printer) nameless(f *profile.Frame) {
 	if f.Nearest == "" || p.o.IP {
 		p.paint(dim, moduleOf(f)+"!+"+hex(f.Offset))
@@ -239,7 +239,7 @@ func originStyle(o profile.Origin) style {
 	return cyan
 }
 
-// named prints a managed frame. If it does not fit, it leaves out the module, then the
+// named prints a managed frame. If the frame is too long, named leaves out the module, then the
 // parameters, then the namespaces, then the source file's folder. Only tables cut a name: see shortened.
 func (p *printer) named(f *profile.Frame, used int, st style) {
 	name, args, module := display.Clean(f.Display), display.Clean(f.Signature), ""
@@ -299,25 +299,27 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	p.paint(dim, module)
 }
 
-// gap is what lies between a name and what follows it.
+// gap lies between a name and the following text.
 const gap = "  "
 
-// awaitedBy marks methods that await the one above.
+// awaitedBy marks methods that await the method above.
 const awaitedBy = "awaited by "
 
 // waitedFor marks the thread that waits for the task of the method above.
 const waitedFor = "waited for by "
 
-// inlined marks methods that have no frame of their own.
+// inlined marks methods without a frame of their own.
 const inlined = " (inlined)"
 
-// In tables, the columns that a name may take with its parameters, and those that it always gets.
+// In tables, the columns that a name may take with its parameters, and the columns that a name always
+// gets.
 const (
 	longestName  = 100
 	shortestName = 24
 )
 
-// shortened cuts what is too long for a table, in the middle: the parameters, then the name too.
+// shortened cuts the middle of text that is too long for a table: the parameters first, then also the
+// name.
 func (p *printer) shortened(name, args string, used int) (string, string) {
 	if p.longest == 0 {
 		return name, args

@@ -12,7 +12,7 @@ import (
 	"clrsnap/profile"
 )
 
-// group prints one or more threads with the same stack.
+// group prints one or more threads with equal stacks.
 func (p *printer) group(g Group) {
 	if len(g) == 1 {
 		p.thread(g[0])
@@ -67,8 +67,8 @@ func (p *printer) property(st style, s string) {
 
 const stateRunning = "running"
 
-// stateText returns what a thread is doing: "waiting (futex)", "idle". The role says what an idle
-// thread is there for; where there is none, the state does.
+// stateText returns the state of a thread: "waiting (futex)", "idle". The role says what an idle
+// thread is for; without a role, the state does.
 func stateText(t *profile.Thread) string {
 	text := plainState(t)
 	switch {
@@ -91,7 +91,7 @@ func plainState(t *profile.Thread) string {
 	}
 	switch {
 	case t.State == stateRunning || strings.HasPrefix(t.State, "yielding"):
-		s += " (spinning)" // before it blocks
+		s += " (spinning)" // before the thread blocks
 	case t.State != "" && !t.Waits() && t.State != t.Kernel:
 		s += " (" + t.State + ")"
 	}
@@ -108,8 +108,7 @@ func stateStyle(t *profile.Thread) style {
 	return plain
 }
 
-// shared prints the header of threads with the same stack: how many they are, their roles and
-// states, and their ids.
+// shared prints the header of threads with equal stacks: their number, roles, states, and ids.
 func (p *printer) shared(g Group) {
 	p.paint(bold, strconv.Itoa(len(g))+" threads")
 	p.text(" with this stack")
@@ -122,13 +121,14 @@ func (p *printer) shared(g Group) {
 	p.list("", g)
 }
 
-// mostValues bounds the values of a tally. Where there are more, those of different objects are one.
+// mostValues bounds the values of a tally. Beyond the bound, values that differ only in the object
+// are one.
 const mostValues = 6
 
 var objectAddress = regexp.MustCompile(` 0x[0-9a-f]+`)
 
-// tally counts the threads with each value: "10 waiting (futex), 2 running". If all have
-// the same value, it returns just that.
+// tally counts the threads with each value: "10 waiting (futex), 2 running". If all have one value,
+// tally returns just the value.
 func tally(g Group, of func(*profile.Thread) string) string {
 	count := map[string]int{}
 	for _, t := range g {

@@ -13,13 +13,13 @@ import (
 	"clrsnap/profile"
 )
 
-// Order is what functions are sorted by.
+// Order is the sort order of functions.
 type Order uint8
 
 // The orders.
 const (
 	Flat Order = iota // the weight in the function itself
-	Cum               // the weight in the function and in all that it calls
+	Cum               // the weight in the function and its callees
 )
 
 // TopOptions are the options of Top, Diff and their JSON forms. The zero value
@@ -30,10 +30,10 @@ type TopOptions struct {
 	ByThread bool // a table for each of the busiest threads
 	Color    bool // with ANSI escape sequences for colours
 	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
-	Full     bool // no name is shortened: else one that does not fit, or has more than 100 columns if Width is 0
-	Idle     bool // with the samples of idle threads; TopJSON and DiffJSON always have them
-	Lines    bool // below each function its source lines; JSON always has them
-	Plumbing bool // each function of .NET's plumbing: without it, runs of them are one; JSON always has each
+	Full     bool // no name is shortened: otherwise names are shortened to Width, or to 100 columns if Width is 0
+	Idle     bool // with the samples of idle threads; TopJSON and DiffJSON always have the samples
+	Lines    bool // with each function's source lines below the function; JSON always has the lines
+	Plumbing bool // each framework frame: without Plumbing, runs are one function; JSON always has each function
 }
 
 // How many threads are shown: in the table of threads, and with a table of their own.
@@ -42,9 +42,8 @@ const (
 	topThreadsEach = 10
 )
 
-// Top writes tables for people: for each mode of the recording the functions with the
-// largest weights, and the threads. For a table of a part of a recording, give it what
-// profile.Recording.Select returns.
+// Top writes tables for people: for each mode of the recording the functions with the largest weights, and
+// the threads. For a table of a part of a recording, pass the result of profile.Recording.Select.
 func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTop(w, &o)
 	p.recording(r)
@@ -66,7 +65,7 @@ func newTable(w io.Writer, color bool, width int) *printer {
 	return &printer{w: bufio.NewWriterSize(w, 16<<10), o: TextOptions{Color: color, Width: width}}
 }
 
-// newTop returns the printer of a table whose names are shortened.
+// newTop returns the printer of a table with shortened names.
 func newTop(w io.Writer, o *TopOptions) *printer {
 	p := newTable(w, o.Color, o.Width)
 	if p.o.Full = o.Full; !o.Full {
@@ -106,7 +105,7 @@ func (p *printer) recording(r *profile.Recording) {
 	}
 }
 
-// topMode prints everything about one mode. whole has also the samples that the tables leave out.
+// topMode prints everything about one mode. whole also has the samples that the tables leave out.
 func (p *printer) topMode(r, whole *profile.Recording, m profile.Mode, o *TopOptions) {
 	t := r.Totals(m)
 	p.modeSummary(r, whole, t)
@@ -141,7 +140,7 @@ func (p *printer) tables(r *profile.Recording, t *profile.Totals, o *TopOptions)
 	p.functions(r, t, o)
 }
 
-// eventTitles say what the events of a mode are grouped by, in the singular and the plural.
+// eventTitles name the groups of a mode's events, in the singular and the plural.
 var eventTitles = [len(profile.Modes)][2]string{
 	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"},
 	profile.Contention:  {"owner", "owners"},
@@ -213,8 +212,8 @@ func (p *printer) messages(m *profile.Messages, o *TopOptions) {
 	p.end()
 }
 
-// modeSummary prints the line above the tables of a mode: the weight, the threads, whose
-// code it is, and the number of samples.
+// modeSummary prints the line above the tables of a mode: the weight, the threads, the code's origins, and
+// the number of samples.
 func (p *printer) modeSummary(r, whole *profile.Recording, t *profile.Totals) {
 	all := t.All.All()
 	out := []cell{{t.Mode.Title() + ":", bold}}
@@ -286,8 +285,8 @@ func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptio
 	}
 }
 
-// methods returns the functions that are not events. The events that happened in a function
-// itself count as its own weight.
+// methods returns the functions that are not events. A function's own weight includes the events that
+// happened in the function itself.
 func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.FunctionTotal {
 	var out []profile.FunctionTotal
 	for _, f := range all {
@@ -299,7 +298,7 @@ func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.Functi
 	return out
 }
 
-// hottest returns the functions of the first rows, and how many others there are.
+// hottest returns the functions of the first rows, and the number of other functions.
 func hottest(all []profile.FunctionTotal, o *TopOptions) (rows []profile.FunctionTotal, left int) {
 	rows = slices.Clone(all)
 	slices.SortStableFunc(rows, func(a, b profile.FunctionTotal) int {
@@ -321,9 +320,9 @@ func (p *printer) more(n int, what [2]string, how string) {
 	p.end()
 }
 
-// amounts are the columns of amounts: the share; the weight, in two columns if threads both
-// ran and waited; and the number of events, unless that is the weight. The last amount can have
-// its rate as well, and the mean weight of one event.
+// amounts are the columns of amounts: the share; the weight, in two columns if threads both ran and waited;
+// and the number of events, unless the weight is that number. The last amount can also have a rate, and the
+// mean weight of one event.
 type amounts struct {
 	*numbers
 	totals        *profile.Totals
@@ -371,19 +370,19 @@ func newAmounts(r *profile.Recording, t *profile.Totals, rates, means bool, titl
 	for i := range whole {
 		whole[i] = estimate{&t.All, &t.Variance}
 	}
-	for i, c := range a.rows(whole...) { // no number is longer than that of the whole
+	for i, c := range a.rows(whole...) { // the whole has the longest numbers
 		a.fit(i, c.text)
 	}
 	return a
 }
 
-// estimate is an amount with its variance; without one see profile.Totals.Error.
+// estimate is an amount with its variance; without a variance see profile.Totals.Error.
 type estimate struct {
 	part     *profile.Part
 	variance *profile.Variance
 }
 
-// estimatesOf returns what is in a function itself, and the total.
+// estimatesOf returns the estimates of a function itself, and of its total.
 func estimatesOf(f *profile.FunctionTotal) []estimate {
 	return []estimate{{&f.Self, &f.SelfVariance}, {&f.Total, &f.TotalVariance}}
 }
@@ -397,7 +396,7 @@ func (a *amounts) rows(parts ...estimate) []cell {
 	return out
 }
 
-// cells returns the columns of an amount, each number with the digits that are known.
+// cells returns the columns of an amount, each number with its known digits.
 func (a *amounts) cells(x estimate, last bool) []cell {
 	p := x.part
 	all := p.All()
@@ -427,11 +426,11 @@ func (a *amounts) stateCell(part profile.Amount) cell {
 	return a.weight.estimatedCell(part.Weight, a.error(part, nil).Weight)
 }
 
-// fewSamples is the standard error, as a part of an amount of time, from which on the amount is marked as an
-// estimate: it has fewer than a hundred samples, more or less.
+// fewSamples is a standard error, as a part of an amount of time. From this error on the amount is marked as
+// an estimate: the amount has fewer than a hundred samples, more or less.
 const fewSamples = 0.1
 
-// error returns the standard error of an amount. Of a time with many samples it is taken for exact.
+// error returns the standard error of an amount. A time with many samples counts as exact.
 func (a *amounts) error(part profile.Amount, variance *profile.Variance) profile.Error {
 	var e profile.Error
 	if variance != nil {

@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// only returns what chooses one mode of a recording.
+// only returns a function that selects one mode of a recording.
 func only(m profile.Mode) func(*profile.Recording) *profile.Recording {
 	return func(r *profile.Recording) *profile.Recording {
 		return r.Select(profile.Selection{Modes: []profile.Mode{m}, Native: true})
@@ -202,7 +202,7 @@ func TestTopJSON(t *testing.T) {
 		return DiffJSON(b, only(profile.CPU)(profiletest.CalmShop()), only(profile.CPU)(profiletest.BusyShop()),
 			TopOptions{Rows: 2})
 	}))
-	// Lists are never null, even if there is nothing in them.
+	// Lists are never null, not even empty lists.
 	profiletest.Golden(t, "top-nothing.json",
 		indented(func(b *bytes.Buffer) error { return TopJSON(b, &profile.Recording{}, TopOptions{}) }))
 	profiletest.Golden(t, "diff-nothing.json", indented(func(b *bytes.Buffer) error {

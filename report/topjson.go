@@ -97,7 +97,7 @@ type jsonModeTotals struct {
 	Every    float64        `json:"every,omitempty"`
 	Total    jsonAmount     `json:"total"`
 
-	// Of each of these, only the field that is named after the unit is set.
+	// Of each of these, only the field for the unit is set.
 	IncompleteSeconds float64                    `json:"incompleteSeconds,omitempty"`
 	IncompleteBytes   int64                      `json:"incompleteBytes,omitempty"`
 	IncompleteCount   int64                      `json:"incompleteCount,omitempty"`
@@ -201,8 +201,8 @@ func jsonRecordingOf(r *profile.Recording) jsonRecording {
 	return out
 }
 
-// jsonAmountOf is an amount with its standard errors. of is its variance; without it see
-// profile.Totals.Error.
+// jsonAmountOf is an amount with its standard errors. of is the amount's variance; without a
+// variance see profile.Totals.Error.
 func jsonAmountOf(t *profile.Totals, p *profile.Part, of ...profile.Variance) jsonAmount {
 	all := p.All()
 	e := t.Error(all, of...)

@@ -11,16 +11,16 @@ import (
 	"clrsnap/profile"
 )
 
-// threadGroup is a thread, or those with one role, which do the same for the program.
+// threadGroup is a thread, or the threads of one role, which do the same for the program.
 type threadGroup struct {
-	thread int32 // index in Recording.Threads: the heaviest one
+	thread int32 // index in Recording.Threads: the heaviest thread
 	n      int
 	total  profile.Part
 
 	variance profile.Variance
 }
 
-// groupRoles groups threads by what the runtime has them for. Threads of the program's own have a row each.
+// groupRoles groups the runtime's threads by role. Threads of the program have a row each.
 func groupRoles(r *profile.Recording, threads []profile.ThreadTotal) []threadGroup {
 	type key struct {
 		process int32
@@ -52,13 +52,13 @@ func groupRoles(r *profile.Recording, threads []profile.ThreadTotal) []threadGro
 	return out
 }
 
-// roleNames are the plurals of roles that have one.
+// roleNames are the plurals of roles.
 var roleNames = map[string]string{
 	"ThreadPool worker": "ThreadPool workers", "ThreadPool waiter": "ThreadPool waiters",
 	"Long-running task": "Long-running tasks",
 }
 
-// threads prints the threads with the largest weights. Those with one role have a row together.
+// threads prints the threads with the largest weights. Threads with one role have a row together.
 func (p *printer) threads(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	c := newAmounts(r, t, true, false, "%")
 	p.numbersHead(c.numbers, "thread")
@@ -84,7 +84,7 @@ func (p *printer) threads(r *profile.Recording, t *profile.Totals, o *TopOptions
 	}
 }
 
-// ofProcess prints which child process a thread belongs to.
+// ofProcess prints the child process of a thread.
 func (p *printer) ofProcess(r *profile.Recording, t *profile.RecordedThread) {
 	if i := int(t.Process); i > 0 && i < len(r.Processes) {
 		p.paint(dim, " of process "+strconv.Itoa(r.Processes[i].PID))
@@ -136,14 +136,14 @@ func (p *printer) eachThread(r *profile.Recording, t *profile.Totals, o *TopOpti
 	}
 }
 
-// Shares of flawed samples from which on there is a note.
+// Shares of flawed samples that deserve a note.
 const (
 	notableLoss = 0.005 // of lost samples, or of weight in incomplete stacks
 	notableLate = 0.05  // of late samples
 )
 
-// notesOf returns the notes of a recording: what is flawed in the samples, if it is more than
-// negligible, and the notes that the recording itself has.
+// notesOf returns the notes of a recording: the flaws of the samples, unless negligible, and the
+// recording's own notes.
 func notesOf(r *profile.Recording, modes []profile.Mode) []string {
 	var out []string
 	for _, m := range modes {

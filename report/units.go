@@ -8,9 +8,9 @@ import (
 	"clrsnap/profile"
 )
 
-// Clean makes a name from a target safe to print on a terminal. It writes control
-// characters, characters that change the direction of writing, and invalid UTF-8 as
-// escapes, such as \x1b: they could move the cursor or hide text.
+// Clean makes a name from a target safe to print on a terminal. Clean escapes control characters,
+// characters that change the direction of writing, and invalid UTF-8, for example as \x1b: such
+// characters could move the cursor or hide text.
 func Clean(s string) string { return display.Clean(s) }
 
 // WeightText returns a weight as text for people: "12.3 s", "4.56 MiB", "1,234".
@@ -19,8 +19,8 @@ func WeightText(u profile.Unit, w int64) string { return display.Weight(u, w) }
 // AmountText returns an amount of a mode as text for people: "1.23 GiB in 3,400 objects".
 func AmountText(m profile.Mode, a profile.Amount) string { return display.Amount(m, a) }
 
-// samplesText returns a number of samples as text for people. Those of GC are pauses: a collection
-// can have several, or share one.
+// samplesText returns a number of samples as text for people. Samples of GC are pauses: a
+// collection can have several, or share one.
 func samplesText(m profile.Mode, n int) string {
 	if m == profile.GC {
 		return display.Number(n) + display.Plural(n, " pause", " pauses")
@@ -28,9 +28,8 @@ func samplesText(m profile.Mode, n int) string {
 	return display.Number(n) + display.Plural(n, " sample", " samples")
 }
 
-// SamplingText returns how the samples of a mode were chosen, as text to follow their
-// number: " at 99 Hz", " of 5,000 exceptions, one in 10". It is empty if each event is a
-// sample.
+// SamplingText returns how the samples of a mode were chosen, as text after their number: " at 99
+// Hz", " of 5,000 exceptions, one in 10". The text is empty if each event is a sample.
 func SamplingText(s *profile.ModeStats) string {
 	switch {
 	case s.Mode.OfEvents():
@@ -67,7 +66,7 @@ func eventSamplingText(s *profile.ModeStats) string {
 	return text
 }
 
-// weightColumn says how a column of weights is written. They are parts of a whole.
+// weightColumn says how a column of weights is written. The weights are parts of a whole.
 type weightColumn struct {
 	display.Scale
 	decimals int

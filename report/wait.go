@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// verbs say what a thread does that waits in each way; "%s" stands for the object.
+// verbs name each kind of wait as a thread's action; "%s" stands for the object.
 var verbs = map[profile.WaitKind]string{
 	profile.MonitorEnter:    "waits to enter Monitor of %s",
 	profile.MonitorWait:     "waits in Monitor.Wait of %s",
@@ -35,7 +35,7 @@ var verbs = map[profile.WaitKind]string{
 	profile.WaitRuntime:     "waits for the static constructor of %s",
 }
 
-// things are what is waited for where its object is not known.
+// things name the awaited object if its address is not known.
 var things = map[profile.WaitKind]string{
 	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
 	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
@@ -47,7 +47,7 @@ var things = map[profile.WaitKind]string{
 	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 
-// waitText says what a thread waits for, on one line; "" if that is not known.
+// waitText describes a thread's wait, on one line; "" if not known.
 func waitText(w *profile.Wait) string {
 	if w == nil {
 		return ""
@@ -80,7 +80,7 @@ func waitText(w *profile.Wait) string {
 	return text + tasksText(w)
 }
 
-// tasksText names the first of several tasks that are waited for, and who runs them.
+// tasksText names the first of several awaited tasks, and the threads that run them.
 func tasksText(w *profile.Wait) string {
 	const most = 3
 	var words []string
@@ -101,7 +101,7 @@ func tasksText(w *profile.Wait) string {
 	return ": " + strings.Join(words, ", ")
 }
 
-// waitingText is waitText for what comes after a name: "waiting to enter Lock 0x7f…".
+// waitingText is waitText for use after a name: "waiting to enter Lock 0x7f…".
 func waitingText(w *profile.Wait) string {
 	text := waitText(w)
 	switch verb, rest, _ := strings.Cut(text, " "); {
@@ -115,7 +115,7 @@ func waitingText(w *profile.Wait) string {
 	return "waiting"
 }
 
-// hasIt says what the owner does with what is waited for; its name follows.
+// hasIt names the owner's relation to the awaited object; the owner's name follows.
 func hasIt(w *profile.Wait) string {
 	switch {
 	case w.Kind == profile.TaskWait && w.Detail != "Running":
@@ -126,7 +126,7 @@ func hasIt(w *profile.Wait) string {
 	return "held by"
 }
 
-// held says as what a thread holds a lock; "%s" stands for the object.
+// held describes the holding of a lock; "%s" stands for the object.
 var held = map[profile.WaitKind]string{
 	profile.MonitorEnter:    "holds Monitor of %s",
 	profile.LockEnter:       "holds %s",
@@ -135,7 +135,7 @@ var held = map[profile.WaitKind]string{
 	profile.HandleOne:       "holds %s",
 }
 
-// holdText says what a thread holds, on one line.
+// holdText describes a thread's hold, on one line.
 func holdText(w *profile.Wait) string {
 	text := strings.Replace(held[w.Kind], "%s", thing(w), 1)
 	if w.Recursion > 1 {
@@ -157,7 +157,7 @@ func holdText(w *profile.Wait) string {
 	return text
 }
 
-// thing is what is waited for.
+// thing names the awaited object.
 func thing(w *profile.Wait) string {
 	switch {
 	case w.Kind == profile.ThreadJoin && w.Owner != nil:
@@ -170,7 +170,7 @@ func thing(w *profile.Wait) string {
 		s = "async " + display.Clean(w.Method)
 	}
 	plain := w.Type == "object" && w.Field != ""
-	if plain { // which is made to be locked
+	if plain { // a plain object exists for locking
 		s = display.Clean(display.Field(w.Field))
 	}
 	if w.Object != 0 {
@@ -192,7 +192,7 @@ func threadText(t *profile.ThreadRef) string {
 	return "thread " + strconv.Itoa(t.OSThreadID)
 }
 
-// waitNotes are what is in brackets.
+// waitNotes are the notes in brackets.
 func waitNotes(w *profile.Wait) string {
 	var notes []string
 	if w.Detail != "" && w.Kind != profile.WaitRuntime {

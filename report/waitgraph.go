@@ -15,11 +15,11 @@ import (
 // WaitGraphOptions are the options of WaitGraph. The zero value works.
 type WaitGraphOptions struct {
 	Text TextOptions // Color, Width, Full, Short and Link count
-	All  bool        // with locks that nobody waits for, and with every waiter
+	All  bool        // with locks without waiters, and with every waiter
 }
 
 // WaitGraph writes for people who waits for whom in a snapshot: deadlocks, then what threads wait for, the most
-// harmful first. The frames are those of the program's own code.
+// harmful first. The frames shown are the program's own code.
 func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGraphOptions) error {
 	p := &graphPrinter{printer: printer{w: bufio.NewWriterSize(w, 64<<10), o: o.Text}, s: s, g: g, all: o.All}
 	p.process(s)
@@ -37,7 +37,7 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 	p.end()
 	if s.Unsearched != "" {
 		which := "Likely deadlocks"
-		if s.Process.Core != nil { // the locks are not there, either
+		if s.Process.Core != nil { // the locks are missing, too
 			which = "Deadlocks"
 		}
 		p.paint(dim, which+" may be missing: "+display.Clean(s.Unsearched))
@@ -91,7 +91,7 @@ func threadName(s *profile.Snapshot, i int) string {
 	return threadText(&profile.ThreadRef{OSThreadID: t.OSThreadID, Name: t.Name})
 }
 
-// lockText is what a wait is for, in a sentence: "Shop.Order 0x7f10".
+// lockText names the object of a wait, in a sentence: "Shop.Order 0x7f10".
 func lockText(w *profile.Wait) string {
 	switch w.Kind {
 	case profile.ThreadJoin:
@@ -102,7 +102,7 @@ func lockText(w *profile.Wait) string {
 	return thing(w)
 }
 
-// heldText says after a wait who has what is waited for.
+// heldText says, after a wait, who holds the awaited object.
 func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 	if t := taskOf(w, s.Threads[owner].OSThreadID); t != nil {
 		return fmt.Sprintf(verbs[w.Kind], lockText(w)) + ", among them " + thing(t) + ", " + hasIt(t) + " " +
@@ -119,7 +119,7 @@ func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
 	return "waits for " + lockText(w) + ", " + hasIt(w) + " " + threadName(s, owner)
 }
 
-// taskOf returns the one of several tasks that a thread runs; nil: it runs none.
+// taskOf returns the task of a wait that a thread runs; nil: none.
 func taskOf(w *profile.Wait, thread int) *profile.Wait {
 	for i := range w.Tasks {
 		if o := w.Tasks[i].Owner; o != nil && o.OSThreadID == thread {
@@ -129,7 +129,7 @@ func taskOf(w *profile.Wait, thread int) *profile.Wait {
 	return nil
 }
 
-// isBehind reports whether a wait to read is for a thread that waits to write.
+// isBehind reports whether a reader waits for a thread that waits to write.
 func isBehind(s *profile.Snapshot, w *profile.Wait, writer int) bool {
 	return slices.ContainsFunc(w.Behind, func(r profile.ThreadRef) bool {
 		return r.OSThreadID == s.Threads[writer].OSThreadID
@@ -157,7 +157,7 @@ func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
 	return b.String()
 }
 
-// isHeld reports whether a wait is for something that its owner holds.
+// isHeld reports whether a wait is for an object that the owner holds.
 func isHeld(w *profile.Wait) bool {
 	switch w.Kind {
 	case profile.ThreadJoin, profile.WaitRuntime:
@@ -166,7 +166,7 @@ func isHeld(w *profile.Wait) bool {
 	return !w.Kind.OfTasks()
 }
 
-// tangleText tells of each member what it waits for.
+// tangleText says what each member waits for.
 func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
 	var parts []string
 	member := map[int]int{} // indices by ids
@@ -225,7 +225,7 @@ func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
 	return text + ", whose owner has ended without leaving it: it will never be free"
 }
 
-// deadlock prints a deadlock: what it is, and of each member what it does.
+// deadlock prints a deadlock: a sentence, and each member's waits.
 func (p *graphPrinter) deadlock(d *profile.Deadlock) {
 	st := red
 	if !d.Certain || d.Timeout != profile.Forever {
@@ -260,7 +260,7 @@ const (
 	shownFrames  = 3
 )
 
-// member prints a thread of a deadlock: what it waits for and holds, and where.
+// member prints a thread of a deadlock: the thread's wait, its locks, and its place.
 func (p *graphPrinter) member(i int) {
 	t := &p.s.Threads[i]
 	p.text("  ")
@@ -274,7 +274,7 @@ func (p *graphPrinter) member(i int) {
 	}
 }
 
-// where prints the frames of the program's own code that a thread is in.
+// where prints a thread's frames of the program's own code.
 func (p *graphPrinter) where(t *profile.Thread, indent int) {
 	for _, f := range ownFrames(t, shownFrames) {
 		p.text(strings.Repeat(" ", indent))
@@ -283,8 +283,8 @@ func (p *graphPrinter) where(t *profile.Thread, indent int) {
 	}
 }
 
-// ownFrames returns the frames nearest to the leaf that are of the program's own code. Without such it is the
-// first frame of a package, or the first managed one that is no part of what the thread waits in.
+// ownFrames returns the frames nearest to the leaf that are the program's own code. If there are none, ownFrames
+// returns the first frame of a package, or the first managed frame outside the wait's own frames.
 func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
 	var other, any, waits *profile.Frame
 	var buf []profile.Frame
@@ -345,8 +345,8 @@ func (p *graphPrinter) states() {
 	}
 }
 
-// isEnd reports whether only the idle main thread of a program whose Main is asynchronous waits for something: it waits
-// as long as the program runs.
+// isEnd reports whether the only waiter is the idle main thread of a program with an asynchronous Main: this thread
+// waits as long as the program runs.
 func isEnd(s *profile.Snapshot, l *profile.LockState) bool {
 	return len(l.Waiters) == 1 && l.Blocked <= 1 && s.Threads[l.Waiters[0].Thread].Idle() == profile.IdleMain
 }
@@ -400,7 +400,7 @@ func (p *graphPrinter) state(l *profile.LockState) {
 	}
 }
 
-// holder prints where somebody is who has a permit.
+// holder prints the place of a permit's holder.
 func (p *graphPrinter) holder(of profile.Party) {
 	if of.Thread >= 0 {
 		p.where(&p.s.Threads[of.Thread], 6)
@@ -409,7 +409,7 @@ func (p *graphPrinter) holder(of profile.Party) {
 	p.awaitFrames(&p.s.Awaits[of.Await], 6)
 }
 
-// waiter prints a thread that waits for a lock, and the first frame of its own code.
+// waiter prints a thread that waits for a lock, and the thread's first frame of own code.
 func (p *graphPrinter) waiter(l *profile.LockState, w *profile.Waiter) {
 	p.text("    " + threadName(p.s, w.Thread) + " waits")
 	var notes []string
@@ -461,7 +461,7 @@ func stateName(l *profile.LockState) string {
 	return name
 }
 
-// stateWait is a wait for a lock, for what names it.
+// stateWait is a wait for a lock, made to name the lock.
 func stateWait(l *profile.LockState) *profile.Wait {
 	w := &profile.Wait{Object: l.Object, Type: l.Type, Of: l.Of, Field: l.Field, Method: l.Method}
 	switch {

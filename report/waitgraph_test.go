@@ -16,8 +16,8 @@ import (
 	"clrsnap/profile"
 )
 
-// orders is a snapshot with a deadlock of two threads and a victim, a circle that a timeout ends, a lock whose owner
-// has ended, a reader that is in the way of a writer, a semaphore, and hostile names.
+// orders is a snapshot with a deadlock of two threads and a victim, a circle with a timeout, a lock whose owner has
+// ended, a reader that blocks a writer, a semaphore, and hostile names.
 func orders() *profile.Snapshot {
 	s := &profile.Snapshot{
 		Process: profile.Process{
@@ -180,7 +180,7 @@ func TestWaitGraphJSONNames(t *testing.T) {
 	t.Errorf("no lock of the order: %+v", got.Locks)
 }
 
-// TestWaitGraphXML: the picture is well-formed, whatever the names are.
+// TestWaitGraphXML: the picture is well-formed, with any names.
 func TestWaitGraphXML(t *testing.T) {
 	s := orders()
 	for i := range s.Threads {
@@ -222,7 +222,8 @@ func TestWaitGraphLarge(t *testing.T) {
 	}
 }
 
-// TestWaitGraphFewBoxes: a picture has a bounded number of boxes, one for each thread, and says how many are left out.
+// TestWaitGraphFewBoxes: a picture has a bounded number of boxes, one for each thread, and says how many are left
+// out.
 func TestWaitGraphFewBoxes(t *testing.T) {
 	s := &profile.Snapshot{}
 	add := func(object uint64, owner *profile.ThreadRef, readers ...profile.ThreadRef) {
@@ -273,8 +274,8 @@ func TestDeadlockText(t *testing.T) {
 	}
 }
 
-// TestWaitGraphLikely: a picture of a likely circle without a thread has its members and dashed arrows, and one of a
-// need that many can satisfy stays small.
+// TestWaitGraphLikely: a picture of a likely circle without a thread has its members and dashed arrows. The picture
+// of a likely wait edge with many holders stays small.
 func TestWaitGraphLikely(t *testing.T) {
 	s := &profile.Snapshot{Awaits: make([]profile.Await, 60)}
 	for i := range s.Awaits {
@@ -311,7 +312,7 @@ func TestWaitGraphLikely(t *testing.T) {
 	}
 }
 
-// TestBehind: who waits to read behind a writer is said to wait for that one.
+// TestBehind: a reader behind a waiting writer is said to wait for the writer.
 func TestBehind(t *testing.T) {
 	const table = "System.Threading.ReaderWriterLockSlim"
 	refs := []profile.ThreadRef{{OSThreadID: 1, Name: "report"}, {OSThreadID: 2, Name: "pool"},
@@ -343,7 +344,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestWaitGraphRegisters: how the stacks were taken that waits were found in is told, as of stacks.
+// TestWaitGraphRegisters: the text names the source of registers, like the text of stacks.
 func TestWaitGraphRegisters(t *testing.T) {
 	for _, s := range []*profile.Snapshot{
 		{},

@@ -10,9 +10,9 @@ import (
 	"clrsnap/profile"
 )
 
-// WaitGraphDOT writes a WaitGraph in the language of Graphviz. Threads are boxes, locks that nobody is known to own
-// are ellipses. An edge leads from a thread to the one that it waits for. Deadlocks are red. What is only likely is
-// orange, with dashed edges, and so are the suspended methods that take part in it: rounded boxes.
+// WaitGraphDOT writes a WaitGraph in the language of Graphviz. Threads are boxes; locks without a known owner are
+// ellipses. An edge leads from a waiter to a holder. Deadlocks are red. Likely deadlocks are orange, with dashed
+// edges; suspended methods in likely deadlocks are rounded orange boxes.
 func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	deadlocked := membersOf(g.Deadlocks)
@@ -62,7 +62,7 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 	return b.Flush()
 }
 
-// likelyDOT writes what is only likely.
+// likelyDOT writes the likely deadlocks.
 func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int)) {
 	shown := map[int]bool{}
 	name := func(p profile.Party) string {
@@ -86,7 +86,7 @@ func likelyDOT(b *bufio.Writer, s *profile.Snapshot, knots []knot, node func(int
 	}
 }
 
-// sameKnot reports whether an edge is one of a likely deadlock.
+// sameKnot reports whether an edge lies in a likely deadlock.
 func sameKnot(likely map[int]int, e profile.WaitEdge) bool {
 	from, ok1 := likely[e.Thread]
 	to, ok2 := likely[e.For]
@@ -104,12 +104,12 @@ func membersOf(list []profile.Deadlock) map[int]bool {
 	return out
 }
 
-// apart reports whether what is waited for has a place of its own in a picture, because no thread stands for it.
+// apart reports whether an awaited lock has a box of its own in a picture, because no thread stands for the lock.
 func apart(l *profile.LockState) bool {
 	return len(l.Waiters) > 0 && (l.Ended() || len(l.Readers) == 0 && l.Owner == nil)
 }
 
-// apartText says below the name of such a lock why no thread stands for it.
+// apartText says below the name of such a lock why no thread stands for the lock.
 func apartText(l *profile.LockState) string {
 	if l.Ended() && l.Owner == nil {
 		return "a reader has ended"
@@ -133,7 +133,7 @@ func graphTitle(s *profile.Snapshot) string {
 	return title + " · " + s.CapturedAt.Format("2006-01-02 15:04:05")
 }
 
-// nodeText describes a thread in a picture: its name, and below where it is.
+// nodeText describes a thread in a picture: its name, and below its place.
 func nodeText(s *profile.Snapshot, i int) string {
 	text := threadName(s, i)
 	for _, f := range ownFrames(&s.Threads[i], 1) {
@@ -155,7 +155,7 @@ func frameText(f *profile.Frame) string {
 	return text
 }
 
-// edgeText says in a picture what a thread waits for.
+// edgeText describes a thread's wait in a picture.
 func edgeText(w *profile.Wait) string {
 	switch w.Kind {
 	case profile.ThreadJoin:

@@ -38,8 +38,8 @@ type (
 		Blocked    int              `json:"blocked"`
 		Certain    bool             `json:"certain"`
 	}
-	// jsonMember is a thread: of a deadlock, or one that owns a lock or waits for it. Kind, Timeout and Certain are
-	// those of its wait.
+	// jsonMember is a thread: a member of a deadlock, an owner or a waiter. Kind, Timeout and Certain are the
+	// wait's.
 	jsonMember struct {
 		OSThreadID      int              `json:"osThreadId,omitempty"`
 		ManagedThreadID int              `json:"managedThreadId,omitempty"`

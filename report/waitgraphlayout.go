@@ -6,11 +6,11 @@ import (
 	"clrsnap/profile"
 )
 
-// A picture of a WaitGraph is a forest. Members of a circle, owners that do not wait, and locks without an owner
-// are its roots, one below the other on the left. To the right of each are the threads that wait for it. Circles that
-// are only likely come after the others.
+// A picture of a WaitGraph is a forest. The roots are members of a circle, owners that do not wait, and locks without
+// an owner, one below the other on the left. The waiters of a box are to the right of the box. Circles with likely
+// wait edges come after the others.
 
-// picture is a WaitGraph as it is drawn.
+// picture is the drawing of a WaitGraph.
 type picture struct {
 	s     *profile.Snapshot
 	g     *profile.WaitGraph
@@ -19,24 +19,24 @@ type picture struct {
 	at    map[profile.Party]int // boxes of threads and suspended methods
 	rows  int
 	cols  int
-	left  int // threads that are not drawn, for lack of room
+	left  int // threads left out, for lack of room
 }
 
 // box is a thread or a lock.
 type box struct {
-	who      profile.Party // nobody: it is no box for a thread or a suspended method
+	who      profile.Party // nobody: the box is for no thread or suspended method
 	lock     int           // index in WaitGraph.Locks; -1: none
-	others   int           // so many further threads; 0: it is no box for them
+	others   int           // number of further threads in this box; 0: no box for further threads
 	row, col int
-	parent   int // index of a box; -1: it is a root
+	parent   int // index of a box; -1: a root
 	member   bool
-	knot     int // a likely deadlock that it is a member of, by its number from 1; 0: none
+	knot     int // number, from 1, of a likely deadlock with this member; 0: none
 }
 
-// nobody is no Party.
+// nobody is not a Party.
 var nobody = profile.Party{Thread: -1, Await: -1}
 
-// arrow leads from a box to another.
+// arrow leads from one box to another.
 type arrow struct {
 	from, to int
 	likely   bool
@@ -50,7 +50,7 @@ const (
 
 func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 	p := &picture{s: s, g: g, at: map[profile.Party]int{}}
-	waiting := make([][]int, len(s.Threads)) // by thread: those that wait for it
+	waiting := make([][]int, len(s.Threads)) // by thread: its waiters
 	waits := make([]bool, len(s.Threads))
 	for _, e := range g.Edges {
 		waiting[e.For] = append(waiting[e.For], e.Thread)
@@ -83,7 +83,7 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 	return p
 }
 
-// missing is how many of some threads have no box.
+// missing counts the threads without a box.
 func (p *picture) missing(threads []int) (n int) {
 	for _, t := range threads {
 		if !p.has(t) {
@@ -107,7 +107,7 @@ func partiesOf(threads []int) []profile.Party {
 	return out
 }
 
-// all returns the threads that a picture with room for them all has.
+// all returns the threads of a picture with room for all.
 func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
 	for i := range p.g.Locks {
 		if l := &p.g.Locks[i]; apart(l) {
@@ -126,7 +126,7 @@ func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
 	return threads
 }
 
-// circle adds the members of a deadlock, and those behind each. They are boxes like b.
+// circle adds the members of a deadlock, and the threads behind each member. The boxes are like b.
 func (p *picture) circle(members []profile.Party, waiting [][]int, b box) {
 	var roots []int
 	for _, m := range members {
@@ -142,8 +142,8 @@ func (p *picture) circle(members []profile.Party, waiting [][]int, b box) {
 	}
 }
 
-// lock adds a lock that no thread stands for, unless all who wait for it are drawn: members of likely deadlocks, whose
-// arrows lead to who most likely has a permit of it.
+// lock adds a lock without an owner, unless all its waiters are already drawn: members of likely deadlocks have
+// arrows to the likely holders of permits.
 func (p *picture) lock(i int, waiting [][]int) {
 	var threads []int
 	for _, w := range p.g.Locks[i].Waiters {
@@ -182,16 +182,16 @@ func (p *picture) behind(at int, waiting [][]int) {
 	}
 }
 
-// maxColumns bounds how deep a chain of waits is drawn.
+// maxColumns bounds the drawn length of a chain of waits.
 const maxColumns = 24
 
-// children adds the threads that wait for what a box stands for, to the right of it.
+// children adds the waiters of a box, to the right of the box.
 func (p *picture) children(at int, threads []int, waiting [][]int) {
 	threads = slices.DeleteFunc(slices.Clone(threads), p.has)
 	slices.SortStableFunc(threads, func(a, b int) int { return len(waiting[b]) - len(waiting[a]) })
 	for i, t := range threads {
 		if p.has(t) {
-			continue // it waits for one that is behind this box, too
+			continue // also waits for a thread behind this box
 		}
 		b := box{who: profile.ThreadParty(t), lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
 		if i == mostChildren && len(threads) > mostChildren+1 || len(p.boxes) >= mostBoxes || b.col >= maxColumns {
@@ -217,7 +217,7 @@ func (p *picture) arrows() {
 	}
 }
 
-// likelyArrows adds the arrows of likely deadlocks, and those from a lock to its likely holders.
+// likelyArrows adds the arrows of likely deadlocks, and the arrows from a lock to its likely holders.
 func (p *picture) likelyArrows(knots []knot) {
 	add := func(from int, to profile.Party) {
 		if at, ok := p.at[to]; ok {

@@ -8,25 +8,25 @@ import (
 	"clrsnap/profile"
 )
 
-// knot is a likely deadlock as pictures have it.
+// knot is a likely deadlock for pictures.
 type knot struct {
 	parties []profile.Party // members, then others
 	needs   []needArrow
 }
 
-// needArrow is that a party of a knot needs another one.
+// needArrow is a likely wait edge between two parties of a knot.
 type needArrow struct {
 	from, to profile.Party
 	need     *profile.Need
 }
 
-// mostNeeds bounds the arrows for one need, which any one of several can satisfy.
+// mostNeeds bounds the arrows for one likely wait edge with several holders.
 const mostNeeds = 4
 
 // mostArrows bounds the arrows of one knot.
 const mostArrows = 1 << 10
 
-// knotsOf returns the likely deadlocks of a graph. An ordinary wait of one member for another is no need: that is an
+// knotsOf returns the likely deadlocks of a graph. An ordinary wait between members is not a need: the wait is an
 // edge of the graph.
 func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
 	out := make([]knot, len(g.Likely))
@@ -59,7 +59,7 @@ func knotsOf(s *profile.Snapshot, g *profile.WaitGraph) []knot {
 	return out
 }
 
-// add adds the arrows of a need to those of a knot.
+// add adds the arrows of a likely wait edge to a knot.
 func (k *knot) add(n *profile.Need, in func(profile.Party) bool) {
 	count := 0
 	for _, on := range n.On {
@@ -75,7 +75,7 @@ func (k *knot) add(n *profile.Need, in func(profile.Party) bool) {
 	}
 }
 
-// likelyThreads are the threads in likely deadlocks, with the number of theirs.
+// likelyThreads are the threads in likely deadlocks, with the number of the deadlock.
 func likelyThreads(knots []knot) map[int]int {
 	out := map[int]int{}
 	for i := range knots {
@@ -88,7 +88,7 @@ func likelyThreads(knots []knot) map[int]int {
 	return out
 }
 
-// awaitLines describe a suspended method in a picture: what it is, what it awaits, and where.
+// awaitLines describe a suspended method in a picture: its kind, the awaited object, and its place.
 func awaitLines(a *profile.Await) []string {
 	lines := []string{"suspended method"}
 	if a.Object != 0 {
@@ -103,7 +103,7 @@ func awaitLines(a *profile.Await) []string {
 	return lines
 }
 
-// awaitTitle is the text of awaitLines, with the methods that await it.
+// awaitTitle is the text of awaitLines, with the methods that await the suspended method.
 func awaitTitle(a *profile.Await) (text string) {
 	text = strings.Join(awaitLines(a), "\n")
 	const most = 20
@@ -113,7 +113,7 @@ func awaitTitle(a *profile.Await) (text string) {
 	return text
 }
 
-// needEdgeText says in a picture what one needs of another one.
+// needEdgeText describes a likely wait edge in a picture.
 func needEdgeText(n *profile.Need) string {
 	text := "likely: "
 	switch n.Kind {

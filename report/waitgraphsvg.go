@@ -25,7 +25,7 @@ const (
 	letterWide = 6.6 // of a letter of 11 pixels, about
 )
 
-// WaitGraphSVG writes a WaitGraph as a picture. It has no script, and needs no other file.
+// WaitGraphSVG writes a WaitGraph as a picture. The picture has no script, and needs no other file.
 func WaitGraphSVG(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	newPicture(s, g).draw(b)
@@ -72,10 +72,10 @@ func (p *picture) foot(w *bufio.Writer, height int) {
 func (b *box) x() int { return edgeLeft + b.col*(boxWide+gapWide) }
 func (b *box) y() int { return edgeTop + b.row*(boxHigh+gapHigh) }
 
-// dashed is how that is drawn which is no thread, or only likely.
+// dashed is the style of boxes that are not threads, and of likely edges.
 const dashed = ` stroke-dasharray="5 3"`
 
-// box draws a thread, a suspended method or a lock, and the line to what it waits for.
+// box draws a thread, a suspended method or a lock, and the line to the awaited box.
 func (p *picture) box(w *bufio.Writer, b *box) {
 	if b.parent >= 0 {
 		to := &p.boxes[b.parent]
@@ -108,7 +108,7 @@ func (p *picture) box(w *bufio.Writer, b *box) {
 	w.WriteString("</g>\n")
 }
 
-// lines returns what is written in a box, and more for its tooltip.
+// lines returns the text in a box, and more text for the tooltip.
 func (p *picture) lines(b *box) (title string, lines []string) {
 	switch {
 	case b.others > 0:
@@ -145,7 +145,7 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 	return title, lines
 }
 
-// doesText says what a thread does, where an arrow says for whom it waits.
+// doesText says what a thread does; if an arrow says for whom the thread waits, doesText does not.
 func doesText(t *profile.Thread) string {
 	switch w := t.Wait; {
 	case w == nil || w.Owner == nil && len(w.Readers)+len(w.Behind) == 0:
@@ -159,8 +159,8 @@ func doesText(t *profile.Thread) string {
 	}
 }
 
-// curve draws an edge between two boxes of which neither is to the right of the other, on their left. Those upwards
-// are further out, so that two boxes that wait for one another have two lines.
+// curve draws an edge on the left of two boxes, if neither box is to the right of the other. Upward edges are further
+// out, so that two boxes that wait for one another have two lines.
 func (p *picture) curve(w *bufio.Writer, a arrow) {
 	from, to := &p.boxes[a.from], &p.boxes[a.to]
 	y1, y2 := from.y()+boxHigh*2/3, to.y()+boxHigh/3
@@ -188,7 +188,7 @@ func (p *picture) curve(w *bufio.Writer, a arrow) {
 	}
 }
 
-// likelyColor is the color of what is only likely.
+// likelyColor is the color of likely edges and deadlocks.
 const likelyColor = "#b35c00"
 
 func abs(n int) int { return max(n, -n) }
@@ -206,13 +206,13 @@ func escape(s string) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: it writes to memory
+		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: b is memory
 	}
 	return b.String()
 }
 
-// WaitGraphHTML writes a page that says who waits for whom: the deadlocks in words, the picture, and the text of
-// WaitGraph with the stacks of the threads in it. It needs no other file and no network.
+// WaitGraphHTML writes a page about who waits for whom: the deadlocks in words, the picture, and the text of
+// WaitGraph with the threads' stacks. The page needs no other file and no network.
 func WaitGraphHTML(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `<!doctype html>
@@ -258,8 +258,7 @@ func (e escaping) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// htmlStacks writes the stacks of the threads that wait for others, or that others wait for, and those of the suspended
-// methods in likely deadlocks.
+// htmlStacks writes the stacks of waiters and holders, and the stacks of the suspended methods in likely deadlocks.
 func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 	shown := map[int]bool{}
 	for _, e := range g.Edges {
@@ -303,7 +302,7 @@ func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
 	}
 }
 
-// htmlAwait writes where a suspended method is, and who awaits it.
+// htmlAwait writes the place of a suspended method, and the methods that await it.
 func htmlAwait(b *bufio.Writer, s *profile.Snapshot, at int) {
 	a := &s.Awaits[at]
 	fmt.Fprintf(b, "<details><summary>%s", html.EscapeString(partyName(s, profile.AwaitParty(at))))

@@ -6,7 +6,7 @@ import (
 	"clrsnap/profile"
 )
 
-// jsonWait is what a thread waits for, or holds.
+// jsonWait is a wait, or a hold, of a thread.
 type jsonWait struct {
 	Kind      profile.WaitKind `json:"kind"`
 	Object    string           `json:"object,omitempty"`
@@ -34,7 +34,7 @@ type jsonOwner struct {
 	Name            string `json:"name,omitempty"`
 }
 
-// again are the kinds of wait that wait for a monitor again and again, each time for what is left of their timeout.
+// again are the kinds of wait that wait for a monitor in several steps, each step for the rest of the timeout.
 var again = map[profile.WaitKind]bool{
 	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true,
 	profile.CollectionTake: true, profile.CollectionAdd: true, profile.TaskWaitAll: true, profile.TaskWaitAny: true,
@@ -74,7 +74,7 @@ func jsonOwnersOf(list []profile.ThreadRef) (out []jsonOwner) {
 	return out
 }
 
-// timeoutMilliseconds is a timeout as JSON has it: -1 stands for none; nil: not known.
+// timeoutMilliseconds is a timeout for JSON: -1 stands for none; nil: not known.
 func timeoutMilliseconds(d time.Duration) *int64 {
 	switch {
 	case d < 0:

@@ -12,9 +12,9 @@ import (
 	"clrsnap/profile"
 )
 
-// Waits writes tables for people of what the waiting threads of a recording wait for, one for each mode that knows.
-// Each row has below it the methods of the program's own code that waited the longest. Without such a
-// mode the error is ErrNoWaits.
+// Waits writes tables for people of what the waiting threads of a recording wait for: one table for each mode with
+// waits. Below each row are the methods of the program's own code that waited the longest. Without a mode with
+// waits the error is ErrNoWaits.
 func Waits(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTop(w, &o)
 	shown := waitModes(r)
@@ -31,11 +31,11 @@ func Waits(w io.Writer, r *profile.Recording, o TopOptions) error {
 	return p.w.Flush()
 }
 
-// ErrNoWaits: a recording has no samples that say what is waited for.
+// ErrNoWaits: no sample of a recording says what a thread waits for.
 var ErrNoWaits = errors.New("no sample says what threads wait for: record with --mode wall, --event wait or " +
 	"--event contention")
 
-// waitModes returns the modes of a recording that have samples of waiting threads.
+// waitModes returns the modes of a recording with samples of waiting threads.
 func waitModes(r *profile.Recording) []profile.Mode {
 	var out []profile.Mode
 	for _, m := range r.RecordedModes() {
@@ -46,7 +46,7 @@ func waitModes(r *profile.Recording) []profile.Mode {
 	return out
 }
 
-// waitMode prints what is waited for in one mode.
+// waitMode prints the waits in one mode.
 func (p *printer) waitMode(r, whole *profile.Recording, m profile.Mode, o *TopOptions) {
 	p.modeSummary(r, whole, r.Totals(m))
 	all := r.WaitTotals(m)
@@ -73,7 +73,7 @@ func (p *printer) waitMode(r, whole *profile.Recording, m profile.Mode, o *TopOp
 	}
 }
 
-// waitingFor prints what is waited for: its kind, and its type if that is known.
+// waitingFor prints the kind of a wait, and the type if known.
 func (p *printer) waitingFor(w *profile.WaitingFor, used int) {
 	kind := profile.WaitingFor{Kind: w.Kind}
 	text, class := kind.String(), display.Clean(w.Type)
@@ -90,10 +90,10 @@ func (p *printer) waitingFor(w *profile.WaitingFor, used int) {
 	p.end()
 }
 
-// How many methods that wait for one thing are shown.
+// How many waiting methods to show for a row.
 const shownWaitMethods = 3
 
-// waitMethods prints the methods that waited the longest, below what they waited for: with the share of its time.
+// waitMethods prints the methods that waited the longest, below their wait: with the share of the wait's time.
 func (p *printer) waitMethods(r *profile.Recording, x *profile.WaitTotal, used int) {
 	rows := x.Methods
 	if !p.o.Full {
@@ -124,7 +124,7 @@ func (p *printer) waitMethods(r *profile.Recording, x *profile.WaitTotal, used i
 	}
 }
 
-// What is waited for, and who waits, as docs/json.md describes them.
+// Waits and waiting methods, by docs/json.md.
 type (
 	jsonWaitTotal struct {
 		Kind    string            `json:"kind"`
@@ -139,7 +139,7 @@ type (
 	}
 )
 
-// waitList writes what is waited for in a mode.
+// waitList writes the waits of a mode.
 func waitList(c *jsonwriter.Writer, r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	all := r.WaitTotals(t.Mode)
 	if o.Rows > 0 {

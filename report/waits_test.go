@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWaits: the table of what is waited for.
+// TestWaits: the tables of Waits.
 func TestWaits(t *testing.T) {
 	for name, o := range map[string]TopOptions{
 		"plain": {}, "80": {Width: 80, Rows: 1}, "full": {Full: true, Width: 80, Idle: true},

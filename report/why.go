@@ -17,18 +17,18 @@ import (
 type WhyOptions struct {
 	Color bool
 	Width int  // of the terminal, in columns; 0: 100
-	Full  bool // whole stacks, with native frames and plumbing
+	Full  bool // whole stacks, with native frames and framework frames
 	// Link is as in TextOptions.
 	Link func(*profile.SourceLine) string
 }
 
-// Bounds of the text: columns where the terminal's are not known, and frames of a stack.
+// Bounds of the text: columns if the terminal's are not known, and frames of a stack.
 const (
 	whyWidth  = 100
 	whyFrames = 12
 )
 
-// Why writes a diagnosis for people: what is wrong, the gravest first, and beneath each verdict the evidence and the
+// Why writes a diagnosis for people: the verdicts, the gravest first, and beneath each verdict the evidence and the
 // commands that show more.
 func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	p := whyPrinter{printer: printer{w: bufio.NewWriter(w), o: TextOptions{
@@ -59,7 +59,7 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	return p.printer.w.Flush()
 }
 
-// waits says what has waited all the time. If nothing is known to be wrong, that is all there is to go by.
+// waits prints the waits that lasted the whole time. Without a verdict, these waits are the only clue.
 func (p *whyPrinter) waits(d *profile.Diagnosis) {
 	if len(d.Waits) == 0 {
 		return
@@ -78,7 +78,7 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 	p.more(commands)
 }
 
-// activity says what the process did, whatever is wrong.
+// activity says what the process did, with or without a verdict.
 func (p *whyPrinter) activity(d *profile.Diagnosis) {
 	if d.Activity == nil {
 		return
@@ -150,7 +150,7 @@ func (p *whyPrinter) evidence(e *profile.Evidence) {
 	p.end()
 }
 
-// shown are the frames of a stack that are shown, and how many more there are.
+// shown returns the frames of a stack to show, and the number of other frames.
 func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left int) {
 	if p.o.Full {
 		return frames, 0
@@ -170,7 +170,7 @@ func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left 
 	return shown, left
 }
 
-// paragraph prints a text on as many lines as it takes.
+// paragraph prints a text on as many lines as necessary.
 func (p *whyPrinter) paragraph(st style, indent, text string) {
 	line := ""
 	flush := func() {
@@ -194,7 +194,7 @@ func (p *whyPrinter) paragraph(st style, indent, text string) {
 	flush()
 }
 
-// looked says what the diagnosis stands on, and what is missing.
+// looked prints what was looked at, and what could not be.
 func (p *whyPrinter) looked(d *profile.Diagnosis) {
 	what := "Looked at: "
 	if d.Took > 0 {

@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// diagnosis is what is said of a made-up process.
+// diagnosis is the diagnosis of an invented process.
 func diagnosis() *profile.Diagnosis {
 	s := synthetic()
 	refs := []profile.ThreadRef{{OSThreadID: 4250, ManagedThreadID: 5, Name: "evil\x1b[31m\u202e"}, {OSThreadID: 4251}}

@@ -39,7 +39,7 @@ func (e *evidence) activity() *profile.Activity {
 	return a
 }
 
-// cpuActivity is the CPU time between two moments; nil: not known. Few samples say nothing of what it was used for.
+// cpuActivity is the CPU time between two moments; nil: not known. With few samples the use of the time is unknown.
 func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 	took := last.at - first.at
 	if took <= 0 || last.cpu < first.cpu {

@@ -15,7 +15,7 @@ import (
 	"clrsnap/profile"
 )
 
-// queueFor makes so many threads that wait for a lock, and its holder, which sleeps.
+// queueFor makes a number of threads that wait for a lock, and the lock's holder, which sleeps.
 func queueFor(waiters int) []profile.Thread {
 	out := []profile.Thread{holding(waiting(1, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep",
 		"Shop.Journal.Flush"), 0x10)}
@@ -41,7 +41,7 @@ func TestLocks(t *testing.T) {
 	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Certain,
 		"6.0 threads waited for locks on average")
 
-	// Who has run meanwhile has got the lock.
+	// A thread that has run meanwhile has got the lock.
 	moving := func(e *evidence) *evidence {
 		for id := 10; id < 20; id++ {
 			e = e.runs(id, 0.05, 0)
@@ -56,18 +56,18 @@ func TestLocks(t *testing.T) {
 		busy = append(busy, running(100+i, "Shop.Orders.Add"))
 	}
 	none(t, judgeLocks(moving(same(4, busy...))))
-	// Threads that never get the lock are told, however few they are.
+	// Threads that never get the lock are told, even if few.
 	verdict(t, judgeLocks(same(4, busy...)), profile.CauseLockContention, profile.Likely,
 		"4 threads have waited for Shop.Order 0x10 for the whole look of 4.0 s, in Shop.Journal.Append, and none has "+
 			"got it")
 	none(t, judgeLocks(same(4, queueFor(1)...)))
-	// The looks have met by chance what the samples hardly ever meet.
+	// The looks found by chance a state that is rare in the samples.
 	none(t, judgeLocks(moving(same(4, queueFor(6)...)).recorded(3, profile.Wall).done()))
-	// A look has found it free.
+	// In a look the lock is free.
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
 }
 
-// TestLockWaits: what the agent says of other locks is no evidence.
+// TestLockWaits: the agent's waits for other locks are no evidence.
 func TestLockWaits(t *testing.T) {
 	waited := func(names ...string) []profile.Verdict {
 		r := same(4, queueFor(6)...).recorded(3, profile.Contention)
@@ -90,7 +90,7 @@ func TestLockWaits(t *testing.T) {
 	}
 }
 
-// TestInside: what is done in the method that takes the lock need not be done under it.
+// TestInside: work in the method that takes the lock need not happen under the lock.
 func TestInside(t *testing.T) {
 	e := same(4, queueFor(6)[1:]...) // the holder is not seen
 	r := e.recorded(3, profile.Wall)
@@ -132,7 +132,7 @@ func TestPool(t *testing.T) {
 	verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 50)), profile.CausePoolStarvation, profile.Likely)
 	verdict(t, judgePool(looksAt(blockedWorkers(4), blockedWorkers(5))), profile.CausePoolStarvation, profile.Likely)
 
-	// Most wait for tasks, but not in the method that most wait in.
+	// Most workers wait for tasks, but not in the most frequent method.
 	mixed := blockedWorkers(9)
 	for i := range mixed {
 		if i < 4 {
@@ -146,7 +146,7 @@ func TestPool(t *testing.T) {
 	if strings.Contains(list[0].Text, "sync over async") {
 		t.Error(list[0].Text)
 	}
-	// None is in code of the program's own.
+	// No worker is in the program's own code.
 	for i := range mixed {
 		mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait")
 	}
@@ -156,21 +156,21 @@ func TestPool(t *testing.T) {
 		t.Error(list[0].Text)
 	}
 
-	// Nothing is queued any more, but as soon as something is, it has to wait for workers.
+	// The queue is empty again, but new work has to wait for workers.
 	for _, at := range []int{0, 90} {
 		verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, at, 0)), profile.CausePoolStarvation,
 			profile.Likely, "8 of the 8 workers", "sync over async", "8 of them are in Shop.Tenants.Invoke",
 			"0 work items are queued now", "minimum of workers is 2")
 	}
 	none(t, judgePool(same(2, blockedWorkers(7)...).pooled(2, 0, 0))) // a few services of the program
-	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(8, 0, 0))) // a worker more would be there at once
+	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(8, 0, 0))) // another worker would start at once
 	handlers := blockedWorkers(8)
 	for i := range handlers { // consumers that wait for work of their own
 		handlers[i].Wait = &profile.Wait{Kind: profile.CollectionTake, Certain: true}
 	}
 	none(t, judgePool(same(2, handlers...).pooled(2, 0, 0)))
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(20, 90, 90)))
-	none(t, judgePool(same(2, blockedWorkers(8)...))) // nothing is known of a queue, and the pool does not grow
+	none(t, judgePool(same(2, blockedWorkers(8)...))) // the queue is unknown, and the pool does not grow
 	none(t, judgePool(same(2, blockedWorkers(1)...).pooled(1, 90, 90)))
 	// A batch: the workers are at work.
 	var batch []profile.Thread
@@ -192,7 +192,7 @@ func TestPool(t *testing.T) {
 		"1 is idle")
 }
 
-// spins records a thread that runs all the time, in methods in turn.
+// spins records a thread that runs all the time, alternately in some methods.
 func spins(e *evidence, stacks ...[]string) *evidence {
 	r := e.recorded(3, profile.CPU)
 	for i := range 60 {
@@ -214,10 +214,10 @@ func TestCPU(t *testing.T) {
 
 	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
 	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
-	// Text that is taken apart: two functions take most of the time.
+	// Parsing of text: two functions take most of the time.
 	none(t, judgeCPU(spins(busy(0.99, 0), []string{"System.String.Split", "Shop.Cache.Find"},
 		[]string{"System.Linq.Enumerable.Count", "Shop.Cache.Find"}, loop)))
-	// One method that calls many: it gets on.
+	// One method with many callees makes progress.
 	var many [][]string
 	for i := range 12 {
 		many = append(many, []string{fmt.Sprintf("System.Text.Json.Part%d", i), "Shop.Cache.Find"})
@@ -237,7 +237,7 @@ func TestCPU(t *testing.T) {
 	}
 	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
 
-	// The program's own method is inlined into one that was made at run time.
+	// The program's own method is inlined into a method made at run time.
 	for i := range e.samples.Functions {
 		if f := &e.samples.Functions[i]; f.Module == "Shop" {
 			f.Module, f.Method, f.Display = "", "lambda_method1", "lambda_method1"
@@ -247,7 +247,7 @@ func TestCPU(t *testing.T) {
 		"backtracks")
 }
 
-// TestParallelWork: threads that do a Parallel.For together get on, though all of them are in one method.
+// TestParallelWork: threads of one Parallel.For make progress, though all run one method.
 func TestParallelWork(t *testing.T) {
 	part := []string{"Shop.Prices.Step", "System.Threading.Tasks.Parallel.ForWorker"}
 	at := func(id int) profile.Thread {
@@ -260,7 +260,7 @@ func TestParallelWork(t *testing.T) {
 		"Shop.Prices.Step")
 }
 
-// TestStarved: of a thread that has hardly had a CPU nothing is said but that.
+// TestStarved: a thread that has hardly had a CPU is reported as starved only.
 func TestStarved(t *testing.T) {
 	for _, tt := range []struct {
 		ran, ready float64
@@ -281,7 +281,7 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// TestCrowd: threads that share the CPUs in the same loop are told together, though each has only a few samples.
+// TestCrowd: threads that share the CPUs in one loop are told together, though each has only a few samples.
 func TestCrowd(t *testing.T) {
 	crowd := func(at func(id, sample int) string) *evidence {
 		var threads []profile.Thread
@@ -314,7 +314,7 @@ func TestCrowd(t *testing.T) {
 	none(t, judgeCPU(crowd(func(_, sample int) string { return fmt.Sprintf("Shop.Cache.Part%d", sample) })))
 }
 
-// TestStarvedTogether: of threads that have hardly had a CPU each, it is said what they do together.
+// TestStarvedTogether: threads that have hardly had a CPU each are reported with their common method.
 func TestStarvedTogether(t *testing.T) {
 	looks := make([][]profile.Thread, 4)
 	for id := 1; id <= 100; id++ {
@@ -361,7 +361,7 @@ func TestGC(t *testing.T) {
 	verdict(t, judgeGC(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
 		"85,000 bytes and more", "195 KiB each")
 
-	// The heap may not grow, whatever its limit is.
+	// The heap may not grow, whatever the limit is.
 	const noSpace = "gen 2, blocking, out of space"
 	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure,
 		profile.Likely, "20 of 20 collections in 2.0 s", "no space was left")
@@ -373,7 +373,7 @@ func TestGC(t *testing.T) {
 	none(t, judgeGC(same(4)))
 }
 
-// thrownIn records so many exceptions in each half of two seconds.
+// thrownIn records a number of exceptions in each half of two seconds.
 func thrownIn(first, second int) *evidence {
 	r := same(4).recorded(2, profile.Exception)
 	for i, n := range []int{first, second} {
@@ -467,7 +467,7 @@ func TestGrowth(t *testing.T) {
 	none(t, judgeGrowth(e))
 }
 
-// piled has a heap grow within three seconds.
+// piled makes a heap grow within three seconds.
 func (e *evidence) piled(p session.Pile, before, after int) {
 	e.heaps = nil
 	for i, n := range []int{before, after} {
@@ -480,8 +480,8 @@ func (e *evidence) piled(p session.Pile, before, after int) {
 	}
 }
 
-// TestGrowthOfCollections: a collection that has grown all the time is told, if something keeps it. One that fills up
-// and stays is not, nor one of a program that has just started, nor the work of a while.
+// TestGrowthOfCollections: a collection that has grown all the time is told, if something keeps the collection. Not
+// told are a collection that fills up and stays, a collection of a program that has just started, and temporary work.
 func TestGrowthOfCollections(t *testing.T) {
 	orders := session.Pile{Kind: session.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>",
 		Element: "Shop.Order"}
@@ -526,7 +526,7 @@ func TestGrowthOfCollections(t *testing.T) {
 	e.piled(orders, 359_700, 360_000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
 		"kept by static field Shop.Orders.all")
-	// The way is long: it is the end that the program's own code knows.
+	// On a long path, the program's own code knows the end.
 	long := &profile.HeapPath{Root: profile.RootStatic, Static: "System.Signals.all"}
 	for range 30 {
 		long.Steps = append(long.Steps, profile.HeapStep{Type: "System.Action", Field: "_target"})
@@ -564,7 +564,7 @@ func TestHeapLimit(t *testing.T) {
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
 	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
-	none(t, judgeHeapLimit(full(same(4), 87))) // some of that is new
+	none(t, judgeHeapLimit(full(same(4), 87))) // a part is new
 }
 
 func TestLimitOf(t *testing.T) {
@@ -590,8 +590,8 @@ func TestLimitOf(t *testing.T) {
 	}
 }
 
-// TestPairs: a collection is the one at its address; one that was moved is the largest of those that are left. Of an
-// event there is a new delegate whenever somebody subscribes.
+// TestPairs: equal addresses identify a collection; a moved collection is the largest of the rest. An event gets a
+// new delegate with each subscription.
 func TestPairs(t *testing.T) {
 	pileAt := func(at arch.Addr, kind session.PileKind, n int) session.Pile {
 		return session.Pile{At: at, Kind: kind, Type: "T", Count: n}

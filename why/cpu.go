@@ -12,13 +12,13 @@ import (
 
 // Thresholds of a loop.
 const (
-	wholeCPU   = 0.85 // of the time that a thread has run, or was ready to
-	sameMethod = 0.95 // of its samples that are in one own method
-	oneLeaf    = 0.90 // of these, in the method itself and the one function that it calls most
+	wholeCPU   = 0.85 // of the time that a thread ran, or was ready to run
+	sameMethod = 0.95 // of the thread's samples, in one own method
+	oneLeaf    = 0.90 // of these samples, in the method itself and its most frequent callee
 	leastRun   = 30   // samples
-	hardlyRun  = 0.05 // of the time: less is nothing to speak of
-	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
-	// garbage collections.
+	hardlyRun  = 0.05 // of the time: less is negligible
+	// A loop waits for nothing. Still, a thread in a loop may block so often in a second: for looks, and for garbage
+	// collections.
 	fewBlocks = 40.0
 )
 
@@ -26,13 +26,13 @@ const (
 type runner struct {
 	thread watched
 	site   site
-	share  float64 // of its samples in the method
+	share  float64 // of the thread's samples in the method
 	leaf   *profile.Function
 	regex  float64 // share of the samples in regular expressions
-	crowd  bool    // the thread shares the CPUs with many, and had a CPU for too short a time to be judged alone
+	crowd  bool    // the thread shares the CPUs with many threads, and had too little CPU time to be judged alone
 }
 
-// judgeCPU looks for threads that have used a whole CPU in one method, all the time.
+// judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
 func judgeCPU(e *evidence) []profile.Verdict {
 	mode, ok := e.runningMode()
 	if !ok || e.samples.Duration < enough {
@@ -75,8 +75,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	return out[:min(len(out), maxLoops)]
 }
 
-// crowds finds threads that share the CPUs and run in the same method all the time, although each has too few samples
-// to be judged alone. left are the other starved threads.
+// crowds finds threads that share the CPUs and run one method during the whole look, although each thread has too few
+// samples to be judged alone. left are the other starved threads.
 func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runner, left []watched) {
 	byMethod := map[string][]watched{}
 	for _, w := range starved {
@@ -103,14 +103,14 @@ func (e *evidence) crowds(starved []watched, mode profile.Mode) (crowds [][]runn
 	return crowds, left
 }
 
-// staysIn is the own method that a thread is in, in two looks at least and in each of its few samples; "": it is in
-// several.
+// staysIn is the own method of a thread, in at least two looks and in each of the thread's few samples; "": several
+// methods.
 func (e *evidence) staysIn(w *watched, mode profile.Mode) string {
 	in, looks := "", 0
 	for _, t := range w.looks {
 		own := ownFrame(t.Frames)
 		if own == nil && !t.Complete {
-			continue // it had no CPU while it was looked at
+			continue // without a CPU during the look
 		}
 		if own == nil || in != "" && own.Display != in {
 			return ""
@@ -135,7 +135,7 @@ func idsOf(threads []watched) map[int]bool {
 	return ids
 }
 
-// runsOf returns the samples of some threads that ran.
+// runsOf selects the samples in which some threads ran.
 func runsOf(r *profile.Recording, ids map[int]bool, mode profile.Mode) func(*profile.Sample) bool {
 	return func(x *profile.Sample) bool {
 		return x.Mode == mode && x.State == profile.Running && ids[r.Threads[x.Thread].OSThreadID]
@@ -152,11 +152,11 @@ func weigh(r *profile.Recording, wanted func(*profile.Sample) bool) (weight int6
 	return weight, n
 }
 
-// parallel are the assemblies of Parallel.For and the like, and of PLINQ.
+// parallel are the assemblies of Parallel.For and similar loops, and of PLINQ.
 var parallel = []string{"System.Threading.Tasks.Parallel", "System.Linq.Parallel"}
 
-// sharesWork reports whether a thread works at a parallel loop, like others: that gets on, item by item. A loop that
-// does not end, in the work for one item, is left alone in the end.
+// sharesWork reports whether a thread works at a parallel loop together with others: the loop makes progress, item by
+// item. An endless loop in the work for one item is alone in the end.
 func (e *evidence) sharesWork(w *watched) bool {
 	in := func(t *profile.Thread) bool {
 		return t.State == "running" && slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
@@ -175,7 +175,7 @@ func (e *evidence) sharesWork(w *watched) bool {
 // maxLoops bounds the verdicts of one cause.
 const maxLoops = 3
 
-// runningMode is the mode whose samples tell where threads run; false: there are none.
+// runningMode is the mode whose samples tell where threads run; false: none.
 func (e *evidence) runningMode() (profile.Mode, bool) {
 	if e.samples == nil || len(e.looks) < 2 {
 		return 0, false
@@ -186,9 +186,9 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 	return profile.Wall, hasMode(e.samples, profile.Wall)
 }
 
-// tooBusy notes that nothing can be said of each of the threads that have hardly had a CPU, unless it is said that
-// their control group may not use more. It says what they do together. If they have hardly run together either, others
-// have used the CPUs.
+// tooBusy notes that the starved threads cannot be judged individually, unless judgeThrottled blames the control
+// group. The note says what the threads do together. If all starved threads together have hardly run, other processes
+// have used the CPUs, and tooBusy notes nothing.
 func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
 	ran := time.Duration(0)
 	for i := range starved {
@@ -207,7 +207,7 @@ func (e *evidence) tooBusy(starved []watched, mode profile.Mode) {
 		"too short to tell what it does.%s Look longer, with --for.", who, seconds(most.ran), together))
 }
 
-// together says what threads do together that have run for some time in all.
+// together says what some threads do together, given their total running time.
 func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mode) string {
 	r, mine := e.samples, runsOf(e.samples, ids, mode)
 	list := sites(r, mine)
@@ -219,7 +219,7 @@ func (e *evidence) together(ids map[int]bool, ran time.Duration, mode profile.Mo
 		percent(atOnce(int64(ran), e.whole())), percent(float64(list[0].weight)/float64(all)), method(list[0].frame(r)))
 }
 
-// runner reports where threads run, if that is one method, and how many samples they have.
+// runner reports the single method in which threads run, if there is one, and the number of the threads' samples.
 func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n int, ok bool) {
 	r, mine := e.samples, runsOf(e.samples, ids, mode)
 	all, n := weigh(r, mine)
@@ -266,8 +266,8 @@ func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
 	return f
 }
 
-// concentrated reports whether nearly all samples are in a method itself, or in one function that it calls: a loop goes
-// round in them, while work that gets on is in many.
+// concentrated reports whether nearly all samples are in a method itself, or in one callee. A loop stays in these
+// two; progressing work is spread over many functions.
 func concentrated(leaves map[*profile.Function]int64, own *profile.Function, all int64) bool {
 	itself, other := int64(0), int64(0)
 	for f, w := range leaves {
@@ -302,7 +302,7 @@ func runsIn(own *profile.Frame) string {
 	return method(own)
 }
 
-// loop is the verdict of threads that run in the same method.
+// loop is the verdict on threads that run one method.
 func loop(e *evidence, list []runner) profile.Verdict {
 	r := e.samples
 	first := &list[0]

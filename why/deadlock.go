@@ -10,10 +10,10 @@ import (
 	"clrsnap/profile"
 )
 
-// maxDeadlocks bounds the deadlocks that get a verdict of their own.
+// maxDeadlocks bounds the deadlocks with a verdict of their own.
 const maxDeadlocks = 3
 
-// judgeDeadlock looks for threads that wait for one another, and for locks that nobody will ever leave.
+// judgeDeadlock looks for threads that wait for one another, and for locks that are never left.
 func judgeDeadlock(e *evidence) []profile.Verdict {
 	if len(e.looks) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func judgeDeadlock(e *evidence) []profile.Verdict {
 	}
 	for i := range g.Suspected {
 		if len(out) > 0 {
-			break // one that is a fact says enough
+			break // a certain deadlock says enough
 		}
 		if d := &g.Suspected[i]; e.suspectedInAll(d, l) {
 			out = append(out, deadlockVerdict(e, l, d, profile.Likely))
@@ -53,7 +53,7 @@ func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
 	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.snap.Threads[i].OSThreadID] })
 }
 
-// stillWaiting are the threads, by their ids, that have waited in all looks and have not run since the first.
+// stillWaiting are the threads, by id, that have waited in all looks and have not run since the first look.
 func (e *evidence) stillWaiting() map[int]bool {
 	still := map[int]bool{}
 	threads := e.threads()
@@ -116,7 +116,7 @@ func victims(s *profile.Snapshot, list []int) profile.Evidence {
 	return e
 }
 
-// deadlockText says who waits for whom, with the own method that each is in.
+// deadlockText says who waits for whom, with each thread's own method.
 func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	var words []string
 	for k, i := range d.Threads {
@@ -140,7 +140,7 @@ func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	return "Deadlock: " + strings.Join(words, "; ") + "."
 }
 
-// waitPhrases say what a thread does that waits; %s stands for what it waits for.
+// waitPhrases describe a thread's wait; %s stands for the awaited object.
 var waitPhrases = map[profile.WaitKind]string{
 	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
 	profile.LockEnter: "waits to enter %s", profile.ReadLock: "waits to read under %s",
@@ -153,7 +153,7 @@ var waitPhrases = map[profile.WaitKind]string{
 	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
 }
 
-// things are what is waited for where its type is not known.
+// things name the awaited object if its type is not known.
 var things = map[profile.WaitKind]string{
 	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
 	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
@@ -164,8 +164,8 @@ var things = map[profile.WaitKind]string{
 	profile.HandleOne: "a handle", profile.HandleAny: "several handles", profile.HandleAll: "several handles",
 }
 
-// waitPhrase says what a thread holds and waits for: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held by
-// orders-2 (4242)". It begins with a blank.
+// waitPhrase describes a thread's holds and its wait: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held
+// by orders-2 (4242)". The phrase begins with a blank.
 func waitPhrase(t *profile.Thread) string {
 	var holds []string
 	for i := range t.Holds {
@@ -211,7 +211,7 @@ func doing(t *profile.Thread) string {
 	return text + hasIt(w) + unsure(w)
 }
 
-// someTasks says who runs the first of several tasks that a thread runs, or what they wait for.
+// someTasks names the first of several tasks with a known owner, and the owner.
 func someTasks(tasks []profile.Wait) string {
 	for i := range tasks {
 		t := &tasks[i]
@@ -227,7 +227,7 @@ func someTasks(tasks []profile.Wait) string {
 	return ""
 }
 
-// unsure marks what is not certain of a wait or of what is held.
+// unsure marks an uncertain wait or hold.
 func unsure(w *profile.Wait) string {
 	if w.Certain {
 		return ""
@@ -235,11 +235,11 @@ func unsure(w *profile.Wait) string {
 	return " (uncertain)"
 }
 
-// hasIt says who has what is waited for, or comes first, if that is known.
+// hasIt names the holder of the awaited object, or the thread that comes first, if known.
 func hasIt(w *profile.Wait) string {
 	switch {
 	case w.Owner != nil && w.Kind == profile.ThreadJoin:
-		return "" // it is what is waited for
+		return "" // the owner is the awaited thread
 	case w.Owner != nil && w.Kind == profile.TaskWait && w.Detail != "Running":
 		return ", which depends on " + threadName(*w.Owner)
 	case w.Owner != nil && w.Kind == profile.TaskWait:
@@ -255,7 +255,7 @@ func hasIt(w *profile.Wait) string {
 	return ""
 }
 
-// someThreads names the first threads of a list, and says how many more there are.
+// someThreads names the first threads of a list, and the number of further threads.
 func someThreads(of []profile.ThreadRef) string {
 	const most = 3
 	var names []string
@@ -268,9 +268,9 @@ func someThreads(of []profile.ThreadRef) string {
 	return list(names)
 }
 
-// judgeStuckHolder looks for a lock that others wait for, and whose holder has waited all the time for something that
-// needs another thread, or an await, to go on: a permit of a SemaphoreSlim. Nothing moves, and nobody can tell from
-// the threads alone who has the permit.
+// judgeStuckHolder looks for a lock with waiters whose holder has waited during the whole look for a permit of a
+// SemaphoreSlim. Only another thread, or an await, can release the permit. Nothing moves, and the threads alone do
+// not tell who has the permit.
 func judgeStuckHolder(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 {
 		return nil
@@ -339,8 +339,9 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	return v
 }
 
-// takesElsewhere reports whether a thread waits for a lock in a method that its holder is not in: they do different
-// things under it. Consumers of a queue take the lock in the method in which one of them waits for work.
+// takesElsewhere reports whether a thread waits for a lock in a method outside the holder's stack: waiter and holder
+// do different things under the lock. Consumers of a queue take the lock in the method in which one consumer waits
+// for work.
 func takesElsewhere(t, holder *profile.Thread) bool {
 	own := ownFrame(t.Frames)
 	return own != nil && !slices.ContainsFunc(holder.Frames, func(f profile.Frame) bool {
@@ -348,7 +349,7 @@ func takesElsewhere(t, holder *profile.Thread) bool {
 	})
 }
 
-// isLock reports whether a wait is for a lock that has an owner.
+// isLock reports whether a wait is for a lock with an owner.
 func isLock(w *profile.Wait) bool {
 	if w == nil {
 		return false
@@ -360,5 +361,5 @@ func isLock(w *profile.Wait) bool {
 	return false
 }
 
-// enough is how long a wait has to last until somebody may be blamed for it.
+// enough is the shortest duration of a wait that deserves blame.
 const enough = 500 * time.Millisecond

@@ -10,15 +10,16 @@
 //		fmt.Println(v.Cause, v.Certainty, v.Text)
 //	}
 //
-// The result is a profile.Diagnosis, which clrsnap/report shows. It has no verdicts if nothing wrong was found.
+// The result is a profile.Diagnosis for clrsnap/report. A Diagnosis without verdicts means that nothing wrong was
+// found.
 //
 // # How it works
 //
-// Evidence comes first: several snapshots of all threads with what they wait for and what they hold, how much each
-// has run in between, the thread pool, a short recording, and what the kernel says of the process and its control
-// groups. Then judges look at it, one for each cause. They are functions of the evidence and nothing else. At last
-// what only follows from something else is left out: threads that wait for a lock that is part of a deadlock are
-// victims of that.
+// Evidence comes first: several snapshots of all threads with their waits and holds, each thread's running time in
+// between, the thread pool, a short recording, and the kernel's view of the process and its control groups. Then
+// the judges look at the evidence, one judge for each cause. A judge is a function of the evidence and nothing
+// else. At last, consequences are left out: threads that wait for a lock of a deadlock, for example, are victims
+// of the deadlock.
 //
-// A judge says nothing rather than something that a healthy program under load could be accused of, too.
+// A judge stays silent if a healthy program under load could look the same.
 package why

@@ -12,30 +12,30 @@ import (
 	"clrsnap/profile"
 )
 
-// evidence is all that the judges look at.
+// evidence is the input of the judges.
 type evidence struct {
 	process profile.Process
 	began   time.Time
-	took    time.Duration // from the beginning of the first look to the end of the last one
+	took    time.Duration // from the beginning of the first look to the end of the last look
 	cpus    int           // of the machine
 
 	looks     []look
-	moments   []moment            // of the whole process; at least two, of a running one
-	anonymous []amount            // memory of no file, all the time
-	samples   *profile.Recording  // nil: none were taken
+	moments   []moment            // of the whole process; at least two for a running process
+	anonymous []amount            // memory of no file, over the whole time
+	samples   *profile.Recording  // nil: no samples
 	sockets   []socket            // of the process; nil: not known
 	chains    []profile.TaskChain // async methods that wait; nil: not looked for
 	web       *profile.Requests   // requests and calls of HttpClient; nil: not looked for
 	heaps     []heapLook          // at the beginning and at the end; nil: not known
-	kept      []keptPile          // what keeps what piles up, as far as it is known
-	age       time.Duration       // of the process, at the last look at its heap; 0: not known
+	kept      []keptPile          // the known paths to growing collections
+	age       time.Duration       // of the process, at the last look at the heap; 0: not known
 
-	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
+	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or none
 	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
 
-	lost []profile.Lost // permits that nobody has had for lostGap
+	lost []profile.Lost // permits without a holder for lostGap
 
-	idleChains []profile.TaskChain // async methods that wait, of a program that does next to nothing
+	idleChains []profile.TaskChain // waiting async methods of a program that does next to nothing
 	inFlight   []profile.Request   // likewise
 	inFlightAt time.Time
 
@@ -44,29 +44,29 @@ type evidence struct {
 	looked  []string // phrases
 	missing []string // sentences
 
-	incomplete bool // not all was looked at that should have been
+	incomplete bool // the look was cut short
 }
 
 // look is one look at all threads.
 type look struct {
-	at    time.Duration // when it began, since the first one
-	until time.Duration // when it ended
+	at    time.Duration // the beginning, since the beginning of the first look
+	until time.Duration // the end
 	snap  *profile.Snapshot
-	ran   map[int]procfs.Schedstat // by thread: how much it had run when the look began
-	after map[int]procfs.Schedstat // and when it ended
+	ran   map[int]procfs.Schedstat // by thread: the running time when the look began
+	after map[int]procfs.Schedstat // and when the look ended
 	pool  *threadpool.State        // nil: not known
-	// blocked is how often each thread has had to wait for something, when the look ended.
+	// blocked is how often each thread has blocked, up to the end of the look.
 	blocked map[int]uint64
 }
 
-// moment is what the kernel says of the process.
+// moment is the kernel's view of the process.
 type moment struct {
 	at         time.Duration
 	state      byte // as in /proc/PID/stat
-	traced     int  // the process that traces it; 0: none
+	traced     int  // the tracing process; 0: none
 	tracer     string
 	rss        int64         // bytes in RAM
-	cpu        time.Duration // that all threads have used
+	cpu        time.Duration // used by all threads
 	groups     cgroup.State
 	files      int // descriptors
 	filesLimit int // -1: none; 0: not known
@@ -76,14 +76,14 @@ type moment struct {
 // socket is a TCP connection of the process.
 type socket struct {
 	local, remote string
-	ours          bool          // the process has made it; false: it has accepted it
+	ours          bool          // the process has made the connection; false: the process has accepted the connection
 	state         string        // "established", "syn-sent"
-	sent          time.Duration // since when nothing was sent
-	received      time.Duration // since when nothing was received
-	own           bool          // the other end is a socket that this process listens on
+	sent          time.Duration // time since the last sending
+	received      time.Duration // time since the last receipt
+	own           bool          // this process listens at the other end
 }
 
-// core reports whether the evidence is that of a core dump.
+// core reports whether the evidence comes from a core dump.
 func (e *evidence) core() bool { return e.process.Core != nil }
 
 // first and last are the first and the last look.
@@ -98,8 +98,8 @@ func (e *evidence) span() time.Duration {
 	return e.last().at - e.first().at
 }
 
-// whole is the time from the beginning of the first look to the end of the last one. What threads have run is counted
-// over that time.
+// whole is the time from the beginning of the first look to the end of the last look. The threads' running times
+// cover whole.
 func (e *evidence) whole() time.Duration {
 	if len(e.looks) == 0 {
 		return 0
@@ -107,7 +107,7 @@ func (e *evidence) whole() time.Duration {
 	return e.last().until - e.first().at
 }
 
-// held reports whether the process is kept from running: by a signal, a debugger or the freezer.
+// held reports whether a signal, a debugger or the freezer keeps the process from running.
 func (e *evidence) held() bool {
 	n := 0
 	for i := range e.moments {
@@ -121,14 +121,14 @@ func (e *evidence) held() bool {
 // watched is a thread that was there in all looks.
 type watched struct {
 	looks []*profile.Thread // one for each look
-	// ran is how long it has run from the beginning of the first to the end of the last look, and ready how long it was
-	// ready to, but had no CPU.
+	// ran is how long the thread ran from the beginning of the first look to the end of the last look, and ready how
+	// long the thread was ready to run without a CPU.
 	ran, ready time.Duration
-	known      bool // how long that is
-	// blocked is how often it has had to wait for something between the ends of the first and the last look.
+	known      bool // ran and ready are known
+	// blocked is how often the thread has blocked between the ends of the first and the last look.
 	blocked uint64
-	still   bool // it has not run at all since the first look began
-	// unmoved: it was blocked in the same calls in all looks, and has hardly run: to be stopped for a look wakes a
+	still   bool // the thread has not run at all since the first look began
+	// unmoved: the thread was blocked in the same calls in all looks, and has hardly run. A stop for a look wakes a
 	// thread in some system calls.
 	unmoved bool
 }
@@ -173,8 +173,8 @@ func (e *evidence) threads() []watched {
 	return out
 }
 
-// served is the share of the time in which threads were ready to run and did run, because they had a CPU: from 0 to 1.
-// Where it is low, everything takes longer than the program is to blame for.
+// served is the share of the threads' ready time in which the threads ran, because they had a CPU: from 0 to 1. If
+// the share is low, everything takes longer, and the program is not to blame.
 func (e *evidence) served() float64 {
 	ran, ready := time.Duration(0), time.Duration(0)
 	threads := e.threads()
@@ -187,7 +187,7 @@ func (e *evidence) served() float64 {
 	return float64(ran) / float64(ran+ready)
 }
 
-// byID are the threads of a look by their ids.
+// byID are the threads of a look by id.
 func (l *look) byID() map[int]*profile.Thread {
 	out := make(map[int]*profile.Thread, len(l.snap.Threads))
 	for i := range l.snap.Threads {
@@ -197,7 +197,7 @@ func (l *look) byID() map[int]*profile.Thread {
 	return out
 }
 
-// markStill marks the threads that did not run during the look, and did wait.
+// markStill marks the waiting threads that did not run during the look.
 func (l *look) markStill() {
 	for i := range l.snap.Threads {
 		t := &l.snap.Threads[i]
@@ -207,7 +207,7 @@ func (l *look) markStill() {
 	}
 }
 
-// all reports whether f holds of the thread in every look.
+// all reports whether f holds for the thread in every look.
 func (w *watched) all(f func(*profile.Thread) bool) bool {
 	return !slices.ContainsFunc(w.looks, func(t *profile.Thread) bool { return !f(t) })
 }
@@ -217,8 +217,7 @@ func (w *watched) waits() bool {
 	return w.all(func(t *profile.Thread) bool { return t.Waits() && !resting(t) })
 }
 
-// sameCalls reports whether the thread has the same calls in all looks: the same methods in the same places of its
-// stack.
+// sameCalls reports whether the thread has the same calls in all looks: equal methods in equal places of the stack.
 func (w *watched) sameCalls() bool {
 	first := w.looks[0].Frames
 	if len(first) == 0 {
@@ -236,7 +235,7 @@ func resting(t *profile.Thread) bool {
 	return t.Idle() != "" || t.Wait != nil && t.Wait.Kind == profile.WaitIdle
 }
 
-// blockedIn is the own method that a thread waits in, or "" if it waits in none.
+// blockedIn is the own method in which a thread waits; "": none.
 func blockedIn(t *profile.Thread) string {
 	if f := ownFrame(t.Frames); f != nil {
 		return f.Display
@@ -244,8 +243,7 @@ func blockedIn(t *profile.Thread) string {
 	return ""
 }
 
-// ownFrame returns the frame nearest to the leaf that is of the program's own code, or else of a package; nil: there
-// is none.
+// ownFrame returns the frame nearest to the leaf that is the program's own code, or else a package's; nil: none.
 func ownFrame(frames []profile.Frame) *profile.Frame {
 	var other *profile.Frame
 	for i := range frames {
@@ -266,7 +264,7 @@ func ownFrame(frames []profile.Frame) *profile.Frame {
 // tally counts things by a name.
 type tally map[string]int
 
-// top returns the most frequent name and how often it was there.
+// top returns the most frequent name and its count.
 func (t tally) top() (name string, n int) {
 	for k, v := range t {
 		if v > n || v == n && cmp.Compare(k, name) < 0 {
@@ -281,7 +279,7 @@ func (t tally) sorted() []string {
 	return slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(t[b]-t[a], cmp.Compare(a, b)) })
 }
 
-// sortedBy are the values of a map, in an order.
+// sortedBy are the sorted values of a map.
 func sortedBy[K comparable, V any](m map[K]V, order func(a, b V) int) []V {
 	return slices.SortedFunc(maps.Values(m), order)
 }

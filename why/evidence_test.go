@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// frame makes a frame of the program's own method, or of one of the framework's.
+// frame makes a frame of the program's own method, or of a framework method.
 func frame(method string) profile.Frame {
 	f := profile.Frame{Kind: profile.Managed, Method: method, Display: method, Module: "Shop", SP: 0x1000}
 	if strings.HasPrefix(method, "System.") {
@@ -51,13 +51,13 @@ func running(id int, methods ...string) profile.Thread {
 	return t
 }
 
-// worker makes a thread one of the pool's.
+// worker makes a thread a pool worker.
 func worker(t profile.Thread) profile.Thread {
 	t.Role = workerRole
 	return t
 }
 
-// holding has a thread hold a lock.
+// holding makes a thread hold a lock.
 func holding(t profile.Thread, object uint64) profile.Thread {
 	t.Holds = append(t.Holds, profile.Wait{
 		Kind: profile.MonitorEnter, Object: object, Type: "Shop.Order", Recursion: 1, Certain: true,
@@ -76,7 +76,7 @@ func wants(object uint64, owner int) profile.Wait {
 
 const tick = time.Second
 
-// looksAt makes evidence of looks that are a second apart, in which nobody runs.
+// looksAt makes evidence of looks one second apart, in which nobody runs.
 func looksAt(looks ...[]profile.Thread) *evidence {
 	e := &evidence{process: profile.Process{PID: 42, Runtime: profile.Runtime{Path: "/usr/lib/libcoreclr.so"}}}
 	for i, threads := range looks {
@@ -95,7 +95,7 @@ func looksAt(looks ...[]profile.Thread) *evidence {
 	return e
 }
 
-// same makes evidence of several looks that see the same.
+// same makes evidence of several equal looks.
 func same(n int, threads ...profile.Thread) *evidence {
 	looks := make([][]profile.Thread, n)
 	for i := range looks {
@@ -104,7 +104,7 @@ func same(n int, threads ...profile.Thread) *evidence {
 	return looksAt(looks...)
 }
 
-// runs has a thread use a share of a CPU, and wait for one during another share of the time.
+// runs makes a thread use a share of a CPU, and wait for a CPU during another share of the time.
 func (e *evidence) runs(id int, ran, ready float64) *evidence {
 	for i := range e.looks {
 		at := func(look int) procfs.Schedstat {
@@ -118,7 +118,7 @@ func (e *evidence) runs(id int, ran, ready float64) *evidence {
 	return e
 }
 
-// recorded adds a recording of so many seconds.
+// recorded adds a recording of some seconds.
 func (e *evidence) recorded(seconds int, modes ...profile.Mode) *recorder {
 	b := profile.NewBuilder(profile.Limits{Samples: 1 << 20, Nodes: 1 << 16, Functions: 1 << 12})
 	r := &recorder{b: b, e: e}
@@ -138,7 +138,7 @@ type recorder struct {
 	threads  map[int]int32
 }
 
-// add adds a sample: a stack, leaf first, and on top of it events, "outer|inner", if there are any.
+// add adds a sample: a stack, leaf first, and on top of the stack events, "outer|inner", if any.
 func (r *recorder) add(id int, x profile.Sample, event string, methods ...string) *recorder {
 	if r.threads == nil {
 		r.threads = map[int]int32{}
@@ -172,7 +172,7 @@ func (r *recorder) done() *evidence {
 	return r.e
 }
 
-// verdict requires exactly one verdict of a cause that says some things.
+// verdict requires exactly one verdict of a cause, with some texts.
 func verdict(t *testing.T, list []profile.Verdict, cause profile.Cause, c profile.Certainty, says ...string) {
 	t.Helper()
 	if len(list) != 1 {

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Thresholds of exceptions, a second. So many have to be thrown in each half of the recording.
+// Thresholds of exceptions, a second. Each half of the recording must have so many exceptions.
 const (
 	manyExceptions = 300
 	mostExceptions = 1000
@@ -56,14 +56,14 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// thrown is a type of exception, with the method that throws it and the one that catches it.
+// thrown is a type of exception, with the throwing and the catching method.
 type thrown struct {
 	typ, fate string
 	weight    int64
 	node      int32
 }
 
-// addThrows adds who throws the most.
+// addThrows adds the methods that throw the most.
 func addThrows(v *profile.Verdict, r *profile.Recording) {
 	by := map[string]*thrown{}
 	for i := range r.Samples {
@@ -109,7 +109,7 @@ var throwing = []string{
 	"_Unwind_RaiseException",
 }
 
-// throwingShare is the share of the CPU time that is spent below those.
+// throwingShare is the share of the CPU time below the functions of throwing.
 func throwingShare(r *profile.Recording) float64 {
 	if !hasMode(r, profile.CPU) {
 		return 0
@@ -143,7 +143,8 @@ func throws(r *profile.Recording, leaf int32) bool {
 	return false
 }
 
-// judgeThrowing is judgeExceptions where exceptions were not counted: by the CPU time that they take.
+// judgeThrowing is judgeExceptions without counts of exceptions: the judge uses the exceptions' CPU
+// time.
 func judgeThrowing(e *evidence) []profile.Verdict {
 	r := e.samples
 	share := throwingShare(r)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SetLeastAge sets how long a program has run of which collections, timers and native memory count, until the end of a
-// test.
+// SetLeastAge sets, until the end of a test, the age from which on a program's collections, timers and native memory
+// count.
 func SetLeastAge(t *testing.T, d time.Duration) {
 	old, oldNative := leastAge, leastNativeAge
 	leastAge, leastNativeAge = d, d

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// Two looks that belong together are so far apart. That is long for a program, and short for a person.
+	// Two looks that belong together are so far apart. The gap is long for a program, and short for a person.
 	lookGap = 250 * time.Millisecond
-	// answerWithin is how long the runtime may take to load the agent. It takes some 30 ms.
+	// answerWithin is how long the runtime may take to load the agent. Loading takes some 30 ms.
 	answerWithin = 3 * time.Second
-	// endsWithin is how long a recording may take to end: for the agent to leave, mostly.
+	// endsWithin is how long a recording may take to end: mostly the time in which the agent leaves.
 	endsWithin = 2 * time.Second
-	// leastSampling is the shortest recording that is worth while.
+	// leastSampling is the shortest useful recording.
 	leastSampling = 300 * time.Millisecond
-	// sampleRate is in samples a second. It is no multiple of what programs do regularly.
+	// sampleRate is in samples a second. The rate is not a multiple of usual periods in programs.
 	sampleRate = 97
 )
 
@@ -43,9 +43,9 @@ type gatherer struct {
 	group *cgroup.Reader
 	start time.Time
 
-	heapMissing bool // the heap cannot be looked at
+	heapMissing bool // the heap cannot be read
 
-	requests *profile.Requests // of requestsAndTasks; nil: nobody has asked
+	requests *profile.Requests // of requestsAndTasks; nil: not yet asked for
 	tasks    *profile.Tasks
 }
 
@@ -65,7 +65,7 @@ func newGatherer(pid int, o *Options) (*gatherer, error) {
 
 func (g *gatherer) close() { g.p.Close() }
 
-// gather looks at everything. With an error, there is what could be seen until then.
+// gather looks at everything. After an error, the evidence has what was seen until then.
 func (g *gatherer) gather(ctx context.Context) error {
 	defer func() {
 		g.tell()
@@ -86,8 +86,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
-	// Where the looks are slow, a program of many threads or a machine that is busy, all of it takes longer than it was
-	// to.
+	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
 	if left := max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4); left >= leastSampling {
 		g.sample(ctx, left)
 	} else {
@@ -112,7 +111,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// gatherHeld looks at a process that is kept from running: it is enough to see that it stays so.
+// gatherHeld looks at a process that is kept from running: clrsnap only checks that the process stays held.
 func (g *gatherer) gatherHeld(ctx context.Context) error {
 	g.pause(ctx, 2*lookGap)
 	g.moment()
@@ -129,7 +128,7 @@ func (g *gatherer) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// progress tells how far it has come.
+// progress reports how far g has come.
 func (g *gatherer) progress(doing string) {
 	g.o.Progress(doing, min(1, time.Since(g.start).Seconds()/g.o.For.Seconds()))
 }
@@ -152,7 +151,7 @@ func (g *gatherer) look(ctx context.Context) error {
 	return nil
 }
 
-// ran reads how much each thread has run.
+// ran reads the running time of each thread.
 func (g *gatherer) ran() map[int]procfs.Schedstat {
 	tids, err := g.dir.Tasks()
 	if err != nil {
@@ -167,7 +166,7 @@ func (g *gatherer) ran() map[int]procfs.Schedstat {
 	return out
 }
 
-// blocked reads how often each thread has had to wait for something.
+// blocked reads how often each thread has blocked.
 func (g *gatherer) blocked() map[int]uint64 {
 	tids, err := g.dir.Tasks()
 	if err != nil {
@@ -203,7 +202,7 @@ func newPoolFinder(s *session.Process) poolFinder {
 	return poolFinder{f}
 }
 
-// state is the pool's state; nil: it is not known.
+// state is the pool's state; nil: not known.
 func (p poolFinder) state() *threadpool.State {
 	if p.f == nil {
 		return nil
@@ -241,10 +240,10 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 	}
 }
 
-// record records with a Process of its own, because a recording keeps its Process for itself.
+// record records with a second Process, because a recording needs a Process for itself.
 func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	how := g.o.Process
-	how.ExactGenerics = false // it costs, and a method is the same whatever its type arguments are
+	how.ExactGenerics = false // exact names cost time, and a method is the same with any type arguments
 	p, err := clrsnap.Open(ctx, g.e.process.PID, how)
 	if err != nil {
 		return nil, err
@@ -253,7 +252,7 @@ func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recor
 	return record.Record(ctx, p, o)
 }
 
-// mayLoad reports whether the agent is to be loaded.
+// mayLoad reports whether the agent may be loaded.
 func (g *gatherer) mayLoad() bool {
 	if g.o.NoAgent {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no " +
@@ -270,19 +269,19 @@ func (g *gatherer) mayLoad() bool {
 
 var errNoAnswer = fmt.Errorf("the runtime did not answer within %v", answerWithin)
 
-// recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then the
-// recording is left alone: it ends by itself, without having begun.
+// recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then
+// recordEvents abandons the recording: the recording ends by itself, without having begun.
 func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	o.Events = events.Options{
 		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
-		// Shorter waits for locks add up to nothing that anybody would notice.
+		// Shorter waits for locks are negligible in sum.
 		ContentionMin: 100 * time.Microsecond, NoMessages: true,
 	}
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(answerWithin, func() { cancel(errNoAnswer) })
 	defer late.Stop()
-	o.Progress = func(record.Progress) { // it records, so that the agent is there
+	o.Progress = func(record.Progress) { // the recording runs, so the agent is there
 		if late.Stop(); bounded.Err() == nil {
 			g.progress("samples and events")
 		}
@@ -312,13 +311,13 @@ func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile
 	return x.r, x.err
 }
 
-// miss notes what could not be looked at.
+// miss notes something that could not be looked at.
 func (g *gatherer) miss(format string, args ...any) {
 	g.e.missing = append(g.e.missing, fmt.Sprintf(format, args...))
 }
 
-// unknown says what could not be seen because of contracts of the runtime that are not understood. That the heap was
-// not looked at is said where it is tried.
+// unknown says what could not be seen because clrsnap does not understand some contracts of the runtime. The attempt
+// to read the heap reports a missing heap itself.
 func unknown(p *clrsnap.Process) (out []string) {
 	for _, u := range p.Unknown() {
 		if u.Contract != "GC" {
@@ -328,7 +327,7 @@ func unknown(p *clrsnap.Process) (out []string) {
 	return out
 }
 
-// examineCore takes the one look at a core dump that there is.
+// examineCore takes the single look at a core dump.
 func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	s := bridge.Session(p)
 	e := &evidence{process: p.Info()}

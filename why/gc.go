@@ -13,7 +13,7 @@ import (
 
 // Thresholds of garbage collection.
 const (
-	muchPause    = 0.15 // of the time that the program stood still for it
+	muchPause    = 0.15 // of the time, in which the program stood still for collections
 	mostPause    = 0.30
 	manyFull     = 1.0       // full collections a second, if large objects are their reason
 	largeObject  = 85_000    // bytes from which on an object is large (gcconfig.h, LOHThreshold)
@@ -21,18 +21,18 @@ const (
 	leastPauses  = 3
 	shownSites   = 3
 	largeReasons = "large"
-	// Reasons of collections that are made because the heap may not become larger.
+	// Reasons of collections for lack of space: the heap may not become larger.
 	spaceReasons = "out of space"
-	manyNoSpace  = 2.0 // of these a second
+	manyNoSpace  = 2.0 // of these collections, a second
 )
 
-// collections is what the garbage collector did.
+// collections is the work of the garbage collector.
 type collections struct {
 	pause    time.Duration
 	count    int64
 	full     int64 // generation 2
-	large    int64 // of these, because of large objects
-	noSpace  int64 // of all, because there was no space
+	large    int64 // of full, because of large objects
+	noSpace  int64 // of count, for lack of space
 	longest  time.Duration
 	duration time.Duration
 	reasons  tally
@@ -68,7 +68,7 @@ func collectionsOf(r *profile.Recording) collections {
 	return c
 }
 
-// noRoom reports whether collections are made again and again because the heap may not become larger.
+// noRoom reports whether collections happen again and again because the heap may not become larger.
 func (c *collections) noRoom() bool {
 	return float64(c.noSpace) >= manyNoSpace*c.duration.Seconds() && c.noSpace > 0
 }
@@ -81,10 +81,10 @@ func judgeGC(e *evidence) []profile.Verdict {
 	}
 	c := collectionsOf(r)
 	share := atOnce(int64(c.pause), c.duration)
-	own := share * e.served() // without the time in which others had the CPUs
+	own := share * e.served() // without the time in which other processes had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
-	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // which say it with the limit
+	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // else these judges name the limit
 	if c.count < leastPauses || own < muchPause && !often && !full {
 		return nil
 	}
@@ -121,7 +121,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// heapLimits are the limits of memory that may be those of the heap.
+// heapLimits are the limits of memory that may limit the heap.
 func heapLimits(e *evidence) (out []profile.Evidence) {
 	if len(e.moments) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func heapLimits(e *evidence) (out []profile.Evidence) {
 	return out
 }
 
-// largeRate is how many bytes of large objects are allocated a second.
+// largeRate is the allocation rate of large objects, in bytes a second.
 func largeRate(r *profile.Recording) int64 {
 	sum := int64(0)
 	for i := range r.Samples {
@@ -154,7 +154,7 @@ func isLarge(x *profile.Sample) bool {
 	return x.Mode == profile.Alloc && x.Events > 0 && x.Weight/x.Events >= largeObject
 }
 
-// allocation is a type with a method that allocates it.
+// allocation is a type with the allocating method.
 type allocation struct {
 	typ    string
 	weight int64
@@ -163,7 +163,7 @@ type allocation struct {
 	most   int64
 }
 
-// addAllocations adds who allocates the most.
+// addAllocations adds the methods that allocate the most.
 func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	by := map[string]*allocation{}
 	for i := range r.Samples {
@@ -202,7 +202,7 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 	}
 }
 
-// withoutEvents leaves out the frames that are no code.
+// withoutEvents leaves out the frames of events.
 func withoutEvents(stack []profile.Frame) []profile.Frame {
 	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
 }

@@ -12,45 +12,46 @@ import (
 	"clrsnap/profile"
 )
 
-// Thresholds of what piles up. So many handlers of one event are no design, and only some that come and do not go
-// make their number grow.
+// Thresholds of growth. No design has so many handlers of one event, and the number grows only if handlers come and
+// do not go.
 const (
 	manyPiled    = 1000
 	grownPile    = 50
 	grownShare   = 0.01
 	leastBetween = time.Second
-	fastHandlers = 100 // more in a second; fewer may be those of a start
+	fastHandlers = 100 // more in a second; fewer may belong to a start
 )
 
-// Many elements of a collection, or many timers, can well be a design. What makes the difference is time: a cache fills
-// up and stays, a program that starts has much to put somewhere. So these count only in a program that has run for a
-// while, and only if they have become more all the time: if it would have taken about as long as the program has run to
-// become so many at the rate of now.
+// Many elements of a collection, or many timers, can well be a design. Time makes the difference: a cache fills up
+// and stays, and a starting program stores much. So collections and timers count only in a program that has run for a
+// while, and only if the growth has been steady: at the present rate, the whole growth would have taken about as long
+// as the program has run.
 const (
 	longAge      = 10 * time.Minute
-	leastOfLife  = 0.4 // of that age
+	leastOfLife  = 0.4 // of the program's age
 	mostOfLife   = 2.5
 	shownOnPaths = 12 // steps
 )
 
-// leastAge is how long such a program has run. A test has less time.
+// leastAge is the least age of a program for these thresholds. A test has less time.
 var leastAge = time.Minute
 
-// pile is something of which there is more than before.
+// pile is a large collection that has grown: elements of a collection, handlers of an event, timers, callbacks of a
+// token.
 type pile struct {
 	session.Pile
 	before int
 	took   time.Duration
 }
 
-// keptPile is what keeps a pile.
+// keptPile is a pile with a path that keeps the pile.
 type keptPile struct {
 	session.Pile
 	path *profile.HeapPath
 }
 
-// judgeGrowth looks for objects that pile up: the handlers of an event that nobody leaves, timers and callbacks of
-// tokens that nobody disposes of, and collections that are only added to.
+// judgeGrowth looks for growing large collections: handlers of an event that never leave, timers and callbacks of
+// tokens that are never disposed of, and collections that only grow.
 func judgeGrowth(e *evidence) []profile.Verdict {
 	growing := e.growing()
 	best := -1
@@ -65,7 +66,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		}
 	}
 	if best < 0 {
-		return nil // nothing is known to keep it: it may be dead, and one that has been replaced
+		return nil // no path is known: the collection may be dead and replaced
 	}
 	v := growing[best].verdict(e, path)
 	for i := range growing[:min(len(growing), shownSites+1)] {
@@ -76,7 +77,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// keeper is what keeps a pile; nil: that is not known.
+// keeper is the path that keeps a pile; nil: not known.
 func (e *evidence) keeper(p *pile) *profile.HeapPath {
 	for i := range e.kept {
 		if k := &e.kept[i]; k.Kind == p.Kind && k.Type == p.Type && k.Element == p.Element && k.At == p.At {
@@ -86,7 +87,7 @@ func (e *evidence) keeper(p *pile) *profile.HeapPath {
 	return nil
 }
 
-// growing are the piles that grow beyond what is ordinary, those of which most have been added first.
+// growing are the piles with unusual growth, the largest growth first.
 func (e *evidence) growing() (out []pile) {
 	if len(e.heaps) < 2 {
 		return nil
@@ -105,8 +106,8 @@ func (e *evidence) growing() (out []pile) {
 	return out
 }
 
-// pairs finds what there was in both looks: at the same address, or else, because objects are moved, the largest of
-// those that are alike.
+// pairs matches the piles of two looks by address. Moved collections, and events, match the largest rest of equal
+// kind and types.
 func pairs(before, now []session.Pile) (out []pile) {
 	taken := make([]bool, len(before))
 	find := func(p *session.Pile, same func(*session.Pile) bool) bool {
@@ -135,7 +136,7 @@ func pairs(before, now []session.Pile) (out []pile) {
 
 func (p *pile) grown() int { return p.Count - p.before }
 
-// grows reports whether a pile grows beyond what is ordinary, in a process of an age.
+// grows reports whether a pile grows unusually, in a process of some age.
 func (p *pile) grows(age time.Duration) bool {
 	if p.Count < manyPiled || p.grown() < grownPile {
 		return false
@@ -147,7 +148,7 @@ func (p *pile) grows(age time.Duration) bool {
 	return age >= leastAge && life >= leastOfLife*age.Seconds() && life <= mostOfLife*age.Seconds()
 }
 
-// life is how many seconds it would have taken to become so many at the rate of now.
+// life is how many seconds the whole growth would have taken at the present rate.
 func (p *pile) life() float64 {
 	return float64(p.Count) / (float64(p.grown()) / p.took.Seconds())
 }
@@ -186,8 +187,8 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 	return v
 }
 
-// certainty: that many handlers are added fast to an event that is certainly kept is no design. What a collection is
-// for cannot be told from outside.
+// certainty: many handlers, quickly added to an event that is certainly kept, are no design. The purpose of a
+// collection cannot be told from outside.
 func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
 	fast := rate(int64(p.grown()), p.took) >= fastHandlers
 	switch {
@@ -199,7 +200,7 @@ func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Cert
 	return profile.Possible
 }
 
-// text says what grows, and how.
+// text describes the growth.
 func (p *pile) text(age time.Duration) string {
 	more := fmt.Sprintf("%s more than %s before (%s a second)", number(int64(p.grown())), seconds(p.took),
 		number(rate(int64(p.grown()), p.took)))
@@ -222,11 +223,11 @@ func (p *pile) text(age time.Duration) string {
 			p.calls("most of them of "), all)
 	}
 	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.",
-		strings.TrimSuffix(p.Type, "+Tables"), // where a ConcurrentDictionary has its elements
+		strings.TrimSuffix(p.Type, "+Tables"), // a ConcurrentDictionary keeps its elements there
 		number(int64(p.Count)), more, all)
 }
 
-// calls says what most of a sample call; empty: that is not known.
+// calls says what most objects of a sample call; empty: not known.
 func (p *pile) calls(begin string) string {
 	if p.Calls == "" {
 		return ""
@@ -234,7 +235,7 @@ func (p *pile) calls(begin string) string {
 	return ", " + begin + p.Calls
 }
 
-// short is what there is more of, in a few words.
+// short names the pile in a few words.
 func (p *pile) short() string {
 	what := p.Type
 	switch p.Kind {
@@ -246,7 +247,7 @@ func (p *pile) short() string {
 	return fmt.Sprintf("%s, from %s to %s", what, number(int64(p.before)), number(int64(p.Count)))
 }
 
-// commands show more.
+// commands returns the commands that show more.
 func (p *pile) commands(pid int) []string {
 	out := []string{fmt.Sprintf("clrsnap heap %d --every 30s", pid)}
 	element := p.Element
@@ -259,7 +260,7 @@ func (p *pile) commands(pid int) []string {
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))
 }
 
-// ownField is the field nearest to the end of a path that is not one of the framework's types; "": none is known.
+// ownField is the field nearest to the end of a path that belongs to no type of the framework; "": none is known.
 func ownField(path *profile.HeapPath) string {
 	for _, s := range slices.Backward(path.Steps) {
 		if s.Field != "" && !profile.Framework(s.Type) {
@@ -269,7 +270,7 @@ func ownField(path *profile.HeapPath) string {
 	return ""
 }
 
-// wayText is a path as one line: its beginning and its end, which is what the program's own code knows.
+// wayText is a path as one line: the beginning and the end. The program's own code knows the end.
 func wayText(path *profile.HeapPath) string {
 	parts := []string{path.Beginning()}
 	left := len(path.Steps) - shownOnPaths
@@ -289,7 +290,7 @@ func wayText(path *profile.HeapPath) string {
 	return strings.Join(parts, " → ")
 }
 
-// oldBytes is how much is in what is not collected at every opportunity.
+// oldBytes is the size of the old generations and large objects.
 func oldBytes(h *heapLook) (n int64) {
 	for i := range h.Types {
 		n += int64(old(&h.Types[i]).Bytes)
@@ -297,7 +298,7 @@ func oldBytes(h *heapLook) (n int64) {
 	return n
 }
 
-// old is what of a type has survived for a while, or is large.
+// old is the amount of a type that has survived for a while, or is large.
 func old(t *profile.HeapType) (a profile.HeapAmount) {
 	for _, g := range []profile.Generation{profile.Gen1, profile.Gen2, profile.LargeObjects, profile.PinnedObjects} {
 		a.Add(t.Generations[g])
@@ -305,13 +306,13 @@ func old(t *profile.HeapType) (a profile.HeapAmount) {
 	return a
 }
 
-// typeGrowth is a type of which there is more than before.
+// typeGrowth is a type with more objects than before.
 type typeGrowth struct {
 	name         string
 	count, bytes int64
 }
 
-// grown are the types of which there is more, by bytes.
+// grown are the growing types, by bytes.
 func grown(first, last *heapLook) (out []typeGrowth) {
 	before := map[[2]string]profile.HeapAmount{}
 	for i := range first.Types {

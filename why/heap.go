@@ -16,14 +16,15 @@ import (
 const (
 	// walkWithin is how long a walk of the heap may take. 1 GB takes up to a second.
 	walkWithin = 1500 * time.Millisecond
-	// keepWithin is how long it may take to find out what keeps a pile, and mostKeepers of how many.
+	// keepWithin is how long the search for paths to growing collections may take, and mostKeepers the number of
+	// searched collections.
 	keepWithin  = 3 * time.Second
 	mostKeepers = 3
-	// leastConsistent is the share of the heap that has to be proved, so that counts of objects can be compared.
+	// leastConsistent is the share of the heap that must be proved for a comparison of counts.
 	leastConsistent = 0.9
 )
 
-// census counts the objects of the heap, as long as that is quick.
+// census counts the objects of the heap, if the heap is quick to read.
 func (g *gatherer) census(ctx context.Context) {
 	if g.heapMissing {
 		return
@@ -49,7 +50,7 @@ func (g *gatherer) census(ctx context.Context) {
 	g.heapMissing = true
 }
 
-// keepers finds out what keeps the piles that grow.
+// keepers finds the paths to growing collections.
 func (g *gatherer) keepers(ctx context.Context) {
 	g.e.age = g.s.Age()
 	growing := g.e.growing()
@@ -75,8 +76,8 @@ func (g *gatherer) keepers(ctx context.Context) {
 	}
 }
 
-// calls finds the async methods that wait, the requests that are served, and the calls of HttpClient: if there are
-// connections whose answer does not come, and as long as that is quick. A large heap is not walked to its end.
+// calls finds the waiting async methods, the requests in progress, and the calls of HttpClient, if there are
+// connections without an answer, and if the heap is quick to read. A large heap is not walked to its end.
 func (g *gatherer) calls(ctx context.Context) {
 	silent := 0
 	for i := range g.e.sockets {
@@ -94,12 +95,12 @@ func (g *gatherer) calls(ctx context.Context) {
 		return
 	}
 	g.e.chains = t.Chains
-	if !r.Partial { // of some, it could not be said that they are all
+	if !r.Partial { // a part cannot be presented as all
 		g.e.web = r
 	}
 }
 
-// requestsAndTasks walks the heap for what is served and for the async methods that wait, once for all who ask.
+// requestsAndTasks walks the heap for requests and for waiting async methods, once for all callers.
 func (g *gatherer) requestsAndTasks(ctx context.Context) (*profile.Requests, *profile.Tasks, error) {
 	if g.requests != nil {
 		return g.requests, g.tasks, nil
@@ -113,14 +114,14 @@ func (g *gatherer) requestsAndTasks(ctx context.Context) (*profile.Requests, *pr
 	return r, t, err
 }
 
-// heapLook is what is on the heap at one moment.
+// heapLook is the heap at one moment.
 type heapLook struct {
 	at time.Duration
 	*profile.Heap
 	piles []session.Pile
 }
 
-// used is how many bytes the heap takes, free space between objects included.
+// used is the size of the heap in bytes, free space between objects included.
 func (h *heapLook) used() (n int64) {
 	for i := range h.Parts {
 		n += int64(h.Parts[i].Size)
@@ -128,14 +129,14 @@ func (h *heapLook) used() (n int64) {
 	return n
 }
 
-// heapLimit is what the runtime lets the managed heap have.
+// heapLimit is the runtime's limit of the managed heap.
 type heapLimit struct {
 	bytes   int64 // 0: not known, or none
 	source  string
 	assumed bool // the program's runtimeconfig.json may say otherwise
 }
 
-// Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). Their values are hexadecimal.
+// Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). The values are hexadecimal.
 const (
 	limitSetting   = "GCHeapHardLimit"
 	percentSetting = "GCHeapHardLimitPercent"
@@ -143,8 +144,8 @@ const (
 	leastLimit     = 20 << 20
 )
 
-// limit finds out what the runtime lets the heap have: what the environment says, or else most of what the control
-// group may have. That of a group which may have more than the machine has is not known.
+// limit finds the heap's limit: the value from the environment, or else most of the control group's limit. A
+// group's limit above the machine's memory has no effect.
 func (g *gatherer) limit() heapLimit {
 	group := int64(0)
 	if n := len(g.e.moments); n > 0 {
@@ -164,7 +165,7 @@ func (g *gatherer) limit() heapLimit {
 	return limitOf(group, environ)
 }
 
-// limitOf is the limit of the heap in a control group that may have so many bytes, 0 if there is none.
+// limitOf is the limit of the heap in a control group with a limit in bytes, 0 if there is none.
 func limitOf(group int64, environ iter.Seq[string]) heapLimit {
 	set := map[string]int64{}
 	for v := range environ {
@@ -173,7 +174,7 @@ func limitOf(group int64, environ iter.Seq[string]) heapLimit {
 			set[name] = n
 		}
 	}
-	for _, prefix := range []string{"DOTNET_", "COMPlus_"} { // the older one counts where the newer one is not there
+	for _, prefix := range []string{"DOTNET_", "COMPlus_"} { // the older prefix counts if the newer is missing
 		if n := set[prefix+limitSetting]; n > 0 {
 			return heapLimit{bytes: n, source: prefix + limitSetting}
 		}

@@ -11,34 +11,34 @@ import (
 
 // httpCalls is what HttpClient's pools of connections to one address say.
 type httpCalls struct {
-	waiting []someCalls // have a connection to it, and no answer
-	queue   []someCalls // have none
-	maximum int         // connections that there may be, in all pools with a queue
-	active  int         // of these, those that have a call
+	waiting []someCalls // have a connection to the address, and no answer
+	queue   []someCalls // have no connection
+	maximum int         // connections that all pools with a queue may have
+	active  int         // connections with a call, in pools with a queue
 	held    int         // requests of the process's own clients that wait for one of these calls
 }
 
-// someCalls are some calls of a group: others may have a connection to another address.
+// someCalls are some calls of a group: other calls may have a connection to another address.
 type someCalls struct {
 	*profile.CallGroup
 	n int
 }
 
-// httpCalls finds the calls to an address whose connections got no answer. nil: there is none, or calls were not looked
+// httpCalls finds the calls to an address whose connections got no answer. nil: no calls, or calls were not looked
 // for.
 func (e *evidence) httpCalls(c *called) *httpCalls {
 	if e.web == nil {
 		return nil
 	}
 	h := &httpCalls{}
-	servers := map[string]bool{} // as the pools name them
+	servers := map[string]bool{} // as in the pools
 	open := e.blockingCalls()
 	for i := range e.web.Calls {
 		g := &e.web.Calls[i]
 		n := callsTo(g, c.remote)
 		switch g.Phase {
 		case profile.CallAnswer:
-		case profile.CallOpen: // of some, the head of the answer has come, and its body is being read
+		case profile.CallOpen: // for some calls, the head of the answer has come, and the body is being read
 			n = min(n, open)
 			open -= n
 		default:
@@ -80,7 +80,7 @@ func callsTo(g *profile.CallGroup, remote string) (n int) {
 	return n
 }
 
-// blockingCalls is how many threads are in calls of HttpClient that do not return before the answer, in the last look.
+// blockingCalls is how many threads are in synchronous calls of HttpClient, in the last look.
 func (e *evidence) blockingCalls() (n int) {
 	if len(e.looks) == 0 {
 		return 0
@@ -101,14 +101,13 @@ func callsIn(groups []someCalls) (n int) {
 	return n
 }
 
-// exhausted reports whether calls queue because each connection that there may be waits for an answer, and has done so
-// for some time.
+// exhausted reports whether calls queue because every allowed connection waits for an answer, for some time already.
 func (h *httpCalls) exhausted(c *called) bool {
 	return callsIn(h.queue) > 0 && h.maximum > 0 && h.active >= h.maximum && callsIn(h.waiting) >= h.maximum &&
 		len(c.connections) >= h.maximum
 }
 
-// tell adds to the verdict on an address what is known of HttpClient's calls.
+// tell adds HttpClient's calls to the verdict on an address.
 func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	n, queued := callsIn(h.waiting), callsIn(h.queue)
 	if h.exhausted(c) {
@@ -137,7 +136,7 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	}
 }
 
-// caller is which method of the program has the calls that queue, for the end of a sentence; "": that is not known.
+// caller names the program's method with the queued calls, for the end of a sentence; "": not known.
 func (h *httpCalls) caller() string {
 	for _, g := range slices.Concat(firstGroup(h.queue), firstGroup(h.waiting)) {
 		if own := ownFrame(g.Doing.Frames); own != nil {
@@ -161,7 +160,7 @@ func firstGroup(groups []someCalls) []someCalls {
 	return groups[:min(len(groups), 1)]
 }
 
-// waited says for how long n connections have been silent since something was sent.
+// waited says how long n connections have been silent after sending.
 func (c *called) waited(n int) string {
 	longest := time.Duration(0)
 	for _, s := range c.connections {

@@ -7,17 +7,17 @@ import (
 	"clrsnap/profile"
 )
 
-// A judge looks for one cause, and returns nothing where a healthy program could look the same.
+// A judge looks for one cause, and returns nothing if a healthy program could look the same.
 type judge func(*evidence) []profile.Verdict
 
-// judges are all of them.
+// judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
 	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions,
 	judgeGrowth, judgeNativeGrowth,
 }
 
-// report is what the judges say together.
+// report is the judges' common result.
 func (e *evidence) report() *Report {
 	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Incomplete: e.incomplete}
 	for _, j := range judges {
@@ -28,7 +28,7 @@ func (e *evidence) report() *Report {
 	return r
 }
 
-// explains has, for each cause, those that are nothing but its consequences where both are found.
+// explains has, for each cause, the causes that are mere consequences if both are found.
 var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseStopped:  profile.Causes[1:],
 	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention},
@@ -42,9 +42,9 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseGC:             {profile.CauseCPU},
 }
 
-// explained reports whether v is nothing but a consequence of o. Threads that wait for others are, only if both are
-// about the same ones. A thread that uses a CPU is a consequence of exceptions, or of garbage, only if it is in the
-// method that makes them.
+// explained reports whether v is a mere consequence of o. If o is about waiting threads, both verdicts must have a
+// thread in common. Verdicts on a thread's use of a CPU are a consequence of exceptions, or of garbage, only if the
+// thread is in the method that makes the exceptions or the garbage.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
 		return false
@@ -64,7 +64,7 @@ func explained(v, o *profile.Verdict) bool {
 	})
 }
 
-// sharesThread reports whether there is a thread that both verdicts are about.
+// sharesThread reports whether two verdicts have a thread in common.
 func sharesThread(v, o *profile.Verdict) bool {
 	of := map[int]bool{}
 	for i := range o.Evidence {
@@ -77,12 +77,12 @@ func sharesThread(v, o *profile.Verdict) bool {
 	})
 }
 
-// settle sorts verdicts by gravity, and adds those that are consequences of others to what is at the root of them.
+// settle sorts verdicts by gravity, and adds consequences to the verdict at their root.
 func settle(all []profile.Verdict) []profile.Verdict {
 	slices.SortStableFunc(all, func(a, b profile.Verdict) int {
 		return cmp.Or(cmp.Compare(doubt(&a), doubt(&b)), cmp.Compare(rank(&a), rank(&b)))
 	})
-	by := make([]int, len(all)) // the verdict that explains each; -1: none does
+	by := make([]int, len(all)) // the verdict that explains each; -1: none
 	for i := range all {
 		by[i] = slices.IndexFunc(all, func(o profile.Verdict) bool { return explained(&all[i], &o) })
 	}
@@ -95,7 +95,7 @@ func settle(all []profile.Verdict) []profile.Verdict {
 			root = by[root]
 		}
 		if all[root].Cause == profile.CauseStopped {
-			continue // it explains everything
+			continue // a stopped process explains everything
 		}
 		v := &all[i]
 		all[root].Evidence = append(all[root].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
@@ -112,7 +112,7 @@ func settle(all []profile.Verdict) []profile.Verdict {
 
 func rank(v *profile.Verdict) int { return slices.Index(profile.Causes[:], v.Cause) }
 
-// doubt puts verdicts that are only possible after the others.
+// doubt puts verdicts with certainty Possible last.
 func doubt(v *profile.Verdict) int {
 	if v.Certainty == profile.Possible {
 		return 1

@@ -6,7 +6,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestSettle: consequences are told with what they follow from, and the gravest comes first.
+// TestSettle: consequences are told with their root, and the gravest comes first.
 func TestSettle(t *testing.T) {
 	of := func(c profile.Cause, certainty profile.Certainty, methods ...string) profile.Verdict {
 		return profile.Verdict{Cause: c, Certainty: certainty, Text: string(c), Evidence: []profile.Evidence{{
@@ -80,7 +80,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestNothing: a program of which nothing is known is not accused of anything.
+// TestNothing: an unknown program is not accused of anything.
 func TestNothing(t *testing.T) {
 	for _, e := range []*evidence{{}, same(1), same(4), same(4, running(1, "Shop.Orders.Add"))} {
 		if r := e.report(); len(r.Verdicts) > 0 {

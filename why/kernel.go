@@ -11,7 +11,7 @@ import (
 	"clrsnap/profile"
 )
 
-// moment adds what the kernel says of the process now. No thread of it is stopped by us then.
+// moment adds the kernel's view of the process now. clrsnap stops no thread at that time.
 func (g *gatherer) moment() {
 	m := moment{at: time.Since(g.start), state: 'S', kinds: map[string]int{}}
 	if s, err := g.dir.Stat(); err == nil {
@@ -51,10 +51,10 @@ func (g *gatherer) missOnce(format string, args ...any) {
 	g.e.missing = append(g.e.missing, text)
 }
 
-// maxClassified bounds the descriptors whose kind is looked at.
+// maxClassified bounds the classified descriptors.
 const maxClassified = 1 << 14
 
-// classify counts descriptors by what they lead to.
+// classify counts descriptors by their targets.
 func (g *gatherer) classify(names []string, kinds map[string]int) {
 	connections, _ := g.dir.Connections()
 	remotes := map[string]string{}
@@ -70,7 +70,7 @@ func (g *gatherer) classify(names []string, kinds map[string]int) {
 	}
 }
 
-// connectionKind is what connections are counted by: the remote address, without the port if we were called.
+// connectionKind is the key for counting connections: the protocol and the remote address, without the port.
 func connectionKind(c *procfs.Connection) string {
 	if c.Remote.Port() == 0 {
 		return "sockets that listen"
@@ -78,7 +78,8 @@ func connectionKind(c *procfs.Connection) string {
 	return fmt.Sprintf("%s sockets to or from %s", c.Protocol, c.Remote.Addr())
 }
 
-// descriptorKind is what descriptors are counted by: files by their folder, sockets by their remote address.
+// descriptorKind is the key for counting descriptors: files by their folder, sockets by their remote
+// address.
 func descriptorKind(to string, remotes map[string]string) string {
 	if kind := remotes[to]; kind != "" {
 		return kind
@@ -152,7 +153,7 @@ func sampled(r *profile.Recording) string {
 	return list(words)
 }
 
-// limits says which limits the control groups have.
+// limits describes the limits of the control groups.
 func limits(m *moment) string {
 	var words []string
 	for _, c := range m.groups.CPU {

@@ -11,11 +11,11 @@ import (
 	"clrsnap/profile"
 )
 
-// likelyGap is how long a likely deadlock has to last, beyond what SnapshotWaits waits itself.
+// likelyGap is how long a likely deadlock must last, beyond the wait inside SnapshotWaits.
 const likelyGap = 500 * time.Millisecond
 
-// likely looks for deadlocks in which permits of semaphores and suspended methods take part, if the heap is known to be
-// quickly read. One counts if it is there again some time later.
+// likely looks for deadlocks with likely wait edges, through permits of semaphores and suspended methods, if the heap
+// is quick to read. A deadlock counts if some time later the deadlock is still there.
 func (g *gatherer) likely(ctx context.Context) {
 	if g.heapMissing {
 		return
@@ -42,7 +42,7 @@ func (g *gatherer) likely(ctx context.Context) {
 	}
 }
 
-// judgeLikely looks for deadlocks in which what is only likely takes part.
+// judgeLikely looks for deadlocks with likely wait edges.
 func judgeLikely(e *evidence) []profile.Verdict {
 	if e.likely == nil {
 		return nil
@@ -60,8 +60,8 @@ func judgeLikely(e *evidence) []profile.Verdict {
 	return out
 }
 
-// lasts reports whether the members of a likely deadlock were there before, and whether its threads have waited in all
-// looks.
+// lasts reports whether the members of a likely deadlock were there before, and whether its threads have waited in
+// all looks.
 func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
 	if e.core() {
 		return true
@@ -82,7 +82,7 @@ func (e *evidence) lasts(d *profile.LikelyDeadlock) bool {
 	})
 }
 
-// partiesKey is equal for circles of the same threads and methods. Their objects may have been moved.
+// partiesKey is equal for circles of the same threads and methods. The collector may have moved the objects.
 func partiesKey(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
 	var names []string
 	for _, p := range d.Members {
@@ -127,7 +127,7 @@ func (e *evidence) likelyVerdict(d *profile.LikelyDeadlock) profile.Verdict {
 	return v
 }
 
-// partyText says what a member of a circle waits for, and what the next one has to do with it.
+// partyText describes a member's wait, and the next member's part in the wait.
 func partyText(s *profile.Snapshot, p, next profile.Party) string {
 	n := s.NeedOf(p, next)
 	if p.Thread >= 0 {
@@ -135,7 +135,7 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 		named := t.Wait != nil && t.Wait.Field != ""
 		need := needPhrase(s, n, next, !named)
 		if n != nil && n.Kind == profile.TaskLock && t.Wait != nil && t.Wait.Method != "" {
-			need = "" // it has been named
+			need = "" // already named
 		}
 		return threadName(ref(t)) + waitPhrase(t) + need + ", in " + method(ownFrame(t.Frames))
 	}
@@ -156,11 +156,11 @@ func partyText(s *profile.Snapshot, p, next profile.Party) string {
 	return text + needPhrase(s, n, next, true)
 }
 
-// needPhrase says what the next member has to do with what is needed: ", a permit of which … most likely holds". name:
-// the field comes first, because nothing has named it yet.
+// needPhrase describes the holder's part in a likely wait edge: ", a permit of which … most likely holds". name: the
+// field comes first, because no text has named the field yet.
 func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name bool) string {
 	if n == nil {
-		return "" // the wait says it
+		return "" // the wait says enough
 	}
 	who := "the next one"
 	if next.Thread >= 0 {
@@ -187,7 +187,7 @@ func needPhrase(s *profile.Snapshot, n *profile.Need, next profile.Party, name b
 	return " of " + who
 }
 
-// partyEvidence shows where a member is.
+// partyEvidence shows the place of a member.
 func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 	if p.Thread >= 0 {
 		t := &s.Threads[p.Thread]
@@ -200,7 +200,7 @@ func partyEvidence(s *profile.Snapshot, p profile.Party) profile.Evidence {
 		Frames: a.Frames}
 }
 
-// holders names who most likely has permits of a semaphore that a thread waits for; "": nobody is known.
+// holders names the likely holders of the semaphore that a thread waits for; "": nobody is known.
 func (e *evidence) holders(t *profile.Thread) string {
 	if e.likely == nil {
 		return ""

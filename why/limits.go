@@ -8,17 +8,17 @@ import (
 
 // Thresholds of limits.
 const (
-	throttledPeriods = 0.25 // of the periods in which the quota was used up
-	throttledTime    = 0.10 // of the time that processes had to wait then
-	fullMemory       = 0.90 // of the limit, without what is given back without harm
-	// Of the heap's limit, if full collections try to make room all the time. If it is not known whether they do, so
-	// much has to have survived some collections.
+	throttledPeriods = 0.25 // of the periods: periods with the quota used up
+	throttledTime    = 0.10 // of the time: processes had to wait then
+	fullMemory       = 0.90 // of the limit, without memory that can be given back without harm
+	// Of the heap's limit, if full collections try to make room all the time. If the collections are not known, this
+	// much must have survived some collections.
 	fullHeap  = 0.85
 	fullFiles = 0.90
 	noFiles   = 0.99
 )
 
-// delta is what the control groups have counted in between; false: there are no two moments.
+// delta is the change of the control groups' counters; false: there are not two moments.
 func (e *evidence) delta() (first, last *moment, ok bool) {
 	if len(e.moments) < 2 {
 		return nil, nil, false
@@ -26,7 +26,7 @@ func (e *evidence) delta() (first, last *moment, ok bool) {
 	return &e.moments[0], &e.moments[len(e.moments)-1], true
 }
 
-// judgeThrottled looks for a quota of CPU time that is used up.
+// judgeThrottled looks for a used-up quota of CPU time.
 func judgeThrottled(e *evidence) []profile.Verdict {
 	first, last, ok := e.delta()
 	if !ok {
@@ -55,7 +55,7 @@ func judgeThrottled(e *evidence) []profile.Verdict {
 	return nil
 }
 
-// judgeMemory looks for a limit of memory that is reached.
+// judgeMemory looks for a reached limit of memory.
 func judgeMemory(e *evidence) []profile.Verdict {
 	first, last, ok := e.delta()
 	if !ok {
@@ -65,7 +65,7 @@ func judgeMemory(e *evidence) []profile.Verdict {
 	for _, m := range d.Memory {
 		used := m.Used - m.Reclaim
 		limit := m.Limit()
-		// Kills of groups below count, too, and those of whoever was chosen by hand: they are no sign by themselves.
+		// Kills in groups below count, too, also of processes chosen by hand: kills alone are no sign.
 		if limit == 0 || float64(used) < fullMemory*float64(limit) || m.Hits+m.Slowed == 0 {
 			continue
 		}
@@ -90,7 +90,7 @@ func judgeMemory(e *evidence) []profile.Verdict {
 	return nil
 }
 
-// judgeHeapLimit looks for a managed heap that has hardly any room left below the limit that the runtime keeps.
+// judgeHeapLimit looks for a managed heap with hardly any room left below the runtime's limit.
 func judgeHeapLimit(e *evidence) []profile.Verdict {
 	if len(e.heaps) == 0 || e.heapLimit.bytes <= 0 || len(judgeMemory(e)) > 0 {
 		return nil
@@ -137,7 +137,7 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// String says how much it is, and why.
+// String gives the limit, and the limit's source.
 func (l *heapLimit) String() string {
 	if l.assumed {
 		return fmt.Sprintf("about %s (%s, unless runtimeconfig.json says otherwise)", bytesOf(l.bytes), l.source)
@@ -148,7 +148,7 @@ func (l *heapLimit) String() string {
 // full reports whether nearly all descriptors are used.
 func full(files, limit int) bool { return limit > 0 && float64(files) >= fullFiles*float64(limit) }
 
-// judgeDescriptors looks for a limit of open files that is nearly reached.
+// judgeDescriptors looks for a nearly reached limit of open files.
 func judgeDescriptors(e *evidence) []profile.Verdict {
 	if len(e.moments) == 0 {
 		return nil

@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ailment is what the program "ailing" can have, and what has to be said of it.
+// An ailment is a trouble of the program "ailing", and the required verdict.
 type ailment struct {
 	of        string
 	cause     profile.Cause
 	certainty profile.Certainty // at least
-	own       string            // the method that it is in
-	agent     bool              // it is seen only with the agent
+	own       string            // the method with the trouble
+	agent     bool              // seen only with the agent
 }
 
-// ailments are those that do not hide one another.
+// ailments are the ailments that do not hide one another.
 var ailments = []ailment{
 	{"deadlock", profile.CauseDeadlock, profile.Certain, "Shop.Stuck.Reserve", false},
 	{"finalizer", profile.CauseFinalizer, profile.Certain, "Shop.Attachment.Finalize", false},
@@ -41,7 +41,7 @@ var ailments = []ailment{
 func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
 	t.Helper()
 	o.Process.Lines = true
-	o.Process.PackStacks = true // why takes no notice of it
+	o.Process.PackStacks = true // why ignores this option
 	r, err := why.Look(context.Background(), a.PID, o)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
 	return r
 }
 
-// shows is all that a verdict says.
+// shows is the whole text of a verdict.
 func shows(v *profile.Verdict) string {
 	var b strings.Builder
 	b.WriteString(v.Text)
@@ -73,7 +73,7 @@ func ailmentNames() string {
 	return strings.Join(names, ",")
 }
 
-// TestLook: a program that has several ailments is told all of them, and nothing else.
+// TestLook: all ailments of a program are told, and nothing else.
 func TestLook(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", ailmentNames()}})
@@ -87,8 +87,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// check looks at a program up to three times, twice as long each time: on a busy machine a thread that runs all the
-// time may get to too little for a verdict.
+// check looks at a program up to three times, twice as long each time: on a busy machine a thread that always runs
+// may get too little CPU time for a verdict.
 func check(t *testing.T, a *testenv.App, o why.Options) {
 	t.Helper()
 	missing := slices.Clone(ailments)
@@ -107,7 +107,7 @@ func check(t *testing.T, a *testenv.App, o why.Options) {
 	}
 }
 
-// told reports whether an ailment is among the verdicts, which then must say what it is in.
+// told reports whether an ailment is among the verdicts. The verdict must then name the ailment's method.
 func (a *ailment) told(t *testing.T, r *why.Report) bool {
 	t.Helper()
 	i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == a.cause })
@@ -124,7 +124,7 @@ func (a *ailment) told(t *testing.T, r *why.Report) bool {
 	return true
 }
 
-// interrupted: when the time is cut short, what is known by then is said.
+// interrupted: an interrupted look returns the findings so far.
 func interrupted(t *testing.T, a *testenv.App) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -154,7 +154,7 @@ func TestLookRuntimeAsync(t *testing.T) {
 	})
 }
 
-// TestLookAtCrowd: a loop in so many threads that each has a CPU for a short time only.
+// TestLookAtCrowd: a loop in many threads, so that each thread has a CPU for a short time only.
 func TestLookAtCrowd(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		t.Parallel()
@@ -166,7 +166,7 @@ func TestLookAtCrowd(t *testing.T) {
 					t.Errorf("%s: %s", v.Cause, v.Text)
 				}
 			}
-			// Beside others, some threads are met by no sample, or have had no CPU since the program began.
+			// Beside others, some threads are in no sample, or have had no CPU since the program began.
 			if len(r.Verdicts) != 1 || !strings.HasPrefix(r.Verdicts[0].Text, "24 threads ") {
 				return fmt.Sprintf("24 threads in one verdict, but %v", r.Verdicts)
 			}
@@ -180,13 +180,13 @@ func TestLookAtCrowd(t *testing.T) {
 	})
 }
 
-// TestLookAtHoarder: three threads that never get a lock are told, although twenty others get on.
+// TestLookAtHoarder: three threads that never get a lock are told, although twenty others make progress.
 func TestLookAtHoarder(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		t.Parallel()
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "hoard"}})
 		stuck := ailment{"hoard", profile.CauseLockContention, profile.Likely, "Shop.Busy.Keep", false}
-		testenv.UntilSeen(t, func() string { // a visitor spins before it blocks
+		testenv.UntilSeen(t, func() string { // a visitor spins before a wait
 			r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
 			if len(r.Verdicts) == 0 {
 				return "a verdict"
@@ -200,7 +200,7 @@ func TestLookAtHoarder(t *testing.T) {
 	})
 }
 
-// TestLostToken: a permit is lost that methods wait for until a token says that they give up.
+// TestLostToken: a lost permit, with methods that wait until a token ends the wait.
 func TestLostToken(t *testing.T) {
 	ways := map[string]testenv.Options{
 		"": {}, "runtime async": {Compile: livetest.RuntimeAsync},
@@ -235,13 +235,13 @@ func TestLostToken(t *testing.T) {
 	}
 }
 
-// TestNativeGrowth: memory that is not the managed heap's is told when it only grows, and how much it is.
+// TestNativeGrowth: memory outside the managed heap is told if the memory only grows, with the amount.
 func TestNativeGrowth(t *testing.T) {
 	why.SetLeastAge(t, time.Second)
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		leaks := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "native"}})
 		gives := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "buffers"}})
-		testenv.UntilSeen(t, func() string { // too little is taken while others have the CPUs
+		testenv.UntilSeen(t, func() string { // the program takes too little while other processes have the CPUs
 			before := answered(t, leaks, "TAKEN")
 			r := look(t, leaks, why.Options{For: 2 * time.Second})
 			after := answered(t, leaks, "TAKEN")
@@ -257,7 +257,7 @@ func TestNativeGrowth(t *testing.T) {
 			}
 			return ""
 		})
-		testenv.UntilSeen(t, func() string { // more and more is taken during the whole look while others have the CPUs
+		testenv.UntilSeen(t, func() string { // while others have the CPUs, the program takes ever more
 			before := answered(t, gives, "RETURNED")
 			r := look(t, gives, why.Options{For: 2 * time.Second})
 			if answered(t, gives, "RETURNED")-before < 2*3 { // the judge looks at thirds of the time
@@ -271,7 +271,7 @@ func TestNativeGrowth(t *testing.T) {
 	})
 }
 
-// TestShutdown: a process that is to end and does not is told, with where it stands; one that works on is not.
+// TestShutdown: a process that is to end and does not is told, with its place; a working process is not.
 func TestShutdown(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
@@ -294,7 +294,7 @@ func TestShutdown(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				testenv.UntilSeen(t, func() string { // it is a moment until the handler is called
+				testenv.UntilSeen(t, func() string { // the handler is called after a moment
 					r := look(t, a, why.Options{For: time.Second, NoAgent: true})
 					for _, v := range r.Verdicts {
 						if v.Cause != profile.CauseShutdown || v.Certainty != tt.certainty {
@@ -316,7 +316,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// answered is a number that the program tells if it is asked: bytes that it has taken, or rounds of giving back.
+// answered is a number that the program tells on request: bytes taken, or rounds of giving back.
 func answered(t *testing.T, a *testenv.App, what string) (n int64) {
 	t.Helper()
 	for _, line := range a.Ask("how much") {
@@ -328,7 +328,7 @@ func answered(t *testing.T, a *testenv.App, what string) (n int64) {
 	return 0
 }
 
-// checkActivity requires that what a process did is plausible, whatever the process is.
+// checkActivity requires a plausible activity of any process.
 func checkActivity(t *testing.T, r *why.Report) {
 	t.Helper()
 	a := r.Activity
@@ -348,7 +348,7 @@ func checkActivity(t *testing.T, r *why.Report) {
 	}
 }
 
-// TestWellRuntimeAsync: nor are those whose methods the runtime itself suspends.
+// TestWellRuntimeAsync: programs whose methods the runtime itself suspends are accused of nothing, either.
 func TestWellRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		t.Parallel()
@@ -376,7 +376,7 @@ func checkWell(t *testing.T, o testenv.Options) {
 	}
 }
 
-// TestStarvation: the pool's own numbers say that it is starved, and they agree with its threads.
+// TestStarvation: the pool's own numbers show the starvation, and agree with the pool's threads.
 func TestStarvation(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), testStarvation)
 }
@@ -406,23 +406,23 @@ func checkStarvation(t *testing.T, r *why.Report) (missing string) {
 	for _, e := range v.Evidence {
 		_, _ = fmt.Sscanf(e.Text, "The pool says: %d workers, %d at work", &workers, &working)
 	}
-	// A worker is counted from before it starts.
+	// A worker is counted before its start.
 	if blocked > all || workers < all || workers > all+1 || working < all {
 		t.Errorf("%d of %d workers are blocked, the pool has %d, %d at work", blocked, all, workers, working)
 	}
-	if blocked < all { // one has just started
+	if blocked < all { // a worker has just started
 		return fmt.Sprintf("%d workers that are blocked, but %d", all, blocked)
 	}
 	return ""
 }
 
-// TestPoolWaits: workers that wait for tasks are told before anything is queued, and those that sleep are named.
+// TestPoolWaits: workers that wait for tasks are told before anything is queued, and sleeping workers are named.
 func TestPoolWaits(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		waits := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "syncover"}})
 		sleeps := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "retries"}})
 		var r *why.Report
-		const none = "0 work items are queued now" // sooner or later: the runtime's own work is queued at times
+		const none = "0 work items are queued now" // zero sooner or later: the runtime's own work is queued at times
 		for range 10 {
 			r = look(t, waits, why.Options{For: time.Second, NoAgent: true})
 			if len(r.Verdicts) == 1 && strings.Contains(shows(&r.Verdicts[0]), none) {
@@ -447,7 +447,7 @@ func TestPoolWaits(t *testing.T) {
 	})
 }
 
-// TestLeaks: what leaks is told, with what keeps it; a cache that is full, or has been filled, is not.
+// TestLeaks: a leak is told, with the path that keeps it; a full cache, or a filled cache, is not.
 func TestLeaks(t *testing.T) {
 	why.SetLeastAge(t, 3*time.Second)
 	testenv.EachOf(t, testenv.Supported(), testLeaks)
@@ -467,7 +467,7 @@ func testLeaks(t *testing.T, runtime string) {
 	for kind := range leaks {
 		apps[kind] = testenv.Start(t, "keepers", testenv.Options{Runtime: runtime, Args: []string{"--leak", kind}})
 	}
-	time.Sleep(4 * time.Second) // the last one is old enough, too
+	time.Sleep(4 * time.Second) // the last program is old enough, too
 	for kind, want := range leaks {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -476,7 +476,7 @@ func testLeaks(t *testing.T, runtime string) {
 	}
 }
 
-// checkLeak requires that a leak is told, and what keeps it; "": that there is none.
+// checkLeak requires a leak in the report, with its path; want "": no leak.
 func checkLeak(t *testing.T, r *why.Report, want string) {
 	t.Helper()
 	for i := range r.Verdicts {
@@ -513,8 +513,8 @@ func TestLookCore(t *testing.T) {
 	})
 }
 
-// TestLookCoreWithoutHeap: a core dump that lacks the managed heap does not tell that nothing is wrong. With the heap
-// the same program is deadlocked.
+// TestLookCoreWithoutHeap: the result of a core dump without the managed heap is incomplete. With the heap the same
+// program is deadlocked.
 func TestLookCoreWithoutHeap(t *testing.T) {
 	runtime := testenv.OrdinaryRuntime(t)
 	a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "permit"}})
@@ -531,7 +531,7 @@ func TestLookCoreWithoutHeap(t *testing.T) {
 	}
 }
 
-// TestOptions: what makes no sense is refused before anything is looked at.
+// TestOptions: bad options are refused before any look.
 func TestOptions(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, time.Hour, -1} {
 		if _, err := why.Look(context.Background(), 1, why.Options{For: d}); err == nil ||

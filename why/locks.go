@@ -9,30 +9,31 @@ import (
 )
 
 const (
-	// A lock is a trouble if so many threads wait for it on average, and in each look at least so many.
+	// A lock is a trouble with so many waiters on average, and at least so many in each look.
 	manyWaiters = 3.0
 	fewWaiters  = 2
-	// These are such a share of the threads that have something to do.
+	// The waiters' share of the busy threads.
 	muchWaiting = 0.4
 )
 
-// convoy is a lock that threads wait for.
+// convoy is a lock with waiters.
 type convoy struct {
 	kind    profile.LockKind
 	typ     string
-	field   string // that holds the lock, if it is known
+	field   string // the field with the lock, if known
 	of      string // as in profile.Wait
-	waiters []int  // of the most wanted lock of the type, by look
-	busy    []int  // threads that have something to do, by look
-	in      tally  // own methods that threads wait in
+	waiters []int  // of the type's most wanted lock, by look
+	busy    []int  // busy threads, by look
+	in      tally  // own methods in which threads wait
 	example *profile.Thread
 	object  uint64
-	holders []*profile.Thread // in looks in which there is one
+	holders []*profile.Thread // in looks with a holder
 	threads []profile.ThreadRef
-	stuck   []profile.ThreadRef // threads that have waited all the time and have not moved
+	stuck   []profile.ThreadRef // threads that have waited the whole time and have not moved
 }
 
-// judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the time.
+// judgeLocks looks for a lock that many threads wait for most of the time, or that a few threads wait for all the
+// time.
 func judgeLocks(e *evidence) []profile.Verdict {
 	if len(e.looks) < 3 {
 		return nil
@@ -49,7 +50,7 @@ func judgeLocks(e *evidence) []profile.Verdict {
 	}
 	waiting, known := e.waitingForLocks()
 	if known && waiting < manyWaiters/2 && len(worst.stuck) < fewWaiters {
-		return nil // the looks have met what is seldom
+		return nil // the looks found a rare state
 	}
 	return []profile.Verdict{worst.verdict(e, waiting, known)}
 }
@@ -88,7 +89,7 @@ func (e *evidence) convoys() map[string]*convoy {
 	return out
 }
 
-// findStuck finds the threads that wait for the lock in the last look, and have not moved since the first one.
+// findStuck finds the waiters of the last look that have not moved since the first look.
 func (c *convoy) findStuck(threads []watched, looks int) {
 	if len(c.waiters) < looks {
 		return
@@ -102,7 +103,7 @@ func (c *convoy) findStuck(threads []watched, looks int) {
 	}
 }
 
-// busy is how many threads have something to do.
+// busy is how many threads are not idle.
 func (l *look) busy() (n int) {
 	for i := range l.snap.Threads {
 		if t := &l.snap.Threads[i]; t.ManagedThreadID != 0 && !resting(t) {
@@ -112,7 +113,7 @@ func (l *look) busy() (n int) {
 	return n
 }
 
-// add adds what a look says of the lock. Of several locks of one type the one that most threads wait for counts.
+// add adds a look's state of the lock. Of several locks of one type the lock with the most waiters counts.
 func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread, look, busy int) {
 	for len(c.waiters) <= look {
 		c.waiters, c.busy = append(c.waiters, 0), append(c.busy, busy)
@@ -136,8 +137,9 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 	}
 }
 
-// holder returns the thread that held a lock when its stack was read. Threads are read one after another: by then the
-// owner that a waiter names may have left the lock, and queue for it again. nil: none is seen.
+// holder returns the thread that held a lock at the reading of the thread's stack. Threads are read one after
+// another: by then the owner named by a waiter may have left the lock, and queue for the lock again. nil: no holder
+// is seen.
 func (l *look) holder(object uint64) *profile.Thread {
 	for i := range l.snap.Threads {
 		t := &l.snap.Threads[i]
@@ -173,7 +175,7 @@ func mean(n []int) float64 {
 	return float64(sum) / float64(max(len(n), 1))
 }
 
-// waitingForLocks is how many threads waited for locks on average, by the samples; false: that is not known.
+// waitingForLocks is how many threads waited for locks on average, by the samples; false: not known.
 func (e *evidence) waitingForLocks() (float64, bool) {
 	if !hasMode(e.samples, profile.Wall) {
 		return 0, false
@@ -234,14 +236,14 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	return v
 }
 
-// takesTurns reports whether the threads look like consumers of a queue that take turns to wait for work.
+// takesTurns reports whether the threads look like consumers of a queue that wait for work in turn.
 func (c *convoy) takesTurns() bool {
 	return !slices.ContainsFunc(c.holders, func(h *profile.Thread) bool {
 		return !waitsForPermit(h) || takesElsewhere(c.example, h)
 	})
 }
 
-// addHolder says what whoever holds the lock does.
+// addHolder adds what the holder of the lock does.
 func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 	if len(c.holders) == 0 {
 		return false
@@ -266,16 +268,16 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 	return false
 }
 
-// inside is what threads do in the method that takes the lock, once they do not wait for it.
+// inside is the work of threads in the method that takes the lock, outside their waits.
 type inside struct {
-	callee string // the method that the own one calls
+	callee string // the callee of the own method
 	node   int32  // of the own method
 	leaf   int32
 	weight int64
 }
 
-// addInside says what threads do in the method that they wait in, while they do not wait, by the samples. That need not
-// be done while the lock is held.
+// addInside says what threads do in the method of their wait while they do not wait, by the samples. The work need
+// not happen under the lock.
 func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
 	r := e.samples
 	if in == "" || !hasMode(r, profile.Wall) {
@@ -325,7 +327,8 @@ func below(r *profile.Recording, leaf int32, display string) bool {
 	return false
 }
 
-// calledByOwn returns the method that own code nearest to the leaf calls, "" if it calls none, and its node.
+// calledByOwn returns the callee of the own code nearest to the leaf, "" if there is no callee, and the node of the
+// own code.
 func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
 	own = ownNode(r, leaf)
 	for n := leaf; n > 0 && n != own; n = r.Nodes[n].Parent {
@@ -336,7 +339,7 @@ func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
 	return callee, own
 }
 
-// holderDoes says what a thread does, without what is particular to the moment.
+// holderDoes says what a thread does, without the details of the moment.
 func holderDoes(t *profile.Thread) string {
 	w := t.Wait
 	switch {
@@ -360,7 +363,7 @@ func holderDoes(t *profile.Thread) string {
 	return "is " + t.State
 }
 
-// addWaits adds how long the waits for locks of the type were, if the agent has reported them.
+// addWaits adds the durations of the waits for locks of the type, if the agent has reported waits.
 func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
 	if !hasMode(e.samples, profile.Contention) {
 		return
@@ -371,7 +374,7 @@ func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
 		return l.Waits.Events == 0 || !ok || name != "" && name[0] != ' '
 	})
 	if len(locks) != 1 {
-		return // none, or several of the type
+		return // none, or several of one type
 	}
 	l := &locks[0]
 	v.Evidence = append(v.Evidence, profile.Evidence{

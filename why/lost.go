@@ -9,11 +9,10 @@ import (
 	"clrsnap/profile"
 )
 
-// lostGap is how long nobody may get a permit until it counts as lost. Who has one may be doing something with it that
-// is not seen.
+// lostGap is how long nobody may get a permit before the permit counts as lost. A holder may be at work unseen.
 const lostGap = 2 * time.Second
 
-// stillLost are the semaphores in whose queues the same method is the first in two looks.
+// stillLost are the semaphores with the same first method in the queue in two looks.
 func stillLost(before, now []profile.Lost) (out []profile.Lost) {
 	for _, l := range now {
 		if slices.ContainsFunc(before, func(b profile.Lost) bool {

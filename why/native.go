@@ -7,18 +7,19 @@ import (
 	"clrsnap/profile"
 )
 
-// Thresholds of memory that is not the managed heap's. A program that starts needs more and more of it, for what is
-// compiled and loaded.
+// Thresholds of memory outside the managed heap. A starting program needs more and more memory, for compiled code
+// and loaded files.
 const (
 	nativeRate  = 1 << 20 // bytes a second
 	nativeGrown = 3 << 20 // bytes, from the first to the last look
-	nativePart  = 0.2     // of that, from the lowest of a third of the time to that of the next third
+	nativePart  = 0.2     // of nativeGrown, from the low of a third of the time to the low of the next third
 )
 
-// leastNativeAge is how old a process is whose native memory does not grow because it starts. A test has less time.
+// leastNativeAge is the age of a process from which on a start no longer explains native growth. A test has less
+// time.
 var leastNativeAge = 15 * time.Second
 
-// judgeNativeGrowth looks for memory that grows all the time, and is not the managed heap's.
+// judgeNativeGrowth looks for memory outside the managed heap that grows all the time.
 func judgeNativeGrowth(e *evidence) []profile.Verdict {
 	if len(e.heaps) < 2 || e.age < leastNativeAge {
 		return nil
@@ -34,7 +35,7 @@ func judgeNativeGrowth(e *evidence) []profile.Verdict {
 		return nil
 	}
 	if low, ok := lows(e.anonymous); !ok || float64(min(low[1]-low[0], low[2]-low[1])) < nativePart*float64(grown) {
-		return nil // it is given back in between
+		return nil // the memory is given back in between
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseNativeGrowth, Certainty: profile.Likely,
@@ -55,10 +56,10 @@ type amount struct {
 	bytes int64
 }
 
-// leastAmounts is in how many moments of each third of the time the memory was read, at the least.
+// leastAmounts is the least number of readings of the memory in each third of the time.
 const leastAmounts = 5
 
-// lows are the lowest amounts of the thirds of the time. What is taken and given back again has a low that stays.
+// lows are the lowest amounts of the thirds of the time. Memory that is taken and given back has a constant low.
 func lows(list []amount) (low [3]int64, ok bool) {
 	if len(list) == 0 {
 		return low, false
@@ -77,7 +78,7 @@ func lows(list []amount) (low [3]int64, ok bool) {
 // amountGap is the time between two readings of the memory.
 const amountGap = 50 * time.Millisecond
 
-// watchMemory reads again and again how much anonymous memory the process has. The result ends that.
+// watchMemory reads the amount of anonymous memory again and again, until end is called.
 func (g *gatherer) watchMemory() (end func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var list []amount

@@ -7,7 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// TestNativeGrowthLows: memory that is given back in between does not grow, whatever two moments say.
+// TestNativeGrowthLows: memory that is given back in between does not grow, whatever two readings
+// say.
 func TestNativeGrowthLows(t *testing.T) {
 	const mib = 1 << 20
 	of := func(bytes func(i int) int64) *evidence {

@@ -11,8 +11,8 @@ import (
 
 // Thresholds of starvation.
 const (
-	fewWorkers    = 2    // fewer blocked workers are nobody's trouble
-	blockedShare  = 0.75 // of the workers that are blocked
+	fewWorkers    = 2    // fewer blocked workers trouble nobody
+	blockedShare  = 0.75 // of the workers: the blocked workers
 	longQueue     = 5    // work items that wait, in each look
 	manyWaiting   = 8    // workers that wait for tasks, while nothing is queued
 	mostlyBlocked = 0.5  // of the blocked workers that wait in a task, for the word sync-over-async
@@ -21,8 +21,8 @@ const (
 // workers is what the workers of the pool do in one look.
 type workers struct {
 	all, idle, blocked int
-	in                 tally // own methods that they are blocked in
-	kinds              tally // what they are blocked in: profile.WaitKind
+	in                 tally // own methods of the blocked workers
+	kinds              tally // profile.WaitKind of the blocked workers
 	list               []*profile.Thread
 }
 
@@ -52,7 +52,7 @@ func workersOf(l *look) workers {
 
 const workerRole = "ThreadPool worker"
 
-// blocked reports whether a thread waits for something, and has something to do.
+// blocked reports whether a thread waits for something, and is not idle.
 func blocked(t *profile.Thread) bool {
 	return t.Waits() && t.Idle() == "" && !waitsForRuntime(t)
 }
@@ -64,8 +64,8 @@ func kindOf(t *profile.Thread) string {
 	return string(t.Wait.Kind)
 }
 
-// judgePool looks for a thread pool all of whose workers are blocked while work is queued, or whose workers wait for
-// tasks so that soon they may be.
+// judgePool looks for a thread pool with all workers blocked while work is queued, or with workers that wait for
+// tasks, so that soon all may be blocked.
 func judgePool(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 {
 		return nil
@@ -86,7 +86,7 @@ func judgeStarvation(e *evidence) []profile.Verdict {
 			return nil
 		}
 		if p != nil && w.blocked < p.Minimum {
-			return nil // a worker more would be there at once
+			return nil // another worker would start at once
 		}
 		looks = append(looks, w)
 	}
@@ -95,9 +95,9 @@ func judgeStarvation(e *evidence) []profile.Verdict {
 	added := last.all - first.all
 	switch {
 	case queue != nil && min2(queue) < longQueue:
-		return nil // there is nothing that waits for a worker
+		return nil // nothing waits for a worker
 	case queue == nil && added < 1:
-		return nil // as far as can be seen, nothing does
+		return nil // as far as can be seen, nothing waits
 	}
 	certainty := profile.Likely
 	if queue != nil && queue[len(queue)-1] >= longQueue && (added > 0 || queue[len(queue)-1] >= queue[0]) {
@@ -106,8 +106,8 @@ func judgeStarvation(e *evidence) []profile.Verdict {
 	return []profile.Verdict{starvation(e, first, last, queue, certainty)}
 }
 
-// judgeSyncOverAsync looks for a pool most of whose workers wait for tasks all the time, more than it adds at once. As
-// long as nothing is queued, that is trouble to come.
+// judgeSyncOverAsync looks for a pool most of whose workers wait for tasks all the time: more workers than the pool
+// adds at once. As long as nothing is queued, the trouble is yet to come.
 func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	p := e.last().pool
 	if p == nil {
@@ -156,8 +156,8 @@ func judgeSyncOverAsync(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// keepsBack reports whether the pool lets no more workers work than do, although work is queued. It lowers that number
-// where more did not get more done, and then has idle workers that take nothing
+// keepsBack reports whether the pool lets no more workers work than now, although work is queued. The pool lowers its
+// goal if more workers did not get more done, and then has idle workers that take nothing
 // (PortableThreadPool.HillClimbing.cs; PortableThreadPool.WorkerThread.cs, ShouldStopProcessingWorkNow).
 func keepsBack(p *threadpool.State) bool {
 	return p != nil && p.HasQueue && p.Queued >= longQueue && p.Goal > 0 && p.Working >= p.Goal
@@ -227,7 +227,7 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 	return v
 }
 
-// example is one of the workers that are blocked in an own method, of the given kind if there is one.
+// example is a worker blocked in an own method, of the given kind if there is one.
 func (w *workers) example(in, kind string) *profile.Thread {
 	out := w.list[0]
 	for _, t := range w.list {

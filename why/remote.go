@@ -13,20 +13,20 @@ import (
 // Thresholds of calls that get no answer.
 const (
 	manyCallers     = 3               // threads and async calls that wait for one address
-	manyConnections = 4               // that wait for one address, without a caller that is known
-	mostConnections = 0.75            // of those to the address
+	manyConnections = 4               // waiting connections to one address, without a known caller
+	mostConnections = 0.75            // of the connections to the address
 	noAnswer        = 3 * time.Second // since a request was sent
 )
 
-// called is a remote address that is waited for.
+// called is an awaited remote address.
 type called struct {
 	remote      string
 	threads     []*watched
 	chains      []*profile.TaskChain
-	connections []*socket // that have sent something, and got no answer
-	all         int       // connections to there
-	connecting  int       // connections that are not made yet
-	own         bool      // the process itself listens there
+	connections []*socket // have sent something, and got no answer
+	all         int       // connections to the address
+	connecting  int       // connections not yet made
+	own         bool      // the process itself listens at the address
 }
 
 // judgeRemote looks for a remote address that does not answer.
@@ -38,7 +38,7 @@ func judgeRemote(e *evidence) []profile.Verdict {
 	return []profile.Verdict{list[0].verdict(e)}
 }
 
-// called are the remote addresses that are waited for, those with the most waits first.
+// called are the awaited remote addresses, the addresses with the most waits first.
 func (e *evidence) called() []*called {
 	by := map[string]*called{}
 	get := func(remote string) *called {
@@ -85,20 +85,20 @@ func (c *called) add(s *socket) {
 	}
 }
 
-// unanswered reports whether a connection that the process has made waits for an answer, or has not been accepted.
+// unanswered reports whether an outgoing connection waits for an answer, or has not been accepted.
 func (s *socket) unanswered() bool {
 	return s.ours && (s.state == "syn-sent" || s.sent >= noAnswer && s.received > s.sent)
 }
 
-// mayBeUnanswered reports whether a connection waits for an answer, as far as connections are known: a thread that is
-// told of news need not have asked for any.
+// mayBeUnanswered reports whether a connection may wait for an answer, as far as connections are known: a thread that
+// waits for news need not have sent a request.
 func (e *evidence) mayBeUnanswered(local, remote string) bool {
 	return e.sockets == nil || slices.ContainsFunc(e.sockets, func(s socket) bool {
 		return s.local == local && s.remote == remote && s.unanswered()
 	})
 }
 
-// endsOf are the addresses of the connection that a thread has waited for in all looks; "": it has not.
+// endsOf are the addresses of the connection that a thread has waited for in all looks; "": none.
 func endsOf(w *watched) (local, remote string) {
 	if !w.unmoved || !w.waits() || ownFrame(w.last().Frames) == nil {
 		return "", ""
@@ -116,8 +116,8 @@ func endsOf(w *watched) (local, remote string) {
 	return local, remote
 }
 
-// endsIn are the addresses in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established". The local
-// one is left out of the target of several.
+// endsIn are the addresses in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established". The target
+// of several waits lacks the local address.
 func endsIn(target string) (local, remote string) {
 	verb, rest, _ := strings.Cut(target, " ")
 	left, right, ok := strings.Cut(rest, "→ ")
@@ -140,7 +140,7 @@ func (c *called) harmful(e *evidence) bool {
 	if h := e.httpCalls(c); h != nil && h.exhausted(c) {
 		return true
 	}
-	// Some programs keep a request open at all times, to be told of news. So nearly all connections have to wait.
+	// Some programs keep a request open at all times, to hear of news. So nearly all connections have to wait.
 	if c.own || float64(n) < mostConnections*float64(c.all) {
 		return false
 	}
@@ -157,13 +157,13 @@ func (c *called) callers() int {
 	return n
 }
 
-// queue is what waits for a connection of an HttpClient, because there may be no more.
+// queue is the calls that wait for a connection of an HttpClient at its connection limit.
 type queue struct {
 	threads []*profile.Thread
 	chains  []*profile.TaskChain
 }
 
-// queueing finds them: calls of HttpClient that have no connection, in the last look.
+// queueing finds the queue: calls of HttpClient without a connection, in the last look.
 func (e *evidence) queueing() (q queue) {
 	if len(e.looks) > 0 {
 		for i := range e.last().snap.Threads {
@@ -195,7 +195,7 @@ func (q *queue) sum() int {
 	return n
 }
 
-// frames are those of one that waits.
+// frames are the frames of one waiter.
 func (q *queue) frames() []profile.Frame {
 	if len(q.threads) > 0 {
 		return q.threads[0].Frames
@@ -241,9 +241,9 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	return v
 }
 
-// certainty: whether an answer is due is known where a connection cannot be made, and where calls of HttpClient have
-// all connections and others queue for them. Where other calls queue, those that have a connection most likely keep it
-// against their will.
+// certainty: an answer is certainly due if a connection cannot be made, or if calls of HttpClient have all
+// connections and other calls queue. If calls of other clients queue, the calls with a connection most likely keep
+// the connection against their will.
 func (c *called) certainty(e *evidence) profile.Certainty {
 	n, q := len(c.connections), e.queueing()
 	switch h := e.httpCalls(c); {
@@ -264,7 +264,7 @@ func asyncCalls(n int) string {
 	return fmt.Sprintf("%d async calls wait", n)
 }
 
-// waiting is the evidence of the threads, such as t.
+// waiting is the evidence of the waiting threads, with t as example.
 func (c *called) waiting(t *profile.Thread) profile.Evidence {
 	e := profile.Evidence{
 		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", threadsOf(len(c.threads)),
@@ -277,7 +277,7 @@ func (c *called) waiting(t *profile.Thread) profile.Evidence {
 	return e
 }
 
-// addQueue says how many calls wait for a connection besides.
+// addQueue adds how many calls wait for a connection.
 func (c *called) addQueue(v *profile.Verdict, q *queue) {
 	e := profile.Evidence{Frames: q.frames()}
 	var words []string

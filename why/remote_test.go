@@ -22,7 +22,7 @@ func receiving(n int, remote string) (out []profile.Thread) {
 	return out
 }
 
-// silent makes connections that have got no answer for some time.
+// silent makes connections without an answer for some time.
 func silent(n int, sent, received time.Duration) (out []socket) {
 	for i := range n {
 		out = append(out, socket{
@@ -46,7 +46,7 @@ func TestRemote(t *testing.T) {
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them",
 		"4 threads wait for it")
 	e.sockets = silent(4, time.Minute, 50*time.Second)
-	none(t, judgeRemote(e)) // consumers that have asked for nothing since the last message
+	none(t, judgeRemote(e)) // consumers without a request since the last message
 
 	none(t, judgeRemote(same(3, receiving(2, supplier)...)))
 	moving := same(3, receiving(4, supplier)...)
@@ -71,8 +71,8 @@ func TestRemoteSockets(t *testing.T) {
 	}
 	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall,
 		profile.Possible, "9.0 s")
-	none(t, judgeRemote(of(silent(1, time.Minute, time.Hour)...)))      // a request that is kept open
-	none(t, judgeRemote(of(silent(4, time.Second, time.Minute)...)))    // an answer that takes its time
+	none(t, judgeRemote(of(silent(1, time.Minute, time.Hour)...)))      // a long-lived request
+	none(t, judgeRemote(of(silent(4, time.Second, time.Minute)...)))    // a slow answer
 	none(t, judgeRemote(of(silent(6, time.Minute, 50*time.Second)...))) // idle connections: the answer came last
 	some := append(silent(4, time.Minute, time.Hour), silent(4, time.Minute, 50*time.Second)...)
 	none(t, judgeRemote(of(some...))) // others get their answers
@@ -80,7 +80,7 @@ func TestRemoteSockets(t *testing.T) {
 	for i := range accepted {
 		accepted[i].ours = false
 	}
-	none(t, judgeRemote(of(accepted...))) // clients that are slow
+	none(t, judgeRemote(of(accepted...))) // slow clients
 	toItself := silent(6, time.Minute, time.Hour)
 	for i := range toItself {
 		toItself[i].own = true
@@ -111,7 +111,7 @@ func TestRemoteChains(t *testing.T) {
 	none(t, judgeRemote(e))
 }
 
-// TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue for them.
+// TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue.
 func TestRemoteHTTP(t *testing.T) {
 	e := same(3)
 	e.sockets = silent(4, 111*time.Second, 2*time.Minute)
@@ -142,7 +142,7 @@ func TestRemoteHTTP(t *testing.T) {
 		"121 calls of HttpClient to supplier:6352/prices wait for a connection")
 
 	alone := e.sockets
-	for range 6 { // of other clients, which are being answered
+	for range 6 { // of other clients, with answers
 		e.sockets = append(e.sockets, socket{
 			remote: supplier, state: "established", ours: true, own: true, sent: time.Minute, received: time.Second,
 		})
@@ -165,14 +165,14 @@ func TestRemoteHTTP(t *testing.T) {
 	for i := range calls {
 		calls[i].Remote = supplier
 	}
-	e.web.Calls[1].Phase = profile.CallBody // its answers come
+	e.web.Calls[1].Phase = profile.CallBody // the answers come
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
-	e.web.Calls[1].Phase = profile.CallOpen // the same, as no thread is in such a call
+	e.web.Calls[1].Phase = profile.CallOpen // the same: no thread is in such a call
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
 	sends := profile.Thread{
 		Frames: []profile.Frame{{Module: "System.Net.Http", Method: "System.Net.Http.HttpClient.Send"}}}
 	e.last().snap.Threads = append(e.last().snap.Threads, sends)
 	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "1 call of HttpClient waits for the answer")
-	e.sockets = silent(4, time.Second, time.Minute) // each has been used a second ago
+	e.sockets = silent(4, time.Second, time.Minute) // each was used a second ago
 	none(t, judgeRemote(e))
 }

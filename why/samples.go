@@ -18,7 +18,7 @@ func hasMode(r *profile.Recording, m profile.Mode) bool {
 	return ok
 }
 
-// ownNode returns the node nearest to the leaf that is of the program's own code, or else of a package; 0: none is.
+// ownNode returns the node nearest to the leaf that is the program's own code, or else a package's; 0: none.
 func ownNode(r *profile.Recording, leaf int32) int32 {
 	other := int32(0)
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
@@ -56,22 +56,22 @@ func frames(r *profile.Recording, leaf int32) []profile.Frame {
 	return out
 }
 
-// site is where something happened: an own method, with how much of it.
+// site is an own method, with the amount of samples there.
 type site struct {
 	node   int32 // of the own method, in one of the samples
-	leaf   int32 // of the heaviest of those samples
+	leaf   int32 // the leaf of the heaviest sample
 	weight int64
 	events int64
-	most   int64 // the weight of that sample
+	most   int64 // the weight of the heaviest sample
 }
 
-// sites sums up samples by the own method that they are in, the heaviest first. Samples without one are left out.
+// sites sums up samples by their own method, the heaviest first. Samples without an own method are left out.
 func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site {
 	return sitesBy(r, wanted, ownNode)
 }
 
-// madeNode returns the node farthest from the leaf that is of a method made at run time, such as the delegate of a
-// minimal API, into which the program's own code can be inlined; 0: none is.
+// madeNode returns the node farthest from the leaf of a method made at run time, for example the delegate of a
+// minimal API. The program's own code can be inlined there. 0: none.
 func madeNode(r *profile.Recording, leaf int32) (node int32) {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		if f := r.Function(n); f.Kind == profile.Managed && f.Module == "" {
@@ -81,7 +81,7 @@ func madeNode(r *profile.Recording, leaf int32) (node int32) {
 	return node
 }
 
-// sitesBy sums up samples by the method that of finds.
+// sitesBy sums up samples by the node that of finds.
 func sitesBy(r *profile.Recording, wanted func(*profile.Sample) bool, of func(*profile.Recording, int32) int32) []site {
 	by := map[string]*site{}
 	for i := range r.Samples {
@@ -130,12 +130,12 @@ var lockWaits = []string{
 	"System.Threading.Monitor.Try", "System.Threading.Lock.", "System.Threading.ReaderWriterLockSlim.",
 }
 
-// waitsForLock reports whether a sample is of a thread that waits for a lock.
+// waitsForLock reports whether a sample's thread waits for a lock.
 func waitsForLock(r *profile.Recording, x *profile.Sample) bool {
 	return x.Mode == profile.Wall && x.State == profile.Waiting && inLock(r, x.Node)
 }
 
-// inLock reports whether a stack is that of a thread in a method that enters a lock.
+// inLock reports whether a stack has a method that enters a lock.
 func inLock(r *profile.Recording, leaf int32) bool {
 	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
@@ -152,7 +152,7 @@ func inLock(r *profile.Recording, leaf int32) bool {
 	return false
 }
 
-// atOnce is a time that threads spent on something, as the number of threads on average.
+// atOnce is a sum of times of threads, as the average number of threads.
 func atOnce(weight int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0

@@ -9,15 +9,15 @@ import (
 	"clrsnap/profile"
 )
 
-// Methods of the framework: what calls the handler of a signal, what calls those of the end of the process, if the call
-// has left a frame, and what a thread calls that ends the process.
+// Methods of the framework: the caller of a signal's handler, the caller of the handlers of the process's end, if the
+// call has left a frame, and the method by which a thread ends the process.
 const (
 	onSignal = "System.Runtime.InteropServices.PosixSignalRegistration."
 	onExit   = "System.AppContext.OnProcessExit"
 	exit     = "System.Environment.Exit"
 )
 
-// judgeShutdown looks for a process that is to end and does not: a handler of its end does not return, or Main has
+// judgeShutdown looks for a process that is to end and does not: a handler of the end does not return, or Main has
 // returned and a foreground thread waits for something.
 func judgeShutdown(e *evidence) []profile.Verdict {
 	if e.core() || len(e.looks) < 2 {
@@ -36,17 +36,17 @@ func judgeShutdown(e *evidence) []profile.Verdict {
 	return e.keptAlive(threads)
 }
 
-// handlesExit reports whether the thread of the finalizers runs the program's own code that is no finalizer: of a
-// process that is to end the runtime calls the handlers there.
+// handlesExit reports whether the finalizer thread runs own code other than a finalizer. At the end of a process the
+// runtime calls the handlers on the finalizer thread.
 func handlesExit(t *profile.Thread) bool {
 	return t.Role == "Finalizer" && ownFrame(t.Frames) != nil &&
 		!slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasSuffix(f.Method, ".Finalize") })
 }
 
-// stays reports whether a thread was in a method of the framework in all looks, in the same calls.
+// stays reports whether a thread was in a method of the framework in all looks, with unchanged calls.
 func (w *watched) stays(prefix string) bool { return w.unmoved && callsFramework(w.last(), prefix) }
 
-// callsFramework reports whether a method of the framework is on the stack whose name begins so.
+// callsFramework reports whether the stack has a method of the framework with a prefix.
 func callsFramework(t *profile.Thread, prefix string) bool {
 	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
 		return f.Kind == profile.Managed && f.Module == "System.Private.CoreLib" && strings.HasPrefix(f.Method, prefix)
@@ -58,7 +58,7 @@ func (e *evidence) endless(w *watched, handler string, threads []watched) profil
 	t := w.last()
 	v := e.shutdown(fmt.Sprintf("The process is to end, and does not: %s has not returned since the first look. It is "+
 		"in %s, and %s.", handler, method(ownFrame(t.Frames)), doing(t)), t)
-	v.Certainty = profile.Likely // it may wait for what takes long
+	v.Certainty = profile.Likely // the handler may wait for slow work
 	for i := range threads {
 		o := threads[i].last()
 		if !threads[i].stays(exit) {
@@ -76,8 +76,8 @@ func (e *evidence) endless(w *watched, handler string, threads []watched) profil
 	return v
 }
 
-// keptAlive looks for foreground threads that keep a process whose Main has returned. One that gets on is what the
-// process is for.
+// keptAlive looks for foreground threads that keep a process whose Main has returned. A thread that makes progress is
+// the purpose of the process.
 func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
 	returned := false
 	var keepers []*watched
@@ -108,15 +108,16 @@ func (e *evidence) keptAlive(threads []watched) []profile.Verdict {
 			method(ownFrame(first.Frames)), doing(first))
 	}
 	v := e.shutdown(text, first)
-	v.Certainty = profile.Possible // it may be what the process is for to wait
+	v.Certainty = profile.Possible // the wait may be the purpose of the process
 	for _, w := range keepers[1:] {
 		v.Evidence[0].Threads = append(v.Evidence[0].Threads, ref(w.last()))
 	}
 	return []profile.Verdict{v}
 }
 
-// hasReturned reports whether Main has returned on a thread: there is no method any more, and the thread waits in the
-// runtime, which has made it a background thread to wait for the others (threads.cpp, WaitForOtherThreads).
+// hasReturned reports whether Main has returned on a thread: the stack has no method any more, and the thread waits
+// in the runtime. The runtime has made the thread a background thread to wait for the others (threads.cpp,
+// WaitForOtherThreads).
 func (e *evidence) hasReturned(w *watched) bool {
 	t := w.last()
 	if t.Role != "Main" || !t.Background || t.ManagedThreadID == 0 || !w.unmoved {

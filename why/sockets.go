@@ -9,18 +9,18 @@ import (
 	"clrsnap/internal/sockdiag"
 )
 
-// connections notes the TCP connections of the process, and since when each has been silent.
+// connections notes the TCP connections of the process, and how long each has been silent.
 func (g *gatherer) connections() {
 	own, err := g.ownSockets()
 	if err != nil {
-		return // descriptors cannot be looked at: moment has said so
+		return // descriptors cannot be read: moment has said so
 	}
 	list, err := g.silence()
 	if err != nil {
 		g.miss("Connections were not looked at: %v.", err)
 		return
 	}
-	all, _ := g.dir.Connections() // without it, those that listen are not known
+	all, _ := g.dir.Connections() // without all, listening sockets are not known
 	listens := listeners(all, own)
 	for i := range list {
 		c := &list[i]
@@ -86,7 +86,7 @@ func (g *gatherer) silence() ([]sockdiag.Connection, error) {
 	return list, nil
 }
 
-// listening are the addresses that the process listens on.
+// listening are the addresses at which the process listens.
 type listening map[netip.AddrPort]bool
 
 func listeners(all map[uint64]procfs.Connection, own map[uint64]bool) listening {
@@ -99,7 +99,8 @@ func listeners(all map[uint64]procfs.Connection, own map[uint64]bool) listening 
 	return out
 }
 
-// has reports whether an address is one of them, or a port of all addresses is.
+// has reports whether the process listens at an address, or at the address's port of all
+// addresses.
 func (l listening) has(a netip.AddrPort) bool {
 	return l[a] || l[netip.AddrPortFrom(netip.IPv4Unspecified(), a.Port())] ||
 		l[netip.AddrPortFrom(netip.IPv6Unspecified(), a.Port())]

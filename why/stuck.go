@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// judgeHeld looks for a signal, or the freezer, that keeps the process from running.
+// judgeHeld looks for a signal, or the freezer, as the reason why the process does not run.
 func judgeHeld(e *evidence) []profile.Verdict {
 	if !e.held() {
 		return nil
@@ -38,10 +38,10 @@ func judgeHeld(e *evidence) []profile.Verdict {
 			Commands: []string{fmt.Sprintf("kill -CONT %d", pid)},
 		}}
 	}
-	return nil // a debugger holds it: judgeDebugger
+	return nil // a debugger holds the process: judgeDebugger
 }
 
-// judgeDebugger looks for a process that traces this one.
+// judgeDebugger looks for a process that traces this process.
 func judgeDebugger(e *evidence) []profile.Verdict {
 	if len(e.moments) < 2 {
 		return nil
@@ -72,9 +72,9 @@ func judgeDebugger(e *evidence) []profile.Verdict {
 	}}
 }
 
-// judgeSuspension looks for a thread that the runtime waits for, because it does not let itself be stopped. Either the
-// others wait for the runtime meanwhile, or it is blocked in cooperative mode, in which nothing may block: the next
-// collection has to wait for it, if one does not yet.
+// judgeSuspension looks for a thread that the runtime waits for, because the thread cannot be stopped. Either the
+// other threads wait for the runtime meanwhile, or the thread is blocked in cooperative mode, where nothing may
+// block: the next collection has to wait for the thread, if none waits yet.
 func judgeSuspension(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 {
 		return nil
@@ -105,8 +105,8 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
 }
 
-// blockedCooperative reports whether a thread has been blocked in one call, in cooperative mode, in all looks. If the
-// runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
+// blockedCooperative reports whether a thread has been blocked in one call, in cooperative mode, in all looks. A
+// waiting runtime signals the thread thousands of times a second, and the signals need some CPU time.
 func (w *watched) blockedCooperative(e *evidence) bool {
 	first := ownFrame(w.looks[0].Frames)
 	return w.known && float64(w.ran+w.ready) < signalled*float64(e.whole()) &&
@@ -117,7 +117,7 @@ func (w *watched) blockedCooperative(e *evidence) bool {
 		})
 }
 
-// signalled is the most of a CPU that a thread needs for signals.
+// signalled is the largest share of a CPU for signals.
 const signalled = 0.25
 
 func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) profile.Verdict {
@@ -155,8 +155,8 @@ func waitsForRuntime(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
 }
 
-// stops reports whether a thread is in the runtime's own code without waiting for anything that is known: the one that
-// stops the others looks again and again whether they have stopped.
+// stops reports whether a thread is in the runtime's own code without a known wait: the thread that stops the others
+// looks again and again whether the others have stopped.
 func stops(t *profile.Thread, p *profile.Process) bool {
 	if t.Wait != nil {
 		return false
@@ -172,8 +172,8 @@ func stops(t *profile.Thread, p *profile.Process) bool {
 	return false
 }
 
-// holdsOut reports whether a thread is in cooperative mode, in code that is not the runtime's: the runtime's itself
-// is what stops, and collects.
+// holdsOut reports whether a thread is in cooperative mode, in code outside the runtime. The runtime's own code stops
+// threads, and collects.
 func holdsOut(t *profile.Thread, p *profile.Process) bool {
 	if t.Mode != "cooperative" || len(t.Frames) == 0 || ownFrame(t.Frames) == nil {
 		return false
@@ -190,8 +190,8 @@ func holdsOut(t *profile.Thread, p *profile.Process) bool {
 	return false
 }
 
-// judgeFinalizer looks for a finalizer that does not return. A look in which the thread's stack could not be read whole
-// says nothing.
+// judgeFinalizer looks for a finalizer that does not return. A look with an incomplete stack of the thread says
+// nothing.
 func judgeFinalizer(e *evidence) []profile.Verdict {
 	threads := e.threads()
 	i := slices.IndexFunc(threads, func(w watched) bool { return w.last().Role == "Finalizer" })
@@ -199,7 +199,7 @@ func judgeFinalizer(e *evidence) []profile.Verdict {
 		return nil
 	}
 	w := threads[i]
-	var in []*profile.Thread // it, in the looks that show the finalizer
+	var in []*profile.Thread // the finalizer thread, in the looks that show the finalizer
 	var since, until time.Duration
 	for k, t := range w.looks {
 		f := finalizer(t)
@@ -221,10 +221,10 @@ func judgeFinalizer(e *evidence) []profile.Verdict {
 	return []profile.Verdict{blockedFinalizer(e, &w, until-since)}
 }
 
-// sameCall reports whether two frames are of one call.
+// sameCall reports whether two frames belong to one call.
 func sameCall(a, b *profile.Frame) bool { return a.Method == b.Method && a.SP == b.SP }
 
-// finalizer returns the frame of the finalizer that runs on the runtime's thread for that; nil: none does.
+// finalizer returns the frame of the running finalizer on the finalizer thread; nil: none runs.
 func finalizer(t *profile.Thread) *profile.Frame {
 	for i := range slices.Backward(t.Frames) {
 		if f := &t.Frames[i]; f.Kind == profile.Managed && strings.HasSuffix(f.Method, ".Finalize") &&
@@ -273,7 +273,7 @@ func blockedFinalizer(e *evidence, w *watched, span time.Duration) profile.Verdi
 	return v
 }
 
-// ownerOf is the thread that has what a thread waits for in the last look; nil: that is not known.
+// ownerOf is the holder of what a thread waits for, in the last look; nil: not known.
 func (e *evidence) ownerOf(t *profile.Thread) *profile.Thread {
 	if t.Wait == nil || t.Wait.Owner == nil || !t.Wait.Certain {
 		return nil
@@ -281,7 +281,7 @@ func (e *evidence) ownerOf(t *profile.Thread) *profile.Thread {
 	return e.last().byID()[t.Wait.Owner.OSThreadID]
 }
 
-// again is what stands for the process in a command line.
+// again stands for the process in a command line.
 func (e *evidence) again() string {
 	if c := e.process.Core; c != nil {
 		return "--core " + quoted(c.Path)
@@ -289,7 +289,7 @@ func (e *evidence) again() string {
 	return fmt.Sprint(e.process.PID)
 }
 
-// quoted is a file's name as a shell takes it.
+// quoted is a file's name for a shell.
 func quoted(name string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._/-", r)

@@ -15,7 +15,7 @@ const (
 	confirm = "Shop.Orders.Confirm"
 )
 
-// embrace are two threads that hold a lock each and want the other's.
+// embrace are two threads that hold a lock each and want the other's lock.
 func embrace() []profile.Thread {
 	return []profile.Thread{
 		holding(waiting(1, wants(0x20, 2), enter, reserve), 0x10),
@@ -30,11 +30,11 @@ func TestDeadlock(t *testing.T) {
 		"orders-1 (1) holds Shop.Order 0x10 and waits to enter Monitor of Shop.Order 0x20", reserve, confirm,
 		"1 more thread waits for them")
 
-	// Its members have run meanwhile: what was seen need not have been at one time.
+	// The members have run meanwhile: the waits need not have been at one time.
 	none(t, judgeDeadlock(same(2, embrace()...).runs(1, 0.1, 0)))
 	none(t, judgeDeadlock(same(4, waiting(1, wants(0x10, 2), enter, reserve), running(2, confirm))))
 
-	// It is not known how much they have run.
+	// The running time is unknown.
 	unknown := embrace()
 	unknown[0].Wait.Timeout = 3 * time.Second
 	e = same(3, unknown...)
@@ -45,7 +45,7 @@ func TestDeadlock(t *testing.T) {
 	}
 	none(t, judgeDeadlock(e))
 
-	// With a timeout, it is no more than likely.
+	// A deadlock with a timeout is at most likely.
 	late := embrace()
 	late[0].Wait.Timeout = 3 * time.Second
 	verdict(t, judgeDeadlock(same(3, late...)), profile.CauseDeadlock, profile.Likely, "timeout of 3.0 s")
@@ -65,7 +65,8 @@ func TestDeadlockInCore(t *testing.T) {
 	}
 }
 
-// TestStuckHolder: a thread keeps a lock while it waits for a permit that nobody gives back.
+// TestStuckHolder: a thread holds a lock while the thread waits for a permit that nobody
+// releases.
 func TestStuckHolder(t *testing.T) {
 	permit := profile.Wait{Kind: profile.SemaphoreWait, Object: 0x30, Type: "System.Threading.SemaphoreSlim",
 		Timeout: profile.Forever}
@@ -74,9 +75,9 @@ func TestStuckHolder(t *testing.T) {
 	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve,
 		"SemaphoreSlim 0x30")
 	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
-	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // it goes on now and then
+	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // the holder goes on now and then
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
-	// Consumers of a queue in which there is no work.
+	// Consumers of a queue without work.
 	turn := waiting(2, wants(0x10, 1), enter, reserve)
 	verdict(t, judgeDeadlock(same(3, holder, turn)), profile.CauseDeadlock, profile.Possible, "take turns")
 	permit.Timeout = time.Second
@@ -103,7 +104,7 @@ func TestSuspension(t *testing.T) {
 		"Shop.Sensor.Poll", "2.0 s", "1 thread waits for the runtime")
 	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
 		"Each garbage collection has to wait for it")
-	// The runtime wakes it again and again, to ask it to stop.
+	// The runtime wakes the thread again and again with requests to stop.
 	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)),
 		profile.CauseSuspension, profile.Likely)
 	moving := blockedCooperatively()
@@ -111,7 +112,8 @@ func TestSuspension(t *testing.T) {
 	none(t, judgeSuspension(looksAt([]profile.Thread{blockedCooperatively()}, []profile.Thread{moving})))
 	none(t, judgeSuspension(same(3, collecting(2), collecting(3))))
 
-	// A thread that runs can be stopped: only if everybody waits for it is it the reason.
+	// A running thread can be stopped: a running thread is the reason only if everybody
+	// waits for the thread.
 	loop := running(1, "Shop.Sensor.Spin")
 	verdict(t, judgeSuspension(same(3, loop, collecting(2), collecting(3)).runs(1, 1, 0)), profile.CauseSuspension,
 		profile.Likely, "Shop.Sensor.Spin")
@@ -155,7 +157,7 @@ func TestFinalizer(t *testing.T) {
 	idle.Role = "Finalizer"
 	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{idle})))
 
-	// What could not be read says nothing.
+	// An unreadable stack says nothing.
 	unread := stuck
 	unread.Complete, unread.Frames = false, stuck.Frames[:1]
 	before, without := []profile.Thread{stuck}, []profile.Thread{unread}
@@ -182,6 +184,6 @@ func TestDebugger(t *testing.T) {
 	none(t, judgeHeld(e))
 	e.moments[0].state, e.moments[1].state = 'S', 'S'
 	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "It runs")
-	e.moments[1].traced = 0 // it came and went, as clrsnap does
+	e.moments[1].traced = 0 // the tracer came and went, as clrsnap does
 	none(t, judgeDebugger(e))
 }

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// A program that uses less of a CPU than this may wait for something that never comes.
+	// A program with a smaller share of a CPU may wait for something that never comes.
 	hardlyBusy  = 0.2
-	shownWaits  = 6 // what threads wait for
-	shownChains = 4 // what async methods wait for
+	shownWaits  = 6 // number of places where threads wait
+	shownChains = 4 // number of places where async methods wait
 )
 
-// suspended finds the async methods that wait, and the requests in flight, of a program that does next to nothing: no
-// thread shows them.
+// suspended finds the waiting async methods, and the requests in flight, of a program that does next to nothing: no
+// thread shows these.
 func (g *gatherer) suspended(ctx context.Context) {
 	if g.heapMissing || g.e.share() > hardlyBusy {
 		return
@@ -35,7 +35,7 @@ func (g *gatherer) suspended(ctx context.Context) {
 	g.e.inFlightAt = r.CapturedAt
 }
 
-// share is how much of a CPU the process has used, from the first look to the last.
+// share is the process's share of a CPU, from the first look to the last.
 func (e *evidence) share() float64 {
 	ran := int64(0)
 	threads := e.threads()
@@ -45,8 +45,8 @@ func (e *evidence) share() float64 {
 	return atOnce(ran, e.whole())
 }
 
-// waited says what has waited all the time, in the program's own code: that is no trouble in itself. But who knows that
-// the program should be doing something sees here what it waits for.
+// waited returns the waits in the program's own code that lasted the whole time: no trouble by themselves. A reader
+// who knows that the program should be working sees the program's waits here.
 func (e *evidence) waited() (out []profile.Evidence) {
 	if len(e.looks) < 2 || e.held() {
 		return nil
@@ -65,7 +65,7 @@ func (e *evidence) waited() (out []profile.Evidence) {
 	return out
 }
 
-// sinceOrder puts requests of which it is not known since when they are served behind the others.
+// sinceOrder puts requests without a known beginning behind the others.
 func sinceOrder(a, b *profile.Request) int {
 	if a.Since.IsZero() != b.Since.IsZero() {
 		if a.Since.IsZero() {
@@ -76,7 +76,7 @@ func sinceOrder(a, b *profile.Request) int {
 	return a.Since.Compare(b.Since)
 }
 
-// waitingThreads are the threads that have waited in own code, in the same calls in all looks, by where that is.
+// waitingThreads are the threads that have waited in own code, in the same calls in all looks, by place.
 func (e *evidence) waitingThreads() (out []profile.Evidence) {
 	type group struct {
 		first   *profile.Thread
@@ -111,7 +111,7 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 		case g.first.Wait.Kind == profile.ThreadSleep:
 			text = fmt.Sprintf("%s of the thread pool %s in %s: no other work gets %s.",
 				counted(n, "worker", "workers"), verb(n, "sleeps", "sleep"), in, verb(n, "it", "them"))
-		case n > 1: // which need not wait for the same object
+		case n > 1: // their objects may differ
 			text = fmt.Sprintf("%d threads wait in %s. One of them, %s, %s.", n, in, who, does)
 		}
 		out = append(out, profile.Evidence{Text: text, Threads: g.threads})
@@ -119,8 +119,8 @@ func (e *evidence) waitingThreads() (out []profile.Evidence) {
 	return out
 }
 
-// retries reports whether a thread of the pool has slept in the same call of own code in all looks: for long, or again
-// and again, as who waits for something that cannot be waited for.
+// retries reports whether a thread of the pool has slept in the same call of own code in all looks: one long sleep,
+// or many sleeps of a polling loop.
 func (w *watched) retries() bool {
 	first := ownFrame(w.looks[0].Frames)
 	return first != nil && w.all(func(t *profile.Thread) bool {
@@ -130,7 +130,7 @@ func (w *watched) retries() bool {
 	})
 }
 
-// telling reports whether a wait says anything: not that of a thread that sleeps, or runs the host until it ends.
+// telling reports whether a wait is informative: not a sleep, and not the host's wait for its end.
 func telling(w *profile.Wait) bool {
 	switch w.Kind {
 	case profile.ThreadSleep, profile.WaitIdle, profile.WaitRuntime:
@@ -139,7 +139,7 @@ func telling(w *profile.Wait) bool {
 	return !strings.HasPrefix(w.Method, "Microsoft.Extensions.Hosting.")
 }
 
-// named says of a Mutex that other processes can have who has it.
+// named names a Mutex that other processes can hold, with its holder.
 func named(w *profile.Wait) string {
 	if w.Kind == profile.HandleOne && strings.HasPrefix(w.Detail, "named ") {
 		return " (" + w.Detail + ")"
@@ -147,13 +147,13 @@ func named(w *profile.Wait) string {
 	return ""
 }
 
-// awaitedThings are what suspended methods wait for that somebody of the program has to bring about.
+// awaitedThings are awaited objects that other code of the program has to complete.
 var awaitedThings = map[profile.AwaitedKind]string{
 	profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
 	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsSocket: "a socket",
 }
 
-// waitingMethods are the suspended methods of the program, by what they wait for, at the end.
+// waitingMethods are the suspended methods of the program, by the object at the end of their chain.
 func (e *evidence) waitingMethods() (out []profile.Evidence) {
 	type group struct {
 		first *profile.TaskChain

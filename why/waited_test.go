@@ -8,14 +8,14 @@ import (
 	"clrsnap/profile"
 )
 
-// TestWaited: what has waited all the time in own code is said, though it need not be wrong.
+// TestWaited: waits in own code that last the whole time are told, though they need not be wrong.
 func TestWaited(t *testing.T) {
 	adds := profile.Wait{Kind: profile.CollectionAdd, Object: 0x40,
 		Type: "System.Collections.Concurrent.BlockingCollection<int>"}
 	mutex := profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Object: 0x50,
 		Detail: "named orders, held by thread 812 of process 811 (shop)"}
 	host := profile.Wait{Kind: profile.TaskWait, Method: "Microsoft.Extensions.Hosting.HostExtensions.RunAsync"}
-	again := func(id int) profile.Thread { // as who tries again and again
+	again := func(id int) profile.Thread { // a polling thread
 		return worker(waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Store.Retry"))
 	}
 	e := same(3, again(11), again(12), waiting(1, adds, "System.Threading.Monitor.Wait", "Shop.Feed.Put"),
@@ -52,7 +52,7 @@ func TestWaited(t *testing.T) {
 	}
 }
 
-// TestLost: a permit counts as lost if the same method has been the first in the queue for a while.
+// TestLost: a permit counts as lost if the first method in the queue stays the same for a while.
 func TestLost(t *testing.T) {
 	lost := profile.Lost{Object: 0x30, Type: "System.Threading.SemaphoreSlim", Field: "Shop.Books.gate", First: 0x60,
 		Awaits: 20, Frames: stack("Shop.Books.Book")}
@@ -67,7 +67,7 @@ func TestLost(t *testing.T) {
 		"20 async methods wait for a permit of SemaphoreSlim 0x30", "Books.gate", "Shop.Books.Book", "was not released")
 }
 
-// TestWaitPhraseUncertain: what is not certain is marked.
+// TestWaitPhraseUncertain: uncertain facts are marked.
 func TestWaitPhraseUncertain(t *testing.T) {
 	lock := profile.Wait{Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10}
 	th := profile.Thread{Wait: &lock, Holds: []profile.Wait{lock}}

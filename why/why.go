@@ -10,21 +10,21 @@ import (
 	"clrsnap/profile"
 )
 
-// Report is the answer: profile.Diagnosis has its fields.
+// Report is the answer, with the fields of profile.Diagnosis.
 type Report = profile.Diagnosis
 
 // Options say how to look. The zero value has good defaults.
 type Options struct {
-	// Process says how the process is read. Lines are found if Process.Lines is set.
+	// Process says how to read the process. Frames have lines if Process.Lines is set.
 	Process clrsnap.Options
-	// For is how long to look, between MinFor and MaxFor; 0: DefaultFor. It takes up to two seconds longer if the
-	// runtime is slow to answer.
+	// For is how long to look, between MinFor and MaxFor; 0: DefaultFor. The look takes up to two seconds longer if
+	// the runtime is slow to answer.
 	For time.Duration
-	// NoAgent does without the agent: nothing is loaded into the process. What it allocates, throws and collects is
-	// then known only as far as samples of its threads tell.
+	// NoAgent does without the agent: nothing is loaded into the process. Then only the samples of the process's
+	// threads tell of allocations, exceptions and collections.
 	NoAgent bool
-	// Progress is called with what is being done, and how far it has come: from 0 to 1. It must return soon. nil: it
-	// is not called.
+	// Progress is called with the current step, and the progress from 0 to 1. Progress must return soon. nil: no
+	// calls.
 	Progress func(doing string, done float64)
 }
 
@@ -48,9 +48,9 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Look looks at a running process for some time and says what is wrong with it. When ctx ends, the answer is what
-// can be said by then, with ctx's error. Other errors come without an answer: errors.Is finds those of clrsnap.Open
-// in them.
+// Look looks at a running process for some time and says what is wrong with the process. When ctx ends, Look returns
+// the answer so far, with ctx's error. Other errors come without an answer: errors.Is finds the errors of
+// clrsnap.Open in them.
 func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	return g.e.report(), err
 }
 
-// unlessHeld drops an error of a process that nothing else can be said of than that it is held.
+// unlessHeld drops the error if the process is held: then the hold is the whole answer.
 func unlessHeld(err error, e *evidence) error {
 	if e.held() {
 		return nil
@@ -82,8 +82,8 @@ func unlessHeld(err error, e *evidence) error {
 	return err
 }
 
-// LookCore says what was wrong with the process that a core dump is of, as far as one moment tells. Errors are those
-// of clrsnap.OpenCore.
+// LookCore says what was wrong with the process of a core dump, as far as one moment tells. The errors are those of
+// clrsnap.OpenCore.
 func LookCore(ctx context.Context, path string, o clrsnap.CoreOptions) (*Report, error) {
 	o.Permits, o.PackStacks = clrsnap.PermitsSoon, false
 	p, err := clrsnap.OpenCore(ctx, path, o)

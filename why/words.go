@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// method names a frame: its method, and its source line if that is known.
+// method names a frame: the method, and the source line if known.
 func method(f *profile.Frame) string {
 	if f == nil {
 		return "code that is not known"
@@ -86,7 +86,7 @@ func rate(n int64, d time.Duration) int64 {
 	return int64(float64(n) / d.Seconds())
 }
 
-// object names what is waited for: its type and address.
+// object names an awaited object: by type and address.
 func object(typ string, at uint64, otherwise string) string {
 	return addressed(display.ShortType(typ), at, otherwise)
 }
@@ -101,14 +101,14 @@ func addressed(s string, at uint64, otherwise string) string {
 	return s
 }
 
-// objectOf names what a wait is for, or what is held, with the field that holds it.
+// objectOf names the object of a wait, or of a hold, with the object's field.
 func objectOf(w *profile.Wait, otherwise string) string {
 	field := display.Field(w.Field)
 	text := addressed(display.TypeOf(w.Type, w.Of), w.Object, otherwise)
 	if field == "" {
 		return text
 	}
-	if w.Type == "object" { // which is made to be locked
+	if w.Type == "object" { // a plain object exists for locking
 		return object(field, w.Object, otherwise)
 	}
 	return text + " (" + field + ")"
@@ -123,7 +123,8 @@ func list(words []string) string {
 	return strings.Join(words[:n], ", ") + " and " + words[n]
 }
 
-// isGenerated reports whether a method is made by a source generator of the framework, so that nobody has written it.
+// isGenerated reports whether a source generator of the framework made a method, so that nobody has written the
+// method.
 func isGenerated(method string) bool {
 	return strings.HasPrefix(method, "System.Text.RegularExpressions.Generated.")
 }

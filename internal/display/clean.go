@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes a name from a target safe to print on a terminal. It writes control
-// characters, characters that change the direction of writing, and invalid UTF-8 as
-// escapes, such as \x1b: they could move the cursor or hide text.
+// Clean makes a name from a target safe to print on a terminal. Clean escapes control
+// characters, characters that change the direction of writing, and invalid UTF-8, for example
+// as \x1b: such characters could move the cursor or hide text.
 func Clean(s string) string {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
@@ -36,7 +36,7 @@ func cleaned(s string) string {
 	return b.String()
 }
 
-// OneLine is Clean for a text that has to stay on one line: any white space becomes one space.
+// OneLine is Clean for a text that must stay on one line: any white space becomes one space.
 func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }
 
 // Clip cuts s to n columns; n <= 0: not at all.
@@ -74,8 +74,8 @@ func Elide(s string, n int) string {
 	return string(r[:head]) + mark + string(r[tail:])
 }
 
-// Width returns about how many terminal columns s takes. It knows wide East Asian
-// characters, and miscounts rarer ones.
+// Width returns about how many terminal columns s takes. Width knows wide East Asian
+// characters, and miscounts rarer characters.
 func Width(s string) int {
 	n := 0
 	for _, r := range s {

@@ -2,7 +2,7 @@ package display
 
 import "testing"
 
-// TestClip: what is cut has as many columns as there are, with the sign that something is missing.
+// TestClip: cut text fills the columns, and ends with the sign for missing text.
 func TestClip(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -1,3 +1,3 @@
-// Package display has the names and amounts that people read, in reports as well as in
+// Package display has the names and amounts for people, in reports as well as in
 // files: names that are safe to print, weights with their units.
 package display

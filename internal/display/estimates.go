@@ -7,8 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Estimates are written with the digits that are known: up to the first one of the standard error. A ~
-// says so, where that is fewer digits than an exact number would have.
+// Estimates are written with the known digits: up to the first digit of the standard error. A ~ marks
+// an estimate with fewer digits than an exact number.
 
 // place returns the power of ten of an error's first digit.
 func place(e float64) int { return int(math.Floor(math.Log10(e))) }
@@ -22,10 +22,10 @@ func rounded(v float64, place int) string {
 	return Number(int(math.Round(v/unit) * unit))
 }
 
-// known reports whether e is the standard error of something that is not exact.
+// known reports whether e is the standard error of an inexact number.
 func known(e float64) bool { return e > 0 && !math.IsInf(e, 0) && !math.IsNaN(e) }
 
-// exactNumber is the standard error below which a number of things is taken for exact.
+// exactNumber is the standard error below which a number of things counts as exact.
 const exactNumber = 0.5
 
 // EstimatedNumber returns a number of things whose standard error is e: "~4,500", or "4,486" if e is 0.
@@ -36,8 +36,8 @@ func EstimatedNumber(n int64, e float64) string {
 	return "~" + rounded(float64(n), max(place(e), 0))
 }
 
-// EstimatedDecimal returns a number with decimals, as far as they are known: "12.34", or "~12" if the
-// standard error e leaves no more than that. An error in the last decimal alone does not count.
+// EstimatedDecimal returns a number with its known decimals: "12.34", or "~12" if the standard error e
+// leaves no more. An error in the last decimal alone does not count.
 func EstimatedDecimal(v, e float64, decimals int) string {
 	if !known(e) || place(e) <= -decimals {
 		return strconv.FormatFloat(v, 'f', decimals, 64)
@@ -45,7 +45,7 @@ func EstimatedDecimal(v, e float64, decimals int) string {
 	return "~" + rounded(v, place(e))
 }
 
-// WithError returns a number with its standard error: "4,500 ± 800". Of an exact number it is exact.
+// WithError returns a number with its standard error: "4,500 ± 800", or exact for an exact number.
 func WithError(v, e float64, exact string) string {
 	const mostDecimals = 3
 	if !known(e) {

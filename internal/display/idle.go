@@ -7,11 +7,11 @@ import (
 	"clrsnap/profile"
 )
 
-// mostIdle is how many kinds of idle thread are named.
+// mostIdle is how many kinds of idle thread to name.
 const mostIdle = 4
 
-// Idle says in one line which idle threads a mode of a recording has samples of, and their shares of
-// all: "idle threads, 75.1 % of 120 s: pool workers 63.0 %, timer 12.1 %". It is empty if there are none.
+// Idle lists in one line the idle threads in a mode of a recording, and their shares of all: "idle
+// threads, 75.1 % of 120 s: pool workers 63.0 %, timer 12.1 %"; empty if there are none.
 func Idle(r *profile.Recording, m profile.Mode) string {
 	all, idle := r.Weight(m), r.IdleTotals(m)
 	if all <= 0 || len(idle) == 0 {

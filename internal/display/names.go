@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// NoStack is what is shown for a stack without frames.
+// NoStack stands for a stack without frames.
 const NoStack = "[no stack]"
 
-// FullName returns the name of a function with namespaces and parameters. For a
-// function without a symbol it is the module in brackets.
+// FullName returns the name of a function with namespaces and parameters. A function without a symbol gets the module
+// in brackets.
 func FullName(f *profile.Function) string {
 	name := f.Display
 	if name == "" {
@@ -26,7 +26,7 @@ func FullName(f *profile.Function) string {
 	return withFate(name+f.Signature+mark, f.Fate)
 }
 
-// CutMark separates the name of a method from the mark of one that is not proved (name.Unproved), which is shown behind
+// CutMark separates the name of a method from the mark of an unproved name (name.Unproved). The mark is shown behind
 // the parameters.
 func CutMark(name string) (rest, mark string) {
 	const unproved = " (?)"
@@ -52,7 +52,7 @@ func withFate(name, fate string) string {
 	return name + ", " + fate
 }
 
-// ShortFate returns what became of an exception without the namespace of the method that caught it.
+// ShortFate returns the fate of an exception without the namespace of the catching method.
 func ShortFate(fate string) string {
 	if before, by, ok := strings.Cut(fate, profile.CaughtBy); ok {
 		return before + profile.CaughtBy + Shorten(by)
@@ -68,7 +68,7 @@ func Nameless(module string) string {
 	return "[" + module + "]"
 }
 
-// SplitFate splits what FullName returns for an event that has a type.
+// SplitFate splits the FullName of an event with a type.
 func SplitFate(name string) (display, fate string) {
 	parts := splitOutside(name, ',')
 	display = parts[0]
@@ -92,8 +92,8 @@ func Thread(t *profile.RecordedThread) string {
 	return name + " (" + strconv.Itoa(t.OSThreadID) + ")"
 }
 
-// Shorten removes the namespaces from a display name: of the name itself, and of the
-// types in brackets. It is for formats that have no short names.
+// Shorten removes the namespaces from a display name: of the name itself, and of the types in brackets. Formats
+// without short names use Shorten.
 func Shorten(display string) string {
 	words := splitOutside(display, '.')
 	if n := len(words); n > 2 && words[n-2] == "" { // Type..ctor

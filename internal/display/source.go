@@ -8,8 +8,8 @@ import (
 )
 
 // Source returns a line for people: the name of the file and of its folder, and the line's number:
-// "Shop/OrderQueue.cs:42". A ~ before the number says that the line is not certain. The
-// other folders are those of the machine that built the program; full adds them.
+// "Shop/OrderQueue.cs:42". A ~ before the number says that the line is not certain. The other
+// folders belong to the machine that built the program; full adds them.
 func Source(l *profile.SourceLine, full bool) string {
 	if full {
 		return sourceLine(l, l.File)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// TypePattern compiles the regular expression that types are chosen by. A name of a type is one, too, as .NET and its
-// debuggers write it: System.Byte[], Shop.Outer+Inner, Shop.Box`1[[System.String, System.Private.CoreLib]].
+// TypePattern compiles the regular expression that selects types. The name of a type is also a pattern, as .NET and
+// its debuggers write the name: System.Byte[], Shop.Outer+Inner, Shop.Box`1[[System.String, System.Private.CoreLib]].
 func TypePattern(s string) (*regexp.Regexp, error) {
 	if strings.Contains(s, "`") && strings.Contains(s, "[[") {
 		anchored := strings.HasPrefix(s, "^") && strings.HasSuffix(s, "$")
@@ -20,7 +20,7 @@ func TypePattern(s string) (*regexp.Regexp, error) {
 	return regexp.Compile("(?:" + brackets.ReplaceAllString(s, `$1\[$2\]`) + ")|^" + regexp.QuoteMeta(s) + "$")
 }
 
-// brackets are those of arrays.
+// brackets are the brackets of arrays.
 var brackets = regexp.MustCompile(`(^|[^\\])\[(,*)\]`)
 
 // angled writes a name with arguments in square brackets, each with its assembly, as List<System.String>.
@@ -56,7 +56,7 @@ func angled(s string) string {
 	return b.String() + rest
 }
 
-// bracketed splits a text behind the bracket that ends it.
+// bracketed splits a text behind its closing bracket.
 func bracketed(s string) (in, rest string) {
 	depth := 0
 	for i := range len(s) {
@@ -72,7 +72,7 @@ func bracketed(s string) (in, rest string) {
 	return s, ""
 }
 
-// withoutAssembly cuts off what follows a type's name.
+// withoutAssembly cuts off the text after a type's name.
 func withoutAssembly(s string) string {
 	depth := 0
 	for i := range len(s) {

@@ -2,8 +2,8 @@ package display
 
 import "strings"
 
-// ShortType is the name of a type without the framework's namespaces of its own primitives. A class that .NET has for
-// itself, of the tasks of async methods and of Task.Run, is shown as the Task that the program has.
+// ShortType is the name of a type without the framework's namespaces of its own primitives. An internal class of .NET
+// for the tasks of async methods and of Task.Run is shown as the Task that the program has.
 func ShortType(name string) string {
 	if task := asTask(name); task != "" {
 		return task
@@ -16,7 +16,7 @@ func ShortType(name string) string {
 	return name
 }
 
-// TypeOf names an object by its type, and by what it stands for (profile.Wait.Of): typeof(Shop.Order), string "config".
+// TypeOf names an object by its type, and by Of (profile.Wait.Of): typeof(Shop.Order), string "config".
 func TypeOf(typ, of string) string {
 	switch {
 	case of == "":
@@ -27,16 +27,16 @@ func TypeOf(typ, of string) string {
 	return ShortType(typ) + " " + of
 }
 
-// taskClasses are those classes, which have the type of the task's result in common: as Task<T> has it.
+// taskClasses are the internal task classes. All have the type of the task's result, like Task<T>.
 var taskClasses = []string{
 	"System.Runtime.CompilerServices.AsyncHelpers+RuntimeAsyncTask<", "System.Threading.Tasks.UnwrapPromise<",
 	"System.Threading.Tasks.Task<",
 }
 
-// noResult is the result of a task that has none.
+// noResult is the result type of a task without a result.
 const noResult = "System.Threading.Tasks.VoidTaskResult"
 
-// asTask is a class of a task as Task or Task<T>; "": it is none of taskClasses.
+// asTask is a class of a task as Task or Task<T>; "": not one of taskClasses.
 func asTask(name string) string {
 	for _, class := range taskClasses {
 		if result, ok := strings.CutPrefix(name, class); ok {

@@ -8,7 +8,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Scale is a unit that people read weights in.
+// Scale is a unit of weights for people.
 type Scale struct {
 	Name string // empty: things are counted
 	Size int64  // in profile.Unit
@@ -21,8 +21,8 @@ var scales = [...][]Scale{
 	profile.Count:       {{"", 1}},
 }
 
-// ScaleOf returns the scale for a weight and its parts: the largest in which it is, rounded,
-// at least 1.
+// ScaleOf returns the scale for a weight and its parts: the largest scale in which the rounded
+// weight is at least 1.
 func ScaleOf(u profile.Unit, whole int64) Scale {
 	list := scales[u]
 	if u == profile.Nanoseconds && whole == 0 {
@@ -54,8 +54,8 @@ func Weight(u profile.Unit, w int64) string {
 	return s.Text(ThreeDigits(s.Of(w)))
 }
 
-// ThreeDigits returns a number with three significant digits, or rounded to an integer if
-// that has more.
+// ThreeDigits returns a number with three significant digits, or rounded to an integer if the
+// integer has more.
 func ThreeDigits(v float64) string {
 	decimals := 0
 	switch {
@@ -74,8 +74,7 @@ var EventNames = [len(profile.Modes)][2]string{
 	profile.Waits: {"wait", "waits"}, profile.Live: {"object", "objects"},
 }
 
-// CountsEvents reports whether an amount of a mode has a number of events that is not its
-// weight.
+// CountsEvents reports whether an amount of a mode has a number of events besides its weight.
 func CountsEvents(m profile.Mode, a profile.Amount) bool {
 	return m.Unit() != profile.Count && a.Events > 0
 }

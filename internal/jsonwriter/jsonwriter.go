@@ -1,6 +1,6 @@
-// Package jsonwriter writes JSON as a stream, so that a long list is never in memory as a
-// whole. What a terminal would not show as it is, such as control characters and those that change the direction of
-// writing, is escaped: the value is the same, and JSON on a terminal is as safe as text.
+// Package jsonwriter writes JSON as a stream, so that a long list is never in memory as a whole. Package jsonwriter
+// escapes characters that a terminal would not show unchanged, for example control characters and characters that
+// change the direction of writing: the value stays the same, and JSON on a terminal is as safe as text.
 package jsonwriter
 
 import (
@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes one JSON document. It keeps the first error, which Flush returns.
+// Writer writes one JSON document. A Writer keeps the first error for Flush.
 type Writer struct {
 	w   *bufio.Writer
 	buf []byte // of a number
@@ -31,7 +31,7 @@ func New(w io.Writer) *Writer { return &Writer{w: bufio.NewWriterSize(w, 1<<16)}
 // Err returns the first error.
 func (w *Writer) Err() error { return w.err }
 
-// Flush writes what is buffered, and returns the first error.
+// Flush writes the buffered data, and returns the first error.
 func (w *Writer) Flush() error {
 	if w.err != nil {
 		return w.err
@@ -39,28 +39,28 @@ func (w *Writer) Flush() error {
 	return w.w.Flush()
 }
 
-// Text writes s as it is.
+// Text writes s unchanged.
 func (w *Writer) Text(s string) {
 	if _, err := w.w.WriteString(s); err != nil && w.err == nil {
 		w.err = err
 	}
 }
 
-// Bytes writes b as it is.
+// Bytes writes b unchanged.
 func (w *Writer) Bytes(b []byte) {
 	if _, err := w.w.Write(b); err != nil && w.err == nil {
 		w.err = err
 	}
 }
 
-// Field writes a field of an object that is not the first, on a line of its own.
+// Field writes a further field of an object, on a line of its own.
 func (w *Writer) Field(name string, v any) {
 	w.Text(",\n")
 	w.Key(name)
 	w.Value(v)
 }
 
-// Key writes the name of a field, and the colon behind it.
+// Key writes the name of a field, and the colon.
 func (w *Writer) Key(name string) {
 	w.Value(name)
 	w.Text(":")
@@ -72,7 +72,7 @@ func (w *Writer) Value(v any) { w.Bytes(w.encode(v, "\n")) }
 // Open writes an object without its closing brace, so that fields can follow.
 func (w *Writer) Open(v any) { w.Bytes(w.encode(v, "}\n")) }
 
-// encode returns a value as JSON without this end, valid until the next call.
+// encode returns a value as JSON without end, valid until the next call.
 func (w *Writer) encode(v any, end string) []byte {
 	if w.enc == nil {
 		w.enc = json.NewEncoder(&w.encoded)
@@ -91,8 +91,8 @@ func String(s string) string {
 	return string(w.encode(s, "\n")) // every string can be encoded
 }
 
-// escaped returns JSON with escapes for characters that a terminal would not show as they are. The encoder has escaped
-// those below U+0020 and replaced invalid UTF-8, and characters from U+007F on are in strings only.
+// escaped returns JSON with escapes for characters that a terminal would not show unchanged. The encoder has already
+// escaped characters below U+0020 and replaced invalid UTF-8; characters from U+007F on occur in strings only.
 func escaped(b []byte) []byte {
 	at := bytes.IndexFunc(b, isHidden)
 	if at < 0 {
@@ -127,7 +127,7 @@ func (w *Writer) Uint(v uint64) {
 	w.Bytes(w.buf)
 }
 
-// List writes an array of n elements. It stops at the first error.
+// List writes an array of n elements. List stops at the first error.
 func (w *Writer) List(n int, element func(i int)) {
 	w.Text("[")
 	for i := range n {

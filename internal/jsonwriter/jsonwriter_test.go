@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// TestHidden: no character reaches a terminal that it would not show as it is, and every value is read back as it was.
+// TestHidden: every character that reaches a terminal is shown unchanged, and every value is read back unchanged.
 func TestHidden(t *testing.T) {
 	var all strings.Builder
 	for r := rune(0); r <= unicode.MaxRune; r++ {

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Golden compares what was written with a file in testdata. With -update it writes the file.
+// Golden compares output with a file in testdata. With -update, Golden writes the file.
 func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -10,7 +10,7 @@ import (
 )
 
 // Example is a small recording of CPU time, with samples of 10 ms: 10 in Program.Main,
-// 20 in Tree.Visit and some in Cache.Evict, which Program.Main calls.
+// 20 in Tree.Visit and some in Cache.Evict, a callee of Program.Main.
 func Example(evict int) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	thread := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
@@ -42,9 +42,9 @@ func Example(evict int) *profile.Recording {
 	return r
 }
 
-// Million is a recording of a Million samples, of 60 threads and 20,000 different
-// stacks. Each thread has some hundreds of them. Every other sample has the same stack
-// as the one before it of the same thread.
+// Million is a recording of a million samples, of 60 threads and 20,000 different
+// stacks. Each thread has some hundreds of stacks. Every other sample repeats the
+// stack of its thread's previous sample.
 func Million() *profile.Recording {
 	const samples, threads, stacks = 1 << 20, 60, 20_000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -7,7 +7,8 @@ import (
 	"clrsnap/profile"
 )
 
-// RestingShop is BusyShop with a pool of workers and the runtime's own threads, most of which wait for work.
+// RestingShop is BusyShop with a pool of workers and the runtime's own threads. Most of these threads wait
+// for work.
 func RestingShop() *profile.Recording {
 	s := newShop()
 	s.at = 0

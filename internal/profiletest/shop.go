@@ -78,7 +78,7 @@ const (
 	runtimeName = "libcoreclr.so!"
 )
 
-// BusyShop is a recording with one of everything that the tables show.
+// BusyShop is a recording with an example of everything in the tables.
 func BusyShop() *profile.Recording {
 	s := newShop()
 	cpu := func(n int, thread int32, names ...string) {
@@ -116,7 +116,8 @@ func BusyShop() *profile.Recording {
 	return r
 }
 
-// CalmShop is BusyShop as it was before: a function is slower now, one is new, one has vanished.
+// CalmShop is an earlier BusyShop: in BusyShop a function is slower, one is new, one has
+// vanished.
 func CalmShop() *profile.Recording {
 	s := newShop()
 	cpu := func(n int, thread int32, names ...string) {

@@ -2,8 +2,8 @@ package profiletest
 
 import "clrsnap/profile"
 
-// SourceShop is a recording whose functions have source lines: several of one function, with recursion, one that is
-// the nearest before, one with hostile text, and one without text; and allocations.
+// SourceShop is a recording of functions with source lines: several lines of one function, with recursion, a line
+// that is only the nearest before, a line with hostile text, and a line without text; and allocations.
 func SourceShop() *profile.Recording {
 	s := newShop()
 	tree := s.Sources().File(profile.SourceFile{
