@@ -1,4 +1,4 @@
-// Apps compiles the programs of testdata/apps that have changed, before tests start them.
+// Apps compiles the changed programs of testdata/apps for frameworks, before tests start the programs.
 //
 //	go run ./scripts/apps FRAMEWORK...
 package main
