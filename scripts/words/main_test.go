@@ -35,7 +35,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestCount: pronouns and phrases are counted in text that wraps, and code within backquotes is left out.
+// TestCount: pronouns and phrases are counted, also across the end of a line.
 func TestCount(t *testing.T) {
 	var c Count
 	c.add("The lock that of\nall threads Which is its own.")
