@@ -1,5 +1,7 @@
 package profile
 
+import "time"
+
 // Activity is what a process did during the look, whether or not anything is wrong.
 type Activity struct {
 	CPU                 *ActivityCPU // nil: not known
@@ -9,6 +11,12 @@ type Activity struct {
 	Descriptors         int          // -1: not known
 	DescriptorsLimit    int          // -1: none; 0: not known
 	Threads             ActivityThreads
+
+	// RequestsInFlight are requests that a web server in the process serves at the end. -1: not known.
+	RequestsInFlight int
+	// RequestsEnded is how many requests have ended in RequestsOver. -1: not known, or the process serves nothing.
+	RequestsEnded int
+	RequestsOver  time.Duration
 }
 
 // ActivityThreads counts threads, by their state in the last look.

@@ -20,6 +20,7 @@ const (
 	CauseRemoteCall     Cause = "remote-call"            // many wait for the same remote address
 	CauseLockContention Cause = "lock-contention"        // many wait for a lock that its holders keep too long
 	CausePoolStarvation Cause = "thread-pool-starvation" // all workers are blocked while work is queued
+	CauseStalled        Cause = "stalled"                // requests neither end nor go on
 	CauseCPU            Cause = "cpu"                    // threads use whole CPUs in one method
 	CauseGC             Cause = "gc-pressure"            // garbage collections take the program's time
 	CauseExceptions     Cause = "exceptions"             // exceptions are thrown all the time
@@ -31,7 +32,8 @@ const (
 var Causes = [...]Cause{
 	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseShutdown, CauseThrottled,
 	CauseMemoryPressure,
-	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseCPU, CauseGC, CauseExceptions,
+	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseStalled, CauseCPU, CauseGC,
+	CauseExceptions,
 	CauseHeapGrowth, CauseNativeGrowth,
 }
 

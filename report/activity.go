@@ -37,6 +37,9 @@ func activityLines(a *profile.Activity) (lines []string) {
 	}
 	lines = append(lines, fmt.Sprintf("Threads: %d running, %d waiting, %d idle", a.Threads.Running, a.Threads.Waiting,
 		a.Threads.Idle))
+	if a.RequestsInFlight > 0 || a.RequestsEnded > 0 {
+		lines = append(lines, requestsUseText(a))
+	}
 	if a.Memory != nil {
 		lines = append(lines, "Memory: "+memoryText(a.Memory))
 	}
@@ -55,6 +58,18 @@ func activityLines(a *profile.Activity) (lines []string) {
 		lines = append(lines, text)
 	}
 	return lines
+}
+
+// requestsUseText says how many requests are in flight and have ended: "Requests: 40 in flight, 812 ended in 2.9 s".
+func requestsUseText(a *profile.Activity) string {
+	text := "Requests: " + display.Number(a.RequestsInFlight) + " in flight"
+	if a.RequestsInFlight < 0 {
+		text = "Requests: an unknown number in flight"
+	}
+	if a.RequestsEnded >= 0 {
+		text += fmt.Sprintf(", %s ended in %.1f s", display.Number(a.RequestsEnded), a.RequestsOver.Seconds())
+	}
+	return text
 }
 
 // cpuKinds are the words for kinds of CPU time.
@@ -93,6 +108,9 @@ type jsonActivity struct {
 	Descriptors         *int        `json:"descriptors,omitempty"`
 	DescriptorsLimit    int         `json:"descriptorsLimit,omitempty"`
 	Threads             jsonThreads `json:"threads"`
+	RequestsInFlight    *int        `json:"requestsInFlight,omitempty"`
+	RequestsEnded       *int        `json:"requestsEnded,omitempty"`
+	RequestsOver        float64     `json:"requestsOverSeconds,omitempty"`
 }
 
 type jsonThreads struct {
@@ -145,6 +163,12 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 	}
 	if a.Descriptors >= 0 {
 		out.Descriptors = &a.Descriptors
+	}
+	if a.RequestsInFlight >= 0 {
+		out.RequestsInFlight = &a.RequestsInFlight
+	}
+	if a.RequestsEnded >= 0 {
+		out.RequestsEnded, out.RequestsOver = &a.RequestsEnded, a.RequestsOver.Seconds()
 	}
 	if c := a.CPU; c != nil {
 		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare}

@@ -14,6 +14,10 @@ func (e *evidence) activity() *profile.Activity {
 		CPU: e.cpuActivity(first, last), GCShare: -1, ExceptionsPerSecond: -1, Descriptors: last.files,
 		DescriptorsLimit: last.filesLimit,
 	}
+	a.RequestsInFlight, a.RequestsEnded = -1, e.requestsEnded()
+	if n := len(e.flights); n > 0 && !e.flights[n-1].Requests.Partial {
+		a.RequestsInFlight, a.RequestsOver = len(e.inFlight()), e.flights[n-1].at-e.flights[0].at
+	}
 	if n := len(e.heaps); n > 0 {
 		a.Memory = e.heaps[n-1].Memory
 	}

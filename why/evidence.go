@@ -33,11 +33,8 @@ type evidence struct {
 	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or none
 	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
 
-	lost []profile.Lost // permits without a holder for lostGap
-
-	idleChains []profile.TaskChain // waiting async methods of a program that does next to nothing
-	inFlight   []profile.Request   // likewise
-	inFlightAt time.Time
+	lost    []profile.Lost // permits without a holder for lostGap
+	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	heapLimit heapLimit
 

@@ -44,9 +44,6 @@ type gatherer struct {
 	start time.Time
 
 	heapMissing bool // the heap cannot be read
-
-	requests *profile.Requests // of requestsAndTasks; nil: not yet asked for
-	tasks    *profile.Tasks
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
@@ -86,6 +83,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
+	g.inFlight(ctx)
 	// Slow looks, at a program of many threads or on a busy machine, make everything take longer than planned.
 	if left := max(g.o.For-time.Since(g.start)-lookGap, g.o.For/4); left >= leastSampling {
 		g.sample(ctx, left)
@@ -104,8 +102,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.keepers(ctx)
 	g.likely(ctx)
 	g.connections()
-	g.calls(ctx)
-	g.suspended(ctx)
+	g.inFlightAtEnd(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()
 	return ctx.Err()

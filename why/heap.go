@@ -76,44 +76,6 @@ func (g *gatherer) keepers(ctx context.Context) {
 	}
 }
 
-// calls finds the waiting async methods, the requests in progress, and the calls of HttpClient, if there are
-// connections without an answer, and if the heap is quick to read. A large heap is not walked to its end.
-func (g *gatherer) calls(ctx context.Context) {
-	silent := 0
-	for i := range g.e.sockets {
-		if g.e.sockets[i].unanswered() {
-			silent++
-		}
-	}
-	if silent == 0 {
-		return
-	}
-	g.progress("async calls")
-	r, t, err := g.requestsAndTasks(ctx)
-	if err != nil {
-		g.miss("Async methods that wait were not looked at: %v.", err)
-		return
-	}
-	g.e.chains = t.Chains
-	if !r.Partial { // a part cannot be presented as all
-		g.e.web = r
-	}
-}
-
-// requestsAndTasks walks the heap for requests and for waiting async methods, once for all callers.
-func (g *gatherer) requestsAndTasks(ctx context.Context) (*profile.Requests, *profile.Tasks, error) {
-	if g.requests != nil {
-		return g.requests, g.tasks, nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, walkWithin)
-	defer cancel()
-	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
-	if err == nil {
-		g.requests, g.tasks = r, t
-	}
-	return r, t, err
-}
-
 // heapLook is the heap at one moment.
 type heapLook struct {
 	at time.Duration

@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeCPU, judgeGC, judgeExceptions,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC, judgeExceptions,
 	judgeGrowth, judgeNativeGrowth,
 }
 
@@ -31,12 +31,16 @@ func (e *evidence) report() *Report {
 // explains has, for each cause, the causes that are mere consequences if both are found.
 var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseStopped:  profile.Causes[1:],
-	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention},
+	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled},
 	profile.CauseSuspension: {
-		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU,
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseStalled,
+		profile.CauseCPU,
 	},
-	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
-	profile.CauseLockContention: {profile.CausePoolStarvation},
+	profile.CauseRemoteCall: {
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
+	},
+	profile.CauseLockContention: {profile.CausePoolStarvation, profile.CauseStalled},
+	profile.CausePoolStarvation: {profile.CauseStalled},
 	profile.CauseMemoryPressure: {profile.CauseGC},
 	profile.CauseExceptions:     {profile.CauseCPU},
 	profile.CauseGC:             {profile.CauseCPU},
@@ -44,7 +48,8 @@ var explains = map[profile.Cause][]profile.Cause{
 
 // explained reports whether v is a mere consequence of o. If o is about waiting threads, both verdicts must have a
 // thread in common. Verdicts on a thread's use of a CPU are a consequence of exceptions, or of garbage, only if the
-// thread is in the method that makes the exceptions or the garbage.
+// thread is in the method that makes the exceptions or the garbage. Requests that stand still have no threads: the
+// method that waits is in the evidence of o.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
 		return false
@@ -52,12 +57,24 @@ func explained(v, o *profile.Verdict) bool {
 	switch o.Cause {
 	case profile.CauseStopped, profile.CauseSuspension:
 		return true
+	case profile.CausePoolStarvation: // requests that stand still go on when there are workers
+		return true
+	}
+	if v.Cause == profile.CauseStalled {
+		return sharesOwnMethod(v, o)
+	}
+	switch o.Cause {
 	case profile.CauseDeadlock, profile.CauseRemoteCall, profile.CauseLockContention:
 		return sharesThread(v, o)
 	}
 	if v.Cause != profile.CauseCPU {
 		return true
 	}
+	return sharesOwnMethod(v, o)
+}
+
+// sharesOwnMethod reports whether the own method of the first evidence of v is in the evidence of o.
+func sharesOwnMethod(v, o *profile.Verdict) bool {
 	own := ownFrame(v.Evidence[0].Frames)
 	return own != nil && slices.ContainsFunc(o.Evidence, func(e profile.Evidence) bool {
 		return slices.ContainsFunc(e.Frames, func(f profile.Frame) bool { return f.Method == own.Method })

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,6 +271,77 @@ func TestNativeGrowth(t *testing.T) {
 			}
 			return ""
 		})
+	})
+}
+
+// TestStalledRequests: requests that stand still are told although other requests end, which are counted. Requests whose
+// answer has begun are not told: the server may send news.
+func TestStalledRequests(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			way    string
+			stands bool
+		}{{"source", true}, {"semaphore", true}, {"answering", false}} {
+			t.Run(tt.way, func(t *testing.T) {
+				a := testenv.Start(t, "requests", testenv.Options{Runtime: runtime})
+				url, client := a.Ask("urls")[0], &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+				get := func(path string) {
+					if r, err := client.Get(url + path); err == nil { // the program may have ended
+						io.Copy(io.Discard, r.Body)
+						r.Body.Close()
+					}
+				}
+				const hang = 20
+				for i := range hang {
+					go get(fmt.Sprintf("/%s/%d", tt.way, i))
+				}
+				livetest.Await(t, "requests have begun", func() bool { return len(a.Ask("begun")) == hang })
+				var ended atomic.Int64
+				stop, done := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(done)
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							get("/quick/1")
+							ended.Add(1)
+							time.Sleep(10 * time.Millisecond)
+						}
+					}
+				}()
+				testenv.UntilSeen(t, func() string { // young requests are not judged
+					before := ended.Load()
+					r := look(t, a, why.Options{For: time.Second, NoAgent: true})
+					after := ended.Load()
+					if r.Activity.RequestsEnded < 0 {
+						return "two looks at requests" // on a busy machine a walk of the heap may take too long
+					}
+					if int64(r.Activity.RequestsEnded) > after-before+1 ||
+						r.Activity.RequestsInFlight < hang || r.Activity.RequestsInFlight > hang+1 {
+						t.Errorf("%d requests ended, of %d to %d; %d in flight, of %d", r.Activity.RequestsEnded, before, after,
+							r.Activity.RequestsInFlight, hang)
+					}
+					for i := range r.Verdicts {
+						v := &r.Verdicts[i]
+						says := fmt.Sprintf("%d requests for GET /%s/{id} stand still", hang, tt.way)
+						if !tt.stands || v.Cause != profile.CauseStalled || !strings.Contains(v.Text, says) {
+							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+						}
+						if v.Certainty == profile.Likely && r.Activity.RequestsEnded > 0 {
+							return ""
+						}
+					}
+					if !tt.stands && r.Activity.RequestsEnded > 0 {
+						return ""
+					}
+					return "a verdict, and requests that end"
+				})
+				close(stop)
+				<-done
+			})
+		}
 	})
 }
 

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,29 +10,9 @@ import (
 )
 
 const (
-	// A program with a smaller share of a CPU may wait for something that never comes.
-	hardlyBusy  = 0.2
 	shownWaits  = 6 // number of places where threads wait
 	shownChains = 4 // number of places where async methods wait
 )
-
-// suspended finds the waiting async methods, and the requests in flight, of a program that does next to nothing: no
-// thread shows these.
-func (g *gatherer) suspended(ctx context.Context) {
-	if g.heapMissing || g.e.share() > hardlyBusy {
-		return
-	}
-	g.progress("async methods")
-	r, t, err := g.requestsAndTasks(ctx)
-	if err != nil {
-		return // nothing else depends on it
-	}
-	g.e.idleChains = t.Chains
-	for i := range r.Requests {
-		g.e.inFlight = append(g.e.inFlight, r.Requests[i].Requests...)
-	}
-	g.e.inFlightAt = r.CapturedAt
-}
 
 // share is the process's share of a CPU, from the first look to the last.
 func (e *evidence) share() float64 {
@@ -53,11 +32,12 @@ func (e *evidence) waited() (out []profile.Evidence) {
 	}
 	out = append(out, e.waitingThreads()...)
 	out = append(out, e.waitingMethods()...)
-	if n := len(e.inFlight); n > 0 {
-		oldest := slices.MinFunc(e.inFlight, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
-		text := counted(n, "request is in flight", "requests are in flight")
+	if list := e.inFlight(); len(list) > 0 {
+		oldest := slices.MinFunc(list, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
+		text := counted(len(list), "request is in flight", "requests are in flight")
 		if !oldest.Since.IsZero() {
-			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(e.inFlightAt.Sub(oldest.Since)),
+			at := e.flights[len(e.flights)-1].Requests.CapturedAt
+			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(at.Sub(oldest.Since)),
 				oldest.Method, oldest.Path)
 		}
 		out = append(out, profile.Evidence{Text: text + "."})
@@ -161,8 +141,12 @@ func (e *evidence) waitingMethods() (out []profile.Evidence) {
 		count int
 	}
 	groups := map[string]*group{}
-	for i := range e.idleChains {
-		c := &e.idleChains[i]
+	if len(e.flights) == 0 {
+		return nil
+	}
+	chains := e.flights[len(e.flights)-1].Tasks.Chains
+	for i := range chains {
+		c := &chains[i]
 		own := ownFrame(c.Frames)
 		if own == nil || c.State != profile.TaskWaiting || c.WaitsFor == nil || awaitedThings[c.WaitsFor.Kind] == "" ||
 			own.Origin() != profile.OfUser {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -26,15 +27,18 @@ func TestWaited(t *testing.T) {
 	room := profile.Awaited{Kind: profile.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
 	timer := profile.Awaited{Kind: profile.AwaitsTimer}
-	e.idleChains = []profile.TaskChain{
+	chains := []profile.TaskChain{
 		{Count: 5, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: profile.TaskWaiting},
 		{Count: 3, Frames: stack("Shop.Outbox.Send"), WaitsFor: &room, State: profile.TaskWaiting},
 		{Count: 9, Frames: stack("Shop.Clock.Later"), WaitsFor: &timer, State: profile.TaskWaiting},
 		{Count: 9, Frames: stack("Shop.Outbox.Next"), WaitsFor: &room, State: profile.TaskReady},
 	}
-	e.inFlightAt = e.began.Add(time.Minute)
-	e.inFlight = []profile.Request{{Method: "GET", Path: "/a"},
-		{Method: "GET", Path: "/b", Since: e.began.Add(time.Second)}}
+	r := profile.Requests{CapturedAt: e.began.Add(time.Minute), Requests: []profile.RequestGroup{{
+		Requests: []profile.Request{
+			{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/b", Since: e.began.Add(time.Second)},
+		},
+	}}}
+	e.flights = []flightLook{{0, &session.InFlight{Requests: &r, Tasks: &profile.Tasks{Chains: chains}}}}
 	want := []string{
 		"2 threads wait in Shop.Feed.Put. One of them, orders-1 (1), waits to add to BlockingCollection<int> 0x40.",
 		"2 workers of the thread pool sleep in Shop.Store.Retry: no other work gets them.",

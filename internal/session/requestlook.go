@@ -126,7 +126,7 @@ func (w *requestWalk) takeUp(from *requestWalk) {
 	if from == nil {
 		return
 	}
-	w.known, w.boot = from.requests, from.boot
+	w.known, w.boot, w.counts = from.requests, from.boot, from.counts
 	w.earlier = make([]arch.Addr, 0, len(from.firsts))
 	for obj := range from.firsts {
 		if len(w.earlier) == maxTaskObjects {

@@ -27,31 +27,39 @@ var webClasses = map[web.Kind]taskClass{
 // Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
 // result has everything found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
-	out, _, err := p.requests(ctx, o, servingThreads{}, true)
-	return out, err
+	out, err := p.requests(ctx, o, servingThreads{}, true)
+	if out == nil {
+		return nil, err
+	}
+	return out.Requests, err
 }
 
-// RequestsAndTasks is Requests without the stacks of threads, together with the result of Tasks from the same walk.
-// blocking: a thread may be in a call of HttpClient that SendsBlocking reports.
-func (p *Process) RequestsAndTasks(ctx context.Context, o HeapOptions, blocking bool) (
-	*profile.Requests, *profile.Tasks, error,
-) {
+// InFlight is what a process had begun and not ended, at one moment.
+type InFlight struct {
+	Requests *profile.Requests
+	Tasks    *profile.Tasks
+	Begun    map[string]int // requests that each connection has begun since its start, by the connection's id
+}
+
+// InFlight is Requests without the stacks of threads, together with the result of Tasks from the same walk. blocking: a
+// thread may be in a call of HttpClient that SendsBlocking reports.
+func (p *Process) InFlight(ctx context.Context, o HeapOptions, blocking bool) (*InFlight, error) {
 	return p.requests(ctx, o, servingThreads{blocking: blocking}, false)
 }
 
 func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, stacks bool) (
-	out *profile.Requests, tasks *profile.Tasks, err error,
+	out *InFlight, err error,
 ) {
 	if p.Runtime == nil {
-		return nil, nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError()
 	}
 	if p.Walking {
-		return nil, nil, NestedError(0)
+		return nil, NestedError(0)
 	}
 	start := time.Now()
 	if stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	within := rewalkWithin
@@ -61,14 +69,14 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	p.Engine.Begin()
 	l := requestLook{p: p, ctx: ctx, o: o, threads: threads}
 	if err := l.walk(within); err != nil {
-		return nil, nil, p.noWalk(err)
+		return nil, p.noWalk(err)
 	}
-	out = l.best.result(l.census)
+	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts}
 	if !stacks {
-		tasks = l.best.taskWalk.result(l.census)
+		out.Tasks = l.best.taskWalk.result(l.census)
 	}
-	out.Duration = time.Since(start)
-	return out, tasks, p.Alive()
+	out.Requests.Duration = time.Since(start)
+	return out, p.Alive()
 }
 
 // stamp is the heap's current GC epoch.
@@ -87,6 +95,7 @@ type requestWalk struct {
 	roles   map[arch.Addr]web.Role // of async methods, by roleKey
 
 	requests map[string]*served  // by their id
+	counts   map[string]int      // requests that each connection has begun, by the connection's id
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
 	found    map[arch.Addr]*sent // calls by HttpRequestMessage: pools and connections lead to the message
@@ -125,7 +134,7 @@ type served struct {
 func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
-		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
+		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, counts: map[string]int{}, found: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
 		room: maxRequestBytes, boot: time.Now().Add(-time.Duration(tickCount()) * time.Millisecond),
 	}
@@ -202,15 +211,22 @@ func (w *requestWalk) addRequest(r *web.Request) bool {
 
 // request reads the request of one of Kestrel's objects. false: the object changed all the time.
 func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
+	var connection string
+	var begun int
 	ok = w.patiently(func() (err error) {
 		if obj, err = w.serverNow(obj); err != nil {
 			return err
 		}
-		r, err = w.web.Request(obj)
+		if r, err = w.web.Request(obj); err == nil {
+			connection, begun, _ = w.web.Begun(obj, r != nil)
+		}
 		return err
 	})
 	if ok {
 		w.servers[obj] = true
+	}
+	if begun > 0 && (w.counts[connection] > 0 || w.keep(int(unsafe.Sizeof(connection))+16, connection)) {
+		w.counts[connection] = max(w.counts[connection], begun)
 	}
 	return r, ok
 }

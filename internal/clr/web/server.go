@@ -73,38 +73,73 @@ func (r *Reader) ID(obj arch.Addr) (string, error) {
 }
 
 func (r *Reader) id(obj arch.Addr, c *object.Class) (string, error) {
+	s, err := r.sequence(obj, c)
+	switch {
+	case err != nil:
+		return "", err
+	case s.step == 0:
+		return fmt.Sprintf("%s:%v", s.connection, obj), nil
+	}
+	return fmt.Sprintf("%s:%08X", s.connection, s.number), nil
+}
+
+// sequence is the number of a request in a connection. Numbers of HTTP/1.1 grow by one, numbers of HTTP/2 streams by two
+// (RFC 9113, 5.1.1), numbers of HTTP/3 streams by four (RFC 9000, 2.1).
+type sequence struct {
+	connection string
+	number     uint32
+	step       int // 0: the number is not known
+}
+
+func (r *Reader) sequence(obj arch.Addr, c *object.Class) (s sequence, err error) {
 	context, class, err := r.reference(obj, c, "_context")
 	if err != nil || context == 0 {
-		return "", errOther
+		return s, errOther
 	}
-	connection, err := r.text(context, class, "<ConnectionId>k__BackingField")
+	if s.connection, err = r.text(context, class, "<ConnectionId>k__BackingField"); err != nil {
+		return s, err
+	}
+	var ok bool
+	if s.number, ok, err = r.number(obj, c, "_requestCount"); err != nil || ok {
+		s.step = 1
+		return s, err
+	}
+	if s.number, ok, err = r.number(context, class, "<StreamId>k__BackingField"); err != nil || ok {
+		s.step = 2
+		return s, err
+	}
+	// HTTP/3: the transport has the number (Transport.Quic, QuicStreamContext.FeatureCollection.cs)
+	stream, class, err := r.reference(context, class, "<StreamContext>k__BackingField")
+	if err != nil || stream == 0 {
+		return s, err
+	}
+	if s.number, ok, err = r.number(stream, class, "<StreamId>k__BackingField"); ok {
+		s.step = 4
+	}
+	return s, err
+}
+
+// Begun returns a connection's id, and how many requests the connection has begun up to the latest request of a Server
+// object. 0: not known. serving: the object serves a request. Without a request, an object of HTTP/1.1 has the number of
+// the next request already (Http1Connection.cs, BeginRequestProcessing).
+func (r *Reader) Begun(obj arch.Addr, serving bool) (connection string, begun int, err error) {
+	c, err := r.server(obj)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	n, ok, err := r.number(obj, c, "_requestCount")
-	if err != nil {
-		return "", err
+	s, err := r.sequence(obj, c)
+	if err != nil || s.step == 0 {
+		return "", 0, err
 	}
-	if !ok {
-		if n, ok, err = r.number(context, class, "<StreamId>k__BackingField"); err != nil {
-			return "", err
-		}
+	switch begun = int(s.number); {
+	case s.step == 1 && !serving:
+		begun = max(begun-1, 0)
+	case s.step == 2:
+		begun = (begun + 1) / 2
+	case s.step == 4:
+		begun = begun/4 + 1
 	}
-	if !ok { // HTTP/3: the transport has the number (Transport.Quic, QuicStreamContext.FeatureCollection.cs)
-		stream, class, err := r.reference(context, class, "<StreamContext>k__BackingField")
-		if err != nil {
-			return "", err
-		}
-		if stream != 0 {
-			if n, ok, err = r.number(stream, class, "<StreamId>k__BackingField"); err != nil {
-				return "", err
-			}
-		}
-	}
-	if !ok {
-		return fmt.Sprintf("%s:%v", connection, obj), nil
-	}
-	return fmt.Sprintf("%s:%08X", connection, n), nil
+	return s.connection, begun, nil
 }
 
 // Request reads the request that an object of Kestrel serves; nil: the object serves none.

@@ -1,0 +1,299 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// Thresholds of requests that stand still.
+const (
+	fewRequests = 3 // fewer requests in one place are not worth a word
+	// If each request took as long as the oldest request has taken, so many requests would have ended during the look.
+	// That none has ended is no accident then.
+	dueToEnd   = 3.0
+	mayBeDue   = 1.5
+	longServed = 100 * time.Second // HttpClient's default timeout: nobody waits longer for an answer
+	longAgo    = 10 * time.Second
+)
+
+// flightLook is what was in flight at one moment.
+type flightLook struct {
+	at time.Duration // since the first look
+	*session.InFlight
+}
+
+// shortWalk is how long the count of the heap may have taken, so that a second walk for requests and async methods is
+// worth the time.
+const shortWalk = 500 * time.Millisecond
+
+// inFlight notes the requests and async methods in flight before samples are taken, if that is quick.
+func (g *gatherer) inFlight(ctx context.Context) {
+	if n := len(g.e.heaps); !g.heapMissing && n > 0 && g.e.heaps[n-1].Duration <= shortWalk {
+		_ = g.flight(ctx) // without this look, nobody says that anything stands still
+	}
+}
+
+// inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
+// async methods are evidence of the calls.
+func (g *gatherer) inFlightAtEnd(ctx context.Context) {
+	if g.heapMissing {
+		return
+	}
+	err := g.flight(ctx)
+	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
+		return
+	}
+	if err != nil {
+		g.miss("Async methods that wait were not looked at: %v.", err)
+		return
+	}
+	l := &g.e.flights[len(g.e.flights)-1]
+	g.e.chains = l.Tasks.Chains
+	if !l.Requests.Partial { // a part cannot be presented as all
+		g.e.web = l.Requests
+	}
+}
+
+// flight walks the heap for requests and for async methods.
+func (g *gatherer) flight(ctx context.Context) error {
+	g.progress("requests and async methods")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	at := time.Since(g.start)
+	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
+	if err == nil {
+		g.e.flights = append(g.e.flights, flightLook{at, f})
+	}
+	return err
+}
+
+// progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
+// look lacks something.
+func (e *evidence) progressed() (before, after *flightLook, ok bool) {
+	if len(e.flights) < 2 {
+		return nil, nil, false
+	}
+	before, after = &e.flights[0], &e.flights[len(e.flights)-1]
+	return before, after, !before.Requests.Partial && !after.Requests.Partial
+}
+
+// requestsEnded is how many requests have ended between the two looks, by the numbers of the requests of connections.
+// Requests of connections that came and went in between are not counted. -1: not known, or nothing is served.
+func (e *evidence) requestsEnded() int {
+	before, after, ok := e.progressed()
+	if !ok || len(before.Begun)+len(after.Begun) == 0 {
+		return -1
+	}
+	earlier, serving, newest := servingOf(before), servingOf(after), ""
+	for connection := range before.Begun {
+		newest = max(newest, connection)
+	}
+	ended := 0
+	for connection, begun := range after.Begun {
+		had, known := before.Begun[connection]
+		if !known && connection <= newest { // the first look has missed the connection: ids grow
+			continue
+		}
+		ended += max(begun-serving[connection]-had+earlier[connection], 0)
+	}
+	return ended
+}
+
+// servingOf counts the requests in flight of each connection.
+func servingOf(l *flightLook) map[string]int {
+	out := map[string]int{}
+	for i := range l.Requests.Requests {
+		for k := range l.Requests.Requests[i].Requests {
+			connection, _, _ := strings.Cut(l.Requests.Requests[i].Requests[k].ID, ":")
+			out[connection]++
+		}
+	}
+	return out
+}
+
+// inFlight lists the requests in flight at the end.
+func (e *evidence) inFlight() (out []profile.Request) {
+	if n := len(e.flights); n > 0 {
+		for _, g := range e.flights[n-1].Requests.Requests {
+			out = append(out, g.Requests...)
+		}
+	}
+	return out
+}
+
+// standing is requests that stood still in one place.
+type standing struct {
+	group  *profile.RequestGroup
+	count  int
+	oldest time.Time // zero: not known
+}
+
+// judgeStalled looks for requests that neither end nor go on.
+func judgeStalled(e *evidence) []profile.Verdict {
+	before, after, ok := e.progressed()
+	if !ok {
+		return nil
+	}
+	var list []standing
+	then, now := placesOf(before.Requests), placesOf(after.Requests)
+	for place, p := range now {
+		if s := p.since(then[place]); s.count >= fewRequests {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b standing) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(placeOf(a.group), placeOf(b.group)))
+	})
+	for i := range list {
+		if c := list[i].certainty(after.at-before.at, after.Requests.CapturedAt); c != "" {
+			return []profile.Verdict{e.stalled(list[i:], c, before, after)}
+		}
+	}
+	return nil
+}
+
+// place is the requests for one path in one place.
+type place struct {
+	group    *profile.RequestGroup // one of the groups: groups differ in what the requests wait for
+	requests map[string]*profile.Request
+}
+
+func placesOf(r *profile.Requests) map[string]*place {
+	out := map[string]*place{}
+	for i := range r.Requests {
+		g := &r.Requests[i]
+		key := placeOf(g)
+		if out[key] == nil {
+			out[key] = &place{g, map[string]*profile.Request{}}
+		}
+		for k := range g.Requests {
+			out[key].requests[g.Requests[k].ID] = &g.Requests[k]
+		}
+	}
+	return out
+}
+
+// since counts the requests that were in the place at the first look. None is counted if a request has left the place.
+// Requests whose answer has begun are not counted either: such a request may be a stream, or a WebSocket.
+func (p *place) since(before *place) (s standing) {
+	if before == nil || !standsIn(&p.group.Doing) {
+		return s
+	}
+	s.group = p.group
+	for id, b := range before.requests {
+		r := p.requests[id]
+		switch {
+		case r == nil:
+			return standing{}
+		case b.Answering || r.Answering:
+			continue
+		}
+		if s.count++; s.oldest.IsZero() || !r.Since.IsZero() && r.Since.Before(s.oldest) {
+			s.oldest = r.Since
+		}
+	}
+	return s
+}
+
+// standsIn reports whether a request can stand still in a place. The client sends a request's body, and a timer ends by
+// itself.
+func standsIn(d *profile.Doing) bool {
+	if d.Wait != nil {
+		return d.Wait.Kind != profile.ThreadSleep
+	}
+	w := d.WaitsFor
+	if d.State != profile.TaskWaiting || w == nil || w.HasDue {
+		return false
+	}
+	return w.Kind != profile.AwaitsTimer && w.Kind != profile.AwaitsPipe && w.Kind != profile.AwaitsYield
+}
+
+// placeOf is equal for requests of one path in one place.
+func placeOf(g *profile.RequestGroup) string {
+	place := []string{g.Method, g.Path, string(g.Doing.State)}
+	if w := g.Doing.WaitsFor; w != nil {
+		place = append(place, string(w.Kind), w.Type)
+	}
+	if w := g.Doing.Wait; w != nil {
+		place = append(place, string(w.Kind), w.Type)
+	}
+	if own := ownFrame(g.Doing.Frames); own != nil {
+		place = append(place, method(own))
+	}
+	return strings.Join(place, "\x00")
+}
+
+// certainty is how sure it is that requests stand still; "": requests that take long look the same. span is the time
+// between the looks, at is when the last look began.
+func (s *standing) certainty(span time.Duration, at time.Time) profile.Certainty {
+	if s.oldest.IsZero() {
+		return profile.Possible
+	}
+	age := at.Sub(s.oldest)
+	due := float64(s.count) * float64(span) / float64(max(age, span))
+	d := &s.group.Doing
+	remote := d.Call != nil || d.WaitsFor != nil && d.WaitsFor.Kind == profile.AwaitsSocket
+	switch {
+	case (due >= dueToEnd || age >= longServed) && age > 2*span && !remote:
+		return profile.Likely
+	case due >= mayBeDue && age > 2*span || age >= longAgo:
+		return profile.Possible
+	}
+	return ""
+}
+
+func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *flightLook) profile.Verdict {
+	s := &list[0]
+	span := after.at - before.at
+	v := profile.Verdict{
+		Cause: profile.CauseStalled, Certainty: c,
+		Text: fmt.Sprintf("%s for %s %s stand still: none has ended or gone on in %s", counted(s.count, "request",
+			"requests"), s.group.Method, s.group.Path, seconds(span)),
+		Commands: []string{"clrsnap requests " + e.again(), "clrsnap tasks " + e.again()},
+	}
+	if !s.oldest.IsZero() {
+		v.Text += fmt.Sprintf(", and the oldest was begun %s ago", seconds(after.Requests.CapturedAt.Sub(s.oldest)))
+	}
+	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
+	if c == profile.Possible {
+		v.Text += " Requests that wait for news look the same."
+	}
+	v.Evidence = []profile.Evidence{{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames}}
+	if n := e.requestsEnded(); n >= 0 {
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s of the process ended meanwhile.", counted(n, "request", "requests")),
+		})
+	}
+	for i := 1; i < len(list) && i < maxShown; i++ {
+		o := &list[i]
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s for %s %s stand still as well. %s.", counted(o.count, "request", "requests"),
+				o.group.Method, o.group.Path, waitsForText(&o.group.Doing)),
+			Frames: o.group.Doing.Frames,
+		})
+	}
+	return v
+}
+
+// waitsForText is a clause about what requests wait for.
+func waitsForText(d *profile.Doing) string {
+	switch {
+	case d.Call != nil:
+		return "The requests wait for a call to " + d.Call.Authority
+	case d.Wait != nil:
+		return "The requests have blocked their threads: a thread " + doing(&profile.Thread{Wait: d.Wait})
+	case d.WaitsFor.Target != "":
+		return "The requests wait for " + d.WaitsFor.Target
+	}
+	if thing := awaitedThings[d.WaitsFor.Kind]; thing != "" {
+		return "The requests wait for " + thing
+	}
+	return "The requests wait for " + cmp.Or(d.WaitsFor.Type, string(d.WaitsFor.Kind))
+}

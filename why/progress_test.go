@@ -1,0 +1,108 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// source is what an async method waits for that only the program can bring about.
+var source = profile.Awaited{Kind: profile.AwaitsCompletion, Type: "System.Threading.Tasks.TaskCompletionSource"}
+
+// served makes a group of requests for a path, with the given numbers, begun so long before the look.
+func served(at time.Time, path string, wait *profile.Awaited, own string, age time.Duration, ids ...int) profile.RequestGroup {
+	g := profile.RequestGroup{Method: "GET", Path: path, Doing: profile.Doing{
+		State: profile.TaskWaiting, WaitsFor: wait, Frames: stack(own),
+	}}
+	for _, id := range ids {
+		g.Requests = append(g.Requests, profile.Request{ID: fmt.Sprintf("0HN%d:00000001", id), Since: at.Add(-age)})
+	}
+	return g
+}
+
+// flights are two looks, some seconds apart.
+func flights(e *evidence, before, after []profile.RequestGroup) *evidence {
+	for i, groups := range [][]profile.RequestGroup{before, after} {
+		at := time.Duration(i) * 3 * time.Second
+		e.flights = append(e.flights, flightLook{at, &session.InFlight{
+			Requests: &profile.Requests{Requests: groups, CapturedAt: e.began.Add(at)}, Tasks: &profile.Tasks{},
+			Begun: map[string]int{"0HN1": 1 + 30*i},
+		}})
+	}
+	return e
+}
+
+// TestStalled: requests that neither end nor go on are told, however busy the process is. Requests that end, go on, are
+// answered, or end by themselves are not.
+func TestStalled(t *testing.T) {
+	began := same(1).began
+	ids := func(from, to int) (out []int) {
+		for id := from; id <= to; id++ {
+			out = append(out, id)
+		}
+		return out
+	}
+	group := func(wait *profile.Awaited, age time.Duration, ids ...int) []profile.RequestGroup {
+		return []profile.RequestGroup{served(began, "/orders/{id}", wait, "Shop.Orders.Find", age, ids...)}
+	}
+	later := func(wait *profile.Awaited, age time.Duration, ids ...int) []profile.RequestGroup {
+		return group(wait, age-3*time.Second, ids...) // the same beginning, seen three seconds later
+	}
+	answering := func(list []profile.RequestGroup) []profile.RequestGroup {
+		for k := range list[0].Requests {
+			list[0].Requests[k].Answering = true
+		}
+		return list
+	}
+	socket := profile.Awaited{Kind: profile.AwaitsSocket, Target: "recv tcp 10.0.0.1:1000 → 10.0.0.9:5432 established"}
+	timer := profile.Awaited{Kind: profile.AwaitsTimer, HasDue: true}
+	for _, tt := range []struct {
+		name          string
+		before, after []profile.RequestGroup
+		certainty     profile.Certainty
+	}{
+		{"forty that stand", group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(1, 40)...),
+			profile.Likely},
+		{"three for minutes", group(&source, 200*time.Second, 1, 2, 3), later(&source, 203*time.Second, 1, 2, 3),
+			profile.Likely},
+		{"three that may be a long poll", group(&source, 20*time.Second, 1, 2, 3), later(&source, 23*time.Second, 1, 2, 3),
+			profile.Possible},
+		{"a database", group(&socket, 27*time.Second, ids(1, 40)...), later(&socket, 30*time.Second, ids(1, 40)...),
+			profile.Possible},
+		{"just begun", group(&source, time.Second, ids(1, 40)...), later(&source, 4*time.Second, ids(1, 40)...), ""},
+		{"two", group(&source, 200*time.Second, 1, 2), later(&source, 203*time.Second, 1, 2), ""},
+		{"one has ended", group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(2, 40)...), ""},
+		{"others now", group(&source, time.Second, ids(1, 40)...), later(&source, 4*time.Second, ids(41, 80)...), ""},
+		{"gone on", group(&source, 27*time.Second, ids(1, 40)...), later(&socket, 30*time.Second, ids(1, 40)...), ""},
+		{"a timer", group(&timer, 27*time.Second, ids(1, 40)...), later(&timer, 30*time.Second, ids(1, 40)...), ""},
+		{"streams", answering(group(&source, 27*time.Second, ids(1, 40)...)),
+			answering(later(&source, 30*time.Second, ids(1, 40)...)), ""},
+	} {
+		e := flights(same(3, running(7, "Shop.Cache.Find")).runs(7, 1, 0), tt.before, tt.after)
+		list := judgeStalled(e)
+		if tt.certainty == "" {
+			for _, v := range list {
+				t.Errorf("%s: %s", tt.name, v.Text)
+			}
+			continue
+		}
+		if len(list) != 1 || list[0].Certainty != tt.certainty || list[0].Cause != profile.CauseStalled {
+			t.Errorf("%s: %+v", tt.name, list)
+			continue
+		}
+		for _, says := range []string{"requests for GET /orders/{id} stand still: none has ended or gone on in 3.0 s",
+			"in Shop.Orders.Find"} {
+			if !strings.Contains(list[0].Text, says) {
+				t.Errorf("%s: %q is not in %q", tt.name, says, list[0].Text)
+			}
+		}
+	}
+	e := flights(same(1), group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(1, 40)...))
+	if n := e.requestsEnded(); n != 30 {
+		t.Errorf("%d requests have ended, want 30", n)
+	}
+}
