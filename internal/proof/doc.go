@@ -1,5 +1,5 @@
 // Package proof has no code. The packages below prove clrsnap's promises; docs/correctness.md
-// has the methods and results. Nothing else imports the packages.
+// has the results. Nothing else imports the packages.
 //
 //	oracle      the CLR's own DoStackSnapshot of the same moment
 //	singlestep  each call and return of a thread that executes one instruction at a time

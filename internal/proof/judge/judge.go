@@ -1,5 +1,14 @@
 // Package judge holds walks against a witness: the runtime's own perf map, with each piece of
-// code, its name and its time. docs/correctness.md, oracle 3, has the rule.
+// code, its name and its time. docs/correctness.md, Oracle 3, has the results.
+//
+// A walk took place between two times. A frame's name must be the name of one of three records: the newest
+// record from before the walk that covers the ip (certain); a record written during the walk (during); or the
+// next record after the walk, if another thread compiled the code (early). Other threads can call a method between
+// its publication and its record (prestub.cpp, JitCompileCodeLocked); the compiling thread itself writes the
+// record first. Method, start address, assembly and tier must agree.
+//
+// Unloading is not recorded, but two living pieces of code never share a byte. As soon as a record overlaps an
+// older record, the older code no longer exists: its name anywhere in its old range is stale, and an error.
 package judge
 
 import (
