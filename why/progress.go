@@ -202,8 +202,8 @@ func (p *place) since(before *place) (s standing) {
 	return s
 }
 
-// standsIn reports whether a request can stand still in a place. The client sends a request's body, and a timer ends by
-// itself.
+// standsIn reports whether a request can stand still in a place. The client sends a request's body, a timer ends by
+// itself, and a thread may run a task or a method that the request waits for.
 func standsIn(d *profile.Doing) bool {
 	if d.Wait != nil {
 		return d.Wait.Kind != profile.ThreadSleep
@@ -212,7 +212,11 @@ func standsIn(d *profile.Doing) bool {
 	if d.State != profile.TaskWaiting || w == nil || w.HasDue {
 		return false
 	}
-	return w.Kind != profile.AwaitsTimer && w.Kind != profile.AwaitsPipe && w.Kind != profile.AwaitsYield
+	switch w.Kind {
+	case profile.AwaitsTimer, profile.AwaitsPipe, profile.AwaitsYield, profile.AwaitsTask, profile.AwaitsMethod:
+		return false
+	}
+	return true
 }
 
 // placeOf is equal for requests of one path in one place.
