@@ -345,6 +345,25 @@ func TestStalledRequests(t *testing.T) {
 	})
 }
 
+// TestStalledMethods: async methods that wait to write to a full channel, and become more, are told.
+func TestStalledMethods(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", "queue"}})
+		testenv.UntilSeen(t, func() string { // until there are enough of them
+			r := look(t, a, why.Options{For: time.Second, NoAgent: true})
+			for i := range r.Verdicts {
+				v := &r.Verdicts[i]
+				if v.Cause == profile.CauseStalled && strings.Contains(v.Text, "room in a channel") &&
+					strings.Contains(v.Text, "Shop.Stuck.Post") && v.Certainty == profile.Likely {
+					return ""
+				}
+				t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+			}
+			return "a verdict"
+		})
+	})
+}
+
 // TestShutdown: a process that is to end and does not is told, with its place; a working process is not.
 func TestShutdown(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {

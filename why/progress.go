@@ -47,6 +47,9 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 		return
 	}
 	err := g.flight(ctx)
+	if err != nil {
+		g.e.flights = nil // the first look alone says nothing of the end
+	}
 	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
 		return
 	}
@@ -156,8 +159,52 @@ func judgeStalled(e *evidence) []profile.Verdict {
 			return []profile.Verdict{e.stalled(list[i:], c, before, after)}
 		}
 	}
-	return nil
+	return e.stalledMethods(before, after)
 }
+
+// manyMethods is how many async methods in one place, all of which stand still, are worth a word.
+const manyMethods = 10
+
+// queuedFor are things that async methods queue for. An idle program has no such queue. Consumers of a channel and
+// readers of a socket wait for work, and a promised task may be news.
+var queuedFor = map[profile.AwaitedKind]string{
+	profile.AwaitsSemaphore: "a permit of a SemaphoreSlim", profile.AwaitsChannel: "room in a channel, which is full",
+}
+
+// stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come.
+func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verdict) {
+	stood, was := map[uint64]int{}, map[uint64]int{}
+	for object, key := range before.Waiting {
+		if was[key]++; after.Waiting[object] == key {
+			stood[key]++
+		}
+	}
+	most := manyMethods - 1
+	for i := range after.Tasks.Chains {
+		c := &after.Tasks.Chains[i]
+		if c.WaitsFor == nil || c.State != profile.TaskWaiting || queuedFor[c.WaitsFor.Kind] == "" ||
+			c.WaitsFor.Kind == profile.AwaitsChannel && !writesToFull(c.WaitsFor) || ownFrame(c.Frames) == nil {
+			continue
+		}
+		key := session.ChainKey(c)
+		if n := stood[key]; n <= most || n < was[key] || c.Count <= n {
+			continue
+		}
+		most = stood[key]
+		out = []profile.Verdict{{
+			Cause: profile.CauseStalled, Certainty: profile.Likely,
+			Text: fmt.Sprintf("%d async methods wait for %s, in %s, and become more: none of the %d that waited %s ago has "+
+				"gone on.", c.Count, queuedFor[c.WaitsFor.Kind], method(ownFrame(c.Frames)), was[key],
+				seconds(after.at-before.at)),
+			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
+			Commands: []string{"clrsnap tasks " + e.again(), "clrsnap locks " + e.again()},
+		}}
+	}
+	return out
+}
+
+// writesToFull reports whether a method waits to write to a channel.
+func writesToFull(w *profile.Awaited) bool { return strings.Contains(w.Type, "BlockedWrite") }
 
 // place is the requests for one path in one place.
 type place struct {

@@ -14,7 +14,8 @@ import (
 var source = profile.Awaited{Kind: profile.AwaitsCompletion, Type: "System.Threading.Tasks.TaskCompletionSource"}
 
 // served makes a group of requests for a path, with the given numbers, begun so long before the look.
-func served(at time.Time, path string, wait *profile.Awaited, own string, age time.Duration, ids ...int) profile.RequestGroup {
+func served(at time.Time, path string, wait *profile.Awaited, own string, age time.Duration, ids ...int,
+) profile.RequestGroup {
 	g := profile.RequestGroup{Method: "GET", Path: path, Doing: profile.Doing{
 		State: profile.TaskWaiting, WaitsFor: wait, Frames: stack(own),
 	}}
@@ -104,5 +105,47 @@ func TestStalled(t *testing.T) {
 	e := flights(same(1), group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(1, 40)...))
 	if n := e.requestsEnded(); n != 30 {
 		t.Errorf("%d requests have ended, want 30", n)
+	}
+}
+
+// TestStalledMethods: a queue of async methods that only grows is told. A queue that moves, or does not grow, is not.
+func TestStalledMethods(t *testing.T) {
+	semaphore := profile.Awaited{Kind: profile.AwaitsSemaphore, Object: 0x40, Type: "System.Threading.SemaphoreSlim"}
+	written := profile.Awaited{Kind: profile.AwaitsChannel,
+		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
+	read := profile.Awaited{Kind: profile.AwaitsChannel, Type: "System.Threading.Channels.BlockedReadAsyncOperation<int>"}
+	for _, tt := range []struct {
+		name                     string
+		wait                     profile.Awaited
+		first, last, nextF, next uint64 // objects at the first and the last look: from, up to
+		says                     string
+	}{
+		{"grows", semaphore, 1, 20, 1, 30,
+			"30 async methods wait for a permit of a SemaphoreSlim, in Shop.Books.Book, and become more: none of the 20 that"},
+		{"full", written, 1, 20, 1, 21, "room in a channel, which is full"},
+		{"consumers", read, 1, 20, 1, 30, ""},
+		{"moves", semaphore, 1, 20, 2, 40, ""},
+		{"as before", semaphore, 1, 20, 1, 20, ""},
+		{"few", semaphore, 1, 5, 1, 9, ""},
+	} {
+		chain := profile.TaskChain{Frames: stack("Shop.Books.Book"), WaitsFor: &tt.wait, State: profile.TaskWaiting}
+		e := flights(same(1), nil, nil)
+		for i, objects := range [][2]uint64{{tt.first, tt.last}, {tt.nextF, tt.next}} {
+			waiting := map[uint64]uint64{}
+			for object := objects[0]; object <= objects[1]; object++ {
+				waiting[object] = session.ChainKey(&chain)
+			}
+			c := chain
+			c.Count = len(waiting)
+			e.flights[i].Waiting, e.flights[i].Tasks.Chains = waiting, []profile.TaskChain{c}
+		}
+		list := judgeStalled(e)
+		if tt.says == "" {
+			for _, v := range list {
+				t.Errorf("%s: %s", tt.name, v.Text)
+			}
+		} else if len(list) != 1 || !strings.Contains(list[0].Text, tt.says) {
+			t.Errorf("%s: %+v", tt.name, list)
+		}
 	}
 }

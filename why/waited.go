@@ -156,7 +156,7 @@ func (e *evidence) waitingMethods() (out []profile.Evidence) {
 		switch w := c.WaitsFor; {
 		case w.Target != "":
 			thing = w.Target
-		case w.Kind == profile.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
+		case w.Kind == profile.AwaitsChannel && writesToFull(w):
 			thing = "room in a channel, which is full"
 		}
 		key := thing + " " + own.Module + "!" + own.Method

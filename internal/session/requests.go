@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -39,7 +40,20 @@ type InFlight struct {
 	Requests *profile.Requests
 	Tasks    *profile.Tasks
 	Begun    map[string]int // requests that each connection has begun since its start, by the connection's id
+	// Waiting has the waiting chains without a request, by the address of the innermost method's object: the ChainKey. At
+	// most maxWaiting.
+	Waiting map[uint64]uint64
 }
+
+// maxWaiting bounds InFlight.Waiting.
+const maxWaiting = 200_000
+
+// chainSeed makes keys of one run of clrsnap comparable.
+var chainSeed = maphash.MakeSeed()
+
+// ChainKey is equal for equal chains, of all looks of one run of clrsnap. A semaphore that the collector has moved makes
+// another key.
+func ChainKey(c *profile.TaskChain) uint64 { return maphash.String(chainSeed, chainKey(c, false)) }
 
 // InFlight is Requests without the stacks of threads, together with the result of Tasks from the same walk. blocking: a
 // thread may be in a call of HttpClient that SendsBlocking reports.
@@ -71,7 +85,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	if err := l.walk(within); err != nil {
 		return nil, p.noWalk(err)
 	}
-	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts}
+	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.last.waiting}
 	if !stacks {
 		out.Tasks = l.best.taskWalk.result(l.census)
 	}
@@ -95,6 +109,7 @@ type requestWalk struct {
 	roles   map[arch.Addr]web.Role // of async methods, by roleKey
 
 	requests map[string]*served  // by their id
+	waiting  map[uint64]uint64   // as InFlight.Waiting
 	counts   map[string]int      // requests that each connection has begun, by the connection's id
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
@@ -134,7 +149,7 @@ type served struct {
 func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
-		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, counts: map[string]int{}, found: map[arch.Addr]*sent{},
+		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, counts: map[string]int{}, waiting: map[uint64]uint64{}, found: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
 		room: maxRequestBytes, boot: time.Now().Add(-time.Duration(tickCount()) * time.Millisecond),
 	}
@@ -341,6 +356,9 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 		cost = framesCost(c.Frames)
 	} else {
 		of.id = ""
+	}
+	if c.State == profile.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
+		w.waiting[uint64(w.first)] = ChainKey(c)
 	}
 	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {
 		if call.epoch != w.p.stamp() {

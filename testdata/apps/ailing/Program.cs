@@ -16,6 +16,7 @@ static class Program
         ["permit"] = Stuck.Permit,
         ["lost"] = Stuck.Lost,
         ["lost-token"] = Stuck.LostToken,
+        ["queue"] = Stuck.Queue,
         ["finalizer"] = Stuck.Finalizer,
         ["pool"] = Busy.Pool,
         ["syncover"] = Busy.SyncOver,

@@ -2,6 +2,7 @@ using System;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Threading;
+using System.Threading.Channels;
 using System.Threading.Tasks;
 using Common;
 
@@ -71,6 +72,16 @@ static class Stuck
     }
 
     static readonly Shelf shelf = new();
+
+    static readonly Channel<int> mail = Channel.CreateBounded<int>(4);
+
+    /// <summary>The reader of a channel has ended. More and more methods wait to write.</summary>
+    public static void Queue() => App.Background("letters", () =>
+    {
+        for (int i = 0; ; i++, Thread.Sleep(20)) _ = Post(i);
+    });
+
+    static async Task Post(int letter) => await mail.Writer.WriteAsync(letter);
 
     sealed class Shelf
     {
