@@ -280,11 +280,17 @@ func TestStalledRequests(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
 			way    string
+			two    bool // HTTP/2
 			stands bool
-		}{{"source", true}, {"semaphore", true}, {"answering", false}} {
+		}{{"source", true, true}, {"semaphore", false, true}, {"answering", false, false}} {
 			t.Run(tt.way, func(t *testing.T) {
 				a := testenv.Start(t, "requests", testenv.Options{Runtime: runtime})
-				url, client := a.Ask("urls")[0], &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+				urls, way := a.Ask("urls"), &http.Transport{MaxIdleConnsPerHost: 1}
+				url, client := urls[0], &http.Client{Transport: way}
+				if tt.two {
+					url, way.Protocols = urls[1], new(http.Protocols)
+					way.Protocols.SetUnencryptedHTTP2(true)
+				}
 				get := func(path string) {
 					if r, err := client.Get(url + path); err == nil { // the program may have ended
 						io.Copy(io.Discard, r.Body)

@@ -45,6 +45,9 @@ func TestIDOfHTTP3(t *testing.T) {
 			t.Errorf("%q, %v", id, err)
 		}
 	}
+	if _, n, err := r.Begun(server, true); err != nil || n != 6 { // streams 0, 4, … 20
+		t.Errorf("%d requests were begun, want 6: %v", n, err)
+	}
 	p.Set(number, transport, "<StreamId>k__BackingField", 24)
 	if id, err := New(objectsOf(t, p)).ID(moved); err != nil || id != ":00000018" {
 		t.Errorf("the next request: %q, %v", id, err)
