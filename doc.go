@@ -47,6 +47,14 @@
 // managed heap, and in preemptive mode otherwise. A funclet is an exception
 // handler's body, compiled as a function of its own.
 //
+// # More than stacks
+//
+// OpenCore opens a core dump instead of a process. Process.SnapshotWaits adds locks, owners and
+// waiters, Process.Heap reads the managed heap, Process.Tasks the async methods in flight, and
+// Process.Requests the requests of a web server. Discover lists the processes of the machine, and
+// Diagnose says why a process cannot be read. Package clrsnap/why judges a process. A source of
+// package clrsnap/symbols fetches symbols from servers.
+//
 // # Recordings and notifications
 //
 // Package clrsnap/record samples the stacks of all threads over time: a recording shows which code
