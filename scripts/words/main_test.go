@@ -1,18 +1,24 @@
 package main
 
 import (
-	"path/filepath"
+	"slices"
 	"testing"
 )
 
-// The limits of the comments of each package.
+// The limits of the comments of each package, and of each document.
 const (
 	mostPronouns = 6.0 // in 100 words
 	mostPhrases  = 1.0 // in 1,000 words
 	fewWords     = 50  // of a package that says too little to be counted
 )
 
-// TestWords: a reader of comments need not look back for the noun.
+// notYet are documents above the limits.
+var notYet = []string{
+	"../../CONTRIBUTING.md", "../../agent/README.md", "../../docs/architecture.md", "../../docs/usage.md",
+	"../../internal/contract/embedded/README.md",
+}
+
+// TestWords: a reader need not look back for the noun.
 func TestWords(t *testing.T) {
 	counts, err := CountTree("../..", false)
 	if err != nil {
@@ -20,7 +26,7 @@ func TestWords(t *testing.T) {
 	}
 	packages := 0
 	for name, c := range counts {
-		if filepath.Ext(name) == ".md" || c.Words < fewWords {
+		if slices.Contains(notYet, name) || c.Words < fewWords {
 			continue
 		}
 		packages++
