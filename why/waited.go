@@ -14,16 +14,6 @@ const (
 	shownChains = 4 // number of places where async methods wait
 )
 
-// share is the process's share of a CPU, from the first look to the last.
-func (e *evidence) share() float64 {
-	ran := int64(0)
-	threads := e.threads()
-	for i := range threads {
-		ran += int64(threads[i].ran)
-	}
-	return atOnce(ran, e.whole())
-}
-
 // waited returns the waits in the program's own code that lasted the whole time: no trouble by themselves. A reader
 // who knows that the program should be working sees the program's waits here.
 func (e *evidence) waited() (out []profile.Evidence) {
