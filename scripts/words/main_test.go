@@ -44,7 +44,7 @@ func TestWords(t *testing.T) {
 // TestCount: pronouns and phrases are counted, also across the end of a line.
 func TestCount(t *testing.T) {
 	var c Count
-	c.add("The lock that of\nall threads Which is its own.")
+	c.add("The lock that\nof all threads Which is its own.")
 	if want := (Count{Words: 10, Pronouns: 3, Phrases: 1}); c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}

@@ -54,6 +54,44 @@ func TestIDOfHTTP3(t *testing.T) {
 	}
 }
 
+// TestBegun: the numbers of HTTP/1.1 count requests, the streams of HTTP/2 have the odd numbers. The program is
+// constructed.
+func TestBegun(t *testing.T) {
+	p := clrtest.NewProgram(t, clrtest.Net10)
+	const number = 0x08 // ELEMENT_TYPE_I4
+	ref := func(name string, at uint32) clrtest.Field {
+		return clrtest.Field{Name: name, Offset: at, Type: clrtest.Reference}
+	}
+	base := &clrtest.Class{Name: "System.Object", Size: 8}
+	p.Assembly(coreLib, base)
+	class := func(name string, base *clrtest.Class, size uint32, fields ...clrtest.Field) *clrtest.Class {
+		return &clrtest.Class{Name: name, Base: base, Size: size, Fields: fields}
+	}
+	protocol := class(kestrel+".Internal.Http.HttpProtocol", base, 16, ref("_context", 8))
+	one := class(kestrel+".Internal.Http.Http1Connection", protocol, 24,
+		clrtest.Field{Name: "_requestCount", Offset: 16, Type: number})
+	two := class(kestrel+".Internal.Http2.Http2Stream", protocol, 16)
+	context := class(kestrel+".Internal.Http2.Http2StreamContext", base, 24,
+		ref("<ConnectionId>k__BackingField", 8), clrtest.Field{Name: "<StreamId>k__BackingField", Offset: 16, Type: number})
+	p.Assembly(kestrel, protocol, one, two, context)
+
+	of, connection, stream := p.Object(context), p.Object(one), p.Object(two)
+	p.Set(of, context, "<StreamId>k__BackingField", 7)
+	p.Set(connection, one, "_context", uint64(of))
+	p.Set(connection, one, "_requestCount", 5)
+	p.Set(stream, two, "_context", uint64(of))
+	r := New(objectsOf(t, p))
+	for _, tt := range []struct {
+		at      arch.Addr
+		serving bool
+		want    int
+	}{{connection, true, 5}, {connection, false, 4}, {stream, true, 4}, {stream, false, 4}} {
+		if _, n, err := r.Begun(tt.at, tt.serving); err != nil || n != tt.want {
+			t.Errorf("%v, serving %v: %d requests were begun, want %d: %v", tt.at, tt.serving, n, tt.want, err)
+		}
+	}
+}
+
 func objectsOf(t *testing.T, p *clrtest.Program) *object.Reader {
 	t.Helper()
 	d := clrtest.Descriptor(t, p.Descriptor())
