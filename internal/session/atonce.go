@@ -233,7 +233,7 @@ func (a *atOnce) capture() error {
 		if captures[i].Stopped || errs[i] != nil {
 			a.stopped(m, &captures[i], errs[i])
 		}
-		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread stays listed until all threads have ended
+		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread stays listed until all have ended
 			ended++
 		}
 	}

@@ -378,7 +378,7 @@ func (t *taskWalk) lateSemaphore(w *profile.Awaited) {
 		t.p.Engine.Cache.Invalidate()
 		t.findSemaphores()
 	}
-	w.Object, w.Type = uint64(t.semaphores[at]), "System.Threading.SemaphoreSlim" // 0: the method has just left the queue
+	w.Object, w.Type = uint64(t.semaphores[at]), "System.Threading.SemaphoreSlim" // 0: the method has left the queue
 }
 
 // socketVerbs name the operations on a socket, by SocketAsyncOperation (System.Net.Sockets).

@@ -33,6 +33,8 @@ type requestLook struct {
 	ctx     context.Context
 	o       HeapOptions
 	threads servingThreads
+	// progress: the numbers and addresses that two looks are compared by are noted, too.
+	progress bool
 
 	best   *requestWalk // the walk that has missed the least
 	last   *requestWalk
@@ -49,6 +51,9 @@ func (l *requestLook) walk(within time.Duration) error {
 			break
 		}
 		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)
+		if l.progress {
+			next.waiting, next.counts = map[uint64]uint64{}, map[string]int{}
+		}
 		next.takeUp(l.last)
 		before := l.p.stamp()
 		census, err := next.walk()

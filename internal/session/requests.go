@@ -40,8 +40,8 @@ type InFlight struct {
 	Requests *profile.Requests
 	Tasks    *profile.Tasks
 	Begun    map[string]int // requests that each connection has begun since its start, by the connection's id
-	// Waiting has the waiting chains without a request, by the address of the innermost method's object: the ChainKey. At
-	// most maxWaiting.
+	// Waiting has the ChainKey of each waiting chain without a request, by the address of the innermost method's
+	// object. At most maxWaiting.
 	Waiting map[uint64]uint64
 }
 
@@ -51,8 +51,8 @@ const maxWaiting = 200_000
 // chainSeed makes keys of one run of clrsnap comparable.
 var chainSeed = maphash.MakeSeed()
 
-// ChainKey is equal for equal chains, of all looks of one run of clrsnap. A semaphore that the collector has moved makes
-// another key.
+// ChainKey is equal for equal chains, in all looks of one run of clrsnap. A semaphore that the collector has moved
+// makes another key.
 func ChainKey(c *profile.TaskChain) uint64 { return maphash.String(chainSeed, chainKey(c, false)) }
 
 // InFlight is Requests without the stacks of threads, together with the result of Tasks from the same walk. blocking: a
@@ -81,11 +81,11 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 		within = rewalkShortly
 	}
 	p.Engine.Begin()
-	l := requestLook{p: p, ctx: ctx, o: o, threads: threads}
+	l := requestLook{p: p, ctx: ctx, o: o, threads: threads, progress: !stacks}
 	if err := l.walk(within); err != nil {
 		return nil, p.noWalk(err)
 	}
-	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.last.waiting}
+	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.best.waiting}
 	if !stacks {
 		out.Tasks = l.best.taskWalk.result(l.census)
 	}
@@ -109,8 +109,8 @@ type requestWalk struct {
 	roles   map[arch.Addr]web.Role // of async methods, by roleKey
 
 	requests map[string]*served  // by their id
-	waiting  map[uint64]uint64   // as InFlight.Waiting
-	counts   map[string]int      // requests that each connection has begun, by the connection's id
+	waiting  map[uint64]uint64   // as InFlight.Waiting; nil: not asked for
+	counts   map[string]int      // as InFlight.Begun; nil: not asked for
 	known    map[string]*served  // likewise, of earlier walks
 	servers  map[arch.Addr]bool  // Kestrel's objects of requests, at their current addresses
 	found    map[arch.Addr]*sent // calls by HttpRequestMessage: pools and connections lead to the message
@@ -149,7 +149,7 @@ type served struct {
 func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
-		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, counts: map[string]int{}, waiting: map[uint64]uint64{}, found: map[arch.Addr]*sent{},
+		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
 		room: maxRequestBytes, boot: time.Now().Add(-time.Duration(tickCount()) * time.Millisecond),
 	}
@@ -232,7 +232,7 @@ func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
 		if obj, err = w.serverNow(obj); err != nil {
 			return err
 		}
-		if r, err = w.web.Request(obj); err == nil {
+		if r, err = w.web.Request(obj); err == nil && w.counts != nil {
 			connection, begun, _ = w.web.Begun(obj, r != nil)
 		}
 		return err
@@ -357,7 +357,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	} else {
 		of.id = ""
 	}
-	if c.State == profile.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
+	if w.waiting != nil && c.State == profile.TaskWaiting && of.frame == 0 && len(w.waiting) < maxWaiting {
 		w.waiting[uint64(w.first)] = ChainKey(c)
 	}
 	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {

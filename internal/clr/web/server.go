@@ -30,8 +30,6 @@ const (
 	hostContext = "<Microsoft.AspNetCore.Hosting.Server.Abstractions.IHostContextContainer<TContext>.HostContext>" +
 		"k__BackingField"
 	ownField = "<HttpResponseControl>k__BackingField" // refers to the object itself
-
-	statusField = "_requestProcessingStatus"
 )
 
 // headCommitted is RequestProcessingStatus.HeadersCommitted (Internal/Http/RequestProcessingStatus.cs). Later statuses
@@ -83,8 +81,8 @@ func (r *Reader) id(obj arch.Addr, c *object.Class) (string, error) {
 	return fmt.Sprintf("%s:%08X", s.connection, s.number), nil
 }
 
-// sequence is the number of a request in a connection. Numbers of HTTP/1.1 grow by one, numbers of HTTP/2 streams by two
-// (RFC 9113, 5.1.1), numbers of HTTP/3 streams by four (RFC 9000, 2.1).
+// sequence is the number of a request in a connection. Numbers of HTTP/1.1 grow by one, numbers of HTTP/2 streams by
+// two (RFC 9113, 5.1.1), numbers of HTTP/3 streams by four (RFC 9000, 2.1).
 type sequence struct {
 	connection string
 	number     uint32
@@ -120,8 +118,8 @@ func (r *Reader) sequence(obj arch.Addr, c *object.Class) (s sequence, err error
 }
 
 // Begun returns a connection's id, and how many requests the connection has begun up to the latest request of a Server
-// object. 0: not known. serving: the object serves a request. Without a request, an object of HTTP/1.1 has the number of
-// the next request already (Http1Connection.cs, BeginRequestProcessing).
+// object. 0: not known. serving: the object serves a request. Without a request, an object of HTTP/1.1 already has the
+// number of the next request (Http1Connection.cs, BeginRequestProcessing).
 func (r *Reader) Begun(obj arch.Addr, serving bool) (connection string, begun int, err error) {
 	c, err := r.server(obj)
 	if err != nil {
@@ -172,7 +170,7 @@ func (r *Reader) Request(obj arch.Addr) (*Request, error) {
 		pattern != 0 {
 		out.Route, _ = r.text(pattern, class, "<RawText>k__BackingField")
 	}
-	status, _, err := r.number(obj, c, statusField)
+	status, _, err := r.number(obj, c, "_requestProcessingStatus")
 	if err != nil {
 		return nil, err
 	}

@@ -11,18 +11,20 @@ import (
 	"clrsnap/internal/clr/types"
 )
 
+func ref(name string, at uint32) clrtest.Field {
+	return clrtest.Field{Name: name, Offset: at, Type: clrtest.Reference}
+}
+
+func class(name string, base *clrtest.Class, size uint32, fields ...clrtest.Field) *clrtest.Class {
+	return &clrtest.Class{Name: name, Base: base, Size: size, Fields: fields}
+}
+
 // TestIDOfHTTP3: a request of HTTP/3 keeps its id when the collector moves Kestrel's object. The program is
 // constructed.
 func TestIDOfHTTP3(t *testing.T) {
 	p := clrtest.NewProgram(t, clrtest.Net10)
-	ref := func(name string, at uint32) clrtest.Field {
-		return clrtest.Field{Name: name, Offset: at, Type: clrtest.Reference}
-	}
 	base := &clrtest.Class{Name: "System.Object", Size: 8}
 	p.Assembly(coreLib, base)
-	class := func(name string, base *clrtest.Class, size uint32, fields ...clrtest.Field) *clrtest.Class {
-		return &clrtest.Class{Name: name, Base: base, Size: size, Fields: fields}
-	}
 	protocol := class(kestrel+".Internal.Http.HttpProtocol", base, 16, ref("_context", 8))
 	stream := class(kestrel+".Internal.Http3.Http3Stream", protocol, 16)
 	context := class(kestrel+".Internal.Http3.Http3StreamContext", base, 24,
@@ -59,20 +61,15 @@ func TestIDOfHTTP3(t *testing.T) {
 func TestBegun(t *testing.T) {
 	p := clrtest.NewProgram(t, clrtest.Net10)
 	const number = 0x08 // ELEMENT_TYPE_I4
-	ref := func(name string, at uint32) clrtest.Field {
-		return clrtest.Field{Name: name, Offset: at, Type: clrtest.Reference}
-	}
 	base := &clrtest.Class{Name: "System.Object", Size: 8}
 	p.Assembly(coreLib, base)
-	class := func(name string, base *clrtest.Class, size uint32, fields ...clrtest.Field) *clrtest.Class {
-		return &clrtest.Class{Name: name, Base: base, Size: size, Fields: fields}
-	}
 	protocol := class(kestrel+".Internal.Http.HttpProtocol", base, 16, ref("_context", 8))
 	one := class(kestrel+".Internal.Http.Http1Connection", protocol, 24,
 		clrtest.Field{Name: "_requestCount", Offset: 16, Type: number})
 	two := class(kestrel+".Internal.Http2.Http2Stream", protocol, 16)
 	context := class(kestrel+".Internal.Http2.Http2StreamContext", base, 24,
-		ref("<ConnectionId>k__BackingField", 8), clrtest.Field{Name: "<StreamId>k__BackingField", Offset: 16, Type: number})
+		ref("<ConnectionId>k__BackingField", 8),
+		clrtest.Field{Name: "<StreamId>k__BackingField", Offset: 16, Type: number})
 	p.Assembly(kestrel, protocol, one, two, context)
 
 	of, connection, stream := p.Object(context), p.Object(one), p.Object(two)
