@@ -401,12 +401,7 @@ func (k DotNet) hash(args []string, apps string, sources []string) (string, erro
 		if err != nil {
 			return "", err
 		}
-		name := filepath.Base(file)
-		if !slices.Contains(kitMarks, file) {
-			if name, err = filepath.Rel(apps, file); err != nil {
-				return "", err
-			}
-		}
+		name := strings.TrimPrefix(strings.TrimPrefix(file, apps), k.Dir) // the same in all checkouts and kits
 		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil

@@ -336,15 +336,12 @@ func testWaitsWitness(t *testing.T, runtime string) {
 	want := witnessedLocks(t, a)
 	// A thread that runs, as Main does until it reads the next command, may hold a lock for a moment.
 	after := heldLocks(t, a)
-	for thread := range before {
-		if !slices.Equal(before[thread], after[thread]) {
-			delete(before, thread)
-			delete(want, thread)
-		}
-	}
-	for thread := range after {
-		if before[thread] == nil {
-			delete(want, thread)
+	for _, look := range []map[int][]string{before, after} {
+		for thread := range look {
+			if !slices.Equal(before[thread], after[thread]) {
+				delete(before, thread)
+				delete(want, thread)
+			}
 		}
 	}
 	if !maps.EqualFunc(before, want, slices.Equal) || len(want) < 8 {
@@ -373,8 +370,8 @@ func heldLocks(t *testing.T, a *testenv.App) map[int][]string {
 	return held
 }
 
-// witnessedLocks are the locks that the witness finds held, with their recursion, by thread. The witness counts the entries after the first, but for
-// monitors with a sync block all entries.
+// witnessedLocks are the locks that the witness finds held, with their recursion, by thread. The witness counts the
+// entries after the first, but for monitors with a sync block all entries.
 func witnessedLocks(t *testing.T, a *testenv.App) map[int][]string {
 	t.Helper()
 	held := map[int][]string{}
@@ -393,8 +390,10 @@ func witnessedLocks(t *testing.T, a *testenv.App) map[int][]string {
 		}
 		if l.Owner != 0 {
 			held[l.Owner] = append(held[l.Owner], fmt.Sprintf("%s %d", l.Object, l.Recursion))
-			slices.Sort(held[l.Owner])
 		}
+	}
+	for _, locks := range held {
+		slices.Sort(locks)
 	}
 	return held
 }
