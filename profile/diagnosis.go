@@ -31,10 +31,8 @@ const (
 // Causes are all causes, the gravest first.
 var Causes = [...]Cause{
 	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseShutdown, CauseThrottled,
-	CauseMemoryPressure,
-	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseStalled, CauseCPU, CauseGC,
-	CauseExceptions,
-	CauseHeapGrowth, CauseNativeGrowth,
+	CauseMemoryPressure, CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseStalled,
+	CauseCPU, CauseGC, CauseExceptions, CauseHeapGrowth, CauseNativeGrowth,
 }
 
 // Certainty says how sure a verdict is.

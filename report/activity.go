@@ -63,9 +63,6 @@ func activityLines(a *profile.Activity) (lines []string) {
 // requestsUseText says how many requests are in flight and have ended: "Requests: 40 in flight, 812 ended in 2.9 s".
 func requestsUseText(a *profile.Activity) string {
 	text := "Requests: " + display.Number(a.RequestsInFlight) + " in flight"
-	if a.RequestsInFlight < 0 {
-		text = "Requests: an unknown number in flight"
-	}
 	if a.RequestsEnded >= 0 {
 		text += fmt.Sprintf(", %s ended in %.1f s", display.Number(a.RequestsEnded), a.RequestsOver.Seconds())
 	}

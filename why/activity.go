@@ -15,8 +15,8 @@ func (e *evidence) activity() *profile.Activity {
 		DescriptorsLimit: last.filesLimit,
 	}
 	a.RequestsInFlight, a.RequestsEnded = -1, e.requestsEnded()
-	if n := len(e.flights); n > 0 && !e.flights[n-1].Requests.Partial {
-		a.RequestsInFlight, a.RequestsOver = len(e.inFlight()), e.flights[n-1].at-e.flights[0].at
+	if l := e.lastFlight(); l != nil && !l.Requests.Partial {
+		a.RequestsInFlight, a.RequestsOver = len(l.requests()), l.at-e.flights[0].at
 	}
 	if n := len(e.heaps); n > 0 {
 		a.Memory = e.heaps[n-1].Memory

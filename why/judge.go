@@ -13,8 +13,8 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC, judgeExceptions,
-	judgeGrowth, judgeNativeGrowth,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC,
+	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 
 // report is the judges' common result.
@@ -55,22 +55,18 @@ func explained(v, o *profile.Verdict) bool {
 		return false
 	}
 	switch o.Cause {
-	case profile.CauseStopped, profile.CauseSuspension:
-		return true
-	case profile.CausePoolStarvation: // requests that stand still go on when there are workers
+	case profile.CauseStopped, profile.CauseSuspension, profile.CausePoolStarvation:
 		return true
 	}
-	if v.Cause == profile.CauseStalled {
+	switch v.Cause {
+	case profile.CauseStalled, profile.CauseCPU:
 		return sharesOwnMethod(v, o)
 	}
 	switch o.Cause {
 	case profile.CauseDeadlock, profile.CauseRemoteCall, profile.CauseLockContention:
 		return sharesThread(v, o)
 	}
-	if v.Cause != profile.CauseCPU {
-		return true
-	}
-	return sharesOwnMethod(v, o)
+	return true
 }
 
 // sharesOwnMethod reports whether the own method of the first evidence of v is in the evidence of o.

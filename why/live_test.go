@@ -274,8 +274,8 @@ func TestNativeGrowth(t *testing.T) {
 	})
 }
 
-// TestStalledRequests: requests that stand still are told although other requests end, which are counted. Requests whose
-// answer has begun are not told: the server may send news.
+// TestStalledRequests: requests that stand still are told although other requests end. The ended requests are counted.
+// Requests whose answer has begun are not told: the server may send news.
 func TestStalledRequests(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
@@ -306,14 +306,15 @@ func TestStalledRequests(t *testing.T) {
 				stop, done := make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(done)
+					pace := time.NewTicker(10 * time.Millisecond)
+					defer pace.Stop()
 					for {
 						select {
 						case <-stop:
 							return
-						default:
+						case <-pace.C:
 							get("/quick/1")
 							ended.Add(1)
-							time.Sleep(10 * time.Millisecond)
 						}
 					}
 				}()
@@ -326,8 +327,8 @@ func TestStalledRequests(t *testing.T) {
 					}
 					if int64(r.Activity.RequestsEnded) > after-before+1 ||
 						r.Activity.RequestsInFlight < hang || r.Activity.RequestsInFlight > hang+1 {
-						t.Errorf("%d requests ended, of %d to %d; %d in flight, of %d", r.Activity.RequestsEnded, before, after,
-							r.Activity.RequestsInFlight, hang)
+						t.Errorf("%d requests ended, of %d to %d; %d in flight, of %d", r.Activity.RequestsEnded,
+							before, after, r.Activity.RequestsInFlight, hang)
 					}
 					for i := range r.Verdicts {
 						v := &r.Verdicts[i]

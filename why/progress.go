@@ -57,7 +57,7 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 		g.miss("Async methods that wait were not looked at: %v.", err)
 		return
 	}
-	l := &g.e.flights[len(g.e.flights)-1]
+	l := g.e.lastFlight()
 	g.e.chains = l.Tasks.Chains
 	if !l.Requests.Partial { // a part cannot be presented as all
 		g.e.web = l.Requests
@@ -112,21 +112,25 @@ func (e *evidence) requestsEnded() int {
 // servingOf counts the requests in flight of each connection.
 func servingOf(l *flightLook) map[string]int {
 	out := map[string]int{}
-	for i := range l.Requests.Requests {
-		for k := range l.Requests.Requests[i].Requests {
-			connection, _, _ := strings.Cut(l.Requests.Requests[i].Requests[k].ID, ":")
-			out[connection]++
-		}
+	for _, r := range l.requests() {
+		connection, _, _ := strings.Cut(r.ID, ":")
+		out[connection]++
 	}
 	return out
 }
 
-// inFlight lists the requests in flight at the end.
-func (e *evidence) inFlight() (out []profile.Request) {
-	if n := len(e.flights); n > 0 {
-		for _, g := range e.flights[n-1].Requests.Requests {
-			out = append(out, g.Requests...)
-		}
+// lastFlight is the look at the end; nil: there is none.
+func (e *evidence) lastFlight() *flightLook {
+	if len(e.flights) == 0 {
+		return nil
+	}
+	return &e.flights[len(e.flights)-1]
+}
+
+// requests lists the requests in flight.
+func (l *flightLook) requests() (out []profile.Request) {
+	for i := range l.Requests.Requests {
+		out = append(out, l.Requests.Requests[i].Requests...)
 	}
 	return out
 }
@@ -165,11 +169,21 @@ func judgeStalled(e *evidence) []profile.Verdict {
 // manyMethods is how many async methods in one place, all of which stand still, are worth a word.
 const manyMethods = 10
 
-// queuedFor are things that async methods queue for. An idle program has no such queue. Consumers of a channel and
-// readers of a socket wait for work, and a promised task may be news.
-var queuedFor = map[profile.AwaitedKind]string{
-	profile.AwaitsSemaphore: "a permit of a SemaphoreSlim", profile.AwaitsChannel: "room in a channel, which is full",
+// queuedFor names the thing that an async method queues for; "": no queue. An idle program has no such queue. Consumers
+// of a channel and readers of a socket wait for work, and a promised task may be news.
+func queuedFor(w *profile.Awaited) string {
+	switch {
+	case w == nil:
+		return ""
+	case w.Kind == profile.AwaitsSemaphore:
+		return "a permit of a SemaphoreSlim"
+	case w.Kind == profile.AwaitsChannel && strings.Contains(w.Type, "BlockedWrite"):
+		return fullChannel
+	}
+	return ""
 }
+
+const fullChannel = "room in a channel, which is full"
 
 // stalledMethods looks for a queue of async methods that only grows: none of the methods goes on, and more come.
 func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verdict) {
@@ -182,29 +196,26 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 	most := manyMethods - 1
 	for i := range after.Tasks.Chains {
 		c := &after.Tasks.Chains[i]
-		if c.WaitsFor == nil || c.State != profile.TaskWaiting || queuedFor[c.WaitsFor.Kind] == "" ||
-			c.WaitsFor.Kind == profile.AwaitsChannel && !writesToFull(c.WaitsFor) || ownFrame(c.Frames) == nil {
+		thing, own := queuedFor(c.WaitsFor), ownFrame(c.Frames)
+		if thing == "" || own == nil || c.State != profile.TaskWaiting {
 			continue
 		}
 		key := session.ChainKey(c)
-		if n := stood[key]; n <= most || n < was[key] || c.Count <= n {
+		n := stood[key]
+		if n <= most || n < was[key] || c.Count <= n {
 			continue
 		}
-		most = stood[key]
+		most = n
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for %s, in %s, and become more: none of the %d that waited %s ago has "+
-				"gone on.", c.Count, queuedFor[c.WaitsFor.Kind], method(ownFrame(c.Frames)), was[key],
-				seconds(after.at-before.at)),
+			Text: fmt.Sprintf("%d async methods wait for %s, in %s, and become more: none of the %d that waited %s "+
+				"ago has gone on.", c.Count, thing, method(own), n, seconds(after.at-before.at)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.again(), "clrsnap locks " + e.again()},
 		}}
 	}
 	return out
 }
-
-// writesToFull reports whether a method waits to write to a channel.
-func writesToFull(w *profile.Awaited) bool { return strings.Contains(w.Type, "BlockedWrite") }
 
 // place is the requests for one path in one place.
 type place struct {
@@ -316,7 +327,9 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	if c == profile.Possible {
 		v.Text += " Requests that wait for news look the same."
 	}
-	v.Evidence = []profile.Evidence{{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames}}
+	v.Evidence = []profile.Evidence{
+		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames},
+	}
 	if n := e.requestsEnded(); n >= 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%s of the process ended meanwhile.", counted(n, "request", "requests")),

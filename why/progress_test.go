@@ -47,43 +47,41 @@ func TestStalled(t *testing.T) {
 		}
 		return out
 	}
-	group := func(wait *profile.Awaited, age time.Duration, ids ...int) []profile.RequestGroup {
-		return []profile.RequestGroup{served(began, "/orders/{id}", wait, "Shop.Orders.Find", age, ids...)}
-	}
-	later := func(wait *profile.Awaited, age time.Duration, ids ...int) []profile.RequestGroup {
-		return group(wait, age-3*time.Second, ids...) // the same beginning, seen three seconds later
-	}
-	answering := func(list []profile.RequestGroup) []profile.RequestGroup {
-		for k := range list[0].Requests {
-			list[0].Requests[k].Answering = true
-		}
-		return list
-	}
 	socket := profile.Awaited{Kind: profile.AwaitsSocket, Target: "recv tcp 10.0.0.1:1000 → 10.0.0.9:5432 established"}
 	timer := profile.Awaited{Kind: profile.AwaitsTimer, HasDue: true}
+	const path, own = "/orders/{id}", "Shop.Orders.Find"
+	all := ids(1, 40)
 	for _, tt := range []struct {
-		name          string
-		before, after []profile.RequestGroup
-		certainty     profile.Certainty
+		name       string
+		wait, last *profile.Awaited // at the two looks
+		age        time.Duration    // at the last look
+		was, is    []int
+		answering  bool
+		certainty  profile.Certainty
 	}{
-		{"forty that stand", group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(1, 40)...),
-			profile.Likely},
-		{"three for minutes", group(&source, 200*time.Second, 1, 2, 3), later(&source, 203*time.Second, 1, 2, 3),
-			profile.Likely},
-		{"three that may be a long poll", group(&source, 20*time.Second, 1, 2, 3), later(&source, 23*time.Second, 1, 2, 3),
+		{"forty that stand", &source, &source, 30 * time.Second, all, all, false, profile.Likely},
+		{"three for minutes", &source, &source, 203 * time.Second, ids(1, 3), ids(1, 3), false, profile.Likely},
+		{"three that may be a long poll", &source, &source, 23 * time.Second, ids(1, 3), ids(1, 3), false,
 			profile.Possible},
-		{"a database", group(&socket, 27*time.Second, ids(1, 40)...), later(&socket, 30*time.Second, ids(1, 40)...),
-			profile.Possible},
-		{"just begun", group(&source, time.Second, ids(1, 40)...), later(&source, 4*time.Second, ids(1, 40)...), ""},
-		{"two", group(&source, 200*time.Second, 1, 2), later(&source, 203*time.Second, 1, 2), ""},
-		{"one has ended", group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(2, 40)...), ""},
-		{"others now", group(&source, time.Second, ids(1, 40)...), later(&source, 4*time.Second, ids(41, 80)...), ""},
-		{"gone on", group(&source, 27*time.Second, ids(1, 40)...), later(&socket, 30*time.Second, ids(1, 40)...), ""},
-		{"a timer", group(&timer, 27*time.Second, ids(1, 40)...), later(&timer, 30*time.Second, ids(1, 40)...), ""},
-		{"streams", answering(group(&source, 27*time.Second, ids(1, 40)...)),
-			answering(later(&source, 30*time.Second, ids(1, 40)...)), ""},
+		{"a database", &socket, &socket, 30 * time.Second, all, all, false, profile.Possible},
+		{"just begun", &source, &source, 4 * time.Second, all, all, false, ""},
+		{"two", &source, &source, 203 * time.Second, ids(1, 2), ids(1, 2), false, ""},
+		{"one has ended", &source, &source, 30 * time.Second, all, ids(2, 40), false, ""},
+		{"others now", &source, &source, 4 * time.Second, all, ids(41, 80), false, ""},
+		{"gone on", &source, &socket, 30 * time.Second, all, all, false, ""},
+		{"a timer", &timer, &timer, 30 * time.Second, all, all, false, ""},
+		{"streams", &source, &source, 30 * time.Second, all, all, true, ""},
 	} {
-		e := flights(same(3, running(7, "Shop.Cache.Find")).runs(7, 1, 0), tt.before, tt.after)
+		age := tt.age - 3*time.Second // at the first look: the looks are three seconds apart
+		before := served(began, path, tt.wait, own, age, tt.was...)
+		after := served(began, path, tt.last, own, age, tt.is...)
+		for _, g := range []*profile.RequestGroup{&before, &after} {
+			for k := range g.Requests {
+				g.Requests[k].Answering = tt.answering
+			}
+		}
+		e := flights(same(3, running(7, "Shop.Cache.Find")).runs(7, 1, 0), []profile.RequestGroup{before},
+			[]profile.RequestGroup{after})
 		list := judgeStalled(e)
 		if tt.certainty == "" {
 			for _, v := range list {
@@ -102,8 +100,8 @@ func TestStalled(t *testing.T) {
 			}
 		}
 	}
-	e := flights(same(1), group(&source, 27*time.Second, ids(1, 40)...), later(&source, 30*time.Second, ids(1, 40)...))
-	if n := e.requestsEnded(); n != 30 {
+	still := []profile.RequestGroup{served(began, path, &source, own, 27*time.Second, all...)}
+	if n := flights(same(1), still, still).requestsEnded(); n != 30 {
 		t.Errorf("%d requests have ended, want 30", n)
 	}
 }
@@ -113,7 +111,8 @@ func TestStalledMethods(t *testing.T) {
 	semaphore := profile.Awaited{Kind: profile.AwaitsSemaphore, Object: 0x40, Type: "System.Threading.SemaphoreSlim"}
 	written := profile.Awaited{Kind: profile.AwaitsChannel,
 		Type: "System.Threading.Channels.BlockedWriteAsyncOperation<int>"}
-	read := profile.Awaited{Kind: profile.AwaitsChannel, Type: "System.Threading.Channels.BlockedReadAsyncOperation<int>"}
+	read := profile.Awaited{Kind: profile.AwaitsChannel,
+		Type: "System.Threading.Channels.BlockedReadAsyncOperation<int>"}
 	for _, tt := range []struct {
 		name                     string
 		wait                     profile.Awaited
@@ -121,7 +120,8 @@ func TestStalledMethods(t *testing.T) {
 		says                     string
 	}{
 		{"grows", semaphore, 1, 20, 1, 30,
-			"30 async methods wait for a permit of a SemaphoreSlim, in Shop.Books.Book, and become more: none of the 20 that"},
+			"30 async methods wait for a permit of a SemaphoreSlim, in Shop.Books.Book, and become more: none of the " +
+				"20 that"},
 		{"full", written, 1, 20, 1, 21, "room in a channel, which is full"},
 		{"consumers", read, 1, 20, 1, 30, ""},
 		{"moves", semaphore, 1, 20, 2, 40, ""},

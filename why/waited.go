@@ -21,13 +21,16 @@ func (e *evidence) waited() (out []profile.Evidence) {
 		return nil
 	}
 	out = append(out, e.waitingThreads()...)
-	out = append(out, e.waitingMethods()...)
-	if list := e.inFlight(); len(list) > 0 {
+	l := e.lastFlight()
+	if l == nil {
+		return out
+	}
+	out = append(out, waitingMethods(l.Tasks.Chains)...)
+	if list := l.requests(); len(list) > 0 {
 		oldest := slices.MinFunc(list, func(a, b profile.Request) int { return sinceOrder(&a, &b) })
 		text := counted(len(list), "request is in flight", "requests are in flight")
 		if !oldest.Since.IsZero() {
-			at := e.flights[len(e.flights)-1].Requests.CapturedAt
-			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(at.Sub(oldest.Since)),
+			text += fmt.Sprintf(", the oldest one for %s: %s %s", seconds(l.Requests.CapturedAt.Sub(oldest.Since)),
 				oldest.Method, oldest.Path)
 		}
 		out = append(out, profile.Evidence{Text: text + "."})
@@ -124,17 +127,13 @@ var awaitedThings = map[profile.AwaitedKind]string{
 }
 
 // waitingMethods are the suspended methods of the program, by the object at the end of their chain.
-func (e *evidence) waitingMethods() (out []profile.Evidence) {
+func waitingMethods(chains []profile.TaskChain) (out []profile.Evidence) {
 	type group struct {
 		first *profile.TaskChain
 		thing string
 		count int
 	}
 	groups := map[string]*group{}
-	if len(e.flights) == 0 {
-		return nil
-	}
-	chains := e.flights[len(e.flights)-1].Tasks.Chains
 	for i := range chains {
 		c := &chains[i]
 		own := ownFrame(c.Frames)
@@ -146,8 +145,8 @@ func (e *evidence) waitingMethods() (out []profile.Evidence) {
 		switch w := c.WaitsFor; {
 		case w.Target != "":
 			thing = w.Target
-		case w.Kind == profile.AwaitsChannel && writesToFull(w):
-			thing = "room in a channel, which is full"
+		case queuedFor(w) == fullChannel:
+			thing = fullChannel
 		}
 		key := thing + " " + own.Module + "!" + own.Method
 		g := groups[key]
