@@ -128,7 +128,7 @@ type Options struct {
 	// Mode is the mode to write where Format.OneMode is true. The zero value, CPU, stands for the first
 	// mode with samples in the recording.
 	Mode profile.Mode
-	Idle bool // FormatSVG: with idle threads; FormatHTML: idle threads show at first; the other formats always have them
+	Idle bool // FormatSVG: with idle threads; FormatHTML: idle threads show at first; other formats always have them
 	// ByWait groups waiting time by the awaited object (profile.Recording.ByWait). ByWait is for
 	// FormatHTML: the page has a switch for the grouping. For other formats, give Encode the result of
 	// profile.Recording.ByWait.

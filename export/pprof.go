@@ -412,7 +412,7 @@ func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }
 const (
 	labelThread, labelRole, labelMode, labelState, labelIncomplete = "thread", "role", "mode", "state", "incomplete"
 	labelTID, labelManagedTID, labelPID                            = "tid", "managed_tid", "pid"
-	labelOrigin                                                    = "origin" // the origin of the code that runs or waits
+	labelOrigin                                                    = "origin" // origin of the running or waiting code
 
 	yes = "yes" // the value of labelIncomplete
 )

@@ -61,7 +61,7 @@ func checkAwaits(t *testing.T, runtime string) {
 				continue
 			}
 			awaited++
-			if calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed) { // the method had nothing to wait for
+			if calls(r, s.Node, "Tasks.Busy.HandleOrder{async}", profile.Managed) { // the method did not have to wait
 				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
 			}
 			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
@@ -113,7 +113,7 @@ func TestAwaitsRuntimeAsync(t *testing.T) {
 				continue
 			}
 			awaited++
-			if calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed) { // the method had nothing to wait for
+			if calls(r, s.Node, "Tasks.Busy.HandleOrder", profile.Managed) { // the method did not have to wait
 				methods = append([]string{"Busy.HandleOrder: in the stack"}, methods...)
 			}
 			if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||

@@ -36,7 +36,7 @@ type liveHeap struct {
 	destroy func(slots []uint32) error // has the agent destroy handles
 	objects map[uint32]*followed       // by the slot of the handle
 	frees   []uint32                   // slots of unneeded handles
-	every   int                        // one of so many sampled objects is followed; every doubles when there are too many
+	every   int                        // one in so many sampled objects is followed; every doubles if there are many
 	random  *rand.Rand
 
 	collections collections

@@ -69,7 +69,7 @@ type wallThread struct {
 
 	yield         waitPlace        // where the thread was stopped as it gave up its CPU
 	sched         procfs.Schedstat // the scheduler's counts at the last call of givesUpOften
-	probe, probes time.Duration    // when the thread may be stopped to see where it is, and how long until the next time
+	probe, probes time.Duration    // when the thread may be stopped for its stack, and how long until the next time
 
 	cpu      wallNode // the stack of the latest CPU sample
 	wasOnCPU bool     // the thread has had a CPU sample

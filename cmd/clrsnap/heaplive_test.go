@@ -112,7 +112,7 @@ func checkHeapFiles(t *testing.T, pid, before string) {
 func checkInterrupted(t *testing.T, pid string) {
 	t.Helper()
 	c := exec.Command("clrsnap", "heap", pid, "--max-cpu", "0.01")
-	time.AfterFunc(time.Second, func() { _ = c.Process.Signal(syscall.SIGINT) }) // the status says whether the signal came
+	time.AfterFunc(time.Second, func() { _ = c.Process.Signal(syscall.SIGINT) }) // the status tells if the signal came
 	r := finish(t, c)
 	r.want(t, `^Interrupted: only a part of the heap was read\.$`)
 	if r.status != 128+int(syscall.SIGINT) || !strings.Contains(r.stderr, "interrupted by SIGINT") {

@@ -312,7 +312,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if f.stopAll {
 		take = p.SnapshotAtOnce
 	}
-	s, err := take(context.WithoutCancel(ctx), watch.filter) // the filter ends the snapshot, and keeps the finished stacks
+	s, err := take(context.WithoutCancel(ctx), watch.filter) // the filter ends the snapshot; finished stacks stay
 	watch.done()
 	if s == nil {
 		return err

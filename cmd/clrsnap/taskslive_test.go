@@ -31,7 +31,7 @@ func testTasksVerb(t *testing.T, runtime string) {
 		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  `+
 			`tasks/Suspended\.cs:\d+  tasks$`,
 		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,
-		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each wait has a server of its own
+		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each wait has its own server
 		`^2 × waiting for a SemaphoreSlim 0x[0-9a-f]+$`,
 		`^1 × running on [^\n]+\n    Tasks\.Running\.Leaf\{async\}\(string, string, Action<string>\)`,
 		`^Thread pool  \d+ workers, \d+ idle; minimum 128; 0 queued$`,

@@ -92,7 +92,7 @@ func judgeGenericsDump(t *testing.T, a *testenv.App, places []string, tier strin
 type genericTally struct {
 	exact, shared  int
 	tiers          map[string]int // of exact frames
-	untold, others map[string]int // by name: no instantiation found; found, but the program says nothing about the frame
+	untold, others map[string]int // by name: no instantiation found; found, but the program does not tell the frame
 }
 
 // check requires an instantiation for most frames, some frames of a tier among them.

@@ -19,7 +19,7 @@ type beginning struct {
 	way  *way
 	idle int // idle threads beside the computing threads
 
-	first, all []float64 // ms until the first computing thread has a sample, and until each computing thread has a sample
+	first, all []float64 // ms until the first computing thread has a sample, and until each of the threads has a sample
 	end        []float64 // ms from the signal to the end of the recorder
 	cpu        []float64 // per cent of a CPU during the recording
 	whole      []float64 // seconds of CPU time from the recorder's start to its end

@@ -16,7 +16,7 @@ type course struct {
 	way *way
 
 	lost [len(courseParts)][]float64 // per cent of the throughput without a recording, in each part
-	own  [len(courseParts)][]float64 // per cent of a CPU; not at the end, where the recorder has ended before the question
+	own  [len(courseParts)][]float64 // per cent of a CPU; not at the end: the recorder has ended before the question
 }
 
 // coursePart is a part of the course, counted from the start of the command, or from the signal to end. Each part

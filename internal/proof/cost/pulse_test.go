@@ -53,7 +53,7 @@ func hold(b *testing.B, pid int) (release func()) {
 	must(err)
 	defer unix.Close(process)
 	must(unix.Kill(pid, unix.SIGSTOP))
-	must(unix.Waitid(unix.P_PIDFD, process, nil, unix.WSTOPPED, nil)) // until the recorder opens and closes no more files
+	must(unix.Waitid(unix.P_PIDFD, process, nil, unix.WSTOPPED, nil)) // until the recorder opens and closes no files
 	files := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(files)
 	must(err)
