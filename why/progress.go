@@ -88,7 +88,8 @@ func (e *evidence) progressed() (before, after *flightLook, ok bool) {
 }
 
 // requestsEnded is how many requests have ended between the two looks, by the numbers of the requests of connections.
-// Requests of connections that came and went in between are not counted. -1: not known, or nothing is served.
+// Requests of a connection that came and went in between are missing once the collector has freed the connection's
+// object. -1: not known, or nothing is served.
 func (e *evidence) requestsEnded() int {
 	before, after, ok := e.progressed()
 	if !ok || len(before.Begun)+len(after.Begun) == 0 {
