@@ -269,7 +269,7 @@ func (np *notifiedProcess) holder(n *notification, lock int32, waiter *recordedT
 		count := map[profile.Function]int{}
 		for i := range held.looks {
 			l := &held.looks[i]
-			if !l.within(n.At-n.Waited, n.At) {
+			if !l.within(n.At-n.Waited, n.At) || l.thread == waiter { // the waiter has got the lock, and says so later
 				continue
 			}
 			if count[l.method]++; count[l.method] > count[most] {
