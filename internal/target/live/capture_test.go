@@ -72,7 +72,7 @@ func TestCaptureNoAllocation(t *testing.T) {
 
 func TestNoSignalIsLost(t *testing.T) {
 	layer.Live(t)
-	const n = 20000
+	const n = 6000
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
 	met, late := 0, 0
@@ -295,6 +295,7 @@ func TestExecDuringCapture(t *testing.T) {
 	layer.Live(t)
 	pr := start(t, nil, "exec")
 	p := open(t, pr)
+	p.AllLimit = waitLimit
 	var c target.Capture
 	good, exited := 0, 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
@@ -315,9 +316,12 @@ func TestExecDuringCapture(t *testing.T) {
 				}
 			}
 		}
-		errs := make([]error, len(tids))
+		begin, errs := time.Now(), make([]error, len(tids))
 		if err := captureAll(p, reqs, make([]target.Capture, len(reqs)), errs); err != nil {
 			t.Fatal(err)
+		}
+		if time.Since(begin) >= p.AllLimit {
+			t.Error("the thread that executes a program waited for its tracer until the limit")
 		}
 	}
 	t.Logf("%d captured, %d exited", good, exited)

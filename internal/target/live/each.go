@@ -162,7 +162,6 @@ func (sh *shared) pollAsked(begin int64) (more bool) {
 		}
 		t.began = max(t.began, sh.looked)
 		t.poll(sh)
-		t.replaced(sh)
 		t.take(sh)
 		t.release(sh)
 		if t.phase == phaseDying {
@@ -189,19 +188,6 @@ func (sh *shared) goesOn(begin int64, more bool) bool {
 	sh.expect(begin, sh.limit)
 	sh.setNap()
 	return more && begin < min(sh.latest+sh.stopLimit, sh.begun+sh.allLimit)
-}
-
-// replaced notes that execve in another thread has replaced the main thread that we wait for. The
-// kernel then detaches the main thread from us without a notification, and where the process is
-// our child, a wait does not show the change. Asking once more for the stop shows the change, and
-// has no further effect.
-//
-//go:norace
-//go:nosplit
-func (t *tracee) replaced(sh *shared) {
-	if sh.inside && t.tid == t.pid && t.phase == phaseWaiting && ptrace(unix.PTRACE_INTERRUPT, t.tid, 0) == unix.ESRCH {
-		t.phase = phaseGone
-	}
 }
 
 // anyStopped reports whether any seized thread has stopped or ended. The tracer task has no

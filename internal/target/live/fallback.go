@@ -195,12 +195,7 @@ func urgent() {
 // request is tasks.request.
 func (th *threadTracer) request(stuck func() bool, meanwhile func()) (outcome uint32) {
 	atomic.StoreUint32(&th.sh.giveUp, 0)
-	limit := th.sh.allLimit
-	if th.sh.each {
-		limit = int64(DefaultWatchdog)
-	}
-	stop := startReaper(th.sh.many, time.Duration(limit))
-	defer stop()
+	defer startReaper(th.sh.many)()
 	th.work <- struct{}{}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -249,7 +244,7 @@ func hasEnded(tid uintptr) bool {
 // collect the threads that we have seized. So another thread of our process collects them: any
 // thread of ours may. If the tracer is a task, the watchdog solves the deadlock by killing the
 // tracer.
-func startReaper(many []*tracee, limit time.Duration) (stop func()) {
+func startReaper(many []*tracee) (stop func()) {
 	if len(many) == 0 {
 		return func() {}
 	}
@@ -261,7 +256,7 @@ func startReaper(many []*tracee, limit time.Duration) (stop func()) {
 	}
 	var over atomic.Bool
 	done := make(chan struct{})
-	timer := time.AfterFunc(limit, func() {
+	timer := time.AfterFunc(DefaultWatchdog, func() {
 		defer close(done)
 		for !over.Load() {
 			for _, tid := range tids {

@@ -151,7 +151,26 @@ func (sh *shared) pollAll(now int64) (waiting bool) {
 			waiting = t.polled(now) || waiting
 		}
 	}
+	sh.collectKilled()
 	return waiting
+}
+
+// collectKilled collects the threads that were killed in their stop. The thread that does not stop may
+// be the thread that has killed the others: execve waits in de_thread (fs/exec.c) until the tracer has
+// collected them. Threads that were alive when they were copied are looked at in a long wait only.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) collectKilled() {
+	for _, t := range sh.many {
+		if t.tid == t.pid || t.phase != phaseDying && (t.phase != phaseStopped || sh.rounds < naps) || t.look() != 0 {
+			continue
+		}
+		if c := t.info.code; t.info.signo != 0 && (c == cldExited || c == cldKilled || c == cldDumped) {
+			collect(t.tid, false)
+			t.phase, t.errno = phaseFree, unix.ESRCH
+		}
+	}
 }
 
 // polled reports whether a thread must be polled again.

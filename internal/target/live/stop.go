@@ -130,6 +130,7 @@ func (t *tracee) poll(sh *shared) {
 		t.phase = phaseGone
 	case e != 0 || t.info.signo == 0:
 		sh.at(stepMissed)
+		t.replaced(sh)
 	case t.info.code == cldExited || t.info.code == cldKilled || t.info.code == cldDumped:
 		t.phase = phaseExited
 	case t.info.status>>8 == unix.PTRACE_EVENT_STOP:
@@ -144,6 +145,19 @@ func (t *tracee) poll(sh *shared) {
 		t.pass(sh, uintptr(t.info.status&0xff))
 	default: // an event that was not requested
 		t.pass(sh, 0)
+	}
+}
+
+// replaced notes that execve in another thread has replaced the main thread that we wait for. The
+// kernel then detaches the main thread from us without a notification, and where the process is
+// our child, a wait does not show the change. Asking once more for the stop shows the change, and
+// has no further effect.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) replaced(sh *shared) {
+	if sh.inside && t.tid == t.pid && ptrace(unix.PTRACE_INTERRUPT, t.tid, 0) == unix.ESRCH {
+		t.phase = phaseGone
 	}
 }
 
