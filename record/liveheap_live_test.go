@@ -84,7 +84,7 @@ func TestLiveHeapUnproved(t *testing.T) {
 	o := record.Options{
 		Live: true, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 << 10},
 	}
-	r := livetest.RecordWhile(t, p, o, func() { a.Ask("throughput 50") })
+	r := livetest.RecordWhile(t, p, o, func() { a.Ask("small 40") })
 	wantNotes(t, r, "There was no garbage collection, so that nothing is known to be dead")
 	for n := range r.Samples {
 		if s := &r.Samples[n]; s.Mode == profile.Live &&
@@ -96,9 +96,9 @@ func TestLiveHeapUnproved(t *testing.T) {
 		t.Errorf("%d bytes are alive of %d", r.Weight(profile.Live), r.Weight(profile.Alloc))
 	}
 	r = livetest.RecordWhile(t, p, o, func() {
-		a.Ask("throughput 50")
+		a.Ask("small 40")
 		a.Ask("collect")
-		a.Ask("throughput 50")
+		a.Ask("small 40")
 	})
 	wantNotes(t, r, "are left out: they were allocated after the last garbage collection")
 	if w := r.Weight(profile.Live); w > r.Weight(profile.Alloc)/20 {

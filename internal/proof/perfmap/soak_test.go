@@ -244,7 +244,8 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 				got = append(got, c.ID)
 			}
 		}
-		s.compare(mode, &th, got, want, err)
+		_, chain := livetest.Chain(held)
+		s.compare(mode, &th, got, want, chain, err)
 	}
 	livetest.SetMode(s.p, clrsnap.AsDocumented)
 	return nil
@@ -269,7 +270,9 @@ func (s *soak) stop(id clrsnap.ThreadID) (held *clrsnap.Suspension, begin uint64
 // that the walk does not pass over. As CoreCLR does it, DoStackSnapshot goes
 // from Frame to Frame and never sees the frames between two Frames: a
 // subsequence.
-func (s *soak) compare(mode clrsnap.Mode, th *profile.Thread, got, want []clrsnap.FunctionID, err error) {
+func (s *soak) compare(
+	mode clrsnap.Mode, th *profile.Thread, got, want []clrsnap.FunctionID, chain string, err error,
+) {
 	s.compared++
 	if errors.Is(err, clrsnap.S_FALSE) && len(want) == 0 && th.Mode == "cooperative" {
 		return // no managed frames, so there is no seed, and without a seed the answer is unknown
@@ -290,9 +293,19 @@ func (s *soak) compare(mode clrsnap.Mode, th *profile.Thread, got, want []clrsna
 	case mode == clrsnap.AsCoreCLR && subsequence(got, want):
 		s.coreCLRShorter++
 	default:
-		judge.Note(s.mismatches, fmt.Sprintf("mode %d of %q: got %d frames, want %d:\n%s",
-			mode, th.Name, len(got), len(want), livetest.Text(th.Frames)))
+		judge.Note(s.mismatches, fmt.Sprintf("mode %d of %q: got %d frames, want %d:\n%s\tgot:\n%s\tFrames, %s\n",
+			mode, th.Name, len(got), len(want), livetest.Text(th.Frames), s.named(got), chain))
 	}
+}
+
+// named lists methods for a failure's message.
+func (s *soak) named(ids []clrsnap.FunctionID) string {
+	var b strings.Builder
+	for _, id := range ids {
+		name, err := s.p.FunctionName(id)
+		fmt.Fprintf(&b, "\t\t%s %v\n", name.Exact, err)
+	}
+	return b.String()
 }
 
 func subsequence(short, long []clrsnap.FunctionID) bool {

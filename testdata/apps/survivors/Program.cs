@@ -9,6 +9,7 @@
 //   churn MB     goes on allocating so many MB a second, at the sites that keep nothing, until "rest"
 //   rest         stops that
 //   throughput S allocates small objects for S milliseconds on two threads; how many MB a second
+//   small MB     allocates so many MB of small objects, and keeps none
 //   forget       drops what is kept
 //
 // --fill N does that before READY.
@@ -63,6 +64,9 @@ static class Program
                 return [];
             case "throughput":
                 return [$"{Churn.Throughput(int.Parse(words[1]))}"];
+            case "small":
+                Churn.SmallObjects(int.Parse(words[1]));
+                return [];
             case "forget":
                 Kept.Forget();
                 return [];

@@ -252,6 +252,11 @@ static class Churn
         return sum / 1000 / milliseconds;
     }
 
+    public static void SmallObjects(int megabytes)
+    {
+        for (long bytes = 0; bytes < megabytes * 1_000_000L;) bytes += Small();
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long Small()
     {
