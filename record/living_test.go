@@ -36,7 +36,7 @@ func testLiving(t *testing.T, on, living string) {
 			Events: events.Options{Monitor: events.MonitorAll, RingBytes: 4 << 20},
 		},
 	} {
-		o.Duration = 3 * time.Second
+		o.Duration = 1500 * time.Millisecond
 		testenv.UntilSeen(t, func() string {
 			r := livetest.Recorded(t, p, o)
 			for _, m := range r.Modes {

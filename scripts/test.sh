@@ -16,7 +16,7 @@ saying= # what a test says that belongs to this layer alone
 but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
-    live) at_once=3 ;; # more than there are CPUs: tests wait half of the time
+    live) at_once=4 ;; # more than there are CPUs: tests wait half of the time
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=3 ;;
     proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;
     quiet) tags=proof saying='layer\.Quiet(' ;;
@@ -62,10 +62,10 @@ unjudged=$(mktemp)
 trap 'rm -f "$events" "$unjudged"' EXIT
 status=0
 # Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
-# has go vet.
+# has go vet. Debug information of the tests themselves (-w: none) is a third of the linker's work.
 "$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
     ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
-    -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
+    -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off -ldflags -w \
     "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
     grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
 

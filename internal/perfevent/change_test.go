@@ -16,7 +16,7 @@ func TestSetStackBytes(t *testing.T) {
 }
 
 func testSetStackBytes(t *testing.T, scope Scope) {
-	const period = time.Millisecond
+	const period = time.Millisecond / 4
 	p := start(t, "2m")
 	tid, _ := p.burner()
 	deep := p.number("magic")
@@ -83,7 +83,7 @@ func TestOverflow(t *testing.T) {
 }
 
 func testOverflow(t *testing.T, scope Scope) {
-	const period = time.Millisecond
+	const period = time.Millisecond / 4
 	p := start(t, "22")
 	tid1, _ := p.burner()
 	tid2, _ := p.burner()
@@ -100,14 +100,14 @@ func testOverflow(t *testing.T, scope Scope) {
 			lost += r.Lost
 		}
 	}
-	for end := time.Now().Add(hang); cpuTime(t, p.pid, tid1)-used.notes[0][0].time < time.Second; {
+	for end := time.Now().Add(hang); cpuTime(t, p.pid, tid1)-used.notes[0][0].time < time.Second/4; {
 		if time.Now().After(end) {
 			t.Fatal("the target does not run")
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	readUntil(t, e, visit, func() bool { return lost > 0 })
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
 	used.note(t)
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)

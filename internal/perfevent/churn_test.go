@@ -8,12 +8,12 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// TestChurn: in the scope PerThread, 200 threads start and end while sampling begins and changes,
+// TestChurn: in the scope PerThread, 100 threads start and end while sampling begins and changes,
 // again and again. No thread is missed, and no thread is sampled twice for the same time.
 func TestChurn(t *testing.T) {
 	layer.Live(t)
 	const period = 200 * time.Microsecond
-	p := start(t, strings.Repeat("c", 200))
+	p := start(t, strings.Repeat("c", 100))
 	p.scan("READY")
 	c := churn{}
 	late, repeated := 0, 0

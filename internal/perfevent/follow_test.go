@@ -17,7 +17,7 @@ func testChildren(t *testing.T, scope Scope) {
 	for _, children := range []bool{false, true} {
 		p := start(t, "2")
 		tid, _ := p.burner()
-		e := open(t, Options{PID: p.pid, Period: time.Millisecond, Children: children, Scope: scope})
+		e := open(t, Options{PID: p.pid, Period: time.Millisecond / 4, Children: children, Scope: scope})
 		p.command("f")
 		child := p.number("child")
 		var own, others, started int

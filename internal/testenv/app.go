@@ -163,8 +163,11 @@ func environment(o Options) []string {
 		}
 		env = append(env, v)
 	}
-	// ICU may be missing, and costs start-up time.
-	env = append(env, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
+	env = append(env,
+		// ICU may be missing, and costs start-up time.
+		"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1",
+		// The C library reserves 64 MB for each of many arenas, and gcore writes all arenas: a gigabyte of zeros.
+		"MALLOC_ARENA_MAX=1")
 	if o.JitDump {
 		env = append(env, jitDumpEnv()...)
 	}

@@ -63,19 +63,14 @@ const (
 	crashName   = "crash.dump"
 )
 
-// SmallCore makes a program (Options.Env) reserve less unused memory. Otherwise the C library reserves 64 MB for each
-// of many arenas, and gcore writes all arenas: a gigabyte of zeros.
-const SmallCore = "MALLOC_ARENA_MAX=1"
-
 // DumpOptions returns o with the settings that a program needs from its start for a dump of kind k. The program gets a
 // working directory of its own.
 func DumpOptions(tb testing.TB, k DumpKind, o Options) Options {
 	tb.Helper()
 	o.Dir = tb.TempDir()
-	o.Env = append(slices.Clone(o.Env), SmallCore)
 	if k == DumpCrash {
 		const fullDump = "4" // DbgMiniDumpType
-		o.Env = append(o.Env, "DOTNET_DbgEnableMiniDump=1", "DOTNET_DbgMiniDumpType="+fullDump,
+		o.Env = append(slices.Clone(o.Env), "DOTNET_DbgEnableMiniDump=1", "DOTNET_DbgMiniDumpType="+fullDump,
 			"DOTNET_DbgMiniDumpName="+filepath.Join(o.Dir, crashName))
 	}
 	return o

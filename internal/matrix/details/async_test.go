@@ -381,7 +381,7 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 				a := testenv.Start(t, "tasks", testenv.Options{
-					Runtime: runtime, Args: []string{"--running"}, Env: append(tt.env, testenv.SmallCore),
+					Runtime: runtime, Args: []string{"--running"}, Env: tt.env,
 					Compile: livetest.RuntimeAsync, ReadyToRun: tt.readyToRun,
 				})
 				o := clrsnap.Options{Async: true, Lines: true}
@@ -409,7 +409,7 @@ func TestAsyncStacksRuntimeAsync(t *testing.T) {
 func TestTasksRunningRuntimeAsync(t *testing.T) {
 	testenv.EachOf(t, []string{testenv.NewestRuntime}, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
-			Runtime: runtime, Args: []string{"--running", "--suspended", "1"}, Env: []string{testenv.SmallCore},
+			Runtime: runtime, Args: []string{"--running", "--suspended", "1"},
 			Compile: livetest.RuntimeAsync,
 		})
 		o := clrsnap.Options{Lines: true}
@@ -746,7 +746,7 @@ func sameResumed(frames []profile.Frame, want []string) (unknown int, err error)
 func TestTasksOfCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
-			Runtime: runtime, Args: []string{"--suspended", "3", "--running"}, Env: []string{testenv.SmallCore},
+			Runtime: runtime, Args: []string{"--suspended", "3", "--running"},
 		})
 		truths := countTruths(t, a)
 		path := testenv.GCoreDump(t, a.PID)

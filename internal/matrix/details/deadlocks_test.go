@@ -32,7 +32,7 @@ func TestDeadlocksRuntimeAsync(t *testing.T) {
 }
 
 func testDeadlocks(t *testing.T, runtime string) {
-	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Env: []string{testenv.SmallCore}})
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
 	want := askDeadlocks(t, a)
 	p := livetest.Open(t, a, clrsnap.Options{})
 	began := time.Now()

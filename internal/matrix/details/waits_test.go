@@ -133,7 +133,7 @@ func TestWaitsOfServer(t *testing.T) {
 // TestWaitsOfCore: a dump of the program says the same.
 func TestWaitsOfCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {
-		a := startWaits(t, runtime, testenv.Options{Env: []string{testenv.SmallCore}})
+		a := startWaits(t, runtime, testenv.Options{})
 		testenv.DumpShared(t, a.PID)
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
 			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
