@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ func testRequestsVerb(t *testing.T, runtime string) {
 	pid := fmt.Sprint(app.PID)
 
 	var r result
+	answers := regexp.MustCompile(`(?m)^2 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for the answer$`)
 	testenv.UntilSeen(t, func() string { // the threads spin first, and calls begin later
 		r = good(t, "requests", pid)
 		for _, what := range []string{
@@ -53,6 +55,9 @@ func testRequestsVerb(t *testing.T, runtime string) {
 		}
 		if strings.Count(r.stdout, "waiting for ManualResetEventSlim") < 2 {
 			return "two threads that wait"
+		}
+		if !answers.MatchString(r.stdout) {
+			return "two calls that are sent"
 		}
 		return ""
 	})
@@ -66,7 +71,6 @@ func testRequestsVerb(t *testing.T, runtime string) {
 		`^1 × GET /task/\{id\} for .* · waiting for ManualResetEventSlim 0x[0-9a-f]+.*\n  /task/7 .* on \.NET TP `+
 			`Worker \(\d+\)`,
 		`^    Requests\.Hanging\.OnTask\{lambda [\d_]+\}\(\).*\n    awaited by Requests\.Hanging\.OnTask\{async\}\(Gate\)`,
-		`^2 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for the answer$`,
 		`^1 × GET 127\.0\.0\.1:\d+/prices for .* · waiting for a connection$`,
 		`^    127\.0\.0\.1:\d+: 2 calls on 2 of at most 2 connections; 1 call waits for one$`,
 		`^7 requests in flight, 3 calls going out`)

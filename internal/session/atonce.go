@@ -13,8 +13,10 @@ import (
 )
 
 // SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one
-// instant. At that instant every running thread is stopped. The other threads are proved to have
-// been blocked, and not to have run from before the copy of their stacks until after the instant.
+// instant. If threads wait for CPUs, none has a CPU for a moment, and the kernel tells registers, then
+// the moment is the instant, and no thread is stopped. Otherwise every running thread is stopped at the instant. The
+// other threads are proved to have been blocked, and not to have run from before the copy of their
+// stacks until after the instant.
 // If an attempt lacks a stack, for example because a thread got no CPU to stop on, SnapshotAtOnce
 // tries a few more instants. The last attempt counts in any case: a missing thread has the reason.
 // The stacks in a core dump always belong to one instant.
@@ -28,6 +30,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	out := &profile.Snapshot{Process: p.info}
 	defer p.from.note(p, out)()
 	defer p.Live.FreeAll()
+	defer p.Live.FreeLook()
 	p.room = maxStacks
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
@@ -48,6 +51,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.Live.FreeAll()
+	p.Live.FreeLook()
 	p.endPacking()
 	out.Threads = make([]profile.Thread, 0, len(a.members))
 	calls, waiting := callsByThread{}, awaitingByThread{}
@@ -80,6 +84,7 @@ type atOnce struct {
 	out     *profile.Snapshot
 	members []member
 	listed  int  // threads of the process when members were listed
+	waits   bool // threads wait for CPUs: perhaps no thread has a CPU for a moment
 	again   bool // another attempt may have what the latest attempt lacks
 	extra   int  // bytes of stack that the members ask for, beyond the first part of each
 	beyond  int  // bound of extra
@@ -138,7 +143,7 @@ func (a *atOnce) list() error {
 		}
 		members = append(members, m)
 	}
-	a.members, a.listed = members, len(list)
+	a.members, a.listed, a.waits = members, len(list), a.p.waitForCPUs(list)
 	return nil
 }
 
@@ -199,7 +204,7 @@ func shareStacks(n int) (first, beyond int) {
 	return first, max(allStacksAtOnce-n*first, 0)
 }
 
-// capture has all members stand still at one instant, and walks the members that had to be stopped.
+// capture captures all members as of one instant, and walks the members without an earlier stack.
 func (a *atOnce) capture() error {
 	reqs := make([]target.Request, len(a.members))
 	var limit int
@@ -216,11 +221,7 @@ func (a *atOnce) capture() error {
 	a.askOwners(reqs)
 	a.p.moment++
 	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
-	threads := 0
-	err := a.p.Live.Trace(func(t *live.Tracer) (err error) {
-		threads, err = t.CaptureAll(reqs, captures, errs)
-		return err
-	})
+	threads, err := a.captureAll(reqs, captures, errs)
 	if err != nil {
 		return err
 	}
@@ -230,8 +231,8 @@ func (a *atOnce) capture() error {
 	ended := 0
 	for i := range a.members {
 		m := &a.members[i]
-		if captures[i].Stopped || errs[i] != nil {
-			a.stopped(m, &captures[i], errs[i])
+		if m.isNew(&captures[i]) || errs[i] != nil {
+			a.captured(m, &captures[i], errs[i])
 		}
 		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread stays listed until all have ended
 			ended++
@@ -246,8 +247,34 @@ func (a *atOnce) capture() error {
 	return nil
 }
 
-// stopped walks a member that had to be stopped, and sets again if another attempt may bring more.
-func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
+// captureAll captures all members as of one instant: without a stop if no member has a CPU for a moment, and
+// otherwise with stops. The result is the process's number of threads at the instant.
+func (a *atOnce) captureAll(reqs []target.Request, captures []target.Capture, errs []error) (threads int, err error) {
+	p := a.p
+	if !p.Options.AlwaysStop && a.waits {
+		threads, ok, err := p.Live.LookAtOnce(reqs, captures, errs)
+		switch {
+		case errors.Is(err, live.ErrUnavailable):
+		case err != nil:
+			return 0, err
+		case ok:
+			a.out.Registers.From = profile.RegistersKernel
+			return threads, nil
+		}
+	}
+	a.out.Registers.From = ""
+	err = p.Live.Trace(func(t *live.Tracer) (err error) {
+		threads, err = t.CaptureAll(reqs, captures, errs)
+		return err
+	})
+	return threads, err
+}
+
+// isNew reports whether a capture at the instant replaces the member's earlier capture.
+func (m *member) isNew(c *target.Capture) bool { return c.Stopped || c.Proof != m.proof }
+
+// captured walks a member captured at the instant, and sets again if another attempt may bring more.
+func (a *atOnce) captured(m *member, c *target.Capture, err error) {
 	a.forget(m)
 	s := Suspension{Process: a.p, Thread: m.thread, Capture: c, extra: m.extra}
 	if err := a.p.FinishCapture(&s, err); err != nil {

@@ -106,7 +106,7 @@ func (a *atOnce) owned(m, owner *member, c *target.Capture, err error) bool {
 	if err != nil {
 		return false
 	}
-	if !c.Stopped {
+	if !owner.isNew(c) {
 		return same(a.p.Live, m.owner) && a.p.Live.Holds(owner.thread.OSThreadID, owner.proof)
 	}
 	for _, p := range m.owner {

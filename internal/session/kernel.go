@@ -141,6 +141,12 @@ func (p *Process) watchGroups() func([]profile.Thread) {
 	if err != nil {
 		return func([]profile.Thread) {}
 	}
+	p.quota = 0
+	for _, c := range before.CPU {
+		if c.Quota > 0 && (p.quota == 0 || c.Quota < p.quota) {
+			p.quota = c.Quota
+		}
+	}
 	return func(threads []profile.Thread) {
 		now, err := p.groups.State()
 		if err != nil {

@@ -91,6 +91,7 @@ type Process struct {
 	info   profile.Process
 	from   origin         // of threads, registers and memory
 	groups *cgroup.Reader // nil: not needed yet
+	quota  float64        // CPUs, by the control groups at the latest watchGroups; 0: none
 
 	names      map[arch.Addr]threadName // of managed threads, by Thread object, read while no object was moved
 	known      map[int]thread.Thread    // the runtime's threads, by the id in the target's namespace

@@ -10,22 +10,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/web"
 	"clrsnap/internal/testenv"
+	"clrsnap/profile"
 )
 
 // TestRequestsMissed: a walk finds missing requests by other objects, or by the results of an earlier walk.
 func TestRequestsMissed(t *testing.T) {
 	p := hangingRequests(t, "source", "semaphore", "delay", "several", "upstream")
-	all := walkOf(t, p, nil, func(*requestWalk) {})
-	want := doings(all)
-	if len(want) != 5 || len(all.listed) != 1 || all.missing() != 0 {
-		t.Fatalf("%q, %d calls, %d missing", want, len(all.listed), all.missing())
-	}
+	var all *requestWalk
+	var want map[string]string
+	testenv.UntilSeen(t, func() string { // until the requests wait
+		all = walkOf(t, p, nil, func(*requestWalk) {})
+		waiting := 0
+		for _, s := range all.requests {
+			if _, d := all.describe(s); d.State == profile.TaskWaiting {
+				waiting++
+			}
+		}
+		if want = doings(all); waiting != 5 || len(want) != 5 || len(all.listed) != 1 || all.missing() != 0 {
+			return fmt.Sprintf("5 requests that wait, but %q, %d calls, %d missing", want, len(all.listed), all.missing())
+		}
+		return ""
+	})
 	check := func(what string, w *requestWalk) {
 		t.Helper()
 		if got := doings(w); !maps.Equal(got, want) {
@@ -101,14 +111,12 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 			r.Body.Close()
 		}()
 	}
-	for deadline := time.Now().Add(
-		20 * time.Second,
-	); len(a.Ask("begun")) < len(ways); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q have begun", a.Ask("begun"))
+	testenv.UntilSeen(t, func() string {
+		if begun := a.Ask("begun"); len(begun) < len(ways) {
+			return fmt.Sprintf("%d requests, only %q have begun", len(ways), begun)
 		}
-	}
-	time.Sleep(200 * time.Millisecond) // until the requests wait
+		return ""
+	})
 	p, err := Open(context.Background(), a.PID, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,18 +9,20 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
 )
 
 // takeAll captures the stacks of the threads that filter accepts, into out, with as few stops as possible. A blocked
 // thread is captured without a stop, and without most registers (live.Process.TryBlocked). If more threads run than
-// there are CPUs, any other thread is captured with the registers saved by the kernel (live.Process.Look), and
+// the process may use CPUs, any other thread is captured with the registers saved by the kernel (live.Process.Look), and
 // stopped only if the kernel has none. If the kernel does not tell registers, these threads are put off, and stopped
 // together (together). Otherwise a thread stops at once, for some microseconds, and the wait can be read during the
 // stop. After more stops than there are CPUs, the running threads are counted anew: the collector may have kept them
 // from running.
 func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
 	may := p.Live != nil && !p.Options.AlwaysStop
-	looks := may && waitForCPUs(list)
+	looks := may && p.waitForCPUs(list)
 	if may {
 		defer p.Live.FreeLook()
 	}
@@ -36,7 +38,7 @@ func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out
 		}
 		if may && !looks && len(out.Stops) > runtime.NumCPU() {
 			now, err := p.Threads()
-			looks, may = err == nil && waitForCPUs(now), false
+			looks, may = err == nil && p.waitForCPUs(now), false
 		}
 		var st profile.Thread
 		taken := false
@@ -79,15 +81,29 @@ func (p *Process) takeBlocked(t *Thread) (st profile.Thread, taken bool) {
 	return st, taken
 }
 
-// waitForCPUs reports whether threads wait for a CPU, because more threads run than there are CPUs.
-func waitForCPUs(list []Thread) bool {
+// waitForCPUs reports whether threads wait for a CPU, because more threads run than the process may use CPUs.
+func (p *Process) waitForCPUs(list []Thread) bool {
 	run := 0
 	for i := range list {
 		if list[i].Runs {
 			run++
 		}
 	}
-	return run > runtime.NumCPU()
+	return float64(run) > p.cpus()
+}
+
+// cpus is the number of CPUs that the process may use: of the machine, by the affinity of the main thread, and by the
+// quota of the control groups.
+func (p *Process) cpus() float64 {
+	n := float64(runtime.NumCPU())
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(p.Live.PID(), &set) == nil {
+		n = min(n, float64(set.Count()))
+	}
+	if p.quota > 0 {
+		n = min(n, p.quota)
+	}
+	return n
 }
 
 // takeUnstopped takes the stack of a thread without a stop. taken is false if the thread has to be stopped. The error

@@ -86,6 +86,30 @@ func TestNobodyIsStopped(t *testing.T) {
 	})
 }
 
+// TestOneInstantWithoutStop: more threads compute than the program may use CPUs. All stacks are of one instant at which
+// no thread had a CPU, and no thread is stopped.
+func TestOneInstantWithoutStop(t *testing.T) {
+	const threads = 4
+	p := openBusy(t, "", threads)
+	if err := p.Live.CanLook(); err != nil {
+		layer.Lacking(t, err.Error())
+	}
+	testenv.OneCPU(t, p.PID())
+	testenv.UntilSeen(t, func() string {
+		s, err := p.SnapshotAtOnce(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, wrong := computing(s); n != threads {
+			return fmt.Sprintf("%d of %d threads; %s", n, threads, wrong)
+		}
+		if len(s.Stops) > 0 || s.Registers.From != profile.RegistersKernel {
+			return fmt.Sprintf("an instant without a stop, but %d stops, %+v", len(s.Stops), s.Registers)
+		}
+		return ""
+	})
+}
+
 // TestWithoutRegisters: the same without the kernel's registers. The threads are stopped together.
 func TestWithoutRegisters(t *testing.T) {
 	const threads = 4

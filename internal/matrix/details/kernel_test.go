@@ -3,7 +3,6 @@ package details
 import (
 	"context"
 	"testing"
-	"time"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
@@ -21,15 +20,24 @@ func TestStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Kill(a.PID, unix.SIGCONT) }()
-	time.Sleep(100 * time.Millisecond)
-	snap, err := p.SnapshotAll(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	const stopped = "stopped by a signal"
+	var snap *profile.Snapshot
+	testenv.UntilSeen(t, func() string {
+		var err error
+		if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range snap.Threads {
+			if snap.Threads[i].Kernel != stopped {
+				return snap.Threads[i].Name + " is " + stopped
+			}
+		}
+		return ""
+	})
 	waits := 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		if th.Kernel != "stopped by a signal" || th.State != th.Kernel {
+		if th.State != stopped {
 			t.Errorf("%q: %q, %q", th.Name, th.Kernel, th.State)
 		}
 		if th.Wait != nil && th.Wait.Kind == profile.HandleOne && th.Wait.Certain {

@@ -152,28 +152,8 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 	pr := start(t, nil, "relay", "8")
 	p := open(t, pr)
 	p.AllLimit = 10 * time.Second // a busy machine
-	table := make([]byte, 16*n)
-	if err := p.ReadMemory(table, pr.ptr); err != nil {
-		t.Fatal(err)
-	}
-	var tids []int
-	var at []arch.Addr
-	for i := range n {
-		tids = append(tids, int(binary.LittleEndian.Uint64(table[16*i:])))
-		at = append(at, arch.Addr(binary.LittleEndian.Uint64(table[16*i+8:])))
-	}
-	in := newInstant(tids)
-	for i := range in.reqs {
-		in.reqs[i].Extra = []target.Range{{Addr: at[i], Len: 8}}
-	}
-	counts, before := make([]uint64, n), make([]target.Capture, n)
-	count := func(i int, c *target.Capture) {
-		v, ok := c.Stack.Uint64(at[i])
-		if !ok {
-			t.Fatalf("thread %d: its count was not copied", tids[i])
-		}
-		counts[i] = v
-	}
+	in, counts, count := relayed(t, p, pr, n)
+	before := make([]target.Capture, n)
 	stopped, blocked, torn := 0, 0, 0
 	for range 1000 {
 		for i := range in.reqs {
@@ -215,6 +195,33 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 		t.Errorf("nothing was tested: %d stopped, %d blocked, %d impossible otherwise", stopped, blocked, torn)
 	}
 	advances(t, p, pr)
+}
+
+// relayed asks for the threads of the program relay, with their counts. count keeps the count of a captured thread.
+func relayed(t *testing.T, p *Process, pr *program, n int) (in *instant, counts []uint64, count func(int, *target.Capture)) {
+	t.Helper()
+	table := make([]byte, 16*n)
+	if err := p.ReadMemory(table, pr.ptr); err != nil {
+		t.Fatal(err)
+	}
+	var tids []int
+	var at []arch.Addr
+	for i := range n {
+		tids = append(tids, int(binary.LittleEndian.Uint64(table[16*i:])))
+		at = append(at, arch.Addr(binary.LittleEndian.Uint64(table[16*i+8:])))
+	}
+	in = newInstant(tids)
+	for i := range in.reqs {
+		in.reqs[i].Extra = []target.Range{{Addr: at[i], Len: 8}}
+	}
+	counts = make([]uint64, n)
+	return in, counts, func(i int, c *target.Capture) {
+		v, ok := c.Stack.Uint64(at[i])
+		if !ok {
+			t.Fatalf("thread %d: its count was not copied", tids[i])
+		}
+		counts[i] = v
+	}
 }
 
 // possible reports whether the counts may be of one instant: the first thread has counted most,

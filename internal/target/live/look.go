@@ -59,12 +59,48 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 	return nil
 }
 
+// LookAtOnce captures threads as of one instant without stopping a thread, and reports whether it
+// could. Between the two readings of a round, no thread of the requests had a CPU: so any moment in
+// between is the instant. A request with a Proof is for a thread that was captured earlier. If the
+// thread has not run since then, the earlier capture is valid at the instant, and out has the Proof of
+// the request. Otherwise the thread is copied, and has another Proof.
+//
+// threads is the process's number of threads at the instant. If LookAtOnce could not capture all
+// threads, out and errs mean nothing. The slices in out are valid until the next Look, LookAtOnce or
+// FreeLook.
+func (p *Process) LookAtOnce(reqs []target.Request, out []target.Capture, errs []error) (threads int, ok bool, err error) {
+	if err := p.Alive(); err != nil {
+		return 0, false, err
+	}
+	l := &p.looker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(p); err != nil {
+		return 0, false, err
+	}
+	if err := l.arena.fit(reqs); err != nil {
+		return 0, false, fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", p.pid, len(reqs), err)
+	}
+	for i := range reqs {
+		l.arena.lend(&reqs[i], &out[i])
+	}
+	for range instantRounds {
+		if threads, ok, err = l.instant(p, reqs, out, errs); ok || err != nil {
+			return threads, ok, err
+		}
+		time.Sleep(lookRest)
+	}
+	return 0, false, nil
+}
+
 const (
 	// lookLimit bounds the wait for threads on a CPU. Where other threads wait for the CPU, a
 	// thread has the CPU for a few milliseconds.
 	lookLimit = 20 * time.Millisecond
 	// lookRounds rounds are made in any case: perhaps we get no CPU.
 	lookRounds = 20
+	// instantRounds bound the wait for a moment in which no thread has a CPU.
+	instantRounds = 5
 	// lookRest is the time between two rounds.
 	lookRest = 500 * time.Microsecond
 )
@@ -167,6 +203,55 @@ func (l *looker) round(p *Process, reqs []target.Request, out []target.Capture, 
 	return nil
 }
 
+// instant is a round for all threads of the requests together.
+func (l *looker) instant(p *Process, reqs []target.Request, out []target.Capture, errs []error) (int, bool, error) {
+	var err error
+	if l.before, err = l.read(l.before); err != nil {
+		return 0, false, err
+	}
+	l.found = l.found[:0]
+	for i := range reqs {
+		at, ok := l.at[uint32(reqs[i].TID)]
+		if !ok {
+			return 0, false, nil
+		}
+		l.found = append(l.found, at)
+		t := &l.before[at]
+		if errs[i] = nil; proofOf(t) == reqs[i].Proof {
+			continue
+		}
+		var final bool
+		if final, errs[i] = l.take(p, t, &reqs[i], &out[i]); !final && (t.OnCPU != 0 || !t.Settled()) {
+			return 0, false, nil
+		}
+	}
+	if l.after, err = l.read(l.after); err != nil {
+		return 0, false, err
+	}
+	if err := p.Alive(); err != nil {
+		return 0, false, err // the id may belong to another process
+	}
+	for i := range reqs {
+		t := &l.before[l.found[i]]
+		at, ok := l.at[uint32(reqs[i].TID)]
+		switch {
+		case t.Ended() || t.OfKernel():
+		case !ok || !t.Rested(&l.after[at]):
+			return 0, false, nil
+		case proofOf(t) == reqs[i].Proof:
+			out[i].TID, out[i].Stopped, out[i].Proof = reqs[i].TID, false, reqs[i].Proof
+		default:
+			l.deliver(&l.after[at], &out[i])
+		}
+	}
+	return len(l.after), true, nil
+}
+
+// proofOf is the thread's line of schedstat, in the format of proc_pid_schedstat in fs/proc/base.c.
+func proofOf(t *iter.Task) target.Proof {
+	return target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs))
+}
+
 // read reads all threads.
 func (l *looker) read(into []iter.Task) ([]iter.Task, error) {
 	tasks, err := l.it.Read(into)
@@ -206,6 +291,5 @@ func (l *looker) deliver(t *iter.Task, out *target.Capture) {
 		out.SyscallNr = -1
 	}
 	out.Pause, out.Stopped, out.Waited, out.Ready = 0, false, 0, t.Ready()
-	// The format of proc_pid_schedstat in fs/proc/base.c.
-	out.Proof = target.Proof(fmt.Appendf(nil, "%d %d %d\n", t.Ran, t.Waited, t.Runs))
+	out.Proof = proofOf(t)
 }

@@ -274,3 +274,55 @@ func stopped(t *testing.T, tid int) (r regs, ok bool) {
 	_ = unix.PtraceDetach(tid)
 	return r, ok
 }
+
+// TestLookAtOnce: the threads of a ring are captured as of one instant, and none is stopped. Some threads were captured
+// before, and have not run since then.
+func TestLookAtOnce(t *testing.T) {
+	layer.Live(t)
+	const n, instants = 8, 200
+	pr := start(t, nil, "relay", strconv.Itoa(n))
+	p := openLook(t, pr)
+	testenv.OneCPU(t, pr.pid)
+	in, counts, count := relayed(t, p, pr, n)
+	before := make([]target.Capture, n)
+	fresh, still, refused := 0, 0, 0
+	for end := time.Now().Add(testenv.Hang); fresh+still < n*instants; {
+		for i := range in.reqs {
+			in.reqs[i].Proof = ""
+			if i%2 == 0 && p.TryBlocked(&in.reqs[i], &before[i]) == nil {
+				in.reqs[i].Proof = before[i].Proof
+			}
+		}
+		threads, ok, err := p.LookAtOnce(in.reqs, in.out, in.errs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			if refused++; time.Now().After(end) {
+				t.Fatalf("%d instants, %d refused", (fresh+still)/n, refused)
+			}
+			continue
+		}
+		for i := range in.out {
+			c := &in.out[i]
+			switch {
+			case in.errs[i] != nil || c.Stopped || c.Proof == "":
+				t.Fatalf("%v, stopped: %v, %q", in.errs[i], c.Stopped, c.Proof)
+			case c.Proof == in.reqs[i].Proof:
+				still++
+				count(i, &before[i])
+			default:
+				fresh++
+				count(i, c)
+			}
+		}
+		if !possible(counts) || threads != n+1 {
+			t.Fatalf("no instant has %d; %d threads", counts, threads)
+		}
+	}
+	t.Logf("%d threads copied, %d not run since an earlier copy; %d times a thread had a CPU", fresh, still, refused)
+	if fresh == 0 || still == 0 {
+		t.Errorf("nothing was tested: %d copied, %d proved", fresh, still)
+	}
+	advances(t, p, pr)
+}
