@@ -89,7 +89,7 @@ func TestNobodyIsStopped(t *testing.T) {
 // TestOneInstantWithoutStop: more threads compute than the program may use CPUs. All stacks are of one instant at which
 // no thread had a CPU, and no thread is stopped.
 func TestOneInstantWithoutStop(t *testing.T) {
-	const threads = 4
+	threads := max(2, runtime.NumCPU()) // no more than the machine has CPUs
 	p := openBusy(t, "", threads)
 	if err := p.Live.CanLook(); err != nil {
 		layer.Lacking(t, err.Error())
