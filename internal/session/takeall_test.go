@@ -89,12 +89,15 @@ func TestNobodyIsStopped(t *testing.T) {
 // TestOneInstantWithoutStop: more threads compute than the program may use CPUs. All stacks are of one instant at which
 // no thread had a CPU, and no thread is stopped.
 func TestOneInstantWithoutStop(t *testing.T) {
-	threads := max(2, runtime.NumCPU()) // no more than the machine has CPUs
+	const threads = 4
 	p := openBusy(t, "", threads)
 	if err := p.Live.CanLook(); err != nil {
 		layer.Lacking(t, err.Error())
 	}
 	testenv.OneCPU(t, p.PID())
+	if n := p.cpus(); n != 1 {
+		t.Errorf("the program may use %v CPUs", n)
+	}
 	testenv.UntilSeen(t, func() string {
 		s, err := p.SnapshotAtOnce(context.Background(), nil)
 		if err != nil {
