@@ -211,6 +211,11 @@ func TestCPU(t *testing.T) {
 	verdict(t, judgeCPU(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
 	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"System.Threading.SpinWait.SpinOnce", "Shop.Cache.Find"}, loop)),
 		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
+	copying := []string{"libc.so.6!memcpy", "IL_STUB_PInvoke", "Shop.Cache.Find"}
+	verdict(t, judgeCPU(spins(busy(0.99, 0), copying)), profile.CauseCPU, profile.Likely, "in Shop.Cache.Find",
+		"in native code below that method, first of all in memcpy of libc.so.6")
+	verdict(t, judgeCPU(spins(busy(0.99, 0), copying, copying[1:], copying[1:])), profile.CauseCPU, profile.Likely,
+		"in memcpy of libc.so.6")
 
 	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
 	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))

@@ -28,8 +28,9 @@ type runner struct {
 	site   site
 	share  float64 // of the thread's samples in the method
 	leaf   *profile.Function
-	regex  float64 // share of the samples in regular expressions
-	crowd  bool    // the thread shares the CPUs with many threads, and had too little CPU time to be judged alone
+	native *profile.Function // with most samples, if most samples are in native code or in its stub
+	regex  float64           // share of the samples in regular expressions
+	crowd  bool              // the thread shares the CPUs with many threads, and had too little CPU time to be judged alone
 }
 
 // judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
@@ -231,11 +232,15 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 		return out, n, false
 	}
 	out = runner{site: list[0], share: float64(list[0].weight) / float64(all)}
-	leaves, regex := map[*profile.Function]int64{}, int64(0)
+	leaves, natives, regex, inNative := map[*profile.Function]int64{}, map[*profile.Function]int64{}, int64(0), int64(0)
 	for i := range r.Samples {
 		if x := &r.Samples[i]; mine(x) {
 			if f := managedLeaf(r, x.Node); f != nil {
 				leaves[f] += x.Weight
+			}
+			if f := r.Function(x.Node); f.Kind == profile.Native {
+				natives[f] += x.Weight
+				inNative += x.Weight
 			}
 			if inRegex(r, x.Node) {
 				regex += x.Weight
@@ -244,6 +249,10 @@ func (e *evidence) runner(ids map[int]bool, mode profile.Mode) (out runner, n in
 	}
 	out.regex = float64(regex) / float64(all)
 	out.leaf = heaviest(leaves)
+	stub := out.leaf != nil && strings.HasPrefix(out.leaf.Method, "IL_STUB")
+	if inNative > 0 && (stub || inNative >= all/2) {
+		out.native = heaviest(natives)
+	}
 	return out, n, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
 }
 
@@ -302,6 +311,14 @@ func runsIn(own *profile.Frame) string {
 	return method(own)
 }
 
+// nativeName names native code for a sentence.
+func nativeName(f *profile.Function) string {
+	if f.Method == "" || f.Module == "" {
+		return cmp.Or(f.Display, f.Module)
+	}
+	return f.Method + " of " + f.Module
+}
+
 // loop is the verdict on threads that run one method.
 func loop(e *evidence, list []runner) profile.Verdict {
 	r := e.samples
@@ -332,6 +349,9 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if first.regex >= sameMethod {
 		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so " +
 			"that the time grows fast with the length of some texts."
+	} else if f := first.native; f != nil {
+		what = fmt.Sprintf("Mostly it is in native code below that method, first of all in %s: most likely a loop that "+
+			"does not end, or work that never pauses.", nativeName(f))
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
 			"work that never pauses.", f.Display)

@@ -10,9 +10,15 @@ import (
 	"clrsnap/profile"
 )
 
-// frame makes a frame of the program's own method, or of a framework method.
+// frame makes a frame of the program's own method, of a framework method, or of a native "library!function".
 func frame(method string) profile.Frame {
+	if library, function, ok := strings.Cut(method, "!"); ok {
+		return profile.Frame{Kind: profile.Native, Method: function, Display: function, Module: library, SP: 0x1000}
+	}
 	f := profile.Frame{Kind: profile.Managed, Method: method, Display: method, Module: "Shop", SP: 0x1000}
+	if strings.HasPrefix(method, "IL_STUB") {
+		f.Module = ""
+	}
 	if strings.HasPrefix(method, "System.") {
 		f.Module = "System.Private.CoreLib"
 		if strings.HasPrefix(method, "System.Net.Http.") {
