@@ -23,7 +23,8 @@ import (
 const (
 	// Two looks that belong together are so far apart. The gap is long for a program, and short for a person.
 	lookGap = 250 * time.Millisecond
-	// answerWithin is how long the runtime may take to load the agent. Loading takes some 30 ms.
+	// answerWithin is how long the runtime may take to load the agent, at most the planned time of the recording.
+	// Loading takes some 30 ms.
 	answerWithin = 3 * time.Second
 	// endsWithin is how long a recording may take to end: mostly the time in which the agent leaves.
 	endsWithin = 2 * time.Second
@@ -47,6 +48,7 @@ type gatherer struct {
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
+	start := time.Now()
 	how := o.Process
 	how.Permits, how.PackStacks = clrsnap.PermitsSoon, false
 	p, err := clrsnap.Open(context.Background(), pid, how)
@@ -54,7 +56,7 @@ func newGatherer(pid int, o *Options) (*gatherer, error) {
 		return nil, err
 	}
 	s := bridge.Session(p)
-	g := &gatherer{o: o, p: p, s: s, dir: s.Live.Dir(), start: time.Now()}
+	g := &gatherer{o: o, p: p, s: s, dir: s.Live.Dir(), start: start}
 	g.group = cgroup.NewReader(g.dir)
 	g.e = evidence{process: p.Info(), began: g.start, cpus: runtime.NumCPU()}
 	return g, nil
@@ -264,10 +266,12 @@ func (g *gatherer) mayLoad() bool {
 	return true
 }
 
-var errNoAnswer = fmt.Errorf("the runtime did not answer within %v", answerWithin)
+// errNoEnd: a recording that was to end goes on.
+var errNoEnd = fmt.Errorf("the recording did not end within %v", endsWithin)
 
 // recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then
-// recordEvents abandons the recording: the recording ends by itself, without having begun.
+// recordEvents abandons the recording: the recording ends by itself, without having begun. The time for loading the
+// agent is part of the recording's time.
 func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	o.Events = events.Options{
 		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
@@ -276,10 +280,17 @@ func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile
 	}
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(answerWithin, func() { cancel(errNoAnswer) })
+	began, within := time.Now(), min(answerWithin, o.Duration)
+	errNoAnswer := fmt.Errorf("the runtime did not answer within %s", seconds(within))
+	late := time.AfterFunc(within, func() { cancel(errNoAnswer) })
 	defer late.Stop()
+	var enough *time.Timer
 	o.Progress = func(record.Progress) { // the recording runs, so the agent is there
-		if late.Stop(); bounded.Err() == nil {
+		if enough == nil {
+			late.Stop()
+			enough = time.AfterFunc(max(leastSampling, o.Duration-time.Since(began)), func() { cancel(errNoEnd) })
+		}
+		if bounded.Err() == nil {
 			g.progress("samples and events")
 		}
 	}
