@@ -96,16 +96,17 @@ func programs(t *testing.T) (dlls []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var embedded []string
 	for i, folder := range folders {
 		if folder.Name() == "common" {
 			continue
 		}
 		dlls = append(dlls, testenv.Build(t, folder.Name()))
-		if i%layer.Size(4, 1) == 0 { // each takes a second to compile
-			dlls = append(dlls, testenv.BuildWith(t, folder.Name(), testenv.DefaultRuntime, "-o-", "-debug:embedded"))
+		if i%layer.Size(4, 1) == 0 {
+			embedded = append(embedded, folder.Name())
 		}
 	}
-	return dlls
+	return append(dlls, testenv.BuildEach(t, embedded, testenv.DefaultRuntime, "-o-", "-debug:embedded")...)
 }
 
 // compile makes a program of sources in testdata with the kit's compiler.

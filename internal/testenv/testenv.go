@@ -235,6 +235,24 @@ func BuildWith(tb testing.TB, app, runtime string, args ...string) string {
 	return buildFor(tb, Kit(tb), app, runtime, args...)
 }
 
+// BuildEach is BuildWith for several programs, in one process of the compiler.
+func BuildEach(tb testing.TB, apps []string, runtime string, args ...string) (dlls []string) {
+	tb.Helper()
+	kit := Kit(tb)
+	var all []assembly
+	for _, app := range apps {
+		a, err := kit.assembly(app, Framework(runtime), args...)
+		if err != nil {
+			tb.Fatalf("building %s: %v", app, err)
+		}
+		all, dlls = append(all, a), append(dlls, a.dll())
+	}
+	if err := kit.compile(all...); err != nil {
+		tb.Fatalf("building for %s: %v", runtime, err)
+	}
+	return dlls
+}
+
 func buildFor(tb testing.TB, kit DotNet, app, runtime string, args ...string) string {
 	tb.Helper()
 	if err := kit.check(runtime); err != nil {
