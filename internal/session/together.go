@@ -10,17 +10,20 @@ import (
 	"clrsnap/profile"
 )
 
-// together captures the stacks of threads that have to be stopped. Most of these threads wait for a CPU to stop on,
-// so live.Tracer.CaptureEach asks all threads together. A thread that still does not stop is stopped alone.
+// together captures the stacks of threads that run or wait for a CPU. live.Process.Look captures all of them with the
+// registers saved by the kernel, and stops none. If the kernel does not tell registers, the threads have to be stopped.
+// Most of the threads wait for a CPU to stop on, so live.Tracer.CaptureEach asks all threads together. A thread that had
+// a CPU during the whole look, or that does not stop together with the others, is stopped alone.
 type together struct {
 	p     *Process
 	out   *profile.Snapshot
 	f     found
 	began bool
+	looks bool // the kernel may tell registers
 	list  []*putOff
 }
 
-// putOff is a thread that is going to be stopped.
+// putOff is a thread that is going to be captured.
 type putOff struct {
 	s  Suspension
 	at int // in Snapshot.Threads
@@ -29,7 +32,7 @@ type putOff struct {
 // mostTogether bounds the threads that are put off, by the memory of the first copies.
 const mostTogether = allStacksAtOnce / FirstStack
 
-// off puts a thread off. A thread that cannot be stopped is not put off: the wait would come twice.
+// off puts a thread off.
 func (g *together) off(ctx context.Context, t *Thread) error {
 	if len(g.list) >= mostTogether {
 		if err := g.take(ctx); err != nil {
@@ -41,12 +44,20 @@ func (g *together) off(ctx context.Context, t *Thread) error {
 	st := g.p.Summary(t)
 	st.Error = ErrThreadEnded.Error() // as long as the thread is not captured
 	g.out.Threads = append(g.out.Threads, st)
-	if o.s.isDeep() {
-		g.put(o, g.p.snapshot(t))
-		return nil
-	}
 	g.list = append(g.list, o)
 	return nil
+}
+
+// leaveDeep captures the threads that cannot be stopped one by one, and returns the others: together, the wait for a
+// stop would come twice.
+func (g *together) leaveDeep(list []*putOff) []*putOff {
+	return slices.DeleteFunc(slices.Clone(list), func(o *putOff) bool {
+		deep := o.s.isDeep()
+		if deep {
+			g.put(o, g.p.snapshot(&o.s.Thread))
+		}
+		return deep
+	})
 }
 
 // put puts a stack in its place.
@@ -60,6 +71,7 @@ func (g *together) end() {
 	if !g.began {
 		return
 	}
+	g.p.Live.FreeLook()
 	g.p.Live.FreeAll()
 	g.out.Threads = slices.DeleteFunc(g.out.Threads, func(t profile.Thread) bool {
 		return t.Depth() == 0 && t.Error == ErrThreadEnded.Error()
@@ -103,15 +115,28 @@ func fitting(list []*putOff) int {
 	return len(list)
 }
 
-// capture stops threads together, and walks the stacks. Threads with a gap that another copy may fill are returned.
+// capture captures threads together, and walks the stacks. Threads with a gap that another copy may fill are returned.
 func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
 	p := g.p
+	if !g.looks && attempt == 0 {
+		list = g.leaveDeep(list)
+	}
 	reqs := make([]target.Request, len(list))
 	for i, o := range list {
 		reqs[i] = p.Request(&o.s.Thread, slices.Concat(o.s.Also, o.s.extra, o.s.copies))
 	}
 	captures, errs := make([]target.Capture, len(list)), make([]error, len(list))
-	err = p.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
+	if g.looks {
+		err = p.Live.Look(reqs, captures, errs)
+		if errors.Is(err, live.ErrUnavailable) {
+			g.looks = false
+			g.out.Registers = profile.Registers{From: profile.RegistersTogether, Reason: err.Error()}
+			return g.capture(list, attempt)
+		}
+		g.out.Registers.From = profile.RegistersKernel
+	} else {
+		err = p.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +149,10 @@ func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err er
 			g.put(o, st)
 		case errs[i] == nil:
 			again = append(again, o)
+		case errors.Is(errs[i], live.ErrKernelThread):
+			st := p.Summary(&o.s.Thread)
+			st.Error = errs[i].Error()
+			g.put(o, st)
 		default:
 			g.put(o, p.snapshot(&o.s.Thread))
 		}
