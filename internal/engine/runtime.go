@@ -49,7 +49,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		return nil, err
 	}
 	if r.Shape == locate.NativeAOT {
-		e.Ahead = e.openAhead(r)
+		e.openAhead(r)
 		return r, ErrNativeAOT
 	}
 	var unread error
@@ -84,22 +84,45 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	return r, err
 }
 
-// openAhead opens the names of a native AOT program; nil: the program has no readable names. The program's stacks are
-// complete without names.
-func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
+// openAhead opens what a native AOT program says of itself: the names of methods, and the runtime's structures. The
+// program's stacks are complete without either.
+func (e *Engine) openAhead(r *locate.Runtime) {
 	at, err := r.Module.Lookup(contract.Symbol)
 	if err != nil {
-		return nil // up to .NET 10
+		return // up to .NET 10
 	}
 	d, err := contract.Parse(e.Cache, at)
 	if err != nil {
-		return nil
+		return
 	}
-	names, err := aot.Open(e.Cache, d)
-	if err != nil {
-		return nil
+	d.Runtime = r.Version
+	if names, err := aot.Open(e.Cache, d); err == nil {
+		e.Ahead = names
 	}
-	return names
+	if m, err := clr.NewAhead(e.Cache, e.describeAhead(d)); err == nil {
+		e.Managed = m
+	}
+}
+
+// managedTypes is the part of the runtime of a native AOT program that describes managed classes.
+const managedTypes = "ManagedTypes"
+
+// describeAhead completes the descriptor of a native AOT program: from the program's description of managed classes,
+// and from ours.
+func (e *Engine) describeAhead(d *contract.Descriptor) *contract.Descriptor {
+	if part, err := d.Part(e.Cache, managedTypes); err == nil && part != nil {
+		d = merge(d, part)
+	}
+	version := d.Runtime
+	if v, ok := d.GlobalString("RuntimeProductVersionString"); ok {
+		version = v
+	}
+	if known, ok := contract.EmbeddedAhead(version, e.Arch.Machine); ok {
+		if ours, err := known.Layout(e.Cache, 0, 0); err == nil {
+			d = merge(d, ours)
+		}
+	}
+	return d
 }
 
 // ownDescriptor reads the runtime's own descriptor; nil: there is none, or reading it failed with the error unread.

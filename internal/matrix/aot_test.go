@@ -92,6 +92,7 @@ func checkAheadNewest(t *testing.T, file string) {
 		wantComplete(t, &s.Threads[i])
 		checkMethodsAhead(t, s.Threads[i].Frames, words[4:])
 	}
+	checkThreadsAhead(t, s, pid)
 	isMain := func(f profile.Frame) bool {
 		return f.Method == "Hello.Program.Main" && f.Signature == "(string[])" && f.Kind == profile.Managed
 	}
@@ -104,6 +105,40 @@ func checkAheadNewest(t *testing.T, file string) {
 		t.Errorf("the program says where %d threads are: %q", checked, said)
 	}
 	checkNoCLR(t, p, pid)
+}
+
+// checkThreadsAhead requires the runtime's threads: the program starts threads in a known order, and .NET counts them.
+func checkThreadsAhead(t *testing.T, s *profile.Snapshot, pid int) {
+	t.Helper()
+	want := map[string]int{"holder": 2, "wanter": 3, "waiter": 4, "sleeper": 5, "semaphore": 6}
+	managed, finalizers := 0, 0
+	for i := range s.Threads {
+		th := &s.Threads[i]
+		id := want[th.Name]
+		switch {
+		case th.OSThreadID == pid:
+			id = 1
+			if th.Background || th.Role != "Main" {
+				t.Errorf("the main thread is %+v", th)
+			}
+		case th.Role == "Finalizer":
+			finalizers++
+		case !th.Background:
+			t.Errorf("thread %s is no background thread", th.Name)
+		}
+		if th.ManagedThreadID != id {
+			t.Errorf("thread %s has the id %d, not %d", th.Name, th.ManagedThreadID, id)
+		}
+		if runs := id != 0 || th.Role == "Finalizer"; runs != (th.ThreadID != 0) || runs != (th.Mode == "preemptive") {
+			t.Errorf("thread %s of the runtime: %v, %#x, %q", th.Name, runs, th.ThreadID, th.Mode)
+		}
+		if id != 0 {
+			managed++
+		}
+	}
+	if managed != 1+len(want) || finalizers != 1 {
+		t.Errorf("%d threads have ids, and %d are the finalizer", managed, finalizers)
+	}
 }
 
 // checkMethodsAhead requires frames of methods of a program, in this order.

@@ -60,7 +60,7 @@ var ErrNoHeap = errors.New("its garbage collector does not describe itself in a 
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("objects")
 	}
 	if p.Walking {
 		return nil, NestedError(0)

@@ -103,7 +103,7 @@ const (
 // as well. If ctx ends, there is no result: a part of the collections cannot be compared with a later result.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("collections")
 	}
 	w := heapWalk{p: p}
 	h := newPileWalk(p)
@@ -336,7 +336,7 @@ func (h *pileWalk) result() []Pile {
 // references between all objects for a while: it takes the memory and the time of HeapOptions.Roots.
 func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
 	if p.Runtime == nil {
-		return nil, 0, p.NoRuntimeError()
+		return nil, 0, p.NoRuntimeError("collections")
 	}
 	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
 	h := newPileWalk(p)

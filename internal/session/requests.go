@@ -65,7 +65,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	out *InFlight, err error,
 ) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("requests")
 	}
 	if p.Walking {
 		return nil, NestedError(0)

@@ -23,7 +23,7 @@ import (
 // program. If ctx ends, the result has everything found until then, and is Partial.
 func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, error) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("async methods")
 	}
 	if p.Walking {
 		return nil, NestedError(0)

@@ -395,7 +395,7 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 
 // runtimeWait explains a wait in the runtime's native code.
 func (s *Suspension) runtimeWait() *profile.Wait {
-	if s.Walk.Info.Address != 0 {
+	if s.Process.Runtime != nil && s.Walk.Info.Address != 0 {
 		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
 			return w
 		}
