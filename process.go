@@ -149,6 +149,10 @@ func (p *Process) Info() profile.Process { return p.s.Info() }
 // native AOT programs: their runtime is not the CLR, and their methods are native functions.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
+// HasLocks reports whether the locks of the process can be read. They can for native AOT programs of .NET 11 that keep
+// the names of their types, too.
+func (p *Process) HasLocks() bool { return p.s.Managed != nil && p.s.Managed.Locks != nil }
+
 // Unknown is a contract of the process's runtime in a version that clrsnap does not understand, and what cannot be
 // shown for that reason. All else is shown.
 type Unknown struct {

@@ -1,6 +1,7 @@
 package clr
 
 import (
+	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
@@ -23,12 +24,29 @@ type Managed struct {
 	PAL     *pal.Reader
 }
 
+// InfoRange returns the memory with which lock.Store.Info tells the Lock that a thread waits for, by the address of
+// the Thread. The caller must copy the memory at the same moment as the stack of the thread. false: the place of the
+// memory is not known.
+func (m *Managed) InfoRange(of arch.Addr) (target.Range, bool) {
+	if block, ok := m.Threads.Block(of); ok {
+		return m.Locks.InfoIn(block.At, block.Size, block.Low, block.High)
+	}
+	return m.Locks.InfoRange(m.Threads.LocalData(of), m.Threads.StringType())
+}
+
 // NeedsAhead are the contracts of the runtime of a native AOT program that are read, with the known versions. Version
 // n1 is .NET 11.
 var NeedsAhead = map[string][]contract.Version{"Thread": {"n1"}, "Object": {"n1"}}
 
+// Ahead has what a native AOT program says of its own types.
+type Ahead struct {
+	Types object.Types // nil: not known
+	// Statics lists the objects with the static fields of classes.
+	Statics func() ([]arch.Addr, error)
+}
+
 // NewAhead binds the runtime of a native AOT program to its data descriptor.
-func NewAhead(mem target.Memory, d *contract.Descriptor) (*Managed, error) {
+func NewAhead(mem target.Memory, d *contract.Descriptor, a Ahead) (*Managed, error) {
 	if err := d.Require(NeedsAhead); err != nil {
 		return nil, err
 	}
@@ -38,6 +56,15 @@ func NewAhead(mem target.Memory, d *contract.Descriptor) (*Managed, error) {
 	if m.Threads, err = thread.NewStore(mem, d); err != nil {
 		return nil, err
 	}
-	m.Heap, err = heap.New(mem, d)
-	return m, err
+	if m.Heap, err = heap.New(mem, d); err != nil || a.Types == nil {
+		return m, err
+	}
+	if m.Objects, err = object.NewOf(m.Seen, d, a.Types); err != nil {
+		m.Objects = nil
+		return m, nil
+	}
+	if locks, err := lock.NewAhead(m.Seen, mem, d, m.Objects, a.Statics); err == nil {
+		m.Locks = locks
+	}
+	return m, nil
 }

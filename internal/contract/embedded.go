@@ -191,8 +191,12 @@ func (t Type) complete(more Type) Type {
 	fields := map[string]Field{}
 	maps.Copy(fields, more.Fields)
 	for name, f := range t.Fields {
-		if o, ok := more.Fields[name]; ok && o.Offset != f.Offset {
+		o, ok := more.Fields[name]
+		if ok && o.Offset != f.Offset {
 			return t
+		}
+		if f.Type == "" {
+			f.Type = o.Type
 		}
 		fields[name] = f
 	}

@@ -43,6 +43,7 @@ type Engine struct {
 	Own     *contract.Descriptor // the runtime's own; nil: there is none, or it cannot be read
 	Walker  *walk.Walker
 	Ahead   *aot.Names // of a native AOT program; nil: there are none, or they cannot be read
+	Types   *aot.Types // of a native AOT program; nil: they are not known
 	Changes int        // calls of UpdateModules that have found modules unloaded
 
 	src Source

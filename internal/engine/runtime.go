@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/aot"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
@@ -99,7 +100,15 @@ func (e *Engine) openAhead(r *locate.Runtime) {
 	if names, err := aot.Open(e.Cache, d); err == nil {
 		e.Ahead = names
 	}
-	if m, err := clr.NewAhead(e.Cache, e.describeAhead(d)); err == nil {
+	d = e.describeAhead(d)
+	var a clr.Ahead
+	if e.Ahead != nil {
+		if types, err := aot.NewTypes(e.Cache, d, e.Ahead, heap.References); err == nil {
+			a.Types, e.Types = types, types
+		}
+		a.Statics = func() ([]arch.Addr, error) { return e.Ahead.Statics(e.Cache) }
+	}
+	if m, err := clr.NewAhead(e.Cache, d, a); err == nil {
 		e.Managed = m
 	}
 }

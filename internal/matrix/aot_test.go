@@ -76,6 +76,10 @@ func checkAheadNewest(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkWaitsAhead(t, s)
+	if g := s.WaitGraph(); len(g.Deadlocks) > 0 || !p.HasLocks() {
+		t.Errorf("deadlocks %v, and the locks are known: %v", g.Deadlocks, p.HasLocks())
+	}
 	checked := 0
 	for _, line := range said { // "thread NAME ID wait METHOD < METHOD"
 		words := strings.Fields(line)
@@ -138,6 +142,47 @@ func checkThreadsAhead(t *testing.T, s *profile.Snapshot, pid int) {
 	}
 	if managed != 1+len(want) || finalizers != 1 {
 		t.Errorf("%d threads have ids, and %d are the finalizer", managed, finalizers)
+	}
+}
+
+// checkWaitsAhead requires what the program says that its threads wait for.
+func checkWaitsAhead(t *testing.T, s *profile.Snapshot) {
+	t.Helper()
+	named := func(name string) *profile.Thread {
+		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == name })
+		if i < 0 {
+			t.Fatalf("there is no thread %s", name)
+		}
+		return &s.Threads[i]
+	}
+	for name, want := range map[string]profile.Wait{
+		"holder":    {Kind: profile.HandleOne, Waiters: 1, Detail: "manual-reset event"},
+		"wanter":    {Kind: profile.MonitorEnter, Type: "object", Waiters: 1, Recursion: 1},
+		"waiter":    {Kind: profile.MonitorWait, Type: "object", Waiters: 1},
+		"sleeper":   {Kind: profile.ThreadSleep},
+		"semaphore": {Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Detail: "count 0"},
+	} {
+		th := named(name)
+		w := th.Wait
+		if w == nil || !w.Certain || w.Kind != want.Kind || w.Type != want.Type || w.Waiters != want.Waiters ||
+			w.Detail != want.Detail || w.Recursion != want.Recursion || w.Timeout != profile.Forever ||
+			(w.Object != 0) != (want.Type != "") || (w.Owner != nil) != (want.Kind == profile.MonitorEnter) {
+			t.Errorf("thread %s waits for %+v", name, w)
+		}
+		if holds := len(th.Holds); holds > 0 != (name == "holder") {
+			t.Errorf("thread %s holds %+v", name, th.Holds)
+		}
+	}
+	holder, wanted := named("holder"), named("wanter").Wait
+	if wanted == nil || wanted.Owner == nil || *wanted.Owner != (profile.ThreadRef{
+		OSThreadID: holder.OSThreadID, ManagedThreadID: holder.ManagedThreadID, Name: holder.Name,
+	}) {
+		t.Errorf("the wanted lock is %+v", wanted)
+		return
+	}
+	if h := holder.Holds; len(h) != 1 || !h[0].Certain || h[0].Object != wanted.Object ||
+		h[0].Kind != profile.MonitorEnter || h[0].Lock != wanted.Lock || h[0].Lock == 0 {
+		t.Errorf("the holder holds %+v, and the wanted lock is %+v", h, wanted)
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
 		}
 		for i := range own {
 			f := &own[i]
-			out = append(out, Field{f.name, f.Offset, f.Reference()})
+			out = append(out, Field{f.name, f.offset, f.reference})
 		}
 	}
 	return out, nil
@@ -79,7 +79,7 @@ func (r *Reader) FullName(c *Class) (assembly, full string, err error) {
 	if t.Kind != types.Class {
 		return "", "", fmt.Errorf("%w: %s is an array", ErrNoObject, c.Display)
 	}
-	full, err = r.names.TypeName(&t)
+	full, err = r.types.FullName(c.Table)
 	return c.Assembly, full, err
 }
 
@@ -90,6 +90,19 @@ func (c *Class) Bases(yield func(*Class) bool) {
 			return
 		}
 	}
+}
+
+// ElementClass returns the class of the elements of a one-dimensional array.
+func (r *Reader) ElementClass(obj arch.Addr) (*Class, error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.types.Read(c.Table)
+	if err != nil || t.Kind != types.SZArray {
+		return nil, fmt.Errorf("%w: %v is no array (%v)", ErrNoObject, obj, err)
+	}
+	return r.Table(t.Elem)
 }
 
 // Elements returns the address of an array's elements, their number, and the size of each in bytes.

@@ -52,11 +52,11 @@ const idInObject = 8
 // Bounds.
 const (
 	maxRoots    = 16
-	maxSearches = 64 // of one List
-	maxBlock = 64 << 10 // bytes of a block
-	minTable = 1 << 16  // no memory lies below (vm.mmap_min_addr)
-	idBase   = 24       // BaseSize of a ManagedThreadId: the least of all
-	beside   = 8        // BaseSize counts the word in front of an object
+	maxSearches = 64       // of one List
+	maxBlock    = 64 << 10 // bytes of a block
+	minTable    = 1 << 16  // no memory lies below (vm.mmap_min_addr)
+	idBase      = 24       // BaseSize of a ManagedThreadId: the least of all
+	beside      = 8        // BaseSize counts the word in front of an object
 )
 
 // The BaseSize of strings, and the bytes of one character. Only strings have both (MethodTable.h, STRING_BASE_SIZE).
@@ -74,6 +74,7 @@ type aheadLayout struct {
 	Link       uint32    `clr:"Thread.LinkNext"`
 	Transition uint32    `clr:"Thread.TransitionFrame"`
 	Limit      uint32    `clr:"Thread.CachedStackLimit"`
+	Base       uint32    `clr:"Thread.CachedStackBase"`
 	Flags      uint32    `clr:"MethodTable.Flags"`
 	BaseSize   uint32    `clr:"MethodTable.BaseSize"`
 	Untag      uint64    `global:"ObjectToMethodTableUnmask"`
@@ -403,6 +404,31 @@ func (s *Store) nameAhead(t *Thread) (name string, known bool) {
 	}
 	return s.str(str, maxName)
 }
+
+// Block is the object with the static fields of a thread. The object moves.
+type Block struct {
+	At        arch.Addr
+	Size      uint32    // in bytes
+	Low, High arch.Addr // of the thread's stack
+}
+
+// Block returns the block of a thread of a native AOT program; false: there is none, or the block is not known.
+func (s *Store) Block(thread arch.Addr) (b Block, ok bool) {
+	if s.ahead == nil {
+		return b, false
+	}
+	if _, b.At = s.blockOf(thread); b.At == 0 {
+		return b, false
+	}
+	base, _, ok := s.table(b.At)
+	low, err1 := s.mem.Pointer(thread + arch.Addr(s.ahead.l.Limit))
+	high, err2 := s.mem.Pointer(thread + arch.Addr(s.ahead.l.Base))
+	b.Size, b.Low, b.High = base-beside, low, high
+	return b, ok && err1 == nil && err2 == nil && base >= idBase && base <= maxBlock
+}
+
+// Ahead reports whether the runtime is that of a native AOT program.
+func (s *Store) Ahead() bool { return s.ahead != nil }
 
 // Unsure reports whether the last List has met a thread whose managed facts contradicted each other, because objects
 // are being moved, for example. Another List may find them.

@@ -11,7 +11,8 @@ import (
 
 // aheadText is the description of the runtime of a native AOT program, as far as threads need it.
 const aheadText = `{"version": 2, "types": {
-	"Thread": {"OSId": 176, "State": 64, "LinkNext": 96, "CachedStackLimit": 160, "TransitionFrame": 72},
+	"Thread": {"OSId": 176, "State": 64, "LinkNext": 96, "CachedStackLimit": 160, "CachedStackBase": 168,
+		"TransitionFrame": 72},
 	"ThreadStore": {"FirstThreadLink": 0}, "MethodTable": {"Flags": 0, "BaseSize": 4},
 	"System.Threading.Thread": {"!": 96, "_managedThreadId": 24, "_name": 32, "_threadState": 80}},
 	"globals": {"ThreadStore": "0x1000", "ObjectToMethodTableUnmask": 7}, "contracts": {"Thread": "n1"}}`
