@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +109,52 @@ func checkAheadNewest(t *testing.T, file string) {
 	if checked < 5 {
 		t.Errorf("the program says where %d threads are: %q", checked, said)
 	}
+	checkHeapAhead(t, p)
 	checkNoCLR(t, p, pid)
+}
+
+// checkHeapAhead requires the objects that the program says that it has made. The program makes no others by now.
+func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.ConsistentShare != 1 || h.Partial {
+		t.Errorf("%v of the heap is consistent", h.ConsistentShare)
+	}
+	const nodes = 1000
+	counts := map[string]profile.HeapAmount{}
+	for _, typ := range h.Types {
+		counts[typ.Name] = typ.HeapAmount
+	}
+	for name, want := range map[string]profile.HeapAmount{
+		"Hello.Node":              {Count: nodes, Bytes: 40 * nodes},
+		"System.Threading.Thread": {Count: 6, Bytes: 6 * (96 + 8)},
+		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Hello.Program+<Inner>d__21>": {
+			Count: 1, Bytes: 96 + 8,
+		},
+	} {
+		if counts[name] != want {
+			t.Errorf("%s: %+v, not %+v", name, counts[name], want)
+		}
+	}
+	if h.Matching.Count != nodes || len(h.Instances) != nodes {
+		t.Errorf("%d instances of %d", len(h.Instances), h.Matching.Count)
+	}
+	texts := map[string]uint64{}
+	for _, s := range h.Strings {
+		texts[s.Text] = s.Count
+	}
+	for i := range nodes {
+		if text := "node " + strconv.Itoa(i); texts[text] != 1 {
+			t.Errorf("the text %q is there %d times", text, texts[text])
+		}
+	}
+	if _, err := p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err == nil ||
+		!strings.Contains(err.Error(), "is a native AOT program, and clrsnap cannot read the references") {
+		t.Errorf("what keeps what: %v", err)
+	}
 }
 
 // checkThreadsAhead requires the runtime's threads: the program starts threads in a known order, and .NET counts them.

@@ -116,6 +116,9 @@ type loadContexts struct {
 // with the same name get numbers. Collectible contexts with an unknown name (.NET 8 and 9) also get
 // numbers.
 func (h *heapWalk) loadContext(mt arch.Addr) string {
+	if h.p.Runtime == nil {
+		return "" // no assembly is loaded
+	}
 	c := &h.contexts
 	if c.names == nil {
 		c.names, c.count = map[arch.Addr]string{}, map[string]int{}

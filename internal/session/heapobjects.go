@@ -61,6 +61,9 @@ func (h *heapWalk) describe() {
 	for i := range h.instances {
 		x := &h.instances[i]
 		at := arch.Addr(x.Address)
+		if h.p.Runtime == nil {
+			return // the meaning is not known
+		}
 		class, err := h.p.Runtime.Objects.Class(at)
 		if err == nil && class.Display == x.Type && class.Table != h.p.Runtime.Threads.StringType() {
 			x.Of = h.p.Runtime.Meaning(at, class)

@@ -104,6 +104,7 @@ type known struct {
 	head
 	class    name.Class
 	full     string
+	runtime  string // in the style of the runtime
 	named    bool
 	nameErr  error
 	fields   []describedField
@@ -370,6 +371,15 @@ func (t *Types) Class(mt arch.Addr) (name.Class, error) {
 	return k.class, nil
 }
 
+// RuntimeName implements object.Types.
+func (t *Types) RuntimeName(mt arch.Addr) (string, error) {
+	k, err := t.name(mt)
+	if err != nil {
+		return "", err
+	}
+	return k.runtime, nil
+}
+
 // FullName implements object.Types.
 func (t *Types) FullName(mt arch.Addr) (string, error) {
 	k, err := t.name(mt)
@@ -390,6 +400,7 @@ func (t *Types) name(mt arch.Addr) (*known, error) {
 	if err == nil {
 		k.full, k.class.Assembly = full.metadata, assembly
 		k.class.Display, k.class.Short = full.texts[ecma335.Full], full.texts[ecma335.Short]
+		k.runtime = full.texts[ecma335.Runtime]
 	}
 	k.named, k.nameErr = true, err
 	return k, err
@@ -402,11 +413,17 @@ func (k *known) errOf() error {
 	return k.nameErr
 }
 
-// typeText is a type's name: as in the metadata, and in both styles.
+// styles is the number of styles of names.
+const styles = int(ecma335.Runtime) + 1
+
+// typeText is a type's name: as in the metadata, and in all styles.
 type typeText struct {
 	metadata string
-	texts    [2]string
+	texts    [styles]string
 }
+
+// sameText is a name that is the same in all styles.
+func sameText(s string) typeText { return typeText{s, [styles]string{s, s, s}} }
 
 // typeName is the work on the name of one type, within bounds.
 type typeName struct {
@@ -423,7 +440,7 @@ func (w *typeName) of(mt arch.Addr, depth int) (out typeText, assembly string, e
 		return out, "", err
 	}
 	if k.static {
-		return typeText{staticFields, [2]string{staticFields, staticFields}}, "", nil
+		return sameText(staticFields), "", nil
 	}
 	typ, err := w.t.Read(mt)
 	if err != nil {
@@ -433,7 +450,7 @@ func (w *typeName) of(mt arch.Addr, depth int) (out typeText, assembly string, e
 	case types.Class:
 		return w.class(mt, k, depth)
 	case types.FnPtr:
-		return typeText{"delegate*", [2]string{"delegate*", "delegate*"}}, "", nil
+		return sameText("delegate*"), "", nil
 	case types.Pointer, types.ByRef:
 		inner, assembly, err := w.of(typ.Elem, depth+1)
 		for i, s := range inner.texts {
@@ -489,7 +506,7 @@ func (w *typeName) class(mt arch.Addr, k *known, depth int) (out typeText, assem
 	if out.metadata, assembly, err = w.t.definition(definition); err != nil {
 		return out, "", err
 	}
-	var texts [2][]string
+	var texts [styles][]string
 	for _, a := range args {
 		arg, _, err := w.of(a, depth+1)
 		if err != nil {

@@ -56,6 +56,7 @@ func (aheadTypes) Class(mt arch.Addr) (name.Class, error) {
 	return name.Class{Display: aheadNames[mt], Assembly: coreLib}, nil
 }
 
+func (aheadTypes) RuntimeName(mt arch.Addr) (string, error)   { return aheadNames[mt], nil }
 func (aheadTypes) FullName(mt arch.Addr) (string, error)      { return aheadNames[mt], nil }
 func (aheadTypes) Base(arch.Addr) (arch.Addr, error)          { return 0, nil }
 func (aheadTypes) IsValueType(mt arch.Addr) (bool, error)     { return mt == entryType, nil }

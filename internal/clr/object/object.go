@@ -96,6 +96,9 @@ func NewOf(mem target.Memory, d *contract.Descriptor, of Types) (*Reader, error)
 	return r, d.Bind(&r.l)
 }
 
+// Types returns the types of the runtime.
+func (r *Reader) Types() Types { return r.types }
+
 // Class returns the class of the object at an address.
 func (r *Reader) Class(obj arch.Addr) (*Class, error) {
 	if obj < lowest || obj%aligned != 0 || obj>>47 != 0 {

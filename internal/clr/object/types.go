@@ -19,6 +19,8 @@ type Types interface {
 	Class(mt arch.Addr) (name.Class, error)
 	// FullName returns the metadata name of a class, such as System.Collections.Generic.List`1.
 	FullName(mt arch.Addr) (string, error)
+	// RuntimeName returns the name of a type as the runtime's debuggers spell it.
+	RuntimeName(mt arch.Addr) (string, error)
 	// Base returns the base class; 0: there is none.
 	Base(mt arch.Addr) (arch.Addr, error)
 	// BaseSize returns the size of the class's objects in bytes, with the header in front of an object, and without
@@ -52,6 +54,8 @@ func (c coreCLR) FullName(mt arch.Addr) (string, error) {
 	}
 	return c.names.TypeName(&t)
 }
+
+func (c coreCLR) RuntimeName(mt arch.Addr) (string, error) { return c.names.RuntimeName(mt) }
 
 func (c coreCLR) EachField(mt arch.Addr, visit func(name string, offset uint32, reference bool)) error {
 	rows, err := c.names.FieldNames(mt)
