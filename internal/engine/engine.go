@@ -39,7 +39,7 @@ type Engine struct {
 	Maps    target.Mappings
 	Runtime *clr.Runtime         // nil before Bind, and for native AOT programs
 	Managed *clr.Managed         // part of Runtime, or of a native AOT program; nil: there is none
-	Layout  *contract.Descriptor // the layout that Runtime is bound to
+	Layout  *contract.Descriptor // the layout that Managed is bound to
 	Own     *contract.Descriptor // the runtime's own; nil: there is none, or it cannot be read
 	Walker  *walk.Walker
 	Ahead   *aot.Names // of a native AOT program; nil: there are none, or they cannot be read

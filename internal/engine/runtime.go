@@ -109,7 +109,7 @@ func (e *Engine) openAhead(r *locate.Runtime) {
 		a.Statics = func() ([]arch.Addr, error) { return e.Ahead.Statics(e.Cache) }
 	}
 	if m, err := clr.NewAhead(e.Cache, d, a); err == nil {
-		e.Managed = m
+		e.Managed, e.Layout = m, d
 	}
 }
 

@@ -93,11 +93,11 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 				if !named(scoutClass)(scout.Table) {
 					return
 				}
-				class, err := h.p.Runtime.Objects.Class(scout.Addr)
+				class, err := h.p.Managed.Objects.Class(scout.Addr)
 				if err != nil || class.Table != scout.Table.Addr { // the scout was moved
 					return
 				}
-				if at, err := h.p.Runtime.Objects.Pointer(scout.Addr, class, scoutField); err == nil && at != 0 {
+				if at, err := h.p.Managed.Objects.Pointer(scout.Addr, class, scoutField); err == nil && at != 0 {
 					out[at] = uint32(n)
 				}
 			})
@@ -152,7 +152,7 @@ func (h *heapWalk) loadContext(mt arch.Addr) string {
 
 // contextName reads the name of an AssemblyLoadContext; empty: the default context.
 func (h *heapWalk) contextName(object arch.Addr) (string, error) {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	class, err := objects.Class(object)
 	if err != nil {
 		return "", err

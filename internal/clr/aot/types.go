@@ -64,6 +64,8 @@ const (
 	inFront      = 8        // BaseSize counts the header in front of an object
 	coreLib      = "System.Private.CoreLib"
 	staticFields = "[static fields]"
+
+	continuationClass = "System.Runtime.CompilerServices.Continuation"
 )
 
 type typeLayout struct {
@@ -110,6 +112,7 @@ type known struct {
 	fields   []describedField
 	fieldErr error
 	hasRead  bool // fields
+	places   []uint32
 }
 
 // describedField is a field of a described class.
@@ -124,7 +127,11 @@ type head struct {
 	flags, base uint32
 	related     arch.Addr
 	after       arch.Addr // of the optional parts
-	static      bool      // the static fields of classes
+
+	// Classes that the compiler makes, with a few fields only: of the static fields of a class, and of the variables
+	// that a method saves in a Continuation (GCStaticEETypeNode.cs, AsyncContinuationEETypeNode.cs). The latter has a
+	// base class, and the name of the base class, as in CoreCLR.
+	static, continues bool
 }
 
 func (h *head) element() uint32 { return h.flags >> elementTypeAt & elementTypeMask }
@@ -192,12 +199,16 @@ func (t *Types) readHead(mt arch.Addr) (h head, err error) {
 	if h.base, err = t.mem.Uint32(mt + arch.Addr(t.l.BaseSize)); err != nil {
 		return h, err
 	}
-	if h.flags&^hasReferences == 0 && h.base%8 == 0 && h.base >= leastBase && t.isNear(mt) {
-		h.static = true // the compiler makes such classes, and nothing behind the size (GCStaticEETypeNode.cs)
-		return h, nil
-	}
 	if h.related, err = t.mem.Pointer(mt + arch.Addr(t.l.Related)); err != nil {
 		return h, err
+	}
+	if h.flags&^hasReferences == 0 && h.base%8 == 0 && h.base >= leastBase && t.isNear(mt) {
+		if base, err := t.Named(0, continuationClass); err == nil && base == h.related {
+			h.continues = true
+			return h, nil
+		}
+		h.static, h.related = true, 0 // there is nothing behind the size
+		return h, nil
 	}
 	slots, err1 := t.mem.Uint16(mt + arch.Addr(t.l.Slots))
 	interfaces, err2 := t.mem.Uint16(mt + arch.Addr(t.l.Interfaces))
@@ -439,8 +450,11 @@ func (w *typeName) of(mt arch.Addr, depth int) (out typeText, assembly string, e
 	if err != nil {
 		return out, "", err
 	}
-	if k.static {
+	switch {
+	case k.static:
 		return sameText(staticFields), "", nil
+	case k.continues:
+		return w.of(k.related, depth+1)
 	}
 	typ, err := w.t.Read(mt)
 	if err != nil {
@@ -576,6 +590,19 @@ func (t *Types) EachField(mt arch.Addr, visit func(name string, offset uint32, r
 	return k.fieldErr
 }
 
+// Places returns the offsets of the references in objects of a class, without those in elements, in bytes from the
+// start of an object.
+func (t *Types) Places(mt arch.Addr) ([]uint32, error) {
+	k, err := t.get(mt)
+	if err != nil || k.flags&hasReferences == 0 {
+		return nil, err
+	}
+	if k.places == nil {
+		k.places, err = t.references(t.mem, mt, k.base)
+	}
+	return k.places, err
+}
+
 // isReference is the type of a described field that is a reference.
 const isReference = "object"
 
@@ -595,15 +622,13 @@ func (t *Types) readFields(mt arch.Addr, k *known) ([]describedField, error) {
 	if class.HasSize && class.Size+inFront != k.base {
 		return nil, fmt.Errorf("%w: objects of %s have %d bytes", types.ErrFields, k.class.Display, k.base)
 	}
+	list, err := t.Places(mt)
+	if err != nil {
+		return nil, err
+	}
 	isRef := map[uint32]bool{}
-	if k.flags&hasReferences != 0 {
-		list, err := t.references(t.mem, mt, k.base)
-		if err != nil {
-			return nil, err
-		}
-		for _, off := range list {
-			isRef[off] = true
-		}
+	for _, off := range list {
+		isRef[off] = true
 	}
 	var out []describedField
 	for name, f := range class.Fields {

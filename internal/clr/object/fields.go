@@ -34,6 +34,43 @@ func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
 	return out, nil
 }
 
+// placer knows only the places of references in objects, not the fields of all classes.
+type placer interface {
+	// Places returns the offsets of the references in objects of a class, without those in elements, in bytes from the
+	// start of an object.
+	Places(mt arch.Addr) ([]uint32, error)
+}
+
+// Hides reports whether the runtime knows only the fields of some classes. Of all others Places knows the references.
+func (r *Reader) Hides() bool {
+	_, ok := r.types.(placer)
+	return ok
+}
+
+// Places returns the references in an object from an offset on, without those in elements.
+func (r *Reader) Places(obj arch.Addr, c *Class, from uint32) ([]arch.Addr, error) {
+	p, ok := r.types.(placer)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", types.ErrFields, c.Display)
+	}
+	offsets, err := p.Places(c.Table)
+	if err != nil {
+		return nil, err
+	}
+	var out []arch.Addr
+	for _, off := range offsets {
+		if off < from {
+			continue
+		}
+		at, err := r.mem.Pointer(obj + arch.Addr(off))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, at)
+	}
+	return out, nil
+}
+
 // Arguments returns the type arguments of a class; none: the class is not generic.
 func (r *Reader) Arguments(c *Class) ([]arch.Addr, error) {
 	t, err := r.types.Read(c.Table)
