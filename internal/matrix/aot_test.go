@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/events"
@@ -110,7 +112,86 @@ func checkAheadNewest(t *testing.T, file string) {
 		t.Errorf("the program says where %d threads are: %q", checked, said)
 	}
 	checkHeapAhead(t, p)
+	checkTasksAhead(t, p)
 	checkNoCLR(t, p, pid)
+}
+
+// checkTasksAhead requires the pending methods: Outer awaits Inner, and Inner awaits a semaphore.
+func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Partial || tasks.Unproven+tasks.Unread > 0 {
+		t.Fatalf("%+v", tasks)
+	}
+	c := &tasks.Chains[0]
+	var methods []string
+	for _, f := range c.Frames {
+		methods = append(methods, f.Display)
+	}
+	if !slices.Equal(methods, []string{"Hello.Program.Inner{async}", "Hello.Program.Outer{async}"}) || c.Count != 1 ||
+		c.Frames[0].Module != "hello" || c.State != profile.TaskWaiting {
+		t.Errorf("%d chains of %q are %s", c.Count, methods, c.State)
+	}
+	if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsSemaphore || w.Object == 0 ||
+		w.Type != "System.Threading.SemaphoreSlim" {
+		t.Errorf("Inner waits for %+v", w)
+	}
+}
+
+// TestNativeAOTTasks finds the methods that a web service has suspended: methods with state machines of the program,
+// methods of the framework that the runtime itself suspends, sockets and timers.
+func TestNativeAOTTasks(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"))
+	words := strings.Fields(said[0]) // "pid N runtime V listening URL"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, words[len(words)-1]+"/async/600000", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if answer, err := http.DefaultClient.Do(request); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for end := time.Now().Add(time.Minute); ; { // until the request has arrived
+		tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isServed(tasks) && isListening(tasks) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("served: %v, listening: %v: %+v", isServed(tasks), isListening(tasks), tasks.Chains)
+		}
+	}
+}
+
+// isServed reports whether a method of the program waits for a timer, and the web server awaits the method.
+func isServed(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.Frames[0].Display == "Slim.Program.Later{async}" && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == profile.AwaitsTimer && c.WaitsFor.HasDue &&
+			slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+				return f.Method == "Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpProtocol.ProcessRequests"
+			})
+	})
+}
+
+// isListening reports whether a method of the web server waits for the next connection.
+func isListening(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket &&
+			strings.HasPrefix(c.WaitsFor.Target, "accept tcp 127.0.0.1:") &&
+			strings.HasSuffix(c.Frames[0].Method, ".SocketConnectionListener.AcceptAsync")
+	})
 }
 
 // checkHeapAhead requires the objects that the program says that it has made. The program makes no others by now.
