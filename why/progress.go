@@ -43,6 +43,10 @@ func (g *gatherer) inFlight(ctx context.Context) {
 // inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
 // async methods are evidence of the calls.
 func (g *gatherer) inFlightAtEnd(ctx context.Context) {
+	if g.s.Runtime == nil {
+		g.methodsAtEnd(ctx)
+		return
+	}
 	if g.heapMissing {
 		return
 	}
@@ -62,6 +66,22 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if !l.Requests.Partial { // a part cannot be presented as all
 		g.e.web = l.Requests
 	}
+}
+
+// methodsAtEnd notes the async methods of a native AOT program at the end. Its requests are not known.
+func (g *gatherer) methodsAtEnd(ctx context.Context) {
+	if g.s.Managed == nil || g.s.Managed.Objects == nil {
+		return
+	}
+	g.progress("async methods")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	tasks, err := g.s.Tasks(bounded, session.HeapOptions{})
+	if err != nil {
+		g.miss("Async methods that wait were not looked at: %v.", err)
+		return
+	}
+	g.e.chains = tasks.Chains
 }
 
 // flight walks the heap for requests and for async methods.

@@ -255,8 +255,7 @@ func (p *Process) Info() profile.Process { return p.info }
 func (p *Process) NoRuntimeError(what string) error {
 	why := "has no .NET runtime"
 	if p.info.Runtime.Shape == string(locate.NativeAOT) {
-		why = "is a native AOT program, and clrsnap cannot read the " + what +
-			" of this program: its stacks can be taken and recorded"
+		why = "is a native AOT program, and clrsnap cannot read the " + what + " of this program"
 	}
 	return &Error{Kind: NoRuntime, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }
