@@ -238,6 +238,68 @@ func TestSelfType(t *testing.T) {
 	}
 }
 
+// TestMachine names the methods of state machines.
+func TestMachine(t *testing.T) {
+	p := newTypeProgram()
+	object := p.defined(classElement, 24, 0, "Object")
+	store := p.class(p.core, 0, "Store")
+	nested := func(flags, base uint32, name string, distances ...arch.Addr) arch.Addr {
+		mt := p.table(flags, base, object, distances...)
+		p.owners[mt] = token(typeDefinition, p.class(p.core, store, name))
+		return mt
+	}
+	run := nested(classElement, 40, "<Run>d__1")
+	definition := nested(kindDefinition|classElement, 1, "<Find>d__2`1")
+	find := p.table(classElement|isGeneric, 40, object, definition, object)
+	ts := p.open(t)
+	for mt, want := range map[arch.Addr]struct {
+		module         arch.Addr
+		exact, display string
+	}{
+		run:  {run, "Space.Store+<Run>d__1.MoveNext", "Space.Store.Run{async}"},
+		find: {definition, "Space.Store+<Find>d__2`1.MoveNext", "Space.Store.Find<Space.Object>{async}"},
+	} {
+		m, err := ts.Machine(mt)
+		got := []string{m.Exact, m.Display, m.Assembly}
+		if err != nil || m.Module != want.module || !slices.Equal(got, []string{want.exact, want.display, coreLib}) {
+			t.Errorf("%+v, %v, not %+v", m, err, want)
+		}
+	}
+	if m, err := ts.Machine(object); !errors.Is(err, ErrUnnamed) {
+		t.Errorf("an object is %+v, %v", m, err)
+	}
+}
+
+// TestMade: classes that the compiler makes have a head only. One with variables is known by the base class.
+func TestMade(t *testing.T) {
+	p := newTypeProgram()
+	object := p.defined(classElement, 24, 0, "Object")
+	space := p.space(coreLib, "System.Runtime.CompilerServices")
+	base := p.table(classElement, 40, object)
+	p.owners[base] = token(typeDefinition, p.class(space, 0, "Continuation"))
+	saved, statics := p.table(hasReferences, 64, base), p.table(hasReferences, 64, object)
+	far := p.table(hasReferences, 64, object)
+	for _, at := range []arch.Addr{saved, statics, far} { // other data follows
+		clear(p.memory[at][16:])
+	}
+	p.memory[far+2*nearTables] = p.memory[far]
+	ts := p.open(t)
+	for mt, want := range map[arch.Addr]string{saved: continuationClass, statics: staticFields} {
+		if c, err := ts.Class(mt); err != nil || c.Display != want {
+			t.Errorf("%+v, %v, not %s", c, err, want)
+		}
+	}
+	if at, err := ts.Base(saved); at != base || err != nil {
+		t.Errorf("the base is %v, not %v: %v", at, base, err)
+	}
+	if at, err := ts.Base(statics); at != 0 || err != nil {
+		t.Errorf("the base of static fields is %v: %v", at, err)
+	}
+	if c, err := ts.Class(far + 2*nearTables); err == nil {
+		t.Errorf("far from other classes is %+v", c)
+	}
+}
+
 // pattern is memory with the same bytes again and again.
 type pattern []byte
 

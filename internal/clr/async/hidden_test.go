@@ -1,0 +1,125 @@
+package async
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/types"
+)
+
+// hiding has the fields of System.Private.CoreLib, and of other classes only the places of references.
+type hiding struct {
+	object.Types
+	places map[arch.Addr][]uint32
+}
+
+func (h hiding) EachField(mt arch.Addr, visit func(name string, offset uint32, reference bool)) error {
+	if full, err := h.FullName(mt); err != nil || strings.HasPrefix(full, "Shop.") {
+		return types.ErrFields
+	}
+	return h.Types.EachField(mt, visit)
+}
+
+func (h hiding) Places(mt arch.Addr) ([]uint32, error) { return h.places[mt], nil }
+
+// hiddenReader returns a reader of a program that hides the fields of its state machines.
+func (p *program) hiddenReader(t testing.TB) *Reader {
+	t.Helper()
+	d := clrtest.Descriptor(t, p.Descriptor())
+	ts, err := types.New(p, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := method.New(p, d, ts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := name.New(p, d, ts, ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := object.New(p, d, ts, ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBox := []uint32{8, 16, 32, boxBuilder, boxAwaiter}
+	objects, err := object.NewOf(p, d, hiding{whole.Types(), map[arch.Addr][]uint32{
+		p.innerBox.Table: inBox, p.middleBox.Table: inBox, p.outerBox.Table: inBox, p.pooledBox.Table: inBox,
+		p.itemsBox.Table: inBox, p.items.Table: {16, 24}, p.awaiter.Table: {8, 16},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(d, objects, ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestHidden: what the references in state machines tell without the names of fields.
+func TestHidden(t *testing.T) {
+	p := newProgram(t, clrtest.Net11)
+	inner, middle, outer := p.suspended(p.innerBox, 0), p.suspended(p.middleBox, 0), p.suspended(p.outerBox, 0)
+	p.Words[middle+boxAwaiter], p.Words[outer+boxAwaiter] = uint64(inner), uint64(middle)
+	p.continues(inner, middle)
+	p.continues(middle, outer)
+	source := func(delegate *clrtest.Class, to arch.Addr) arch.Addr {
+		at := p.Object(p.awaiter)
+		p.Words[at+8], p.Words[at+16] = uint64(p.Object(delegate)), uint64(to)
+		return at
+	}
+	ofSource, ofOther := p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0)
+	valueTask, timer := source(p.actionOfObject, ofSource), source(p.action, ofOther)
+	p.Words[ofSource+boxAwaiter], p.Words[ofOther+boxAwaiter] = uint64(valueTask), uint64(timer)
+	ended, copied, number := p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0)
+	p.Words[ended+boxBuilder] = 0
+	p.Words[copied+boxBuilder] = uint64(inner)
+	p.Words[number+boxAwaiter] = 12345
+	iterator := p.Object(p.items)
+	items := p.Object(p.itemsBox)
+	p.Words[items+boxState], p.Words[iterator+24] = uint64(iterator), uint64(items)
+	inner2 := p.suspended(p.innerBox, 0)
+	p.Words[iterator+16] = uint64(inner2)
+	p.continues(inner2, items)
+
+	r := p.hiddenReader(t)
+	for name, tt := range map[string]struct{ box, awaited, current arch.Addr }{
+		"of nothing known":           {inner, 0, inner},
+		"of a task":                  {middle, inner, middle},
+		"of a task that awaits":      {outer, middle, outer},
+		"of a source":                {ofSource, valueTask, ofSource},
+		"of an object with an event": {ofOther, 0, ofOther},
+		"ended":                      {ended, 0, 0},
+		"moved":                      {copied, 0, inner},
+		"with a number":              {number, 0, number},
+		"of a class":                 {items, inner2, items},
+	} {
+		b, err := r.Box(tt.box)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if current, err := r.Current(b); current != tt.current || err != nil {
+			t.Errorf("%s: the box is at %v, not %v: %v", name, current, tt.current, err)
+		}
+		if a, err := r.Awaited(b); a.Object != tt.awaited || err != nil {
+			t.Errorf("%s: waits for %v, not %v: %v", name, a.Object, tt.awaited, err)
+		}
+		if b.HasState {
+			t.Errorf("%s: has the state %d", name, b.State)
+		}
+	}
+	chain, err := r.Awaiting(inner)
+	if got := steps(&chain); err != nil || !slices.Equal(got, []string{
+		"Shop.Store.Middle", "Shop.Store.Outer",
+	}) {
+		t.Errorf("Inner leads to %q: %v", got, err)
+	}
+}
