@@ -146,8 +146,8 @@ func (p *Process) Close() error { return p.s.Close() }
 func (p *Process) Info() profile.Process { return p.s.Info() }
 
 // HasRuntime reports whether there is a readable runtime. Without Options.NativeOnly the answer is false only for
-// native AOT programs: their runtime is not the CLR, and their methods are native functions. HasLocks,
-// Heap and Tasks say what can be read of them all the same.
+// native AOT programs: their runtime is not the CLR, and their methods are native functions. HasLocks, Heap
+// and Tasks say what can be read of them all the same.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
 // HasLocks reports whether the locks of the process can be read. Those of native AOT programs can from .NET 11 on, if

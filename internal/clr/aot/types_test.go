@@ -196,7 +196,9 @@ func TestFields(t *testing.T) {
 	}{
 		"as described":          {"Known", 24 + inFront, []uint32{8}, 2},
 		"another size":          {"Known", 32 + inFront, []uint32{8}, 0},
-		"no reference":          {"Known", 24 + inFront, []uint32{16}, 0},
+		"a smaller size":        {"Known", 16 + inFront, []uint32{8}, 0},
+		"another reference":     {"Known", 24 + inFront, []uint32{16}, 0},
+		"no reference":          {"Known", 24 + inFront, nil, 0},
 		"too many references":   {"Known", 24 + inFront, []uint32{8, 16}, 0},
 		"of a parameter's type": {"Holder`1", 24, nil, 1},
 		"a reference parameter": {"Holder`1", 24, []uint32{8}, 1},
@@ -217,6 +219,20 @@ func TestFields(t *testing.T) {
 				t.Errorf("%d fields, %v", known, err)
 			}
 		})
+	}
+}
+
+// TestFieldsOfAssembly: a described class is one of a certain assembly.
+func TestFieldsOfAssembly(t *testing.T) {
+	p := newTypeProgram()
+	space := p.space("assembly", "Space")
+	for class, known := range map[string]int{"Holder`1": 0, "Other": 1} {
+		mt := p.table(classElement, 16+inFront, 0)
+		p.owners[mt] = token(typeDefinition, p.class(space, 0, class))
+		n := 0
+		if err := p.open(t).EachField(mt, func(string, uint32, bool) { n++ }); n != known {
+			t.Errorf("%s has %d fields, %v", class, n, err)
+		}
 	}
 }
 

@@ -78,8 +78,10 @@ func TestHidden(t *testing.T) {
 	ofSource, ofOther := p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0)
 	valueTask, timer := source(p.actionOfObject, ofSource), source(p.action, ofOther)
 	p.Words[ofSource+boxAwaiter], p.Words[ofOther+boxAwaiter] = uint64(valueTask), uint64(timer)
+	ofAnother := p.suspended(p.innerBox, 0)
+	p.Words[ofAnother+boxAwaiter] = uint64(valueTask)
 	ended, copied, number := p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0), p.suspended(p.innerBox, 0)
-	p.Words[ended+boxBuilder] = 0
+	p.Words[ended+boxBuilder], p.Words[ended+8] = 0, uint64(ended)
 	p.Words[copied+boxBuilder] = uint64(inner)
 	p.Words[number+boxAwaiter] = 12345
 	iterator := p.Object(p.items)
@@ -96,6 +98,7 @@ func TestHidden(t *testing.T) {
 		"of a task that awaits":      {outer, middle, outer},
 		"of a source":                {ofSource, valueTask, ofSource},
 		"of an object with an event": {ofOther, 0, ofOther},
+		"of another's source":        {ofAnother, 0, ofAnother},
 		"ended":                      {ended, 0, 0},
 		"moved":                      {copied, 0, inner},
 		"with a number":              {number, 0, number},

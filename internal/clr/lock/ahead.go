@@ -27,6 +27,8 @@ const (
 	maxHolders  = 1 << 16 // objects with static fields
 	maxSearches = 1 << 10 // for the record of a wait
 	maxStatics  = 1 << 10 // static fields of one class, in words
+	maxFields   = 1 << 18 // static fields of all classes, in words
+	longestRest = 1 << 10 // between two searches, in questions
 )
 
 type aheadLayout struct {
@@ -43,6 +45,8 @@ type ahead struct {
 	holders  func() ([]arch.Addr, error)
 	searches int       // for the static field with the record of a wait
 	field    arch.Addr // the static field with the table; 0: not found yet
+
+	rest, left int // after a search in vain: so many questions have no search; and those that are left
 }
 
 // NewAhead binds the locks of a native AOT program that d describes. holders lists the objects that have the static
@@ -68,7 +72,12 @@ func NewAhead(mem, whole target.Memory, d *contract.Descriptor, objects *object.
 func (s *Store) entriesAt(mem *target.Reader) (at arch.Addr, count int, err error) {
 	a := s.ahead
 	if a.field == 0 {
+		if a.left--; a.left >= 0 {
+			return 0, 0, errNoTable
+		}
 		if err := s.findTable(); err != nil {
+			a.rest = min(2*a.rest+1, longestRest)
+			a.left = a.rest
 			return 0, 0, err
 		}
 	}
@@ -89,6 +98,7 @@ func (s *Store) findTable() error {
 	if err != nil {
 		return err
 	}
+	fields := 0
 	for _, h := range holders[:min(len(holders), maxHolders)] {
 		c, err := s.objects.Class(h)
 		if err != nil {
@@ -98,15 +108,17 @@ func (s *Store) findTable() error {
 		if err != nil || size > 8*maxStatics {
 			continue
 		}
-		for at := h + 8; at < h+arch.Addr(size); at += 8 {
-			if s.isTable(at) {
+		for at := h + 8; at < h+arch.Addr(size) && fields < maxFields; at += 8 {
+			if fields++; s.isTable(at) {
 				s.ahead.field = at
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("%w: the program has no sync table", ErrChanging)
+	return errNoTable
 }
+
+var errNoTable = fmt.Errorf("%w: the program has no sync table", ErrChanging)
 
 // isTable reports whether a static field refers to an array of entries.
 func (s *Store) isTable(field arch.Addr) bool {

@@ -186,6 +186,14 @@ func TestAheadNoTable(t *testing.T) {
 	if held, all, err := s.Held(); len(held) != 0 || all || err == nil {
 		t.Errorf("held are %+v, %v, %v", held, all, err)
 	}
+	mem[aheadTableAt] = uint64(tableType)
+	var err error
+	for range longestRest + 1 {
+		if _, err = s.Of(aheadObject(1)); err == nil {
+			return
+		}
+	}
+	t.Errorf("a table of later is not found: %v", err)
 }
 
 // TestAheadInfo finds the record of a wait by the static fields of a thread.
@@ -212,7 +220,7 @@ func TestAheadInfo(t *testing.T) {
 		mem.Zero(stackLow+0x80, 24)
 		mem[localsAt+field] = uint64(at)
 		mem[at], mem[at+8], mem[at+16] = uint64(tt.slot), tt.kind, uint64(tt.next)
-		mem[slot] = uint64(tt.obj)
+		mem[tt.slot] = uint64(tt.obj)
 		r, ok := s.InfoIn(localsAt, 64, stackLow, stackHigh)
 		if ok != tt.isFound || ok && r != (target.Range{Addr: localsAt + field, Len: 8}) {
 			t.Errorf("%s: %+v, %v", what, r, ok)

@@ -62,7 +62,7 @@ func (p *aheadProgram) add(osID int, flags uint32, transition uint64, id, state 
 		return at
 	}
 	block, obj := at+blockOf, at+objectOf
-	p.Words[at+160-rootsBeforeLimit] = uint64(at + rootOf)
+	p.Words[at+160-16] = uint64(at + rootOf) // thread.h, RuntimeThreadLocals
 	p.Words[at+rootOf], p.Words[at+rootOf+rootNext] = uint64(block), 0
 	p.Zero(block, blockBase)
 	p.Words[block] = uint64(blockTable)
@@ -178,6 +178,19 @@ func TestAheadMoving(t *testing.T) {
 	p.Words[at+176] = 102 // another thread by now
 	if list, err = s.List(); err != nil || list[0].ManagedID != 0 {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestAheadOtherSize: Thread objects of another size have another layout, and their flags are not read.
+func TestAheadOtherSize(t *testing.T) {
+	for _, size := range []uint32{88, 104} {
+		p := newAheadProgram()
+		p.table(threadTable, 0, size+beside)
+		p.add(101, aheadAttached, 1, 1, managedBackground, "")
+		list, err := newStore(t, p, aheadDescriptor(t)).List()
+		if err != nil || list[0].ManagedID != 1 || list[0].State != StateStarted {
+			t.Errorf("with %d bytes: %+v, %v", size, list, err)
+		}
 	}
 }
 
