@@ -116,6 +116,23 @@ func checkAheadNewest(t *testing.T, file string) {
 	checkNoCLR(t, p, pid)
 }
 
+// TestNativeAOTCore reads the core dump of a native AOT program of the newest .NET.
+func TestNativeAOTCore(t *testing.T) {
+	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"))
+	p, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWaitsAhead(t, s)
+	checkHeapAhead(t, p)
+	checkTasksAhead(t, p)
+}
+
 // checkTasksAhead requires the pending methods: Outer awaits Inner, and Inner awaits a semaphore.
 func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
