@@ -43,11 +43,11 @@ func (g *gatherer) inFlight(ctx context.Context) {
 // inFlightAtEnd notes the requests and async methods in flight at the end. Where connections wait for an answer, the
 // async methods are evidence of the calls.
 func (g *gatherer) inFlightAtEnd(ctx context.Context) {
-	if g.s.Runtime == nil {
-		g.methodsAtEnd(ctx)
+	if g.heapMissing {
 		return
 	}
-	if g.heapMissing {
+	if g.s.Runtime == nil {
+		g.methodsAtEnd(ctx)
 		return
 	}
 	err := g.flight(ctx)
