@@ -182,11 +182,12 @@ func TestNativeAOTTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if isServed(tasks) && isListening(tasks) {
+		if isServed(tasks) && isListening(tasks) && isWatching(tasks) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("served: %v, listening: %v: %+v", isServed(tasks), isListening(tasks), tasks.Chains)
+			t.Fatalf("served: %v, listening: %v, watching: %v: %+v", isServed(tasks), isListening(tasks),
+				isWatching(tasks), tasks.Chains)
 		}
 	}
 }
@@ -208,6 +209,15 @@ func isListening(tasks *profile.Tasks) bool {
 		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket &&
 			strings.HasPrefix(c.WaitsFor.Target, "accept tcp 127.0.0.1:") &&
 			strings.HasSuffix(c.Frames[0].Method, ".SocketConnectionListener.AcceptAsync")
+	})
+}
+
+// isWatching reports whether a method that the runtime suspends waits for an async iterator.
+func isWatching(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsChannel && len(c.Frames) == 2 &&
+			strings.HasSuffix(c.Frames[0].Display, ".ReadAllAsync{async}") &&
+			strings.HasSuffix(c.Frames[1].Display, ".DequeueEvents")
 	})
 }
 

@@ -160,6 +160,9 @@ func (r *Reader) end(m *Machine, fields []object.Field, f *object.Field) uint32 
 // OfMachine returns the box of a state machine that is an object: an async iterator is the source of its own
 // ValueTasks. 0: the object is no state machine.
 func (r *Reader) OfMachine(obj arch.Addr, class *object.Class) arch.Addr {
+	if r.objects.Hides() {
+		return r.hiddenOfMachine(obj, class)
+	}
 	if !slices.ContainsFunc(r.fieldNames(class), func(n string) bool { return n == promiseField }) {
 		return 0
 	}

@@ -1,6 +1,8 @@
 package async
 
 import (
+	"slices"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 )
@@ -12,6 +14,9 @@ import (
 //     has not ended.
 //   - The awaited object leads to the box as what goes on. So the object of a reference that leads back to the box is
 //     the awaited object: a task by its continuation, another source by the box beside the delegate that resumes it.
+//
+// An async iterator is the source of its own ValueTasks: a state machine that is an object, with a delegate and the box
+// of the consumer. The consumer refers to the state machine, too.
 //
 // The number of the await is not known.
 
@@ -88,16 +93,75 @@ func (r *Reader) isSource(obj arch.Addr, class *object.Class, box arch.Addr) (bo
 		return false, err
 	}
 	for i := 1; i < len(list); i++ {
-		if list[i] != box || list[i-1] == 0 {
-			continue
-		}
-		c, err := r.objects.Class(list[i-1])
-		if err != nil {
-			continue
-		}
-		if assembly, full, err := r.objects.FullName(c); err == nil && assembly == coreLib && full == actionOfObject {
+		if list[i] == box && r.isAction(list[i-1]) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// isAction reports whether an object is a delegate with one argument.
+func (r *Reader) isAction(obj arch.Addr) bool {
+	if obj == 0 {
+		return false
+	}
+	c, err := r.objects.Class(obj)
+	if err != nil {
+		return false
+	}
+	assembly, full, err := r.objects.FullName(c)
+	return err == nil && assembly == coreLib && full == actionOfObject
+}
+
+// maxSources bounds the fields of a state machine that look like the part of a source. An iterator has one.
+const maxSources = 4
+
+// hiddenConsumer returns the method that waits for the next element of an async iterator; false: the box is not of an
+// iterator, or nobody waits.
+func (r *Reader) hiddenConsumer(b *Box) (f follower, ok bool, err error) {
+	list, err := r.references(b)
+	if err != nil {
+		return f, false, err
+	}
+	tried := 0
+	for i := 1; i < len(list) && tried < maxSources; i++ {
+		if list[i] == 0 || !r.isAction(list[i-1]) {
+			continue
+		}
+		tried++
+		if f, err = r.resolve(list[i], 0, true); err == nil && r.consumes(&f, b) {
+			return f, true, nil
+		}
+	}
+	return follower{}, false, nil
+}
+
+// consumes reports whether a method waits for the state machine of a box.
+func (r *Reader) consumes(f *follower, of *Box) bool {
+	switch {
+	case f.runtime:
+		a, err := r.AwaitedIn(f.obj)
+		return err == nil && a.Object == of.at
+	case f.box != nil:
+		list, err := r.references(f.box)
+		return err == nil && slices.Contains(list, of.at)
+	}
+	return false
+}
+
+// hiddenOfMachine is OfMachine.
+func (r *Reader) hiddenOfMachine(obj arch.Addr, class *object.Class) arch.Addr {
+	if m, err := r.machine(class.Table); err != nil || m.value {
+		return 0
+	}
+	list, err := r.objects.Places(obj, class, 0)
+	if err != nil {
+		return 0
+	}
+	for _, ref := range list {
+		if b, err := r.Box(ref); err == nil && b.at == obj {
+			return b.Object
+		}
+	}
+	return 0
 }

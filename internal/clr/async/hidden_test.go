@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/types"
+	"clrsnap/internal/target"
 )
 
 // hiding has the fields of System.Private.CoreLib, and of other classes only the places of references.
@@ -28,8 +29,8 @@ func (h hiding) EachField(mt arch.Addr, visit func(name string, offset uint32, r
 
 func (h hiding) Places(mt arch.Addr) ([]uint32, error) { return h.places[mt], nil }
 
-// hiddenReader returns a reader of a program that hides the fields of its state machines.
-func (p *program) hiddenReader(t testing.TB) *Reader {
+// hiddenReader returns a reader of objects in a memory, of a program that hides the fields of its state machines.
+func (p *program) hiddenReader(t testing.TB, heap target.Memory) *Reader {
 	t.Helper()
 	d := clrtest.Descriptor(t, p.Descriptor())
 	ts, err := types.New(p, d)
@@ -49,9 +50,9 @@ func (p *program) hiddenReader(t testing.TB) *Reader {
 		t.Fatal(err)
 	}
 	inBox := []uint32{8, 16, 32, boxBuilder, boxAwaiter}
-	objects, err := object.NewOf(p, d, hiding{whole.Types(), map[arch.Addr][]uint32{
+	objects, err := object.NewOf(heap, d, hiding{whole.Types(), map[arch.Addr][]uint32{
 		p.innerBox.Table: inBox, p.middleBox.Table: inBox, p.outerBox.Table: inBox, p.pooledBox.Table: inBox,
-		p.itemsBox.Table: inBox, p.items.Table: {16, 24}, p.awaiter.Table: {8, 16},
+		p.itemsBox.Table: inBox, p.items.Table: {16, 24, 32, 40}, p.awaiter.Table: {8, 16},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +91,12 @@ func TestHidden(t *testing.T) {
 	inner2 := p.suspended(p.innerBox, 0)
 	p.Words[iterator+16] = uint64(inner2)
 	p.continues(inner2, items)
+	consumer, stranger := p.suspended(p.middleBox, iterator), p.suspended(p.middleBox, 0)
+	p.Words[iterator+32], p.Words[iterator+40] = uint64(p.Object(p.actionOfObject)), uint64(consumer)
+	p.continues(consumer, outer)
+	p.continues(items, stranger)
 
-	r := p.hiddenReader(t)
+	r := p.hiddenReader(t, p)
 	for name, tt := range map[string]struct{ box, awaited, current arch.Addr }{
 		"of nothing known":           {inner, 0, inner},
 		"of a task":                  {middle, inner, middle},
@@ -119,10 +124,26 @@ func TestHidden(t *testing.T) {
 			t.Errorf("%s: has the state %d", name, b.State)
 		}
 	}
-	chain, err := r.Awaiting(inner)
-	if got := steps(&chain); err != nil || !slices.Equal(got, []string{
-		"Shop.Store.Middle", "Shop.Store.Outer",
-	}) {
-		t.Errorf("Inner leads to %q: %v", got, err)
+	checkSteps := func(from arch.Addr, want ...string) {
+		t.Helper()
+		chain, err := r.Awaiting(from)
+		if got := steps(&chain); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v leads to %q: %v", from, got, err)
+		}
+	}
+	checkSteps(inner, "Shop.Store.Middle", "Shop.Store.Outer")
+	checkSteps(inner2, "Shop.Store.Items", "Shop.Store.Middle", "Shop.Store.Outer")
+	p.Words[iterator+40] = uint64(stranger)
+	checkSteps(inner2, "Shop.Store.Items", "Shop.Store.Middle") // by the continuation
+	p.Words[iterator+40] = 0
+	checkSteps(inner2, "Shop.Store.Items", "Shop.Store.Middle")
+	for obj, want := range map[arch.Addr]arch.Addr{iterator: items, inner: 0, valueTask: 0} {
+		class, err := r.objects.Class(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := r.OfMachine(obj, class); at != want {
+			t.Errorf("%s is the state machine of %v, not %v", class.Display, at, want)
+		}
 	}
 }
