@@ -59,7 +59,8 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
-	"internal/clr/aot":    "internal/arch internal/target internal/contract internal/clr/name internal/ecma335",
+	"internal/clr/aot": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name " +
+		"internal/ecma335",
 	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":  "internal/arch internal/contract internal/clr/name internal/clr/object",
 	"internal/clr/web":    "internal/arch internal/clr/object",

@@ -146,8 +146,13 @@ func (p *Process) Close() error { return p.s.Close() }
 func (p *Process) Info() profile.Process { return p.s.Info() }
 
 // HasRuntime reports whether there is a readable runtime. Without Options.NativeOnly the answer is false only for
-// native AOT programs: their runtime is not the CLR, and their methods are native functions.
+// native AOT programs: their runtime is not the CLR, and their methods are native functions. HasLocks, Heap
+// and Tasks say what can be read of them all the same.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
+
+// HasLocks reports whether the locks of the process can be read. Those of native AOT programs can from .NET 11 on, if
+// the program keeps the names of its types.
+func (p *Process) HasLocks() bool { return p.s.Managed != nil && p.s.Managed.Locks != nil }
 
 // Unknown is a contract of the process's runtime in a version that clrsnap does not understand, and what cannot be
 // shown for that reason. All else is shown.

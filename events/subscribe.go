@@ -191,7 +191,7 @@ func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscriptio
 		return nil, err
 	}
 	if s.Runtime == nil {
-		return nil, bridge.Publish(s.NoRuntimeError())
+		return nil, bridge.Publish(s.NoRuntimeError("notifications"))
 	}
 	if err := o.complete(); err != nil {
 		return nil, err

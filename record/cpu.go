@@ -311,7 +311,7 @@ func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *sessio
 	if t.info.ID == 0 {
 		return false
 	}
-	head := make([]byte, rp.p.Runtime.Threads.HeadLen())
+	head := make([]byte, rp.p.Managed.Threads.HeadLen())
 	if rp.p.Live.ReadMemory(head, arch.Addr(t.info.ID)) != nil {
 		return false
 	}

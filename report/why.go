@@ -72,7 +72,11 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 	}
 	p.end()
 	var commands []string
-	for _, verb := range []string{"stack", "locks", "tasks", "requests"} {
+	verbs := []string{"stack", "locks", "tasks", "requests"}
+	if d.Process.Runtime.Shape == "native AOT" {
+		verbs = verbs[:3] // the requests of such a program are not known
+	}
+	for _, verb := range verbs {
 		commands = append(commands, fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
 	}
 	p.more(commands)

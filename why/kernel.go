@@ -103,8 +103,11 @@ func (g *gatherer) tell() {
 	e := &g.e
 	say := func(format string, args ...any) { e.looked = append(e.looked, fmt.Sprintf(format, args...)) }
 	if len(e.looks) > 0 {
-		say("%s at %s, with what they wait for and hold", counted(len(e.looks), "look", "looks"),
-			threadsOf(len(e.last().snap.Threads)))
+		waits := ", with what they wait for and hold"
+		if m := g.s.Managed; m == nil || m.Locks == nil {
+			waits = ", without what they wait for and hold"
+		}
+		say("%s at %s%s", counted(len(e.looks), "look", "looks"), threadsOf(len(e.last().snap.Threads)), waits)
 		if p := e.last().pool; p != nil {
 			queue := ""
 			if p.HasQueue {

@@ -23,7 +23,7 @@ func (e *evidence) waited() (out []profile.Evidence) {
 	out = append(out, e.waitingThreads()...)
 	l := e.lastFlight()
 	if l == nil {
-		return out
+		return append(out, waitingMethods(e.chains)...)
 	}
 	out = append(out, waitingMethods(l.Tasks.Chains)...)
 	if list := l.requests(); len(list) > 0 {

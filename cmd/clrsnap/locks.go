@@ -173,7 +173,7 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 		return err
 	}
 	defer p.Close()
-	if !p.HasRuntime() {
+	if !p.HasLocks() && !p.HasRuntime() {
 		return fmt.Errorf("%s has no .NET runtime that can be read, and so no locks: clrsnap stack --native %s shows "+
 			"native stacks", of.name, of.again)
 	}

@@ -71,8 +71,9 @@ func (r *Runtime) Unknown() []Unknown {
 
 // Runtime has the readers of one runtime. A Runtime is not safe for concurrent use.
 type Runtime struct {
+	Managed
+
 	Code    *codemap.Map
-	Threads *thread.Store
 	Chain   *thread.Chain
 	Types   *types.System
 	Methods *method.Reader
@@ -80,13 +81,6 @@ type Runtime struct {
 	IL      *ilmap.Reader
 	Inlined *inlining.Reader
 	Generic *generics.Reader
-
-	// Seen is the memory that Objects, Locks and PAL read.
-	Seen    *target.Evidence
-	Heap    *heap.Reader
-	Objects *object.Reader
-	Locks   *lock.Store // nil: the layout of the runtime's locks is not known
-	PAL     *pal.Reader
 
 	mem     *target.Reader
 	meaning meaningLayout

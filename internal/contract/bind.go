@@ -83,7 +83,7 @@ func (d *Descriptor) bindLayout(v reflect.Value, tag string) (what string, found
 // offsetOrSize looks up "Type.Field" or "size:Type"; the number is Absent where the runtime has no such field or
 // type.
 func (d *Descriptor) offsetOrSize(name string) (what string, n uint32, found bool) {
-	typ, field, ok := strings.Cut(name, ".")
+	typ, field, ok := cutLast(name)
 	if t, isSize := strings.CutPrefix(name, "size:"); isSize {
 		typ, field, ok = t, "!", true
 	}
@@ -101,6 +101,15 @@ func (d *Descriptor) offsetOrSize(name string) (what string, n uint32, found boo
 		n = Absent
 	}
 	return what, n, found
+}
+
+// cutLast cuts a name at the last dot: the names of managed types have dots of their own.
+func cutLast(name string) (typ, field string, ok bool) {
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 {
+		return name, "", false
+	}
+	return name[:i], name[i+1:], true
 }
 
 var addrType = reflect.TypeFor[arch.Addr]()

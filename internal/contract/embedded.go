@@ -45,13 +45,21 @@ func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 	return readEmbedded("net" + major + "." + minor + "-" + platforms[m])
 }
 
+// EmbeddedAhead is EmbeddedFor for the runtime of native AOT programs. The description has the fields of managed
+// classes.
+func EmbeddedAhead(version string, m arch.Machine) (*Embedded, bool) {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return readEmbedded("aot" + major + "." + minor + "-" + platforms[m])
+}
+
 // EmbeddedLike returns the embedded description of the one version with the contracts of d. d is the descriptor of a
 // runtime with an unknown version, or with a version newer than all embedded descriptions.
 func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
 	files, _ := embedded.ReadDir("embedded") // never fails
 	for _, f := range files {
 		name := strings.TrimSuffix(f.Name(), ".json")
-		if !strings.HasSuffix(name, "-"+platforms[m]) {
+		if !strings.HasPrefix(name, "net") || !strings.HasSuffix(name, "-"+platforms[m]) {
 			continue
 		}
 		e, _ := readEmbedded(name)
@@ -183,8 +191,12 @@ func (t Type) complete(more Type) Type {
 	fields := map[string]Field{}
 	maps.Copy(fields, more.Fields)
 	for name, f := range t.Fields {
-		if o, ok := more.Fields[name]; ok && o.Offset != f.Offset {
+		o, ok := more.Fields[name]
+		if ok && o.Offset != f.Offset {
 			return t
+		}
+		if f.Type == "" {
+			f.Type = o.Type
 		}
 		fields[name] = f
 	}

@@ -19,8 +19,12 @@ func TestEmbedded(t *testing.T) {
 	}
 	for _, f := range files {
 		name := strings.TrimSuffix(path.Base(f.Name()), ".json")
-		version, _, _ := strings.Cut(strings.TrimPrefix(name, "net"), "-")
-		e, ok := EmbeddedFor(version+".3", arch.MachineAMD64)
+		find, prefix := EmbeddedFor, "net"
+		if strings.HasPrefix(name, "aot") {
+			find, prefix = EmbeddedAhead, "aot"
+		}
+		version, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
+		e, ok := find(version+".3", arch.MachineAMD64)
 		if !ok || e.name != name {
 			t.Errorf("%s is not for .NET %s.3", name, version)
 			continue

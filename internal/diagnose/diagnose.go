@@ -109,8 +109,11 @@ func (d *diagnosis) runtime() bool {
 		return false
 	}
 	if r.Shape == locate.NativeAOT {
-		detail += ": its stacks and its use of CPUs can be seen, " + d.aheadNames() +
-			"; locks, tasks, the heap and events cannot"
+		seen, unseen := "its stacks and its use of CPUs", "locks, tasks, the heap and events"
+		if m := d.p.Managed; m != nil && m.Objects != nil {
+			seen, unseen = "its stacks, its use of CPUs, locks, tasks and the heap", "requests, exceptions and events"
+		}
+		detail += ": " + seen + " can be seen, " + d.aheadNames() + "; " + unseen + " cannot"
 	}
 	d.add("runtime", Fine, detail, "")
 	return true

@@ -37,11 +37,13 @@ type Engine struct {
 	Cache   *target.Cache
 	Modules *module.Set
 	Maps    target.Mappings
-	Runtime *clr.Runtime         // nil before Bind
-	Layout  *contract.Descriptor // the layout that Runtime is bound to
+	Runtime *clr.Runtime         // nil before Bind, and for native AOT programs
+	Managed *clr.Managed         // part of Runtime, or of a native AOT program; nil: there is none
+	Layout  *contract.Descriptor // the layout that Managed is bound to
 	Own     *contract.Descriptor // the runtime's own; nil: there is none, or it cannot be read
 	Walker  *walk.Walker
 	Ahead   *aot.Names // of a native AOT program; nil: there are none, or they cannot be read
+	Types   *aot.Types // of a native AOT program; nil: they are not known
 	Changes int        // calls of UpdateModules that have found modules unloaded
 
 	src Source
@@ -65,7 +67,7 @@ func New(src Source) (*Engine, error) {
 
 // unbind removes the runtime, so that only native frames are walked.
 func (e *Engine) unbind() {
-	e.Runtime, e.Layout = nil, nil
+	e.Runtime, e.Managed, e.Layout = nil, nil, nil
 	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{},
 		Methods: noCode{}})
 }
@@ -98,7 +100,7 @@ func (e *Engine) Bind(d *contract.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	e.Runtime, e.Layout = r, d
+	e.Runtime, e.Managed, e.Layout = r, &r.Managed, d
 	e.Walker = walk.New(walk.Options{
 		Arch: e.Arch, Memory: e.Cache, Modules: e.Modules,
 		Code: r.Code, Methods: r.Names, Chain: r.Chain, Compile: e.compile,
@@ -174,14 +176,17 @@ var ErrUncaptured = errors.New(
 func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 	t := walk.Thread{Context: c.Context, Stack: c.Stack, Head: c.Head}
 	var exception thread.Exception
-	if c.Object == 0 || e.Runtime == nil || len(c.Head) < e.Runtime.Threads.HeadLen() {
+	if c.Object == 0 || e.Managed == nil || len(c.Head) < e.Managed.Threads.HeadLen() {
 		return t, exception
 	}
-	info := e.Runtime.Threads.Parse(c.Head, c.Object)
+	info := e.Managed.Threads.Parse(c.Head, c.Object)
 	if info.OSID != c.OSID || !info.Alive() {
 		return t, exception
 	}
 	t.Info = info
+	if e.Runtime == nil {
+		return t, exception // exceptions of native AOT programs are not read yet
+	}
 	if e.Runtime.Threads.Uncaptured(&info, c.Stack) {
 		t.Gap = ErrUncaptured
 	}

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/aot"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
@@ -49,7 +50,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		return nil, err
 	}
 	if r.Shape == locate.NativeAOT {
-		e.Ahead = e.openAhead(r)
+		e.openAhead(r)
 		return r, ErrNativeAOT
 	}
 	var unread error
@@ -84,22 +85,53 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	return r, err
 }
 
-// openAhead opens the names of a native AOT program; nil: the program has no readable names. The program's stacks are
-// complete without names.
-func (e *Engine) openAhead(r *locate.Runtime) *aot.Names {
+// openAhead opens what a native AOT program says of itself: the names of methods, and the runtime's structures. The
+// program's stacks are complete without either.
+func (e *Engine) openAhead(r *locate.Runtime) {
 	at, err := r.Module.Lookup(contract.Symbol)
 	if err != nil {
-		return nil // up to .NET 10
+		return // up to .NET 10
 	}
 	d, err := contract.Parse(e.Cache, at)
 	if err != nil {
-		return nil
+		return
 	}
-	names, err := aot.Open(e.Cache, d)
-	if err != nil {
-		return nil
+	d.Runtime = r.Version
+	if names, err := aot.Open(e.Cache, d); err == nil {
+		e.Ahead = names
 	}
-	return names
+	d = e.describeAhead(d)
+	var a clr.Ahead
+	if e.Ahead != nil {
+		if types, err := aot.NewTypes(e.Cache, d, e.Ahead, heap.References); err == nil {
+			a.Types, e.Types = types, types
+		}
+		a.Statics = func() ([]arch.Addr, error) { return e.Ahead.Statics(e.Cache) }
+	}
+	if m, err := clr.NewAhead(e.Cache, d, a); err == nil {
+		e.Managed, e.Layout = m, d
+	}
+}
+
+// managedTypes is the part of the runtime of a native AOT program that describes managed classes.
+const managedTypes = "ManagedTypes"
+
+// describeAhead completes the descriptor of a native AOT program: from the program's description of managed classes,
+// and from ours.
+func (e *Engine) describeAhead(d *contract.Descriptor) *contract.Descriptor {
+	if part, err := d.Part(e.Cache, managedTypes); err == nil && part != nil {
+		d = merge(d, part)
+	}
+	version := d.Runtime
+	if v, ok := d.GlobalString("RuntimeProductVersionString"); ok {
+		version = v
+	}
+	if known, ok := contract.EmbeddedAhead(version, e.Arch.Machine); ok {
+		if ours, err := known.Layout(e.Cache, 0, 0); err == nil {
+			d = merge(d, ours)
+		}
+	}
+	return d
 }
 
 // ownDescriptor reads the runtime's own descriptor; nil: there is none, or reading it failed with the error unread.

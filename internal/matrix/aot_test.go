@@ -3,12 +3,15 @@ package matrix
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/events"
@@ -76,6 +79,10 @@ func checkAheadNewest(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkWaitsAhead(t, s)
+	if g := s.WaitGraph(); len(g.Deadlocks) > 0 || !p.HasLocks() {
+		t.Errorf("deadlocks %v, and the locks are known: %v", g.Deadlocks, p.HasLocks())
+	}
 	checked := 0
 	for _, line := range said { // "thread NAME ID wait METHOD < METHOD"
 		words := strings.Fields(line)
@@ -92,6 +99,7 @@ func checkAheadNewest(t *testing.T, file string) {
 		wantComplete(t, &s.Threads[i])
 		checkMethodsAhead(t, s.Threads[i].Frames, words[4:])
 	}
+	checkThreadsAhead(t, s, pid)
 	isMain := func(f profile.Frame) bool {
 		return f.Method == "Hello.Program.Main" && f.Signature == "(string[])" && f.Kind == profile.Managed
 	}
@@ -103,7 +111,233 @@ func checkAheadNewest(t *testing.T, file string) {
 	if checked < 5 {
 		t.Errorf("the program says where %d threads are: %q", checked, said)
 	}
+	checkHeapAhead(t, p)
+	checkTasksAhead(t, p)
 	checkNoCLR(t, p, pid)
+}
+
+// TestNativeAOTCore reads the core dump of a native AOT program of the newest .NET.
+func TestNativeAOTCore(t *testing.T) {
+	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"))
+	p, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWaitsAhead(t, s)
+	checkHeapAhead(t, p)
+	checkTasksAhead(t, p)
+}
+
+// checkTasksAhead requires the pending methods: Outer awaits Inner, and Inner awaits a semaphore.
+func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Partial || tasks.Unproven+tasks.Unread > 0 {
+		t.Fatalf("%+v", tasks)
+	}
+	c := &tasks.Chains[0]
+	var methods []string
+	for _, f := range c.Frames {
+		methods = append(methods, f.Display)
+	}
+	if !slices.Equal(methods, []string{"Hello.Program.Inner{async}", "Hello.Program.Outer{async}"}) || c.Count != 1 ||
+		c.Frames[0].Module != "hello" || c.State != profile.TaskWaiting {
+		t.Errorf("%d chains of %q are %s", c.Count, methods, c.State)
+	}
+	if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsSemaphore || w.Object == 0 ||
+		w.Type != "System.Threading.SemaphoreSlim" {
+		t.Errorf("Inner waits for %+v", w)
+	}
+}
+
+// TestNativeAOTTasks finds the methods that a web service has suspended: methods with state machines of the program,
+// methods of the framework that the runtime itself suspends, sockets and timers.
+func TestNativeAOTTasks(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"))
+	words := strings.Fields(said[0]) // "pid N runtime V listening URL"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, words[len(words)-1]+"/async/600000", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if answer, err := http.DefaultClient.Do(request); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for end := time.Now().Add(time.Minute); ; { // until the request has arrived
+		tasks, err := p.Tasks(t.Context(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isServed(tasks) && isListening(tasks) && isWatching(tasks) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("served: %v, listening: %v, watching: %v: %+v", isServed(tasks), isListening(tasks),
+				isWatching(tasks), tasks.Chains)
+		}
+	}
+}
+
+// isServed reports whether a method of the program waits for a timer, and the web server awaits the method.
+func isServed(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.Frames[0].Display == "Slim.Program.Later{async}" && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == profile.AwaitsTimer && c.WaitsFor.HasDue &&
+			slices.ContainsFunc(c.Frames, func(f profile.Frame) bool {
+				return f.Method == "Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpProtocol.ProcessRequests"
+			})
+	})
+}
+
+// isListening reports whether a method of the web server waits for the next connection.
+func isListening(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket &&
+			strings.HasPrefix(c.WaitsFor.Target, "accept tcp 127.0.0.1:") &&
+			strings.HasSuffix(c.Frames[0].Method, ".SocketConnectionListener.AcceptAsync")
+	})
+}
+
+// isWatching reports whether a method that the runtime suspends waits for an async iterator.
+func isWatching(tasks *profile.Tasks) bool {
+	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
+		return c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsChannel && len(c.Frames) == 2 &&
+			strings.HasSuffix(c.Frames[0].Display, ".ReadAllAsync{async}") &&
+			strings.HasSuffix(c.Frames[1].Display, ".DequeueEvents")
+	})
+}
+
+// checkHeapAhead requires the objects that the program says that it has made. The program makes no others by now.
+func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.ConsistentShare != 1 || h.Partial {
+		t.Errorf("%v of the heap is consistent", h.ConsistentShare)
+	}
+	const nodes = 1000
+	counts := map[string]profile.HeapAmount{}
+	for _, typ := range h.Types {
+		counts[typ.Name] = typ.HeapAmount
+	}
+	for name, want := range map[string]profile.HeapAmount{
+		"Hello.Node":              {Count: nodes, Bytes: 40 * nodes},
+		"System.Threading.Thread": {Count: 6, Bytes: 6 * (96 + 8)},
+		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Hello.Program+<Inner>d__21>": {
+			Count: 1, Bytes: 96 + 8,
+		},
+	} {
+		if counts[name] != want {
+			t.Errorf("%s: %+v, not %+v", name, counts[name], want)
+		}
+	}
+	if h.Matching.Count != nodes || len(h.Instances) != nodes {
+		t.Errorf("%d instances of %d", len(h.Instances), h.Matching.Count)
+	}
+	texts := map[string]uint64{}
+	for _, s := range h.Strings {
+		texts[s.Text] = s.Count
+	}
+	for i := range nodes {
+		if text := "node " + strconv.Itoa(i); texts[text] != 1 {
+			t.Errorf("the text %q is there %d times", text, texts[text])
+		}
+	}
+	if _, err := p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err == nil ||
+		!strings.Contains(err.Error(), "is a native AOT program, and clrsnap cannot read the references") {
+		t.Errorf("what keeps what: %v", err)
+	}
+}
+
+// checkThreadsAhead requires the runtime's threads: the program starts threads in a known order, and .NET counts them.
+func checkThreadsAhead(t *testing.T, s *profile.Snapshot, pid int) {
+	t.Helper()
+	want := map[string]int{"holder": 2, "wanter": 3, "waiter": 4, "sleeper": 5, "semaphore": 6}
+	managed, finalizers := 0, 0
+	for i := range s.Threads {
+		th := &s.Threads[i]
+		id := want[th.Name]
+		switch {
+		case th.OSThreadID == pid:
+			id = 1
+			if th.Background || th.Role != "Main" {
+				t.Errorf("the main thread is %+v", th)
+			}
+		case th.Role == "Finalizer":
+			finalizers++
+		case !th.Background:
+			t.Errorf("thread %s is no background thread", th.Name)
+		}
+		if th.ManagedThreadID != id {
+			t.Errorf("thread %s has the id %d, not %d", th.Name, th.ManagedThreadID, id)
+		}
+		if runs := id != 0 || th.Role == "Finalizer"; runs != (th.ThreadID != 0) || runs != (th.Mode == "preemptive") {
+			t.Errorf("thread %s of the runtime: %v, %#x, %q", th.Name, runs, th.ThreadID, th.Mode)
+		}
+		if id != 0 {
+			managed++
+		}
+	}
+	if managed != 1+len(want) || finalizers != 1 {
+		t.Errorf("%d threads have ids, and %d are the finalizer", managed, finalizers)
+	}
+}
+
+// checkWaitsAhead requires what the program says that its threads wait for.
+func checkWaitsAhead(t *testing.T, s *profile.Snapshot) {
+	t.Helper()
+	named := func(name string) *profile.Thread {
+		i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == name })
+		if i < 0 {
+			t.Fatalf("there is no thread %s", name)
+		}
+		return &s.Threads[i]
+	}
+	for name, want := range map[string]profile.Wait{
+		"holder":    {Kind: profile.HandleOne, Waiters: 1, Detail: "manual-reset event"},
+		"wanter":    {Kind: profile.MonitorEnter, Type: "object", Waiters: 1, Recursion: 1},
+		"waiter":    {Kind: profile.MonitorWait, Type: "object", Waiters: 1},
+		"sleeper":   {Kind: profile.ThreadSleep},
+		"semaphore": {Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Detail: "count 0"},
+	} {
+		th := named(name)
+		w := th.Wait
+		if w == nil || !w.Certain || w.Kind != want.Kind || w.Type != want.Type || w.Waiters != want.Waiters ||
+			w.Detail != want.Detail || w.Recursion != want.Recursion || w.Timeout != profile.Forever ||
+			(w.Object != 0) != (want.Type != "") || (w.Owner != nil) != (want.Kind == profile.MonitorEnter) {
+			t.Errorf("thread %s waits for %+v", name, w)
+		}
+		if holds := len(th.Holds); holds > 0 != (name == "holder") {
+			t.Errorf("thread %s holds %+v", name, th.Holds)
+		}
+	}
+	holder, wanted := named("holder"), named("wanter").Wait
+	if wanted == nil || wanted.Owner == nil || *wanted.Owner != (profile.ThreadRef{
+		OSThreadID: holder.OSThreadID, ManagedThreadID: holder.ManagedThreadID, Name: holder.Name,
+	}) {
+		t.Errorf("the wanted lock is %+v", wanted)
+		return
+	}
+	if h := holder.Holds; len(h) != 1 || !h[0].Certain || h[0].Object != wanted.Object ||
+		h[0].Kind != profile.MonitorEnter || h[0].Lock != wanted.Lock || h[0].Lock == 0 {
+		t.Errorf("the holder holds %+v, and the wanted lock is %+v", h, wanted)
+	}
 }
 
 // checkMethodsAhead requires frames of methods of a program, in this order.

@@ -4,6 +4,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/aot"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/module"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -47,4 +48,36 @@ func (p *Process) methodAhead(in *module.Module, at arch.Addr) (m name.Method, s
 	}
 	m, ok = p.Engine.Ahead.Method(start)
 	return m, start, ok
+}
+
+// nameResumedAhead names the method that goes on at an address, of a chain of awaits.
+func (p *Process) nameResumedAhead(f *profile.Frame, at arch.Addr) {
+	if p.Engine.Ahead == nil || p.Found == nil || p.Found.Module == nil {
+		return
+	}
+	m, start, ok := p.methodAhead(p.Found.Module, at)
+	if !ok {
+		return
+	}
+	f.Tier, f.Offset = tierAhead, uint64(at-start)
+	f.Method, f.Display, f.Short, f.Signature, f.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
+}
+
+// aheadDelegate names the method that a delegate of a native AOT program calls; "": not known. The delegate has the
+// code of the method or, for a static method, of a stub, and then the code of the method in another field
+// (src/coreclr/nativeaot/System.Private.CoreLib/src/System/Delegate.cs).
+func (p *Process) aheadDelegate(delegate arch.Addr, class *object.Class) string {
+	if p.Engine.Ahead == nil {
+		return ""
+	}
+	for _, field := range []string{"_extraFunctionPointerOrData", "_methodPtr"} {
+		code, err := p.Managed.Objects.Pointer(delegate, class, field)
+		if err != nil {
+			return ""
+		}
+		if m, ok := p.Engine.Ahead.Method(code); ok {
+			return m.Display
+		}
+	}
+	return ""
 }

@@ -368,14 +368,14 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 	if !holds() {
 		return false // most often the call is over already
 	}
-	seen := p.Runtime.Seen
+	seen := p.Managed.Seen
 	defer seen.End()
 	for range maxChainTries {
-		settled := p.Runtime.Heap.Settled(p.from)
+		settled := p.Managed.Heap.Settled(p.from)
 		seen.Begin()
 		err := read()
 		seen.End()
-		stands := err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from)
+		stands := err == nil && settled && seen.Stands(p.from) && p.Managed.Heap.Settled(p.from)
 		if !holds() {
 			return false
 		}
@@ -393,9 +393,15 @@ const callSlot = 8
 func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
 		// None of the fields that New binds is required: there is no error.
-		p.async, _ = async.New(p.Engine.Layout, p.Runtime.Objects, p.Runtime.Names)
+		var names async.Machines = p.Engine.Types
+		if p.Runtime != nil {
+			names = p.Runtime.Names
+		}
+		p.async, _ = async.New(p.Engine.Layout, p.Managed.Objects, names)
 		p.async.ResumeInfoBy(p.resumeWord)
-		p.async.ContextsBy(p.savedContext)
+		if p.Runtime != nil {
+			p.async.ContextsBy(p.savedContext)
+		}
 	}
 	return p.async
 }
@@ -403,7 +409,7 @@ func (p *Process) asyncReader() *async.Reader {
 // resumeWord reads a word of the constant data by which methods are resumed. For code compiled
 // ahead of time the word is in the image, and some dumps lack this part of the image.
 func (p *Process) resumeWord(at arch.Addr) (arch.Addr, error) {
-	word, err := p.Runtime.Objects.Word(at)
+	word, err := p.Managed.Objects.Word(at)
 	if err != nil {
 		if relocated, ok := p.from.relocated(at); ok {
 			return relocated, nil

@@ -52,7 +52,7 @@ func (p *Process) isComplete(obj arch.Addr, class *object.Class) (complete, know
 	if !class.Is(coreLib, taskName) {
 		return false, true
 	}
-	flags, err := p.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := p.Managed.Objects.Uint32(obj, class, "m_stateFlags")
 	for _, e := range taskEnds {
 		complete = complete || flags&e.bit != 0
 	}
@@ -83,7 +83,7 @@ func (t *taskWalk) awaited(s *async.Step) (*profile.Awaited, profile.TaskState, 
 	state := profile.TaskWaiting
 	kind, isTask := t.kindOf(a.Class)
 	if isTask {
-		flags, err := t.p.Runtime.Objects.Uint32(a.Object, a.Class, "m_stateFlags")
+		flags, err := t.p.Managed.Objects.Uint32(a.Object, a.Class, "m_stateFlags")
 		if err != nil {
 			return nil, "", err
 		}
@@ -116,14 +116,14 @@ func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
 	if a.Object == 0 || a.Class.Assembly != coreLib {
 		return a, nil
 	}
-	if _, full, err := t.p.Runtime.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
+	if _, full, err := t.p.Managed.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
 		return a, nil
 	}
-	source, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_source")
+	source, err := t.p.Managed.Objects.Pointer(a.Object, a.Class, "_source")
 	if err != nil || source == 0 {
 		return a, err
 	}
-	class, err := t.p.Runtime.Objects.Class(source)
+	class, err := t.p.Managed.Objects.Class(source)
 	return async.Awaited{Object: source, Class: class}, err
 }
 
@@ -141,7 +141,7 @@ func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
 	if !ok {
 		return a, nil
 	}
-	class, err := t.p.Runtime.Objects.Class(inner)
+	class, err := t.p.Managed.Objects.Class(inner)
 	if err != nil {
 		return a, err
 	}
@@ -155,7 +155,7 @@ func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
 // are tasks.
 func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask bool) {
 	for c := range class.Bases {
-		_, full, err := t.p.Runtime.Objects.FullName(c)
+		_, full, err := t.p.Managed.Objects.FullName(c)
 		if err != nil {
 			return kind, isTask
 		}
@@ -186,7 +186,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 	if !isTask {
 		return profile.AwaitsSource, nil
 	}
-	action, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "m_action")
+	action, err := t.p.Managed.Objects.Pointer(a.Object, a.Class, "m_action")
 	if action != 0 || a.Class.Is(coreLib, unwrapPromise) {
 		return profile.AwaitsTask, err
 	}
@@ -194,7 +194,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 }
 
 func (t *taskWalk) tableOf(obj arch.Addr) arch.Addr {
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return 0
 	}
@@ -238,7 +238,7 @@ func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 		return t.timeout(out, a)
 	case profile.AwaitsSemaphore:
 		if sem := t.semaphores[a.Object]; sem != 0 {
-			class, err := t.p.Runtime.Objects.Class(sem)
+			class, err := t.p.Managed.Objects.Class(sem)
 			if err != nil {
 				return err
 			}
@@ -268,7 +268,7 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 
 // isEndless reports whether the promise of a Task.Delay has no timer, as for an infinite delay.
 func (t *taskWalk) isEndless(a *async.Awaited) bool {
-	timer, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_timer")
+	timer, err := t.p.Managed.Objects.Pointer(a.Object, a.Class, "_timer")
 	return err == nil && timer == 0
 }
 
@@ -279,11 +279,11 @@ func (p *Process) follow(obj arch.Addr, class *object.Class, paths ...string) (a
 		at, c := obj, class
 		for name := range strings.SplitSeq(path, ".") {
 			var err error
-			if at, err = p.Runtime.Objects.Pointer(at, c, name); err != nil || at == 0 {
+			if at, err = p.Managed.Objects.Pointer(at, c, name); err != nil || at == 0 {
 				at = 0
 				break
 			}
-			if c, err = p.Runtime.Objects.Class(at); err != nil {
+			if c, err = p.Managed.Objects.Class(at); err != nil {
 				at = 0
 				break
 			}
@@ -301,7 +301,7 @@ const infinite = 0xffff_ffff
 
 // due returns when a TimerQueueTimer is due. For a dump the due time means nothing.
 func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, err error) {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	class, err := objects.Class(timer)
 	if err != nil || class.Display != "System.Threading.TimerQueueTimer" {
 		return 0, 0, false, err
@@ -339,7 +339,7 @@ const maxWaiters = 1 << 20
 
 // findSemaphores finds the waiters of each SemaphoreSlim: the waiters form a list.
 func (t *taskWalk) findSemaphores() {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	t.semaphores = map[arch.Addr]arch.Addr{}
 	for _, sem := range t.objects[semaphoreClass] {
 		if t.stopped() {
@@ -389,7 +389,7 @@ var socketVerbs = map[uint32]string{
 // socket describes the socket of an operation: the awaited object is the operation's
 // SocketAsyncEventArgs.
 func (t *taskWalk) socket(a *async.Awaited) string {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	verb := "socket"
 	if op, err := objects.Uint32(a.Object, a.Class, "_completedOperation"); err == nil && socketVerbs[op] != "" {
 		verb = socketVerbs[op]
@@ -410,7 +410,7 @@ var fileVerbs = map[byte]string{1: "read", 2: "write", 3: "read", 4: "write"}
 
 // file describes the file of an operation.
 func (t *taskWalk) file(a *async.Awaited) string {
-	op, err := t.p.Runtime.Objects.Uint32(a.Object, a.Class, "_operation") // a byte
+	op, err := t.p.Managed.Objects.Uint32(a.Object, a.Class, "_operation") // a byte
 	verb := fileVerbs[byte(op)]
 	if err != nil || verb == "" { // the operation is over
 		return ""
@@ -424,7 +424,7 @@ func (t *taskWalk) file(a *async.Awaited) string {
 
 // handle describes an operation on the descriptor of a SafeHandle.
 func (t *taskWalk) handle(verb string, handle arch.Addr) string {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	if t.p.Live == nil {
 		return verb
 	}

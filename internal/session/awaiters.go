@@ -16,7 +16,7 @@ const actionClass = "System.Action"
 
 // mayResume reports whether objects of a class may be custom awaiters.
 func (t *taskWalk) mayResume(class *object.Class) bool {
-	if !t.r.Resumptions() {
+	if !t.r.Resumptions() || t.p.Runtime == nil {
 		return false
 	}
 	for c := range class.Bases {
@@ -47,7 +47,7 @@ func (t *taskWalk) resumer(task arch.Addr) (async.Awaited, error) {
 	if obj == 0 {
 		return async.Awaited{}, nil
 	}
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil || !t.r.Resumes(obj, class, action) { // the awaiter was moved meanwhile, or called
 		return async.Awaited{}, err
 	}
@@ -56,7 +56,7 @@ func (t *taskWalk) resumer(task arch.Addr) (async.Awaited, error) {
 
 // findResumers finds the awaiter of each delegate.
 func (t *taskWalk) findResumers() {
-	objects := t.p.Runtime.Objects
+	objects := t.p.Managed.Objects
 	t.resumers = map[arch.Addr]arch.Addr{}
 	fields := map[*object.Class][]string{}
 	for i, obj := range t.objects[awaiterClass] {
@@ -92,7 +92,7 @@ func (t *taskWalk) isQueued(obj arch.Addr) bool {
 	if slot == 0 {
 		return false
 	}
-	at, err := t.p.Runtime.Objects.Word(slot)
+	at, err := t.p.Managed.Objects.Word(slot)
 	return err == nil && at == obj
 }
 
@@ -105,7 +105,7 @@ func (t *taskWalk) findQueued() {
 			if err := q.another(); err != nil {
 				return err
 			}
-			obj, err := t.p.Runtime.Objects.Word(slot)
+			obj, err := t.p.Managed.Objects.Word(slot)
 			if err == nil && obj != 0 && len(t.slots) < maxWorkItems {
 				t.slots[obj] = slot
 			}
@@ -113,7 +113,7 @@ func (t *taskWalk) findQueued() {
 		})
 	}
 	// A queue that cannot be read, or changes meanwhile, has no known items.
-	r := threadpool.Queues{Objects: t.p.Runtime.Objects, Look: q.another}
+	r := threadpool.Queues{Objects: t.p.Managed.Objects, Look: q.another}
 	for _, obj := range t.objects[queueClass] {
 		_ = r.Global(obj, add)
 	}

@@ -42,7 +42,7 @@ func (p *Process) CopiedAwaits() (*CopiedAwaits, error) {
 		return nil, err
 	}
 	if c.reader, err = async.New(p.Engine.Layout, c.objects, p.Runtime.Names); err == nil {
-		c.reader.ResumeInfoBy(p.Runtime.Objects.Word) // resume data lies with the code
+		c.reader.ResumeInfoBy(p.Managed.Objects.Word) // resume data lies with the code
 		c.reader.ContextsBy(c.savedContext)
 	}
 	return c, err
@@ -161,7 +161,7 @@ func (c *CopiedAwaits) awaiting(site *AsyncSite) (chain AsyncChain, err error) {
 }
 
 // Table returns the MethodTable in the first word of an object.
-func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Runtime.Objects.Untagged(word) }
+func (c *CopiedAwaits) Table(word uint64) arch.Addr { return c.p.Managed.Objects.Untagged(word) }
 
 // Words returns the words to copy of the objects of a class. table is the MethodTable of the class.
 // all has the class and base classes whose objects all have the same words. For a collectible class
@@ -211,7 +211,7 @@ const stackPointer = 4
 
 // resuming is Argument of a frame that resumes methods.
 func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
-	data, ok := c.p.Runtime.Threads.LocalDataAt()
+	data, ok := c.p.Managed.Threads.LocalDataAt()
 	d := c.p.dispatcher
 	if !ok || d == nil || d.field > math.MaxUint16 || data > math.MaxInt32 {
 		return a, false
@@ -226,7 +226,7 @@ func (c *CopiedAwaits) resuming() (a AsyncArgument, ok bool) {
 // Layout returns where the target has the collector's count of reasons for wrong references, and
 // the offset of the base class in a MethodTable. False: unknown.
 func (c *CopiedAwaits) Layout() (moving arch.Addr, base uint32, ok bool) {
-	moving, ok = c.p.Runtime.Heap.Moving()
+	moving, ok = c.p.Managed.Heap.Moving()
 	base, known := c.p.Engine.Layout.Offset("MethodTable", "ParentMethodTable")
 	return moving, base, ok && known
 }

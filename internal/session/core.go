@@ -49,8 +49,8 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	if p.Runtime != nil {
-		d.needed = p.Runtime.Threads.Needed()
+	if p.Managed != nil {
+		d.needed = p.Managed.Threads.Needed()
 	}
 	return p, nil
 }

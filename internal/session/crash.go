@@ -26,7 +26,7 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	}
 	st.FailFast = &profile.FailFast{}
 	s.failFastException(st)
-	threads := s.Process.Runtime.Threads
+	threads := s.Process.Managed.Threads
 	objects, chars := threads.Strings(arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP))
 	switch {
 	case len(chars) == 1:
@@ -43,7 +43,7 @@ func (s *Suspension) failFast(st *profile.Thread) {
 // exception of the runtime's exception is always the exception passed to FailFast, never an
 // exception that was merely thrown before (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
 func (s *Suspension) failFastException(st *profile.Thread) {
-	last := []arch.Addr{s.Process.Runtime.Threads.LastThrown(&s.Walk.Info)}
+	last := []arch.Addr{s.Process.Managed.Threads.LastThrown(&s.Walk.Info)}
 	if all := s.Process.exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
 		st.FailFast.Exception = all[0].Inner
 	}

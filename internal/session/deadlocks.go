@@ -181,7 +181,7 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 // the Thread object.
 func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) target.Proof {
 	count := p.Live.RunCount(t.OSThreadID)
-	head := make([]byte, p.Runtime.Threads.HeadLen())
+	head := make([]byte, p.Managed.Threads.HeadLen())
 	t.Wait = nil
 	if p.from.ReadMemory(head, id) == nil {
 		t.Wait = p.waitReader().Constructor(head, id)

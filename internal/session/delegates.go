@@ -20,10 +20,13 @@ type delegateNames map[delegateKey]string
 // of names the method that a delegate calls, as in the source; "": the delegate calls several
 // methods, or the method is unknown.
 func (n delegateNames) of(p *Process, delegate arch.Addr) string {
-	objects := p.Runtime.Objects
+	objects := p.Managed.Objects
 	class, err := objects.Class(delegate)
 	if err != nil || !class.Is(coreLib, multicastClass) {
 		return ""
+	}
+	if p.Runtime == nil {
+		return p.aheadDelegate(delegate, class)
 	}
 	code, _ := p.Runtime.DelegateCode(delegate, class)
 	if code == 0 {
@@ -71,7 +74,7 @@ func (p *Process) calledName(key delegateKey) string {
 // targetName names the class of the object that a delegate calls. Nobody has written the class of a
 // lambda: there the result is the name of the method.
 func (n delegateNames) targetName(p *Process, delegate arch.Addr, target *object.Class) string {
-	if _, full, err := p.Runtime.Objects.FullName(target); err == nil && name.IsCapturing(full) {
+	if _, full, err := p.Managed.Objects.FullName(target); err == nil && name.IsCapturing(full) {
 		if method := n.of(p, delegate); method != "" {
 			return method
 		}

@@ -53,7 +53,7 @@ const (
 
 func (p *Process) permitReader() *permits.Reader {
 	if p.permits == nil {
-		p.permits = permits.New(p.Runtime.Objects, p.Runtime.Names, p.Runtime.Types)
+		p.permits = permits.New(p.Managed.Objects, p.Runtime.Names, p.Runtime.Types)
 	}
 	return p.permits
 }
@@ -201,10 +201,10 @@ func (s *dutySite) roots(p *Process) permits.Roots {
 			return permits.Place{}, false
 		}
 		if v == permits.This && s.table != 0 {
-			class, err := p.Runtime.Objects.Table(s.table)
+			class, err := p.Managed.Objects.Table(s.table)
 			return permits.Place{At: at - structHeader, Class: class}, err == nil
 		}
-		class, err := p.Runtime.Objects.Class(at)
+		class, err := p.Managed.Objects.Class(at)
 		return permits.Place{At: at, Class: class}, err == nil
 	}
 }
@@ -272,7 +272,7 @@ func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised
 		}
 		for _, at := range places {
 			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display, of: of}
-			if most, err := p.Runtime.Objects.Uint32(at.At, at.Class, "m_maxCount"); err == nil && most < 1<<31-1 {
+			if most, err := p.Managed.Objects.Uint32(at.At, at.Class, "m_maxCount"); err == nil && most < 1<<31-1 {
 				d.count = int(most)
 			}
 			if !held[i].Closes {
@@ -311,7 +311,7 @@ func (p *Process) promise(of permits.MethodID, s *permits.Promise, roots permits
 		return d, err
 	}
 	d.of, d.kind, d.field = of, profile.CompletionLock, r.Name(of.Module, s.Object, roots)
-	if c, err := p.Runtime.Objects.Class(d.object); err == nil {
+	if c, err := p.Managed.Objects.Class(d.object); err == nil {
 		d.typ = c.Display
 	}
 	return d, nil

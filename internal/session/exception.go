@@ -73,7 +73,7 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 		return nil
 	}
 	r.seen[obj] = true
-	threads := r.p.Runtime.Threads
+	threads := r.p.Managed.Threads
 	e, err := threads.ReadException(obj)
 	if err != nil {
 		return nil
@@ -127,7 +127,7 @@ func (r *reading) others(t *thrown, array arch.Addr, depth int) {
 	if array == 0 {
 		return
 	}
-	objects, all, err := r.p.Runtime.Threads.References(array, maxExceptions)
+	objects, all, err := r.p.Managed.Threads.References(array, maxExceptions)
 	t.leftOut = t.leftOut || err != nil || all > len(objects)
 	for i, obj := range objects {
 		if i == 0 && obj == t.object.Inner {
@@ -158,7 +158,7 @@ func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known
 		case "object", "System.Object":
 			return 0, "", true
 		}
-		if class = p.Runtime.Threads.Base(class); class == 0 {
+		if class = p.Managed.Threads.Base(class); class == 0 {
 			return 0, "", false
 		}
 	}
@@ -275,9 +275,9 @@ func (s *Suspension) exception(st *profile.Thread) {
 	case p.Runtime == nil:
 		return
 	case !p.from.changes():
-		objects := p.Runtime.Threads.InFlight(&s.Walk.Info)
+		objects := p.Managed.Threads.InFlight(&s.Walk.Info)
 		if st.Crashed && len(objects) == 0 {
-			objects = []arch.Addr{p.Runtime.Threads.LastException(&s.Walk.Info)}
+			objects = []arch.Addr{p.Managed.Threads.LastException(&s.Walk.Info)}
 		}
 		setExceptions(st, p.exceptions(objects, ""))
 	case s.Walk.Info.Address != 0 && s.Walk.Info.Exception != 0:
@@ -298,12 +298,12 @@ func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
 // and change meanwhile. Exceptions are certain if two readings are equal, and no collection was
 // under way before, between and after the readings.
 func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
-	find := func() []arch.Addr { return s.Process.Runtime.Threads.InFlight(&s.Walk.Info) }
+	find := func() []arch.Addr { return s.Process.Managed.Threads.InFlight(&s.Walk.Info) }
 	all, uncertain := s.Process.readTwice(find)
 	if uncertain == "" && !s.unmoved() {
 		uncertain = uncertainRan
 	}
-	if !s.Process.Runtime.Threads.StillInFlight(&s.Walk.Info) {
+	if !s.Process.Managed.Threads.StillInFlight(&s.Walk.Info) {
 		return nil // handled since: the data read can be anything
 	}
 	out := make([]*profile.ExceptionInfo, 0, len(all))
@@ -320,13 +320,13 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
 	for range maxReadings {
 		p.Engine.Cache.Invalidate()
-		settled := p.Runtime.Heap.Settled(p.from)
+		settled := p.Managed.Heap.Settled(p.from)
 		all = p.read(find())
 		p.Engine.Cache.Invalidate()
-		settled = settled && p.Runtime.Heap.Settled(p.from)
+		settled = settled && p.Managed.Heap.Settled(p.from)
 		again := p.read(find())
 		p.Engine.Cache.Invalidate()
-		if settled && p.Runtime.Heap.Settled(p.from) && reflect.DeepEqual(all, again) {
+		if settled && p.Managed.Heap.Settled(p.from) && reflect.DeepEqual(all, again) {
 			return all, ""
 		}
 	}
@@ -360,11 +360,11 @@ func (s *Suspension) unobserved(st *profile.Thread) {
 	}
 	p := s.Process
 	find := func() []arch.Addr {
-		args := p.Runtime.Threads.Objects(arch.Addr(st.Frames[0].SP), arch.Addr(st.Frames[at+1].SP), p.isUnobserved)
+		args := p.Managed.Threads.Objects(arch.Addr(st.Frames[0].SP), arch.Addr(st.Frames[at+1].SP), p.isUnobserved)
 		if len(args) != 1 {
 			return nil
 		}
-		return []arch.Addr{p.Runtime.Threads.First(args[0])}
+		return []arch.Addr{p.Managed.Threads.First(args[0])}
 	}
 	all := p.read(find())
 	uncertain := uncertainFound

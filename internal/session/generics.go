@@ -119,7 +119,7 @@ func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
 
 // instanceOf names the instantiation that belongs to an object. mem must have the object.
 func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok bool) {
-	if !p.Runtime.Heap.Settled(mem) {
+	if !p.Managed.Heap.Settled(mem) {
 		return n, false
 	}
 	word, err := target.NewReader(mem).Uint64(g.object)
@@ -162,7 +162,7 @@ func (s *Suspension) objects(frames []profile.Frame) {
 		return
 	}
 	live := s.Process.from
-	if !s.Process.Runtime.Heap.Settled(live) {
+	if !s.Process.Managed.Heap.Settled(live) {
 		return
 	}
 	tables := make([]arch.Addr, len(s.generics))
@@ -248,7 +248,7 @@ func (s *Suspension) askObjects() bool {
 	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Busy() || !s.Process.from.changes() {
 		return false
 	}
-	at, ok := s.Process.Runtime.Heap.Moving()
+	at, ok := s.Process.Managed.Heap.Moving()
 	if !ok {
 		return false
 	}

@@ -112,12 +112,12 @@ const (
 // collector moves objects. If the collector moves objects all the time, or the layout of the heap
 // is unknown, nothing is Placed.
 func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
-	if p.Runtime == nil || p.Runtime.Heap == nil {
+	if p.Runtime == nil || p.Managed.Heap == nil {
 		return p.Follow(handles)
 	}
 	for range placeTries {
 		p.Engine.Begin()
-		h := p.Runtime.Heap
+		h := p.Managed.Heap
 		before := h.Stamp(p.Live)
 		if out, err = p.Follow(handles); err != nil || !h.Known() {
 			return out, err

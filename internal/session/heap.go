@@ -59,14 +59,17 @@ var ErrNoHeap = errors.New("its garbage collector does not describe itself in a 
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
-	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+	if p.Managed == nil || p.Managed.Objects == nil {
+		return nil, p.NoRuntimeError("objects")
 	}
 	if p.Walking {
 		return nil, NestedError(0)
 	}
 	o.Retained = o.Retained || o.Keepers
 	h := newHeapWalk(ctx, p, o)
+	if h.graph() && p.Runtime == nil {
+		return nil, p.NoRuntimeError("references that keep objects")
+	}
 	p.Engine.Begin()
 	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
@@ -104,7 +107,7 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 var errLeftOut = errors.New("the dump has left it out: createdump writes it with type 2 (with heap) or 4 (full)")
 
 func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
-	census, err := p.Runtime.Heap.Walk(o)
+	census, err := p.Managed.Heap.Walk(o)
 	if err == nil && !p.from.changes() && census.Walked == 0 {
 		return nil, errLeftOut
 	}
@@ -164,7 +167,7 @@ func (h *heapWalk) options() heap.Options {
 		o.Rest = h.rest
 	}
 	if h.o.MaxStrings > 0 {
-		h.text = h.p.Runtime.Threads.StringType()
+		h.text = h.p.stringType()
 		o.Data = true
 	}
 	o.Graph = h.graph()
@@ -196,7 +199,7 @@ func (h *heapWalk) ahead() time.Duration {
 // threads lists the current threads of the runtime.
 func (h *heapWalk) threads() ([]arch.Addr, error) {
 	h.p.Engine.Cache.Invalidate()
-	list, err := h.p.Runtime.Threads.List()
+	list, err := h.p.Managed.Threads.List()
 	if err != nil && len(list) == 0 {
 		return nil, err
 	}
@@ -209,18 +212,31 @@ func (h *heapWalk) threads() ([]arch.Addr, error) {
 
 // check reports whether an address has a MethodTable. A collectible MethodTable is named at once.
 func (h *heapWalk) check(mt arch.Addr) error {
-	err := h.p.Runtime.Types.Check(mt)
+	types := h.p.Managed.Objects.Types()
+	err := types.Check(mt)
 	if err != nil && h.p.from.changes() { // the MethodTable may be newer than the cached page
 		h.p.Engine.Cache.Invalidate()
-		err = h.p.Runtime.Types.Check(mt)
+		err = types.Check(mt)
 	}
 	if err != nil {
 		return err
 	}
-	if t, err := h.p.Runtime.Types.Read(mt); err == nil && t.Collectible {
+	if t, err := types.Read(mt); err == nil && t.Collectible {
 		h.name(mt)
 	}
 	return nil
+}
+
+// stringType returns the MethodTable of strings; 0: not known.
+func (p *Process) stringType() arch.Addr {
+	if mt := p.Managed.Threads.StringType(); mt != 0 || p.Runtime != nil {
+		return mt
+	}
+	mt, err := p.Managed.Objects.Types().Named(0, "System.String")
+	if err != nil {
+		return 0
+	}
+	return mt
 }
 
 // name names the class of a MethodTable. A MethodTable without a readable name gets the address as
@@ -229,7 +245,7 @@ func (h *heapWalk) name(mt arch.Addr) name.Class {
 	if c := h.known(mt); c.Display != "" {
 		return c
 	}
-	c, err := h.p.Runtime.Names.Class(mt)
+	c, err := h.p.Managed.Objects.Types().Class(mt)
 	if err != nil {
 		c = name.Class{Display: "[type at " + mt.String() + "]"}
 	}

@@ -93,11 +93,11 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 				if !named(scoutClass)(scout.Table) {
 					return
 				}
-				class, err := h.p.Runtime.Objects.Class(scout.Addr)
+				class, err := h.p.Managed.Objects.Class(scout.Addr)
 				if err != nil || class.Table != scout.Table.Addr { // the scout was moved
 					return
 				}
-				if at, err := h.p.Runtime.Objects.Pointer(scout.Addr, class, scoutField); err == nil && at != 0 {
+				if at, err := h.p.Managed.Objects.Pointer(scout.Addr, class, scoutField); err == nil && at != 0 {
 					out[at] = uint32(n)
 				}
 			})
@@ -116,6 +116,9 @@ type loadContexts struct {
 // with the same name get numbers. Collectible contexts with an unknown name (.NET 8 and 9) also get
 // numbers.
 func (h *heapWalk) loadContext(mt arch.Addr) string {
+	if h.p.Runtime == nil {
+		return "" // no assembly is loaded
+	}
 	c := &h.contexts
 	if c.names == nil {
 		c.names, c.count = map[arch.Addr]string{}, map[string]int{}
@@ -149,7 +152,7 @@ func (h *heapWalk) loadContext(mt arch.Addr) string {
 
 // contextName reads the name of an AssemblyLoadContext; empty: the default context.
 func (h *heapWalk) contextName(object arch.Addr) (string, error) {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	class, err := objects.Class(object)
 	if err != nil {
 		return "", err

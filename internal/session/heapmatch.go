@@ -20,7 +20,7 @@ func (h *heapWalk) matches(chosen *regexp.Regexp, mt arch.Addr) bool {
 	if chosen.MatchString(unmarked(h.name(mt).Display)) {
 		return true
 	}
-	full, err := h.p.Runtime.Names.RuntimeName(mt)
+	full, err := h.p.Managed.Objects.Types().RuntimeName(mt)
 	if err != nil {
 		return false
 	}

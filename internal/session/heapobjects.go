@@ -61,8 +61,11 @@ func (h *heapWalk) describe() {
 	for i := range h.instances {
 		x := &h.instances[i]
 		at := arch.Addr(x.Address)
-		class, err := h.p.Runtime.Objects.Class(at)
-		if err == nil && class.Display == x.Type && class.Table != h.p.Runtime.Threads.StringType() {
+		if h.p.Runtime == nil {
+			return // the meaning is not known
+		}
+		class, err := h.p.Managed.Objects.Class(at)
+		if err == nil && class.Display == x.Type && class.Table != h.p.Managed.Threads.StringType() {
 			x.Of = h.p.Runtime.Meaning(at, class)
 		}
 	}

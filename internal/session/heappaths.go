@@ -176,7 +176,7 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 
 // still reports whether an object of the class is still at the address.
 func (h *heapWalk) still(o heap.Object) bool {
-	class, err := h.p.Runtime.Objects.Class(o.Addr)
+	class, err := h.p.Managed.Objects.Class(o.Addr)
 	return err == nil && class.Table == o.Table.Addr
 }
 
@@ -212,7 +212,7 @@ func (h *heapWalk) meaning(g *heap.Graph, n int) string {
 }
 
 func (h *heapWalk) meaningOf(o heap.Object) string {
-	class, err := h.p.Runtime.Objects.Class(o.Addr)
+	class, err := h.p.Managed.Objects.Class(o.Addr)
 	if err != nil || class.Table != o.Table.Addr {
 		return ""
 	}
@@ -234,7 +234,7 @@ func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
 		return ""
 	}
 	target, _ := g.Object(to)
-	fields, err := h.p.Runtime.Objects.References(o.Addr, maxStaticSlots)
+	fields, err := h.p.Managed.Objects.References(o.Addr, maxStaticSlots)
 	if err != nil {
 		return ""
 	}
@@ -254,13 +254,13 @@ func (h *heapWalk) field(g *heap.Graph, from, to int) string {
 	a, _ := g.Object(from)
 	b, _ := g.Object(to)
 	h.p.Engine.Cache.Invalidate()
-	class, err := h.p.Runtime.Objects.Class(a.Addr)
+	class, err := h.p.Managed.Objects.Class(a.Addr)
 	if err != nil || class.Table != a.Table.Addr {
 		return ""
 	}
-	field, err := h.p.Runtime.Objects.RefersTo(a.Addr, class, b.Addr)
+	field, err := h.p.Managed.Objects.RefersTo(a.Addr, class, b.Addr)
 	if field == "" && err == nil { // the field has another object by now
-		field, err = h.p.Runtime.Objects.OnlyField(a.Addr, class, b.Table.Addr)
+		field, err = h.p.Managed.Objects.OnlyField(a.Addr, class, b.Table.Addr)
 	}
 	if err != nil {
 		return ""

@@ -101,7 +101,7 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 
 // moved reports whether objects may have been moved since the walk began.
 func (h *heapWalk) moved() bool {
-	return h.p.Live != nil && (h.stamp == 0 || h.p.Runtime.Heap.Stamp(h.p.Live) != h.stamp)
+	return h.p.Live != nil && (h.stamp == 0 || h.p.Managed.Heap.Stamp(h.p.Live) != h.stamp)
 }
 
 // slot is a static field, as of before the walk.
@@ -120,19 +120,19 @@ func (h *heapWalk) readSlots() {
 	if !h.p.from.changes() {
 		return
 	}
-	handles, _ := h.p.Runtime.Heap.Handles(h.p.from) // an error is reported later
+	handles, _ := h.p.Managed.Heap.Handles(h.p.from) // an error is reported later
 	tables := 0
 	for i := range handles {
 		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.stopped() {
 			continue
 		}
 		at := handles[i].Object
-		class, err := h.p.Runtime.Objects.Class(at)
+		class, err := h.p.Managed.Objects.Class(at)
 		if err != nil || class.Display != "object[]" {
 			continue
 		}
 		tables++
-		fields, err := h.p.Runtime.Objects.References(at, maxEarlySlots)
+		fields, err := h.p.Managed.Objects.References(at, maxEarlySlots)
 		for j, to := range fields {
 			if err == nil && to != 0 {
 				h.early = append(h.early, slot{at, at + arch.Addr(arrayData+8*j), to})
@@ -184,7 +184,7 @@ var handleKinds = map[heap.HandleKind]profile.HandleKind{
 
 // handleRoots adds the handles. Dependent handles are references from one object to another.
 func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
-	handles, err := h.p.Runtime.Heap.Handles(h.p.from)
+	handles, err := h.p.Managed.Heap.Handles(h.p.from)
 	for i := range handles {
 		one := &handles[i]
 		n, ok := g.Number(one.Object)
@@ -206,7 +206,7 @@ func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
 
 // readyRoots adds the objects with a finalizer still to run.
 func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
-	ready, err := h.p.Runtime.Heap.Ready(h.p.from)
+	ready, err := h.p.Managed.Heap.Ready(h.p.from)
 	for _, at := range ready {
 		if n, ok := g.Number(at); ok {
 			r.add(&r.sure, n, root{kind: profile.RootFinalizer})
@@ -222,11 +222,11 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 	}
 	left := maxLocals
 	for _, t := range h.p.known {
-		outer, skipped, ok := h.p.Runtime.Threads.Statics(t.Address)
+		outer, skipped, ok := h.p.Managed.Threads.Statics(t.Address)
 		if !ok {
 			continue
 		}
-		arrays, err := h.p.Runtime.Objects.References(outer, maxThreadArrays)
+		arrays, err := h.p.Managed.Objects.References(outer, maxThreadArrays)
 		if err != nil {
 			continue // the thread has just ended, or makes the array larger
 		}
@@ -238,7 +238,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 			if left <= 0 {
 				return fmt.Errorf("there are more than %d", maxLocals)
 			}
-			fields, err := h.p.Runtime.Objects.References(array, maxThreadFields)
+			fields, err := h.p.Managed.Objects.References(array, maxThreadFields)
 			if left -= 1 + len(fields); err != nil {
 				continue // an array of fields that are no references, or no array yet
 			}

@@ -88,7 +88,7 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
 		o.Stopped = func() bool { return h.stopped() || !still() || f.vain.Load() }
-		census, err = h.p.Runtime.Heap.Walk(o)
+		census, err = h.p.Managed.Heap.Walk(o)
 	})
 	h.stop.Stops += held.Stops
 	h.stop.Threads = held.Threads
@@ -150,7 +150,7 @@ func (h *heapWalk) readers() int {
 // calm waits a little while objects are being moved, so that threads are not stopped in vain.
 func (h *heapWalk) calm(ctx context.Context) {
 	const most = 50
-	for n := 0; n < most && !h.p.Runtime.Heap.Settled(h.p.from) && sleep(ctx, time.Millisecond); n++ {
+	for n := 0; n < most && !h.p.Managed.Heap.Settled(h.p.from) && sleep(ctx, time.Millisecond); n++ {
 	}
 }
 
@@ -162,5 +162,5 @@ func (h *heapWalk) warm(ctx context.Context) {
 	}
 	o := h.options()
 	o.Visit, o.Data, o.Graph, o.Progress = func(*heap.Region, []heap.Object) {}, false, false, nil
-	_, _ = h.p.Runtime.Heap.Walk(o) // an error shows again
+	_, _ = h.p.Managed.Heap.Walk(o) // an error shows again
 }

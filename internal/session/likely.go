@@ -36,7 +36,7 @@ const (
 // are captured again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot
 // also has likely holders.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Runtime.Objects != nil {
+	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Managed.Objects != nil {
 		p.duties = &duties{
 			reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
 			met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{},

@@ -29,7 +29,7 @@ type LockEvent struct {
 // frames have only methods that are called to enter a Lock itself.
 func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 	isLock := p.IsLock(e.Class)
-	if p.Runtime.Locks == nil || !p.Runtime.Locks.Managed() {
+	if p.Managed.Locks == nil || !p.Managed.Locks.Managed() {
 		_, err := p.Class(e.Class)
 		return e.Class, isLock || e.Monitor && err == nil
 	}
@@ -46,7 +46,7 @@ func (p *Process) LockedClass(e *LockEvent) (class arch.Addr, ok bool) {
 		return class, class != 0
 	}
 	if m, ok := p.MonitorOf(e.ID); ok {
-		c, err := p.Runtime.Objects.Class(m.Object)
+		c, err := p.Managed.Objects.Class(m.Object)
 		if err != nil {
 			return 0, false
 		}
@@ -87,7 +87,7 @@ func (p *Process) LookAtLock(id uint64, since time.Duration) {
 	}
 	m, ok := p.MonitorOf(id)
 	if ok {
-		if c, err := p.Runtime.Objects.Class(m.Object); err == nil {
+		if c, err := p.Managed.Objects.Class(m.Object); err == nil {
 			p.locked.of[id] = lockLook{c.Table, live.Monotonic()}
 		}
 	} else if p.locked.all && p.locked.at > since {
@@ -98,7 +98,7 @@ func (p *Process) LookAtLock(id uint64, since time.Duration) {
 // MonitorOf returns the monitor that is a System.Threading.Lock, by the Lock's id in events; false: the Lock is no
 // live monitor, as far as the sync table was searched.
 func (p *Process) MonitorOf(id uint64) (m lock.Monitor, ok bool) {
-	locks := p.Runtime.Locks
+	locks := p.Managed.Locks
 	if m, ok = locks.OfEvent(id); ok || !locks.Due(true) {
 		return m, ok
 	}
@@ -112,7 +112,7 @@ func (p *Process) MonitorOf(id uint64) (m lock.Monitor, ok bool) {
 
 // settled reports whether no objects are being moved now.
 func (p *Process) settled() bool {
-	return !p.Runtime.Heap.Known() || p.Runtime.Heap.Settled(p.Live)
+	return !p.Managed.Heap.Known() || p.Managed.Heap.Settled(p.Live)
 }
 
 // How methods lead to a wait for a Lock (System.Private.CoreLib: Lock.cs, Monitor.cs, Condition.cs).
@@ -172,7 +172,7 @@ func (p *Process) IsWaitHandle(class arch.Addr) bool {
 	if _, err := p.Class(class); err != nil {
 		return false
 	}
-	c, err := p.Runtime.Objects.Table(class)
+	c, err := p.Managed.Objects.Table(class)
 	return err == nil && c.Is(coreLib, "System.Threading.WaitHandle")
 }
 

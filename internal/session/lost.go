@@ -59,7 +59,7 @@ func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complet
 // queueOf returns the first task in the queue of a semaphore whose permits are all taken, and the length of the queue
 // (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
 func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
-	objects := l.p.Runtime.Objects
+	objects := l.p.Managed.Objects
 	stands := l.p.steadily(func() error {
 		first, n = 0, 0
 		class, err := objects.Class(sem)
@@ -93,7 +93,7 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	var steps []async.Step
 	stands := l.p.steadily(func() error {
 		ok = false
-		class, err := l.p.Runtime.Objects.Class(sem)
+		class, err := l.p.Managed.Objects.Class(sem)
 		if err != nil {
 			return err
 		}

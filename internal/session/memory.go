@@ -13,7 +13,7 @@ import (
 // Memory says where the process's memory in RAM is. Nothing is stopped. The error ErrNoHeap means a dump, or a
 // collector that is not understood.
 func (p *Process) Memory() (profile.Memory, error) {
-	if p.Live == nil || p.Runtime == nil || p.Runtime.Heap == nil {
+	if p.Live == nil || p.Managed == nil || p.Managed.Heap == nil {
 		return profile.Memory{}, ErrNoHeap
 	}
 	stacks, err := p.stackPointers()
@@ -27,7 +27,7 @@ func (p *Process) Memory() (profile.Memory, error) {
 		return profile.Memory{}, err
 	}
 	p.Engine.Begin() // after the mappings: the collector adds segments all the time, and hardly takes one away
-	segments, err := p.Runtime.Heap.Segments()
+	segments, err := p.Managed.Heap.Segments()
 	if err != nil {
 		return profile.Memory{}, err
 	}

@@ -32,7 +32,7 @@ const (
 // namedMutex completes a wait for a named Mutex with the name and the owner.
 func (s *Suspension) namedMutex(st *profile.Thread) {
 	c, w := s.Capture, st.Wait
-	if w == nil && s.Process.Runtime.Locks != nil && s.Process.Runtime.Locks.Managed() && !wakes(c) {
+	if w == nil && s.Process.Managed.Locks != nil && s.Process.Managed.Locks.Managed() && !wakes(c) {
 		// Where all waiting methods have been inlined, the system call shows the wait.
 		w = &profile.Wait{Kind: profile.HandleOne, Type: "System.Threading.Mutex", Certain: true}
 	}
@@ -106,7 +106,7 @@ func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name str
 
 // saysOwner reports whether the id behind the mutex and the id in its word are of the same owner.
 func (p *Process) saysOwner(pid, tid int, said uint64) bool {
-	if !p.Runtime.Locks.Managed() {
+	if !p.Managed.Locks.Managed() {
 		return said == uint64(tid)
 	}
 	if own, err := p.from.NSTid(p.from.PID()); err != nil || own != pid {

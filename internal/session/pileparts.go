@@ -24,7 +24,7 @@ func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
 // targets returns the class of the objects that most of a list's first delegates call. It returns false if there is
 // no list, or if the list is too short: the object was moved, or is something else.
 func (h *pileWalk) targets(f *foundPile) (string, bool) {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	at, err := objects.Pointer(f.at, f.class.Class, f.class.list)
 	if err != nil {
 		return "", false
@@ -47,11 +47,11 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 // target names the class of the object that a delegate calls, or the method of a lambda; "": the delegate of a static
 // method is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
-	to, err := h.p.Runtime.Objects.Pointer(delegate, c, handlerTarget)
+	to, err := h.p.Managed.Objects.Pointer(delegate, c, handlerTarget)
 	if err != nil || to == delegate {
 		return ""
 	}
-	class, err := h.p.Runtime.Objects.Class(to)
+	class, err := h.p.Managed.Objects.Class(to)
 	if err != nil {
 		return ""
 	}
@@ -89,7 +89,7 @@ const (
 
 // active is the sum of the active timers in the queues of an array; 0: the queues cannot be read.
 func (h *pileWalk) active(array arch.Addr) (sum int64) {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	queues, err := objects.References(array, maxQueues)
 	if err != nil {
 		return 0
@@ -114,7 +114,7 @@ func (h *pileWalk) active(array arch.Addr) (sum int64) {
 
 // timersCall names the callee of most timers of a sample.
 func (h *pileWalk) timersCall(array arch.Addr) string {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	queues, err := objects.References(array, maxQueues)
 	if err != nil {
 		return ""
@@ -204,7 +204,7 @@ func (h *pileWalk) called(sample []calledBack) string {
 		if one.state == 0 {
 			one.state = one.delegate
 		}
-		c, err := h.p.Runtime.Objects.Class(one.state)
+		c, err := h.p.Managed.Objects.Class(one.state)
 		switch {
 		case err != nil:
 		case c.Is(coreLib, multicastClass): // the argument of Register, if Register got no state

@@ -103,12 +103,12 @@ const (
 // as well. If ctx ends, there is no result: a part of the collections cannot be compared with a later result.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("collections")
 	}
 	w := heapWalk{p: p}
 	h := newPileWalk(p)
 	p.Engine.Begin()
-	census, err := p.Runtime.Heap.Walk(heap.Options{
+	census, err := p.Managed.Heap.Walk(heap.Options{
 		Memory: p.from, Still: !p.from.changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
 		Want: h.want, Data: true, Visit: h.visit, Stopped: func() bool { return ctx.Err() != nil },
 	})
@@ -169,7 +169,7 @@ func (h *pileWalk) want(mt arch.Addr) bool {
 
 // class returns the fields with the count of a class's objects; nil: the objects have no count.
 func (h *pileWalk) class(mt arch.Addr) *pileClass {
-	objects := h.p.Runtime.Objects
+	objects := h.p.Managed.Objects
 	c, err := objects.Table(mt)
 	if err != nil {
 		return nil
@@ -275,12 +275,12 @@ func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 	if h.tables++; h.tables > maxPileTables || array == 0 {
 		return 0
 	}
-	at, n, size, err := h.p.Runtime.Objects.Elements(array)
+	at, n, size, err := h.p.Managed.Objects.Elements(array)
 	if err != nil || size != 4 || n > maxPileLocks {
 		return 0
 	}
 	for i := range arch.Addr(n) {
-		v, err := h.p.Runtime.Objects.Int32(at + 4*i)
+		v, err := h.p.Managed.Objects.Int32(at + 4*i)
 		if err != nil {
 			return 0
 		}
@@ -336,7 +336,7 @@ func (h *pileWalk) result() []Pile {
 // references between all objects for a while: it takes the memory and the time of HeapOptions.Roots.
 func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
 	if p.Runtime == nil {
-		return nil, 0, p.NoRuntimeError()
+		return nil, 0, p.NoRuntimeError("collections")
 	}
 	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
 	h := newPileWalk(p)
@@ -349,7 +349,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 	}
 	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == wanted && h.want(mt) }
 	w.noteStamp()
-	census, err := p.Runtime.Heap.Walk(o)
+	census, err := p.Managed.Heap.Walk(o)
 	switch {
 	case err != nil:
 		return nil, 0, p.orExit(err)

@@ -31,7 +31,7 @@ const maxPlainLocks = 1 << 14
 func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
 	p := s.Process
 	p.Engine.Cache.Invalidate()
-	at, err := p.Runtime.Locks.LockOf(i)
+	at, err := p.Managed.Locks.LockOf(i)
 	// The collector updates the thread's reference: if the reference is the same, the object was not moved.
 	now, err2 := target.NewReader(p.from).Pointer(i.Slot)
 	if err != nil || err2 != nil || now != i.Object || stamp == 0 || p.stampNow() != stamp || !s.Rests() {
@@ -49,7 +49,7 @@ func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
 // isPlain reports whether a Lock with waiters, and without an entry at the last look through the sync table, is no
 // monitor: the Lock was there before the begin of a look that found all monitors.
 func (p *Process) isPlain(at arch.Addr, stamp heap.Stamp) bool {
-	l, locks := &p.plainLocks, p.Runtime.Locks
+	l, locks := &p.plainLocks, p.Managed.Locks
 	if l.stamp != stamp || len(l.since) >= maxPlainLocks {
 		*l = plainLocks{stamp, map[arch.Addr]time.Time{}}
 	}

@@ -41,11 +41,11 @@ func (t *taskWalk) pool() (out *profile.Pool) {
 }
 
 func (t *taskWalk) readPool(obj arch.Addr) (*profile.Pool, error) {
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return nil, err
 	}
-	s, err := threadpool.Counts(t.p.Runtime.Objects, obj, class)
+	s, err := threadpool.Counts(t.p.Managed.Objects, obj, class)
 	return &profile.Pool{
 		Workers: s.Workers, Idle: s.Workers - s.Working, Target: s.Goal, Minimum: s.Minimum, Maximum: s.Maximum,
 	}, err
@@ -88,7 +88,7 @@ type queued struct {
 func (q *queued) read() error {
 	q.count, q.named = 0, 0
 	clear(q.what)
-	r := threadpool.Queues{Objects: q.t.p.Runtime.Objects, Look: q.another}
+	r := threadpool.Queues{Objects: q.t.p.Managed.Objects, Look: q.another}
 	for _, obj := range q.t.objects[queueClass] {
 		if err := r.Global(obj, func(p *threadpool.Part) error { return p.Each(q.item) }); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (q *queued) item(slot arch.Addr) error {
 	if err := q.another(); err != nil {
 		return err
 	}
-	obj, err := q.t.p.Runtime.Objects.Word(slot)
+	obj, err := q.t.p.Managed.Objects.Word(slot)
 	if err != nil || obj == 0 {
 		return err
 	}
@@ -138,7 +138,7 @@ func (q *queued) item(slot arch.Addr) error {
 
 // workName says what a work item does.
 func (t *taskWalk) workName(obj arch.Addr) string {
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return "[not known]"
 	}
@@ -155,7 +155,7 @@ func (t *taskWalk) workName(obj arch.Addr) string {
 		return class.Display + " of " + method
 	}
 	if target, ok := t.p.follow(obj, class, "_callback._target", "m_action._target", "_waitCallback._target"); ok {
-		if c, err := t.p.Runtime.Objects.Class(target); err == nil {
+		if c, err := t.p.Managed.Objects.Class(target); err == nil {
 			return class.Display + " of " + c.Display
 		}
 	}
@@ -212,7 +212,7 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 		return out, armed, err
 	}
 	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.from.changes(), Period: period, Callback: "[not known]"}
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return out, true, err
 	}
@@ -225,7 +225,7 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 // object that the timer calls: the delegate of a static method calls itself. "": not known.
 func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegateNames) (string, error) {
 	if state, ok := p.follow(timer, class, "_state"); ok {
-		c, err := p.Runtime.Objects.Class(state)
+		c, err := p.Managed.Objects.Class(state)
 		if err != nil {
 			return "", err
 		}
@@ -242,7 +242,7 @@ func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegat
 		}
 	}
 	if target, ok := p.follow(timer, class, "_timerCallback._target"); ok {
-		if c, err := p.Runtime.Objects.Class(target); err == nil {
+		if c, err := p.Managed.Objects.Class(target); err == nil {
 			return c.Display, nil
 		}
 	}

@@ -75,6 +75,7 @@ type Process struct {
 	Arch    *arch.Arch
 	Engine  *engine.Engine
 	Runtime *clr.Runtime // nil if there is none, and for native AOT programs
+	Managed *clr.Managed // part of Runtime, or of a native AOT program; nil: there is none
 	Walker  *walk.Walker
 
 	Found      *locate.Runtime // nil: there is none
@@ -197,7 +198,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	if err := p.openRuntime(); err != nil && !p.Options.NativeOnly {
 		return err
 	}
-	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
+	p.Runtime, p.Managed, p.Walker = p.Engine.Runtime, p.Engine.Managed, p.Engine.Walker
 	p.Engine.Modules.Debug(p.debugging())
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
@@ -250,12 +251,11 @@ func (p *Process) Alive() error { return p.from.Alive() }
 // Info describes the process and its runtime.
 func (p *Process) Info() profile.Process { return p.info }
 
-// NoRuntimeError is the error of methods that need a runtime.
-func (p *Process) NoRuntimeError() error {
+// NoRuntimeError is the error of methods that need CoreCLR. what says in the plural what is asked of the process.
+func (p *Process) NoRuntimeError(what string) error {
 	why := "has no .NET runtime"
 	if p.info.Runtime.Shape == string(locate.NativeAOT) {
-		why = "is a native AOT program, without the CLR's threads, functions and notifications: " +
-			"take its stacks with SnapshotAll, or record them"
+		why = "is a native AOT program, and clrsnap cannot read the " + what + " of this program"
 	}
 	return &Error{Kind: NoRuntime, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }

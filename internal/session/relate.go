@@ -175,7 +175,7 @@ func (p *Process) noteHeap(tid int, any bool) {
 	if p.stamps == nil {
 		p.stamps = map[int]heap.Stamp{}
 	}
-	now := p.Runtime.Heap.Begun()
+	now := p.Managed.Heap.Begun()
 	if before, ok := p.stamps[tid]; ok && before != now {
 		now = 0 // objects were moved between
 	}
@@ -190,7 +190,7 @@ func (p *Process) unmoved(tid int) bool {
 		return true
 	}
 	stamp := p.stamps[tid]
-	return stamp != 0 && stamp == p.Runtime.Heap.Stamp(p.Live)
+	return stamp != 0 && stamp == p.Managed.Heap.Stamp(p.Live)
 }
 
 func refOf(t *profile.Thread) profile.ThreadRef {

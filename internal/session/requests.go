@@ -65,7 +65,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	out *InFlight, err error,
 ) {
 	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+		return nil, p.NoRuntimeError("requests")
 	}
 	if p.Walking {
 		return nil, NestedError(0)
@@ -94,7 +94,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 }
 
 // stamp is the heap's current GC epoch.
-func (p *Process) stamp() heap.Stamp { return p.Runtime.Heap.Stamp(p.from) }
+func (p *Process) stamp() heap.Stamp { return p.Managed.Heap.Stamp(p.from) }
 
 // stillSince reports whether the collector has certainly moved nothing since a GC epoch.
 func (p *Process) stillSince(since heap.Stamp) bool {
@@ -148,7 +148,7 @@ type served struct {
 
 func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
-		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
+		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Managed.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, makes: map[*profile.TaskChain]*sent{}, servers: map[arch.Addr]bool{},
 		room: maxRequestBytes, boot: time.Now().Add(-time.Duration(tickCount()) * time.Millisecond),
@@ -274,7 +274,7 @@ func (w *requestWalk) patiently(read func() error) bool {
 		if w.p.steadily(read, nil) {
 			return true
 		}
-		if !w.p.from.changes() || w.stopped() || w.p.Runtime.Heap.Settled(w.p.from) && try > 0 {
+		if !w.p.from.changes() || w.stopped() || w.p.Managed.Heap.Settled(w.p.from) && try > 0 {
 			break // the collector is not the reason
 		}
 	}
@@ -283,11 +283,11 @@ func (w *requestWalk) patiently(read func() error) bool {
 
 // settle waits for the end of a collection that moves objects.
 func (w *requestWalk) settle() {
-	if !w.p.from.changes() || !w.p.Runtime.Heap.Known() {
+	if !w.p.from.changes() || !w.p.Managed.Heap.Known() {
 		return
 	}
 	for range longest {
-		if w.p.Runtime.Heap.Settled(w.p.from) || w.rests >= mostRests || w.stopped() {
+		if w.p.Managed.Heap.Settled(w.p.from) || w.rests >= mostRests || w.stopped() {
 			return
 		}
 		w.rests++

@@ -38,6 +38,10 @@ func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *code
 	f = profile.Frame{Kind: profile.Async, IP: uint64(m.IP)}
 	f.Display = fmt.Sprintf("[code at %v]", m.IP)
 	f.Short = f.Display
+	if p.Runtime == nil {
+		p.nameResumedAhead(&f, m.IP)
+		return f, nil
+	}
 	c, err := p.Runtime.Code.Lookup(m.IP)
 	if err != nil || c.MethodDesc == 0 {
 		return f, nil
@@ -227,6 +231,9 @@ func machineMethod(full string) string {
 
 // resumedMethod returns the method of a Continuation, and whether its code can be unloaded.
 func (p *Process) resumedMethod(r *async.Resumption) (m method.Method, passing, ok bool) {
+	if p.Runtime == nil {
+		return m, false, false
+	}
 	code, err := p.Runtime.Code.Lookup(r.IP)
 	if err != nil || code.MethodDesc == 0 {
 		return m, false, false
@@ -244,6 +251,10 @@ func (p *Process) programSteps(steps []async.Step) []async.Step {
 	return slices.DeleteFunc(steps, func(s async.Step) bool {
 		if s.Resumption == nil {
 			return false
+		}
+		if p.Runtime == nil {
+			f, _ := p.resumedFrame(s.Resumption)
+			return f.Module == coreLib && strings.HasPrefix(f.Method, awaitHelpers)
 		}
 		m, passing, ok := p.resumedMethod(s.Resumption)
 		if !ok {

@@ -81,7 +81,7 @@ func (p *Process) canResume(core arch.Addr) bool {
 // findDispatcher reads the layout of the structure, and the offset of the static field with its address, by a class
 // of System.Private.CoreLib.
 func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
-	objects := p.Runtime.Objects
+	objects := p.Managed.Objects
 	if d.field, err = objects.Direct(core, async.DispatcherClass, "t_current"); err != nil {
 		return d, err
 	}
@@ -110,7 +110,7 @@ const objectHeader = 8
 // true: the frame may belong to another call by now. But the collector may have moved the task instead.
 func (p *Process) awaitingResumed(site *AsyncSite) (c async.Chain, reused bool, err error) {
 	f, r := site.resumes, p.asyncReader()
-	data := p.Runtime.Threads.LocalData(f.thread)
+	data := p.Managed.Threads.LocalData(f.thread)
 	if data == 0 {
 		return c, false, ErrNeverSuspended
 	}

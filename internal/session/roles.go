@@ -82,12 +82,12 @@ func (p *Process) role(f roleFacts) string {
 	switch {
 	case f.main:
 		return "Main"
-	case f.thread == nil && (p.Runtime == nil || p.unlisted != nil):
+	case f.thread == nil && (p.Managed == nil || p.unlisted != nil):
 		return roleOfComm(f.comm)
 	case f.thread == nil:
 		return nativeRoles[f.comm]
 	}
-	at, err := p.Runtime.Threads.Finalizer()
+	at, err := p.Managed.Threads.Finalizer()
 	if err == nil && f.thread.Address == at || err != nil && f.comm == finalizerComm {
 		return finalizer
 	}

@@ -59,7 +59,7 @@ func (t *taskWalk) findRunning() {
 // canResume finds the dispatcher of threads, by one of the objects from the heap.
 func (t *taskWalk) canResume() bool {
 	for _, obj := range t.objects[boxClass] {
-		if class, err := t.p.Runtime.Objects.Class(obj); err == nil && class.Assembly == coreLib {
+		if class, err := t.p.Managed.Objects.Class(obj); err == nil && class.Assembly == coreLib {
 			return t.p.canResume(class.Table)
 		}
 	}
@@ -75,7 +75,7 @@ func (t *taskWalk) lookForRunning() {
 		if thread.ID == 0 {
 			continue
 		}
-		data := t.p.Runtime.Threads.LocalData(thread.ID)
+		data := t.p.Managed.Threads.LocalData(thread.ID)
 		if data == 0 {
 			continue
 		}
@@ -210,7 +210,7 @@ func (t *taskWalk) runningTask(obj arch.Addr) (run *runningTask, d async.Dispatc
 	if t.running == nil || t.looks >= maxRunningLooks {
 		return nil, d, nil
 	}
-	class, err := t.p.Runtime.Objects.Class(obj)
+	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return nil, d, err
 	}

@@ -152,11 +152,11 @@ func (p *Process) savedRoots(at *async.Resumption) permits.Roots {
 
 // placeAt returns the object that a word refers to.
 func (p *Process) placeAt(word arch.Addr) (out permits.Place, ok bool) {
-	obj, err := p.Runtime.Objects.Word(word)
+	obj, err := p.Managed.Objects.Word(word)
 	if err != nil || obj == 0 {
 		return out, false
 	}
-	class, err := p.Runtime.Objects.Class(obj)
+	class, err := p.Managed.Objects.Class(obj)
 	return permits.Place{At: obj, Class: class}, err == nil
 }
 

@@ -75,13 +75,13 @@ func (p *Process) savedContext(m *async.Resumption) arch.Addr {
 	case s.kind == gcinfo.NoContext:
 		return 0
 	case s.offset == 0:
-		return p.contextAmong(p.asyncReader(), p.Runtime.Objects, &code, m, s)
+		return p.contextAmong(p.asyncReader(), p.Managed.Objects, &code, m, s)
 	}
-	at, err := p.Runtime.Objects.Word(m.Object + arch.Addr(s.offset))
+	at, err := p.Managed.Objects.Word(m.Object + arch.Addr(s.offset))
 	if err != nil {
 		return 0
 	}
-	return contextOf(p.Runtime.Objects, at, s.kind)
+	return contextOf(p.Managed.Objects, at, s.kind)
 }
 
 // contextOf is the context of a word: a method, a class, or an object's class; 0: none.
@@ -205,7 +205,7 @@ func (p *Process) contextAmong(
 
 // neededByRuntime reports whether the runtime itself may have saved an object of a class, to go on with the object.
 func (p *Process) neededByRuntime(class arch.Addr) bool {
-	c, err := p.Runtime.Objects.Table(class)
+	c, err := p.Managed.Objects.Table(class)
 	if err != nil {
 		return true
 	}

@@ -28,7 +28,7 @@ type servingThreads struct {
 func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	out := servingThreads{by: map[string]*profile.Thread{}}
 	ids := map[int]string{}
-	reader := web.New(p.Runtime.Objects)
+	reader := web.New(p.Managed.Objects)
 	inspect, async := p.Inspect, p.Options.Async
 	p.Inspect = func(t *profile.Thread, _ *target.Stack) {
 		if id := p.servedBy(reader, t); id != "" {

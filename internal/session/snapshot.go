@@ -243,7 +243,7 @@ func (s *Suspension) lacksMore(r walk.Result, attempt int) bool {
 
 // metRuntime reports whether a listed native thread has become a thread of the runtime, and then describes it again.
 func (s *Suspension) metRuntime(r walk.Result) bool {
-	if s.Thread.ID != 0 || s.Process.Runtime == nil || !s.Process.from.changes() || r.Complete && !s.Managed {
+	if s.Thread.ID != 0 || s.Process.Managed == nil || !s.Process.from.changes() || r.Complete && !s.Managed {
 		return false
 	}
 	if s.Process.ReadThreadStore() != nil {

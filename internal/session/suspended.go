@@ -265,7 +265,7 @@ func (l *likely) needsOf(i int) {
 // find adds to a wait the semaphore whose queue has the thread's task.
 func (l *likely) find(w *profile.Wait, task arch.Addr) {
 	sem := l.t.semaphores[task]
-	if class, err := l.p.Runtime.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
+	if class, err := l.p.Managed.Objects.Class(sem); err == nil && class.Is(coreLib, permits.Semaphore) {
 		w.Object, w.Type = uint64(sem), class.Display
 	}
 }
@@ -308,7 +308,7 @@ func (l *likely) awaited(at int) {
 	case !ok || object == 0:
 		return
 	}
-	if class, err := l.p.Runtime.Objects.Class(object); err == nil {
+	if class, err := l.p.Managed.Objects.Class(object); err == nil {
 		if complete, known := l.p.isComplete(object, class); complete && known {
 			l.resumes(at)
 			return
@@ -319,11 +319,11 @@ func (l *likely) awaited(at int) {
 
 // semaphore adds the wait edge to the holders of a semaphore's permits.
 func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
-	class, err := l.p.Runtime.Objects.Class(sem)
+	class, err := l.p.Managed.Objects.Class(sem)
 	if err != nil || !class.Is(coreLib, permits.Semaphore) {
 		return
 	}
-	if count, err := l.p.Runtime.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
+	if count, err := l.p.Managed.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
 		return // the waiter goes on soon
 	}
 	n := profile.Need{
@@ -371,7 +371,7 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 		l.semaphore(who, sem, ends)
 		return
 	}
-	class, err := l.p.Runtime.Objects.Class(obj)
+	class, err := l.p.Managed.Objects.Class(obj)
 	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
 		return
 	}
@@ -423,7 +423,7 @@ func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, 
 // fed adds the wait edges to the async methods whose end completes a task of the framework: all methods of WhenAll,
 // or the method of Unwrap or ContinueWith.
 func (l *likely) fed(need profile.Need) {
-	class, err := l.p.Runtime.Objects.Class(arch.Addr(need.Object))
+	class, err := l.p.Managed.Objects.Class(arch.Addr(need.Object))
 	if err != nil {
 		return
 	}

@@ -163,11 +163,11 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 func (p *Process) request(t *Thread, extra []target.Range, exception bool) target.Request {
 	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
 	if t.ID != 0 {
-		r.Head, r.HeadLen = t.ID, p.Runtime.Threads.HeadLen()
+		r.Head, r.HeadLen = t.ID, p.Managed.Threads.HeadLen()
 		if !exception {
 			return r
 		}
-		if at, n := p.Runtime.Threads.TrackerRange(p.from, t.ID); n > 0 {
+		if at, n := p.Managed.Threads.TrackerRange(p.from, t.ID); n > 0 {
 			r.Extra = append(slices.Clip(extra), target.Range{Addr: at, Len: n})
 		}
 	}

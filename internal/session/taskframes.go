@@ -55,7 +55,7 @@ func (p *Process) awaitingTask(task arch.Addr) (c async.Chain, err error) {
 	if task == 0 {
 		return c, errNoTask
 	}
-	class, err := p.Runtime.Objects.Class(task)
+	class, err := p.Managed.Objects.Class(task)
 	if err != nil {
 		return c, err
 	}

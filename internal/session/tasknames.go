@@ -37,11 +37,11 @@ func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 
 // runningName names the outermost method of a task with a running method; "": not known.
 func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error) {
-	class, err := p.Runtime.Objects.Class(task)
+	class, err := p.Managed.Objects.Class(task)
 	if err != nil {
 		return "", err
 	}
-	data := p.Runtime.Threads.LocalData(arch.Addr(t.ThreadID))
+	data := p.Managed.Threads.LocalData(arch.Addr(t.ThreadID))
 	if data == 0 || !p.canResume(class.Table) {
 		return "", nil
 	}

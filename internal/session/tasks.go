@@ -22,8 +22,8 @@ import (
 // Tasks finds the async methods on the managed heap that have not ended, and their waits, without stopping the
 // program. If ctx ends, the result has everything found until then, and is Partial.
 func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, error) {
-	if p.Runtime == nil {
-		return nil, p.NoRuntimeError()
+	if p.Managed == nil || p.Managed.Objects == nil {
+		return nil, p.NoRuntimeError("async methods")
 	}
 	if p.Walking {
 		return nil, NestedError(0)
@@ -170,7 +170,7 @@ func (t *taskWalk) walk() (*heap.Census, error) {
 }
 
 func (t *taskWalk) classOf(mt arch.Addr) taskClass {
-	class, err := t.p.Runtime.Objects.Table(mt)
+	class, err := t.p.Managed.Objects.Table(mt)
 	if err != nil {
 		return notWanted
 	}

@@ -17,17 +17,17 @@ const nameTries = 3
 
 // stampNow is the current GC epoch of a running process; 0: not known.
 func (p *Process) stampNow() heap.Stamp {
-	if p.Live == nil || p.Runtime == nil {
+	if p.Live == nil || p.Managed == nil {
 		return 0
 	}
-	return p.Runtime.Heap.Stamp(p.Live)
+	return p.Managed.Heap.Stamp(p.Live)
 }
 
 // nameAgain reads the managed names of threads once more, if objects have been moved since a GC epoch from before the
 // first read: any object could be at the old address of a name. If objects are moved all the time, earlier names
 // count.
 func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
-	if p.Live == nil || p.Runtime == nil || !p.Runtime.Heap.Known() {
+	if p.Live == nil || p.Managed == nil || !p.Managed.Heap.Known() {
 		return
 	}
 	for try := 1; before == 0 || p.stampNow() != before; try++ {
@@ -38,7 +38,7 @@ func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
 		before = p.stampNow()
 		p.Engine.Cache.Invalidate()
 		p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
-			if name, _ := p.Runtime.Threads.Name(k); name != "" {
+			if name, _ := p.Managed.Threads.Name(k); name != "" {
 				t.Name = name
 			}
 		})

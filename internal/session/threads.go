@@ -77,7 +77,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 		t.ID, t.ManagedID, t.Cooperative = k.Address, k.ManagedID, k.Cooperative
 		t.Background = k.State&thread.StateBackground != 0
 		f.thread = &k
-		f.name, f.nameKnown = p.Runtime.Threads.Name(&k)
+		f.name, f.nameKnown = p.Managed.Threads.Name(&k)
 		if f.name != "" {
 			t.Name = f.name
 		}
@@ -96,16 +96,19 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 // p.unlisted says why some threads may be missing.
 func (p *Process) ReadThreadStore() error {
 	p.known, p.unlisted, p.refs = map[int]thread.Thread{}, nil, refs{}
-	if p.Runtime == nil {
+	if p.Managed == nil {
 		return nil
 	}
-	p.Runtime.Heap.Refill()
-	p.Runtime.Objects.Begin()
-	list, err := p.Runtime.Threads.List()
-	for attempt := 1; err != nil && attempt < maxAttempts && p.from.changes(); attempt++ {
-		// Threads start and end while the list is read: read it again.
+	p.Managed.Heap.Refill()
+	if p.Managed.Objects != nil {
+		p.Managed.Objects.Begin()
+	}
+	threads := p.Managed.Threads
+	list, err := threads.List()
+	for attempt := 1; (err != nil || threads.Unsure()) && attempt < maxAttempts && p.from.changes(); attempt++ {
+		// Threads start and end, and objects are moved, while the list is read: read it again.
 		p.Engine.Cache.Invalidate()
-		list, err = p.Runtime.Threads.List()
+		list, err = threads.List()
 	}
 	if err != nil {
 		err = p.orExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
@@ -136,7 +139,7 @@ func (p *Process) Find(id arch.Addr) (Thread, error) {
 		return Thread{}, &Error{Kind: NoThread, Text: text}
 	}
 	if p.Runtime == nil {
-		return Thread{}, p.NoRuntimeError()
+		return Thread{}, p.NoRuntimeError("threads and functions of the profiling API")
 	}
 	if p.known == nil {
 		if err := p.ReadThreadStore(); err != nil {

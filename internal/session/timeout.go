@@ -64,10 +64,10 @@ func (s *Suspension) timeout(st *profile.Thread) {
 // sleep, a thread that the runtime suspends waits for the runtime, and the sleeping method is still on the stack.
 func (s *Suspension) slept(st *profile.Thread) bool {
 	p := s.Process
-	if p.Runtime == nil || p.Runtime.Locks == nil {
+	if p.Managed == nil || p.Managed.Locks == nil {
 		return false
 	}
-	if p.Runtime.Locks.Managed() { // managed code sleeps, and calls the system
+	if p.Managed.Locks.Managed() { // managed code sleeps, and calls the system
 		return p.inRuntime(st.Frames)
 	}
 	return s.Walk.Info.State&thread.StateInterruptible == 0

@@ -13,7 +13,7 @@ import (
 
 // AlsoBlocking returns the memory to copy with a thread, to explain the thread's wait.
 func (p *Process) AlsoBlocking(t *Thread) []target.Range {
-	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
+	if t.ID == 0 || p.Managed == nil || p.Managed.Locks == nil {
 		return nil
 	}
 	if r, ok := p.blockingRange(t.ID); ok {
@@ -24,10 +24,10 @@ func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 
 // blockingRange is where a thread says what it is blocked on. The argument is the address of the Thread object.
 func (p *Process) blockingRange(thread arch.Addr) (target.Range, bool) {
-	if locks, threads := p.Runtime.Locks, p.Runtime.Threads; locks.Managed() {
-		return locks.InfoRange(threads.LocalData(thread), threads.StringType())
+	if p.Managed.Locks.Managed() {
+		return p.Managed.InfoRange(thread)
 	}
-	return p.Runtime.Locks.BlockingRange(thread)
+	return p.Managed.Locks.BlockingRange(thread)
 }
 
 // Blocked is a monitor that a thread is blocked on, or from .NET 11 on a Lock, or a ManualResetEventSlim with a Lock.
@@ -43,7 +43,7 @@ type Blocked struct {
 // false: the thread is blocked on no monitor, or the monitor is not known.
 func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	p := s.Process
-	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
+	if p.Managed == nil || p.Managed.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
 		return b, false
 	}
 	field, ok := p.blockingRange(s.Walk.Info.Address)
@@ -52,8 +52,8 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	}
 	b.Kind = profile.MonitorEnter
 	var class *object.Class
-	if p.Runtime.Locks.Managed() {
-		info, ok := p.Runtime.Locks.Info(field.Addr, s.Walk.Stack)
+	if p.Managed.Locks.Managed() {
+		info, ok := p.Managed.Locks.Info(field.Addr, s.Walk.Stack)
 		if !ok {
 			return b, false
 		}
@@ -70,7 +70,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 			b.Kind = profile.SemaphoreWait
 		}
 	} else {
-		blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
+		blocking, ok := p.Managed.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
 		if !ok {
 			return b, false
 		}
@@ -90,7 +90,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 // kind is not certain. The thread has just been walked.
 func (s *Suspension) Waits() profile.WaitKind {
 	p := s.Process
-	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
+	if p.Managed == nil || p.Managed.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
 		return ""
 	}
 	kind := p.waitReader().Kind(&s.Walk.Info)
@@ -106,7 +106,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 	if len(st.Frames) == 0 {
 		return
 	}
-	if p.Runtime != nil && s.Walk.Info.Address != 0 {
+	if p.Managed != nil && p.Managed.Objects != nil && s.Walk.Info.Address != 0 {
 		subject := waits.Subject{
 			Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info, Blocked: st.State != stateRunning,
 		}
@@ -163,14 +163,14 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 // addHolds adds the monitors that threads hold without a reference on the stack. The monitors are read after all
 // stacks. So a hold is certain if the thread has not run since, unless another thread was seen as the holder.
 func (p *Process) addHolds(out *profile.Snapshot) {
-	if p.Runtime == nil {
+	if p.Managed == nil {
 		return
 	}
 	if p.from.changes() {
 		p.Engine.Cache.Invalidate()
 	}
 	held, all := p.waitReader().Monitors()
-	out.HoldsPartial = !all && p.Runtime.Locks != nil
+	out.HoldsPartial = !all && p.Managed.Locks != nil
 	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
@@ -232,11 +232,11 @@ func ownersOf(threads []profile.Thread) map[uint64]int {
 // waitReader returns the reader that explains waits.
 func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
-		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
+		p.waits = &waits.Reader{Managed: p.Managed, Runtime: p.Runtime, People: people{p}}
 		if p.from.changes() {
 			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.waits.File = p.describeIO
-			p.Runtime.Seen.Directly(p.Live)
+			p.Managed.Seen.Directly(p.Live)
 		}
 	}
 	return p.waits
@@ -309,7 +309,7 @@ func (o people) Renew() bool {
 	}
 	r.lists++
 	o.p.Engine.Cache.Invalidate()
-	list, err := o.p.Runtime.Threads.List()
+	list, err := o.p.Managed.Threads.List()
 	if err != nil {
 		r.failed = true
 		return false
@@ -395,7 +395,7 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 
 // runtimeWait explains a wait in the runtime's native code.
 func (s *Suspension) runtimeWait() *profile.Wait {
-	if s.Walk.Info.Address != 0 {
+	if s.Process.Runtime != nil && s.Walk.Info.Address != 0 {
 		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
 			return w
 		}

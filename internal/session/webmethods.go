@@ -119,11 +119,11 @@ func (w *requestWalk) began(s *async.Step, role web.Role) (time.Time, error) {
 	if err != nil || timer == 0 || !w.p.from.changes() {
 		return time.Time{}, err
 	}
-	class, err := w.p.Runtime.Objects.Class(timer)
+	class, err := w.p.Managed.Objects.Class(timer)
 	if err != nil {
 		return time.Time{}, err
 	}
-	ticks, err := w.p.Runtime.Objects.Pointer(timer, class, "_startTicks")
+	ticks, err := w.p.Managed.Objects.Pointer(timer, class, "_startTicks")
 	if err != nil || ticks == 0 {
 		return time.Time{}, err
 	}

@@ -11,9 +11,9 @@ import (
 func (r *Reader) Class(b lock.Blocking) *object.Class {
 	var class *object.Class
 	if !r.steadily(func() error {
-		m, err := r.Runtime.Locks.At(b.Lock)
+		m, err := r.Managed.Locks.At(b.Lock)
 		if err == nil {
-			class, err = r.Runtime.Objects.Class(m.Object)
+			class, err = r.Managed.Objects.Class(m.Object)
 		}
 		return err
 	}, nil, primitive{}) {
@@ -28,7 +28,7 @@ func OfSemaphore(c *object.Class) bool { return c.Assembly == coreLib && c.Displ
 // MonitorClass is Class for a thread's record of a Lock or a Condition. monitor: the Lock is the
 // monitor of an object.
 func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) {
-	locks := r.Runtime.Locks
+	locks := r.Managed.Locks
 	read := func() bool {
 		return r.steadily(func() error {
 			class, monitor = nil, false
@@ -41,7 +41,7 @@ func (r *Reader) MonitorClass(i *lock.Info) (class *object.Class, monitor bool) 
 				return nil
 			}
 			monitor = true
-			class, err = r.Runtime.Objects.Class(m.Object)
+			class, err = r.Managed.Objects.Class(m.Object)
 			return err
 		}, nil, primitive{})
 	}

@@ -55,8 +55,8 @@ var unseen = map[profile.WaitKind]bool{
 
 // info returns the thread's record of the awaited Lock or Condition.
 func (e *explanation) info() (i lock.Info, ok bool) {
-	rt := e.r.Runtime
-	at, ok := rt.Locks.InfoRange(rt.Threads.LocalData(e.s.Thread.Address), rt.Threads.StringType())
+	rt := e.r.Managed
+	at, ok := rt.InfoRange(e.s.Thread.Address)
 	if !ok || e.s.Stack == nil {
 		return i, false
 	}
@@ -79,7 +79,7 @@ func (e *explanation) byInfo(i *lock.Info) (done bool, err error) {
 		e.seePrimitive(&m)
 		return true, e.monitor(w)
 	}
-	_, monitor, err := e.r.Runtime.Locks.OfLock(i.Object)
+	_, monitor, err := e.r.Managed.Locks.OfLock(i.Object)
 	switch {
 	case err != nil:
 		return false, err
@@ -128,7 +128,7 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 			kind = profile.SemaphoreWait
 			if c, ok := of(madeOf[profile.CollectionTake][1], f.obj); ok {
 				kind = profile.CollectionTake
-				if name, err := e.r.Runtime.Objects.RefersTo(c.obj, c.class, f.obj); err == nil &&
+				if name, err := e.r.Managed.Objects.RefersTo(c.obj, c.class, f.obj); err == nil &&
 					name == "_freeNodes" {
 					kind = profile.CollectionAdd
 				}
@@ -137,7 +137,7 @@ func (e *explanation) seePrimitive(m *lock.Monitor) {
 	}
 	if unseen[kind] {
 		kind = profile.MonitorWait
-		if c, err := e.r.Runtime.Objects.Class(m.Object); m.Object == 0 {
+		if c, err := e.r.Managed.Objects.Class(m.Object); m.Object == 0 {
 			kind, e.p.guess = profile.EventWait, true // a Condition of a Lock that is no monitor
 		} else if err == nil && OfSemaphore(c) {
 			kind = profile.SemaphoreWait
@@ -158,7 +158,7 @@ func (e *explanation) ofReaderWriter(s *subsystem) profile.WaitKind {
 		if !f.class.Is(coreLib, readerWriterClass) {
 			return false
 		}
-		of, err := e.r.Runtime.Objects.RefersTo(f.obj, f.class, event.obj)
+		of, err := e.r.Managed.Objects.RefersTo(f.obj, f.class, event.obj)
 		if err == nil && of != "" {
 			name = of
 		}

@@ -45,7 +45,7 @@ func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 // constructor explains a wait for the lock at an address; nil: the lock belongs to no constructor.
 func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 	var b [entryLen]byte
-	if r.Runtime.Seen.ReadMemory(b[:], at) != nil {
+	if r.Managed.Seen.ReadMemory(b[:], at) != nil {
 		return nil
 	}
 	holder := arch.Addr(binary.LittleEndian.Uint64(b[entryHolder:]))
@@ -53,10 +53,10 @@ func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 		return nil
 	}
 	owner := r.People.At(holder)
-	if owner == nil || !r.Runtime.Threads.Same(r.Runtime.Seen, owner) {
+	if owner == nil || !r.Managed.Threads.Same(r.Managed.Seen, owner) {
 		return nil
 	}
-	class, err := r.Runtime.Objects.Table(arch.Addr(binary.LittleEndian.Uint64(b[entryClass:])))
+	class, err := r.Managed.Objects.Table(arch.Addr(binary.LittleEndian.Uint64(b[entryClass:])))
 	if err != nil {
 		return nil
 	}

@@ -3,7 +3,6 @@ package waits
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/internal/target"
 )
 
 // plainContext is the class of a SynchronizationContext that hands everything to the thread pool.
@@ -20,18 +19,18 @@ func (r *Reader) Context(at arch.Addr) (context arch.Addr, class string) {
 	}
 	stands := r.steadily(func() error {
 		context, class = 0, ""
-		obj, err := target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
+		obj, err := r.managedThread(t)
 		if err != nil || obj == 0 {
 			return err
 		}
-		c, err := r.Runtime.Objects.Class(obj)
+		c, err := r.Managed.Objects.Class(obj)
 		if err != nil {
 			return err
 		}
-		if context, err = r.Runtime.Objects.Pointer(obj, c, "_synchronizationContext"); err != nil || context == 0 {
+		if context, err = r.Managed.Objects.Pointer(obj, c, "_synchronizationContext"); err != nil || context == 0 {
 			return err
 		}
-		if c, err = r.Runtime.Objects.Class(context); err == nil {
+		if c, err = r.Managed.Objects.Class(context); err == nil {
 			class = c.Display
 		}
 		return err

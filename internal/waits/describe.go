@@ -27,7 +27,7 @@ func (e *explanation) describe(obj arch.Addr, class *object.Class, m *lock.Monit
 
 // count says how many permits a semaphore has left.
 func (e *explanation) count(obj arch.Addr, class *object.Class) error {
-	count, err := e.r.Runtime.Objects.Uint32(obj, class, "m_currentCount")
+	count, err := e.r.Managed.Objects.Uint32(obj, class, "m_currentCount")
 	e.w.Detail = fmt.Sprintf("count %d", int32(count))
 	return err
 }
@@ -55,7 +55,7 @@ const (
 
 // task describes an awaited task.
 func (e *explanation) task(obj arch.Addr, class *object.Class) error {
-	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := e.r.Managed.Objects.Uint32(obj, class, "m_stateFlags")
 	if err == nil {
 		e.w.Detail, e.w.Method = taskState(flags), e.r.asyncMethod(class)
 	}
@@ -134,7 +134,7 @@ func (r *Reader) readerWriter(f found) (rw readerWriter, err error) {
 			return 0
 		}
 		var n uint32
-		n, err = r.Runtime.Objects.Uint32(f.obj, f.class, name)
+		n, err = r.Managed.Objects.Uint32(f.obj, f.class, name)
 		return int32(n)
 	}
 	owners := uint32(number("_owners"))
@@ -153,7 +153,7 @@ func (r *Reader) readerWriter(f found) (rw readerWriter, err error) {
 	}
 	if err == nil {
 		var id arch.Addr
-		id, err = r.Runtime.Objects.Pointer(f.obj, f.class, "_lockID")
+		id, err = r.Managed.Objects.Pointer(f.obj, f.class, "_lockID")
 		rw.id = uint64(id)
 	}
 	return rw, err

@@ -34,13 +34,13 @@ func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
 			n.wanted = append(n.wanted, arch.Addr(w.Object))
 		}
 	}
-	if len(n.wanted) == 0 || len(s.Frames) == 0 || r.Runtime.Heap.Scarce() {
+	if r.Runtime == nil || len(n.wanted) == 0 || len(s.Frames) == 0 || r.Managed.Heap.Scarce() {
 		return // the rest of the heap's budget is for more important reads
 	}
 	searched, unknown := r.searched, r.unknown
 	n.walk(first)
 	r.searched, r.unknown = searched, unknown
-	if len(n.found) == 0 || !r.Runtime.Heap.Stands(r.Live) {
+	if len(n.found) == 0 || !r.Managed.Heap.Stands(r.Live) {
 		return
 	}
 	for _, w := range of {
@@ -117,7 +117,7 @@ func (n *naming) objects(from, to arch.Addr) {
 // of a delegate. Optimised code called by a closure, a state machine or a delegate need not keep
 // the object.
 func (n *naming) this(f found) (found, bool) {
-	objects := n.r.Runtime.Objects
+	objects := n.r.Managed.Objects
 	at, class := f.obj, f.class
 	if class.Is(coreLib, delegateClass) {
 		obj, err := objects.Pointer(at, class, "_target")
@@ -162,7 +162,7 @@ func (n *naming) object(f found) {
 		if p, ok := n.found[obj]; ok && !p.captured || obj == f.obj {
 			continue
 		}
-		l, err := n.r.Runtime.Objects.LinkTo(f.obj, f.class, obj)
+		l, err := n.r.Managed.Objects.LinkTo(f.obj, f.class, obj)
 		if err != nil || l.Name == "" || !n.names(l.Class) {
 			continue
 		}

@@ -41,10 +41,10 @@ func (r *Reader) look(stack *target.Stack, from, to arch.Addr) []found {
 			continue
 		}
 		c.seen[v] = true
-		if !r.Runtime.Heap.Contains(v) {
+		if !r.Managed.Heap.Contains(v) {
 			continue
 		}
-		class, err := r.Runtime.Objects.Class(v)
+		class, err := r.Managed.Objects.Class(v)
 		if errors.Is(err, object.ErrLimit) {
 			r.unknown = true
 		} else if err == nil {
@@ -93,7 +93,7 @@ func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool)
 // that rests on searched objects is certain any more.
 func (r *Reader) isObject(obj arch.Addr) bool {
 	r.searched = true
-	is, known := r.Runtime.Heap.IsObject(obj)
+	is, known := r.Managed.Heap.IsObject(obj)
 	r.unknown = r.unknown || !known
 	return is
 }

@@ -59,7 +59,7 @@ func FuzzRelations(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &Reader{Runtime: runtime, People: everybody{}, Live: mem}
+			r := &Reader{Managed: &runtime.Managed, Runtime: runtime, People: everybody{}, Live: mem}
 			r.ReadLocks(arch.Addr(at))
 			r.LockNumber(arch.Addr(at))
 			head := make([]byte, 256)

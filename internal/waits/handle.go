@@ -7,7 +7,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/pal"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
 
@@ -31,16 +30,16 @@ func (r *Reader) inNative(s *Subject, p primitive) (pal.Blocked, bool) {
 	if p.first <= 0 || s.Stack == nil {
 		return pal.Blocked{}, false
 	}
-	b, ok := r.Runtime.PAL.Blocked(s.Stack, arch.Addr(s.Frames[0].SP), frameAt(s, p.first), s.Thread.OSID)
+	b, ok := r.Managed.PAL.Blocked(s.Stack, arch.Addr(s.Frames[0].SP), frameAt(s, p.first), s.Thread.OSID)
 	if ok {
-		r.Runtime.PAL.Learn(&b)
+		r.Managed.PAL.Learn(&b)
 	}
 	return b, ok
 }
 
 // native returns the objects that block the thread in the runtime's native code; false: unknown.
 func (e *explanation) native() (w pal.Wait, ok bool, err error) {
-	if e.r.Runtime.Locks.Managed() {
+	if e.r.Managed.Locks.Managed() {
 		s, err := e.r.subsystem(&e.s.Thread)
 		return s.Wait, len(s.Objects) > 0, err
 	}
@@ -48,7 +47,7 @@ func (e *explanation) native() (w pal.Wait, ok bool, err error) {
 	if !ok {
 		return w, false, nil
 	}
-	return e.r.Runtime.PAL.Wait(&b)
+	return e.r.Managed.PAL.Wait(&b)
 }
 
 // join explains a wait for the end of a thread. The blocking object identifies the thread;
@@ -61,12 +60,12 @@ func (e *explanation) join() error {
 	if ok && len(w.Objects) == 1 && w.Objects[0].Kind == pal.Thread && w.Objects[0].Ends != 0 {
 		return e.ends(w.Objects[0].Ends)
 	}
-	if ok && len(w.Objects) == 1 && e.r.Runtime.Locks.Managed() {
+	if ok && len(w.Objects) == 1 && e.r.Managed.Locks.Managed() {
 		if obj, err := e.r.joined(&w.Objects[0]); err != nil || obj != 0 {
 			return e.joins(obj, err)
 		}
 	}
-	own := e.r.Runtime.Threads.Object(&e.s.Thread)
+	own := e.r.Managed.Threads.Object(&e.s.Thread)
 	f, only := e.r.only(e.inFrames(false), func(f *found) bool {
 		return f.obj != own && f.class.Is(coreLib, threadClass)
 	})
@@ -86,7 +85,7 @@ func (e *explanation) joins(obj arch.Addr, err error) error {
 	if err != nil {
 		return err
 	}
-	class, err := e.r.Runtime.Objects.Class(obj)
+	class, err := e.r.Managed.Objects.Class(obj)
 	if err == nil {
 		e.w.Owner, err = e.r.threadOf(obj, class)
 	}
@@ -101,7 +100,7 @@ func (e *explanation) ends(id int) error {
 		return nil
 	}
 	e.w.Owner = e.r.People.Ref(t)
-	obj, err := target.NewReader(e.r.Runtime.Seen).Pointer(t.Exposed)
+	obj, err := e.r.managedThread(t)
 	if err != nil || obj == 0 {
 		return err
 	}
@@ -173,16 +172,16 @@ func (r *Reader) handleState(f *found) (o pal.Object, ok bool, err error) {
 	if err != nil || handle == 0 {
 		return o, false, err
 	}
-	if r.Runtime.Locks.Managed() {
+	if r.Managed.Locks.Managed() {
 		return r.byHandle(handle)
 	}
-	return r.Runtime.PAL.ByHandle(handle)
+	return r.Managed.PAL.ByHandle(handle)
 }
 
 // handleOf returns the handle of a WaitHandle; 0: none (System.Private.CoreLib: WaitHandle.cs,
 // SafeHandle.cs).
 func (r *Reader) handleOf(f *found) (arch.Addr, error) {
-	objects := r.Runtime.Objects
+	objects := r.Managed.Objects
 	safe, err := objects.Pointer(f.obj, f.class, "_waitHandle")
 	if err != nil || safe == 0 {
 		return 0, err
@@ -278,7 +277,7 @@ func handlesText(n int) string {
 
 // handlesInFrames counts the handles of a wait for several handles, by the list in the frames.
 func (e *explanation) handlesInFrames() error {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	f, ok := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })
 	if !ok {
 		return nil

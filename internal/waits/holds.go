@@ -18,7 +18,7 @@ const maxHolds = 64
 // finally. The state of each lock says that the thread holds the lock. The result is certain for a
 // thread that has not run since the copy of the stack.
 func (r *Reader) Holds(s *Subject) []profile.Wait {
-	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil || len(s.Frames) == 0 {
+	if s.Thread.Address == 0 || r.Managed == nil || r.Managed.Locks == nil || len(s.Frames) == 0 {
 		return nil
 	}
 	list := r.mayHold(s)
@@ -34,7 +34,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	stands := r.steadily(func() error {
 		if r.renewed {
 			list = r.mayHold(s)
-			r.Runtime.Seen.Begin()
+			r.Managed.Seen.Begin()
 		}
 		out = out[:0]
 		for _, f := range list {
@@ -67,7 +67,7 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 
 // mayHold returns the objects on a stack that the thread holds, by the state of each object.
 func (r *Reader) mayHold(s *Subject) (out []found) {
-	if r.Runtime.Heap.Begin(r.Live) != nil {
+	if r.Managed.Heap.Begin(r.Live) != nil {
 		return nil
 	}
 	list := r.look(s.Stack, arch.Addr(s.Frames[0].SP), s.Stack.Base+arch.Addr(len(s.Stack.Data)))
@@ -78,7 +78,7 @@ func (r *Reader) mayHold(s *Subject) (out []found) {
 		if held, _ := r.held(f, s); held == nil {
 			continue
 		}
-		if is, known := r.Runtime.Heap.IsObject(f.obj); is || !known {
+		if is, known := r.Managed.Heap.IsObject(f.obj); is || !known {
 			out = append(out, f)
 		}
 	}
@@ -87,11 +87,11 @@ func (r *Reader) mayHold(s *Subject) (out []found) {
 
 // mutexesOf returns a reader of the mutexes that a thread owns; nil: unknown.
 func (r *Reader) mutexesOf(s *Subject) func() ([]pal.Object, error) {
-	if r.Runtime.Locks.Managed() {
+	if r.Managed.Locks.Managed() {
 		return func() ([]pal.Object, error) { return r.owned(&s.Thread) }
 	}
 	if b, ok := r.inNative(s, classify(s.Frames)); ok {
-		return func() ([]pal.Object, error) { return r.Runtime.PAL.Owned(&b) }
+		return func() ([]pal.Object, error) { return r.Managed.PAL.Owned(&b) }
 	}
 	return nil
 }
@@ -121,16 +121,16 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 	w := profile.Wait{Object: uint64(f.obj), Type: f.class.Display}
 	switch {
 	case f.class.Is(coreLib, lockClass):
-		m, err := r.Runtime.Locks.Lock(f.obj)
+		m, err := r.Managed.Locks.Lock(f.obj)
 		if err != nil || !holds(&m, &s.Thread) {
 			return nil, err
 		}
-		of, ok, err := r.Runtime.Locks.OfLock(f.obj)
+		of, ok, err := r.Managed.Locks.OfLock(f.obj)
 		if err != nil {
 			return nil, err
 		}
 		if ok { // from .NET 11 on: the thread holds the monitor
-			class, err := r.Runtime.Objects.Class(of.Object)
+			class, err := r.Managed.Objects.Class(of.Object)
 			if err != nil {
 				return nil, err
 			}
@@ -138,7 +138,7 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 			return heldMonitor(kept(w), &of), nil
 		}
 		w.Kind, w.Recursion, w.Waiters = profile.LockEnter, m.Recursion, m.Waiters
-		w.Lock, err = r.Runtime.Locks.EventOf(f.obj)
+		w.Lock, err = r.Managed.Locks.EventOf(f.obj)
 		return kept(w), err
 	case f.class.Is(coreLib, readerWriterClass):
 		rw, err := r.readerWriter(f)
@@ -162,11 +162,11 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 			}
 		}
 	}
-	m, err := r.Runtime.Locks.Of(f.obj)
+	m, err := r.Managed.Locks.Of(f.obj)
 	if err != nil || !holds(&m, &s.Thread) {
 		return nil, err
 	}
-	w.Of = r.Runtime.Meaning(f.obj, f.class)
+	w.Of = r.meaning(f.obj, f.class)
 	return heldMonitor(kept(w), &m), nil
 }
 
@@ -178,7 +178,7 @@ func kept(w profile.Wait) *profile.Wait { return &w }
 func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
 	s := &Subject{Thread: *t}
 	stands := r.steadily(func() error {
-		class, err := r.Runtime.Objects.Class(obj)
+		class, err := r.Managed.Objects.Class(obj)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (r *Reader) HeldNow(obj arch.Addr, t *thread.Thread) (w *profile.Wait) {
 func (r *Reader) HeldAt(obj uint64, managedID int) bool {
 	var m lock.Monitor
 	stands := r.steadily(func() (err error) {
-		m, err = r.Runtime.Locks.Of(arch.Addr(obj))
+		m, err = r.Managed.Locks.Of(arch.Addr(obj))
 		return err
 	}, nil, primitive{})
 	return stands && m.Thin && m.Owner == managedID
@@ -213,10 +213,10 @@ const together = 32
 // Monitors returns the held monitors that somebody has waited for once, by the owner's operating
 // system id in the target's PID namespace. all is false if there may be more.
 func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
-	if r.Runtime == nil || r.Runtime.Locks == nil {
+	if r.Managed == nil || r.Managed.Locks == nil {
 		return nil, false
 	}
-	list, all, err := r.Runtime.Locks.Held()
+	list, all, err := r.Managed.Locks.Held()
 	if err != nil {
 		return nil, false
 	}
@@ -259,19 +259,19 @@ func (r *Reader) osID(m *lock.Monitor) int {
 // described reads monitors again, and describes them.
 func (r *Reader) described(list []lock.Monitor, out *[]profile.Wait) error {
 	for _, m := range list {
-		now, err := r.Runtime.Locks.Of(m.Object)
+		now, err := r.Managed.Locks.Of(m.Object)
 		if err != nil {
 			return err
 		}
 		if now.Owner != m.Owner || now.Thin {
 			return lock.ErrChanging
 		}
-		c, err := r.Runtime.Objects.Class(m.Object)
+		c, err := r.Managed.Objects.Class(m.Object)
 		if err != nil {
 			return err
 		}
 		w := profile.Wait{
-			Object: uint64(m.Object), Type: c.Display, Of: r.Runtime.Meaning(m.Object, c), Certain: true,
+			Object: uint64(m.Object), Type: c.Display, Of: r.meaning(m.Object, c), Certain: true,
 		}
 		*out = append(*out, *heldMonitor(&w, &now))
 	}

@@ -42,11 +42,11 @@ func (p *parts) full() bool { return len(p.list) >= maxParts || p.words >= maxPa
 
 // add adds the object at an address, with the object's parts, if the object is of partClasses.
 func (p *parts) add(obj arch.Addr, depth int) {
-	if p.words++; obj == 0 || p.full() || p.seen[obj] || !p.r.Runtime.Heap.Contains(obj) {
+	if p.words++; obj == 0 || p.full() || p.seen[obj] || !p.r.Managed.Heap.Contains(obj) {
 		return
 	}
 	p.seen[obj] = true
-	class, err := p.r.Runtime.Objects.Class(obj)
+	class, err := p.r.Managed.Objects.Class(obj)
 	if err != nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (p *parts) add(obj arch.Addr, depth int) {
 func (p *parts) of(f found) { p.fields(f, 0) }
 
 func (p *parts) fields(f found, depth int) {
-	fields, err := p.r.Runtime.Objects.FieldsOf(f.class)
+	fields, err := p.r.Managed.Objects.FieldsOf(f.class)
 	if err != nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (p *parts) fields(f found, depth int) {
 		if !of.Reference {
 			continue
 		}
-		if to, err := p.r.Runtime.Objects.Word(f.obj + arch.Addr(of.Offset)); err == nil {
+		if to, err := p.r.Managed.Objects.Word(f.obj + arch.Addr(of.Offset)); err == nil {
 			p.add(to, depth)
 		}
 	}
@@ -82,7 +82,7 @@ func (p *parts) fields(f found, depth int) {
 // inFields returns the objects of partClasses that the fields of a primitive's callers refer to,
 // from a frame on. The thread may wait for one of the objects, or for an object made of one.
 func (r *Reader) inFields(s *Subject, first int) []found {
-	if r.Runtime.Heap.Scarce() || len(s.Frames) == 0 {
+	if r.Managed.Heap.Scarce() || len(s.Frames) == 0 {
 		return nil
 	}
 	n := naming{r: r, s: s, found: map[arch.Addr]place{}, parts: &parts{r: r, seen: map[arch.Addr]bool{}}}

@@ -37,7 +37,7 @@ func (e *explanation) lock() error {
 
 // lockAt explains a wait for the System.Threading.Lock at an address.
 func (e *explanation) lockAt(obj arch.Addr) error {
-	m, err := e.r.Runtime.Locks.Lock(obj)
+	m, err := e.r.Managed.Locks.Lock(obj)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *explanation) lockAt(obj arch.Addr) error {
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; m.Owner != 0 {
 		e.w.Owner = e.r.owner(&m)
 	}
-	e.w.Lock, err = e.r.Runtime.Locks.EventOf(obj)
+	e.w.Lock, err = e.r.Managed.Locks.EventOf(obj)
 	return err
 }
 
@@ -76,7 +76,7 @@ func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr, kind uint
 		if !ok3 {
 			continue
 		}
-		if c, err := r.Runtime.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, of) {
+		if c, err := r.Managed.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, of) {
 			continue
 		}
 		ms := timeout(int32(what >> 32))

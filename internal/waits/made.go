@@ -89,7 +89,7 @@ const maxQueue = 1 << 12
 // in the queue of the async methods, and waits for a task of its own in the queue
 // (SemaphoreSlim.cs, WaitCore).
 func (e *explanation) queued(inner arch.Addr, list []found) error {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	event, ok := e.r.only(list, func(f *found) bool {
 		return f.class.Is(eventSlim.assembly, eventSlim.class) && e.refers(f, inner, false)
 	})
@@ -100,7 +100,7 @@ func (e *explanation) queued(inner arch.Addr, list []found) error {
 		return f.class.Is(taskNode.assembly, taskNode.class) && e.refers(f, event.obj, true)
 	})
 	if !ok {
-		return nil
+		return e.queuedIn(event.obj, list)
 	}
 	head := node.obj
 	for range maxQueue {
@@ -128,10 +128,40 @@ func (e *explanation) queued(inner arch.Addr, list []found) error {
 	return e.count(sem.obj, sem.class)
 }
 
+// queuedIn is queued for a thread whose frames do not have the task of its own: the queue of the semaphore has a task
+// that sets the event.
+func (e *explanation) queuedIn(event arch.Addr, list []found) error {
+	sem, ok := e.r.only(list, func(f *found) bool {
+		return f.class.Is(semaphoreSlim.assembly, semaphoreSlim.class) && e.queues(f, event)
+	})
+	if !ok {
+		return nil
+	}
+	e.w.Object, e.w.Type = uint64(sem.obj), sem.class.Display
+	return e.count(sem.obj, sem.class)
+}
+
+// queues reports whether the queue of a semaphore has a task that sets an event.
+func (e *explanation) queues(sem *found, event arch.Addr) bool {
+	objects := e.r.Managed.Objects
+	node, err := objects.Pointer(sem.obj, sem.class, "m_asyncHead")
+	for n := 0; err == nil && node != 0 && n < maxQueue; n++ {
+		class, failed := objects.Class(node)
+		if failed != nil || !class.Is(taskNode.assembly, taskNode.class) {
+			return false
+		}
+		if e.refers(&found{node, class}, event, true) {
+			return true
+		}
+		node, err = objects.Pointer(node, class, "Next")
+	}
+	return false
+}
+
 // refers reports whether an object has a field that refers to another object or, if listed, to a
 // list with the other object.
 func (e *explanation) refers(f *found, other arch.Addr, listed bool) bool {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	if name, err := objects.RefersTo(f.obj, f.class, other); err == nil && name != "" {
 		return true
 	}
@@ -143,7 +173,7 @@ const maxContinuations = 1 << 10
 
 // continues reports whether the list of a task's continuations has an object.
 func (e *explanation) continues(f *found, other arch.Addr) bool {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	list, err := objects.Pointer(f.obj, f.class, "m_continuationObject")
 	if err != nil || list == 0 {
 		return false
@@ -173,5 +203,5 @@ func (r *Reader) asyncMethod(class *object.Class) string {
 	if !strings.Contains(class.Display, asyncBox) {
 		return ""
 	}
-	return r.Runtime.Objects.Argument(class)
+	return r.Managed.Objects.Argument(class)
 }

@@ -57,7 +57,7 @@ func (e *explanation) isMonitor(obj arch.Addr) bool {
 	if e.p.kind == profile.MonitorEnter || e.p.kind == profile.MonitorWait {
 		return true
 	}
-	_, ok, err := e.r.Runtime.Locks.OfLock(obj)
+	_, ok, err := e.r.Managed.Locks.OfLock(obj)
 	return ok && err == nil
 }
 
@@ -88,9 +88,9 @@ func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err
 			return m, err
 		}
 	}
-	m, ok, err := r.Runtime.Locks.OfLock(at)
+	m, ok, err := r.Managed.Locks.OfLock(at)
 	if err == nil && !ok {
-		if m, err = r.Runtime.Locks.Lock(at); err == nil {
+		if m, err = r.Managed.Locks.Lock(at); err == nil {
 			m.Object, m.Lock = 0, at
 		}
 	}
@@ -104,7 +104,7 @@ func (r *Reader) managedMonitor(obj arch.Addr, enters bool) (m lock.Monitor, err
 // condition returns the Lock of a Condition, and the number of waiting threads; 0: too many to be
 // counted for each thread.
 func (r *Reader) condition(obj arch.Addr) (of arch.Addr, waiting int, err error) {
-	objects := r.Runtime.Objects
+	objects := r.Managed.Objects
 	class, err := objects.Class(obj)
 	if err != nil {
 		return 0, 0, err

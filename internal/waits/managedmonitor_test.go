@@ -142,7 +142,7 @@ func (p *net11) waits(records [][3]uint64, methods ...string) *profile.Wait {
 	for i := 0; i+8 <= len(data); i += 8 {
 		p.Words[base+arch.Addr(i)] = binary.LittleEndian.Uint64(data[i:])
 	}
-	r := &Reader{Runtime: p.runtime, People: p, Live: p}
+	r := &Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}
 	return r.Wait(&Subject{
 		Frames: frames, Stack: &target.Stack{Region: target.Region{Base: base, Data: data}}, Blocked: true,
 		Thread: thread.Thread{Address: 0x5000, ManagedID: 9, OSID: 4250},
@@ -169,7 +169,7 @@ func TestManagedMonitorEnter(t *testing.T) {
 		w.Waiters != 3 || w.Timeout != profile.Forever || w.Lock == 0 {
 		t.Errorf("%+v", w)
 	}
-	held, all := (&Reader{Runtime: p.runtime, People: p, Live: p}).Monitors()
+	held, all := (&Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}).Monitors()
 	if list := held[4242]; !all || len(held) != 1 || len(list) != 1 || list[0].Object != uint64(obj) ||
 		list[0].Recursion != 2 {
 		t.Errorf("held: %+v, %v", held, all)

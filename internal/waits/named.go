@@ -53,14 +53,14 @@ func (r *Reader) named(obj arch.Addr, t *thread.Thread) (n namedMutex, err error
 
 // namedOf returns the object that this process has for a named Mutex; false: the Mutex has no name.
 func (r *Reader) namedOf(f *found) (arch.Addr, bool) {
-	if !r.Runtime.Locks.Managed() {
+	if !r.Managed.Locks.Managed() {
 		return 0, false
 	}
 	handle, err := r.handleOf(f)
 	if err != nil || handle == 0 {
 		return 0, false
 	}
-	at, err := target.NewReader(r.Runtime.Seen).Pointer(handle)
+	at, err := target.NewReader(r.Managed.Seen).Pointer(handle)
 	if err != nil || at == 0 {
 		return 0, false
 	}

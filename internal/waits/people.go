@@ -5,7 +5,6 @@ import (
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
-	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
 
@@ -33,7 +32,7 @@ type People interface {
 // find returns a thread that the runtime has now; nil: none.
 func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool) *thread.Thread {
 	for first := true; ; first = false {
-		if t := get(); t != nil && r.Runtime.Threads.Same(r.Runtime.Seen, t) && fits(t) {
+		if t := get(); t != nil && r.Managed.Threads.Same(r.Managed.Seen, t) && fits(t) {
 			return t
 		}
 		if !first || !r.People.Renew() {
@@ -91,20 +90,12 @@ func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
 	return nil, lock.ErrChanging
 }
 
-// threadOf names the thread of a managed Thread object; nil: unknown. The fields are the fields of
-// Thread.CoreCLR.cs in .NET 8 to 11.
+// threadOf names the thread of a managed Thread object; nil: unknown.
 func (r *Reader) threadOf(obj arch.Addr, class *object.Class) (*profile.ThreadRef, error) {
-	native, err := r.Runtime.Objects.Pointer(obj, class, "_DONT_USE_InternalThread")
-	if err != nil {
-		return nil, err
+	f := fieldsOf{r: r, obj: obj, class: class}
+	t, id := f.own(true)
+	if f.err != nil {
+		return nil, f.err
 	}
-	id, err := r.Runtime.Objects.Uint32(obj, class, "_managedThreadId")
-	if err != nil {
-		return nil, err
-	}
-	t := r.find(func() *thread.Thread { return r.People.At(native) }, func(t *thread.Thread) bool {
-		back, err := target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
-		return t.ManagedID == int(id) && err == nil && back == obj
-	})
-	return r.ref(t, int(id)), nil
+	return r.ref(t, id), nil
 }

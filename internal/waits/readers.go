@@ -50,24 +50,27 @@ const (
 // the thread were examined, so the thread certainly has no other list.
 func (r *Reader) readCounts(thread arch.Addr) (first arch.Addr, read bool) {
 	r.looked = 0
-	if at, ok := r.Runtime.Threads.LocalDataAt(); ok {
+	if r.Managed.Threads.Ahead() {
+		return 0, false // the places of thread-static fields are not known
+	}
+	if at, ok := r.Managed.Threads.LocalDataAt(); ok {
 		r.localAt = int(at)
 	}
 	if r.localAt > 0 {
-		p, err := target.NewReader(r.Runtime.Seen).Pointer(thread + arch.Addr(r.localAt))
+		p, err := target.NewReader(r.Managed.Seen).Pointer(thread + arch.Addr(r.localAt))
 		if err != nil || p == 0 {
 			return 0, err == nil // the thread has no thread-static fields yet
 		}
 		return r.countIn(thread, p)
 	}
 	head := make([]byte, threadLen)
-	for len(head) >= 512 && r.Runtime.Seen.ReadMemory(head, thread) != nil {
+	for len(head) >= 512 && r.Managed.Seen.ReadMemory(head, thread) != nil {
 		head = head[:len(head)/2]
 	}
 	if r.searches++; r.searches > maxSearches {
 		return 0, false
 	}
-	link := r.Runtime.Threads.LinkOffset()
+	link := r.Managed.Threads.LinkOffset()
 	for at := 0; at+8 <= len(head); at += 8 {
 		if at == link {
 			continue // leads into another Thread
@@ -86,7 +89,7 @@ func (r *Reader) countIn(thread, p arch.Addr) (first arch.Addr, read bool) {
 		return 0, false
 	}
 	var b [localLen]byte
-	if r.Runtime.Seen.ReadMemory(b[:], p) != nil {
+	if r.Managed.Seen.ReadMemory(b[:], p) != nil {
 		return 0, false
 	}
 	if arch.Addr(binary.LittleEndian.Uint64(b[localThread:])) == thread {
@@ -103,7 +106,7 @@ func (r *Reader) countIn(thread, p arch.Addr) (first arch.Addr, read bool) {
 func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 	for range maxBuckets {
 		var b [bucketLen]byte
-		if bucket%8 != 0 || bucket < 1<<16 || bucket>>47 != 0 || r.Runtime.Seen.ReadMemory(b[:], bucket) != nil {
+		if bucket%8 != 0 || bucket < 1<<16 || bucket>>47 != 0 || r.Managed.Seen.ReadMemory(b[:], bucket) != nil {
 			return 0, false
 		}
 		size, used := binary.LittleEndian.Uint32(b[bucketSize:]), binary.LittleEndian.Uint32(b[bucketUsed:])
@@ -112,14 +115,14 @@ func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 			return 0, false
 		}
 		var obj [8]byte
-		if r.Runtime.Seen.ReadMemory(obj[:], handle) != nil {
+		if r.Managed.Seen.ReadMemory(obj[:], handle) != nil {
 			return 0, false
 		}
 		array := arch.Addr(binary.LittleEndian.Uint64(obj[:]))
 		if r.looked += int(size); r.looked > maxLooked {
 			return 0, false
 		}
-		if refs, err := r.Runtime.Objects.References(array, maxStatics); err != nil || len(refs) != int(size) {
+		if refs, err := r.Managed.Objects.References(array, maxStatics); err != nil || len(refs) != int(size) {
 			return 0, false
 		}
 		found, whole := r.countOf(array, false)
@@ -136,7 +139,7 @@ func (r *Reader) countInBuckets(bucket arch.Addr) (first arch.Addr, read bool) {
 // countOf finds a ReaderWriterCount in an array of references or, if nested, in the arrays among
 // the references. read: the array could be read as a whole, or has a ReaderWriterCount.
 func (r *Reader) countOf(array arch.Addr, nested bool) (first arch.Addr, read bool) {
-	objects := r.Runtime.Objects
+	objects := r.Managed.Objects
 	if c, err := objects.Class(array); err != nil || c.Display != references {
 		return 0, false
 	}
@@ -194,7 +197,7 @@ func (r *Reader) ReadLocks(thread arch.Addr) (ids []uint64, all bool) {
 }
 
 func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, all bool, err error) {
-	objects := r.Runtime.Objects
+	objects := r.Managed.Objects
 	at, all := r.readCounts(thread)
 	for n := 0; at != 0; n++ {
 		if n == maxReadLocks {
@@ -233,7 +236,7 @@ func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
 	if !ok || before.id != id || before.readers == 0 {
 		return false
 	}
-	list, err := r.Runtime.Threads.List()
+	list, err := r.Managed.Threads.List()
 	if err != nil {
 		return false
 	}
@@ -260,7 +263,7 @@ func (r *Reader) ReadByEnded(obj arch.Addr, id uint64) bool {
 // lockState reads a ReaderWriterLockSlim; false: obj is no ReaderWriterLockSlim, or changes.
 func (r *Reader) lockState(obj arch.Addr) (rw readerWriter, ok bool) {
 	ok = r.steadily(func() error {
-		class, err := r.Runtime.Objects.Class(obj)
+		class, err := r.Managed.Objects.Class(obj)
 		if err != nil {
 			return err
 		}

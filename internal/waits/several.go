@@ -33,7 +33,7 @@ func (e *explanation) seeAll(inner arch.Addr, list []found) {
 
 // all explains a Task.WaitAll by its event.
 func (e *explanation) all(event arch.Addr, class *object.Class, list []found) error {
-	n, err := e.r.Runtime.Objects.Uint32(event, class, "_count")
+	n, err := e.r.Managed.Objects.Uint32(event, class, "_count")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (e *explanation) all(event arch.Addr, class *object.Class, list []found) er
 // counted returns the incomplete tasks of a list, and the number of all tasks in the list; false:
 // an incomplete task does not have the event as a continuation.
 func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profile.Wait, ok bool) {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	n, err := objects.Uint32(f.obj, f.class, "_size")
 	if err != nil || n > maxAllTasks {
 		return 0, nil, false
@@ -95,7 +95,7 @@ func (e *explanation) counted(f *found, event arch.Addr) (of int, tasks []profil
 
 // any explains a wait for any of several tasks, by the promise that completes with the first task.
 func (e *explanation) any(promise arch.Addr, class *object.Class) error {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	flags, err := objects.Uint32(promise, class, "_stateFlags")
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (e *explanation) any(promise arch.Addr, class *object.Class) error {
 
 // tasksIn returns the tasks in an array or in a list; none: at is neither, or is too long.
 func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	class, err := objects.Class(at)
 	if err != nil {
 		return nil, err
@@ -146,11 +146,11 @@ func (e *explanation) tasksIn(at arch.Addr) ([]arch.Addr, error) {
 
 // oneTask describes one of several tasks, like the task of a Task.Wait.
 func (e *explanation) oneTask(obj arch.Addr) (w profile.Wait, complete bool, err error) {
-	class, err := e.r.Runtime.Objects.Class(obj)
+	class, err := e.r.Managed.Objects.Class(obj)
 	if err != nil {
 		return w, false, err
 	}
-	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := e.r.Managed.Objects.Uint32(obj, class, "m_stateFlags")
 	if err != nil {
 		return w, false, err
 	}

@@ -36,7 +36,7 @@ func (e *explanation) socket() error {
 	if err != nil || handle.class == nil || e.r.File == nil {
 		return err
 	}
-	fd, err := e.r.Runtime.Objects.Uint32(handle.obj, handle.class, "handle")
+	fd, err := e.r.Managed.Objects.Uint32(handle.obj, handle.class, "handle")
 	if err == nil {
 		e.w.Target = e.r.File(verb, int32(fd))
 	}
@@ -46,7 +46,7 @@ func (e *explanation) socket() error {
 // socketHandle returns the only SafeSocketHandle that the frames lead to. The class is nil if there
 // is none, or if there are several.
 func (e *explanation) socketHandle() (handle found, err error) {
-	objects := e.r.Runtime.Objects
+	objects := e.r.Managed.Objects
 	for _, f := range e.inFrames(false) {
 		var class *object.Class
 		at := arch.Addr(0)

@@ -1,6 +1,8 @@
 package waits
 
 import (
+	"cmp"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/object"
@@ -52,7 +54,7 @@ type fieldsOf struct {
 // class.
 func (r *Reader) fields(obj arch.Addr, class string) *fieldsOf {
 	f := &fieldsOf{r: r, obj: obj}
-	if f.class, f.err = r.Runtime.Objects.Class(obj); f.err == nil && class != "" && !f.class.Is(coreLib, class) {
+	if f.class, f.err = r.Managed.Objects.Class(obj); f.err == nil && class != "" && !f.class.Is(coreLib, class) {
 		f.err = lock.ErrChanging
 	}
 	return f
@@ -60,30 +62,51 @@ func (r *Reader) fields(obj arch.Addr, class string) *fieldsOf {
 
 func (f *fieldsOf) pointer(name string) (p arch.Addr) {
 	if f.err == nil {
-		p, f.err = f.r.Runtime.Objects.Pointer(f.obj, f.class, name)
+		p, f.err = f.r.Managed.Objects.Pointer(f.obj, f.class, name)
 	}
 	return p
 }
 
 func (f *fieldsOf) number(name string) (n uint32) {
 	if f.err == nil {
-		n, f.err = f.r.Runtime.Objects.Uint32(f.obj, f.class, name)
+		n, f.err = f.r.Managed.Objects.Uint32(f.obj, f.class, name)
 	}
 	return n
 }
 
 // managedThread returns the managed Thread object of a thread; 0: none.
 func (r *Reader) managedThread(t *thread.Thread) (arch.Addr, error) {
-	if t.Exposed == 0 {
-		return 0, nil
+	return r.Managed.Threads.ObjectIn(r.Managed.Seen, t)
+}
+
+// own returns the thread of a managed Thread object, and the managed id; nil: no living thread. back: the thread must
+// refer to the object. The fields are those of Thread.CoreCLR.cs in .NET 8 to 11, and of Thread.NativeAot.cs.
+func (f *fieldsOf) own(back bool) (t *thread.Thread, id int) {
+	r := f.r
+	refers := func(t *thread.Thread) bool {
+		obj, err := r.managedThread(t)
+		return err == nil && obj == f.obj
 	}
-	return target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
+	if !r.Managed.Threads.Ahead() {
+		native := f.pointer("_DONT_USE_InternalThread")
+		if id = int(f.number("_managedThreadId")); f.err != nil {
+			return nil, 0
+		}
+		return r.find(func() *thread.Thread { return r.People.At(native) },
+			func(t *thread.Thread) bool { return t.ManagedID == id && (!back || refers(t)) }), id
+	}
+	number := r.fields(f.pointer("_managedThreadId"), "")
+	if id = int(number.number("_managedThreadId")); f.err != nil || number.err != nil {
+		f.err = cmp.Or(f.err, number.err)
+		return nil, 0
+	}
+	return r.find(func() *thread.Thread { return r.People.Managed(id) }, refers), id
 }
 
 // record returns a thread's record of its wait; nil: the thread has no record, or the runtime has
 // none at all.
 func (r *Reader) record(t *thread.Thread) (*fieldsOf, error) {
-	if !r.Runtime.Locks.Managed() {
+	if !r.Managed.Locks.Managed() {
 		return nil, nil
 	}
 	obj, err := r.managedThread(t)
@@ -91,13 +114,14 @@ func (r *Reader) record(t *thread.Thread) (*fieldsOf, error) {
 		return nil, err
 	}
 	f := r.fields(obj, threadClass)
-	if native, at := f.pointer("_DONT_USE_InternalThread"), f.pointer("_waitInfo"); f.err != nil || at == 0 {
-		return nil, f.err
-	} else if native != t.Address {
+	if !r.Managed.Threads.Ahead() && f.pointer("_DONT_USE_InternalThread") != t.Address && f.err == nil {
 		return nil, lock.ErrChanging
-	} else {
-		f = r.fields(at, recordClass)
 	}
+	at := f.pointer("_waitInfo")
+	if f.err != nil || at == 0 {
+		return nil, f.err
+	}
+	f = r.fields(at, recordClass)
 	if f.pointer("_thread") != obj && f.err == nil {
 		f.err = lock.ErrChanging
 	}
@@ -120,7 +144,7 @@ func (r *Reader) subsystem(t *thread.Thread) (w subsystem, err error) {
 	if w.waits = state < notWaiting; !w.waits || count == 0 {
 		return w, nil
 	}
-	refs, err := r.Runtime.Objects.References(list, count)
+	refs, err := r.Managed.Objects.References(list, count)
 	if err != nil || len(refs) != count {
 		return subsystem{}, orChanging(err)
 	}
@@ -201,12 +225,10 @@ func (r *Reader) waitable(at arch.Addr) (o pal.Object, err error) {
 // idOf returns the operating system id of the thread of a managed Thread object.
 func (r *Reader) idOf(obj arch.Addr) (int, error) {
 	f := r.fields(obj, threadClass)
-	native, id := f.pointer("_DONT_USE_InternalThread"), int(f.number("_managedThreadId"))
+	t, _ := f.own(false)
 	if f.err != nil {
 		return 0, f.err
 	}
-	t := r.find(func() *thread.Thread { return r.People.At(native) },
-		func(t *thread.Thread) bool { return t.ManagedID == id })
 	if t == nil {
 		return 0, lock.ErrChanging // the thread ends: then the mutex is nobody's
 	}
@@ -215,11 +237,11 @@ func (r *Reader) idOf(obj arch.Addr) (int, error) {
 
 // byHandle returns the object that a handle stands for; false: no object of the wait subsystem.
 func (r *Reader) byHandle(handle arch.Addr) (o pal.Object, ok bool, err error) {
-	at, err := target.NewReader(r.Runtime.Seen).Pointer(handle)
+	at, err := target.NewReader(r.Managed.Seen).Pointer(handle)
 	if err != nil || at == 0 {
 		return o, false, err
 	}
-	if c, err := r.Runtime.Objects.Class(at); err != nil || !c.Is(coreLib, waitableClass) {
+	if c, err := r.Managed.Objects.Class(at); err != nil || !c.Is(coreLib, waitableClass) {
 		return o, false, nil // of a named mutex, for example
 	}
 	o, err = r.waitable(at)
@@ -250,13 +272,21 @@ func (r *Reader) owned(t *thread.Thread) (out []pal.Object, err error) {
 	return out, err
 }
 
+// endEvent is the field of a managed Thread object with the event of the thread's end.
+func (r *Reader) endEvent() string {
+	if r.Managed.Threads.Ahead() {
+		return "_stopped"
+	}
+	return "_joinEvent"
+}
+
 // joined returns the managed Thread object of the thread whose end an event stands for; 0: no
 // living thread.
 func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 	if o.Kind != pal.ManualResetEvent {
 		return 0, nil
 	}
-	list, err := r.Runtime.Threads.List()
+	list, err := r.Managed.Threads.List()
 	if err != nil {
 		return 0, err
 	}
@@ -266,7 +296,7 @@ func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 			continue // the thread has just ended
 		}
 		f := r.fields(obj, threadClass)
-		event := f.pointer("_joinEvent")
+		event := f.pointer(r.endEvent())
 		if f.err != nil || event == 0 {
 			continue
 		}
@@ -278,7 +308,7 @@ func (r *Reader) joined(o *pal.Object) (arch.Addr, error) {
 		if err != nil || handle == 0 {
 			continue
 		}
-		if at, err := target.NewReader(r.Runtime.Seen).Pointer(handle); err == nil && at == o.At {
+		if at, err := target.NewReader(r.Managed.Seen).Pointer(handle); err == nil && at == o.At {
 			return obj, nil
 		}
 	}

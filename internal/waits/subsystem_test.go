@@ -120,7 +120,7 @@ func (p *subsystemProgram) wait() *profile.Wait {
 	for i := range arch.Addr(len(data) / 8) {
 		p.Words[base+8*i] = 0
 	}
-	return (&Reader{Runtime: p.runtime, People: p, Live: p}).Wait(&Subject{
+	return (&Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}).Wait(&Subject{
 		Frames: []profile.Frame{
 			{Kind: profile.Native, SP: uint64(base)},
 			{Kind: profile.Managed, Module: "Shop", Method: "Shop.Orders.Work", SP: uint64(base) + 0x100},
@@ -199,7 +199,7 @@ func TestSubsystemOwned(t *testing.T) {
 	first, second := p.waited(3, 0, own), p.waited(3, 2, own)
 	p.Set(p.its, p.record, "_lockedMutexesHead", uint64(first))
 	p.Set(arch.Addr(p.Words[first+16]), p.ownership, "_next", uint64(second))
-	r := &Reader{Runtime: p.runtime, People: p, Live: p}
+	r := &Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}
 	owned, err := r.owned(&p.self)
 	if err != nil || len(owned) != 2 || owned[0].At != first || owned[1].At != second || owned[1].Waiters != 2 ||
 		owned[1].Kind != pal.Mutex || owned[1].Recursion != 2 {
@@ -220,7 +220,7 @@ func TestSubsystemOwned(t *testing.T) {
 func TestNamedOwned(t *testing.T) {
 	p := newSubsystem(t)
 	own, other := arch.Addr(p.Words[p.self.Exposed]), p.Object(p.thread)
-	r := &Reader{Runtime: p.runtime, People: p, Live: p}
+	r := &Reader{Managed: &p.runtime.Managed, Runtime: p.runtime, People: p, Live: p}
 	if list, err := r.withNamed(nil, &p.self); err != nil || list != nil {
 		t.Errorf("none: %+v, %v", list, err)
 	}

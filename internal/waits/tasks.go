@@ -44,7 +44,7 @@ func isRuntimeTask(class *object.Class) bool {
 
 // suspendedIn reports whether methods are suspended in a runtimeTask.
 func (r *Reader) suspendedIn(obj arch.Addr, class *object.Class) (suspended, known bool) {
-	at, err := r.Runtime.Objects.Pointer(obj, class, "m_stateObject")
+	at, err := r.Managed.Objects.Pointer(obj, class, "m_stateObject")
 	return at != 0, err == nil
 }
 
@@ -75,7 +75,7 @@ const (
 // can be in the delegate. An async method's state tells whether the method runs. The task's
 // continuations lead to the awaiting tasks.
 func (r *Reader) Runs(s *Subject) []Run {
-	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
+	if s.Thread.Address == 0 || r.Managed == nil || r.Managed.Locks == nil {
 		return nil
 	}
 	var out []Run
@@ -142,7 +142,7 @@ func (r *Reader) running(obj arch.Addr, class *object.Class, async bool) bool {
 	if !class.Is(coreLib, taskClass) {
 		return false
 	}
-	flags, err := r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := r.Managed.Objects.Uint32(obj, class, "m_stateFlags")
 	if err != nil || flags&taskCompleted != 0 {
 		return false
 	}
@@ -165,11 +165,11 @@ const (
 
 // stateOf returns the state of the async method of a task.
 func (r *Reader) stateOf(obj arch.Addr, class *object.Class) int32 {
-	at, machine, err := r.Runtime.Objects.Generic(obj, class, "StateMachine")
+	at, machine, err := r.Managed.Objects.Generic(obj, class, "StateMachine")
 	if err != nil {
 		return stateUnknown
 	}
-	state, err := r.Runtime.Objects.Uint32(at, machine, "<>1__state")
+	state, err := r.Managed.Objects.Uint32(at, machine, "<>1__state")
 	if err != nil {
 		return stateUnknown
 	}
@@ -184,7 +184,7 @@ func (r *Reader) StillRuns(run Run, still bool) bool {
 	}
 	runs := false
 	stands := r.steadily(func() error {
-		class, err := r.Runtime.Objects.Class(run.Ran)
+		class, err := r.Managed.Objects.Class(run.Ran)
 		runs = err == nil && r.running(run.Ran, class, run.Async)
 		return err
 	}, nil, primitive{})
@@ -199,7 +199,7 @@ func (r *Reader) awaiting(task arch.Addr, class *object.Class) ([]arch.Addr, err
 		return nil, err
 	}
 	for i := 0; i < len(w.tasks) && w.looked < maxDepth; i++ {
-		class, err := r.Runtime.Objects.Class(w.tasks[i])
+		class, err := r.Managed.Objects.Class(w.tasks[i])
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ type awaiters struct {
 
 // behind adds the tasks in a task's continuations.
 func (w *awaiters) behind(task arch.Addr, class *object.Class) error {
-	next, err := w.r.Runtime.Objects.Pointer(task, class, "m_continuationObject")
+	next, err := w.r.Managed.Objects.Pointer(task, class, "m_continuationObject")
 	if err != nil || next == 0 {
 		return err
 	}
@@ -244,7 +244,7 @@ func (w *awaiters) add(obj arch.Addr, list bool) error {
 		if w.looked++; w.looked > maxDepth || obj == 0 || len(w.tasks) >= maxRuns || slices.Contains(w.tasks, obj) {
 			return nil
 		}
-		class, err := w.r.Runtime.Objects.Class(obj)
+		class, err := w.r.Managed.Objects.Class(obj)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (w *awaiters) add(obj arch.Addr, list bool) error {
 func (w *awaiters) follow(obj arch.Addr, class *object.Class) (arch.Addr, error) {
 	for _, l := range links {
 		if class.Is(coreLib, l.class) {
-			return w.r.Runtime.Objects.Pointer(obj, class, l.field)
+			return w.r.Managed.Objects.Pointer(obj, class, l.field)
 		}
 	}
 	return 0, nil
@@ -276,7 +276,7 @@ func (w *awaiters) follow(obj arch.Addr, class *object.Class) (arch.Addr, error)
 
 // waits reports whether a task that is a continuation waits for the continued task.
 func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
-	flags, err := w.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	flags, err := w.r.Managed.Objects.Uint32(obj, class, "m_stateFlags")
 	if err != nil || flags&taskCompleted != 0 {
 		return false
 	}
@@ -296,21 +296,21 @@ func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
 
 // cancellable reports whether a token may end a task that has not begun to run (Task.cs, ContingentProperties).
 func (r *Reader) cancellable(task arch.Addr, class *object.Class) bool {
-	more, err := r.Runtime.Objects.Pointer(task, class, "m_contingentProperties")
+	more, err := r.Managed.Objects.Pointer(task, class, "m_contingentProperties")
 	if err != nil || more == 0 {
 		return err != nil
 	}
-	of, err := r.Runtime.Objects.Class(more)
+	of, err := r.Managed.Objects.Class(more)
 	if err != nil {
 		return true
 	}
-	source, err := r.Runtime.Objects.Pointer(more, of, "m_cancellationToken") // a struct of one reference
+	source, err := r.Managed.Objects.Pointer(more, of, "m_cancellationToken") // a struct of one reference
 	return err != nil || source != 0
 }
 
 // each adds the tasks of a list of continuations.
 func (w *awaiters) each(list arch.Addr, class *object.Class) error {
-	objects := w.r.Runtime.Objects
+	objects := w.r.Managed.Objects
 	items, err := objects.Pointer(list, class, "_items")
 	if err != nil {
 		return err

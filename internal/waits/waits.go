@@ -31,6 +31,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
@@ -52,7 +53,8 @@ type Subject struct {
 
 // Reader explains the waits of one runtime's threads. A Reader is not safe for concurrent use.
 type Reader struct {
-	Runtime *clr.Runtime
+	Managed *clr.Managed
+	Runtime *clr.Runtime // of CoreCLR; nil: names of fields and the meaning of objects are not known
 	People  People
 	// Live is the target's current memory. nil: the target does not run.
 	Live target.Memory
@@ -77,13 +79,13 @@ const maxTries = 6
 
 // Wait explains the wait of a thread; nil: unknown, or the thread runs.
 func (r *Reader) Wait(s *Subject) *profile.Wait {
-	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
+	if s.Thread.Address == 0 || r.Managed == nil || r.Managed.Locks == nil {
 		return nil
 	}
 	r.queue, r.slot = 0, 0
 	p := classify(s.Frames)
-	_, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
-	if p.kind == "" && !blocked && !r.Runtime.Locks.Managed() {
+	_, blocked := r.Managed.Locks.Blocked(s.Thread.Address, s.Stack)
+	if p.kind == "" && !blocked && !r.Managed.Locks.Managed() {
 		if _, ok := r.inNative(s, p); !ok {
 			return nil
 		}
@@ -92,7 +94,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	explain := func(fields []found) bool {
 		return r.steadily(func() error {
 			e = explanation{r: r, s: s, p: p, fields: fields}
-			e.blocking, e.blocked = r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
+			e.blocking, e.blocked = r.Managed.Locks.Blocked(s.Thread.Address, s.Stack)
 			return e.run()
 		}, s, p)
 	}
@@ -127,16 +129,16 @@ func (r *Reader) Queue() arch.Addr { return r.queue }
 
 // RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and the
 // memory is unchanged, the owner still holds the lock.
-func (r *Reader) RestsOn() []target.Region { return r.Runtime.Seen.Pieces() }
+func (r *Reader) RestsOn() []target.Region { return r.Managed.Seen.Pieces() }
 
 // settled reports whether no objects are being moved now. Where the heap is not known, nothing on a
 // stack counts as an object, and settled is true.
-func (r *Reader) settled() bool { return !r.Runtime.Heap.Known() || r.Runtime.Heap.Settled(r.Live) }
+func (r *Reader) settled() bool { return !r.Managed.Heap.Known() || r.Managed.Heap.Settled(r.Live) }
 
 // steadily repeats read until a second look finds all memory that read has used unchanged. s may be
 // nil: then read rests on no stack.
 func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
-	seen := r.Runtime.Seen
+	seen := r.Managed.Seen
 	defer seen.End()
 	for try := 0; ; try++ {
 		settled := r.Live == nil || r.settled()
@@ -188,14 +190,14 @@ func (r *Reader) copyAgain(s *Subject, p primitive) {
 // begin begins a search for objects.
 func (r *Reader) begin() {
 	r.searched, r.unknown = false, false
-	_ = r.Runtime.Heap.Begin(r.Live) // without the heap nothing on a stack counts as an object
+	_ = r.Managed.Heap.Begin(r.Live) // without the heap nothing on a stack counts as an object
 }
 
 // unmoved reports whether no object can have been moved since begin, as far as the result rests on
 // objects.
 func (r *Reader) unmoved() bool {
 	if r.searched {
-		return r.Runtime.Heap.Stands(r.Live)
+		return r.Managed.Heap.Stands(r.Live)
 	}
 	return r.settled()
 }
@@ -289,9 +291,9 @@ func (e *explanation) run() error {
 	case e.blocked:
 		return e.monitor(&monitorWait{
 			enters: !e.blocking.Wait, timeout: timeout(e.blocking.Timeout),
-			read: func() (lock.Monitor, error) { return e.r.Runtime.Locks.At(e.blocking.Lock) },
+			read: func() (lock.Monitor, error) { return e.r.Managed.Locks.At(e.blocking.Lock) },
 		})
-	case e.r.Runtime.Locks.Managed():
+	case e.r.Managed.Locks.Managed():
 		if done, err := e.byObjects(); done || err != nil {
 			return err
 		}
@@ -382,12 +384,20 @@ func (e *explanation) cancellable() bool {
 	})
 }
 
+// meaning returns the meaning of an object that stands for something else; "": none, or not known.
+func (r *Reader) meaning(obj arch.Addr, c *object.Class) string {
+	if r.Runtime == nil {
+		return ""
+	}
+	return r.Runtime.Meaning(obj, c)
+}
+
 // is records the awaited object.
 func (e *explanation) is(obj arch.Addr) error {
-	c, err := e.r.Runtime.Objects.Class(obj)
+	c, err := e.r.Managed.Objects.Class(obj)
 	if err != nil {
 		return err
 	}
-	e.w.Object, e.w.Type, e.w.Of = uint64(obj), c.Display, e.r.Runtime.Meaning(obj, c)
+	e.w.Object, e.w.Type, e.w.Of = uint64(obj), c.Display, e.r.meaning(obj, c)
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package aot names the methods of a native AOT program of .NET 11 and later, even of a stripped program.
+// Package aot names the methods and types of a native AOT program of .NET 11 and later, even of a stripped program.
 //
 // The compiler writes names of methods into the program for the stack traces of exceptions, unless StackTraceSupport
 // is off. The names lie in some of the blobs that the program's ReadyToRun header lists:
@@ -15,6 +15,13 @@
 //
 // The runtime's data descriptor leads to the header: RuntimeInstance, the first of the TypeManagers, the
 // TypeManager's header (src/coreclr/nativeaot/Runtime/datadescriptor.inc, TypeManager.cpp, inc/ModuleHeaders.h).
+//
+// A MethodTable begins with the size of its objects, and refers to its base, its definition and its type arguments
+// (src/coreclr/nativeaot/Runtime/inc/MethodTable.h). The places of references in objects are in front of the
+// MethodTable. The type map has the names of types that are not generic; arrays and generic types are named by their
+// parts. The program has no names of fields. A description of ours (internal/contract/embedded) counts for a class if
+// size and references agree. Some classes are the compiler's own, with static fields or with the variables of a
+// suspended method.
 //
 // The blobs are hostile: each length is checked, and the reads and the text for one name are bounded. A method with
 // unreadable data has no name.

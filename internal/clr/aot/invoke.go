@@ -47,15 +47,21 @@ func (t *tables) address(i uint32) (arch.Addr, bool) {
 	return t.fixupsAt + arch.Addr(off) + arch.Addr(int64(distance)), true
 }
 
-// addInvoked adds the methods of the invoke map. Known methods, and code that several methods share, are left out.
-func (n *Names) addInvoked(t *tables) {
-	owners := map[arch.Addr]uint32{} // tokens, by MethodTable
+// readOwners returns the tokens of the defined types, by MethodTable.
+func (t *tables) readOwners() map[arch.Addr]uint32 {
+	owners := map[arch.Addr]uint32{}
 	eachEntry(t.typeMap, func(r *reader) {
 		table, ok := t.address(r.unsigned())
 		if token := r.unsigned(); ok && !r.bad {
 			owners[table] = token
 		}
 	})
+	return owners
+}
+
+// addInvoked adds the methods of the invoke map. Known methods, and code that several methods share, are left out.
+func (n *Names) addInvoked(t *tables) {
+	owners := n.owners
 	starts := make(map[arch.Addr]bool, len(n.entries))
 	for i := range n.entries {
 		starts[n.entries[i].start] = true

@@ -21,6 +21,7 @@ var ErrFormat = errors.New("no names of methods that can be read")
 // Sections of the ReadyToRun header (inc/ModuleHeaders.h): readonly blobs have the numbers of ReflectionMapBlob
 // (Common/src/Internal/Runtime/MetadataBlob.cs) from 300 on.
 const (
+	staticRegion     = 201
 	typeMap          = 300 + 1
 	invokeMap        = 300 + 6
 	commonFixups     = 300 + 8
@@ -69,7 +70,9 @@ type entry struct {
 // Names are the methods of a program. Names is not safe for concurrent use.
 type Names struct {
 	metadata []byte
-	entries  []entry // by start; only methods with a name
+	entries  []entry              // by start; only methods with a name
+	owners   map[arch.Addr]uint32 // tokens of the defined types, by MethodTable
+	statics  section
 	known    map[arch.Addr]name.Method
 	room     int // bytes left for known
 }
@@ -116,7 +119,11 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 			return nil, err
 		}
 	}
-	return parse(metadata, methods, sections[stackTraceMap].at, t)
+	n, err := parse(metadata, methods, sections[stackTraceMap].at, t)
+	if err == nil {
+		n.statics = sections[staticRegion]
+	}
+	return n, err
 }
 
 // section is a section of the header.
@@ -196,6 +203,7 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 			n.entries = append(n.entries, e)
 		}
 	}
+	n.owners = t.readOwners()
 	n.addInvoked(t)
 	slices.SortFunc(n.entries, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
 	return n, nil

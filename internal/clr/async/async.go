@@ -43,7 +43,7 @@ var errEnded = errors.New("the async method has ended")
 // object.Reader. A Reader is not safe for concurrent use.
 type Reader struct {
 	objects  *object.Reader
-	names    *name.Namer
+	names    Machines
 	shapes   map[arch.Addr]*shape   // by MethodTable
 	machines map[arch.Addr]*Machine // likewise
 
@@ -52,8 +52,14 @@ type Reader struct {
 	context      func(*Resumption) arch.Addr        // the context of a method's instantiation; nil: there is none
 }
 
+// Machines names state machines.
+type Machines interface {
+	// Machine names the async method of the type of a state machine, by MethodTable.
+	Machine(mt arch.Addr) (name.Machine, error)
+}
+
 // New returns a Reader of async methods by objects and names, for the runtime that d describes.
-func New(d *contract.Descriptor, objects *object.Reader, names *name.Namer) (*Reader, error) {
+func New(d *contract.Descriptor, objects *object.Reader, names Machines) (*Reader, error) {
 	r := &Reader{
 		objects: objects, names: names, shapes: map[arch.Addr]*shape{}, machines: map[arch.Addr]*Machine{},
 	}
@@ -76,6 +82,7 @@ type Machine struct {
 	state   uint32 // offset of the state; 0: there is no known state
 	promise uint32 // of the struct with the continuation of an async iterator; 0: no async iterator
 	builder uint32 // of the builder; 0: not known
+	hidden  bool   // the fields are not known: see hidden.go
 }
 
 // Fields of state machines: the C# compiler's names, and Visual Basic's.
@@ -120,6 +127,7 @@ func (r *Reader) machine(mt arch.Addr) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.hidden = r.objects.Hides()
 	for _, f := range fields {
 		switch f.Name {
 		case stateField, stateFieldVB:
@@ -153,8 +161,10 @@ type Box struct {
 	State    int32 // Running, Finished, or the number of the await where the method waits, in the order of compilation
 	HasState bool
 
-	kind kind
-	at   arch.Addr // of the state machine, as if a struct had a MethodTable in front of it
+	kind  kind
+	class *object.Class // of the box
+	field uint32        // of the state machine, in the box
+	at    arch.Addr     // of the state machine, as if a struct had a MethodTable in front of it
 }
 
 // Rests reports whether the box is of an async iterator that nobody waits for: the consumer has an element, or has
@@ -187,7 +197,7 @@ func (b *Box) Fields() (at arch.Addr, class *object.Class) { return b.at, b.Mach
 const objectHeader = 8 // the MethodTable in front of an object's fields, in bytes
 
 func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error) {
-	b := &Box{Object: obj, kind: s.kind}
+	b := &Box{Object: obj, kind: s.kind, class: class, field: s.field}
 	mt := s.machine
 	if !s.value {
 		var err error

@@ -46,6 +46,9 @@ func (r *Reader) Alive(b *Box) (bool, error) {
 // Current returns the current address of a method's box, by the method's builder. If the collector has moved the box,
 // the builder leads elsewhere, and b is only the old copy. 0: the method has finished.
 func (r *Reader) Current(b *Box) (arch.Addr, error) {
+	if b.Machine.hidden {
+		return r.hiddenCurrent(b)
+	}
 	if b.HasState && b.State == Finished || b.Machine.builder == 0 {
 		return 0, nil
 	}
@@ -106,6 +109,9 @@ const maxAwaiter = 64
 
 // Awaited returns the object that a suspended method waits for: the object in the method's awaiter.
 func (r *Reader) Awaited(b *Box) (Awaited, error) {
+	if b.Machine.hidden {
+		return r.hiddenAwaited(b)
+	}
 	fields, err := r.objects.FieldsOf(b.Machine.class)
 	if err != nil {
 		return Awaited{}, err
@@ -154,6 +160,9 @@ func (r *Reader) end(m *Machine, fields []object.Field, f *object.Field) uint32 
 // OfMachine returns the box of a state machine that is an object: an async iterator is the source of its own
 // ValueTasks. 0: the object is no state machine.
 func (r *Reader) OfMachine(obj arch.Addr, class *object.Class) arch.Addr {
+	if r.objects.Hides() {
+		return r.hiddenOfMachine(obj, class)
+	}
 	if !slices.ContainsFunc(r.fieldNames(class), func(n string) bool { return n == promiseField }) {
 		return 0
 	}

@@ -112,6 +112,11 @@ func (r *Reader) next(obj arch.Addr) (follower, error) {
 		if p := b.Machine.promise; p != 0 {
 			return r.core(b.at + arch.Addr(p))
 		}
+		if b.Machine.hidden && !b.Machine.value {
+			if f, ok, err := r.hiddenConsumer(b); ok || err != nil {
+				return f, err
+			}
+		}
 		return r.at(obj + arch.Addr(s.next))
 	case pooledBox:
 		return r.core(obj + arch.Addr(s.next))

@@ -210,15 +210,16 @@ func FuzzChains(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		words, n := scatter(data, tables)
 		mem := &fuzzed{p.Words, words}
-		r := newReader(t, mem, clrtest.Net11)
 		word := binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))
-		took := testenv.Worked(func() {
-			for i := range n {
-				follow(t, r, fuzzedAt+arch.Addr(i)*fuzzedSize, word)
+		for _, r := range []*Reader{newReader(t, mem, clrtest.Net11), p.hiddenReader(t, mem)} {
+			took := testenv.Worked(func() {
+				for i := range n {
+					follow(t, r, fuzzedAt+arch.Addr(i)*fuzzedSize, word)
+				}
+			})
+			if took > 5*time.Second {
+				t.Errorf("%d objects took %v", n, took)
 			}
-		})
-		if took > 5*time.Second {
-			t.Errorf("%d objects took %v", n, took)
 		}
 	})
 }

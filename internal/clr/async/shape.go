@@ -1,6 +1,8 @@
 package async
 
 import (
+	"errors"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
 )
@@ -130,7 +132,7 @@ func (r *Reader) shapeOf(class *object.Class) (*shape, error) {
 		s := &shape{kind: k.kind, label: k.label}
 		if k.field != "" {
 			if s.field, err = r.objects.Offset(class, k.field); err != nil {
-				return nil, err
+				return r.known(nil, err)
 			}
 		}
 		switch {
@@ -139,9 +141,18 @@ func (r *Reader) shapeOf(class *object.Class) (*shape, error) {
 		case s.kind == runtimeTask:
 			s.next, err = r.objects.Offset(class, headField)
 		}
-		return s, err
+		return r.known(s, err)
 	}
 	return &shape{}, nil
+}
+
+// known returns a shape, or the shape of a class of which nothing is known: in a native AOT program the fields of some
+// classes are not known.
+func (r *Reader) known(s *shape, err error) (*shape, error) {
+	if errors.Is(err, object.ErrNoField) && r.objects.Hides() {
+		return &shape{}, nil
+	}
+	return s, err
 }
 
 // boxShape completes the shape of a box of a class. of is the class in known: class itself, or a base.

@@ -33,7 +33,7 @@ const (
 )
 
 type contextLayout struct {
-	Direct  uint32 `clr:"Thread.AllocContext,optional"` // .NET 8
+	Direct  uint32 `clr:"Thread.AllocContext,optional"` // .NET 8, and native AOT programs
 	Locals  uint32 `clr:"Thread.RuntimeThreadLocals,optional"`
 	Outer   uint32 `clr:"RuntimeThreadLocals.AllocContext,optional"`
 	Inner   uint32 `clr:"EEAllocContext.GCAllocationContext,optional"` // .NET 10
@@ -58,9 +58,9 @@ func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, boo
 			return context{}, false
 		}
 		at = locals + arch.Addr(l.Outer)
-		if l.Inner != contract.Absent {
-			at += arch.Addr(l.Inner)
-		}
+	}
+	if l.Inner != contract.Absent {
+		at += arch.Addr(l.Inner)
 	}
 	var b [contextLen]byte
 	if mem.ReadMemory(b[:], at+arch.Addr(l.Pointer)) != nil {

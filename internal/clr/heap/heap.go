@@ -75,7 +75,7 @@ type Reader struct {
 type layout struct {
 	Vars     arch.Addr `global:"GCDacGlobals,optional"`
 	Untag    uint64    `global:"ObjectToMethodTableUnmask,optional"`
-	Flags    uint32    `clr:"MethodTable.MTFlags,optional"`
+	Flags    uint32    `clr:"MethodTable.MTFlags|MethodTable.Flags,optional"` // Flags in native AOT programs
 	BaseSize uint32    `clr:"MethodTable.BaseSize,optional"`
 	Free     arch.Addr `global:"FreeObjectMethodTable,optional"`
 }

@@ -70,6 +70,32 @@ func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
 	return out, nil
 }
 
+// maxFixed is the greatest BaseSize for References.
+const maxFixed = 1 << 16
+
+// References returns the offsets of the references in objects of a class, without those in elements. The offsets are
+// in bytes from the start of an object, in rising order. base is the BaseSize of the MethodTable, which must have
+// references.
+func References(mem *target.Reader, mt arch.Addr, base uint32) ([]uint32, error) {
+	t := &Table{Addr: mt, Base: base}
+	if base > maxFixed || t.size(0) < minSize {
+		return nil, errNoTable
+	}
+	l, err := readLayout(mem, t)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint32
+	if len(l.items) == 0 {
+		l.each(t.size(0), func(from, n uint64) {
+			for ; n > 0; from, n = from+8, n-8 {
+				out = append(out, uint32(from))
+			}
+		})
+	}
+	return out, nil
+}
+
 // overlap reports whether two series have common references. An array can have any length, and has all references in
 // one series.
 func (l *layoutOf) overlap(t *Table) bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 )
 
 // The runtime's events identify a System.Threading.Lock by the handle of the AutoResetEvent that the Lock's waiters
@@ -127,11 +128,12 @@ func (s *Store) Unmoved() bool {
 // Entered returns the monitor of a Lock; false: the last Look has found no monitor of the Lock, or the Lock was
 // elsewhere then.
 func (s *Store) Entered(lock arch.Addr) (m Monitor, ok bool) {
-	block, obj, err := s.entry(s.events.locks[lock])
+	index := s.events.locks[lock]
+	block, obj, err := s.entry(index)
 	if err != nil {
 		return m, false
 	}
-	if at, err := s.lockIn(block); err != nil || at != lock || !s.isAt(obj, s.events.locks[lock]) {
+	if at, err := s.lockIn(block, index); err != nil || at != lock || !s.isAt(obj, index) {
 		return m, false
 	}
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
@@ -149,7 +151,7 @@ func (s *Store) withEvent(index int, id uint64) (m Monitor, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	lock, err := s.lockIn(block)
+	lock, err := s.lockIn(block, index)
 	if err != nil || lock == 0 {
 		return m, false
 	}
@@ -159,13 +161,34 @@ func (s *Store) withEvent(index int, id uint64) (m Monitor, ok bool) {
 	return Monitor{Object: obj, Block: block, Lock: lock}, true
 }
 
-// lockIn returns the Lock of a SyncBlock; 0: there is none.
-func (s *Store) lockIn(block arch.Addr) (arch.Addr, error) {
+// lockIn returns the Lock of a SyncBlock, or of an entry of the sync table of a native AOT program; 0: there is none.
+func (s *Store) lockIn(block arch.Addr, index int) (arch.Addr, error) {
+	if s.ahead != nil {
+		e, err := s.aheadEntry(index)
+		return e.lock, err
+	}
 	handle, err := s.mem.Pointer(block + arch.Addr(s.m.Lock))
 	if err != nil || handle == 0 {
 		return 0, err
 	}
 	return s.mem.Pointer(handle)
+}
+
+// handled returns the Lock of an entry's SyncBlock and the handle of the Lock; 0: there is none. false: the SyncBlock
+// cannot be read.
+func handled(mem *target.Reader, l *tableLook, e *entry) (lock, handle arch.Addr, ok bool, err error) {
+	if !plausible(e.block) {
+		return 0, 0, false, nil
+	}
+	b := l.block(e.block)
+	if b == nil {
+		return 0, 0, false, nil
+	}
+	if handle = arch.Addr(binary.LittleEndian.Uint64(b[l.s.m.Lock:])); handle == 0 {
+		return 0, 0, true, nil
+	}
+	lock, err = mem.Pointer(handle)
+	return lock, handle, true, err
 }
 
 // indexEvents looks through the sync table. The results are checked on use.
@@ -177,25 +200,25 @@ func (s *Store) indexEvents() {
 	whole, err := s.entries(func(list []entry) bool {
 		sortEntries(list)
 		for _, e := range list {
-			var b []byte
-			if plausible(e.block) {
-				b = l.block(e.block)
+			lock, handle, err := e.lock, arch.Addr(0), error(nil)
+			if s.ahead == nil {
+				var ok bool
+				if lock, handle, ok, err = handled(s.mem, &l, &e); !ok {
+					index.all = false
+					continue
+				}
 			}
-			if b == nil {
-				index.all = false
-				continue
-			}
-			handle := arch.Addr(binary.LittleEndian.Uint64(b[s.m.Lock:]))
-			if handle == 0 {
+			if lock == 0 && err == nil {
 				continue
 			}
 			if l.locks++; l.locks > maxLockEvents {
 				return false
 			}
-			lock, err := s.mem.Pointer(handle)
 			var id uint64
 			if err == nil {
-				index.locks[lock], index.handles[handle] = e.index, lock
+				if index.locks[lock] = e.index; handle != 0 {
+					index.handles[handle] = lock
+				}
 				id, err = s.EventOf(lock)
 			}
 			if err != nil {

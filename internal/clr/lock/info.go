@@ -21,6 +21,8 @@ const (
 	infoField   = "t_first"
 	infoSlot    = 0
 	infoKind    = 8 // four bytes; the timeout is in the next four bytes
+	infoNext    = 16
+	infoLen     = 24
 	ofLock      = 2 // ThreadBlockingInfo.ObjectKind.Lock
 	ofCondition = 3
 )

@@ -128,6 +128,7 @@ type Store struct {
 	objects *object.Reader
 	l       layout
 	m       *managedLayout // nil: monitors are native
+	ahead   *ahead         // of a native AOT program; else nil
 	lists   lister
 	index   monitorIndex
 	events  eventIndex
@@ -208,6 +209,9 @@ func (s *Store) Of(obj arch.Addr) (Monitor, error) {
 	if word&wordHash != 0 {
 		return Monitor{Object: obj}, nil // a hash code: the monitor has no holder, and never had a waiter
 	}
+	if s.ahead != nil {
+		return s.aheadMonitor(int(word&indexMask), obj)
+	}
 	block, owner, err := s.entry(int(word & indexMask))
 	if err != nil {
 		return Monitor{}, err
@@ -232,6 +236,10 @@ func (s *Store) At(awareLock arch.Addr) (Monitor, error) {
 func (s *Store) entry(index int) (block, obj arch.Addr, err error) {
 	if index <= 0 || index > largestSyncIndex {
 		return 0, 0, ErrChanging
+	}
+	if s.ahead != nil {
+		e, err := s.aheadEntry(index)
+		return e.block, e.object, err
 	}
 	table, err := s.mem.Pointer(s.l.Table)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Store) bindManaged(d *contract.Descriptor) error {
 
 // Managed reports whether the runtime's monitor is managed code (.NET 11). If so, a monitor with waiters is a
 // System.Threading.Lock, and threads have no Blocking records.
-func (s *Store) Managed() bool { return s.m != nil }
+func (s *Store) Managed() bool { return s.m != nil || s.ahead != nil }
 
 // managed reads the monitor of an object's SyncBlock.
 func (s *Store) managed(block, obj arch.Addr) (Monitor, error) {
@@ -122,23 +122,26 @@ func (s *Store) indexLocks() error {
 	_, err := s.entries(func(list []entry) bool {
 		sortEntries(list)
 		for _, e := range list {
-			if !plausible(e.block) {
-				continue
+			lock := e.lock
+			if s.ahead == nil {
+				if !plausible(e.block) {
+					continue
+				}
+				var ok bool
+				var err error
+				if lock, _, ok, err = handled(s.table, &l, &e); !ok {
+					return false
+				} else if err != nil {
+					continue
+				}
 			}
-			b := l.block(e.block)
-			if b == nil {
-				return false
-			}
-			handle := arch.Addr(binary.LittleEndian.Uint64(b[s.m.Lock:]))
-			if handle == 0 {
+			if lock == 0 {
 				continue
 			}
 			if l.locks++; l.locks > maxLocks {
 				return false
 			}
-			if lock, err := s.table.Pointer(handle); err == nil && lock != 0 {
-				objects[lock] = e.object
-			}
+			objects[lock] = e.object
 		}
 		return true
 	})

@@ -45,6 +45,7 @@ type tableLook struct {
 type entry struct {
 	block, object arch.Addr
 	index         int
+	lock          arch.Addr // of a native AOT program: the entry has no SyncBlock
 }
 
 // sortEntries sorts entries by the addresses of their blocks.
@@ -56,6 +57,12 @@ func sortEntries(entries []entry) {
 func (l *tableLook) chunk(entries []entry) bool {
 	sortEntries(entries)
 	for _, e := range entries {
+		if l.s.ahead != nil {
+			if !l.aheadEntry(&e) {
+				return false
+			}
+			continue
+		}
 		var b []byte
 		if plausible(e.block) {
 			b = l.block(e.block)
@@ -150,6 +157,9 @@ func (s *Store) end() (int, error) {
 // entries reads the sync table up to the first entry that has never been used, and passes the used entries to take, a
 // part at a time, until take returns false. all: the read reached the never-used entry.
 func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
+	if s.ahead != nil {
+		return s.aheadEntries(take)
+	}
 	table, err := s.table.Pointer(s.l.Table)
 	if err != nil {
 		return false, err

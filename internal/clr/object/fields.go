@@ -28,8 +28,45 @@ func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
 		}
 		for i := range own {
 			f := &own[i]
-			out = append(out, Field{f.name, f.Offset, f.Reference()})
+			out = append(out, Field{f.name, f.offset, f.reference})
 		}
+	}
+	return out, nil
+}
+
+// placer knows only the places of references in objects, not the fields of all classes.
+type placer interface {
+	// Places returns the offsets of the references in objects of a class, without those in elements, in bytes from the
+	// start of an object.
+	Places(mt arch.Addr) ([]uint32, error)
+}
+
+// Hides reports whether the runtime knows only the fields of some classes. Of all others Places knows the references.
+func (r *Reader) Hides() bool {
+	_, ok := r.types.(placer)
+	return ok
+}
+
+// Places returns the references in an object from an offset on, without those in elements.
+func (r *Reader) Places(obj arch.Addr, c *Class, from uint32) ([]arch.Addr, error) {
+	p, ok := r.types.(placer)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", types.ErrFields, c.Display)
+	}
+	offsets, err := p.Places(c.Table)
+	if err != nil {
+		return nil, err
+	}
+	var out []arch.Addr
+	for _, off := range offsets {
+		if off < from {
+			continue
+		}
+		at, err := r.mem.Pointer(obj + arch.Addr(off))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, at)
 	}
 	return out, nil
 }
@@ -79,7 +116,7 @@ func (r *Reader) FullName(c *Class) (assembly, full string, err error) {
 	if t.Kind != types.Class {
 		return "", "", fmt.Errorf("%w: %s is an array", ErrNoObject, c.Display)
 	}
-	full, err = r.names.TypeName(&t)
+	full, err = r.types.FullName(c.Table)
 	return c.Assembly, full, err
 }
 
@@ -90,6 +127,19 @@ func (c *Class) Bases(yield func(*Class) bool) {
 			return
 		}
 	}
+}
+
+// ElementClass returns the class of the elements of a one-dimensional array.
+func (r *Reader) ElementClass(obj arch.Addr) (*Class, error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.types.Read(c.Table)
+	if err != nil || t.Kind != types.SZArray {
+		return nil, fmt.Errorf("%w: %v is no array (%v)", ErrNoObject, obj, err)
+	}
+	return r.Table(t.Elem)
 }
 
 // Elements returns the address of an array's elements, their number, and the size of each in bytes.

@@ -60,15 +60,15 @@ type Class struct {
 }
 
 type field struct {
-	types.Field
-	name string
+	name      string
+	offset    uint32
+	reference bool
 }
 
 // Reader reads objects of one runtime. It is not safe for concurrent use.
 type Reader struct {
 	mem     *target.Reader
-	types   *types.System
-	names   *name.Namer
+	types   Types
 	l       layout
 	classes map[arch.Addr]*Class // of types that stay
 	fields  int                  // of classes
@@ -82,14 +82,22 @@ func (r *Reader) Begin() {
 	clear(r.failed)
 }
 
-// New binds the objects of the runtime that d describes. Objects are read from mem; classes are read with ts and ns.
+// New is NewOf for CoreCLR.
 func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ns *name.Namer) (*Reader, error) {
+	return NewOf(mem, d, coreCLR{ts, ns})
+}
+
+// NewOf binds the objects of the runtime that d describes. Objects are read from mem.
+func NewOf(mem target.Memory, d *contract.Descriptor, of Types) (*Reader, error) {
 	r := &Reader{
-		mem: target.NewReader(mem), types: ts, names: ns, classes: map[arch.Addr]*Class{},
+		mem: target.NewReader(mem), types: of, classes: map[arch.Addr]*Class{},
 		refused: map[arch.Addr]error{}, failed: map[*Class]error{},
 	}
 	return r, d.Bind(&r.l)
 }
+
+// Types returns the types of the runtime.
+func (r *Reader) Types() Types { return r.types }
 
 // Class returns the class of the object at an address.
 func (r *Reader) Class(obj arch.Addr) (*Class, error) {
@@ -146,7 +154,7 @@ func (r *Reader) class(mt arch.Addr, bases int) (*Class, error) {
 // read reads a class and its bases.
 func (r *Reader) read(mt arch.Addr, bases int) (c *Class, err error) {
 	c = &Class{Table: mt}
-	if c.Class, err = r.names.Class(mt); err != nil {
+	if c.Class, err = r.types.Class(mt); err != nil {
 		return nil, err
 	}
 	base, err := r.types.Base(mt)
@@ -193,7 +201,8 @@ func plain(display string) string {
 	return display
 }
 
-// own returns the fields that a class itself declares.
+// own returns the fields that a class itself declares. Where only the fields of some classes are known, in a native
+// AOT program, any other class counts as a class without fields of its own.
 func (r *Reader) own(c *Class) ([]field, error) {
 	if c.read {
 		return c.fields, nil
@@ -201,8 +210,11 @@ func (r *Reader) own(c *Class) ([]field, error) {
 	if err := r.failed[c]; err != nil {
 		return nil, err
 	}
-	fields, err := r.readFields(c.Table)
-	if err != nil {
+	var fields []field
+	err := r.types.EachField(c.Table, func(name string, offset uint32, reference bool) {
+		fields = append(fields, field{name, offset, reference})
+	})
+	if err != nil && !errors.Is(err, types.ErrFields) {
 		r.failed[c] = err
 		return nil, err
 	}
@@ -211,24 +223,6 @@ func (r *Reader) own(c *Class) ([]field, error) {
 	}
 	c.fields, c.read = fields, true
 	return fields, nil
-}
-
-func (r *Reader) readFields(mt arch.Addr) ([]field, error) {
-	rows, err := r.names.FieldNames(mt)
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.types.Fields(mt, rows)
-	if err != nil {
-		return nil, err
-	}
-	var out []field
-	for _, f := range list {
-		if !f.Static {
-			out = append(out, field{f, rows[f.RID]})
-		}
-	}
-	return out, nil
 }
 
 // named returns the instance field of a name. Of equal names, the field of the most derived class counts.
@@ -254,7 +248,7 @@ func (r *Reader) Offset(c *Class, name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return f.Offset, nil
+	return f.offset, nil
 }
 
 // Uint32 reads a field of four bytes.
@@ -290,11 +284,11 @@ func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, in
 	if err != nil {
 		return 0, nil, err
 	}
-	if f.Reference() {
-		at, err = r.mem.Pointer(obj + arch.Addr(f.Offset))
+	if f.reference {
+		at, err = r.mem.Pointer(obj + arch.Addr(f.offset))
 		return at, inner, err
 	}
-	return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
+	return obj + arch.Addr(f.offset) - aligned, inner, nil // a struct has no MethodTable in front
 }
 
 // RefersTo returns the field in which an object refers to another; "": none.
@@ -345,8 +339,8 @@ func (r *Reader) LinkTo(obj arch.Addr, c *Class, other arch.Addr) (Link, error) 
 			return Link{}, err
 		}
 		for i := range fields {
-			if f := &fields[i]; f.Reference() && f.Offset <= maxRead-8 {
-				first, last = min(first, f.Offset), max(last, f.Offset+8)
+			if f := &fields[i]; f.reference && f.offset <= maxRead-8 {
+				first, last = min(first, f.offset), max(last, f.offset+8)
 			}
 		}
 	}
@@ -360,11 +354,11 @@ func (r *Reader) LinkTo(obj arch.Addr, c *Class, other arch.Addr) (Link, error) 
 	for ; c != nil; c = c.base {
 		for i := range c.fields {
 			f := &c.fields[i]
-			if !f.Reference() || f.Offset > maxRead-8 {
+			if !f.reference || f.offset > maxRead-8 {
 				continue
 			}
-			if arch.Addr(binary.LittleEndian.Uint64(b[f.Offset-first:])) == other {
-				return Link{c, f.name, obj + arch.Addr(f.Offset)}, nil
+			if arch.Addr(binary.LittleEndian.Uint64(b[f.offset-first:])) == other {
+				return Link{c, f.name, obj + arch.Addr(f.offset)}, nil
 			}
 		}
 	}
@@ -418,7 +412,7 @@ func (r *Reader) Argument(c *Class) string {
 	if err != nil || len(t.Args) == 0 {
 		return ""
 	}
-	a, err := r.names.Class(t.Args[len(t.Args)-1])
+	a, err := r.types.Class(t.Args[len(t.Args)-1])
 	if err != nil {
 		return ""
 	}

@@ -147,7 +147,7 @@ func FuzzObject(f *testing.F) {
 			if refs, err := r.References(objectAt, 16); err == nil && len(refs) > 16 {
 				t.Errorf("%d references", len(refs))
 			}
-			_, _ = r.types.Fields(tableAt, map[uint32]string{1: "x", 2: "y"})
+			_, _ = r.types.(coreCLR).Fields(tableAt, map[uint32]string{1: "x", 2: "y"})
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"unicode/utf16"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 )
 
 // The native view of System.Threading.Thread (src/coreclr/vm/object.h, class ThreadBaseObject; the build of the
@@ -24,6 +25,9 @@ const (
 // can move during the read, so Name checks the Thread object: it must point back at the Thread and repeat the
 // Thread's id.
 func (s *Store) Name(t *Thread) (name string, known bool) {
+	if s.ahead != nil {
+		return s.nameAhead(t)
+	}
 	if t.Exposed == 0 {
 		return "", true
 	}
@@ -43,14 +47,23 @@ func (s *Store) Name(t *Thread) (name string, known bool) {
 
 // Object returns the address of the managed Thread object of t; 0: there is none, or the address cannot be read.
 func (s *Store) Object(t *Thread) arch.Addr {
-	if t.Exposed == 0 {
-		return 0
-	}
-	obj, err := s.mem.Pointer(t.Exposed)
+	obj, err := s.ObjectIn(s.mem, t)
 	if err != nil {
 		return 0
 	}
 	return obj
+}
+
+// ObjectIn returns the address of the managed Thread object of t, according to mem; 0: there is none.
+func (s *Store) ObjectIn(mem target.Memory, t *Thread) (arch.Addr, error) {
+	switch r := target.NewReader(mem); {
+	case s.ahead != nil:
+		return s.objectAhead(r, t)
+	case t.Exposed == 0:
+		return 0, nil
+	default:
+		return r.Pointer(t.Exposed)
+	}
 }
 
 // Confirmed reports whether t refers to a managed Thread object, and whether the object refers back to t. A thread
@@ -89,12 +102,9 @@ func (s *Store) str(obj arch.Addr, most uint32) (string, bool) {
 
 // text is str, and reports whether the string is longer.
 func (s *Store) text(obj arch.Addr, most uint32) (text string, cut, ok bool) {
-	want, err := s.mem.Uint64(s.l.StringType)
-	if err != nil {
-		return "", false, false
-	}
+	want := s.StringType()
 	mt, err := s.mem.Uint64(obj)
-	if err != nil || mt&^s.l.Untag != want {
+	if err != nil || want == 0 || arch.Addr(mt&^s.l.Untag) != want {
 		return "", false, false
 	}
 	n, err := s.mem.Uint32(obj + arch.Addr(s.l.StringLength))

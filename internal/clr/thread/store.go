@@ -48,7 +48,7 @@ type Thread struct {
 	Cooperative bool      // GC mode: the thread runs managed code, or touches the managed heap; else preemptive
 	Frame       arch.Addr // the newest Frame
 	Exception   arch.Addr // the newest ExInfo; 0: no exception is in flight
-	Exposed     arch.Addr // handle of the managed Thread object
+	Exposed     arch.Addr // handle of the managed Thread object (CoreCLR): see Store.ObjectIn
 }
 
 // Hijacked reports whether the runtime has replaced a return address on the
@@ -96,16 +96,22 @@ type Store struct {
 	direct bool // an ExInfo holds the exception object itself, not a handle
 	linked bool // a link of the thread list is the address of a Thread, not the address of the Thread's link
 	head   int  // see HeadLen
+	needed int  // see Needed
 
 	locals localsLayout
 
 	trackers trackerUse
 	tracker  trackerLayout
+
+	ahead *ahead // nil: the runtime is CoreCLR
 }
 
 // NewStore binds the thread store of the runtime that d describes.
 func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	s := &Store{mem: target.NewReader(mem)}
+	if IsAhead(d) {
+		return s, s.bindAhead(d)
+	}
 	if err := d.Bind(&s.l); err != nil {
 		return nil, err
 	}
@@ -126,17 +132,21 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	}
 	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
 	s.linked = d.Contracts["Thread"] == "c1"
-	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed} {
-		if off > maxHead-8 {
-			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied",
-				off, maxHead)
-		}
+	return s, s.bindHead(d, s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed, s.l.Link)
+}
+
+// bindHead sets the part of a Thread that is copied. fields are offsets in the Thread.
+func (s *Store) bindHead(d *contract.Descriptor, fields ...uint32) error {
+	last := slices.Max(fields)
+	if last > maxHead-8 {
+		return fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied", last, maxHead)
 	}
-	s.head = s.Needed()
+	s.needed = int(last) + 8
+	s.head = s.needed
 	for _, f := range d.Types["Thread"].Fields {
 		s.head = max(s.head, min(int(f.Offset)+8, maxHead))
 	}
-	return s, nil
+	return nil
 }
 
 // List returns the runtime's threads in the order of the store. A running program may free a Thread just before List
@@ -180,6 +190,9 @@ func (s *Store) List() ([]Thread, error) {
 			return out, err
 		}
 	}
+	if s.ahead != nil {
+		s.learn(out)
+	}
 	return out, nil
 }
 
@@ -188,6 +201,9 @@ func (s *Store) List() ([]Thread, error) {
 // link's offset, .NET 11.0 has 0 (vm/threads.h, ThreadStore::m_ThreadList). So the runtime's table of managed ids
 // decides, because each Thread has a place in the table (vm/threads.h, IdDispenser::m_idToThread).
 func (s *Store) before(link arch.Addr) arch.Addr {
+	if s.ahead != nil {
+		return 0
+	}
 	ways := []arch.Addr{arch.Addr(s.l.Link), 0}
 	if s.linked {
 		slices.Reverse(ways)
@@ -250,14 +266,14 @@ func (s *Store) LinkOffset() int { return int(s.l.Link) }
 func (s *Store) HeadLen() int { return s.head }
 
 // Needed returns the number of bytes of a Thread object that Parse looks at.
-func (s *Store) Needed() int {
-	l := &s.l
-	return int(max(l.ID, l.OSID, l.State, l.GCMode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
-}
+func (s *Store) Needed() int { return s.needed }
 
 // Same reports whether a thread, according to mem, is still the thread that was read: alive, with the same ids.
 func (s *Store) Same(mem target.Memory, t *Thread) bool {
 	r := target.NewReader(mem)
+	if s.ahead != nil {
+		return s.sameAhead(r, t)
+	}
 	id, err1 := r.Uint32(t.Address + arch.Addr(s.l.ID))
 	osID, err2 := r.Uint32(t.Address + arch.Addr(s.l.OSID))
 	state, err3 := r.Uint32(t.Address + arch.Addr(s.l.State))
@@ -270,6 +286,9 @@ func (s *Store) Same(mem target.Memory, t *Thread) bool {
 
 // Parse decodes the head of a Thread object: HeadLen bytes or more, read at address at.
 func (s *Store) Parse(head []byte, at arch.Addr) Thread {
+	if s.ahead != nil {
+		return s.ahead.parse(head, at)
+	}
 	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(head[off:]) }
 	u64 := func(off uint32) uint64 { return binary.LittleEndian.Uint64(head[off:]) }
 	return Thread{
@@ -327,10 +346,18 @@ func (s *Store) WithID(id int) (Thread, bool) {
 }
 
 // Finalizer returns the address of the finalizer's Thread object; 0: there is none yet.
-func (s *Store) Finalizer() (arch.Addr, error) { return s.mem.Pointer(s.l.Finalizer) }
+func (s *Store) Finalizer() (arch.Addr, error) {
+	if s.ahead != nil {
+		return s.ahead.finalizer, nil // as of the last List
+	}
+	return s.mem.Pointer(s.l.Finalizer)
+}
 
 // StringType returns the MethodTable of strings; 0: the MethodTable cannot be read.
 func (s *Store) StringType() arch.Addr {
+	if s.ahead != nil {
+		return s.ahead.strings
+	}
 	p, err := s.mem.Pointer(s.l.StringType)
 	if err != nil {
 		return 0

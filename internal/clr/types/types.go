@@ -46,6 +46,9 @@ type Type struct {
 // ErrCorrupt: the memory at an address cannot be a MethodTable or TypeDesc.
 var ErrCorrupt = errors.New("not a type handle")
 
+// ErrFields: the fields of a class are not known, though the class is.
+var ErrFields = errors.New("the fields are not known")
+
 const (
 	// MaxArgs bounds type arguments. The runtime allows more, but no program uses more.
 	MaxArgs = 256
