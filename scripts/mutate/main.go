@@ -217,10 +217,13 @@ func (f *fault) try(dir string) (by string, err error) {
 	if strings.Contains(out, "[build failed]") {
 		return "", fmt.Errorf("%s: it cannot be built:\n%s", f, out)
 	}
-	if err == nil {
-		return "", nil
+	switch {
+	case err != nil:
+		return finder(out), nil
+	case strings.Contains(out, "SKIPPED, NOTHING WAS TESTED"):
+		return "", fmt.Errorf("%s: it was not tried, since this machine lacks what the tests need: ! %s", f, f.tests)
 	}
-	return finder(out), nil
+	return "", nil
 }
 
 var (
