@@ -51,10 +51,11 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 // SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one instant. At that instant
 // every running thread is stopped. The other threads are proved to have been blocked from before the copies of their
 // stacks until after the instant. If more threads run than the process may use CPUs, SnapshotAtOnce first looks for a
-// moment at which no thread has a CPU. Such a moment is an instant without a stop: Snapshot.Registers says so. If an attempt lacks a stack, because a thread got no CPU to stop on, for example,
-// SnapshotAtOnce tries a few more instants. The last attempt counts, complete or not: a missing thread says why. The
-// stacks in a core dump always belong to one instant. When the process exits after the capture, there is an error and
-// the Snapshot too; when ctx ends, there is only its error.
+// moment at which no thread has a CPU. Such a moment is an instant without a stop: Snapshot.Registers says so. If an
+// attempt lacks a stack, because a thread got no CPU to stop on, for example, SnapshotAtOnce tries a few more
+// instants. The last attempt counts, complete or not: a missing thread says why. The stacks in a core dump always
+// belong to one instant. When the process exits after the capture, there is an error and the Snapshot too; when ctx
+// ends, there is only its error.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	s, err := p.s.SnapshotAtOnce(ctx, filter.inner())
 	return s, publish(err)

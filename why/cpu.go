@@ -30,7 +30,7 @@ type runner struct {
 	leaf   *profile.Function
 	native *profile.Function // with most samples, if most samples are in native code or in its stub
 	regex  float64           // share of the samples in regular expressions
-	crowd  bool              // the thread shares the CPUs with many threads, and had too little CPU time to be judged alone
+	crowd  bool              // the thread shares the CPUs with many threads, with too little CPU time to be judged alone
 }
 
 // judgeCPU looks for threads that have used a whole CPU in one method during the whole look.
@@ -350,8 +350,8 @@ func loop(e *evidence, list []runner) profile.Verdict {
 		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so " +
 			"that the time grows fast with the length of some texts."
 	} else if f := first.native; f != nil {
-		what = fmt.Sprintf("Mostly it is in native code below that method, first of all in %s: most likely a loop that "+
-			"does not end, or work that never pauses.", nativeName(f))
+		what = fmt.Sprintf("Mostly it is in native code below that method, first of all in %s: most likely a loop "+
+			"that does not end, or work that never pauses.", nativeName(f))
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or "+
 			"work that never pauses.", f.Display)

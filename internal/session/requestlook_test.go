@@ -32,7 +32,8 @@ func TestRequestsMissed(t *testing.T) {
 			}
 		}
 		if want = doings(all); waiting != 5 || len(want) != 5 || len(all.listed) != 1 || all.missing() != 0 {
-			return fmt.Sprintf("5 requests that wait, but %q, %d calls, %d missing", want, len(all.listed), all.missing())
+			return fmt.Sprintf("5 requests that wait, but %q, %d calls, %d missing", want, len(all.listed),
+				all.missing())
 		}
 		return ""
 	})

@@ -198,7 +198,9 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 }
 
 // relayed asks for the threads of the program relay, with their counts. count keeps the count of a captured thread.
-func relayed(t *testing.T, p *Process, pr *program, n int) (in *instant, counts []uint64, count func(int, *target.Capture)) {
+func relayed(
+	t *testing.T, p *Process, pr *program, n int,
+) (in *instant, counts []uint64, count func(int, *target.Capture)) {
 	t.Helper()
 	table := make([]byte, 16*n)
 	if err := p.ReadMemory(table, pr.ptr); err != nil {

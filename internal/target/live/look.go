@@ -68,7 +68,9 @@ func (p *Process) Look(reqs []target.Request, out []target.Capture, errs []error
 // threads is the process's number of threads at the instant. If LookAtOnce could not capture all
 // threads, out and errs mean nothing. The slices in out are valid until the next Look, LookAtOnce or
 // FreeLook.
-func (p *Process) LookAtOnce(reqs []target.Request, out []target.Capture, errs []error) (threads int, ok bool, err error) {
+func (p *Process) LookAtOnce(
+	reqs []target.Request, out []target.Capture, errs []error,
+) (threads int, ok bool, err error) {
 	if err := p.Alive(); err != nil {
 		return 0, false, err
 	}
