@@ -30,7 +30,7 @@ type runner struct {
 	leaf   *profile.Function
 	native *profile.Function // with most samples, if most samples are in native code or in its stub
 	regex  float64           // share of the samples in regular expressions
-	crowd  bool              // the thread shares the CPUs with many threads, with too little CPU time to be judged alone
+	crowd  bool              // the thread shares the CPUs with many threads: too little CPU time to be judged alone
 }
 
 // judgeCPU looks for threads that have used a whole CPU in one method during the whole look.

@@ -233,7 +233,7 @@ func (s *Store) isInfo(at, low, high arch.Addr) bool {
 		return false
 	}
 	slot := arch.Addr(binary.LittleEndian.Uint64(b[infoSlot:]))
-		next := arch.Addr(binary.LittleEndian.Uint64(b[infoNext:]))
+	next := arch.Addr(binary.LittleEndian.Uint64(b[infoNext:]))
 	kind, wait := binary.LittleEndian.Uint32(b[infoKind:]), int32(binary.LittleEndian.Uint32(b[infoKind+4:]))
 	if !slot.In(low, high) || slot%8 != 0 || wait < -1 || next != 0 && (next <= at || next >= high) {
 		return false

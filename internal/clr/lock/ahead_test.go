@@ -225,7 +225,8 @@ func TestAheadInfo(t *testing.T) {
 		if ok != tt.isFound || ok && r != (target.Range{Addr: localsAt + field, Len: 8}) {
 			t.Errorf("%s: %+v, %v", what, r, ok)
 		}
-		if other, ok := s.InfoIn(localsAt+0x1000, 64, 0, 0); ok != tt.isFound || ok && other.Addr != localsAt+0x1000+field {
+		other, ok := s.InfoIn(localsAt+0x1000, 64, 0, 0)
+		if ok != tt.isFound || ok && other.Addr != localsAt+0x1000+field {
 			t.Errorf("%s: of another thread %+v, %v", what, other, ok)
 		}
 	}
