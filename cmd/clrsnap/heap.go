@@ -45,21 +45,21 @@ func newHeap(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heap {PID | --core FILE}",
 		Short: "Show what fills the managed heap of a process",
-		Long: `Show which types have the most objects and bytes on the managed heap, by walking over all
-objects from outside. The program is not stopped unless a flag says so, nothing runs in it,
-and its garbage collector is not asked to collect: objects that are dead, but have not been
-collected yet, count like any others. A gigabyte takes about half a second of one CPU.
+		Long: `Show which types have the most objects and bytes on the managed heap. clrsnap walks over all
+objects from outside. Without --stop the program is not stopped, nothing runs in the program, and
+no collection is started: dead objects that have not been collected yet count like any others. A
+gigabyte takes about half a second of one CPU.
 
-While the program runs, its garbage collector moves objects. A part of the heap that it
-moves meanwhile is read again, a few times. The column "consistent" says of which share
-of a generation it is proved that nothing was moved while it was read. In the rest objects
-can be missing or be counted twice, but their types are always right.
+The garbage collector of a running program moves objects. A part of the heap with moved objects is
+read again, a few times. The column "consistent" is the proved share of a generation: nothing was
+moved there while clrsnap read. In the rest objects can be missing or be counted twice, but their
+types are always right.
 
 One moment:
-  --stop            stops all threads of the program while its heap is read, so that all of it is
-                    of the same moment, and says for how long. They go on as soon as it is read,
-                    when --max-pause is used up, and when clrsnap ends or is killed. If it cannot
-                    be done within that time, the heap is read without a stop, and this is said
+  --stop            stops all threads of the program while the heap is read, so that the whole heap
+                    is of one moment, and says for how long. The threads go on when the heap is
+                    read, when --max-pause is used up, and when clrsnap ends or is killed. If
+                    --max-pause is too short, the heap is read without a stop, and a note says so
 
 The generations:
   gen0, gen1     young objects; most of them die soon
@@ -72,29 +72,28 @@ is the share of a type's bytes that is neither in gen0 nor in gen1.
 
 Growth:
   --every 30s       looks again and again, and shows what has grown since the first look
-  --diff FILE       compares with an earlier heap, which clrsnap heap --json has written
+  --diff FILE       compares with an earlier heap, written by clrsnap heap --json
 
 Single objects:
   --type REGEX      the largest objects of the types whose names match, with namespaces:
                     'Shop\.Customer<', '\[\]$'
-  --roots REGEX     what keeps the objects of such types from being collected: the shortest ways
-                    to them, from static fields, handles, the queue of finalizers and stacks.
-                    On stacks all that looks like a reference counts (conservative). Each thread
-                    is stopped while its stack is copied. This takes memory: 20 to 40 bytes for
-                    each object on the heap
-  --retained        how much memory the objects of each type keep from being collected: what
-                    could not be reached without them; local variables count for nothing. It
-                    takes memory, too: 40 to 60 bytes for each object
-  --strings         which texts the strings have that use the most memory; they can be secrets
+  --roots REGEX     what keeps the objects of the matching types from being collected: the shortest
+                    ways to the objects, from static fields, handles, the queue of finalizers and
+                    stacks. Everything on a stack that looks like a reference counts (conservative).
+                    Each thread is stopped while its stack is copied. Takes 20 to 40 bytes of
+                    memory an object
+  --retained        the memory that could not be reached without the objects of each type. Local
+                    variables do not count. Takes 40 to 60 bytes of memory an object
+  --strings         the texts of the strings that use the most memory; can be secrets
 
 Pictures, and files for other tools, by the file's extension:
 ` + heapFormatsHelp() + `
-With --retained a picture shows what keeps what, type by type; with --diff, and with --every
-at its end, colours show what has grown. A .gcdump file has types, sizes, addresses and
-references of all objects, and what keeps them, but nothing that is in them: no text of a
-string. For it stacks are read, and as much memory is taken, as with --roots.
+With --retained a picture shows how types keep other types alive; with --diff, and at the end of
+--every, colours show growth. A .gcdump file has types, sizes, addresses and references of all
+objects, and the roots, but no contents of objects: no text of a string. For a .gcdump file stacks
+are read, and memory is taken, as with --roots.
 
-With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
+With --core the heap is read from a core dump with a heap: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
 		Example: `  clrsnap heap 4242                        which types fill the heap?
@@ -128,16 +127,16 @@ createdump with type 2 (with heap) or 4 (full).
 func (f *heapFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
+	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of the types that match a `regex`")
 	fs.StringVar(&f.roots, "roots", "",
-		"show what keeps the objects of types that match this `regex` from being collected")
+		"show what keeps objects from being collected, for the types that match a `regex`")
 	fs.BoolVar(&f.retains, "retained", false, "how much memory the objects of each type keep from being collected")
-	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
-	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")
-	fs.StringVar(&f.diff, "diff", "", "show what has changed since this `file` was written by heap --json")
-	fs.DurationVar(&f.every, "every", 0, "look again after this `time`, and show what has grown since the first look")
-	fs.IntVar(&f.looks, "looks", 0, "with --every: end after this `number` of looks; 0: with Ctrl-C")
-	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	fs.BoolVar(&f.strings, "strings", false, "show the texts of the strings that use the most memory; can be secrets")
+	fs.IntVarP(&f.limit, "limit", "n", 40, "the `number` of types, objects or texts to show; 0: all")
+	fs.StringVar(&f.diff, "diff", "", "show the changes since a `file` was written by heap --json")
+	fs.DurationVar(&f.every, "every", 0, "look again and again, with a `time` between, and show the growth since the first look")
+	fs.IntVar(&f.looks, "looks", 0, "with --every: end after a `number` of looks; 0: with Ctrl-C")
+	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use a `number` of CPUs at most, for example 0.2 or 4")
 	f.stop.register(fs)
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
@@ -154,7 +153,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 // checkArgs requires a PID or a core dump, and refuses flags for the other.
 func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return f.pidOrCore(cmd, args, runningFlag{"every", "a core dump does not change"},
-		runningFlag{"max-cpu", "a core dump is read with one CPU"},
+		runningFlag{"max-cpu", "a core dump is read with a single CPU"},
 		runningFlag{"stop", "the threads of a core dump stand still"},
 		runningFlag{"max-pause", "the threads of a core dump stand still"})
 }
@@ -169,8 +168,7 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--roots is empty: give a regular expression for names of types")
 	case given("roots") && (given("type") || given("diff") || given("every")),
 		given("retained") && (given("type") || given("diff") || given("every") || given("roots")):
-		return usagef("--roots and --retained go neither with one another nor with --type, --diff or --every: " +
-			"look with each of them in turn")
+		return usagef("--roots and --retained exclude each other, and --type, --diff and --every: use one at a time")
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
 	case checkMaxCPU(f.maxCPU) != nil:
@@ -182,12 +180,12 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
 	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
-		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it " +
-			"writes tables, one after the other")
+		return usagef("--every writes one table after the other: leave out --diff and --type; with -o, give a " +
+			"picture (.html or .svg)")
 	case given("diff") && f.diff == "":
-		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
+		return usagef("--diff is empty: give a file of clrsnap heap --json")
 	case given("diff") && given("type"):
-		return usagef("--diff and --type exclude each other: one is about types, the other about single objects")
+		return usagef("--diff and --type exclude each other: --diff is about types, --type about single objects")
 	}
 	if err := f.checkOutput(cmd); err != nil {
 		return err

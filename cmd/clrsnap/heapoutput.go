@@ -24,7 +24,7 @@ type heapFormat struct {
 }
 
 var heapFormats = []heapFormat{
-	{[]string{".html", ".htm"}, "treemap: one page for any browser, with search", false, drawHeap(export.HeapMap)},
+	{[]string{".html", ".htm"}, "treemap: a page for any browser, with search", false, drawHeap(export.HeapMap)},
 	{[]string{".svg"}, "treemap as a picture", false, drawHeap(export.HeapSVG)},
 	{[]string{".gcdump"}, "all objects and references, for Visual Studio, PerfView, dotnet-gcdump report", true,
 		func(w io.Writer, h, _ *profile.Heap) error {
@@ -73,14 +73,13 @@ func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 	extension := filepath.Ext(f.output)
 	for _, flag := range []string{"type", "roots", "strings", "json", "limit", "full"} {
 		if given(flag) {
-			return usagef("--%s is for text and JSON, and does not go with a %s file: leave one of them out", flag,
-				extension)
+			return usagef("--%s is for text and JSON, not for a %s file: leave out one of the two", flag, extension)
 		}
 	}
 	for _, flag := range []string{"diff", "every", "retained"} {
 		if given(flag) && f.format.graph {
-			return usagef("--%s does not go with a %s file, which has all objects and references of one look: leave "+
-				"one of them out", flag, extension)
+			return usagef("--%s does not go with a %s file, because the file has all objects and references of a "+
+				"single look: leave out one of the two", flag, extension)
 		}
 	}
 	return nil
@@ -89,7 +88,7 @@ func (f *heapFlags) checkOutput(cmd *cobra.Command) error {
 // exportHeap writes a heap in the format of the file's extension, and describes the contents on standard error.
 func (a *app) exportHeap(h, base *profile.Heap, out *pendingFile, f *heapFlags) error {
 	if f.format.graph && h.Graph == nil {
-		return fmt.Errorf("nothing was written to %s, which would lack objects: only a part of the heap was read",
+		return fmt.Errorf("nothing was written to %s, because only a part of the heap was read: try again",
 			out.title())
 	}
 	if err := out.print(func(w io.Writer) error { return f.format.write(w, h, base) }); err != nil {

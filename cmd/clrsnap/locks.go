@@ -35,35 +35,33 @@ func newLocks(a *app) *cobra.Command {
 	}}
 	cmd := &cobra.Command{
 		Use:   "locks {PID | --core FILE}",
-		Short: "Show who waits for whom: locks, their owners and waiters, deadlocks",
-		Long: `Show which locks the threads of a process wait for, who holds each of them, and where in
+		Short: "Show who waits for whom: locks, owners, waiters and deadlocks",
+		Long: `Show the locks that threads of a process wait for, the owner of each lock, and where in
 the program's own code the owner and the waiters are. Deadlocks come first, each in one
 sentence. The locks that block the most threads come next.
 
-What counts as a deadlock:
-  Threads that wait for one another in a circle. Each of them waits for a monitor, a
-  System.Threading.Lock, a ReaderWriterLockSlim, the end of a thread, a task that another
-  member runs, or a static constructor that another member runs. A thread that only waits
-  for a member is a victim, and not a member. A lock whose owner has ended without leaving
-  it counts as well: nobody can ever leave it.
+Deadlocks:
+  In a deadlock threads wait for one another in a circle. Each member waits for a monitor, a
+  System.Threading.Lock, a ReaderWriterLockSlim, the end of a thread, or a task or a static
+  constructor that another member runs. A thread that only waits for a member is a victim.
+  A lock whose owner has ended without leaving the lock is a deadlock, too: nobody can ever
+  leave the lock.
 
-  It is a fact. All waits of a circle are proved to have been there at the same time: none
-  of its threads has run while they were read. Otherwise it is only suspected. So is a
-  circle that ends by itself, because one of the waits has a timeout.
+  A deadlock is proved: no thread of the circle ran while clrsnap read the waits. Without
+  that proof, or if a wait has a timeout, the deadlock is only suspected.
 
-  Semaphores and events have no owner: anybody can release them. But code that is between
-  Wait and Release most likely holds a permit, on a thread or suspended at an await. Circles
-  of such are called likely deadlocks. The managed heap is read for them, which takes up to
-  1.5 seconds; --awaits=never does without.
+  Semaphores and events have no owner. But code between Wait and Release most likely holds a
+  permit, on a thread or suspended at an await. A circle through a permit is a likely
+  deadlock. To find these, clrsnap reads the managed heap for up to 1.5 seconds;
+  --awaits=never skips this.
 
-The exit status is 3 if there is a deadlock, so that a script or a probe can ask. What is
-only suspected does not count, nor does what is likely without --fail-on likely. It is 1
-if the stack of a thread is missing and no deadlock is found.
+Exit status: 3 for a proved deadlock, with --fail-on likely also for a likely one; 1 if a
+stack is missing and there is no deadlock; 0 otherwise.
 
-Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.
+Threads are stopped as rarely as by clrsnap stack. A blocked thread is never stopped.
 
   --watch       look again every two seconds, until Ctrl-C; --watch=500ms for another time
-  --all         every waiter, the wait of an asynchronous Main, and the locks that nobody waits for
+  --all         every waiter, the wait of an asynchronous Main, and locks without waiters
   --svg, --html a picture of who waits for whom, in one file, besides the text
   --dot         the graph for Graphviz
 `,
@@ -93,15 +91,13 @@ Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is 
 func (f *locksFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&f.all, "all", false, "every waiter, the wait of an asynchronous Main, and the locks that nobody waits for")
-	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
+	fs.BoolVar(&f.all, "all", false, "every waiter, the wait of an asynchronous Main, and locks without waiters")
+	fs.DurationVar(&f.watch, "watch", 0, "look again and again; the `time` between two looks is at least 100ms")
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
 	fs.StringVar(&f.awaits, "awaits", "auto",
-		"`when` to look for permits of semaphores that threads and suspended async methods hold: auto (if the heap "+
-			"can be read within 1.5 s), always or never")
+		"`when` to look for holders of semaphore permits: auto (if the heap can be read within 1.5 s), always or never")
 	fs.StringVar(&f.failOn, "fail-on", "certain",
-		"`which` deadlocks the exit status 3 stands for: certain (those that are proved) or likely (all but "+
-			"suspected ones)")
+		"`which` deadlocks give exit status 3: certain (proved), or likely (proved and likely)")
 	complete(cmd, "awaits", "auto", "always", "never")
 	complete(cmd, "fail-on", "certain", "likely")
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
@@ -111,9 +107,9 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	f.stack.registerCore(fs)
 	fs.BoolVar(&f.stack.json, "json", false, "as JSON (docs/json.md)")
 	fs.BoolVar(&f.dot, "dot", false, "as a graph for Graphviz")
-	fs.StringVarP(&f.stack.output, "output", "o", "", "write to this `file`; - is standard output")
-	fs.StringVar(&f.svg, "svg", "", "write a picture of who waits for whom to this `file`, too")
-	fs.StringVar(&f.html, "html", "", "write a page with that picture and the stacks to this `file`, too")
+	fs.StringVarP(&f.stack.output, "output", "o", "", "write to a `file`; - is standard output")
+	fs.StringVar(&f.svg, "svg", "", "also write a picture of who waits for whom to a `file`")
+	fs.StringVar(&f.html, "html", "", "also write a page with the picture and the stacks to a `file`")
 }
 
 // check refuses flags that make no sense.
@@ -121,23 +117,23 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
 	case f.stack.json && f.dot:
-		return usagef("--json and --dot exclude each other: both choose what is written")
+		return usagef("--json and --dot exclude each other: give one format")
 	case f.dot && (f.all || f.stack.text.Short || f.stack.text.Full):
 		return usagef("--dot has everything, and names of its own: leave out --all, --short and --full")
 	case f.stack.json && (f.all || f.stack.text.Short || f.stack.text.Full):
 		return usagef("--json has everything, with names of any width: leave out --all, --short and --full")
 	case given("svg") && given("html"):
-		return usagef("--svg and --html exclude each other: the page of --html has the picture in it")
+		return usagef("--svg and --html exclude each other: the page of --html contains the picture")
 	case given("svg") && f.svg == "" || given("html") && f.html == "":
 		return usagef("the picture needs a file: write --svg locks.svg or --html locks.html")
 	case f.svg == "-" || f.html == "-":
-		return usagef("the picture needs a file, not standard output, which has the text: write --svg locks.svg")
+		return usagef("the picture needs a file, because standard output has the text: write --svg locks.svg")
 	case f.picture() != "" && given("output"):
-		return usagef("-o and a picture exclude each other: the text goes to standard output then")
+		return usagef("-o and a picture exclude each other: with a picture the text goes to standard output")
 	case given("watch") && f.watch < 100*time.Millisecond:
 		return usagef("--watch=%v is too short: give 100ms or more", f.watch)
 	case f.watch > 0 && (given("output") || f.picture() != "" || f.dot):
-		return usagef("--watch shows one look after the other: it writes text or --json to standard output")
+		return usagef("--watch writes text or --json to standard output: leave out --output, --dot, --svg and --html")
 	}
 	if err := oneOf("awaits", f.awaits, "auto", "always", "never"); err != nil {
 		return err
@@ -146,7 +142,7 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if f.failOn == "likely" && f.awaits == "never" {
-		return usagef("--fail-on likely needs what --awaits never leaves out: leave out one of them")
+		return usagef("--fail-on likely finds nothing with --awaits never: leave out one of the two")
 	}
 	f.stack.permits = permitsModes[f.awaits]
 	_, err := f.stack.check()
@@ -174,12 +170,12 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 	}
 	defer p.Close()
 	if !p.HasLocks() && !p.HasRuntime() {
-		return fmt.Errorf("%s has no .NET runtime that can be read, and so no locks: clrsnap stack --native %s shows "+
-			"native stacks", of.name, of.again)
+		return fmt.Errorf("%s has no readable .NET runtime, and so no locks: clrsnap stack --native %s shows native "+
+			"stacks", of.name, of.again)
 	}
 	for _, u := range p.Unknown() {
 		if u.Contract == "SyncBlock" {
-			return fmt.Errorf("the locks of %s are not known: clrsnap stack %s shows what is", of.name, of.again)
+			return fmt.Errorf("clrsnap cannot read the locks of %s; clrsnap stack %s shows the stacks", of.name, of.again)
 		}
 	}
 	for {
@@ -233,7 +229,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 		return found, partial(cause, s)
 	}
 	if n := s.Missing(); n > 0 {
-		say(a.stderr, "warning: the stacks of %d of %d threads are missing: what they wait for is not known", n,
+		say(a.stderr, "warning: the stacks of %d of %d threads are missing, and so are the waits of these threads", n,
 			len(s.Threads)+s.Unlisted)
 		if !found && f.watch == 0 {
 			return false, statusError(exitFailure)

@@ -225,14 +225,14 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "clrsnap",
 		Short: "What the threads of a .NET program are doing right now",
 		Long: `Clrsnap shows the stacks of all threads of a running .NET program on Linux, managed
-and native frames together, and records what it spends its time on. It works from
-outside the process: the program needs no preparation. A thread is stopped only while
-its registers and its stack are copied. That takes tens of microseconds, or longer if
+and native frames together, and records what the program spends its time on. Clrsnap
+works from outside the process: the program needs no preparation. A thread is stopped
+only while its registers and its stack are copied: for tens of microseconds, longer if
 all CPUs are busy.
 
-Exit status: 0 success; 1 failure, or a partial result (something that was asked
-for is missing); 2 wrong usage; 3 clrsnap locks has found a deadlock; 128+n ended by
-signal n. After record -- COMMAND it is that of the command, unless that is 0.`,
+Exit status: 0 success; 1 failure or partial result; 2 wrong usage; 3 deadlock found by
+clrsnap locks; 128+n ended by signal n. record -- COMMAND returns the command's status
+if that is not 0, else its own.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap why 4242               why is process 4242 stuck, or slow?
   clrsnap stack 4242             what are its threads doing?

@@ -22,40 +22,41 @@ func newRequests(a *app) *cobra.Command {
 	var f requestsFlags
 	return f.command(a, &cobra.Command{
 		Use:   "requests {PID | --core FILE}",
-		Short: "Show which HTTP requests a process is serving, and which it waits for",
-		Long: `Show what an ASP.NET Core service is doing for its clients right now, without any preparation
-of it: the requests that its server Kestrel is serving, and the calls of HttpClient that are under
-way. Requests for one path that wait in the same place are shown once, with their number and ages.
+		Short: "Show the HTTP requests that a process is serving or waits for",
+		Long: `Show what an ASP.NET Core service is doing for its clients right now, without preparation:
+the requests that the server Kestrel is serving, and the calls of HttpClient under way. Requests
+for one path that wait in the same place are shown once, with their number and ages.
 
-A request is shown with what it waits for, and the async methods that lead there, or the stack of
-the thread that runs it. Its age is shown if the server keeps it, which is so as soon as anything
-may be logged at all. Of a call it is shown whether it waits for a connection or for the answer; its
-age if HttpClient has a timeout, which it has by default. At the end there are the connections to
-each server, and how many calls queue for them.
+A request has the object of its wait, and the async methods that lead there, or the stack of the
+running thread. The age is shown if the server keeps the start time: with any logging, metrics or
+events. A call waits for a connection or for the answer. The age of a call is shown if HttpClient
+has a timeout, as by default. At the end come the connections to each server, and how many calls
+queue for each server.
 
-For that, the stacks of all threads are taken, as clrsnap stack does. The rest is read from the
-managed heap: the program is not stopped for it, and nothing runs in it. What has begun or ended
-meanwhile may be shown or not.
+clrsnap takes the stacks of all threads, as clrsnap stack does, and reads the rest from the
+managed heap: the program is not stopped for that, and nothing runs in the program. A request or a
+call that has begun or ended meanwhile may be shown or not.
 
-Queries, the part of a path from "?" on, may be secret: they are shown with --query. Paths may be as
+The query of a path, from "?" on, may be secret: --query shows queries. Paths may be secret as
 well, and are always shown.
 
 How far a call has come:
-  connection            it waits for a connection: one that is free, or that is being made
-  answer                it has one: the head of the answer has not come yet
-  body                  the head of the answer has come: the program has not read all of it
-  open                  it has one; more is not known, because a thread waits for it (HttpClient.Send)
+  connection            the call waits for a free or a new connection
+  answer                the call has a connection; the head of the answer has not come yet
+  body                  the head of the answer has come: the program has not read all of the answer
+  open                  the call has a connection; a thread waits in HttpClient.Send, so more is not
+                        known
 
-With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
+With --core the heap is read from a core dump with a heap: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
-		Example: `  clrsnap requests 4242               what is it serving?
+		Example: `  clrsnap requests 4242               which requests are there?
   clrsnap requests 4242 --limit 5     the five largest groups
   clrsnap requests 4242 --json | jq '.requests[] | {count, method, path, state}'
   clrsnap requests 4242 --json | jq '.pools[] | select(.queued > 0)'
   clrsnap requests --core core.4242`,
 	}, chainTexts{"groups of requests, and of calls", "groups"}, func(fs *pflag.FlagSet) {
-		fs.BoolVar(&f.query, "query", false, "show queries as well: they may be secret")
+		fs.BoolVar(&f.query, "query", false, "show queries as well; can be secrets")
 	}, func(ctx context.Context, args []string) error { return a.requests(ctx, args, &f) })
 }
 

@@ -44,78 +44,74 @@ func newStack(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stack {PID | --core FILE}",
 		Short: "Show the stacks of a process's threads",
-		Long: `Show what every thread of a process is doing: its stack, leaf first, with managed and
-native frames, and whether it is running or what it waits for.
+		Long: `Show what every thread of a process is doing: the stack, leaf first, with managed and
+native frames, and whether the thread runs or waits, and for what.
 
 Threads of the runtime that wait for work are called idle: pool workers, the timer, the
-finalizer and others. They come after those that are doing something.
+finalizer and others. Idle threads come last.
 
-Each thread that runs is stopped while its stack is copied. That takes tens of microseconds,
-or longer if all CPUs are busy, but never longer than --max-pause. A thread that is provably
-blocked is not stopped at all. Where more threads run than there are CPUs, and with CAP_BPF
-and CAP_PERFMON, the kernel tells the registers of threads, and a thread is stopped only if
-it never is without a CPU.
+A running thread is stopped while its stack is copied: for tens of microseconds, longer if
+all CPUs are busy, never longer than --max-pause. A provably blocked thread is not stopped.
+If more threads run than there are CPUs, and clrsnap has CAP_BPF and CAP_PERFMON, the
+kernel reads the registers of threads without a CPU. Only threads that never wait for a
+CPU are stopped then.
 
-With --stop-all all stacks belong to the same instant. Every thread that was running
-then was stopped, all at the same time. For every other thread it is proved that it
-was blocked from before its stack was copied until after that instant. The stopped
-threads stand still for longer than without --stop-all, until the last of them has
-got a CPU to stop on: milliseconds on a busy machine, and at most 100 ms more than
---max-pause. If an instant does not give all stacks, a few further ones are tried.
+With --stop-all all stacks belong to one instant: running threads are stopped together,
+and all other threads are proved to have been blocked. The stop lasts until the last
+running thread has got a CPU to stop on: milliseconds on a busy machine, at most
+--max-pause plus 100 ms. If stacks are missing, clrsnap tries a few further instants.
 
-The exit status is 1 if the stack of a thread is missing; the thread says why.
-Threads that ended meanwhile do not count. Incomplete stacks say why they are
-incomplete, and only cause a warning.
+The exit status is 1 if the stack of a thread is missing; the thread says why. Threads
+that ended meanwhile do not count. An incomplete stack says why, and only causes a
+warning.
 
-What is shown:
+Frames:
   By default managed frames have namespaces and parameters as far as the width of the
-  terminal allows. Consecutive native frames without symbols share a line. So do frames
-  that only lead from a thread to the program's code, such as those of the thread pool,
-  of awaits and of ASP.NET Core: [pool → Kestrel → ASP.NET: 14 frames]. Recursion is
-  folded. A stack that four or more threads have is shown once. --json always has
-  every frame.
+  terminal allows. Consecutive native frames without symbols share a line. So do framework
+  frames between a thread and the program's code, of the thread pool, of awaits and of
+  ASP.NET Core: [pool → Kestrel → ASP.NET: 14 frames]. Recursion is folded. A stack of
+  four or more threads is shown once. --json always has every frame.
 
   --managed         no native frames; threads without managed frames are only listed
   --native          every native frame on a line of its own; also opens processes
                     without a .NET runtime
   --group           equal stacks once, even of two threads, the largest group first
   --group=never     each thread by itself
-  --plumbing        every frame of .NET's plumbing
+  --plumbing        every framework frame
   --short, --full   shorter names; nothing folded or left out, with the address of
                     the runtime's Thread object and the GC mode of each thread
 
   Stacks are equal if they have the same methods, wherever in a method a thread is.
 
 Source lines:
-  A managed frame has its source line if the assembly's portable PDB is there: inside
-  the assembly, beside it, or in a folder that --symbols names. A PDB of another build
-  is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
-  is not certain: optimised code can belong to several lines, or to none. Threads that
-  share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. --source-root says where the files are on this machine. Native frames have lines
-  where there is DWARF: in the library, or in its debug file in the usual places. Nothing
-  is fetched from anywhere, unless --symbol-server or CLRSNAP_SYMBOL_SERVER names servers:
-  see docs/usage.md.
+  A managed frame has a source line if the assembly's portable PDB is inside the assembly,
+  beside the assembly, or in a folder of --symbols. A PDB of another build is not used. A
+  calling frame is at the line of the call. Shop/Queue.cs:~42 is not certain: optimised
+  code can belong to several lines, or to none. Where threads at different lines share a
+  stack, the frame has no line; --lines=always shows the threads apart. --source-root says
+  where the source files are on this machine. Native frames have lines where there is
+  DWARF: in the library, or in the library's debug file in the usual places. clrsnap
+  fetches nothing unless --symbol-server or CLRSNAP_SYMBOL_SERVER names servers: see
+  docs/usage.md.
 
 Inlined methods:
-  A method that the compiler has inlined into its caller has no frame. It is shown
-  between the two frames, as (inlined), where it is proved that it was called there.
-  Others are left out: docs/usage.md says which. --inlined=never shows frames only.
+  A method that the compiler has inlined into its caller has no frame. If the call is
+  proved, the method is shown between the two frames, as (inlined). Other inlined methods
+  are left out: docs/usage.md says why. --inlined=never shows frames only.
 
 Async methods:
-  An async method that has waited goes on in a thread of the pool; who awaits it is not
-  on that stack. Those methods are shown below it, as "awaited by", with the lines of
-  their awaits: read from the heap, and only if nothing changed meanwhile.
+  After an await, an async method goes on in a thread of the pool, and its awaiters are
+  not on that stack. The awaiters are shown below the stack, as "awaited by", with the
+  lines of their awaits: read from the heap, and only if nothing changed meanwhile.
   --async=never shows frames only. clrsnap tasks shows the methods that no thread runs.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
-  (DOTNET_DbgEnableMiniDump=1, dotnet-dump), of the kernel, or of gcore. The thread
-  that crashed comes first, with the signal and the exception. What the dump does not
-  contain is read from the program's files, if they are the same files (by build id).
-  What is still missing is listed at the end. Files are looked for where the process
-  had them, or below --sysroot, a folder that has the files of its container, for
-  example.
+  (DOTNET_DbgEnableMiniDump=1, dotnet-dump), of the kernel, or of gcore. The crashed
+  thread comes first, with the signal and the exception. Memory that the dump lacks is read
+  from the program's files, if the build ids are the same; memory that is still missing
+  is listed at the end. clrsnap looks for files where the process had them, or below
+  --sysroot: a folder with the files of the process's container, for example.
 `,
 		Example: `  clrsnap stack 4242                        every thread
   clrsnap stack 4242 --managed --group      the overview of a busy service
@@ -124,7 +120,7 @@ Core dumps:
   clrsnap stack 4242 --json | jq '.threads[] | select(.state == "running").name'
   clrsnap stack $(pgrep -n dotnet) -o stacks.txt
   clrsnap stack --core core.4242            what the program was doing when it crashed
-  clrsnap stack --core core.4242 --sysroot ./image   the files of its container are there`,
+  clrsnap stack --core core.4242 --sysroot ./image   with the files of the container`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
 		ValidArgsFunction: completePID,
 	}
@@ -203,27 +199,27 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringArrayVarP(&f.threads, "thread", "t", nil,
-		"only the thread with this `id`, or those whose names match a regular expression; can be given several times")
+		"only the thread with this `id`, or threads by name, a regular expression; can be given several times")
 	fs.BoolVar(&f.text.Managed, "managed", false, "only managed frames")
 	fs.BoolVar(&f.text.Native, "native", false, "every native frame; also opens processes without .NET")
 	fs.StringVarP(&f.group, "group", "g", "auto",
-		"`when` to show equal stacks once: auto (those of four or more threads), always or never")
+		"`when` to show equal stacks once: auto (from four threads on), always or never")
 	fs.Lookup("group").NoOptDefVal = "always"
 	fs.BoolVar(&f.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.text.Plumbing, "plumbing", false,
-		"each frame between a thread and the program's code: of the thread pool, awaits, ASP.NET Core")
+		"every framework frame between a thread and the program's code: thread pool, awaits, ASP.NET Core")
 	fs.BoolVar(&f.text.Full, "full", false,
-		"leave nothing out: full native names, any width, no folded recursion or plumbing, ThreadIDs and GC modes")
+		"leave nothing out: full native names, any width, nothing folded, ThreadIDs and GC modes")
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
 	fs.BoolVar(&f.text.IP, "ip", false,
 		"show instruction pointers and offsets, each thread by itself unless --group is given")
 	fs.StringVar(&f.lines, "lines", "auto",
-		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
+		"`when` to show source lines: auto (where there are PDBs), always (also separates threads at different lines)"+
 			" or never")
 	fs.StringVar(&f.inlined, "inlined", "proven",
-		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
+		"`which` inlined methods to show: proven or never")
 	fs.StringVar(&f.async, "async", "auto",
-		"`when` to show the async methods that await those which run: auto (where they are known) or never")
+		"`when` to show the async methods that await the running methods: auto (where known) or never")
 	f.source.register(fs)
 	fs.StringVar(&f.generics, "generics", "exact",
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
@@ -231,7 +227,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	maxPauseFlag(fs, &f.maxPause)
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
@@ -274,7 +270,7 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 
 func maxPauseFlag(fs *pflag.FlagSet, d *time.Duration) {
 	fs.DurationVar(d, "max-pause", 10*time.Millisecond,
-		"a watchdog resumes a thread that has been stopped for this `time`; at least 2ms")
+		"the longest `time` that a thread may be stopped, kept by a watchdog; at least 2ms")
 }
 
 func checkMaxPause(d time.Duration) error {
@@ -382,7 +378,7 @@ func hint(err error, of subject) error {
 
 func partial(err error, s *profile.Snapshot) error {
 	if n := len(s.Threads); n > 0 {
-		return fmt.Errorf("%w: what was collected until then is above (threads: %d)", err, n)
+		return fmt.Errorf("%w: the stacks collected until then are above (threads: %d)", err, n)
 	}
 	return fmt.Errorf("%w before any stack could be taken", err)
 }

@@ -17,32 +17,31 @@ func newTasks(a *app) *cobra.Command {
 	return f.command(a, &cobra.Command{
 		Use:   "tasks {PID | --core FILE}",
 		Short: "Show what the async methods of a process wait for",
-		Long: `Show the async methods that are suspended in an await, where no thread and so no stack shows
-them: who awaits whom, from the inside out, with the lines of the awaits, and what the innermost
-method waits for. Equal chains are shown once, with their number. It also shows the
-state of the thread pool with the work that waits for a thread, and the timers that are armed.
+		Long: `Show the async methods that are suspended in an await. No thread runs these methods, so no stack
+shows them. A chain shows who awaits whom, from the inside out, with the lines of the awaits, and
+what the innermost method waits for. Equal chains are shown once, with their number. Below are the
+state of the thread pool, with the work that waits for a thread, and the armed timers.
 
-All of that is read from the managed heap. The program is not stopped, and nothing runs
-in it. While it runs, it changes: a chain is shown as it was at one moment, or left out
-and counted. Methods whose tasks nobody can reach any more, but that have not been
-collected yet, count like any others.
+clrsnap reads all of this from the managed heap. The program is not stopped, and nothing runs in
+the program. The heap changes meanwhile: a chain is shown as of one moment, or left out and
+counted. A method whose task nobody can reach counts until the garbage collector has found it.
 
-What is waited for:
-  timer                 Task.Delay or a PeriodicTimer, with the time until it is due
+An await waits for:
+  timer                 Task.Delay or a PeriodicTimer, with the time until the timer is due
   socket, pipe, channel an operation of System.Net.Sockets, System.IO.Pipelines, System.Threading.Channels
   semaphore             SemaphoreSlim.WaitAsync
   TaskCompletionSource  somebody's SetResult
-  task                  code that runs, or is to run: that of Task.Run
+  task                  code that runs, or is to run, for example of Task.Run
   WhenAll, WhenAny      several tasks; async methods among them have chains of their own
-  source, yield         another object; nothing that is known
+  source, yield         another object; nothing known
 
 The states:
-  waiting               for that
-  ready                 it is complete (or faulted, or canceled): the method goes on when a
-                        thread of the pool has time
-  running               a thread runs the innermost method: clrsnap stack shows it
+  waiting               the object is not complete
+  ready                 the object is complete (or faulted, or canceled): the method goes on when
+                        a thread of the pool has time
+  running               a thread runs the innermost method: clrsnap stack shows the thread
 
-With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
+With --core the heap is read from a core dump with a heap: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
 		Example: `  clrsnap tasks 4242                  what do the async methods wait for?

@@ -30,12 +30,12 @@ func newWhy(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why {PID | --core FILE}",
 		Short: "Say why a process is stuck, or slow",
-		Long: `Look at a process for some seconds, and say what is wrong with it: one verdict in plain
-words first, the evidence beneath it, and the command that shows more.
+		Long: `Look at a process for some seconds, and say why the process is stuck or slow: first a
+verdict in plain words, then the evidence, and the command that shows more.
 
-What is looked for, the gravest first:
+Causes, the gravest first:
   stopped                 a signal, or the freezer of its cgroup, holds the process
-  debugger                another process traces it
+  debugger                another process traces the process
   deadlock                threads wait for one another, or for a lock that is never left
   suspension              the runtime waits for a thread that does not let itself be stopped
   finalizer               a finalizer does not return
@@ -52,20 +52,19 @@ What is looked for, the gravest first:
   gc-pressure             garbage collections take the program's time
   exceptions              exceptions are thrown all the time
   heap-growth             objects pile up
-  native-growth           memory grows that is not the managed heap's
+  native-growth           memory outside the managed heap grows
 
-Each verdict is certain, likely or possible: certain if the evidence admits no other
-explanation. What only follows from something else is told there, not as a verdict of
-its own. If nothing wrong is found, that is said, with what was looked at and what could
-not be.
+A verdict is certain, likely or possible: certain if the evidence admits no other
+explanation. A consequence of another cause is listed there, not as a verdict of its own.
+If nothing is wrong, why says so, and says what it looked at and what it could not.
 
-How it looks: several snapshots of all threads, as stack takes them, with what they wait
-for and hold; a few seconds of samples and of the runtime's events, as record takes them;
-and what the kernel says of the process and its control groups. The events need a small
-agent in the process, which leaves again; --no-agent does without. A process that does
-not answer is looked at all the same.
+The evidence: several snapshots of all threads with waits and held locks, as by stack; a
+few seconds of samples and of the runtime's events, as by record; and the kernel's counts
+for the process and its control groups. The events need a small agent in the process, which
+leaves at the end; --no-agent does without events. A process that does not answer is looked
+at all the same.
 
-Of a core dump only what one moment shows can be told.
+A core dump shows one moment, so causes that need time are not found.
 
 The exit status is 0 whether or not something wrong is found.`,
 		Example: `  clrsnap why 4242
@@ -97,13 +96,13 @@ func (f *whyFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.DurationVar(&f.duration, "for", why.DefaultFor, "how long to look: a `time` from 1s to 10m")
-	fs.BoolVar(&f.noAgent, "no-agent", false, "load nothing into the process: do without its events")
+	fs.BoolVar(&f.noAgent, "no-agent", false, "load nothing into the process, and do without events")
 	fs.BoolVar(&f.full, "full", false, "whole stacks, with native frames and .NET's plumbing")
 	f.source.register(fs)
 	maxPauseFlag(fs, &f.maxPause)
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; - is standard output")
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags for the other.
@@ -154,7 +153,7 @@ func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
 		return werr
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("%w: what can be said of the %.1f s until then is above", cause, d.Took.Seconds())
+		return fmt.Errorf("%w: the verdicts of the %.1f s until then are above", cause, d.Took.Seconds())
 	}
 	return err
 }
@@ -207,7 +206,7 @@ func (p *whyProgress) show(doing string, done float64) {
 	if !p.terminal {
 		return
 	}
-	line := fmt.Sprintf("looking at process %d: %.0f %% · %s · Ctrl-C ends it earlier", p.pid, 100*done, doing)
+	line := fmt.Sprintf("looking at process %d: %.0f %% · %s · Ctrl-C ends the look earlier", p.pid, 100*done, doing)
 	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", display.Clip(line, max(terminalWidth(p.a.stderr)-1, 20)))
 	p.shown = true
 }
