@@ -55,16 +55,16 @@ func (f *chainFlags) command(
 func (f *chainFlags) register(cmd *cobra.Command, texts chainTexts, own func(*pflag.FlagSet)) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of "+texts.limited+"; 0: all")
+	fs.IntVarP(&f.limit, "limit", "n", 40, "the `number` of "+texts.limited+" to show; 0: all")
 	fs.StringVar(&f.lines, "lines", "auto", "`when` to show source lines: auto (where there are PDBs) or never")
 	f.source.register(fs)
 	own(fs)
-	fs.BoolVar(&f.plumbing, "plumbing", false, "each method of .NET's plumbing: of ASP.NET Core, for example")
+	fs.BoolVar(&f.plumbing, "plumbing", false, "every framework method: of ASP.NET Core, for example")
 	fs.BoolVar(&f.full, "full", false, "leave nothing out: any width, nothing folded")
-	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use a `number` of CPUs at most, for example 0.2 or 4")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all "+texts.all+" unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; - is standard output")
 	complete(cmd, "lines", "auto", "never")
 }
 
@@ -73,7 +73,7 @@ func (f *chainFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
 	}
-	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with one CPU"})
+	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with a single CPU"})
 }
 
 // check refuses flags that make no sense.

@@ -18,8 +18,8 @@ type coreFlags struct {
 
 func (f *coreFlags) registerCore(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if the file has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` with the process's files")
 }
 
 // A runningFlag is a flag that means nothing for a core dump, with the reason.
@@ -46,7 +46,7 @@ func (f *coreFlags) pidOrCore(cmd *cobra.Command, args []string, running ...runn
 	case f.dump == "":
 		return usagef("--core is empty: give the core dump's file")
 	case f.dump == "-":
-		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
+		return usagef("--core -: a core dump cannot be read from a pipe: save the dump to a file first")
 	case given("exe") && f.core.Executable == "":
 		return usagef("--exe is empty: give the program's file")
 	case given("sysroot") && f.core.Sysroot == "":

@@ -13,18 +13,18 @@ import (
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [PID]",
-		Short: "Check whether clrsnap can read a process, and what to do if not",
-		Long: `Without a PID: check what this run of clrsnap is permitted to do, and what each verb
-can do with that.
+		Short: "Check whether clrsnap can read a process, and name the remedy if not",
+		Long: `Without a PID: check the permissions of this run of clrsnap, and the verbs that work with
+these permissions.
 
-With a PID: also check everything that reading the stacks of that process needs:
-permissions, the runtime's version and shape, its data descriptor, and its native
-modules. At the end take the stacks, which proves that it works.
+With a PID: also check everything that stacks of the process need: permissions, the
+runtime's version and shape, its data descriptor, and its native modules. At the end take
+the stacks, as a proof.
 
-Each problem comes with its remedy. The exit status is 1 if a problem prevents
-stacks, and 0 if at worst some stacks can be incomplete.`,
+Each problem comes with its remedy. The exit status is 1 if a problem prevents stacks, and
+0 if at worst some stacks can be incomplete.`,
 		Example: `  clrsnap doctor 4242
-  clrsnap doctor               what can clrsnap do with the permissions that it has?`,
+  clrsnap doctor               what may clrsnap do?`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

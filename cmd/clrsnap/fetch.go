@@ -140,7 +140,7 @@ func startFetcher(ctx context.Context, servers []string, tell func(symbols.Progr
 	cmd.Env = append(os.Environ(), fetcherVariable+"=3")
 	if err := cmd.Start(); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("cannot start a second clrsnap, which is needed to fetch symbols: %w", err)
+		return nil, fmt.Errorf("cannot start a second clrsnap to fetch symbols: %w", err)
 	}
 	f := &fetcher{ctx: ctx, conn: conn.(*net.UnixConn), cmd: cmd, tell: tell, waiting: map[int]chan fetched{}}
 	if err := f.send(fetchOrder{servers, cache}); err != nil {
@@ -341,7 +341,7 @@ func (s *serving) serve(wish fetchWish) {
 	case errors.Is(err, fs.ErrNotExist):
 		news.Missing = true
 	case err != nil:
-		news.Error = cmp.Or(err.Error(), "it cannot be had")
+		news.Error = cmp.Or(err.Error(), "the file cannot be read")
 	default:
 		defer file.Close()
 	}

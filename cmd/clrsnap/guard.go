@@ -130,7 +130,7 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
 		return exitFailure,
-			fmt.Errorf("cannot start a second clrsnap, which is needed to read a process that may block: %w",
+			fmt.Errorf("cannot start a second clrsnap to read a process that may block: %w",
 				err)
 	}
 	for _, f := range []*os.File{theirStatus, theirOrders, out.write, errs.write} {

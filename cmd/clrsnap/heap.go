@@ -134,14 +134,15 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.strings, "strings", false, "show the texts of the strings that use the most memory; can be secrets")
 	fs.IntVarP(&f.limit, "limit", "n", 40, "the `number` of types, objects or texts to show; 0: all")
 	fs.StringVar(&f.diff, "diff", "", "show the changes since a `file` was written by heap --json")
-	fs.DurationVar(&f.every, "every", 0, "look again and again, with a `time` between, and show the growth since the first look")
+	fs.DurationVar(&f.every, "every", 0,
+		"look again and again, with a `time` between, and show the growth since the first look")
 	fs.IntVar(&f.looks, "looks", 0, "with --every: end after a `number` of looks; 0: with Ctrl-C")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use a `number` of CPUs at most, for example 0.2 or 4")
 	f.stop.register(fs)
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is "+
+	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; the extension can choose a format; - is "+
 		"standard output")
 	completeOutput(cmd, "output", func(offer func(extension, description string)) {
 		for _, f := range heapFormats {

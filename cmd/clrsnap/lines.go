@@ -27,23 +27,23 @@ type sourceFlags struct {
 
 func (f *sourceFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.symbols, "symbols", nil,
-		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+		"a `folder` with PDBs, besides the folders of the assemblies; can be given several times")
 	fs.StringArrayVar(&f.roots, "source-root", nil,
-		"where source files are: `FROM=TO` for those that the compiler called FROM/…; TO alone is a folder in which"+
-			" they are looked for, by name and checksum; can be given several times")
+		"where source files are: with `FROM=TO` the compiler's FROM/… is TO/… here; TO alone is a folder to search, by"+
+			" name and checksum; can be given several times")
 	fs.StringArrayVar(&f.servers, "symbol-server", nil,
-		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
+		"the `address` of a server for symbols that are nowhere else; can be given several times")
 }
 
 // registerText registers the flag for the text of source files.
 func (f *sourceFlags) registerText(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.noText, "no-source", false, "without the text of source files, which else is kept around the lines")
+	fs.BoolVar(&f.noText, "no-source", false, "without the text of source files around the lines")
 }
 
 func (f *sourceFlags) check() (err error) {
 	for _, r := range f.roots {
 		if from, to, ok := strings.Cut(r, "="); r == "" || ok && (strings.Trim(from, `/\`) == "" || to == "") {
-			return usagef("--source-root %q: write FROM=TO, such as /build/src=/home/me/src, or a folder", r)
+			return usagef("--source-root %q: write FROM=TO, for example /build/src=/home/me/src, or a folder", r)
 		}
 	}
 	for _, dir := range f.symbols {
@@ -131,8 +131,8 @@ func (a *app) addLines(ctx context.Context, r *profile.Recording, f *sourceFlags
 		return
 	}
 	if len(r.Methods) == 0 {
-		say(a.stderr, "note: the recording does not say where its code is in the program's source: "+
-			"it was made with --lines=never, by an older clrsnap, or by another program")
+		say(a.stderr, "note: the recording has no places in source files, because of --lines=never, an older clrsnap, "+
+			"or another program: record again with clrsnap record --lines=auto")
 	}
 	const most = 5
 	told := 0

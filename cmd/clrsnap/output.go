@@ -31,13 +31,12 @@ func chooseOutput(output, format string, otherwise export.Format) (outputFile, e
 	}
 	switch {
 	case output == "-":
-		return o, usagef("-o - is standard output, which has no file extension: give the format with --format")
+		return o, usagef("-o - is standard output, without a file extension: give the format with --format")
 	case output != "":
 		f, ok := export.FormatOf(output)
 		if !ok {
 			return o,
-				usagef("the file extension of %q is not that of a format: "+
-					"use one of %s, or give the format with --format",
+				usagef("the file extension of %q names no format: use one of %s, or give the format with --format",
 					output, strings.Join(export.Extensions(), ", "))
 		}
 		o.format = f
@@ -100,7 +99,7 @@ func (p *pendingFile) checkDirect() error {
 	if p.place.proc {
 		return nil
 	}
-	return p.place.checkOwner("it belongs to user %d")
+	return p.place.checkOwner("the file belongs to user %d")
 }
 
 // fileName returns a file name for the name of a program.
@@ -198,7 +197,7 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 				why, path)
 		}
 	}
-	return fmt.Errorf("%w: the recording is lost, because it could not be saved elsewhere either", why)
+	return fmt.Errorf("%w: the recording is lost, because no other directory could take the file", why)
 }
 
 // tellMode prints which of several modes is written in a format for one mode: the first mode, which export.Options
@@ -212,10 +211,10 @@ func (a *app) tellMode(r *profile.Recording, format export.Format) {
 		for _, m := range there {
 			roots = append(roots, export.FoldedRoot(m))
 		}
-		say(a.stderr, "note: these folded stacks have several modes: the first frame names the mode and the unit, %s",
+		say(a.stderr, "note: the folded stacks have several modes: the first frame names the mode and the unit, %s",
 			enumerated(roots, "and"))
 	case format.OneMode():
-		say(a.stderr, "note: %s files have one mode: this one has the %s samples, --mode %s writes the others",
+		say(a.stderr, "note: a %s file holds one mode, here the %s samples; --mode %s writes the others",
 			format, there[0], joined(there[1:], "or"))
 	}
 }

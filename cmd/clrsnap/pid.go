@@ -15,12 +15,12 @@ import (
 func onePID(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("which process? give its process id, such as %s 4242; clrsnap ps lists .NET processes",
+		return usagef("no process: give a process id, for example %s 4242; clrsnap ps lists .NET processes",
 			cmd.CommandPath())
 	case len(args) > 1 && groupings[args[1]] != 0 || len(args) > 1 && args[1] == "auto":
 		return usagef("write --group=%s, with an equals sign", args[1])
 	case len(args) > 1:
-		return usagef("one process id is enough, unexpected argument %q: see %s --help", args[1], cmd.CommandPath())
+		return usagef("unexpected argument %q after the first process id: see %s --help", args[1], cmd.CommandPath())
 	}
 	_, err := parsePID(args[0])
 	return err

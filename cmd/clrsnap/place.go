@@ -43,7 +43,7 @@ func locate(path string) (*place, error) {
 		}
 		to, err := readlinkat(int(p.dir.Fd()), p.name)
 		if err == nil {
-			err = p.checkOwner("it is a symbolic link of user %d")
+			err = p.checkOwner("the file is a symbolic link of user %d")
 		}
 		if err == nil {
 			at, err = unix.Dup(int(p.dir.Fd()))
@@ -98,7 +98,7 @@ func placeAt(at int, path string) (*place, error) {
 	return p, nil
 }
 
-var errIsDirectory = errors.New("it is a directory")
+var errIsDirectory = errors.New("a directory has this name")
 
 // isStrangers reports whether a file belongs to a user other than this user and root.
 func isStrangers(st *unix.Stat_t) bool { return st.Uid != 0 && int(st.Uid) != os.Geteuid() }
@@ -116,7 +116,7 @@ func (p *place) checkOwner(who string) error {
 	if st.Mode&(unix.S_IWGRP|unix.S_IWOTH) == 0 && !isStrangers(&st) {
 		return nil
 	}
-	return fmt.Errorf(who+", in a directory that others can write to", p.st.Uid)
+	return fmt.Errorf(who+", in a directory that other users can write to", p.st.Uid)
 }
 
 func readlinkat(dir int, name string) (string, error) {
@@ -139,7 +139,7 @@ func (p *place) open(flags int) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.st.Dev || st.Ino != p.st.Ino {
 		f.Close()
-		return nil, errors.Join(err, errors.New("it has been replaced by another file"))
+		return nil, errors.Join(err, errors.New("another file has taken the name meanwhile"))
 	}
 	return f, nil
 }

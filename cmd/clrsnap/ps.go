@@ -14,15 +14,15 @@ func newPS(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the .NET processes",
-		Long: `List the .NET processes that are visible from here, including those in containers.
+		Long: `List the .NET processes that are visible from here, also in containers.
 
-PROGRAM is what runs and its arguments: the assembly, where the dotnet command runs one.
-CPU is how much of one CPU the process has used on average since it started: 250 % is two
-and a half CPUs. What it uses now can be more or less. MEMORY is what it has in RAM (RSS),
-pages that it shares with other processes included.
+PROGRAM is the program with its arguments: the assembly, if the dotnet command runs an
+assembly. CPU is the average use of a CPU since the start: 250 % is two and a half CPUs.
+The present use can be more or less. MEMORY is the memory in RAM (RSS), pages that are
+shared with other processes included.
 
-A process that clrsnap may not read is listed with the reason and the remedy. Its
-version is unknown: it was recognised by the names of its threads.`,
+A process that clrsnap may not read is listed with the reason and the remedy. The version
+is unknown: such a process is recognised by the names of its threads.`,
 		Example: `  clrsnap ps
   clrsnap ps --json | jq '.processes[].pid'`,
 		Args:              noArgs,

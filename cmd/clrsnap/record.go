@@ -60,90 +60,86 @@ func newRecord(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record PID | -- COMMAND [ARG...]",
 		Short: "Record what a process spends its time or memory on, as a flame graph",
-		Long: `Sample the stacks of a process for some time, or record its events. The result is a
-flame graph: one HTML file that needs no network. Other formats are listed below.
+		Long: `Sample the stacks of a process for some time, or record events of the process. The
+result is a flame graph: an HTML file that needs no network. Other formats are below.
 
 Samples of time:
   --mode cpu    What uses CPU time? The kernel samples each CPU --rate times a second
                 and keeps the samples of this program. No thread is stopped.
-  --mode wall   What does time pass with, waiting included? Each thread is sampled
-                --rate times a second. The stack of a thread that is provably blocked
-                is copied without stopping it. For a running thread the kernel's CPU
-                sample is used. Few threads are stopped, for tens of microseconds and
-                never longer than --max-pause. If --max-cpu does not suffice for all
-                threads, running threads are sampled less often, and the result says
-                so.
+  --mode wall   Where does time pass, waiting included? Each thread is sampled --rate
+                times a second. The stack of a provably blocked thread is copied without
+                a stop. For a running thread the kernel's CPU sample is used, so few
+                threads are stopped: for tens of microseconds, never longer than
+                --max-pause. If --max-cpu is too little for all threads, running threads
+                are sampled less often; the result says so.
   --mode both   Both, in one file. This is the default without --event.
 
 Events, each with the stack of its thread at that moment:
   --event alloc        Which code allocates which classes, and how many bytes? One
                        allocation is recorded for every --alloc-every bytes.
-                       With --live also: which of these objects are still alive at the
-                       end? That is a flame graph of what fills the memory, and finds
-                       what leaks. It follows the recorded objects by weak handles, and
-                       shows what a garbage collection has found alive; what was
-                       allocated after the last one is left out. Collections come when
-                       the program needs them; with --gc there is a full one at the
-                       end, which stops the program.
+                       --live also shows which sampled objects are alive at the end:
+                       what leaks. Only a garbage collection finds dead objects, so
+                       objects allocated after the last collection are left out. --gc
+                       forces a full collection at the end, which stops the program.
   --event exception    Who throws which exceptions, with which messages, and who catches
-                       them? Rethrows are only counted: an exception that is thrown
-                       again, by await or throw;, is one exception, with the stack of
-                       its first throw and with its last catcher. Messages can have
-                       secrets in them, and are in the file; --no-messages leaves them
-                       out.
-  --event contention   Who waits for which lock, for how long, and what was its holder
-                       doing? For that the holders of locks that are waited for are
-                       looked at, 100 times a second at most.
+                       them? An exception thrown again, by await or throw;, counts once,
+                       with its first stack and its last catcher. Messages can have
+                       secrets; --no-messages leaves them out.
+  --event contention   Who waits for which lock, for how long, and what was the holder
+                       doing? clrsnap looks at the holders of contended locks, 100 times
+                       a second at most.
   --event thread       Who starts threads?
-  --event gc           Which garbage collections pause the program, for how long,
-                       and what triggered them?
+  --event gc           Which garbage collections pause the program, for how long, and
+                       what triggered the collections?
   --event wait         Who waits for what, and for how long? Every wait of a thread for a
-                       lock, an event, a task or a thread, from --wait-min on (1ms). It
-                       needs .NET 9 or later. Sleeps, input and output are not among
-                       these, and on .NET 11 Thread.Join is not: --mode wall has them,
-                       on every version.
-Give several, separated by commas, or all. With --mode they go into the same file.
+                       lock, an event, a task or a thread, from --wait-min on (1ms).
+                       Needs .NET 9 or later. Sleeps, input and output are not recorded,
+                       nor is Thread.Join on .NET 11: --mode wall has all waits, on every
+                       version.
+Give several, separated by commas, or all. With --mode all go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
-restart. It detaches at the end. An event never makes the program wait for clrsnap.
+restart. The agent detaches at the end. An event never makes the program wait for
+clrsnap.
 
-The recording ends after --duration (30s for a PID; a COMMAND is recorded until it
-ends), with Ctrl-C, or when the process ends. What was recorded until then is kept.
+The recording ends after --duration (30s for a PID; a COMMAND is recorded until the
+command ends), with Ctrl-C, or when the process ends. A recording that ends early is
+kept.
 
-A COMMAND is recorded from its start. If it runs the .NET program as another process,
-as dotnet run does, add --subprocesses. The exit status is that of the COMMAND, as in a
-shell: 128+n if signal n ended it, such as 134 after SIGABRT. If clrsnap itself fails,
-the exit status is 1, or 2 for wrong usage.
+A COMMAND is recorded from its start. If the command runs the .NET program as another
+process, as dotnet run does, add --subprocesses. The exit status is that of the COMMAND,
+as in a shell: 128+n if signal n ended the command, for example 134 after SIGABRT. If
+clrsnap itself fails, the exit status is 1, or 2 for wrong usage.
 
 Source lines:
-  Managed code has its source lines if the assembly's portable PDB is there: inside the
-  assembly, beside it, or in a folder that --symbols names. A PDB of another build is not
-  used. The lines are found when everything is recorded. clrsnap view --symbols adds them
-  later, too. The text around them is kept if it is in the PDB, in the file that the
-  compiler names, or below --source-root, and has the checksum that the PDB says;
-  --no-source leaves it out. Symbols that are not there are fetched at the end if
-  --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
+  Managed code has source lines if the assembly's portable PDB is inside the assembly,
+  beside the assembly, or in a folder of --symbols. A PDB of another build is not used.
+  clrsnap finds the lines at the end of the recording; clrsnap view --symbols adds lines
+  later, too. The text around the lines is kept if the source file has the checksum in the
+  PDB. The source file is in the PDB, where the compiler read the file, or below
+  --source-root; --no-source leaves the text out. If --symbol-server or CLRSNAP_SYMBOL_SERVER names a server, missing symbols are
+  fetched at the end; otherwise clrsnap fetches nothing.
 
 Inlined methods:
-  A method that the compiler has inlined into its caller has no frame. Where it is proved that
-  it was called there, it is recorded nevertheless. The program must still run when the
-  recording ends. --inlined=never records frames only, and clrsnap view --inlined=never leaves
-  the others out.
+  A method that the compiler has inlined into its caller has no frame. If the call is
+  proved, the method is recorded nevertheless. The program must still run at the end of
+  the recording. --inlined=never records frames only, and clrsnap view --inlined=never
+  leaves inlined methods out.
 
 The file:
-  Its file extension chooses the format. Without --output it is an HTML file in the
-  current directory, named after the process and the time. HTML and .clrsnap files
+  The file extension chooses the format. Without --output, clrsnap writes an HTML file in
+  the current directory, named after the process and the time. HTML and .clrsnap files
   keep the whole recording: clrsnap view converts them to any other format later.
   The number after a folded stack is microseconds, bytes, or how many. If there are
-  several modes, the first frame of each stack names the mode and the unit, such as
+  several modes, the first frame of each stack names the mode and the unit, for example
   [wall: microseconds] or [alloc: bytes].
 
 `,
 		Example: `  clrsnap record 4242                            30 seconds, as a flame graph
-  clrsnap record 4242 -d 10s -o hot.html         10 seconds, to this file
+  clrsnap record 4242 -d 10s -o hot.html         10 seconds, to a file
   clrsnap record 4242 --mode cpu -o cpu.pb.gz    for go tool pprof, Pyroscope, Parca
   clrsnap record 4242 --threads '^orders-' --mode wall
   clrsnap record 4242 --event alloc              which code allocates which classes
-  clrsnap record 4242 -d 2m --event alloc --live  what leaks: who allocated what stays alive
+  clrsnap record 4242 -d 2m --event alloc --live  what leaks, and who allocated the leak
   clrsnap record 4242 --event all --mode both    everything
   clrsnap record -- dotnet MyService.dll         from the start to the end
   clrsnap record --subprocesses -- dotnet run`,
@@ -194,30 +190,31 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.DurationVarP(&f.duration, "duration", "d", 0,
 		"how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
 	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, of CPU time or of each thread")
-	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
+	fs.StringVarP(&f.mode, "mode", "m", "both", "the kind of time to `sample`: cpu, wall or both")
 	f.events.register(cmd)
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil,
-		"only threads whose names match this `regexp`, or with this id; can be given several times")
+		"only threads with a matching name (`regexp`), or with an id; can be given several times")
 	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; also records processes without .NET")
-	fs.BoolVar(&f.idle, "idle", false, "with idle threads in the picture, which html and svg files leave out at first")
-	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
+	fs.BoolVar(&f.idle, "idle", false,
+		"with idle threads in the picture; html and svg files leave idle threads out at first")
+	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes with .NET")
 	fs.StringVar(&f.generics, "generics", "shared",
 		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
 	fs.StringVar(&f.async, "async", "auto",
-		"`when` to add the async methods that await those which run: auto (where they are known) or never")
+		"`when` to add the async methods that await the running methods: auto (where known) or never")
 	maxPauseFlag(fs, &f.maxPause)
-	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
+	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "the share of a CPU that wall-clock sampling may `use`")
 	fs.StringVar(&f.lines, "lines", "auto",
-		"`when` to record source lines: auto (where there are PDBs), always (says which assemblies have none, and why)"+
-			" or never")
+		"`when` to record source lines: auto (where there are PDBs), always (also lists assemblies without lines, "+
+			"and why) or never")
 	fs.StringVar(&f.inlined, "inlined", "proven",
-		"`which` inlined methods to record: proven (those that certainly were, where the frames are) or never")
+		"`which` inlined methods to record: proven or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to a `file`; - is standard output")
 	completeOutput(cmd, "output", offerFormats)
-	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
+	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not choose a format")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
@@ -230,18 +227,18 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 func recordArgs(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash == 0 && len(args) == 0:
-		return usagef("which program? write it after the two dashes, such as %s -- dotnet MyService.dll",
+		return usagef("no program: write the command after the two dashes, for example %s -- dotnet MyService.dll",
 			cmd.CommandPath())
 	case dash == 0:
 		return nil
 	case dash > 0:
 		return usagef("give a process id or a command, not both: see %s --help", cmd.CommandPath())
 	case len(args) == 0:
-		return usagef("which process? give its process id, such as %[1]s 4242, or a program, "+
-			"such as %[1]s -- dotnet MyService.dll; clrsnap ps lists .NET processes", cmd.CommandPath())
+		return usagef("no process: give a process id, for example %[1]s 4242, or a command, "+
+			"for example %[1]s -- dotnet MyService.dll; clrsnap ps lists .NET processes", cmd.CommandPath())
 	}
 	if _, err := strconv.Atoi(args[0]); err != nil {
-		return usagef("%q is not a process id; to start a program write two dashes before it: %s -- %s",
+		return usagef("%q is not a process id; to start a program write two dashes before the program: %s -- %s",
 			args[0], cmd.CommandPath(), args[0])
 	}
 	return onePID(cmd, args)
@@ -269,14 +266,14 @@ func (f *recordFlags) check() error {
 	}
 	if f.managed && f.native {
 		return usagef("--managed and --native exclude each other: " +
-			"without either, native frames without names are shown as one")
+			"without either, consecutive native frames without names share a frame")
 	}
 	if !(f.rate >= record.MinRate && f.rate <= record.MaxRate) {
 		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes",
 			f.rate, record.MinRate, record.MaxRate)
 	}
 	if f.duration < 0 {
-		return usagef("--duration %v: give a positive time such as 30s, or 0 for no end", f.duration)
+		return usagef("--duration %v: give a positive time, for example 30s, or 0 for no end", f.duration)
 	}
 	err := checkMaxPause(f.maxPause)
 	if err != nil {
@@ -302,7 +299,7 @@ func parseShare(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(n, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return 0, usagef("--max-cpu %q: give a share of one CPU, such as 10%% or 0.1", s)
+		return 0, usagef("--max-cpu %q: give a share of a CPU, for example 10%% or 0.1", s)
 	}
 	return v * unit, nil
 }
@@ -375,9 +372,9 @@ func hintRecord(err error, pid int) error {
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err,
 			pid)
 	case errors.Is(err, events.ErrNoWaits):
-		return fmt.Errorf("%w; record with --mode wall, which shows on every version what threads wait for", err)
+		return fmt.Errorf("%w; --mode wall shows on every version what threads wait for", err)
 	case errors.Is(err, record.ErrNoPerfEvents):
-		return fmt.Errorf("%w; or record with --mode wall, which does not need them", err)
+		return fmt.Errorf("%w; or record with --mode wall, without perf events", err)
 	}
 	return err
 }

@@ -30,20 +30,20 @@ type eventFlags struct {
 func (f *eventFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVarP(&f.events, "event", "e", nil,
-		"record these `events`, with stacks: alloc, exception, contention, thread, gc, wait, or all")
+		"record `events`, with stacks: alloc, exception, contention, thread, gc, wait, or all")
 	fs.StringVar(&f.allocEvery, "alloc-every", "512KB",
-		"record one allocation per this many allocated `bytes`; without --every-object 100KB or more")
+		"the allocated `bytes` for each recorded allocation; without --every-object 100KB or more")
 	fs.BoolVar(&f.everyObject, "every-object", false,
 		"have the runtime report every object to the agent; only for a COMMAND, and slow")
 	fs.BoolVar(&f.live, "live", false,
-		"with --event alloc: also which of the sampled objects are still alive at the end, by who allocated them")
+		"with --event alloc: also the sampled objects that are still alive at the end, by allocating code")
 	fs.BoolVar(&f.gc, "gc", false,
-		"with --live: a full garbage collection at the end, which stops the program for as long as it takes")
-	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
+		"with --live: a full garbage collection at the end; the program is stopped meanwhile")
+	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "the `number` of exceptions for each recorded exception")
 	fs.BoolVar(&f.noMessages, "no-messages", false, "do not record the messages of exceptions")
-	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
+	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least a `time`")
 	fs.DurationVar(&f.waitMin, "wait-min", defaultWaitMin,
-		"with --event wait: record only waits of at least this `time`")
+		"with --event wait: record only waits of at least a `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
 
@@ -85,10 +85,10 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if native, _ := cmd.Flags().GetBool("native"); native && len(f.events) > 0 {
-		return usagef("--native and --event exclude each other: events are those of a .NET runtime")
+		return usagef("--native and --event exclude each other: events come from a .NET runtime")
 	}
 	if f.everyObject && cmd.ArgsLenAtDash() != 0 {
-		return usagef("--every-object is for programs that clrsnap starts, such as "+
+		return usagef("--every-object is for a COMMAND, for example "+
 			"%s --event alloc --every-object -- dotnet MyService.dll: "+
 			"the runtime reports every object only to an agent that is loaded at the start", cmd.CommandPath())
 	}
@@ -96,10 +96,10 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 		return usagef("--exception-every %d: give 1 for each, or a larger number", f.exceptionEvery)
 	}
 	if f.contentionMin < 0 {
-		return usagef("--contention-min %v: give a positive time such as 1ms, or 0 for all", f.contentionMin)
+		return usagef("--contention-min %v: give a positive time, for example 1ms, or 0 for all", f.contentionMin)
 	}
 	if f.waitMin < 0 {
-		return usagef("--wait-min %v: give a positive time such as 1ms, or 0 for all", f.waitMin)
+		return usagef("--wait-min %v: give a positive time, for example 1ms, or 0 for all", f.waitMin)
 	}
 	return nil
 }
@@ -110,10 +110,10 @@ func (f *eventFlags) checkLive(cmd *cobra.Command) error {
 	switch {
 	case f.live && !allocations:
 		return usagef("--live is for --event alloc, such as %s 4242 --event alloc --live: "+
-			"it says which of the sampled allocations are still alive at the end", cmd.CommandPath())
+			"--live shows the sampled allocations that are still alive at the end", cmd.CommandPath())
 	case f.gc && !f.live:
 		return usagef("--gc is for --live, such as %s 4242 --event alloc --live --gc: "+
-			"it makes a garbage collection before it looks at what is still alive", cmd.CommandPath())
+			"--gc collects garbage before clrsnap looks for live allocations", cmd.CommandPath())
 	}
 	return nil
 }

@@ -29,11 +29,11 @@ func (a *app) newProgress(f *recordFlags) *recordProgress {
 
 // begin prints the start of the recording, and how to end the recording.
 func (p *recordProgress) begin(what string) {
-	until := "until it ends"
+	until := "until the end"
 	if p.duration > 0 {
 		until = "for " + p.duration.String()
 	}
-	say(p.a.stderr, "recording %s %s; Ctrl-C ends it earlier and keeps what was recorded", what, until)
+	say(p.a.stderr, "recording %s %s; Ctrl-C ends the recording earlier and keeps the samples", what, until)
 }
 
 // show updates the progress line, on a terminal.
@@ -88,9 +88,9 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 	case len(f.threads) > 0:
 		why = "no thread matches " + f.chosen.String()
 	case len(f.events.events) > 0 && !f.modeGiven:
-		why = "none of these events has happened"
+		why = "no event has happened"
 	case f.mode == "cpu":
-		why = "the program used hardly any CPU time; --mode wall shows what it waits for"
+		why = "the program used hardly any CPU time; --mode wall shows what threads wait for"
 	}
 	say(a.stderr, "warning: there are no samples: %s", why)
 }
@@ -117,7 +117,7 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) error {
 			return nil
 		case <-said:
 			a.finished.Store(true)
-			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves it alone", cmd.Process.Pid)
+			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves the program alone", cmd.Process.Pid)
 		case <-interrupted:
 			if !passOn(ctx, cmd) {
 				return nil

@@ -19,15 +19,13 @@ type stuckError struct{ pid int }
 
 func (e *stuckError) Error() string {
 	if e.pid == 0 {
-		return fmt.Sprintf("gave up after %v: the file system of a file does not answer; "+
-			"use files on another file system",
-			stuckFor)
+		return fmt.Sprintf("gave up after %v: a file system does not answer; use files on another file system", stuckFor)
 	}
 	s := fmt.Sprintf("gave up after %v: reading the memory or the files of process %d blocks", stuckFor, e.pid)
 	if err := clrsnap.MayBlock(e.pid); err != nil {
 		var b *clrsnap.BlockError
 		if errors.As(err, &b) {
-			s += fmt.Sprintf(": %v, which must answer first", b)
+			s += fmt.Sprintf(": %v: make that file system answer first", b)
 		}
 	}
 	return s

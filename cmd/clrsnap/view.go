@@ -52,73 +52,69 @@ func newView(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Show the hottest functions of a recording, or convert it",
-		Long: `Show a recording as tables: for each mode the functions of your own code, those of all
-code with the most time, bytes or events, and the threads. With --output or --format
-the recording, or the chosen part of it, is written in another format instead.
+		Long: `Show a recording as tables: for each mode the functions of your own code, the functions of
+all code with the most time, bytes or events, and the threads. With --output or --format
+the recording, or the chosen part, is written in another format instead.
 
-FILE is what clrsnap record has written, HTML flame graphs included. It can also be a
-profile of any program in the format of pprof or speedscope, or as folded stacks.
-- is standard input.
+FILE is a file of clrsnap record, HTML flame graphs included. FILE can also be a profile of
+any program in the format of pprof or speedscope, or as folded stacks. - is standard input.
 
 The columns of the tables:
   flat   in the function itself: time, bytes, or the number of events
-  cum    in the function and in all that it calls; recursion counts once
+  cum    in the function and in all callees; recursion counts once
   run    the part of wall-clock time in which the thread ran, or was ready to run
   wait   the part of wall-clock time in which the thread waited
-  CPU %  per cent of one CPU; wall %: per cent of the recording's length, so that two
+  CPU %  per cent of a CPU; wall %: per cent of the recording's length, so that two
          threads that are always there have 200; MiB/s, per s: per second
 Each mode has its own tables. Ten threads have ten seconds of wall-clock time in each
-second. Rates of functions need 110 columns, and are those of cum. Threads that the
-runtime has for the same purpose share a row; --by-thread shows each.
+second. Rates of functions need 110 columns, and are rates of cum. Threads that the runtime
+has for the same purpose share a row; --by-thread shows each.
 
 Idle threads are left out of tables and pictures: pool workers without work, also while
-they spin, and threads of the runtime that wait for work. A line says how much that is;
-100 % is the rest. --idle shows them. JSON and other formats always have them.
+they spin, and threads of the runtime that wait for work. A line says how much idle threads
+have; 100 % is the rest. --idle shows them. JSON and other formats always have them.
 
-Native code without symbols is shown as its module: [libcoreclr.so]. What the runtime
-does on its own behalf has a name: [GC], [JIT], [finalizer], [tiered compilation].
+Native code without symbols is shown as its module: [libcoreclr.so]. Work of the runtime
+itself has a name: [GC], [JIT], [finalizer], [tiered compilation].
 
---callers NAME shows as a tree who calls a function, --callees NAME what it calls, and
---path the heaviest calls from the base of the stacks on. NAME is a function's name, with
-or without namespaces, or else a part of names, or else a regular expression. If several
-functions of a stack match, the outermost counts. Shares are those of the whole mode.
+--callers NAME shows the callers of a function as a tree, --callees NAME the called
+functions, and --path the heaviest calls from the base of the stacks on. NAME is a
+function's name, with or without namespaces, or else a part of names, or else a regular
+expression. If several functions of a stack match, the outermost counts. Shares are shares
+of the whole mode.
 
 Folded stacks end with a number: microseconds, bytes, or how many. If there are several
-modes, the first frame of each stack names the mode and the unit, such as
-[wall: microseconds] or [alloc: bytes]; --mode chooses one, without such a frame.
+modes, the first frame of each stack names the mode and the unit, for example
+[wall: microseconds] or [alloc: bytes]; --mode chooses a mode, without a frame for the mode.
 
-In tables a name that does not fit into the line of the terminal, or is longer than 100
-columns elsewhere, is cut in the middle (…); --full shows it whole. JSON and other
-formats always have it whole.
+In tables a name that is wider than the terminal, or than 100 columns elsewhere, is cut in
+the middle (…); --full shows the whole name. JSON and other formats have whole names.
 
-In event modes another table shows the events: the classes that were allocated, the
-exceptions, or who held locks. The messages of exceptions follow, with how often there
-was each. The tables of functions show in which the events happened. Before them is a
-table of the locks that were waited for: the type of the object that was locked, and
-below it the methods that its holders were in, with those that had called them (←).
-"(code not seen)" is a thread that held a lock too briefly to be looked at.
+In event modes another table shows the events: the allocated classes, the exceptions, or the
+holders of locks. The messages of exceptions follow, with the number of each. The tables of
+functions show where the events happened. Before them is a table of the contended locks: the
+type of the locked object, and below the type the methods of the lock's holders, with
+callers (←). "(code not seen)" is a thread that held a lock too briefly for a look.
 
-Numbers with ~ are estimated from samples, and rounded to the digits that are known: up
-to the first one of the standard error. Of a time only that which has few samples, about
-a hundred, is marked. The line above the tables has the standard error itself: 4,500 ±
-800 objects. Numbers of events without ~ are exact.
+~ marks an estimate, rounded to its reliable digits. The line above the tables has the
+standard error: 4,500 ± 800 objects. Times have a ~ only below about a hundred samples.
+Event counts without ~ are exact.
 
---lines shows below each function its source lines, with their shares, if the recording has
-them. --symbols DIR finds them by the PDBs and debug files in a folder, on any machine: they
-must be those of the recorded build. --symbol-server URL fetches them, if they are nowhere
-else. --source-root says where the source files are, for their text.
+--lines shows the source lines below each function, with their shares, if the recording has
+lines. --symbols DIR finds lines in PDBs and debug files in a folder, on any machine: the
+files must be of the recorded build. --symbol-server URL fetches missing files.
+--source-root says where the source files are, for their text.
 
-With --diff BASE two recordings are compared function by function. The functions whose
-shares have changed most come first. A change that is marked with ≈ is not
-significant: chance alone can cause it. The flags that choose a part apply to both
-recordings.
+With --diff BASE two recordings are compared function by function. The functions with the
+largest changes of their shares come first. A change with ≈ is not significant: chance alone
+can cause the change. The flags that choose a part apply to both recordings.
 
 Formats, by file extension:
 `,
 		Example: `  clrsnap view app.clrsnap                            the hottest functions
   clrsnap view app.html --managed --sort cum          methods, callees included
-  clrsnap view app.html --by wait                     what is waited for, and by whom?
-  clrsnap view app.html --mode alloc                  what is allocated, and by whom?
+  clrsnap view app.html --by wait                     who waits for what?
+  clrsnap view app.html --mode alloc                  who allocates what?
   clrsnap view app.html --callers Thread.Sleep        who sleeps?
   clrsnap view app.html --callees Orders.Submit --mode wall
   clrsnap view app.html --path                        where most of the time goes
@@ -162,47 +158,46 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.output, "output", "o", "",
-		"write to this `file`, in the format that its file extension chooses; - is standard output")
+		"write to a `file`, in the format of the file extension; - is standard output")
 	completeOutput(cmd, "output", offerFormats)
 	fs.StringVarP(&f.format, "format", "f", "",
 		"the `format`, if no file extension chooses it; without --output, write to standard output")
-	fs.StringVarP(&f.mode, "mode", "m", modeAll, "only this `mode`: "+enumerated(viewModes(), "or"))
-	fs.StringVar(&f.state, "state", "", "only samples of threads in this `state`: running or waiting")
+	fs.StringVarP(&f.mode, "mode", "m", modeAll, "only one `mode`: "+enumerated(viewModes(), "or"))
+	fs.StringVar(&f.state, "state", "", "only samples of threads in a `state`: running or waiting")
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil,
-		"only threads whose names match this `regexp`, or with this id; can be given several times")
-	fs.DurationVar(&f.from, "from", 0, "only samples from this `time` after the start on, such as 5s")
-	fs.DurationVar(&f.to, "to", 0, "only samples before this `time` after the start")
+		"only threads with a matching name (`regexp`), or with an id; can be given several times")
+	fs.DurationVar(&f.from, "from", 0, "only samples from a `time` after the start on, for example 5s")
+	fs.DurationVar(&f.to, "to", 0, "only samples before a `time` after the start")
 	fs.BoolVar(&f.managed, "managed", false,
-		"only managed frames: what native code does counts for the method that called it")
+		"only managed frames: native code counts for the calling method")
 	fs.BoolVar(&f.native, "native", false, "every native frame, with or without a symbol")
 	fs.BoolVar(&f.plumbing, "plumbing", false,
-		"each function of .NET's plumbing (thread pool, awaits, Kestrel): else runs of them are one in tables")
+		"every framework function (thread pool, awaits, Kestrel); otherwise runs of them share a row in tables")
 	fs.BoolVar(&f.idle, "idle", false,
-		"with idle threads, which tables and pictures leave out otherwise")
+		"with idle threads; otherwise tables and pictures leave idle threads out")
 	fs.IntVarP(&f.top, "top", "n", 20,
-		"how many `rows` of functions a table has, half as many of your own; 0: all\n"+
-			"(the default of --json; that of --callers and --callees is 40, of --path 100)")
+		"the number of `rows` of functions in a table, half as many of your own; 0: all\n"+
+			"(the default of --json; the default of --callers and --callees is 40, of --path 100)")
 	fs.StringVar(&f.callers, "callers", "",
-		"who calls the functions with this `name`, part of a name, or regexp")
-	fs.StringVar(&f.callees, "callees", "", "what the functions with this `name`, part of a name, or regexp call")
+		"the callers of the functions with a `name`, part of a name, or regexp")
+	fs.StringVar(&f.callees, "callees", "", "the callees of the functions with a `name`, part of a name, or regexp")
 	fs.BoolVar(&f.path, "path", false, "the heaviest path, from the base of the stacks on")
 	fs.StringVarP(&f.sort, "sort", "s", "flat", "the `order` of functions: flat or cum")
 	fs.BoolVar(&f.byThread, "by-thread", false,
 		"a table for each thread; in folded stacks the thread as the first frame")
 	fs.StringVar(&f.by, "by", "",
-		"group waiting time by what is waited for: `wait`; as a table, or as the first frame of stacks in files")
+		"group waiting time by the object of the `wait`: as a table, or as the first frame of stacks in files")
 	fs.StringVar(&f.diff, "diff", "",
-		"compare with this `file`, the base: as a table, or as a flame graph with -o FILE.html")
+		"compare with a `file`, the base: as a table, or as a flame graph with -o FILE.html")
 	fs.StringVar(&f.lines, "lines", "auto",
-		"`when` to show source lines: always adds those of each function to tables; never leaves them out of\n"+
-			"everything, also of files that are written")
+		"`when` to show source lines: auto, always (below each function), or never (also not in written files)")
 	fs.Lookup("lines").NoOptDefVal = "always"
 	fs.StringVar(&f.inlined, "inlined", "proven",
-		"`which` inlined methods to show: proven (those that the recording has) or never")
+		"`which` inlined methods to show: proven (all in the recording) or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.BoolVar(&f.full, "full", false,
-		"names at full length: else those that are too long for a line are cut in the middle")
+		"names at full length; otherwise a name too long for a line is cut in the middle")
 	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
@@ -217,12 +212,12 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return usagef("which recording? give its file, such as %s app.clrsnap; clrsnap record makes one",
+		return usagef("no recording: give a file, for example %s app.clrsnap; clrsnap record writes recordings",
 			cmd.CommandPath())
 	case 1:
 		return nil
 	}
-	return usagef("one file is enough, unexpected argument %q: %s FILE --diff BASE compares two",
+	return usagef("unexpected argument %q after the first file: %s FILE --diff BASE compares two files",
 		args[1], cmd.CommandPath())
 }
 
@@ -254,13 +249,13 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.managed && f.native:
 		return usagef("--managed and --native exclude each other: " +
-			"without either, native frames without names are shown as one")
+			"without either, consecutive native frames without names share a frame")
 	case len(f.modes()) == 0:
 		return usagef("--state %s leaves nothing of --mode %s: %s", f.state, f.mode, whyNoState[f.state])
 	case f.top < 0:
 		return usagef("--top %d: give a number of functions, or 0 for all", f.top)
 	case f.from < 0 || f.to < 0:
-		return usagef("--from and --to are times after the start of the recording, such as 5s, and not negative")
+		return usagef("--from and --to are times after the start of the recording: give positive times, for example 5s")
 	case f.to > 0 && f.to <= f.from:
 		return usagef("--to %v is not after --from %v", f.to, f.from)
 	}

@@ -31,7 +31,7 @@ func (f *viewFlags) checkCalls(cmd *cobra.Command) error {
 	case n == 0:
 		return nil
 	case n > 1:
-		return usagef("--callers, --callees and --path exclude each other: give one of them")
+		return usagef("--callers, --callees and --path exclude each other: give one of the three")
 	case given != "path" && f.callers+f.callees == "":
 		return usagef("--%s: give a part of a function's name, such as %s FILE --%s Thread.Sleep",
 			given, cmd.CommandPath(), given)

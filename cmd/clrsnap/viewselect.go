@@ -79,8 +79,8 @@ func hasState(m profile.Mode, state string) bool {
 
 // whyNoState says why modes have no samples of a state.
 var whyNoState = map[string]string{
-	profile.Running.String(): "its threads were waiting",
-	profile.Waiting.String(): "a waiting thread has no such samples; " +
+	profile.Running.String(): "the threads were waiting",
+	profile.Waiting.String(): "a waiting thread has no samples of these modes; " +
 		"--mode wall, --mode wait and --mode contention show what threads wait for",
 }
 
@@ -116,7 +116,7 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 		return r, nil
 	}
 	if f.from > 0 && f.from >= r.Duration && r.Duration > 0 {
-		return nil, fmt.Errorf("--from %v is after the end of %s, which is %v long",
+		return nil, fmt.Errorf("--from %v is after the end of %s: the recording is %v long",
 			f.from, file, r.Duration.Round(time.Millisecond))
 	}
 	out := r.Select(f.selection())
@@ -145,10 +145,10 @@ func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Ro
 func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
 	there, wanted := r.SampledModes(), f.modes()
 	if !slices.ContainsFunc(there, func(m profile.Mode) bool { return slices.Contains(wanted, m) }) {
-		return fmt.Errorf("%s has no %s samples: it has %s samples", file, joined(wanted, "or"), joined(there, "and"))
+		return fmt.Errorf("%s has no %s samples, only %s samples", file, joined(wanted, "or"), joined(there, "and"))
 	}
 	if len(f.threads) > 0 && len(r.Select(profile.Selection{Threads: f.chosen.matchesRecorded}).Samples) == 0 {
-		return fmt.Errorf("%s has no samples of threads that match %s: it has those of %s",
+		return fmt.Errorf("%s has no samples of threads that match %s, only samples of %s",
 			file, f.chosen, threadNames(r))
 	}
 	return fmt.Errorf("%s has no samples that match all of the flags: "+

@@ -55,7 +55,7 @@ func (a *app) mayBlockWalked(f *coreFlags) error {
 // interruptedWalk is the error of a walk that was ended early.
 func interruptedWalk(ctx context.Context, partial bool) error {
 	if cause := context.Cause(ctx); cause != nil && partial {
-		return fmt.Errorf("%w: what was read until then is above", cause)
+		return fmt.Errorf("%w: the part read until then is above", cause)
 	}
 	return nil
 }

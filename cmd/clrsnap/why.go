@@ -97,7 +97,7 @@ func (f *whyFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.DurationVar(&f.duration, "for", why.DefaultFor, "how long to look: a `time` from 1s to 10m")
 	fs.BoolVar(&f.noAgent, "no-agent", false, "load nothing into the process, and do without events")
-	fs.BoolVar(&f.full, "full", false, "whole stacks, with native frames and .NET's plumbing")
+	fs.BoolVar(&f.full, "full", false, "whole stacks, with native and framework frames")
 	f.source.register(fs)
 	maxPauseFlag(fs, &f.maxPause)
 	f.registerCore(fs)
