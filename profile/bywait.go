@@ -35,9 +35,8 @@ func (r *Recording) ByWait() *Recording {
 	}
 	out := r.rebuilt(g.b)
 	if n := g.b.Truncated(); n > 0 {
-		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("There are so many different stacks that those of %d "+
-			"samples were shortened when they were grouped by what is waited for: their frames near the leaf "+
-			"are missing.", n))
+		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("There are very many different stacks: grouped by "+
+			"wait, the stacks of %d samples lack frames near the leaf.", n))
 	}
 	return out
 }

@@ -254,7 +254,7 @@ func (p *HeapPath) Beginning() string {
 	case RootHandle:
 		return "handle (" + string(p.Handle) + ")"
 	case RootFinalizer:
-		return "finalizer queue: its finalizer is to run"
+		return "finalizer queue: the finalizer is to run"
 	case RootStack:
 		text := "stack of " + p.Thread.text() + " (conservative)"
 		if p.Method != "" {
@@ -264,9 +264,9 @@ func (p *HeapPath) Beginning() string {
 	case RootCode:
 		return "code that " + p.Thread.text() + " runs: " + p.Method
 	case RootCircle:
-		return "objects that refer to each other, and nothing else that is known"
+		return "objects that refer to each other, and nothing else known"
 	}
-	return "nothing that is known: it is likely to be collected next"
+	return "nothing known: likely to be collected next"
 }
 
 // text names a thread.

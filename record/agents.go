@@ -27,7 +27,7 @@ func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
 	want := e.r.o.request(p.Options.MaxPause)
 	if p.Found != nil && !link.HasWaits(p.Found.Version) {
 		if want.Events &^= agent.Waits; want.Events == 0 {
-			return nil, fmt.Errorf("it runs .NET %s: %w", p.Found.Version, link.ErrNoWaits)
+			return nil, fmt.Errorf("the process runs .NET %s: %w", p.Found.Version, link.ErrNoWaits)
 		}
 	}
 	return link.Attach(e.ctx, p, want)

@@ -45,12 +45,12 @@ func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options
 	case r.failed != nil:
 		return nil, bridge.Publish(r.failed)
 	}
-	return nil, fmt.Errorf("%s exited before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
+	return nil, fmt.Errorf("%s exited before clrsnap saw a .NET runtime: %s", cmd.Path, adviceNoRuntime(o))
 }
 
 func adviceNoRuntime(o Options) string {
 	if o.Subprocesses {
-		return "give a program that runs .NET, or that starts one which does"
+		return "give a .NET program, or a program that starts a .NET program"
 	}
-	return "if it starts the .NET program as another process, record its subprocesses too"
+	return "if the command starts the .NET program as another process, record subprocesses too"
 }

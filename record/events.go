@@ -147,7 +147,7 @@ func (e *eventSampler) drain() {
 func (e *eventSampler) forget(pid int) {
 	if np := e.of[pid]; np != nil && !np.over {
 		np.leave()
-		e.note("The events of process %d are lost: it could not be read, or exited too soon.", pid)
+		e.note("The events of process %d are lost: the process could not be read, or exited too soon.", pid)
 	}
 }
 
@@ -221,7 +221,7 @@ func (np *notifiedProcess) leave() {
 func (np *notifiedProcess) end(died bool, err error) {
 	np.over = true
 	if err != nil {
-		np.e.note("The agent has not left process %d in time: %v. It is still loaded there, but inactive.", np.pid, err)
+		np.e.note("The agent has not left process %d in time: %v. The agent is still loaded, but inactive.", np.pid, err)
 	}
 	fate := inFlight
 	if np.rp != nil {
@@ -248,7 +248,7 @@ func (np *notifiedProcess) end(died bool, err error) {
 	np.link.Close()
 	if np.slowed || np.link.Slowed() {
 		np.e.note("Process %d reported more events than clrsnap reads at once, with at most %.0f %% of a CPU. "+
-			"Some were read later; those for which its agent had no room are lost.",
+			"Some events were read later; events without room in the agent are lost.",
 			np.pid, 100*(link.PumpShare+readShare))
 	}
 }
@@ -467,18 +467,18 @@ func (e *eventSampler) remarks() []string {
 	for _, rp := range e.r.all {
 		if np := e.of[rp.p.Live.PID()]; np == nil && e.launcher != nil {
 			out = append(out,
-				fmt.Sprintf("Process %d reports no events: its runtime has not loaded the agent.", rp.p.Live.PID()))
+				fmt.Sprintf("Process %d reports no events: the runtime has not loaded the agent.", rp.p.Live.PID()))
 		}
 	}
 	if e.has(profile.ThreadStart) && e.lives.created > 0 {
 		s := fmt.Sprintf("%s began and %d ended", counted(e.lives.created, "thread", "threads"), e.lives.ended)
 		if n := e.lives.created - int(e.countsOf(profile.ThreadStart).seen); n > 0 {
-			s += fmt.Sprintf(". Managed code did not start %d of them: such threads are the runtime's own, or native "+
-				"ones that have called managed code", n)
+			s += fmt.Sprintf(". Managed code did not start %d of them: they are threads of the runtime, or native "+
+				"threads that have called managed code", n)
 		}
 		if k := e.lives.known; len(k) > 0 {
 			slices.Sort(k)
-			s += fmt.Sprintf(". Those that were seen from beginning to end lived for %v (median)",
+			s += fmt.Sprintf(". Threads that began and ended in the recording lived for %v (median)",
 				k[len(k)/2].Round(time.Microsecond))
 		}
 		if e.lives.unknown > 0 {
@@ -488,7 +488,7 @@ func (e *eventSampler) remarks() []string {
 		out = append(out, s+".")
 	}
 	if want := e.o.AllocationBytes; e.has(profile.Alloc) && want < e.every(profile.Alloc) {
-		out = append(out, fmt.Sprintf("One object was recorded for every %s that were allocated, not for every %s: "+
+		out = append(out, fmt.Sprintf("An object was recorded for every %s of allocations, not for every %s: "+
 			"the runtime itself samples no more often. A program that clrsnap starts can report every object "+
 			"(--every-object).", bytesText(e.every(profile.Alloc)), bytesText(want)))
 	}

@@ -72,7 +72,7 @@ func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 		}
 		addProved(found, own, rp.frames.calls)
 		if left > 0 {
-			r.notes = append(r.notes, fmt.Sprintf("There was no time to find out what was inlined at %s.",
+			r.notes = append(r.notes, fmt.Sprintf("There was no time to find the inlined methods at %s.",
 				counted(left, "call", "calls")))
 		}
 	}

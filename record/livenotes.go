@@ -42,7 +42,7 @@ func (e *eventSampler) collect(ctx context.Context, all []*notifiedProcess) {
 	if ctx.Err() != nil { // the end of ctx has ended the recording
 		ctx, patience = context.WithoutCancel(ctx), collectShortly
 	}
-	late := fmt.Errorf("it takes longer than %v", patience)
+	late := fmt.Errorf("the collection takes longer than %v", patience)
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, late)
 	defer cancel()
 	errs := make([]error, len(all))
@@ -105,29 +105,28 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 	size := func(n int64) string { return display.Weight(profile.Bytes, n) }
 	var out []string
 	if when := l.when(); when != "" {
-		out = append(out, fmt.Sprintf("Of %s that were allocated, %s (%.1f %%) were alive %s%s. %s", size(s.sampled),
+		out = append(out, fmt.Sprintf("Of %s of sampled allocations, %s (%.1f %%) were alive %s%s. %s", size(s.sampled),
 			size(s.alive), 100*float64(s.alive)/float64(s.sampled), when, s.places(), l.proof()))
 	}
 	if s.young > 0 {
-		out = append(out, fmt.Sprintf("%s are left out: they were allocated after the last garbage collection, and "+
-			"most of that may be garbage. Recording with --gc makes a full collection at the end, which tells.",
-			size(s.young)))
+		out = append(out, fmt.Sprintf("%s of objects allocated after the last garbage collection are left out: most "+
+			"may be garbage. --gc makes a full collection at the end, and shows the live objects.", size(s.young)))
 	}
 	if s.unproven > 0 && l.collections.total() > 0 {
-		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked %q: no full collection has looked at "+
-			"them since they were allocated. Recording with --gc makes one at the end.", size(s.unproven), mark))
+		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked %q: there was no full collection after "+
+			"their allocation. --gc makes a full collection at the end.", size(s.unproven), mark))
 	}
 	if l.every > 1 {
-		out = append(out, fmt.Sprintf("There were so many live objects that one of %d sampled ones was followed. A "+
-			"larger --alloc-every samples fewer.", l.every))
+		out = append(out, fmt.Sprintf("There were very many live objects: one of %d sampled objects was followed. A "+
+			"larger --alloc-every samples fewer objects.", l.every))
 	}
 	if s.missed > 0 {
-		out = append(out, fmt.Sprintf("%s not followed, because as many as possible were: they are missing among what "+
-			"is alive. A larger --alloc-every samples fewer.",
+		out = append(out, fmt.Sprintf("%s not followed, because there were too many: these objects are missing among "+
+			"the live objects. A larger --alloc-every samples fewer objects.",
 			counted(s.missed, "sampled object was", "sampled objects were")))
 	}
 	if s.unread > 0 {
-		out = append(out, fmt.Sprintf("The handles of %s could not be read: they are missing among what is alive.",
+		out = append(out, fmt.Sprintf("The handles of %s could not be read: the live objects lack these.",
 			counted(s.unread, "sampled object", "sampled objects")))
 	}
 	if l.ended {
@@ -144,7 +143,7 @@ func (l *liveHeap) when() string {
 	case l.looked == 0:
 		return ""
 	}
-	return "when that was last looked at"
+	return "at the last look"
 }
 
 // places says in which generations the live objects are.
@@ -169,21 +168,20 @@ func (l *liveHeap) proof() string {
 	c := &l.collections
 	switch {
 	case l.collected > 0 && !l.ended:
-		return fmt.Sprintf("A full garbage collection was made before that was looked at, as was asked for; "+
-			"it took %v.",
-			l.collected.Round(100*time.Microsecond))
+		return fmt.Sprintf("A full garbage collection came before the last look, as asked for with --gc; the "+
+			"collection took %v.", l.collected.Round(100*time.Microsecond))
 	case c.total() == 0:
-		return fmt.Sprintf("There was no garbage collection, so that nothing is known to be dead: everything is "+
-			"marked %q. Record for longer, or with --gc, which makes a full collection at the end.", mark)
+		return fmt.Sprintf("There was no garbage collection, so no object is known to be dead: everything is "+
+			"marked %q. Record for longer, or with --gc: a full collection at the end.", mark)
 	}
 	full := c.count[profile.Gen2]
-	text := fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %s, "+
-		"%d of all generations", counted(c.total(), "collection", "collections"), full)
+	text := fmt.Sprintf("An object counts as alive if the last garbage collection of its generation has found the "+
+		"object alive. There were %s, %d of all generations", counted(c.total(), "collection", "collections"), full)
 	if full == c.total() {
 		return text + "."
 	}
-	return text + "; objects of an older generation may have died since it was last collected. Recording with --gc " +
-		"makes a full collection at the end."
+	return text + "; objects of an older generation may have died since the generation's last collection. --gc makes a " +
+		"full collection at the end."
 }
 
 // mark is unprovenSuffix without its parentheses.
@@ -197,9 +195,9 @@ func (l *liveHeap) endedText(until time.Duration) string {
 		why = "The agent in the program does not answer any more"
 	}
 	if l.looked == 0 {
-		return why + ", and what was alive then is not known: what is shown had been allocated, and was not looked at."
+		return why + ", and the live objects are not known: the shown objects had been allocated, and were not looked at."
 	}
-	return fmt.Sprintf("%s: this is what was alive when it was last looked at, %v before the end.", why,
+	return fmt.Sprintf("%s: the shown objects were alive at the last look, %v before the end.", why,
 		max(0, until-l.looked).Round(10*time.Millisecond))
 }
 

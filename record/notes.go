@@ -21,12 +21,12 @@ func (r *recorder) remarks() []string {
 	}
 	if r.wall != nil {
 		if r.source(profile.Wall) == profile.FromStops {
-			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets "+
-				"this user take no complete CPU samples. They stop where they next leave the kernel, so system calls "+
+			out = append(out, "Running threads were stopped for wall-clock samples, because the kernel lets this "+
+				"user take no complete CPU samples. A thread stops where it next leaves the kernel, so system calls "+
 				"look longer than they are.")
 		}
 		if s := r.wall.modeStats(); s.Got > 0 {
-			out = append(out, fmt.Sprintf("Every thread that did not stay blocked was sampled %.3g times a second "+
+			out = append(out, fmt.Sprintf("Threads that did not stay blocked were sampled %.3g times a second "+
 				"instead of %g: more samples would have taken more than %.3g %% of a CPU, or come too late.",
 				s.Got, s.Rate, 100*r.o.MaxCPU))
 		}
@@ -40,19 +40,19 @@ func (r *recorder) remarks() []string {
 	for _, rp := range r.all {
 		if rp.left > 0 {
 			pid := rp.p.Live.PID()
-			out = append(out, fmt.Sprintf("Process %d executed another program (execve) after about %.1f s: its "+
-				"recording ends there. To record the other program if it is .NET: clrsnap record %d.",
+			out = append(out, fmt.Sprintf("Process %d executed another program (execve) after about %.1f s: the "+
+				"recording ends there. If the other program is a .NET program: clrsnap record %d.",
 				pid, (rp.left-r.start).Seconds(), pid))
 		}
 	}
 	out = append(out, r.awaitsRemarks()...)
 	if d := r.b.Bin(); d > 0 {
-		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",
+		out = append(out, fmt.Sprintf("There are very many samples: equal samples within %v were merged.",
 			d.Round(time.Millisecond)))
 	}
 	if n := r.b.Truncated(); n > 0 {
-		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that those of %d samples "+
-			"were shortened: their frames near the leaf are missing.", n))
+		out = append(out, fmt.Sprintf("There are very many different stacks, or very deep stacks: the stacks of %d "+
+			"samples lack frames near the leaf.", n))
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func (r *recorder) unknownRemark() string {
 	if unknown == 0 || unknown*notable < all {
 		return ""
 	}
-	return fmt.Sprintf("%s %s: it can be unloaded, and may have been replaced before its name was read.",
+	return fmt.Sprintf("%s %s: the code can be unloaded, and may have been replaced before clrsnap read the name.",
 		counted(unknown, "stack has", "stacks have"), profile.UnknownCode)
 }
 
@@ -91,17 +91,16 @@ func (r *recorder) awaitsRemarks() (out []string) {
 		events.add(a.events)
 		reused, left = reused+a.reused, left+a.running.left
 	}
-	ended := "What awaits them is not known of %.0f %% of the async methods that were sampled after an await: they " +
-		"ended before that could be read."
+	ended := "The awaiters of %.0f %% of the async methods sampled after an await are not known: these methods ended " +
+		"before clrsnap could read the awaiters."
 	if left > 0 {
-		ended += fmt.Sprintf(" So only one CPU sample in %d was looked at.", fleetingTry)
+		ended += fmt.Sprintf(" So clrsnap looked at only one CPU sample in %d.", fleetingTry)
 	}
 	say(sampled, ended)
-	say(looks{sampled.all + reused, reused}, "What awaits them is not known of %.0f %% of the async methods that were "+
-		"sampled after an await: their builder (PoolingAsyncValueTaskMethodBuilder) uses one box for one call "+
-		"after the other.")
-	say(events, "What awaits them is not known of %.0f %% of the async methods that had an event: it is not "+
-		"known at the first events of a method, nor while the garbage collector moves objects.")
+	say(looks{sampled.all + reused, reused}, "The awaiters of %.0f %% of the async methods sampled after an await are "+
+		"not known: their builder (PoolingAsyncValueTaskMethodBuilder) uses a box for many calls.")
+	say(events, "The awaiters of %.0f %% of the async methods with an event are not known: clrsnap cannot read "+
+		"awaiters at the first events of a method, nor while the garbage collector moves objects.")
 	return out
 }
 
@@ -112,7 +111,7 @@ func agentRemarks(r *profile.Recording) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("About %.1f %% of the CPU time (%s) is not the program's own: clrsnap's agent took "+
-		"the stacks of events with it (frames of %s, and what they call).",
+		"the stacks of events in this time (frames of %s, and their callees).",
 		100*float64(agents)/float64(all), time.Duration(agents).Round(time.Millisecond), link.AgentModule)}
 }
 
@@ -136,7 +135,7 @@ func agentTime(r *profile.Recording) int64 {
 func (r *recorder) cpuRemarks() []string {
 	var out []string
 	if r.cpu.events.KernelExcluded() {
-		out = append(out, "Time in the kernel is not counted, because the kernel does not let this user see it: "+
+		out = append(out, "Time in the kernel is not counted, because the kernel hides it from this user: "+
 			"run clrsnap as root or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1.")
 	}
 	s := r.cpu.stats
@@ -163,16 +162,16 @@ func missingRemark(s profile.ModeStats, from profile.Source, used, period time.D
 	var why string
 	switch missed := time.Duration(s.Missed) * period; {
 	case from == profile.FromThreads:
-		why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its "+
-			"last sample is not seen. If threads live for a short time, a higher rate helps",
+		why = fmt.Sprintf("a thread is sampled after each %v of CPU time, and CPU time after the last sample is not "+
+			"seen. If threads live for a short time, a higher rate helps",
 			period.Round(10*time.Microsecond))
 	case missed >= missing/2:
-		why = fmt.Sprintf("timers of the CPUs missed about %d turns, as they do where this machine has to wait "+
-			"for CPUs that it shares with others", s.Missed)
+		why = fmt.Sprintf("timers of the CPUs missed about %d turns, as on a virtual machine that waits for shared "+
+			"CPUs", s.Missed)
 	default:
 		why = "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
 	}
-	return []string{fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.",
+	return []string{fmt.Sprintf("The CPU samples stand for %.0f %% of the used CPU time: %s.",
 		100*(1-share), why)}
 }
 
@@ -197,9 +196,9 @@ func (r *recorder) sourceRemarks() []string {
 	switch r.source(profile.CPU) {
 	case profile.FromAllProcessors:
 		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap "+
-			"dropped those of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
+			"dropped the samples of other programs, because %v. On a busy machine this costs some per cent of a CPU.", why))
 	case profile.FromThreads:
-		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs "+
+		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. Such timers cost "+
 			"time at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
 			"999 samples a second.", why))
 	}

@@ -114,7 +114,7 @@ func (o *Options) complete() error {
 		}
 		o.Events = complete.(events.Options)
 		if o.Events.Hold > 0 {
-			return errors.New("a recording holds no threads: use events.Subscribe for that")
+			return errors.New("a recording holds no threads: use events.Subscribe")
 		}
 	} else if len(o.Modes) == 0 {
 		o.Modes = []profile.Mode{profile.CPU}
@@ -136,9 +136,9 @@ func (o *Options) complete() error {
 	}
 	switch {
 	case !(o.Rate >= MinRate && o.Rate <= MaxRate):
-		return fmt.Errorf("a rate of %g samples a second: give one between %g and %d", o.Rate, MinRate, MaxRate)
+		return fmt.Errorf("a rate of %g samples a second: give a rate between %g and %d", o.Rate, MinRate, MaxRate)
 	case !(o.MaxCPU > 0):
-		return fmt.Errorf("%g CPUs to sample with: give a share of one CPU, such as %g", o.MaxCPU, DefaultMaxCPU)
+		return fmt.Errorf("%g CPUs to sample with: give a share of a CPU, for example %g", o.MaxCPU, DefaultMaxCPU)
 	case o.Duration < 0:
 		return fmt.Errorf("a recording of %v: give a positive duration, or 0 for no end", o.Duration)
 	}
@@ -148,7 +148,7 @@ func (o *Options) complete() error {
 func (o *Options) checkLive() error {
 	switch {
 	case o.Live && o.Events.Monitor&events.MonitorAllocations == 0:
-		return errors.New("the live heap is that of sampled allocations: add events.MonitorAllocations to " +
+		return errors.New("the live heap has sampled allocations: add events.MonitorAllocations to " +
 			"Options.Events")
 	case o.Collect && !o.Live:
 		return errors.New("a garbage collection at the end is for the live heap: set Options.Live, too")

@@ -112,5 +112,5 @@ func (np *notifiedProcess) checkWaits() {
 
 func noWaits(pid, major int) string {
 	return fmt.Sprintf("Process %d runs .NET %d, and only .NET 9 and later report waits: "+
-		"sample by the wall clock to see what its threads wait for.", pid, major)
+		"sample by the wall clock to see what the threads wait for.", pid, major)
 }

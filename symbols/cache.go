@@ -110,10 +110,10 @@ func checkStep(name string, dir, there *unix.Stat_t) error {
 // checkDir returns an error if others can write to a directory.
 func checkDir(st *unix.Stat_t) error {
 	if !trusted(st.Uid) {
-		return fmt.Errorf("it belongs to user %d", st.Uid)
+		return fmt.Errorf("the folder belongs to user %d", st.Uid)
 	}
 	if st.Mode&othersWrite != 0 {
-		return errors.New("others can write to it")
+		return errors.New("other users can write to the folder")
 	}
 	return nil
 }

@@ -29,11 +29,11 @@ func redirect(to *http.Request, before []*http.Request) error {
 	from := before[len(before)-1].URL
 	switch {
 	case len(before) > maxRedirects:
-		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 	case to.URL.Scheme != "https" && to.URL.Scheme != "http":
-		return fmt.Errorf("it redirects to an address of type %.20q", to.URL.Scheme)
+		return fmt.Errorf("the server redirects to an address of type %.20q", to.URL.Scheme)
 	case from.Scheme == "https" && to.URL.Scheme != "https":
-		return errors.New("it redirects from https to http")
+		return errors.New("the server redirects from https to http")
 	}
 	to.Header.Del("Referer")
 	if to.URL.Host != before[0].URL.Host {
@@ -65,7 +65,7 @@ type stall struct {
 func stallTimer(parent context.Context, limit time.Duration) (stop func(), s *stall) {
 	ctx, cancel := context.WithCancelCause(parent)
 	s = &stall{ctx: ctx, limit: limit}
-	s.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing has come from it for %v", limit)) })
+	s.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing has come for %v", limit)) })
 	return func() { s.timer.Stop(); cancel(context.Canceled) }, s
 }
 

@@ -127,7 +127,7 @@ func parseServer(text string) (*server, error) {
 		return nil, fmt.Errorf("%q is not the address of a symbol server: it begins neither with https:// nor with "+
 			"http://", text)
 	case u.Fragment != "":
-		return nil, fmt.Errorf("%q is not the address of a symbol server: it has a #", text)
+		return nil, fmt.Errorf("%q is not the address of a symbol server: give an address without #", text)
 	}
 	return &server{base: u, debuginfod: isDebuginfod}, nil
 }
@@ -304,7 +304,7 @@ func (s *server) address(k *Key) (string, bool) {
 // get fetches a file, and keeps the file if it is the right file.
 func (s *Store) get(ctx context.Context, address string, k *Key) (_ File, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Whole,
-		fmt.Errorf("it takes longer than %v", s.options.Whole))
+		fmt.Errorf("the file takes longer than %v", s.options.Whole))
 	defer cancel()
 	stop, stalled := stallTimer(ctx, s.options.Stall)
 	defer stop()
@@ -347,9 +347,9 @@ func status(r *http.Response) error {
 	case http.StatusNotFound, http.StatusGone, http.StatusForbidden:
 		return fs.ErrNotExist
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
-		return &faultError{err: fmt.Errorf("it wants to know who asks (status %d)", r.StatusCode), fatal: true}
+		return &faultError{err: fmt.Errorf("the server wants a login (status %d)", r.StatusCode), fatal: true}
 	}
-	return &faultError{err: fmt.Errorf("it answers with status %d", r.StatusCode)}
+	return &faultError{err: fmt.Errorf("the server answers with status %d", r.StatusCode)}
 }
 
 func (s *Store) progress(p Progress) {
@@ -372,7 +372,7 @@ func (s *Store) store(body io.Reader, k *Key, alive func(int64), broken func(err
 	size, err := copyUpTo(to, body, k.most(), alive)
 	switch {
 	case errors.As(err, new(*keepError)):
-		err = fmt.Errorf("it cannot be kept: %w", err)
+		err = fmt.Errorf("the file cannot be kept: %w", err)
 	case err != nil && !errors.Is(err, errWrong):
 		err = broken(err)
 	case err == nil:
@@ -446,7 +446,7 @@ func copyUpTo(to io.Writer, from io.Reader, most int64, alive func(int64)) (n in
 	for {
 		got, err := from.Read(buf)
 		if n += int64(got); n > most {
-			return n, fmt.Errorf("%w: it has more than %d bytes", errWrong, most)
+			return n, fmt.Errorf("%w: more than %d bytes", errWrong, most)
 		}
 		if _, err := to.Write(buf[:got]); err != nil {
 			return n, &keepError{err}

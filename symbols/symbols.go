@@ -159,12 +159,12 @@ func (k *Key) most() int64 {
 }
 
 // errWrong: a file is not the requested file.
-var errWrong = errors.New("it is not the file that was asked for")
+var errWrong = errors.New("not the requested file")
 
 // Verify returns an error unless a file of size bytes is the file of the key.
 func (k Key) Verify(file io.ReaderAt, size int64) error {
 	if size > k.most() {
-		return fmt.Errorf("%w: it has %d bytes", errWrong, size)
+		return fmt.Errorf("%w: %d bytes", errWrong, size)
 	}
 	if k.Kind != PDB {
 		image, err := elfx.New(file)
@@ -174,7 +174,7 @@ func (k Key) Verify(file io.ReaderAt, size int64) error {
 		defer image.Close()
 		id, err := image.BuildID()
 		if err == nil && !bytes.Equal(id, k.ID) {
-			err = fmt.Errorf("its build id is %x, not %x", id, k.ID)
+			err = fmt.Errorf("the build id is %x, not %x", id, k.ID)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errWrong, err)

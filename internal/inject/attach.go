@@ -124,10 +124,10 @@ func checkReady(p *live.Process) error {
 	switch main.State {
 	case 'T':
 		return &Error{PID: p.PID(), Err: ErrStopped,
-			Remedy: fmt.Sprintf("let it go on with kill -CONT %d, and try again", p.PID())}
+			Remedy: fmt.Sprintf("let the process go on with kill -CONT %d, and try again", p.PID())}
 	case 't':
 		return &Error{PID: p.PID(), Err: ErrStopped, Detail: "by a debugger",
-			Remedy: "end the debugger or let it go on, and try again"}
+			Remedy: "end the debugger, or let the process go on, and try again"}
 	}
 	return nil
 }

@@ -9,17 +9,17 @@ import (
 // remedy. For processes that do not exist or may not be touched, internal/target/live has the
 // errors; for programs without .NET, internal/locate.
 var (
-	ErrAheadOfTime    = errors.New("it is compiled ahead of time (native AOT)")
-	ErrDiagnosticsOff = errors.New("its runtime's diagnostics are switched off")
-	ErrNoConnection   = errors.New("its runtime cannot be reached")
-	ErrProfilerOff    = errors.New("its runtime may not load profilers")
-	ErrOtherProfiler  = errors.New("another profiler is loaded in it")
-	ErrTooEarly       = errors.New("its runtime has not started yet")
-	ErrNoPlace        = errors.New("none of its directories can take the agent's library")
-	ErrNotLoaded      = errors.New("its runtime cannot load the agent's library")
+	ErrAheadOfTime    = errors.New("the program is compiled ahead of time (native AOT)")
+	ErrDiagnosticsOff = errors.New("the runtime's diagnostics are switched off")
+	ErrNoConnection   = errors.New("the runtime cannot be reached")
+	ErrProfilerOff    = errors.New("the runtime may not load profilers")
+	ErrOtherProfiler  = errors.New("another profiler is loaded")
+	ErrTooEarly       = errors.New("the runtime has not started yet")
+	ErrNoPlace        = errors.New("no directory of the process can take the agent's library")
+	ErrNotLoaded      = errors.New("the runtime cannot load the agent's library")
 	ErrNoAgent        = errors.New("the agent does not connect")
 	ErrStopped        = errors.New("the process is stopped")
-	ErrNoAnswer       = errors.New("its runtime does not answer")
+	ErrNoAnswer       = errors.New("the runtime does not answer")
 )
 
 // Error says why the agent cannot be loaded into a process, and the remedy.

@@ -46,7 +46,7 @@ func newFolder(root *os.File, where string, u user, library []byte) (*folder, er
 	rand.Read(random) // never fails
 	f := &folder{path: path.Join(where, folderPrefix+hex.EncodeToString(random)), user: u}
 	if tooLong := len(f.socket()) - maxSocketPath; tooLong > 0 {
-		return nil, fmt.Errorf("its name is %d bytes too long", tooLong)
+		return nil, fmt.Errorf("the name is %d bytes too long", tooLong)
 	}
 	err := u.do(func() error {
 		var err error

@@ -70,13 +70,13 @@ func checkEnvironment(env []string) error {
 	for _, v := range env {
 		name, value, _ := strings.Cut(v, "=")
 		if isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value) {
-			return &Error{Err: ErrOtherProfiler, Detail: v + " is in its environment",
-				Remedy: "start it without that variable, and so without the other profiler"}
+			return &Error{Err: ErrOtherProfiler, Detail: v + " is in the environment",
+				Remedy: "start the program without the variable, and so without the other profiler"}
 		}
 	}
 	if v := switchOff(slices.Values(env), "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
-		return &Error{Err: ErrProfilerOff, Detail: v + " is in its environment",
-			Remedy: "start it without that variable"}
+		return &Error{Err: ErrProfilerOff, Detail: v + " is in the environment",
+			Remedy: "start the program without the variable"}
 	}
 	return nil
 }

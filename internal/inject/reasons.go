@@ -34,7 +34,7 @@ func explain(p *live.Process, err error) error {
 	var refusal *diagnostics.ServerError
 	switch {
 	case p.Alive() != nil:
-		return fmt.Errorf("%w before the agent was loaded: start it again, and try again", p.Alive())
+		return fmt.Errorf("%w before the agent was loaded: start the program again, and try again", p.Alive())
 	case errors.As(err, &explained), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, diagnostics.ErrNoSocket):
@@ -42,10 +42,10 @@ func explain(p *live.Process, err error) error {
 	case errors.As(err, &refusal):
 		return refused(pid, refusal)
 	case errors.Is(err, ErrNoAnswer):
-		return &Error{PID: pid, Err: errNoAnswer, Remedy: "it hangs, or its container is paused: " +
-			"see what its threads do with clrsnap stack, and try again when it runs"}
+		return &Error{PID: pid, Err: errNoAnswer, Remedy: "the process hangs, or its container is paused: " +
+			"clrsnap stack shows the threads; try again when the process runs"}
 	case errors.Is(err, ErrNoAgent):
-		return &Error{PID: pid, Err: ErrNoAgent, Detail: "although it was loaded", Remedy: "try again"}
+		return &Error{PID: pid, Err: ErrNoAgent, Detail: "although the library was loaded", Remedy: "try again"}
 	}
 	return &Error{PID: pid, Err: err}
 }
@@ -62,22 +62,23 @@ func noSocket(p *live.Process, err error) *Error {
 		e.Err = findErr
 		return e
 	case r.Shape == locate.NativeAOT:
-		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "so it has no CoreCLR that could load it",
-			"record it by CPU and clock"
+		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "without a CoreCLR for the agent",
+			"record CPU and wall-clock time, without --event"
 		return e
 	}
 	off := switchOff(environmentOf(p), "EnableDiagnostics", "EnableDiagnostics_IPC")
 	file := diagnostics.BoundSocket(p.Dir())
 	switch {
 	case off != "":
-		e.Err, e.Detail, e.Remedy = ErrDiagnosticsOff, off+" is in its environment", "start it without that variable"
+		e.Err, e.Detail = ErrDiagnosticsOff, off+" is in the environment"
+		e.Remedy = "start the program without the variable"
 	case file != "":
-		e.Err, e.Detail = ErrNoConnection, "the file of its diagnostics socket, "+file+", has been removed"
-		e.Remedy = "start it again, and keep what cleans that directory away from dotnet-diagnostic-*"
+		e.Err, e.Detail = ErrNoConnection, "the file of the diagnostics socket, "+file+", has been removed"
+		e.Remedy = "start the program again, and let nothing that cleans up the directory remove dotnet-diagnostic-*"
 	default:
-		e.Err, e.Detail, e.Remedy = ErrNoConnection, err.Error(), "if it has only just started, try again"
+		e.Err, e.Detail, e.Remedy = ErrNoConnection, err.Error(), "if the process has only just started, try again"
 		if why := diagnostics.NoPlace(p.Dir()); why != "" {
-			e.Detail, e.Remedy = why, "start it again with a TMPDIR that exists and has a short path"
+			e.Detail, e.Remedy = why, "start the program again, with an existing directory with a short path as TMPDIR"
 		}
 	}
 	return e
@@ -105,18 +106,19 @@ func refused(pid int, refusal *diagnostics.ServerError) *Error {
 	switch refusal.HRESULT {
 	case uninitialized, notYetAvailable:
 		e.Err = ErrTooEarly
-		e.Remedy = "try again in a moment; with DOTNET_DefaultDiagnosticPortSuspend=1 it waits " +
-			"for another tool to let it start"
+		e.Remedy = "try again in a moment; with DOTNET_DefaultDiagnosticPortSuspend=1 the runtime waits " +
+			"for another tool"
 	case modNotFound:
-		e.Err, e.Remedy = ErrNotLoaded, "a security module may forbid it: look into the kernel's audit log"
+		e.Err, e.Remedy = ErrNotLoaded, "a security module may forbid this: look into the kernel's audit log"
 	case cancelActivation:
-		e.Err, e.Detail = ErrNoAgent, "it was loaded and did not stay"
-		e.Remedy = "try again; if that does not help, a seccomp filter or a security module may forbid it " +
-			"to connect to Unix sockets"
+		e.Err, e.Detail = ErrNoAgent, "the library was loaded and did not stay"
+		e.Remedy = "try again; if this does not help, a seccomp filter or a security module may forbid the " +
+			"process to connect to Unix sockets"
 	case unknownCommand:
-		e.Err, e.Detail, e.Remedy = ErrProfilerOff, "it is older than .NET Core 3.0", "run the program on a newer .NET"
+		e.Err, e.Detail = ErrProfilerOff, "the runtime is older than .NET Core 3.0"
+		e.Remedy = "run the program on a newer .NET"
 	default:
-		e.Err, e.Remedy = refusal, "try again; if that does not help, have clrsnap start the program"
+		e.Err, e.Remedy = refusal, "try again; if this does not help, have clrsnap start the program"
 	}
 	return e
 }
@@ -126,11 +128,12 @@ func otherProfiler(p *live.Process) error {
 	e := &Error{PID: p.PID(), Err: ErrOtherProfiler}
 	switch path := startedProfiler(p); {
 	case path != "":
-		e.Detail, e.Remedy = path, "start the program without that profiler, and try again"
+		e.Detail, e.Remedy = path, "start the program without the other profiler, and try again"
 	case agentWorks(p):
-		e.Detail, e.Remedy = "the agent of another clrsnap", "wait until that one has ended, and try again"
+		e.Detail, e.Remedy = "the agent of another clrsnap", "wait until the other clrsnap has ended, and try again"
 	default:
-		e.Remedy = "a runtime has room for one: end the tool that has loaded it, or start the program again without it"
+		e.Remedy = "a runtime has room for a single profiler: end the other tool, or start the program again " +
+			"without the other profiler"
 	}
 	return e
 }

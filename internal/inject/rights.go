@@ -11,7 +11,7 @@ import (
 
 // ErrRights: the agent's folder and the diagnostics socket belong to the target's user, and we
 // may not act for that user.
-var ErrRights = errors.New("it is another user's")
+var ErrRights = errors.New("the process belongs to another user")
 
 // checkRights returns an error if we may not act for the user of process pid.
 func checkRights(pid int, u user) error {
@@ -27,5 +27,6 @@ func checkRights(pid int, u user) error {
 		return nil
 	}
 	return &Error{PID: pid, Err: ErrRights, Detail: "clrsnap lacks " + strings.Join(missing, ", "),
-		Remedy: fmt.Sprintf("run clrsnap as user %d or as root, or give it that as well as CAP_SYS_PTRACE", u.uid)}
+		Remedy: fmt.Sprintf("run clrsnap as user %d or as root, or give clrsnap these capabilities and CAP_SYS_PTRACE",
+			u.uid)}
 }

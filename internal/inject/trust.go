@@ -36,12 +36,12 @@ func (u user) openDir(root *os.File, where string) (*os.File, error) {
 
 // checkStep returns an error if others can replace the named entry of a directory.
 func (u user) checkStep(name string, dir, there *unix.Stat_t) error {
-	if err := u.checkDir("what has "+name, dir); err != nil {
+	if err := u.checkDir("the directory of "+name, dir); err != nil {
 		return err
 	}
 	// In a directory with the sticky bit others can create entries of their own.
 	if dir.Mode&othersWrite != 0 && !u.trusts(there.Uid) {
-		return fmt.Errorf("user %d has made %s, in a directory that others can write to", there.Uid, name)
+		return fmt.Errorf("user %d has made %s, in a directory that other users can write to", there.Uid, name)
 	}
 	return nil
 }
@@ -59,7 +59,8 @@ func (u user) checkDir(name string, st *unix.Stat_t) error {
 	return nil
 }
 
-var errOpenToOthers = errors.New("others can write to it, or to a directory above it, and it has no sticky bit")
+var errOpenToOthers = errors.New("other users can write to the directory, or to a parent directory, without a sticky " +
+	"bit")
 
 // trusts reports whether a user has all rights of u anyway: root, root of the user's own user
 // namespace, the user himself, and we.

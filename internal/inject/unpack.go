@@ -40,7 +40,8 @@ func unpack(of procfs.Dir, library []byte) (*folder, error) {
 		tried = append(tried, fmt.Sprintf("%s: %v", where, err))
 	}
 	return nil, &Error{PID: of.PID(), Err: ErrNoPlace, Detail: strings.Join(tried, "; "),
-		Remedy: fmt.Sprintf("let user %d write to one of them, or mount a tmpfs with the option exec at /tmp", u.uid)}
+		Remedy: fmt.Sprintf("let user %d write to one of these directories, or mount a tmpfs with the option exec at "+
+			"/tmp", u.uid)}
 }
 
 // places are the directories for unpacking, best first, in the process's naming.

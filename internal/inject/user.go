@@ -55,7 +55,7 @@ func rootOf(uids []procfs.IDRange) int {
 func userIn(s *procfs.Status) (user, error) {
 	u := user{uid: s.UID.FileSystem, gid: s.GID.FileSystem, groups: s.Groups, root: -1, caps: s.CapEff}
 	if u.uid < 0 || u.gid < 0 {
-		return user{}, errors.New("/proc does not tell whose process it is")
+		return user{}, errors.New("/proc does not tell the user of the process")
 	}
 	return u, nil
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // ErrMayBlock: a process can keep its reader waiting.
-var ErrMayBlock = errors.New("it can keep whoever looks at it waiting")
+var ErrMayBlock = errors.New("a look at the process can wait for ever")
 
 // BlockError names the file system that may block. A BlockError is an ErrMayBlock.
 type BlockError struct {
@@ -33,7 +33,7 @@ type BlockError struct {
 
 func (e *BlockError) Error() string {
 	if e.Type == "" {
-		return fmt.Sprintf("%s is mapped from a file system that is mounted nowhere to be seen", e.Place)
+		return fmt.Sprintf("%s is mapped from a file system without a visible mount", e.Place)
 	}
 	return fmt.Sprintf("%s is a file system of type %s", e.Place, e.Type)
 }
@@ -188,7 +188,7 @@ func readTable(of procfs.Dir, overlayIsLocal bool) *table {
 func judge(b []byte, overlayIsLocal bool) *table {
 	t := &table{local: map[uint64]bool{}}
 	if len(b) > maxTable {
-		t.slow = &BlockError{Type: "unknown", Place: "one of its thousands of mounts"}
+		t.slow = &BlockError{Type: "unknown", Place: "a mount of thousands of mounts"}
 		return t
 	}
 	err := procfs.ParseMounts(b, func(m procfs.Mount) {
@@ -199,7 +199,7 @@ func judge(b []byte, overlayIsLocal bool) *table {
 		}
 	})
 	if err != nil && t.slow == nil {
-		t.slow = &BlockError{Type: "unknown", Place: "one of its mounts"}
+		t.slow = &BlockError{Type: "unknown", Place: "a mount of the process"}
 	}
 	return t
 }

@@ -30,13 +30,13 @@ type Found struct {
 }
 
 // ErrNoAnswer: the process keeps its readers waiting.
-var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
+var ErrNoAnswer = errors.New("the process keeps clrsnap waiting")
 
 var (
-	errNoAnswer = fmt.Errorf("%w: its memory or its files lie on a file system that does not answer: "+
-		"make that answer or unmount it; its mounts are in /proc/PID/mountinfo (look for fuse, nfs, cifs)", ErrNoAnswer)
+	errNoAnswer = fmt.Errorf("%w: the memory or files of the process lie on a file system that does not answer: "+
+		"make the file system answer or unmount it; /proc/PID/mountinfo has the mounts (look for fuse, nfs, cifs)", ErrNoAnswer)
 	errNoTime = errors.New("not read, because other processes have used up the time: " +
-		"try again, or look at it by its id")
+		"try again, or give the process id")
 )
 
 // How long Processes waits for processes that keep it waiting. Processes goes on to the next process after patience,

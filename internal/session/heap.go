@@ -54,7 +54,7 @@ type HeapOptions struct {
 }
 
 // ErrNoHeap: the heap of the runtime cannot be read.
-var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
+var ErrNoHeap = errors.New("the garbage collector has an unknown layout")
 
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
@@ -104,7 +104,7 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 }
 
 // errLeftOut: most dumps have no heap.
-var errLeftOut = errors.New("the dump has left it out: createdump writes it with type 2 (with heap) or 4 (full)")
+var errLeftOut = errors.New("the dump has left the heap out: createdump writes the heap with type 2 (with heap) or 4 (full)")
 
 func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
 	census, err := p.Managed.Heap.Walk(o)

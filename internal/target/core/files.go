@@ -21,9 +21,9 @@ var errUnfound = errors.New("cannot be read")
 // advice says how to name the file of an image. The advice is appended to a sentence.
 func (im *image) advice() string {
 	if im.main {
-		return " (--exe names this file, --sysroot the folder that has the process's files)"
+		return " (--exe names this file, --sysroot the folder with the process's files)"
 	}
-	return " (--sysroot names the folder that has the process's files)"
+	return " (--sysroot names the folder with the process's files)"
 }
 
 // openFile opens the file of an image; vouched reports whether the user has named the file. The
@@ -86,7 +86,7 @@ func checkProgram(name string) error {
 		f.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("--exe names %s, which cannot be the program's file: %w", name, reason(err))
+		return fmt.Errorf("--exe names %s, but the program's file cannot be this file: %w", name, reason(err))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func checkProgram(name string) error {
 func openFolder(name string) (*os.File, error) {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("its files cannot be looked for below %s: %w", name, err)
+		return nil, fmt.Errorf("the process's files cannot be looked for below %s: %w", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

@@ -35,10 +35,10 @@ const maxSegments = 1 << 22
 
 var (
 	errWrap    = errors.New("the range leaves the address space")
-	errLeftOut = errors.New("the dump has left it out")
-	errCut     = errors.New("the dump is cut off before it")
+	errLeftOut = errors.New("the dump has left the memory out")
+	errCut     = errors.New("the dump is cut off before the memory")
 
-	errForbidden = errors.New("the process could not read it itself")
+	errForbidden = errors.New("the process itself could not read the memory")
 )
 
 // header has the used fields of the ELF header.
@@ -77,10 +77,10 @@ func (c *Core) readHeader() (header, error) {
 	le := binary.LittleEndian
 	machine := le.Uint16(b[18:])
 	if c.layout = layouts[machine]; c.layout == nil {
-		return header{}, fmt.Errorf("it is of %s, and only dumps of x86-64 can be read", machineName(machine))
+		return header{}, fmt.Errorf("the dump is of %s, and only dumps of x86-64 can be read", machineName(machine))
 	}
 	if t := le.Uint16(b[16:]); t != typeCore {
-		return header{}, errors.New("it is an ELF file but not a core dump: a program or a library, perhaps")
+		return header{}, errors.New("the dump is an ELF file but not a core dump: a program or a library, perhaps")
 	}
 	h := header{phoff: le.Uint64(b[32:]), phnum: uint64(le.Uint16(b[56:]))}
 	if h.phnum == moreProg {
@@ -89,7 +89,7 @@ func (c *Core) readHeader() (header, error) {
 		}
 	}
 	if size := le.Uint16(b[54:]); size != phdrSize {
-		return header{}, fmt.Errorf("it is damaged: its program headers have %d bytes instead of %d", size, phdrSize)
+		return header{}, fmt.Errorf("the dump is damaged: the program headers have %d bytes instead of %d", size, phdrSize)
 	}
 	return h, nil
 }
@@ -97,20 +97,20 @@ func (c *Core) readHeader() (header, error) {
 func checkIdent(b []byte) error {
 	for _, p := range packed {
 		if bytes.HasPrefix(b, []byte(p.magic)) {
-			return fmt.Errorf("it is compressed: unpack it first, with %s", p.with)
+			return fmt.Errorf("the dump is compressed: unpack it first, with %s", p.with)
 		}
 	}
 	switch {
 	case len(b) == 0:
-		return errors.New("it is empty: the disk may have been full, or the size of dumps limited (ulimit -c)")
+		return errors.New("the dump is empty: the disk may have been full, or the size of dumps limited (ulimit -c)")
 	case !bytes.HasPrefix(b, []byte("\x7fELF")):
-		return errors.New("it is not an ELF file: give what the kernel, gcore or createdump has written")
+		return errors.New("the dump is not an ELF file: give a file of the kernel, gcore or createdump")
 	case len(b) < ehdrSize:
-		return fmt.Errorf("it is cut off after %d bytes, within its header", len(b))
+		return fmt.Errorf("the dump is cut off after %d bytes, within the header", len(b))
 	case b[4] != 2:
-		return errors.New("it is of a 32-bit process, and only dumps of x86-64 can be read")
+		return errors.New("the dump is of a 32-bit process, and only dumps of x86-64 can be read")
 	case b[5] != 1:
-		return errors.New("it is of a big-endian machine, and only dumps of x86-64 can be read")
+		return errors.New("the dump is of a big-endian machine, and only dumps of x86-64 can be read")
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func checkIdent(b []byte) error {
 func (c *Core) readProgramCount(shoff uint64) (uint64, error) {
 	var b [shdrSize]byte
 	if !c.readAll(b[:], shoff) {
-		return 0, errors.New("it is damaged: the number of its program headers is not in the file")
+		return 0, errors.New("the dump is damaged: the number of program headers is not in the file")
 	}
 	return uint64(binary.LittleEndian.Uint32(b[44:])), nil
 }
@@ -136,10 +136,10 @@ func (c *Core) readAll(b []byte, off uint64) bool {
 
 func (c *Core) readProgramHeaders(h header) error {
 	if h.phoff > c.size || h.phnum*phdrSize > c.size-h.phoff {
-		return fmt.Errorf("it is cut off: %d program headers do not fit into its %d bytes", h.phnum, c.size)
+		return fmt.Errorf("the dump is cut off: %d program headers do not fit into %d bytes", h.phnum, c.size)
 	}
 	if h.phnum > maxSegments {
-		return fmt.Errorf("it has %d program headers, and more than %d are not read", h.phnum, maxSegments)
+		return fmt.Errorf("the dump has %d program headers, and more than %d are not read", h.phnum, maxSegments)
 	}
 	r := io.NewSectionReader(c.file, int64(h.phoff), int64(h.phnum*phdrSize))
 	const batch = 1024
@@ -172,7 +172,7 @@ func (c *Core) addProgramHeader(b []byte) error {
 		}
 		end, ok := arch.Addr(vaddr).Add(memsz)
 		if !ok || filesz > memsz || off > math.MaxInt64-filesz {
-			return fmt.Errorf("it is damaged: the sizes of the memory at %v are wrong", arch.Addr(vaddr))
+			return fmt.Errorf("the dump is damaged: the sizes of the memory at %v are wrong", arch.Addr(vaddr))
 		}
 		s := segment{start: arch.Addr(vaddr), end: end, off: off, dumped: filesz, perm: permOf(le.Uint32(b[4:]))}
 		if off < c.size {
@@ -196,7 +196,7 @@ const (
 // hold counts n more bytes of memory, up to a bound.
 func (c *Core) hold(n int) error {
 	if c.held += n; c.held > maxHeld {
-		return errors.New("it describes more than is read of any dump: half a million pieces of memory, " +
+		return errors.New("the dump describes more than is read of any dump: half a million pieces of memory, " +
 			"or fewer with very many files and threads")
 	}
 	return nil
@@ -229,7 +229,7 @@ func (c *Core) orderSegments() error {
 	})
 	for i := 1; i < len(c.segments); i++ {
 		if c.segments[i].start < c.segments[i-1].end {
-			return fmt.Errorf("it is damaged: it has the memory at %v twice", c.segments[i].start)
+			return fmt.Errorf("the dump is damaged: the memory at %v is there twice", c.segments[i].start)
 		}
 	}
 	return nil
@@ -290,10 +290,10 @@ func (c *Core) cut() (n uint64) {
 func (c *Core) noThreads() error {
 	switch {
 	case c.notes.damaged:
-		return errors.New("it is damaged within its notes, before its threads: copy or unpack it once more")
+		return errors.New("the dump is damaged within its notes, before the threads: copy or unpack the dump once more")
 	case c.notes.cut, c.cut() > 0:
-		return errors.New("it is cut off before its threads: the disk may have been full, " +
+		return errors.New("the dump is cut off before the threads: the disk may have been full, " +
 			"or the size of dumps limited (ulimit -c)")
 	}
-	return errors.New("it has no threads: it is not the dump of a process")
+	return errors.New("the dump has no threads: give the dump of a process")
 }

@@ -181,38 +181,38 @@ func TestRefused(t *testing.T) {
 		spoil func([]byte) []byte
 		want  string
 	}{
-		{"empty", cut(0), "it is empty"},
-		{"cut off in the header", cut(40), "it is cut off after 40 bytes, within its header"},
-		{"cut off in the program headers", cut(ehdrSize + 10), "it is cut off: 4 program headers"},
-		{"cut off before the notes", cut(ehdrSize + 4*phdrSize), "it is cut off before its threads"},
-		{"gzip", start("\x1f\x8b"), "it is compressed: unpack it first, with gunzip"},
-		{"zstd", start("\x28\xb5\x2f\xfd"), "it is compressed: unpack it first, with zstd"},
-		{"lz4", start("\x04\x22\x4d\x18"), "it is compressed: unpack it first, with lz4"},
-		{"xz", start("\xfd7zXZ\x00"), "it is compressed: unpack it first, with xz"},
-		{"text", start("hello"), "it is not an ELF file"},
-		{"32 bit", set(4, 1), "it is of a 32-bit process"},
-		{"big endian", set(5, 2), "it is of a big-endian machine"},
-		{"arm64", set(18, 183), "it is of an arm64 machine"},
-		{"unknown machine", set(18, 0xff, 0xff), "it is of another machine (e_machine 65535)"},
-		{"library", set(16, 3), "it is an ELF file but not a core dump"},
-		{"program headers of another size", set(54, 32), "it is damaged: its program headers have 32 bytes"},
-		{"too many program headers", set(56, 0xfe, 0xff), "it is cut off: 65534 program headers"},
+		{"empty", cut(0), "the dump is empty"},
+		{"cut off in the header", cut(40), "the dump is cut off after 40 bytes, within the header"},
+		{"cut off in the program headers", cut(ehdrSize + 10), "the dump is cut off: 4 program headers"},
+		{"cut off before the notes", cut(ehdrSize + 4*phdrSize), "the dump is cut off before the threads"},
+		{"gzip", start("\x1f\x8b"), "the dump is compressed: unpack it first, with gunzip"},
+		{"zstd", start("\x28\xb5\x2f\xfd"), "the dump is compressed: unpack it first, with zstd"},
+		{"lz4", start("\x04\x22\x4d\x18"), "the dump is compressed: unpack it first, with lz4"},
+		{"xz", start("\xfd7zXZ\x00"), "the dump is compressed: unpack it first, with xz"},
+		{"text", start("hello"), "the dump is not an ELF file"},
+		{"32 bit", set(4, 1), "the dump is of a 32-bit process"},
+		{"big endian", set(5, 2), "the dump is of a big-endian machine"},
+		{"arm64", set(18, 183), "the dump is of an arm64 machine"},
+		{"unknown machine", set(18, 0xff, 0xff), "the dump is of another machine (e_machine 65535)"},
+		{"library", set(16, 3), "the dump is an ELF file but not a core dump"},
+		{"program headers of another size", set(54, 32), "the dump is damaged: the program headers have 32 bytes"},
+		{"too many program headers", set(56, 0xfe, 0xff), "the dump is cut off: 65534 program headers"},
 		{"number of program headers nowhere",
 			func(b []byte) []byte { le.PutUint64(b[40:], 1<<62); return set(56, 0xff, 0xff)(b) },
-			"it is damaged: the number of its program headers is not in the file"},
-		{"no program headers", set(56, 0, 0), "it has no threads"},
+			"the dump is damaged: the number of program headers is not in the file"},
+		{"no program headers", set(56, 0, 0), "the dump has no threads"},
 		{"more in the file than in memory", func(b []byte) []byte { le.PutUint64(b[firstLoad+32:], 1<<40); return b },
-			"it is damaged: the sizes of the memory at 0x7000000"},
+			"the dump is damaged: the sizes of the memory at 0x7000000"},
 		{"beyond the address space", func(b []byte) []byte {
 			le.PutUint64(b[firstLoad+40:], 1<<63)
 			le.PutUint64(b[firstLoad+16:], 1<<63)
 			return b
 		},
-			"it is damaged: the sizes of the memory at 0x8000000000000000"},
+			"the dump is damaged: the sizes of the memory at 0x8000000000000000"},
 		{"offset that wraps", func(b []byte) []byte { le.PutUint64(b[firstLoad+8:], 1<<63-1); return b },
-			"it is damaged: the sizes of the memory at 0x7000000"},
+			"the dump is damaged: the sizes of the memory at 0x7000000"},
 		{"overlap", func(b []byte) []byte { le.PutUint64(b[firstLoad+16:], 0x400800); return b },
-			"it is damaged: it has the memory at 0x400800 twice"},
+			"the dump is damaged: the memory at 0x400800 is there twice"},
 	} {
 		f := newFake()
 		f.spoil = tt.spoil
@@ -247,23 +247,23 @@ func TestDamagedNotes(t *testing.T) {
 		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2,
 			"the dump has 1 more thread with an id that another one has"},
 		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) },
-			"it is damaged: a thread's registers have 144 bytes", 0, ""},
-		{"first note is huge", huge, "it is damaged within its notes, before its threads", 0, ""},
+			"the dump is damaged: a thread's registers have 144 bytes", 0, ""},
+		{"first note is huge", huge, "the dump is damaged within its notes, before the threads", 0, ""},
 		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) },
-			"it is damaged within its notes, before its threads", 0, ""},
+			"the dump is damaged within its notes, before the threads", 0, ""},
 		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) },
 			"", 1, "the dump is damaged within its notes: there may be more threads"},
 		{"the last thread is zeros", func(f *fake) { clear(f.notes[len(f.notes)-len(threadNote()):]) }, "", 1,
 			"the dump is damaged within its notes: there may be more threads"},
 		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) },
-			"it is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
+			"the dump is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
 		{"short process information", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteProcess, make([]byte, 8))
 			f.note("CORE", noteStatus, status(3, 1, 1))
 		}, "", 1, ""},
 		{"more files than bytes", func(f *fake) { f.notes = nil; f.note("CORE", noteFile, fileNote(1<<60, 1, nil)) },
-			"it is damaged: 1152921504606846976 files in a note of 16 bytes", 0, ""},
+			"the dump is damaged: 1152921504606846976 files in a note of 16 bytes", 0, ""},
 		{"files without names", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteStatus, status(3, 1, 1))
@@ -447,7 +447,7 @@ func TestHeld(t *testing.T) {
 		f := newFake()
 		more(f)
 		if _, err := Open(f.write(t), Options{}); err == nil ||
-			!strings.Contains(err.Error(), "it describes more than is read") {
+			!strings.Contains(err.Error(), "the dump describes more than is read") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -213,10 +213,10 @@ func (im *image) verify() error {
 			id, err := im.elf.BuildID()
 			switch {
 			case err != nil:
-				return fmt.Errorf("is another file: it has no build id, and the dump's has %s",
+				return fmt.Errorf("is another file: without a build id, and the dump has build id %s",
 					hex.EncodeToString(dump))
 			case !bytes.Equal(id, dump):
-				return fmt.Errorf("is another file: its build id is %s, and the dump's %s",
+				return fmt.Errorf("is another file: with build id %s, and the dump has build id %s",
 					hex.EncodeToString(id), hex.EncodeToString(dump))
 			}
 			return nil
@@ -265,7 +265,7 @@ func (im *image) dumpedBuildID() ([]byte, bool) {
 	return nil, false
 }
 
-var errDiffers = errors.New("is another file: it differs from what the dump has of it")
+var errDiffers = errors.New("is another file: the contents differ from the dump")
 
 // compare compares the dump's memory of the clean parts with the file.
 func (im *image) compare() (pages int, err error) {
@@ -298,13 +298,13 @@ func (im *image) compare() (pages int, err error) {
 func (im *image) trust() error {
 	switch {
 	case !im.fit:
-		return errors.New("is another file: its size or layout is not that of the mappings")
+		return errors.New("is another file: the size or layout does not fit the mappings")
 	case im.vouched:
 	case im.deleted:
 		return errors.New("had been removed or replaced before the dump was made")
 	case im.changed.After(im.c.written):
-		return errors.New("may be another file: it was written to after the dump was made, " +
-			"and the dump has nothing of it to compare (if it is the right one, --sysroot / says so)")
+		return errors.New("may be another file: the file was written to after the dump was made, " +
+			"and the dump has no page to compare (if the file is right, --sysroot / says so)")
 	}
 	im.trusted = true
 	return nil
@@ -424,7 +424,7 @@ func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
 		return 0, errLeftOut
 	}
 	if err := m.image.load(); err != nil {
-		return 0, fmt.Errorf("the dump has left it out, and %s %w", m.Path, err)
+		return 0, fmt.Errorf("the dump has left the memory out, and %s %w", m.Path, err)
 	}
 	for _, s := range m.clean {
 		if !addr.In(s.start, s.end) {
@@ -449,7 +449,7 @@ func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
 func (c *Core) OpenMapping(m *target.Mapping) (target.File, error) {
 	own := c.mapping(m.Start)
 	if own == nil || own.image == nil {
-		return nil, fmt.Errorf("mapping at %v: it is not a file's", m.Start)
+		return nil, fmt.Errorf("mapping at %v: no file is mapped there", m.Start)
 	}
 	if err := own.image.load(); err != nil {
 		c.misses.add(m.Start, own.image)

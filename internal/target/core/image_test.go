@@ -27,14 +27,14 @@ func TestAssemblies(t *testing.T) {
 		want     string // the report about the file; empty: the file is used
 	}{
 		{testenv.DumpNormal, framework, same, ""},
-		{testenv.DumpNormal, framework, otherTime, "is another file: it differs from what the dump has of it"},
+		{testenv.DumpNormal, framework, otherTime, "is another file: the contents differ from the dump"},
 		{testenv.DumpKernel, framework, same, ""},
-		{testenv.DumpKernel, framework, otherData, "is another file: it differs from what the dump has of it"},
-		{testenv.DumpKernel, framework, longer, "is another file: its size or layout is not that of the mappings"},
+		{testenv.DumpKernel, framework, otherData, "is another file: the contents differ from the dump"},
+		{testenv.DumpKernel, framework, longer, "is another file: the size or layout does not fit the mappings"},
 		{testenv.DumpKernel, "idle.dll", same, "trusted"},
-		{testenv.DumpKernel, "idle.dll", longer, "is another file: its size or layout is not that of the mappings"},
+		{testenv.DumpKernel, "idle.dll", longer, "is another file: the size or layout does not fit the mappings"},
 		{testenv.DumpKernel, "idle.dll", func(*testing.T, []byte) []byte { return []byte("no assembly") },
-			"is another file: its size or layout is not that of the mappings"},
+			"is another file: the size or layout does not fit the mappings"},
 	} {
 		t.Run(string(tt.kind)+"/"+tt.assembly+"/"+tt.want, func(t *testing.T) {
 			path := dumpOnce(t, tt.kind)
@@ -139,7 +139,7 @@ func TestTrust(t *testing.T) {
 	c := openCore(t, path, Options{})
 	c.written = time.Unix(0, 0)
 	err := imageNamed(t, c, "idle.dll").load()
-	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: it was written to after the dump was made") {
+	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: the file was written to after the dump was made") {
 		t.Errorf("%v", err)
 	}
 	if err := imageNamed(t, c, "libcoreclr.so").load(); err != nil {

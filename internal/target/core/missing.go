@@ -88,7 +88,7 @@ func (c *Core) Missing(so string) []string {
 	defer c.misses.mu.Unlock()
 	out := c.Damages()
 	if c.notes.doubles > 0 {
-		out = append(out, fmt.Sprintf("the dump has %s an id that another one has",
+		out = append(out, fmt.Sprintf("the dump has %s the id of another thread",
 			count(c.notes.doubles, "more thread with", "more threads with")))
 	}
 	out = append(out, c.missingFiles()...)
@@ -100,7 +100,7 @@ func (c *Core) Missing(so string) []string {
 		if so != "" {
 			so = ": " + so
 		}
-		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v%s",
+		out = append(out, fmt.Sprintf("%s needed, but neither in the dump nor in a file, the first at %v%s",
 			needed, c.misses.first, so))
 	}
 	return out
@@ -109,7 +109,7 @@ func (c *Core) Missing(so string) []string {
 // Damages lists, in one sentence each, the faults of the dump's file.
 func (c *Core) Damages() (out []string) {
 	if n := c.cut(); n > 0 {
-		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end",
+		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at the end",
 			count(n, "byte of memory is", "bytes of memory are")))
 	}
 	if c.notes.cut {
@@ -136,7 +136,7 @@ func (c *Core) FileError(path string) error {
 		if b, ok := im.dumpedBuildID(); ok {
 			id = fmt.Sprintf(" (build id %x)", b)
 		}
-		return fmt.Errorf("the dump needs the file %s%s, which %w%s", path, id, err, im.advice())
+		return fmt.Errorf("the dump needs the file %s%s, but this file %w%s", path, id, err, im.advice())
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (c *Core) missingFiles() (out []string) {
 			}
 			out = append(out, sentence)
 		case im.contradicted() != nil:
-			out = append(out, fmt.Sprintf("%s is another file: %v; nothing of it has a name", im.path, im.contradicted()))
+			out = append(out, fmt.Sprintf("%s is another file: %v; code of this file has no names", im.path, im.contradicted()))
 		case im.used.Load() && im.isTrusted() || im.doubted.Load():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))

@@ -180,7 +180,7 @@ func (n *noteReader) skip(size uint64) error {
 // description reads the description, of max bytes at most.
 func (n *noteReader) description(max uint64) ([]byte, error) {
 	if n.size > max {
-		return nil, fmt.Errorf("it is damaged: a note of type %#x has %d bytes", n.typ, n.size)
+		return nil, fmt.Errorf("the dump is damaged: a note of type %#x has %d bytes", n.typ, n.size)
 	}
 	b := make([]byte, n.size)
 	n.rest -= n.size
@@ -292,7 +292,7 @@ func (c *Core) addFiles(n *noteReader) error {
 	count, page := le.Uint64(b), le.Uint64(b[8:])
 	b = b[16:]
 	if count > uint64(len(b))/25 { // a triple, and the zero after a name
-		return fmt.Errorf("it is damaged: %d files in a note of %d bytes", count, n.size)
+		return fmt.Errorf("the dump is damaged: %d files in a note of %d bytes", count, n.size)
 	}
 	if err := c.hold(int(count) * fileCosts); err != nil {
 		return err

@@ -56,7 +56,7 @@ func words(index ...int) []int {
 // thread decodes the description of an NT_PRSTATUS note.
 func (l *layout) thread(b []byte) (Thread, error) {
 	if len(b) != l.prstatus {
-		return Thread{}, fmt.Errorf("it is damaged: a thread's registers have %d bytes instead of %d", len(b),
+		return Thread{}, fmt.Errorf("the dump is damaged: a thread's registers have %d bytes instead of %d", len(b),
 			l.prstatus)
 	}
 	le := binary.LittleEndian

@@ -105,7 +105,7 @@ func (s *Signal) explain(code int, word uint64, of notes) {
 		case sender == 0 && of.writer == writerCreatedump:
 			// createdump does not know the sender.
 		case sender == 0:
-			s.Reason = "sent from outside its container, or by the kernel"
+			s.Reason = "sent from outside the container, or by the kernel"
 		case sender == of.process.pid:
 			s.Reason = "sent by the process itself"
 		default:

@@ -17,11 +17,11 @@ import (
 // missingError distinguishes a missing process from a process that /proc hides.
 func missingError(pid int) error {
 	if exists(pid) {
-		return &AttachError{PID: pid, Err: ErrPermission, Detail: "it exists, but /proc does not show it",
+		return &AttachError{PID: pid, Err: ErrPermission, Detail: "the process exists, but /proc does not show it",
 			Remedy: "run as root, or mount /proc without hidepid"}
 	}
 	return &AttachError{PID: pid, Err: ErrNoProcess,
-		Remedy: "look for the process id with ps; in another PID namespace (a container) it has another number"}
+		Remedy: "look for the process id with ps; in another PID namespace (a container) the process has another number"}
 }
 
 // justExited explains why a directory in /proc has become empty. With hidepid=2 the directory of
@@ -30,7 +30,7 @@ func justExited(pid int) error {
 	if exists(pid) && !isShown(pid) { // and no other process has the id by now
 		return missingError(pid)
 	}
-	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
+	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "the process has just exited"}
 }
 
 func isShown(pid int) bool {
@@ -61,8 +61,8 @@ func CheckProc(pid int) error {
 	case self != strconv.Itoa(os.Getpid()):
 		return &AttachError{PID: pid, Err: ErrPermission,
 			Detail: "/proc shows another PID namespace, where processes have other ids",
-			Remedy: "mount the /proc of this namespace (mount -t proc proc /proc), or run in the other one " +
-				"(nsenter --pid --mount --target its process)"}
+			Remedy: "mount the /proc of this namespace (mount -t proc proc /proc), or run in the other namespace " +
+				"(nsenter --pid --mount --target PID)"}
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func checkKind(pid int, st *procfs.Stat, su *procfs.Status) error {
 			Remedy: "choose a process that runs a program"}
 	case ended(st):
 		return &AttachError{PID: pid, Err: ErrZombie, Detail: st.Comm,
-			Remedy: fmt.Sprintf("nothing is left to look at; its parent is %d (%s)", st.PPID, commOf(st.PPID))}
+			Remedy: fmt.Sprintf("nothing is left to look at; the parent is %d (%s)", st.PPID, commOf(st.PPID))}
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func checkMachine(pid, dir int) error {
 			Remedy: "only 64-bit programs can be read; run the 64-bit .NET runtime"}
 	case h[5] != littleEndian || machine != hostELF:
 		return &AttachError{PID: pid, Err: ErrArch, Detail: fmt.Sprintf("ELF machine %d", machine),
-			Remedy: "use the clrsnap that was built for this program's architecture"}
+			Remedy: "use a clrsnap built for the program's architecture"}
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ const yamaScope = "kernel/yama/ptrace_scope"
 func (s *self) rootAdvice() string {
 	switch {
 	case s.caps:
-		return "run in the user namespace of the host, or in the one that the target belongs to"
+		return "run in the user namespace of the host, or in the target's user namespace"
 	case s.CapBnd&(1<<unix.CAP_SYS_PTRACE) == 0 || os.Geteuid() == 0:
 		// Root lacks the capability, or nobody can get the capability: a container.
 		return "add --cap-add=SYS_PTRACE to the container"

@@ -24,7 +24,7 @@ const (
 	preparedThreads = 256
 )
 
-var errTooMany = errors.New("the stacks that are asked for are too large")
+var errTooMany = errors.New("the requested stacks are too large")
 
 // fit makes room for the copies of reqs.
 func (a *arena) fit(reqs []target.Request) error {

@@ -93,9 +93,9 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 		if te.errno != 0 {
 			return t.seizeError(req.TID, te.errno)
 		}
-		detail := "too little time was left to stop it; try again"
+		detail := "too little time was left to stop the thread; try again"
 		if te.moved {
-			detail = "it was blocked, and ran just when " + detail
+			detail = "the thread was blocked, and ran just when " + detail
 		}
 		return &target.ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: detail}
 	case phaseWaiting:
@@ -114,7 +114,7 @@ func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
 		return &target.ThreadError{TID: tid, Err: ErrNotStopping,
-			Detail: "its process executes another program; try again"}
+			Detail: "the process executes another program; try again"}
 	}
 	late := time.Duration(sh.late).Round(10 * time.Microsecond)
 	return &target.ThreadError{TID: tid, Err: ErrWatchdog,
@@ -167,13 +167,13 @@ func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	}
 	e := &target.ThreadError{TID: tid, Err: ErrNotStopping}
 	if info.State == 'R' {
-		e.Detail = fmt.Sprintf("it is ready to run, but most likely got no CPU within %v; "+
-			"it was not stopped, try again when the machine is less busy", limit)
+		e.Detail = fmt.Sprintf("the thread is ready to run, but most likely got no CPU within %v; "+
+			"the thread was not stopped, try again when the machine is less busy", limit)
 		return e
 	}
-	e.Detail = fmt.Sprintf("state %c after %v; it was not stopped, try again later", info.State, limit)
+	e.Detail = fmt.Sprintf("state %c after %v; the thread was not stopped, try again later", info.State, limit)
 	if w, err := t.p.ThreadWait(tid); err == nil && w.Channel != "" {
-		e.Detail += " (it sleeps in the kernel's " + w.Channel + ")"
+		e.Detail += " (asleep in the kernel's " + w.Channel + ")"
 	}
 	return e
 }

@@ -115,7 +115,7 @@ func namespaceFinding(me *self, other bool, err error) Finding {
 	switch {
 	case err != nil && me.caps:
 		f.OK = false
-		f.Detail = "it belongs to a user namespace that we have no rights in"
+		f.Detail = "the process belongs to a user namespace where we have no rights"
 		f.Remedy = me.rootAdvice()
 	case err != nil:
 		f.Detail = "not known"
@@ -133,7 +133,7 @@ func capabilityFinding(me *self, su *procfs.Status, mighty bool) Finding {
 	case !sameIDs(su.UID, me.uid): // the user finding names the cause and the remedy
 	case extra != 0 && !mighty:
 		f.OK = false
-		f.Detail = "it has capabilities that we lack: " + capabilities(extra)
+		f.Detail = "the process has capabilities that we lack: " + capabilities(extra)
 		f.Remedy = me.rootAdvice()
 	}
 	return f

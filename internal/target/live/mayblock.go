@@ -25,7 +25,7 @@ func MayBlock(pid int) error {
 
 func mayBlock(dir procfs.Dir, maps []byte) error {
 	if err := new(mounts.Checker).Check(dir, maps); err != nil {
-		return fmt.Errorf("process %d can keep whoever looks at it waiting for ever: %w", dir.PID(), err)
+		return fmt.Errorf("a look at process %d can wait for ever: %w", dir.PID(), err)
 	}
 	return nil
 }
