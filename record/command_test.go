@@ -188,9 +188,9 @@ func TestRecordCommandBad(t *testing.T) {
 		{args: []string{text}, is: fs.ErrPermission},
 		{args: []string{garbage}, is: syscall.ENOEXEC},
 		{args: []string{"no-such-program-anywhere"}, is: exec.ErrNotFound},
-		{args: []string{"true"}, says: "exited before a .NET runtime was seen in it: " +
-			"if it starts the .NET program as another process, record its subprocesses too"},
-		{args: []string{"sh", "-c", "kill -9 $$"}, says: "exited before a .NET runtime was seen in it"},
+		{args: []string{"true"}, says: "exited before clrsnap saw a .NET runtime: " +
+			"if the command starts the .NET program as another process, record subprocesses too"},
+		{args: []string{"sh", "-c", "kill -9 $$"}, says: "exited before clrsnap saw a .NET runtime"},
 	} {
 		s := livetest.RecordCommand(t, c.args, clrsnap.Options{}, record.Options{Modes: both})
 		switch {
@@ -204,7 +204,7 @@ func TestRecordCommandBad(t *testing.T) {
 		}
 	}
 	s := livetest.RecordCommand(t, []string{"true"}, clrsnap.Options{}, record.Options{Subprocesses: true})
-	const says = "give a program that runs .NET, or that starts one which does"
+	const says = "give a .NET program, or a program that starts a .NET program"
 	if s.Err == nil || !bytes.Contains([]byte(s.Err.Error()), []byte(says)) {
 		t.Errorf("with subprocesses: %v", s.Err)
 	}

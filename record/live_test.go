@@ -24,14 +24,14 @@ func TestRecordBadOptions(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})
 	for says, o := range map[string]record.Options{
-		"a rate of 0.05 samples a second: give one between 0.1 and 10000": {Rate: 0.05},
-		"a rate of 1e+06 samples a second":                                {Rate: 1e6},
-		"a rate of -1 samples a second":                                   {Rate: -1},
-		"a rate of NaN samples a second":                                  {Rate: math.NaN()},
-		"a recording of -1s: give a positive duration":                    {Duration: -time.Second},
-		"-1 CPUs to sample with: give a share of one CPU":                 {MaxCPU: -1},
-		"NaN CPUs to sample with":                                         {MaxCPU: math.NaN()},
-		"there is no mode 7 to sample":                                    {Modes: []profile.Mode{profile.CPU, 7}},
+		"a rate of 0.05 samples a second: give a rate between 0.1 and 10000": {Rate: 0.05},
+		"a rate of 1e+06 samples a second":                                   {Rate: 1e6},
+		"a rate of -1 samples a second":                                      {Rate: -1},
+		"a rate of NaN samples a second":                                     {Rate: math.NaN()},
+		"a recording of -1s: give a positive duration":                       {Duration: -time.Second},
+		"-1 CPUs to sample with: give a share of a CPU":                      {MaxCPU: -1},
+		"NaN CPUs to sample with":                                            {MaxCPU: math.NaN()},
+		"there is no mode 7 to sample":                                       {Modes: []profile.Mode{profile.CPU, 7}},
 	} {
 		o.Progress = func(record.Progress) { t.Errorf("%s: it records", says) }
 		if o.Duration == 0 {
@@ -117,7 +117,7 @@ func TestRecordThreads(t *testing.T) {
 		}
 	}
 	for _, n := range r.Notes {
-		if strings.Contains(n, "CPU time that was used") {
+		if strings.Contains(n, "of the used CPU time") {
 			t.Errorf("a note about the threads that were not wanted: %s", n)
 		}
 	}
@@ -259,7 +259,7 @@ func TestRecordBudget(t *testing.T) {
 		t.Errorf("got %g of %g samples a second, with %g of a CPU", s.Got, s.Rate, share)
 	}
 	if !slices.ContainsFunc(r.Notes, func(n string) bool {
-		return strings.Contains(n, "Every thread that did not stay blocked was sampled") &&
+		return strings.Contains(n, "Threads that did not stay blocked were sampled") &&
 			strings.Contains(n, "more than 1 % of a CPU")
 	}) {
 		t.Errorf("no note says so: %q", r.Notes)

@@ -34,7 +34,7 @@ func TestLiveHeap(t *testing.T) {
 			most = handles(t, a)
 		})
 		livetest.CheckLive(t, r, livetest.AskKept(t, a))
-		wantNotes(t, r, "were alive at the end: ", "in gen2", "in large", "in pinned", "has found alive. There were ")
+		wantNotes(t, r, "were alive at the end: ", "in gen2", "in large", "in pinned", "has found the object alive. There were ")
 		if moved, of, _ := strings.Cut(a.Ask("moved")[0], " "); moved == "0" || of == "0" {
 			t.Errorf("%s of %s objects have moved: this tests nothing", moved, of)
 		}
@@ -47,7 +47,7 @@ func TestLiveHeap(t *testing.T) {
 		o.Collect = true
 		r = livetest.RecordWhile(t, p, o, func() { a.Ask("fill 15") })
 		livetest.CheckLive(t, r, livetest.Since(livetest.AskKept(t, a), kept))
-		wantNotes(t, r, "A full garbage collection was made before that was looked at")
+		wantNotes(t, r, "A full garbage collection came before the last look")
 		if after := handles(t, a); after > before+50 {
 			t.Errorf("%d handles before, %d afterwards", before, after)
 		}
@@ -85,7 +85,7 @@ func TestLiveHeapUnproved(t *testing.T) {
 		Live: true, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 << 10},
 	}
 	r := livetest.RecordWhile(t, p, o, func() { a.Ask("small 40") })
-	wantNotes(t, r, "There was no garbage collection, so that nothing is known to be dead")
+	wantNotes(t, r, "There was no garbage collection, so no object is known to be dead")
 	for n := range r.Samples {
 		if s := &r.Samples[n]; s.Mode == profile.Live &&
 			!strings.HasSuffix(r.Function(s.Node).Display, " (not collected yet)") {
@@ -100,7 +100,7 @@ func TestLiveHeapUnproved(t *testing.T) {
 		a.Ask("collect")
 		a.Ask("small 40")
 	})
-	wantNotes(t, r, "are left out: they were allocated after the last garbage collection")
+	wantNotes(t, r, "allocated after the last garbage collection are left out")
 	if w := r.Weight(profile.Live); w > r.Weight(profile.Alloc)/20 {
 		t.Errorf("%d bytes are alive of %d", w, r.Weight(profile.Alloc))
 	}

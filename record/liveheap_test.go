@@ -164,7 +164,7 @@ func TestThin(t *testing.T) {
 		t.Errorf("%.0f bytes are alive, want %.0f ± %.0f", got, want, sigma)
 	}
 	text := strings.Join(l.remarks(n), "\n")
-	if says := fmt.Sprintf("one of %d sampled ones was followed", l.every); !strings.Contains(text, says) {
+	if says := fmt.Sprintf("one of %d sampled objects was followed", l.every); !strings.Contains(text, says) {
 		t.Errorf("notes %s", text)
 	}
 }
@@ -219,7 +219,7 @@ func TestDeaf(t *testing.T) {
 	l.ended = true
 	l.finish()
 	if text := strings.Join(l.remarks(time.Hour), "\n"); !strings.Contains(text,
-		"were alive when that was last looked at") ||
+		"were alive at the last look") ||
 		!strings.Contains(text, "The agent in the program does not answer any more: ") {
 		t.Error(text)
 	}
@@ -233,8 +233,8 @@ func TestEndedUnseen(t *testing.T) {
 	l.ended = true
 	l.finish()
 	text := strings.Join(l.remarks(time.Hour), "\n")
-	if strings.Contains(text, "were alive") || strings.Contains(text, "has found alive") ||
-		!strings.Contains(text, "The program has ended, and what was alive then is not known") {
+	if strings.Contains(text, "were alive") || strings.Contains(text, "has found the object alive") ||
+		!strings.Contains(text, "The program has ended, and the live objects are not known") {
 		t.Error(text)
 	}
 }

@@ -105,7 +105,7 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 	size := func(n int64) string { return display.Weight(profile.Bytes, n) }
 	var out []string
 	if when := l.when(); when != "" {
-		out = append(out, fmt.Sprintf("Of %s of sampled allocations, %s (%.1f %%) were alive %s%s. %s", size(s.sampled),
+		out = append(out, fmt.Sprintf("Of %s of allocations, %s (%.1f %%) were alive %s%s. %s", size(s.sampled),
 			size(s.alive), 100*float64(s.alive)/float64(s.sampled), when, s.places(), l.proof()))
 	}
 	if s.young > 0 {

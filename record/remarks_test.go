@@ -11,7 +11,7 @@ import (
 
 // TestThreadRemarks: the numbers of threads agree with their words, and with the number of samples.
 func TestThreadRemarks(t *testing.T) {
-	const others = "such threads are the runtime's own, or native ones that have called managed code"
+	const others = "they are threads of the runtime, or native threads that have called managed code"
 	for _, c := range []struct {
 		lives   lifetimes
 		started int64
@@ -22,7 +22,7 @@ func TestThreadRemarks(t *testing.T) {
 		{
 			lifetimes{created: 1, ended: 1, known: []time.Duration{2 * time.Millisecond}}, 0,
 			[]string{"1 thread began and 1 ended. Managed code did not start 1 of them: " + others +
-				". Those that were seen from beginning to end lived for 2ms (median)."},
+				". Threads that began and ended in the recording lived for 2ms (median)."},
 		},
 		{lifetimes{created: 3}, 7, []string{"3 threads began and 0 ended."}},
 	} {
@@ -41,7 +41,7 @@ func TestMissingRemark(t *testing.T) {
 	stats := func(samples, missed int) profile.ModeStats {
 		return profile.ModeStats{Mode: profile.CPU, Rate: 100, Samples: samples, Missed: missed}
 	}
-	const begins = "The CPU samples stand for 70 % of the CPU time that was used: "
+	const begins = "The CPU samples stand for 70 % of the of the used CPU time: "
 	for _, tt := range []struct {
 		stats profile.ModeStats
 		from  profile.Source
@@ -52,15 +52,14 @@ func TestMissingRemark(t *testing.T) {
 		{stats(920, 200), profile.FromProcessors, 10 * time.Second, ""}, // the target need not have been held up
 		{stats(70, 0), profile.FromProcessors, time.Second, ""},         // too short to say
 		{stats(700, 310), profile.FromProcessors, 10 * time.Second,
-			"timers of the CPUs missed about 310 turns, as they do where this machine has to wait for CPUs " +
-				"that it shares with others."},
+			"timers of the CPUs missed about 310 turns, as on a virtual machine that waits for shared CPUs."},
 		{stats(700, 20), profile.FromProcessors, 10 * time.Second,
 			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
 		{stats(700, 0), profile.FromAllProcessors, 10 * time.Second,
 			"the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples."},
 		{stats(700, 0), profile.FromThreads, 10 * time.Second,
-			"a thread is sampled each time it has used 10ms of one CPU, and what it uses after its last sample " +
-				"is not seen. If threads live for a short time, a higher rate helps."},
+			"a thread is sampled after each 10ms of CPU time, and CPU time after the last sample is not seen. " +
+				"If threads live for a short time, a higher rate helps."},
 	} {
 		var want []string
 		if tt.want != "" {

@@ -48,13 +48,13 @@ func TestEventTotals(t *testing.T) {
 			!regexp.MustCompile(`(?m)^gc: \d.* in \d+ GCs?; \d+ pauses?$`).MatchString(lines) {
 			t.Errorf("%s", lines)
 		}
-		if got := said(r, regexp.MustCompile("^One object was recorded")); len(got) > 0 {
+		if got := said(r, regexp.MustCompile("^An object was recorded")); len(got) > 0 {
 			t.Errorf("the notes are %q", r.Notes)
 		}
 	}
 	o.Events = events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 1 << 10}
 	r := livetest.Recorded(t, p, o)
-	const often = `^One object was recorded for every 100 KiB that were allocated, not for every 1 KiB: `
+	const often = `^An object was recorded for every 100 KiB of allocations, not for every 1 KiB: `
 	if got := said(r, regexp.MustCompile(often)); len(got) != 1 {
 		t.Errorf("the notes are %q", r.Notes)
 	}

@@ -124,8 +124,8 @@ func parseServer(text string) (*server, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%q is not the address of a symbol server: %w", text, errors.Unwrap(err))
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
-		return nil, fmt.Errorf("%q is not the address of a symbol server: it begins neither with https:// nor with "+
-			"http://", text)
+		return nil, fmt.Errorf("%q is not the address of a symbol server: give an address that begins with https:// "+
+			"or http://", text)
 	case u.Fragment != "":
 		return nil, fmt.Errorf("%q is not the address of a symbol server: give an address without #", text)
 	}

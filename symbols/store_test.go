@@ -218,11 +218,11 @@ func TestBadServers(t *testing.T) {
 	}{
 		"not there": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "", 4},
 		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "", 4},
-		"asks who":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "who asks", 1},
+		"asks who":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "wants a login", 1},
 		"broken":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "status 500", 3},
 		"wrong": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-			"not the file", 4},
-		"empty":   {func(http.ResponseWriter, *http.Request) {}, "not the file", 4},
+			"not the requested file", 4},
+		"empty":   {func(http.ResponseWriter, *http.Request) {}, "not the requested file", 4},
 		"changed": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(changed) }, "checksum", 4},
 		"says that it is huge": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000000000000")
@@ -252,7 +252,7 @@ func TestBadServers(t *testing.T) {
 			_, _ = w.Write(pdb[:100])
 			w.(http.Flusher).Flush()
 			hang(w, r)
-		}, "nothing has come from it for 1s", 3},
+		}, "nothing has come for 1s", 3},
 		"drips": {func(w http.ResponseWriter, r *http.Request) {
 			for i := 0; r.Context().Err() == nil; i++ {
 				_, _ = w.Write(pdb[i : i+1])

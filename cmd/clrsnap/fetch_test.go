@@ -193,7 +193,7 @@ func TestSlowSymbolServer(t *testing.T) {
 	r.await(t, regexp.MustCompile(`clrsnap: fetching \S+ from 127\.0\.0\.1.* …\n`))
 	r.signal(t, syscall.SIGINT)
 	end := r.end(t)
-	end.says(t, 130, `^clrsnap: interrupted by SIGINT: what was collected until then is above \(threads: \d+\)$`)
+	end.says(t, 130, `^clrsnap: interrupted by SIGINT: the stacks collected until then are above \(threads: \d+\)$`)
 	end.want(t, `^    InMemory\.Program\.Wait\(`)
 	livetest.EndsWell(t, u.App)
 }

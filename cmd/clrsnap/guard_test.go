@@ -93,7 +93,7 @@ func slowVerbs(t *testing.T, id, other string) {
 	}
 	r := ps.end(t)
 	r.says(t, 0)
-	r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps whoever looks at it waiting`)
+	r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps clrsnap waiting`)
 
 	interruptsSlow(t, id, 130, `interrupted by SIGINT`, syscall.SIGINT)
 	interruptsSlow(t, id, 143, `interrupted by SIGTERM`, syscall.SIGTERM, syscall.SIGTERM)
@@ -140,7 +140,7 @@ func TestSlowFiles(t *testing.T) {
 	for _, args := range [][]string{{"view", file}, {"stack", "--core", file}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
-			finish(t, limited(t, args...)).says(t, 1, `gave up after 5s: the file system of a file does not answer`)
+			finish(t, limited(t, args...)).says(t, 1, `gave up after 5s: a file system does not answer`)
 		})
 	}
 }

@@ -86,7 +86,7 @@ func TestOutputPlanted(t *testing.T) {
 		{"relative", "a symbolic link of user 65534"},
 		{"far", "a symbolic link of user 65534"},
 		{"ours-to-theirs", "a symbolic link of user 65534"},
-		{"pipe", "it belongs to user 65534"},
+		{"pipe", "the file belongs to user 65534"},
 	} {
 		err := output(at(c.name), "text")
 		if err == nil || !strings.Contains(err.Error(), c.says) ||

@@ -74,7 +74,7 @@ func TestRecordEvents(t *testing.T) {
 	})
 	t.Run("every object", func(t *testing.T) {
 		r := finish(t, limited(t, "record", pid, "--event", "alloc", "--every-object"))
-		r.says(t, 2, `^clrsnap: --every-object is for programs that clrsnap starts`)
+		r.says(t, 2, `^clrsnap: --every-object is for a COMMAND`)
 	})
 	if result, code := app.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the program ended with result %q and status %d", result, code)
@@ -155,7 +155,7 @@ func TestRecordEventsRefused(t *testing.T) {
 		first := begin(t, limited(t, "record", pid, "--event", "gc", "-d", "5s", "-o", out))
 		awaitAgent(t, app.PID)
 		r := finish(t, limited(t, "record", pid, "--event", "alloc", "-d", "1s", "-o", out+".2.html"))
-		r.says(t, 1, `^clrsnap: cannot load the agent into process \d+: another profiler is loaded in it.*\n$`)
+		r.says(t, 1, `^clrsnap: cannot load the agent into process \d+: another profiler is loaded.*\n$`)
 		first.end(t).says(t, 0, `^clrsnap: gc: `)
 	})
 	t.Run("another profiler", func(t *testing.T) {

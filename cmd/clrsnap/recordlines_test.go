@@ -123,7 +123,7 @@ func TestViewSymbols(t *testing.T) {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	symbols := filepath.Dir(testenv.Build(t, "hotlines"))
-	if out := view(bare, "--lines", "--symbols", symbols); !strings.Contains(out, "does not say where its code is") {
+	if out := view(bare, "--lines", "--symbols", symbols); !strings.Contains(out, "has no places in source files") {
 		t.Errorf("--lines=never:\n%s", out)
 	}
 	other := filepath.Dir(testenv.BuildWith(t, "hotlines", testenv.DefaultRuntime, "-o-"))

@@ -76,7 +76,7 @@ func begin(tb testing.TB, c *exec.Cmd) *running {
 var (
 	recording = regexp.MustCompile(`clrsnap: recording .*\n`)
 	awaits    = regexp.MustCompile(`clrsnap: waiting for the program \(process (\d+)\) to end; ` +
-		`Ctrl-C leaves it alone\n`)
+		`Ctrl-C leaves the program alone\n`)
 )
 
 // await waits until the command's output matches a pattern, and returns the match.
@@ -281,7 +281,7 @@ func TestRecordInterrupted(t *testing.T) {
 		} else {
 			r.signal(t, s)
 		}
-		r.end(t).says(t, 0, `^clrsnap: recording .* for 1h0m0s; Ctrl-C ends it earlier and keeps what was recorded$`,
+		r.end(t).says(t, 0, `^clrsnap: recording .* for 1h0m0s; Ctrl-C ends the recording earlier and keeps the samples$`,
 			`^clrsnap: [\d.]+m?s: `, `^clrsnap: written to `)
 		isComplete(t, file, "Spin.Program.Mix(ulong)")
 		if err := os.Remove(file); err != nil {
@@ -551,7 +551,7 @@ func TestRecordLeak(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	r.end(t).says(t, 0, `^clrsnap: live: .* objects; \d+ samples, one for every 100 KiB$`,
-		`^clrsnap: note: Of .* that were allocated, .* were alive at the end: `)
+		`^clrsnap: note: Of .* of allocations, .* were alive at the end: `)
 	live := command(t, "view", file, "--mode", "live", "--top", "2")
 	live.says(t, 0)
 	for _, table := range []string{

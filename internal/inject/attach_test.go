@@ -78,7 +78,7 @@ func TestOtherProfiler(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			badAttach(t, app.PID, lib, ErrOtherProfiler, file, "without that profiler")
+			badAttach(t, app.PID, lib, ErrOtherProfiler, file, "without the other profiler")
 		}
 		left(t, tmp)
 		endsWell(t, app)
@@ -92,7 +92,7 @@ func TestOtherProfiler(t *testing.T) {
 		if err := <-begun; err != nil {
 			t.Fatal(err)
 		}
-		badAttach(t, app.PID, lib, ErrOtherProfiler, "room for one")
+		badAttach(t, app.PID, lib, ErrOtherProfiler, "room for a single profiler")
 		left(t, tmp)
 		endsWell(t, app)
 	})
@@ -160,7 +160,7 @@ func TestSocketRemoved(t *testing.T) {
 	if err := os.Remove(sockets[0]); err != nil {
 		t.Fatal(err)
 	}
-	badAttach(t, app.PID, library(t), ErrNoConnection, sockets[0], "has been removed", "start it again")
+	badAttach(t, app.PID, library(t), ErrNoConnection, sockets[0], "has been removed", "start the program again")
 	endsWell(t, app)
 }
 
@@ -279,7 +279,7 @@ func TestEnds(t *testing.T) {
 	if !errors.Is(err, live.ErrExited) {
 		t.Errorf("%v", err)
 	}
-	isSentence(t, explain(p, err).Error(), "has exited", "start it again")
+	isSentence(t, explain(p, err).Error(), "has exited", "start the program again")
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}

@@ -287,7 +287,7 @@ func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, k
 		byTID[th.OSThreadID] = th
 		switch {
 		case small(kind) && strings.Contains(th.Error, "cannot be named") &&
-			strings.Contains(th.Error, "the dump has left it out"):
+			strings.Contains(th.Error, "the dump has left the memory out"):
 			nameless++
 		default:
 			wantComplete(t, th)

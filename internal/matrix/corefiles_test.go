@@ -25,7 +25,7 @@ func TestCoreRefused(t *testing.T) {
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+library+" (build id ",
 		"), which is not below "+empty+": no such file or directory "+
-			"(--sysroot names the folder that has the process's files)")
+			"(--sysroot names the folder with the process's files)")
 
 	st, err := os.Stat(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestCoreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, path, clrsnap.CoreOptions{},
-		"): the dump is cut off: ", " bytes of memory are missing at its end: ",
+		"): the dump is cut off: ", " bytes of memory are missing at the end: ",
 		": copy or make the dump once more, or see native stacks only with --native")
 }
 
@@ -47,7 +47,7 @@ func TestCoreOfHostRefused(t *testing.T) {
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+host+" (build id ",
 		"), which is not below "+empty+": no such file or directory "+
-			"(--exe names this file, --sysroot the folder that has the process's files)")
+			"(--exe names this file, --sysroot the folder with the process's files)")
 	livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Sysroot: empty, Executable: host})
 }
 
@@ -127,7 +127,7 @@ func checkConsequence(t *testing.T, snap *profile.Snapshot) {
 		t.Errorf("%q does not say what is missing", missing[i])
 	}
 	for _, th := range snap.Threads {
-		if strings.Contains(th.Error, "the dump has left it out") &&
+		if strings.Contains(th.Error, "the dump has left the memory out") &&
 			!strings.Contains(so, strconv.Itoa(th.OSThreadID)) && !strings.Contains(so, "…") {
 			t.Errorf("thread %d is not complete (%s), but only this is said: %s", th.OSThreadID, th.Error, so)
 		}

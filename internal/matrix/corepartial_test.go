@@ -58,7 +58,7 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 	}
 	for i := range part.Threads {
 		was, is := &whole.Threads[i], &part.Threads[i]
-		if strings.Contains(is.Error, "the dump has left it out") {
+		if strings.Contains(is.Error, "the dump has left the memory out") {
 			// The missing pages also had other data for this walk, or the name of a method.
 			if is.Complete || !isBegin(is.Frames, was.Frames) {
 				t.Errorf("thread %d: complete %v, error %q\n%s",
@@ -230,7 +230,7 @@ func TestCoreShrinks(t *testing.T) {
 	livetest.Unmark(snap)
 	for _, th := range snap.Threads {
 		if len(th.Frames) > 0 || !strings.Contains(th.Error, "Thread object") ||
-			!strings.Contains(th.Error, "the dump is cut off before it") {
+			!strings.Contains(th.Error, "the dump is cut off before the memory") {
 			t.Errorf("thread %d has %d frames, error %q", th.OSThreadID, len(th.Frames), th.Error)
 		}
 	}

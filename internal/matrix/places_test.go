@@ -377,7 +377,7 @@ func TestForeignProc(t *testing.T) {
 		space                        uintptr
 	}{
 		{"hidden", "mount -t proc -o hidepid=2 proc /proc", asNobody, strconv.Itoa(a.PID),
-			"it exists, but /proc does not show it", 0},
+			"the process exists, but /proc does not show it", 0},
 		{"of another namespace", ":", "", "1", "/proc shows another PID namespace", syscall.CLONE_NEWPID},
 		{"missing", "mount -t tmpfs proc /proc", "", strconv.Itoa(a.PID), "/proc is not mounted", 0},
 	} {

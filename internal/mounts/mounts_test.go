@@ -45,7 +45,7 @@ const disk = "22 1 200:1 / / rw,relatime shared:1 - ext4 /dev/x rw\n"
 func TestCheck(t *testing.T) {
 	const mapped = "7f0a1c000000-7f0a1c021000 r-xp 00000000 c8:01 131                        /a file\n"
 	const detached = "7f0a1d000000-7f0a1d021000 r-xp 00000000 00:fe 7                          /gone\n"
-	const nowhere = "/gone is mapped from a file system that is mounted nowhere to be seen"
+	const nowhere = "/gone is mapped from a file system without a visible mount"
 	const overlay = "30 1 0:251 / /o rw - overlay overlay rw,lowerdir=/x\n"
 	for _, c := range []struct{ name, mountinfo, userNS, maps, want string }{
 		{"nothing special", disk, "", mapped + "7fff0000-7fff1000 rw-p 00000000 00:00 0    [stack]\n", ""},
@@ -65,8 +65,8 @@ func TestCheck(t *testing.T) {
 		{"a mount called like a local one", disk + "31 22 0:45 / /\\040-\\040ext4 rw - fuse x rw\n", "",
 			mapped, "/ - ext4 is a file system of type fuse"},
 		{"too many mounts", strings.Repeat(disk, maxTable/len(disk)+1), "",
-			mapped, "one of its thousands of mounts is a file system of type unknown"},
-		{"nonsense among the mounts", "x\n" + disk, "", mapped, "one of its mounts is a file system of type unknown"},
+			mapped, "a mount of thousands of mounts is a file system of type unknown"},
+		{"nonsense among the mounts", "x\n" + disk, "", mapped, "a mount of the process is a file system of type unknown"},
 		{"nonsense among the mappings", disk, "", mapped + "x y\n\n", ""},
 	} {
 		err := new(Checker).Check(process(t, c.mountinfo, c.userNS), []byte(c.maps))

@@ -280,7 +280,7 @@ func TestFiles(t *testing.T) {
 		missing string // empty: the file is read
 	}{
 		{"removed", Options{}, exe + " cannot be read: no such file or directory (--exe names this file, " +
-			"--sysroot the folder that has the process's files)"},
+			"--sysroot the folder with the process's files)"},
 		{"exe", Options{Exe: moved}, ""},
 		{"exe of another build", Options{Exe: other},
 			exe + " is to be read from " + other + ", which is another file: with build id "},
@@ -324,10 +324,10 @@ func TestFiles(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Sysroot: none}, "its files cannot be looked for below " + none + ": no such file or directory"},
-		{Options{Exe: none}, "--exe names " + none + ", which cannot be the program's file: no such file or directory"},
-		{Options{Exe: empty}, "--exe names " + empty + ", which cannot be the program's file: not a regular file"},
-		{Options{Exe: script}, "--exe names " + script + ", which cannot be the program's file: not a 64-bit"},
+		{Options{Sysroot: none}, "the process's files cannot be looked for below " + none + ": no such file or directory"},
+		{Options{Exe: none}, "--exe names " + none + ", but the program's file cannot be this file: no such file or directory"},
+		{Options{Exe: empty}, "--exe names " + empty + ", but the program's file cannot be this file: not a regular file"},
+		{Options{Exe: script}, "--exe names " + script + ", but the program's file cannot be this file: not a 64-bit"},
 	} {
 		if _, err := Open(path, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %s", tt.o, err, tt.want)

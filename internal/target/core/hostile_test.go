@@ -67,8 +67,8 @@ func TestNoZeros(t *testing.T) {
 	missing := c.Missing("")
 	want := []string{
 		"/no/such/program cannot be read: no such file or directory " +
-			"(--sysroot names the folder that has the process's files)",
-		"1 page was needed that the dump has left out and no file has, the first at 0x9000000",
+			"(--sysroot names the folder with the process's files)",
+		"1 page was needed, but neither in the dump nor in a file, the first at 0x9000000",
 	}
 	if !slices.Equal(missing, want) {
 		t.Errorf("missing %q", missing)
@@ -96,10 +96,10 @@ func TestFileError(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "the dump needs the file /no/such/program, which cannot be read: no such file or directory " +
-			"(--sysroot names the folder that has the process's files)"},
-		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, which is not below " + empty +
-			": no such file or directory (--sysroot names the folder that has the process's files)"},
+		{Options{}, "the dump needs the file /no/such/program, but this file cannot be read: no such file or directory " +
+			"(--sysroot names the folder with the process's files)"},
+		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, but this file is not below " + empty +
+			": no such file or directory (--sysroot names the folder with the process's files)"},
 	} {
 		c := openCore(t, newFake().write(t), tt.o)
 		if err := c.FileError("/no/such/program"); err == nil || err.Error() != tt.want {
@@ -245,7 +245,7 @@ func TestDamagedNotes(t *testing.T) {
 		missing string
 	}{
 		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2,
-			"the dump has 1 more thread with an id that another one has"},
+			"the dump has 1 more thread with the id of another thread"},
 		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) },
 			"the dump is damaged: a thread's registers have 144 bytes", 0, ""},
 		{"first note is huge", huge, "the dump is damaged within its notes, before the threads", 0, ""},
@@ -288,7 +288,7 @@ func TestDamagedNotes(t *testing.T) {
 			f.spoil = func(b []byte) []byte { return b[:len(b)-100] }
 		}, "", 1, "the dump is cut off within its notes: there may be more threads"},
 		{"cut off in memory", func(f *fake) { f.spoil = func(b []byte) []byte { return b[:len(b)-100] } }, "", 2,
-			"the dump is cut off: 100 bytes of memory are missing at its end"},
+			"the dump is cut off: 100 bytes of memory are missing at the end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake()
