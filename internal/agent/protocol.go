@@ -102,7 +102,7 @@ func parseWalk(p []byte) (*Walk, error) {
 	}
 	for _, t := range threads {
 		if uint64(t.Frames) > uint64(len(frames)) {
-			return nil, fmt.Errorf("thread %d has %d frames, of which %d are there", t.OSID, t.Frames, len(frames))
+			return nil, fmt.Errorf("thread %d has %d frames, and only %d are there", t.OSID, t.Frames, len(frames))
 		}
 		w.Threads = append(w.Threads, Thread{
 			ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize,

@@ -127,7 +127,7 @@ func (b *Bundle) list(r *bufio.Reader, files uint32, packed bool) error {
 // Deps returns the program's deps.json, if the file has at most most bytes.
 func (b *Bundle) Deps(most int) ([]byte, error) {
 	if b.deps.size == 0 {
-		return nil, fmt.Errorf("%w: it has no deps.json", ErrFormat)
+		return nil, fmt.Errorf("%w: no deps.json", ErrFormat)
 	}
 	return b.Read(b.deps, most)
 }

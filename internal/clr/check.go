@@ -16,7 +16,7 @@ var ErrNotStarted = errors.New("it does not run managed code yet")
 
 // ErrUnconfirmed: no thread's managed Thread object refers back. A wrong layout is a reason; so is a garbage
 // collector that is moving the managed Thread objects.
-var ErrUnconfirmed = errors.New("none of its threads refers to a managed Thread object that refers back")
+var ErrUnconfirmed = errors.New("no thread and its managed Thread object refer to each other")
 
 const (
 	maxSamples = 64 // of code, in Check
@@ -55,7 +55,7 @@ const starting = 2
 func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error) {
 	finalizer, err := r.Threads.Finalizer()
 	if err != nil {
-		return nil, fmt.Errorf("which thread is the finalizer cannot be read: %w", err)
+		return nil, fmt.Errorf("the finalizer thread cannot be read: %w", err)
 	}
 	if finalizer == 0 {
 		return nil, ErrNotStarted
@@ -100,7 +100,7 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 func (r *Runtime) checkCode(compile func(*codemap.Code, arch.Addr) (*unwind.Step, error)) error {
 	samples, err := r.Code.Samples(maxSamples)
 	if err != nil {
-		return fmt.Errorf("its code map cannot be read: %w", err)
+		return fmt.Errorf("the code map cannot be read: %w", err)
 	}
 	if len(samples) == 0 {
 		return ErrNotStarted

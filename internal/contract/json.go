@@ -55,7 +55,7 @@ func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 	}
 	if !versions[doc.version] {
 		return nil, &UnknownFormatError{
-			Detail: fmt.Sprintf("its format has version %q, this clrsnap reads 0 and 2", doc.version),
+			Detail: fmt.Sprintf("the format has version %q, clrsnap reads 0 and 2", doc.version),
 			Remedy: "update clrsnap, or the runtime if it is a preview",
 		}
 	}

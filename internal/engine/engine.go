@@ -169,7 +169,7 @@ type Captured struct {
 // ErrUncaptured: the tracker of an exception in flight was not captured with the throwing thread. Another capture may
 // have the tracker.
 var ErrUncaptured = errors.New(
-	"some of these frames may already be unwound by an exception, because its tracker was not captured")
+	"some frames may already be unwound by an exception, because the exception's tracker was not captured")
 
 // Thread decodes a capture. Info of the result is empty for a thread that is not, or no longer, one of the runtime's
 // threads.

@@ -19,10 +19,10 @@ var (
 	// ErrNativeAOT: the program has no CoreCLR.
 	ErrNativeAOT = errors.New("a native AOT program without CoreCLR")
 	// ErrUnknown: neither the runtime nor clrsnap describes the layout of the runtime's structures.
-	ErrUnknown = errors.New("the layout of its structures is not known")
+	ErrUnknown = errors.New("the layout of the runtime's structures is not known")
 	// ErrUnfit: the structures do not have the described layout, or the runtime is only starting and has not filled
 	// the structures in yet.
-	ErrUnfit = errors.New("its structures do not have the expected layout")
+	ErrUnfit = errors.New("the runtime's structures do not have the expected layout")
 )
 
 // threaded is a Source with a list of the target's threads, to compare with the runtime's list: a live process or a
@@ -71,7 +71,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		d = merge(d, ours)
 	}
 	if d == nil {
-		return r, fmt.Errorf("%w: .NET %s does not describe itself, and this clrsnap has no description of it",
+		return r, fmt.Errorf("%w: .NET %s does not describe itself, and clrsnap has no description of this version",
 			ErrUnknown, versionOf(r))
 	}
 	d.Runtime = r.Version

@@ -44,14 +44,14 @@ func NewFiles(find func(path string) []target.File, lines int64) *Files {
 // ErrNoFile. name is the module's file name, and can be hostile.
 func (f *Files) Find(name string, id []byte) (*File, error) {
 	if len(id) < 2 || f.find == nil {
-		return nil, fmt.Errorf("%w: it has no build id, or there is no folder", ErrNoFile)
+		return nil, fmt.Errorf("%w: no build id, or no folder", ErrNoFile)
 	}
 	names := []string{path.Join(".build-id", hex.EncodeToString(id[:1]), hex.EncodeToString(id[1:])+".debug"),
 		hex.EncodeToString(id) + ".debug"}
 	if name == path.Base(name) && name != "." && name != ".." && name != "/" {
 		names = append(names, name+".dbg", name+".debug", name)
 	}
-	why := fmt.Errorf("%w: it is in none of the folders", ErrNoFile)
+	why := fmt.Errorf("%w: in no folder", ErrNoFile)
 	for _, name := range names {
 		files := f.find(name)
 		for i, file := range files {

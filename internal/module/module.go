@@ -238,7 +238,7 @@ func (m *Module) openFile() error {
 	return nil
 }
 
-var errReplaced = errors.New("the file is not the one that is mapped: it was replaced while the program was running")
+var errReplaced = errors.New("the file is not the mapped file: it was replaced while the program was running")
 
 // replaced reports whether img, read from a file, has another build id than the image mapped at bias. Device and
 // inode are not enough: on an overlay they differ from the mappings' device and inode of the same file, and inodes of

@@ -15,7 +15,7 @@ import (
 const magic = "clrsnap recording 1\n"
 
 // ErrFormat: not a corpus, or a damaged one.
-var ErrFormat = errors.New("not a corpus that this version reads")
+var ErrFormat = errors.New("not a readable corpus")
 
 // maxFile bounds the size of a corpus after decompression, in bytes.
 const maxFile = 256 << 20

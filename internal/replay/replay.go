@@ -16,7 +16,7 @@ func (r *Corpus) Source(m *Moment) engine.Source { return source{r, m} }
 // Open returns an engine on a moment.
 func (r *Corpus) Open(m *Moment) (*engine.Engine, error) {
 	if r.Machine != arch.AMD64.Machine {
-		return nil, fmt.Errorf("the corpus is of architecture %d, which is not known", r.Machine)
+		return nil, fmt.Errorf("the corpus is of the unknown architecture %d", r.Machine)
 	}
 	return engine.Open(r.Source(m))
 }

@@ -202,7 +202,7 @@ func NewFolders(dirs []string) *Folders { return &Folders{dirs, newUnread()} }
 // file name. Without a PDB the error wraps ErrNone.
 func (f *Folders) Find(id Identity, of string) (*Assembly, error) {
 	if id.ID == [20]byte{} {
-		return nil, none("it is not known which PDB belongs to the assembly")
+		return nil, none("the PDB of the assembly is not known")
 	}
 	want := &pe.Debug{CodeView: []pe.CodeView{id.view()}, Checksums: id.Checksums}
 	var why error

@@ -88,7 +88,7 @@ func TestFind(t *testing.T) {
 		{"another build", id, []string{filepath.Dir(debug)}, "does not belong to the assembly"},
 		{"nowhere", id, []string{t.TempDir()}, "spin.pdb is in none of the folders"},
 		{"no folder", id, nil, "spin.pdb is in none of the folders"},
-		{"not known", Identity{PDB: "spin.pdb"}, []string{filepath.Dir(dll)}, "it is not known which PDB belongs"},
+		{"not known", Identity{PDB: "spin.pdb"}, []string{filepath.Dir(dll)}, "the PDB of the assembly is not known"},
 		{"hostile", Identity{PDB: "../" + filepath.Base(filepath.Dir(dll)), ID: id.ID}, []string{filepath.Dir(dll)},
 			"is in none of the folders"},
 	} {

@@ -367,7 +367,7 @@ func (f *Finder) take(size int64) error {
 	return nil
 }
 
-func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
+func tooLarge(most int) error { return fmt.Errorf("the file has more than %d bytes", most) }
 
 // read reads an opened file, and closes the file.
 func (f *Finder) read(file target.File, err error) ([]byte, error) {
@@ -410,7 +410,7 @@ func (f *Finder) match(a *Assembly, d *pe.Debug, b []byte) error {
 
 func (f *Finder) keep(a *Assembly, p *pdb.File) error {
 	if p.Size() > f.room {
-		return none("its PDB has %d bytes, more than can be kept", p.Size())
+		return none("the PDB has %d bytes, more than can be kept", p.Size())
 	}
 	a.use(p)
 	f.room -= a.size

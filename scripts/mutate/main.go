@@ -215,7 +215,7 @@ func (f *fault) try(dir string) (by string, err error) {
 	}
 	out, err := test(f.tests, overlay)
 	if strings.Contains(out, "[build failed]") {
-		return "", fmt.Errorf("%s: it cannot be built:\n%s", f, out)
+		return "", fmt.Errorf("%s: the build fails:\n%s", f, out)
 	}
 	switch {
 	case err != nil:
@@ -261,7 +261,7 @@ func test(tests, overlay string) (out string, err error) {
 	cmd.WaitDelay = time.Second
 	b, err := cmd.CombinedOutput()
 	if err == nil && !strings.Contains(string(b), "--- PASS") {
-		err = errors.New("there is no such test in this layer, or it is skipped")
+		err = errors.New("the test is missing in this layer, or skipped")
 	}
 	return string(b), err
 }

@@ -144,7 +144,7 @@ func readHeader(r *target.Reader, at arch.Addr) (sections, error) {
 	count := int(le.Uint16(h[12:]))
 	if le.Uint32(h) != headerSignature || le.Uint16(h[4:]) != headerMajor || h[14] != sectionSize ||
 		count > maxSections {
-		return nil, fmt.Errorf("%w: the header at %v is not one of .NET 11", ErrFormat, at)
+		return nil, fmt.Errorf("%w: the header at %v is not of .NET 11", ErrFormat, at)
 	}
 	b, err := r.Bytes(at+headerSize, count*sectionSize)
 	if err != nil {

@@ -61,7 +61,7 @@ func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	at, size := id.metadata, int(id.size)
 	if id.metadata == 0 {
 		if id.base == 0 {
-			return nil, fmt.Errorf("%w: it has no image", pe.ErrNoMetadata)
+			return nil, fmt.Errorf("%w: no image", pe.ErrNoMetadata)
 		}
 		if at, size, err = pe.Metadata(n.mem, id.base); err != nil {
 			return nil, err

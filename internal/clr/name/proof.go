@@ -36,7 +36,7 @@ func (n *Namer) Check(i Images) {
 const Unproved = " (?)"
 
 // ErrOther: an image is not the image that the runtime has loaded.
-var ErrOther = errors.New("it is another build than the one that was loaded")
+var ErrOther = errors.New("it is another build than the loaded build")
 
 // mapsLayout has the places of a Module's maps from the rows of its metadata to loaded types, methods and fields.
 // There is a map for each table, with room for all rows from the beginning (dotnet/runtime,

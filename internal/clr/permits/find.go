@@ -239,7 +239,7 @@ func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err err
 			continue
 		}
 		if v != nil {
-			return nil, fmt.Errorf("%w: a property that returns this or that", ErrUnknown)
+			return nil, fmt.Errorf("%w: a property with several results", ErrUnknown)
 		}
 		v = actions[i].Value
 	}

@@ -49,7 +49,7 @@ func unavailable(err error) error {
 		e.Detail = errNoTypes.Error()
 	default:
 		line, _, _ := strings.Cut(err.Error(), "\n") // without the log of the kernel's check of programs
-		e.Detail = line + " (it takes Linux 5.15)"
+		e.Detail = line + " (needs Linux 5.15)"
 	}
 	return e
 }
@@ -231,7 +231,7 @@ func (l *layout) read(t *types) error {
 	t.find(map[string]*uint32{"task_struct": &task, "pid": &pid, "upid": &number, "pt_regs": &regs}, kindStruct)
 	t.find(map[string]*uint32{"bpf_iter_task": &l.hook}, kindFunc)
 	if l.hook == 0 {
-		return errors.New("this kernel has no iterator of tasks")
+		return errors.New("the kernel has no iterator of tasks")
 	}
 	for _, s := range []struct {
 		name    string
@@ -249,11 +249,11 @@ func (l *layout) read(t *types) error {
 	} {
 		of, ok := t.get(s.id)
 		if !ok {
-			return fmt.Errorf("this kernel describes no struct %s", s.name)
+			return fmt.Errorf("the kernel describes no struct %s", s.name)
 		}
 		for name, to := range s.members {
 			if *to, ok = t.member(of, name); !ok {
-				return fmt.Errorf("this kernel's struct %s has no %s", s.name, name)
+				return fmt.Errorf("the kernel's struct %s has no %s", s.name, name)
 			}
 		}
 		if s.name == "upid" {
@@ -261,7 +261,7 @@ func (l *layout) read(t *types) error {
 		}
 	}
 	if r, ok := t.get(regs); !ok || r.size != uint32(unsafe.Sizeof(Regs{})) {
-		return errors.New("this kernel's struct pt_regs is not known")
+		return errors.New("the kernel's struct pt_regs is not known")
 	}
 	return nil
 }

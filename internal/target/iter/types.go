@@ -60,7 +60,7 @@ var (
 
 var (
 	errTypes   = errors.New("the kernel's description of its types is not understood")
-	errNoTypes = errors.New("this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)")
+	errNoTypes = errors.New("the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)")
 )
 
 // withKernelTypes calls f with the kernel's description. The description is gone afterwards.
