@@ -221,7 +221,8 @@ func (np *notifiedProcess) leave() {
 func (np *notifiedProcess) end(died bool, err error) {
 	np.over = true
 	if err != nil {
-		np.e.note("The agent has not left process %d in time: %v. The agent is still loaded, but inactive.", np.pid, err)
+		np.e.note("The agent has not left process %d in time: %v. The agent is still loaded, but inactive.", np.pid,
+			err)
 	}
 	fate := inFlight
 	if np.rp != nil {

@@ -34,7 +34,8 @@ func TestLiveHeap(t *testing.T) {
 			most = handles(t, a)
 		})
 		livetest.CheckLive(t, r, livetest.AskKept(t, a))
-		wantNotes(t, r, "were alive at the end: ", "in gen2", "in large", "in pinned", "has found the object alive. There were ")
+		wantNotes(t, r, "were alive at the end: ", "in gen2", "in large", "in pinned",
+			"has found the object alive. There were ")
 		if moved, of, _ := strings.Cut(a.Ask("moved")[0], " "); moved == "0" || of == "0" {
 			t.Errorf("%s of %s objects have moved: this tests nothing", moved, of)
 		}

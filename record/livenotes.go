@@ -113,8 +113,8 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 			"may be garbage. --gc makes a full collection at the end, and shows the live objects.", size(s.young)))
 	}
 	if s.unproven > 0 && l.collections.total() > 0 {
-		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked %q: there was no full collection after "+
-			"their allocation. --gc makes a full collection at the end.", size(s.unproven), mark))
+		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked %q: there was no full collection "+
+			"after their allocation. --gc makes a full collection at the end.", size(s.unproven), mark))
 	}
 	if l.every > 1 {
 		out = append(out, fmt.Sprintf("There were very many live objects: one of %d sampled objects was followed. A "+
@@ -180,8 +180,8 @@ func (l *liveHeap) proof() string {
 	if full == c.total() {
 		return text + "."
 	}
-	return text + "; objects of an older generation may have died since the generation's last collection. --gc makes a " +
-		"full collection at the end."
+	return text + "; objects of an older generation may have died since the generation's last collection. --gc makes " +
+		"a full collection at the end."
 }
 
 // mark is unprovenSuffix without its parentheses.
@@ -195,7 +195,8 @@ func (l *liveHeap) endedText(until time.Duration) string {
 		why = "The agent in the program does not answer any more"
 	}
 	if l.looked == 0 {
-		return why + ", and the live objects are not known: the shown objects had been allocated, and were not looked at."
+		return why + ", and the live objects are not known: the shown objects had been allocated, and were not looked " +
+			"at."
 	}
 	return fmt.Sprintf("%s: the shown objects were alive at the last look, %v before the end.", why,
 		max(0, until-l.looked).Round(10*time.Millisecond))

@@ -196,10 +196,11 @@ func (r *recorder) sourceRemarks() []string {
 	switch r.source(profile.CPU) {
 	case profile.FromAllProcessors:
 		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap "+
-			"dropped the samples of other programs, because %v. On a busy machine this costs some per cent of a CPU.", why))
+			"dropped the samples of other programs, because %v. On a busy machine this costs some per cent of a "+
+			"CPU.", why))
 	case profile.FromThreads:
-		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. Such timers cost "+
-			"time at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
+		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. Such timers "+
+			"cost time at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
 			"999 samples a second.", why))
 	}
 	if err := r.cpu.unfollowed; err != nil {

@@ -122,8 +122,9 @@ func TestCapabilities(t *testing.T) {
 	}
 	eventLack := func(name string) lack {
 		return lack{
-			1, `^clrsnap: cannot load the agent into process ` + pid + `: the process belongs to another user \(clrsnap lacks ` +
-				name + `\): run clrsnap as user 65533 or as root, or give clrsnap these capabilities and CAP_SYS_PTRACE\n`,
+			1, `^clrsnap: cannot load the agent into process ` + pid + `: the process belongs to another user ` +
+				`\(clrsnap lacks ` + name + `\): run clrsnap as user 65533 or as root, or give clrsnap these ` +
+				`capabilities and CAP_SYS_PTRACE\n`,
 		}
 	}
 	sampling := map[uintptr]lack{

@@ -17,7 +17,8 @@ type heapStopFlags struct {
 }
 
 func (f *heapStopFlags) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.stop, "stop", false, "stop all threads while the heap is read, so that the whole heap is of one moment")
+	fs.BoolVar(&f.stop, "stop", false,
+		"stop all threads while the heap is read, so that the whole heap is of one moment")
 	fs.DurationVar(&f.maxPause, "max-pause", 2*time.Second,
 		"with --stop: the longest stop; a heap that takes longer is read without a stop. From 10ms to 1m")
 }
@@ -32,7 +33,8 @@ func (f *heapStopFlags) check(cmd *cobra.Command, maxCPU float64) error {
 	case f.stop && (f.maxPause < 10*time.Millisecond || f.maxPause > time.Minute):
 		return usagef("--max-pause %v: give a time from 10ms to 1m", f.maxPause)
 	case f.stop && maxCPU < 1:
-		return usagef("--max-cpu %g would make the pause of --stop longer: give 1 or more, or leave out --max-cpu", maxCPU)
+		return usagef("--max-cpu %g would make the pause of --stop longer: give 1 or more, or leave out --max-cpu",
+			maxCPU)
 	}
 	return nil
 }

@@ -175,7 +175,8 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 	}
 	for _, u := range p.Unknown() {
 		if u.Contract == "SyncBlock" {
-			return fmt.Errorf("clrsnap cannot read the locks of %s; clrsnap stack %s shows the stacks", of.name, of.again)
+			return fmt.Errorf("clrsnap cannot read the locks of %s; clrsnap stack %s shows the stacks", of.name,
+				of.again)
 		}
 	}
 	for {

@@ -116,8 +116,9 @@ Source lines:
   clrsnap finds the lines at the end of the recording; clrsnap view --symbols adds lines
   later, too. The text around the lines is kept if the source file has the checksum in the
   PDB. The source file is in the PDB, where the compiler read the file, or below
-  --source-root; --no-source leaves the text out. If --symbol-server or CLRSNAP_SYMBOL_SERVER names a server, missing symbols are
-  fetched at the end; otherwise clrsnap fetches nothing.
+  --source-root; --no-source leaves the text out. If --symbol-server or
+  CLRSNAP_SYMBOL_SERVER names a server, missing symbols are fetched at the end; otherwise
+  clrsnap fetches nothing.
 
 Inlined methods:
   A method that the compiler has inlined into its caller has no frame. If the call is

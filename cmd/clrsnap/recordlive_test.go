@@ -281,7 +281,8 @@ func TestRecordInterrupted(t *testing.T) {
 		} else {
 			r.signal(t, s)
 		}
-		r.end(t).says(t, 0, `^clrsnap: recording .* for 1h0m0s; Ctrl-C ends the recording earlier and keeps the samples$`,
+		r.end(t).says(t, 0,
+			`^clrsnap: recording .* for 1h0m0s; Ctrl-C ends the recording earlier and keeps the samples$`,
 			`^clrsnap: [\d.]+m?s: `, `^clrsnap: written to `)
 		isComplete(t, file, "Spin.Program.Mix(ulong)")
 		if err := os.Remove(file); err != nil {

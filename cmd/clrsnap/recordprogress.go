@@ -117,7 +117,8 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) error {
 			return nil
 		case <-said:
 			a.finished.Store(true)
-			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves the program alone", cmd.Process.Pid)
+			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves the program alone",
+				cmd.Process.Pid)
 		case <-interrupted:
 			if !passOn(ctx, cmd) {
 				return nil

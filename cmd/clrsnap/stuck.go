@@ -19,7 +19,8 @@ type stuckError struct{ pid int }
 
 func (e *stuckError) Error() string {
 	if e.pid == 0 {
-		return fmt.Sprintf("gave up after %v: a file system does not answer; use files on another file system", stuckFor)
+		return fmt.Sprintf("gave up after %v: a file system does not answer; use files on another file system",
+			stuckFor)
 	}
 	s := fmt.Sprintf("gave up after %v: reading the memory or the files of process %d blocks", stuckFor, e.pid)
 	if err := clrsnap.MayBlock(e.pid); err != nil {

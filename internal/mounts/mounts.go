@@ -188,7 +188,7 @@ func readTable(of procfs.Dir, overlayIsLocal bool) *table {
 func judge(b []byte, overlayIsLocal bool) *table {
 	t := &table{local: map[uint64]bool{}}
 	if len(b) > maxTable {
-		t.slow = &BlockError{Type: "unknown", Place: "a mount of thousands of mounts"}
+		t.slow = &BlockError{Type: "unknown", Place: "a mount among thousands"}
 		return t
 	}
 	err := procfs.ParseMounts(b, func(m procfs.Mount) {

@@ -34,7 +34,8 @@ var ErrNoAnswer = errors.New("the process keeps clrsnap waiting")
 
 var (
 	errNoAnswer = fmt.Errorf("%w: the memory or files of the process lie on a file system that does not answer: "+
-		"make the file system answer or unmount it; /proc/PID/mountinfo has the mounts (look for fuse, nfs, cifs)", ErrNoAnswer)
+		"make the file system answer or unmount it; /proc/PID/mountinfo has the mounts (look for fuse, nfs, cifs)",
+		ErrNoAnswer)
 	errNoTime = errors.New("not read, because other processes have used up the time: " +
 		"try again, or give the process id")
 )

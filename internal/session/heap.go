@@ -104,7 +104,8 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 }
 
 // errLeftOut: most dumps have no heap.
-var errLeftOut = errors.New("the dump has left the heap out: createdump writes the heap with type 2 (with heap) or 4 (full)")
+var errLeftOut = errors.New("the dump has left the heap out: createdump writes the heap with type 2 (with heap) or 4 " +
+	"(full)")
 
 func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
 	census, err := p.Managed.Heap.Walk(o)

@@ -802,7 +802,8 @@ func TestTasksOfSmallDumps(t *testing.T) {
 			defer p.Close()
 			return p.Tasks(t.Context(), clrsnap.TasksOptions{})
 		}
-		if _, err := open(testenv.DumpNormal); err == nil || !strings.Contains(err.Error(), "the dump has left the memory out") {
+		if _, err := open(testenv.DumpNormal); err == nil ||
+			!strings.Contains(err.Error(), "the dump has left the heap out") {
 			t.Errorf("without the heap: %v", err)
 		}
 		tasks, err := open(testenv.DumpWithHeap)

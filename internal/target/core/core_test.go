@@ -285,7 +285,8 @@ func TestFiles(t *testing.T) {
 		{"exe of another build", Options{Exe: other},
 			exe + " is to be read from " + other + ", which is another file: with build id "},
 		{"exe without build id", Options{Exe: bare},
-			exe + " is to be read from " + bare + ", which is another file: without a build id, and the dump has build id "},
+			exe + " is to be read from " + bare +
+				", which is another file: without a build id, and the dump has build id "},
 		{"exe that is no program", Options{Exe: path}, exe + " is to be read from " + path + ", which is another file"},
 		{"sysroot", Options{Sysroot: root}, ""},
 		{"empty sysroot", Options{Sysroot: empty}, exe + " is not below " + empty + ": no such file or directory"},
@@ -320,14 +321,16 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec parked\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	const refused = ", but the program's file cannot be this file: "
 	for _, tt := range []struct {
 		o    Options
 		want string
 	}{
-		{Options{Sysroot: none}, "the process's files cannot be looked for below " + none + ": no such file or directory"},
-		{Options{Exe: none}, "--exe names " + none + ", but the program's file cannot be this file: no such file or directory"},
-		{Options{Exe: empty}, "--exe names " + empty + ", but the program's file cannot be this file: not a regular file"},
-		{Options{Exe: script}, "--exe names " + script + ", but the program's file cannot be this file: not a 64-bit"},
+		{Options{Sysroot: none},
+			"the process's files cannot be looked for below " + none + ": no such file or directory"},
+		{Options{Exe: none}, "--exe names " + none + refused + "no such file or directory"},
+		{Options{Exe: empty}, "--exe names " + empty + refused + "not a regular file"},
+		{Options{Exe: script}, "--exe names " + script + refused + "not a 64-bit"},
 	} {
 		if _, err := Open(path, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %s", tt.o, err, tt.want)

@@ -89,7 +89,8 @@ func (c *Core) readHeader() (header, error) {
 		}
 	}
 	if size := le.Uint16(b[54:]); size != phdrSize {
-		return header{}, fmt.Errorf("the dump is damaged: the program headers have %d bytes instead of %d", size, phdrSize)
+		return header{}, fmt.Errorf("the dump is damaged: the program headers have %d bytes instead of %d", size,
+			phdrSize)
 	}
 	return h, nil
 }

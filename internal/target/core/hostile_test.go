@@ -96,8 +96,8 @@ func TestFileError(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "the dump needs the file /no/such/program, but this file cannot be read: no such file or directory " +
-			"(--sysroot names the folder with the process's files)"},
+		{Options{}, "the dump needs the file /no/such/program, but this file cannot be read: no such file or " +
+			"directory (--sysroot names the folder with the process's files)"},
 		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, but this file is not below " + empty +
 			": no such file or directory (--sysroot names the folder with the process's files)"},
 	} {

@@ -139,7 +139,8 @@ func TestTrust(t *testing.T) {
 	c := openCore(t, path, Options{})
 	c.written = time.Unix(0, 0)
 	err := imageNamed(t, c, "idle.dll").load()
-	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: the file was written to after the dump was made") {
+	if err == nil ||
+		!strings.HasPrefix(err.Error(), "may be another file: the file was written to after the dump was made") {
 		t.Errorf("%v", err)
 	}
 	if err := imageNamed(t, c, "libcoreclr.so").load(); err != nil {

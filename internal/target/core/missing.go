@@ -158,7 +158,8 @@ func (c *Core) missingFiles() (out []string) {
 			}
 			out = append(out, sentence)
 		case im.contradicted() != nil:
-			out = append(out, fmt.Sprintf("%s is another file: %v; code of this file has no names", im.path, im.contradicted()))
+			out = append(out, fmt.Sprintf("%s is another file: %v; code of this file has no names", im.path,
+				im.contradicted()))
 		case im.used.Load() && im.isTrusted() || im.doubted.Load():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))

@@ -21,7 +21,8 @@ func missingError(pid int) error {
 			Remedy: "run as root, or mount /proc without hidepid"}
 	}
 	return &AttachError{PID: pid, Err: ErrNoProcess,
-		Remedy: "look for the process id with ps; in another PID namespace (a container) the process has another number"}
+		Remedy: "look for the process id with ps; in another PID namespace (a container) the process has another " +
+			"number"}
 }
 
 // justExited explains why a directory in /proc has become empty. With hidepid=2 the directory of
