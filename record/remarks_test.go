@@ -41,7 +41,7 @@ func TestMissingRemark(t *testing.T) {
 	stats := func(samples, missed int) profile.ModeStats {
 		return profile.ModeStats{Mode: profile.CPU, Rate: 100, Samples: samples, Missed: missed}
 	}
-	const begins = "The CPU samples stand for 70 % of the of the used CPU time: "
+	const begins = "The CPU samples stand for 70 % of the used CPU time: "
 	for _, tt := range []struct {
 		stats profile.ModeStats
 		from  profile.Source

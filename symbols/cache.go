@@ -100,7 +100,7 @@ func checkStep(name string, dir, there *unix.Stat_t) error {
 	case !trusted(dir.Uid):
 		return fmt.Errorf("the directory with %s belongs to user %d", name, dir.Uid)
 	case dir.Mode&othersWrite != 0 && dir.Mode&unix.S_ISVTX == 0:
-		return fmt.Errorf("others can write to the directory with %s", name)
+		return fmt.Errorf("other users can write to the directory with %s", name)
 	case !trusted(there.Uid):
 		return fmt.Errorf("%s belongs to user %d", name, there.Uid)
 	}

@@ -38,8 +38,8 @@ func TestPlaceOfCache(t *testing.T) {
 	}
 	cases := map[string]string{
 		filepath.Join(own, "cache"): "", filepath.Join(base, "link", "deep", "cache"): "", "relative": "absolute",
-		filepath.Join(open, "cache"): "others can write", filepath.Join(group, "cache"): "others can write",
-		filepath.Join(loose, "cache"): "others can write", group: "others can write",
+		filepath.Join(open, "cache"): "other users can write", filepath.Join(group, "cache"): "other users can write",
+		filepath.Join(loose, "cache"): "other users can write", group: "other users can write",
 		filepath.Join(base, "file", "cache"): "not a directory",
 	}
 	if os.Geteuid() == 0 {

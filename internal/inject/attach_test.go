@@ -138,7 +138,7 @@ func TestDiagnosticsOff(t *testing.T) {
 		"COMPlus_EnableDiagnostics=0"} {
 		t.Run(setting, func(t *testing.T) {
 			app, tmp := startIn(t, testenv.Options{Env: []string{setting}})
-			badAttach(t, app.PID, lib, ErrDiagnosticsOff, setting, "start it without")
+			badAttach(t, app.PID, lib, ErrDiagnosticsOff, setting, "start the program without")
 			left(t, tmp)
 			endsWell(t, app)
 		})

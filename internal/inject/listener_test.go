@@ -199,7 +199,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s: %v, want %v", setting, err, want)
 			continue
 		}
-		isSentence(t, err.Error(), setting, "start it without")
+		isSentence(t, err.Error(), setting, "start the program without")
 	}
 }
 
