@@ -131,7 +131,7 @@ func (p *printer) message(indent, chain, intro, text string, cut bool) {
 	case shown != text:
 		p.remark(chain, fmt.Sprintf("the message has %d bytes: --full shows all", len(text)))
 	case cut:
-		p.remark(chain, "the message is longer than what clrsnap reads of it")
+		p.remark(chain, "the message is longer than the part that clrsnap reads")
 	}
 }
 

@@ -91,10 +91,10 @@ func HeapNotes(h *profile.Heap) (notes []string) {
 			"and what objects retain can be wrong.")
 	}
 	if h.RootsMoved {
-		notes = append(notes, "The garbage collector ran before it was read what keeps objects: ways can begin wrong.")
+		notes = append(notes, "The garbage collector ran before the roots were read: ways can begin wrong.")
 	}
 	for _, lack := range h.RootsLack {
-		notes = append(notes, "Not all that keeps objects is known: "+display.Clean(lack))
+		notes = append(notes, "Some roots are not known: "+display.Clean(lack))
 	}
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all

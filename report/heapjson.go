@@ -250,7 +250,7 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 		return nil, fmt.Errorf("%w: %d types and no total", ErrNotHeap, len(in.Types))
 	}
 	if in.Partial {
-		return nil, fmt.Errorf("%w as a whole: it was interrupted: write it once more", ErrNotHeap)
+		return nil, fmt.Errorf("%w as a whole, because the look was interrupted: write the file once more", ErrNotHeap)
 	}
 	h := &profile.Heap{CapturedAt: in.CapturedAt, Collecting: in.Collecting, Parts: []profile.HeapPart{{}}}
 	h.Parts[0].Objects = profile.HeapAmount{Count: in.TotalCount, Bytes: *in.TotalBytes}

@@ -19,7 +19,7 @@ func heapStopNotes(s *profile.HeapStop, partial bool) (notes []string) {
 	pause := s.Pause.Round(10 * time.Microsecond).String()
 	switch {
 	case !s.Exact && s.Stops > 0:
-		then := ", and was then read while it ran."
+		then := ", and the heap was then read while the program ran."
 		if partial {
 			then = "."
 		}
@@ -43,7 +43,7 @@ func atOnceHint(h *profile.Heap) string {
 	if h.Stop != nil || h.Process.Core != nil {
 		return ""
 	}
-	return "; --stop reads all of it at one moment"
+	return "; --stop reads the whole heap at one moment"
 }
 
 // heapStopText is how long the program stood still.

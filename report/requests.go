@@ -191,7 +191,7 @@ func (p *requestsPrinter) doing(d *profile.Doing) {
 var phases = map[profile.CallPhase]string{
 	profile.CallConnection: "waiting for a connection", profile.CallAnswer: "waiting for the answer",
 	profile.CallBody: "the answer has begun, and is not read to its end", profile.CallOpen: "has a connection",
-	profile.CallWebSocket: "a WebSocket, which is open",
+	profile.CallWebSocket: "an open WebSocket",
 	profile.CallUpgraded:  "the connection is used for something else",
 }
 
@@ -316,8 +316,8 @@ func (p *requestsPrinter) summary() {
 	p.paint(dim, s)
 	p.end()
 	if n := p.r.Unproven; n > 0 {
-		p.paint(dim, counted(n, "object", "objects")+" changed or moved each time that they were read: requests and "+
-			"calls may be missing here; look again")
+		p.paint(dim, counted(n, "object", "objects")+" changed or moved at each read: requests and calls may be "+
+			"missing; look again")
 		p.end()
 	}
 }

@@ -76,11 +76,11 @@ func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	}
 	switch {
 	case d.Ended && d.Timeout > 0:
-		text += ", but one of them waits for at most " + spanText(d.Timeout)
+		text += ", but one thread waits for at most " + spanText(d.Timeout)
 	case d.Timeout > 0:
-		text += ": it ends by itself, because one of them waits for at most " + spanText(d.Timeout)
+		text += ": the circle ends by itself, because one thread waits for at most " + spanText(d.Timeout)
 	case d.Timeout == 0:
-		text += ": it is not known whether all of them wait without a timeout"
+		text += ": clrsnap does not know whether all threads wait without a timeout"
 	}
 	return text
 }
@@ -220,9 +220,9 @@ func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
 	w := s.Threads[d.Threads[0]].Wait
 	text += verb + lockText(w)
 	if w.Owner == nil {
-		return text + ", which a thread read that has ended without leaving it: nobody will ever write under it"
+		return text + ": a thread has ended without leaving the read lock, so nobody will ever write under the lock"
 	}
-	return text + ", whose owner has ended without leaving it: it will never be free"
+	return text + ": the owner has ended without leaving the lock, so the lock will never be free"
 }
 
 // deadlock prints a deadlock: a sentence, and each member's waits.

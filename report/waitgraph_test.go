@@ -253,12 +253,12 @@ func TestDeadlockText(t *testing.T) {
 	want := []string{
 		"Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by orders-2 (4251), which " +
 			"waits for Shop.Order 0x7f10, held by orders-1 (4250)",
-		`Deadlock: late (4255) waits for Shop.Ledger\x1b[31m 0x7f50, whose owner has ended without leaving ` +
-			"it: it will never be free",
+		`Deadlock: late (4255) waits for Shop.Ledger\x1b[31m 0x7f50: the owner has ended without leaving ` +
+			"the lock, so the lock will never be free",
 		"Deadlock: writer (4256) waits to write under ReaderWriterLockSlim 0x7f60, which is read by reader (4257), " +
 			"which waits for the static constructor of Shop.Config, run by writer (4256)",
 		"Circle of waits: sync (4253) waits for Task 0x7f30, run by pool (4254), which waits for the end of sync " +
-			"(4253): it ends by itself, because one of them waits for at most 30 s",
+			"(4253): the circle ends by itself, because one thread waits for at most 30 s",
 	}
 	g := s.WaitGraph()
 	for i, d := range append(g.Deadlocks, g.Suspected...) {
@@ -269,7 +269,7 @@ func TestDeadlockText(t *testing.T) {
 	d := g.Deadlocks[1]
 	d.Timeout = 5 * time.Second
 	if got := DeadlockText(s, &d); !strings.HasPrefix(got, "Abandoned lock: late (4255) waits for ") ||
-		!strings.HasSuffix(got, "it will never be free, but one of them waits for at most 5 s") {
+		!strings.HasSuffix(got, "so the lock will never be free, but one thread waits for at most 5 s") {
 		t.Error(got)
 	}
 }

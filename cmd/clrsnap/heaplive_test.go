@@ -34,8 +34,8 @@ func testHeap(t *testing.T, runtime string) {
 
 	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
 	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
-		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and was then read `+
-			`while it ran`)
+		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and the heap was then `+
+			`read while the program ran`)
 
 	var doc struct {
 		TotalBytes      uint64

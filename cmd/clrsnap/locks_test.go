@@ -37,7 +37,7 @@ func testLocks(t *testing.T, runtime string) {
 	circle := `two-1 \(\d+\) holds ` + order + ` and waits for ` + stock + `, held by two-2 \(\d+\), ` +
 		`which waits for ` + order + `, held by two-1 \(\d+\)`
 	found(pid).want(t, "^Deadlock: "+circle+"$", `^    Deadlocks\.Monitors\.Two.*deadlocks/Monitors\.cs:~?\d+`,
-		"^Circle of waits: timed-1 .*: it ends by itself, because one of them waits for at most 60 min$",
+		"^Circle of waits: timed-1 .*: the circle ends by itself, because one thread waits for at most 60 min$",
 		`^\d+ deadlocks, 2 suspected, \d+ likely`)
 	found(pid, "--dot").want(t, "^digraph locks {$", "color=red", "^}$")
 	var got struct {

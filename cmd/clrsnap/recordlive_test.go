@@ -354,7 +354,7 @@ func TestRecordProgram(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "1", "--code", "3")).end(t)
-		r.says(t, 3, `^clrsnap: recording .* until it ends; Ctrl-C`, `^clrsnap: the program ended with exit status 3$`)
+		r.says(t, 3, `^clrsnap: recording .* until the end; Ctrl-C`, `^clrsnap: the program ended with exit status 3$`)
 		r.want(t, `^COUNT worked-us \d+$`, `^RESULT OK$`)
 		isComplete(t, file, main)
 	})
