@@ -24,7 +24,7 @@ func TestCoreRefused(t *testing.T) {
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+library+" (build id ",
-		"), which is not below "+empty+": no such file or directory "+
+		"), but this file is not below "+empty+": no such file or directory "+
 			"(--sysroot names the folder with the process's files)")
 
 	st, err := os.Stat(path)
@@ -46,7 +46,7 @@ func TestCoreOfHostRefused(t *testing.T) {
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+host+" (build id ",
-		"), which is not below "+empty+": no such file or directory "+
+		"), but this file is not below "+empty+": no such file or directory "+
 			"(--exe names this file, --sysroot the folder with the process's files)")
 	livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Sysroot: empty, Executable: host})
 }
