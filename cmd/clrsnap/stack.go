@@ -97,7 +97,7 @@ Source lines:
 Inlined methods:
   A method that the compiler has inlined into its caller has no frame. If the call is
   proved, the method is shown between the two frames, as (inlined). Other inlined methods
-  are left out: docs/usage.md says why. --inlined=never shows frames only.
+  are left out: docs/usage.md says which. --inlined=never shows frames only.
 
 Async methods:
   After an await, an async method goes on in a thread of the pool, and its awaiters are
