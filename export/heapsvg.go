@@ -211,7 +211,7 @@ func (p *heapPicture) legend(y int) {
 	}
 	what := "Areas are bytes."
 	if p.h.Keepers != nil {
-		what = "An area is what its objects keep from being collected; inside are those that only they keep."
+		what = "An area is the memory that its objects keep alive; inside are objects that nothing else keeps."
 	}
 	p.text(x, y, `fill="#565d69"`, what, 1)
 }

@@ -250,7 +250,7 @@ func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 			n = p.values[c.count]
 		}
 		if v < 0 || n < 0 {
-			return errors.New("it has negative values, as a difference of two profiles has: that cannot be read")
+			return errors.New("a difference of two profiles, with negative values, cannot be read")
 		}
 		if v == 0 && (n == 0 || in.isShared(c.count)) {
 			continue

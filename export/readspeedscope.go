@@ -59,10 +59,10 @@ func (in *speedscopeReader) read(fields map[string][]byte) error {
 	}
 	if err == nil && !in.ours {
 		note := "Speedscope files do not say what kind of time was measured: " +
-			"it is shown as CPU time, unless a profile's name says otherwise."
+			"all time is shown as CPU time, unless a profile's name says otherwise."
 		if in.native >= 0 {
-			note = "dotnet-trace takes stacks by the clock: they are shown as wall-clock time, " +
-				"and threads in native code as waiting, which most of them do."
+			note = "dotnet-trace takes stacks by the clock: stacks are shown as wall-clock time, " +
+				"and threads in native code as waiting, because most of these threads wait."
 		}
 		err = in.note(note)
 	}
@@ -351,6 +351,6 @@ func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s 
 			s.Node, s.Incomplete, stack = stack[top].below, stack[top].incomplete, stack[:top]
 			return nil
 		}
-		return errors.New("a frame is closed that was not the last one opened")
+		return errors.New("a frame is closed before the last opened frame")
 	})
 }

@@ -303,7 +303,7 @@ func checkSources(r *profile.Recording) error {
 		len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) ||
 		len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
 		len(r.Methods) > 0 && r.Methods[0] != (profile.Method{}) || len(r.Lines) > 0 && r.Lines[0] != (profile.Line{}) {
-		return errors.New("the first assembly, library, method, file or line, which stands for none, is one")
+		return errors.New("the first assembly, library, method, file or line is set, although number 0 means none")
 	}
 	for i := range r.Methods {
 		m := &r.Methods[i]

@@ -125,7 +125,7 @@ func (d *diagnosis) aheadNames() string {
 	if names == nil {
 		return "with names of methods if it has symbols"
 	}
-	return fmt.Sprintf("with the names of %d methods that it has for its own stack traces", names.Len())
+	return fmt.Sprintf("with the names of %d methods, which the program has for stack traces", names.Len())
 }
 
 // layouts says where the layout of the runtime's structures comes from.

@@ -98,7 +98,7 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	}
 	if err == nil && f.vain.Load() || errors.Is(err, live.ErrHeldTooLong) && f.all.Load() > 0 {
 		h.stop.Needed = f.needed()
-		err = fmt.Errorf("reading it may take %v, and it may be stopped for %v", h.stop.Needed,
+		err = fmt.Errorf("a read of the heap may take %v, and the program may be stopped for %v", h.stop.Needed,
 			limit.Round(time.Millisecond))
 	}
 	return census, err

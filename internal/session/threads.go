@@ -134,8 +134,8 @@ func (p *Process) take(list []thread.Thread) {
 // Find returns the thread whose Thread object has that address.
 func (p *Process) Find(id arch.Addr) (Thread, error) {
 	if id == 0 {
-		const text = "thread 0 means the current thread, which is none of the target's: " +
-			"give the ThreadID of a thread of the target, or walk it in its notifications (package events)"
+		const text = "thread 0 means the current thread, but the target does not have this thread: give the ThreadID " +
+			"of a thread of the target, or walk a thread in its notifications (package events)"
 		return Thread{}, &Error{Kind: NoThread, Text: text}
 	}
 	if p.Runtime == nil {
