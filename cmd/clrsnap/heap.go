@@ -46,9 +46,9 @@ func newHeap(a *app) *cobra.Command {
 		Use:   "heap {PID | --core FILE}",
 		Short: "Show what fills the managed heap of a process",
 		Long: `Show which types have the most objects and bytes on the managed heap. clrsnap walks over all
-objects from outside. Without --stop the program is not stopped, nothing runs in the program, and
-no collection is started: dead objects that have not been collected yet count like any others. A
-gigabyte takes about half a second of one CPU.
+objects from outside. The program is not stopped unless a flag says so, nothing runs in the
+program, and no collection is started: dead objects that have not been collected yet count like
+any others. A gigabyte takes about half a second of one CPU.
 
 The garbage collector of a running program moves objects. A part of the heap with moved objects is
 read again, a few times. The column "consistent" is the proved share of a generation: nothing was
