@@ -264,8 +264,8 @@ func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
 // Why a described exception may be the wrong exception.
 const (
 	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
-	uncertainRan   = "the thread ran while it was read: this is the exception in flight a moment after the stack"
-	uncertainFound = "it was found among what the stack refers to"
+	uncertainRan   = "the thread ran meanwhile: the exception was in flight a moment after the stack"
+	uncertainFound = "found among the objects that the stack refers to"
 )
 
 // exception describes the exceptions of a captured thread.

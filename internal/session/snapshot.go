@@ -302,7 +302,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = r.Err.Error()
 	}
 	if errors.Is(r.Err, walk.ErrMissing) && s.Capture.Truncated {
-		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
+		st.Error = "the stack is deeper than the part that clrsnap copies: " + st.Error
 	}
 	st.State = state(s.Capture)
 	st.Kernel = s.kernel()
@@ -340,7 +340,7 @@ func nameless(ip arch.Addr, err error) error {
 // maxStacks bounds the frames of one snapshot, in bytes: 400,000 frames have room.
 const maxStacks = 64 << 20
 
-var errRoom = fmt.Errorf("the frames of the process take more than the %d MB that clrsnap keeps of them: "+
+var errRoom = fmt.Errorf("the frames of the process take more memory than clrsnap's limit of %d MB: "+
 	"look at fewer threads at a time", maxStacks>>20)
 
 // isFull reports whether a part of a snapshot is left out for lack of room.

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrLimit: the bound on metadata and names is reached, so that further methods have no names.
-var ErrLimit = fmt.Errorf("the program's metadata and names are larger than the %d MB that clrsnap keeps of them",
+var ErrLimit = fmt.Errorf("the program's metadata and names are larger than clrsnap's limit of %d MB",
 	maxKept>>20)
 
 // take reserves room for so many bytes.
