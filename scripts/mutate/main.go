@@ -99,7 +99,7 @@ func try(faults []fault, wanted *regexp.Regexp) error {
 		}
 	}
 	if stale != nil {
-		return errors.New("these faults are stale:\n" + strings.Join(stale, "\n"))
+		return errors.New("stale faults:\n" + strings.Join(stale, "\n"))
 	}
 	without, err := packagesWithout(faults)
 	if err != nil {
@@ -239,7 +239,7 @@ func finder(out string) string {
 	if said := panics.FindString(out); said != "" {
 		return said
 	}
-	return "a test that did not end well: " + out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
+	return "a test without a good end: " + out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
 }
 
 // test runs go test. Commands built by a test have the fault, too.
