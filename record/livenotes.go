@@ -195,8 +195,8 @@ func (l *liveHeap) endedText(until time.Duration) string {
 		why = "The agent in the program does not answer any more"
 	}
 	if l.looked == 0 {
-		return why + ", and the live objects are not known: the shown objects had been allocated, and were not looked " +
-			"at."
+		return why + ", and the live objects are not known: the shown objects had been allocated, and were not " +
+			"looked at."
 	}
 	return fmt.Sprintf("%s: the shown objects were alive at the last look, %v before the end.", why,
 		max(0, until-l.looked).Round(10*time.Millisecond))
