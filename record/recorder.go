@@ -145,6 +145,7 @@ func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
 		r.haste.begin(live.Monotonic(), r.startsUntil())
 		r.record(ctx)
 	})
+	defer priority.Hurry()()
 	out = r.finish()
 	r.addLines(ctx, out)
 	return out

@@ -109,7 +109,7 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 // hurries reports whether a command looks at a running process, and soon prints the result.
 func hurries(root *cobra.Command, args []string) bool {
 	verb, _, err := root.Find(args)
-	return err == nil && slices.Contains([]string{"stack", "locks", "why"}, verb.Name()) &&
+	return err == nil && slices.Contains([]string{"stack", "locks", "why", "record"}, verb.Name()) &&
 		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core") })
 }
 

@@ -18,6 +18,7 @@ import (
 	"clrsnap/events"
 	"clrsnap/export"
 	"clrsnap/internal/display"
+	"clrsnap/internal/priority"
 	"clrsnap/profile"
 	"clrsnap/record"
 
@@ -352,6 +353,7 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 		return err
 	}
 	pr.begin(fmt.Sprintf("process %d (%s)", pid, display.Clip(display.OneLine(info.Command), 60)))
+	priority.Relax()
 	r, err := record.Record(ctx, p, ro)
 	pr.end()
 	if err != nil {
@@ -381,6 +383,7 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
+	priority.Relax() // the program would inherit the priority
 	if err := a.mayBlock(os.Getpid()); err != nil { // the program will have the same mounts
 		return err
 	}
@@ -416,6 +419,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 
 // finishRecording writes a recording and prints a summary.
 func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordFlags) error {
+	defer priority.Hurry()() // the target may keep all CPUs busy
 	r.Version = versionText()
 	if len(r.Samples) == 0 {
 		a.explainEmpty(r, f)

@@ -30,6 +30,8 @@ var hurrying = role.New("hurrying", func(role.Args) error {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println("at last", scheduled())
+	Relax()
+	fmt.Println("relaxed", scheduled())
 	return nil
 })
 
@@ -42,8 +44,8 @@ func scheduled() string {
 	return fmt.Sprintf("policy %d nice %d", a.Policy, a.Nice)
 }
 
-// TestHurryAll: one thread comes before others for a while; a child process does not. A chosen
-// priority stays.
+// TestHurryAll: one thread comes before others for a while; a child process does not. Relax ends
+// that. A chosen priority stays.
 func TestHurryAll(t *testing.T) {
 	if chosen() {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: somebody has chosen a priority for the tests")
@@ -57,7 +59,7 @@ func TestHurryAll(t *testing.T) {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: no right to have a real-time priority")
 	}
 	if !strings.HasPrefix(string(out), "at first policy 2 ") || !strings.Contains(string(out), "its child 0 0\n") ||
-		!strings.HasSuffix(string(out), "at last policy 0 nice -20\n") {
+		!strings.HasSuffix(string(out), "at last policy 0 nice -20\nrelaxed policy 0 nice 0\n") {
 		t.Errorf("%s", out)
 	}
 	self, err := os.Executable()

@@ -75,9 +75,30 @@ func HurryAll() {
 	setAll(hurried)
 	runtime.LockOSThread()
 	tid := unix.Gettid()
-	if setPolicy(tid, unix.SCHED_RR, urgent) == nil {
-		time.AfterFunc(urgentFor, func() { _ = setPolicy(tid, unix.SCHED_NORMAL, 0) })
+	var mu sync.Mutex
+	isOrdinary := setPolicy(tid, unix.SCHED_RR, urgent) != nil
+	ordinary := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !isOrdinary {
+			_ = setPolicy(tid, unix.SCHED_NORMAL, 0)
+		}
+		isOrdinary = true
 	}
+	time.AfterFunc(urgentFor, ordinary)
+	relax = func() {
+		ordinary()
+		setAll(0)
+	}
+}
+
+// relax ends HurryAll.
+var relax = func() {}
+
+// Relax ends HurryAll, for a process that goes on for longer, or that is about to start another process.
+func Relax() {
+	relax()
+	relax = func() {}
 }
 
 const (
