@@ -36,6 +36,8 @@ type evidence struct {
 	lost    []profile.Lost // permits without a holder for lostGap
 	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
+	methodsEnded methodsEnded
+
 	heapLimit heapLimit
 
 	looked  []string // phrases
@@ -78,6 +80,13 @@ type socket struct {
 	sent          time.Duration // time since the last sending
 	received      time.Duration // time since the last receipt
 	own           bool          // this process listens at the other end
+}
+
+// methodsEnded is how many async methods have ended between the looks at what was in flight.
+type methodsEnded struct {
+	count int
+	exact bool
+	known bool
 }
 
 // core reports whether the evidence comes from a core dump.

@@ -437,6 +437,9 @@ func checkActivity(t *testing.T, r *why.Report) {
 	if a == nil || a.CPU == nil || a.Memory == nil {
 		t.Fatalf("%+v", a)
 	}
+	if a.TasksInFlight < 0 || a.MemoryGrown == nil {
+		t.Errorf("%+v", a)
+	}
 	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 || a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
 		a.Memory.RSS < 16<<20 || a.Memory.Managed <= 0 || a.Memory.Files <= 0 || a.Memory.Stacks <= 0 {
 		t.Errorf("%+v, %+v, %+v", a, a.CPU, a.Memory)

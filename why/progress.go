@@ -54,6 +54,10 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if err != nil {
 		g.e.flights = nil // the first look alone says nothing of the end
 	}
+	if n := len(g.e.flights); n > 1 {
+		m := &g.e.methodsEnded
+		m.count, m.exact, m.known = g.s.MethodsEnded(g.e.flights[0].InFlight, g.e.flights[n-1].InFlight)
+	}
 	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
 		return
 	}

@@ -43,6 +43,8 @@ type InFlight struct {
 	// Waiting has the ChainKey of each waiting chain without a request, by the address of the innermost method's
 	// object. At most maxWaiting.
 	Waiting map[uint64]uint64
+
+	methods *methodObjects // nil: not known
 }
 
 // maxWaiting bounds InFlight.Waiting.
@@ -87,7 +89,12 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	}
 	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.best.waiting}
 	if !stacks {
+		l.best.taskWalk.notes = true
 		out.Tasks = l.best.taskWalk.result(l.census)
+		if out.methods = l.best.taskWalk.noted; out.methods != nil {
+			t := out.Tasks
+			out.methods.whole = out.methods.whole && !t.Partial && t.Unread == 0 && t.ConsistentShare == 1
+		}
 	}
 	out.Requests.Duration = time.Since(start)
 	return out, p.Alive()

@@ -152,6 +152,9 @@ type taskWalk struct {
 	firsts         map[arch.Addr]bool
 	unproven       int
 	unread         int
+
+	notes bool           // noted is wanted
+	noted *methodObjects // of the latest result; nil: not wanted, or too many
 }
 
 // walk finds the objects.
@@ -285,8 +288,11 @@ func starts(nodes []node) (out []int) {
 
 // chains follows the chains from their innermost methods, and counts equal chains.
 func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
+	before := t.p.stamp()
 	nodes := t.nodes()
-	out.Methods = len(nodes)
+	if out.Methods = len(nodes); t.notes {
+		t.noted = t.noteObjects(nodes, before)
+	}
 	byKey := map[string]*profile.TaskChain{}
 	var list []*profile.TaskChain
 	out.Partial = !t.eachChain(nodes, func(c *profile.TaskChain) (cost int) {

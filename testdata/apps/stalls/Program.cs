@@ -1,0 +1,26 @@
+// A program whose work stands still in one way, which --of names, and healthy programs that look alike. Its answers
+// tell the truth about it.
+using System;
+using System.Collections.Generic;
+using System.Threading;
+using Common;
+
+namespace Depot;
+
+static class Program
+{
+    static readonly Dictionary<string, Action> kinds = new()
+    {
+        ["ends"] = Methods.Ends,
+    };
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        kinds[App.Text("of", "")]();
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+}
