@@ -17,6 +17,7 @@ const (
 	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
 	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up
 	CauseDescriptors    Cause = "descriptors"            // the limit of open files is reached
+	CauseBlockedIO      Cause = "blocked-io"             // nobody reads what a thread writes, or writes what it reads
 	CauseRemoteCall     Cause = "remote-call"            // many wait for the same remote address
 	CauseLockContention Cause = "lock-contention"        // many wait for a lock that its holders keep too long
 	CausePoolStarvation Cause = "thread-pool-starvation" // all workers are blocked while work is queued
@@ -31,8 +32,8 @@ const (
 // Causes are all causes, the gravest first.
 var Causes = [...]Cause{
 	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseShutdown, CauseThrottled,
-	CauseMemoryPressure, CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseStalled,
-	CauseCPU, CauseGC, CauseExceptions, CauseHeapGrowth, CauseNativeGrowth,
+	CauseMemoryPressure, CauseDescriptors, CauseBlockedIO, CauseRemoteCall, CauseLockContention, CausePoolStarvation,
+	CauseStalled, CauseCPU, CauseGC, CauseExceptions, CauseHeapGrowth, CauseNativeGrowth,
 }
 
 // Certainty says how sure a verdict is.

@@ -34,7 +34,7 @@ func (e *evidence) activity() *profile.Activity {
 		switch t := &e.last().snap.Threads[i]; {
 		case resting(t):
 			a.Threads.Idle++
-		case t.Waits():
+		case t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
 			a.Threads.Waiting++
 		default:
 			a.Threads.Running++

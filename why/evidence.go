@@ -37,6 +37,7 @@ type evidence struct {
 	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	methodsEnded methodsEnded
+	blocked      []blockedCall // reads and writes that wait for the other end, and children that wait for the process
 
 	heapLimit heapLimit
 
@@ -56,6 +57,8 @@ type look struct {
 	pool  *threadpool.State        // nil: not known
 	// blocked is how often each thread has blocked, up to the end of the look.
 	blocked map[int]uint64
+	// moved is how many bytes each thread in a call for input or output had read and written at the end of the look.
+	moved map[int]procfs.Transferred
 }
 
 // moment is the kernel's view of the process.

@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC,
+	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 
@@ -35,6 +35,9 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseSuspension: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseStalled,
 		profile.CauseCPU,
+	},
+	profile.CauseBlockedIO: {
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
 	},
 	profile.CauseRemoteCall: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
@@ -63,7 +66,7 @@ func explained(v, o *profile.Verdict) bool {
 		return sharesOwnMethod(v, o)
 	}
 	switch o.Cause {
-	case profile.CauseDeadlock, profile.CauseRemoteCall, profile.CauseLockContention:
+	case profile.CauseDeadlock, profile.CauseBlockedIO, profile.CauseRemoteCall, profile.CauseLockContention:
 		return sharesThread(v, o)
 	}
 	return true

@@ -12,6 +12,18 @@ static class Program
     static readonly Dictionary<string, Action> kinds = new()
     {
         ["ends"] = Methods.Ends,
+        ["log"] = Pipes.Log,
+        ["lock"] = Pipes.Lock,
+        ["undrained"] = Pipes.Undrained,
+        ["undrained-async"] = Pipes.UndrainedAsync,
+        ["circle"] = Pipes.Circle,
+        ["errors"] = Pipes.Errors,
+        ["relay"] = Pipes.Relay,
+        ["socket"] = Pipes.Loopback,
+        ["slow-reader"] = Pipes.SlowReader,
+        ["listener"] = Pipes.Listener,
+        ["child"] = Pipes.Child,
+        ["rest"] = Pipes.Rest,
     };
 
     static void Main(string[] args)
