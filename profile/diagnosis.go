@@ -70,10 +70,13 @@ type Diagnosis struct {
 	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found in what was looked at
 	// Waits is what threads have waited for in own code during the whole time, and what suspended async methods wait
 	// for, with the threads. The waits need not be wrong.
-	Waits    []Evidence
-	Activity *Activity // what the process did; nil: not known, or of a core dump
-	Looked   []string  // what was looked at: a phrase each
-	Missing  []string  // what could not be looked at, and why: a sentence each
+	Waits []Evidence
+	// Exceptions are failed tasks whose exceptions nobody has observed and, if there are verdicts, the exceptions of the
+	// time of the look. The exceptions need not be wrong.
+	Exceptions []Evidence
+	Activity   *Activity // what the process did; nil: not known, or of a core dump
+	Looked     []string  // what was looked at: a phrase each
+	Missing    []string  // what could not be looked at, and why: a sentence each
 	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap. Then no
 	// verdicts do not mean that nothing is wrong. Missing says why.
 	Incomplete bool

@@ -20,7 +20,8 @@ func judgeBlockedIO(e *evidence) []profile.Verdict {
 		if slices.ContainsFunc(c.ends, func(o farEnd) bool { return o.ready }) {
 			continue
 		}
-		if !c.Writes && !c.circular(e.process.PID) && len(behind.threads) < fewWaiters || c.awaited && behind.none() {
+		if !c.Writes && !c.circular(e.process.PID) && len(behind.threads)-behind.queue < fewWaiters ||
+			c.awaited && behind.none() {
 			continue
 		}
 		if n := behind.count(); n > most {
@@ -140,12 +141,12 @@ func queuesFor(t *profile.Thread, types map[string]bool) bool {
 		return false
 	}
 	switch w.Kind {
-	case profile.MonitorWait, profile.EventWait, profile.CollectionAdd, profile.SemaphoreWait, profile.HandleOne:
+	case profile.MonitorWait, profile.CollectionAdd, profile.SemaphoreWait:
 	default:
-		return false
+		return false // an event may be anything, the end of the program for example
 	}
-	if owner, _, ok := cutLast(w.Field, "."); ok && !strings.Contains(w.Field, " ") && types[outerType(w.Field)] {
-		return owner != ""
+	if !strings.Contains(w.Field, " ") && types[outerType(w.Field)] {
+		return true
 	}
 	for i := range t.Frames {
 		if f := &t.Frames[i]; f.Kind == profile.Managed && !waitsItself(f) {

@@ -28,7 +28,7 @@ func TestBlockedIO(t *testing.T) {
 				"1 async method of this process waits for the end of a child", "Depot.Pipes.ConvertAsync"}},
 			{"circle", []string{"filter (", "cat (CHILD), at the other end, is itself blocked: it writes to a pipe",
 				"This process has the other end", "Each waits for the other"}},
-			{"errors", []string{"reader (", "reads from a pipe", "yes (CHILD), at the other end, is itself blocked: it writes " +
+			{"errors", []string{"reader (", "reads from a pipe", "sh (CHILD), at the other end, is itself blocked: it writes " +
 				"to a pipe", "Each waits for the other"}},
 			{"relay", []string{"sender (", "(CHILD), at the other end, does not read: it sleeps in Depot.Pipes.Nap"}},
 			{"socket", []string{"sender (", "a socket to 127.0.0.1:", "none of its threads reads it", "Depot.Pipes.Send"}},

@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC,
+	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeServices, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 
@@ -25,6 +25,7 @@ func (e *evidence) report() *Report {
 	}
 	r.Missing, r.Waits, r.Activity = e.missing, e.waited(), e.activity()
 	r.Verdicts = settle(r.Verdicts)
+	r.Exceptions = e.exceptions(r.Verdicts)
 	return r
 }
 

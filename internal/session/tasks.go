@@ -100,6 +100,8 @@ const (
 	queueClass
 	localQueueClass
 	awaiterClass
+	faultClass
+	serviceClass
 	serverClass // and the following classes: see requests.go
 	clientPoolClass
 	connectionClass
@@ -111,6 +113,7 @@ var taskClasses = map[string]taskClass{
 	"System.Threading.PortableThreadPool":                    poolClass,
 	"System.Threading.ThreadPoolWorkQueue":                   queueClass,
 	"System.Threading.ThreadPoolWorkQueue+WorkStealingQueue": localQueueClass,
+	faultHolder: faultClass,
 }
 
 // maxTaskObjects bounds the objects that are read.
@@ -178,6 +181,9 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 		return notWanted
 	}
 	if class.Assembly != coreLib {
+		if isService(class) {
+			return serviceClass
+		}
 		if t.also != nil {
 			return t.also(class)
 		}
@@ -227,6 +233,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.findRunning()
 	out.Chains = t.chains(out)
 	out.Unproven, out.Unread = t.unproven, t.unread
+	out.Faults = t.faults()
 	t.p.from.noteTasks(out)
 	out.Pool = t.pool()
 	out.Timers = t.timers()

@@ -42,4 +42,46 @@ static class Methods
         await parcel;
         Interlocked.Increment(ref ended);
     }
+
+    static readonly List<Task> failed = [];
+
+    /// <summary>
+    /// Three async methods fail, and nobody looks; one fails and is awaited; a task of Task.Run fails; one is canceled.
+    /// </summary>
+    public static void Faults()
+    {
+        for (int i = 0; i < 3; i++) failed.Add(Consume());
+        failed.Add(Deliver());
+        failed.Add(Task.Run(Count));
+        failed.Add(Stop());
+        try { failed[3].Wait(); }
+        catch (AggregateException) { }
+        while (!failed.TrueForAll(t => t.IsCompleted)) Thread.Sleep(1);
+    }
+
+    static async Task Consume()
+    {
+        await Task.Yield();
+        await Take();
+    }
+
+    static async Task Take()
+    {
+        await Task.Yield();
+        throw new InvalidOperationException("the queue is closed");
+    }
+
+    static async Task Deliver()
+    {
+        await Task.Yield();
+        throw new TimeoutException("nobody is at home");
+    }
+
+    static void Count() => throw new ArgumentException("not a number", "count");
+
+    static async Task Stop()
+    {
+        await Task.Yield();
+        throw new OperationCanceledException();
+    }
 }

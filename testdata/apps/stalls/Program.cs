@@ -12,6 +12,7 @@ static class Program
     static readonly Dictionary<string, Action> kinds = new()
     {
         ["ends"] = Methods.Ends,
+        ["faults"] = Methods.Faults,
         ["log"] = Pipes.Log,
         ["lock"] = Pipes.Lock,
         ["undrained"] = Pipes.Undrained,
