@@ -52,8 +52,8 @@ var explains = map[profile.Cause][]profile.Cause{
 
 // explained reports whether v is a mere consequence of o. If o is about waiting threads, both verdicts must have a
 // thread in common. Verdicts on a thread's use of a CPU are a consequence of exceptions, or of garbage, only if the
-// thread is in the method that makes the exceptions or the garbage. Requests that stand still have no threads: the
-// method that waits is in the evidence of o.
+// thread is in the method that makes the exceptions or the garbage. Requests that stand still may have no threads: then
+// the method that waits is in the evidence of o.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
 		return false
@@ -63,7 +63,9 @@ func explained(v, o *profile.Verdict) bool {
 		return true
 	}
 	switch v.Cause {
-	case profile.CauseStalled, profile.CauseCPU:
+	case profile.CauseStalled:
+		return sharesOwnMethod(v, o) || sharesThread(v, o)
+	case profile.CauseCPU:
 		return sharesOwnMethod(v, o)
 	}
 	switch o.Cause {

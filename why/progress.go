@@ -94,11 +94,32 @@ func (g *gatherer) flight(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	at := time.Since(g.start)
-	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
+	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
 	if err == nil {
 		g.e.flights = append(g.e.flights, flightLook{at, f})
 	}
 	return err
+}
+
+// serves is the beginning of the names of Kestrel's methods that serve requests. Those of HTTP/2 begin so, too.
+const serves = "Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http"
+
+// servesBlocked reports whether several threads that serve requests are blocked in the program's code.
+func (e *evidence) servesBlocked() bool {
+	if len(e.looks) == 0 {
+		return false
+	}
+	n := 0
+	for i := range e.last().snap.Threads {
+		if t := &e.last().snap.Threads[i]; blocked(t) && ownFrame(t.Frames) != nil && callsServer(t) {
+			n++
+		}
+	}
+	return n >= fewRequests
+}
+
+func callsServer(t *profile.Thread) bool {
+	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasPrefix(f.Method, serves) })
 }
 
 // progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
@@ -165,6 +186,8 @@ type standing struct {
 	group  *profile.RequestGroup
 	count  int
 	oldest time.Time // zero: not known
+
+	threads []profile.ThreadRef // that run the requests
 }
 
 // judgeStalled looks for requests that neither end nor go on.
@@ -278,6 +301,9 @@ func (p *place) since(before *place) (s standing) {
 		case b.Answering || r.Answering:
 			continue
 		}
+		if r.Thread != nil {
+			s.threads = append(s.threads, *r.Thread)
+		}
 		if s.count++; s.oldest.IsZero() || !r.Since.IsZero() && r.Since.Before(s.oldest) {
 			s.oldest = r.Since
 		}
@@ -286,10 +312,11 @@ func (p *place) since(before *place) (s standing) {
 }
 
 // standsIn reports whether a request can stand still in a place. The client sends a request's body, a timer ends by
-// itself, and a thread may run a task or a method that the request waits for.
+// itself, and a thread may run a task or a method that the request waits for. A thread that sleeps may do so again and
+// again.
 func standsIn(d *profile.Doing) bool {
 	if d.Wait != nil {
-		return d.Wait.Kind != profile.ThreadSleep
+		return true
 	}
 	w := d.WaitsFor
 	if d.State != profile.TaskWaiting || w == nil || w.HasDue {
@@ -349,11 +376,15 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		v.Text += fmt.Sprintf(", and the oldest was begun %s ago", seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
-	if c == profile.Possible {
+	switch d := &s.group.Doing; {
+	case c != profile.Possible:
+	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
+		v.Text += " Requests that take long on purpose look the same."
+	default:
 		v.Text += " Requests that wait for news look the same."
 	}
 	v.Evidence = []profile.Evidence{
-		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames},
+		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames, Threads: s.threads},
 	}
 	if n := e.requestsEnded(); n >= 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
