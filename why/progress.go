@@ -101,25 +101,21 @@ func (g *gatherer) flight(ctx context.Context) error {
 	return err
 }
 
-// serves is the beginning of the names of Kestrel's methods that serve requests. Those of HTTP/2 begin so, too.
-const serves = "Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http"
-
-// servesBlocked reports whether several threads that serve requests are blocked in the program's code.
+// servesBlocked reports whether threads of a web server's process may run requests, and are blocked in the program's
+// code. The stack alone does not tell that a thread runs a request: most often the pool has resumed a middleware.
 func (e *evidence) servesBlocked() bool {
 	if len(e.looks) == 0 {
 		return false
 	}
-	n := 0
+	n, kestrel := 0, false
 	for i := range e.last().snap.Threads {
-		if t := &e.last().snap.Threads[i]; blocked(t) && ownFrame(t.Frames) != nil && callsServer(t) {
+		t := &e.last().snap.Threads[i]
+		kestrel = kestrel || t.Idle() == profile.IdleKestrel
+		if t.Role == workerRole && blocked(t) && ownFrame(t.Frames) != nil {
 			n++
 		}
 	}
-	return n >= fewRequests
-}
-
-func callsServer(t *profile.Thread) bool {
-	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return strings.HasPrefix(f.Method, serves) })
+	return kestrel && n >= fewRequests
 }
 
 // progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
