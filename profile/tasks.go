@@ -35,6 +35,9 @@ type TaskChain struct {
 	// Threads run the innermost methods, as far as known. For methods with a state machine, the threads are known if
 	// the methods block their threads.
 	Threads []ThreadRef
+	// ReadsChannel: one of the program's methods takes items from a channel, by its code. The code does not tell from
+	// which.
+	ReadsChannel bool
 }
 
 // TaskState is the state of a chain of async methods.
@@ -118,6 +121,7 @@ type TaskFault struct {
 	// Service is the class of the BackgroundService whose ExecuteAsync has failed; "": none.
 	Service string
 	// Observed: somebody has asked for the exception, by an await for example.
-	Observed  bool
-	Exception *ExceptionInfo // of one of the tasks, the first if there are several
+	Observed     bool
+	ReadsChannel bool           // as in TaskChain
+	Exception    *ExceptionInfo // of one of the tasks, the first if there are several
 }

@@ -37,7 +37,8 @@ type evidence struct {
 	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	methodsEnded methodsEnded
-	blocked      []blockedCall // reads and writes that wait for the other end, and children that wait for the process
+	readers      []*profile.Thread // with own methods that take items from channels
+	blocked      []blockedCall     // reads and writes that wait for the other end, and children that wait for the process
 
 	heapLimit heapLimit
 

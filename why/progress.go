@@ -54,6 +54,7 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if err != nil {
 		g.e.flights = nil // the first look alone says nothing of the end
 	}
+	g.readers()
 	if n := len(g.e.flights); n > 1 {
 		m := &g.e.methodsEnded
 		m.count, m.exact, m.known = g.s.MethodsEnded(g.e.flights[0].InFlight, g.e.flights[n-1].InFlight)
@@ -86,6 +87,16 @@ func (g *gatherer) methodsAtEnd(ctx context.Context) {
 		return
 	}
 	g.e.chains = tasks.Chains
+}
+
+// readers notes the threads whose own methods take items from channels.
+func (g *gatherer) readers() {
+	threads := g.e.last().snap.Threads
+	for i := range threads {
+		if t := &threads[i]; slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
+			g.e.readers = append(g.e.readers, t)
+		}
+	}
 }
 
 // flight walks the heap for requests and for async methods.
@@ -257,9 +268,63 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.again(), "clrsnap locks " + e.again()},
 		}}
+		if thing == fullChannel {
+			e.addReaders(&out[0], after.Tasks)
+		}
 	}
 	return out
 }
+
+// addReaders says who takes items from channels: suspended methods, threads, and, if there are none, methods that have
+// ended with an exception. By the code alone, whether a reader reads the channel in question is not certain.
+func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
+	found := 0
+	tell := func(what, does string, frames []profile.Frame, threads []profile.ThreadRef) {
+		if found++; found > maxReaders {
+			return
+		}
+		if found == 1 {
+			v.Text += fmt.Sprintf(" %s takes items from a channel, perhaps this one, and %s.", what, does)
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s takes items from a channel, by its code, and %s:", what, does), Frames: frames, Threads: threads,
+		})
+	}
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		own := ownFrame(c.Frames)
+		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
+			continue
+		}
+		does := "is " + string(c.State)
+		if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
+			does = "waits for " + cmp.Or(w.Target, awaitedThings[w.Kind], w.Type, string(w.Kind))
+		}
+		tell(method(own), does, c.Frames, nil)
+	}
+	for _, t := range e.readers {
+		tell(threadName(ref(t)), doing(t), t.Frames, []profile.ThreadRef{ref(t)})
+	}
+	if found > 0 {
+		return
+	}
+	v.Text += " Nobody is seen who takes items from a channel."
+	for i := range tasks.Faults {
+		f := &tasks.Faults[i]
+		if !f.ReadsChannel {
+			continue
+		}
+		if found++; found == 1 {
+			v.Text += fmt.Sprintf(" %s, which did, has ended with %s.", cmp.Or(f.Method, "A task"), exceptionText(f.Exception))
+		}
+		if found <= maxReaders {
+			v.Evidence = append(v.Evidence, e.faultEvidence(f))
+		}
+	}
+}
+
+// maxReaders bounds the readers of channels that are told.
+const maxReaders = 3
 
 // place is the requests for one path in one place.
 type place struct {

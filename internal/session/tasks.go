@@ -472,6 +472,7 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 			continue
 		}
 		out.Frames = append(out.Frames, t.frame(steps, i))
+		out.ReadsChannel = out.ReadsChannel || out.Frames[i].Origin() != profile.OfFramework && t.p.stepReads(&steps[i])
 		if steps[i].Task() != 0 {
 			t.methods = append(t.methods, chainMethod{&steps[i], i})
 		}

@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.Threading;
+using System.Threading.Channels;
 using System.Threading.Tasks;
 using Common;
 
@@ -84,4 +85,43 @@ static class Methods
         await Task.Yield();
         throw new OperationCanceledException();
     }
+
+    static readonly Channel<int> letters = Channel.CreateBounded<int>(8);
+    static Task consumer;
+
+    /// <summary>More and more methods wait to write to a full channel: its reader has failed.</summary>
+    public static void Outbox()
+    {
+        consumer = Carry();
+        Write();
+    }
+
+    /// <summary>Likewise: its reader waits for what nobody does.</summary>
+    public static void OutboxStuck()
+    {
+        consumer = Queue();
+        Write();
+    }
+
+    static void Write() => App.Background("letters", () =>
+    {
+        for (int i = 0; ; i++, Thread.Sleep(20)) _ = Post(i);
+    });
+
+    static async Task Post(int letter) => await letters.Writer.WriteAsync(letter);
+
+    static async Task Carry()
+    {
+        await foreach (int letter in letters.Reader.ReadAllAsync())
+        {
+            if (letter == 3) throw new InvalidOperationException("no such street");
+        }
+    }
+
+    static async Task Queue()
+    {
+        await foreach (int letter in letters.Reader.ReadAllAsync()) await Sign();
+    }
+
+    static async Task Sign() => await new TaskCompletionSource().Task;
 }

@@ -13,6 +13,8 @@ static class Program
     {
         ["ends"] = Methods.Ends,
         ["faults"] = Methods.Faults,
+        ["outbox"] = Methods.Outbox,
+        ["outbox-stuck"] = Methods.OutboxStuck,
         ["log"] = Pipes.Log,
         ["lock"] = Pipes.Lock,
         ["undrained"] = Pipes.Undrained,
