@@ -8,9 +8,9 @@ import (
 	"clrsnap/profile"
 )
 
-// judgeBlockedIO looks for threads that have waited in one read or write all the time. A write waits for whoever reads
-// the other end, and nothing else; a read may be idle, unless others wait for the reader, or the process at the other
-// end waits in turn.
+// judgeBlockedIO looks for threads with one read or write all the time. A write waits for the reader at the other end,
+// and nothing else; a read may be idle, unless others wait for the reader, or the process at the other end waits in
+// turn.
 func judgeBlockedIO(e *evidence) []profile.Verdict {
 	var best []profile.Verdict
 	most := -1
@@ -31,8 +31,8 @@ func judgeBlockedIO(e *evidence) []profile.Verdict {
 	return best
 }
 
-// circular reports whether the process at the other end is itself blocked in a call whose other end a process before
-// has: neither goes on.
+// circular reports whether the process at the other end is blocked in turn, in a call to a process before: neither
+// goes on.
 func (c *blockedCall) circular(first int) bool {
 	seen := map[int]bool{first: true, c.pid: true}
 	for at := c; at != nil; {
@@ -52,7 +52,7 @@ func (c *blockedCall) circular(first int) bool {
 	return false
 }
 
-// blockedBehind are the threads and async methods that cannot go on before a call returns.
+// blockedBehind are threads and async methods: none can go on before a call returns.
 type blockedBehind struct {
 	threads []profile.ThreadRef
 	queue   int             // of threads: those that most likely wait for the thread of the call to take something

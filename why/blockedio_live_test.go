@@ -11,8 +11,8 @@ import (
 	"clrsnap/why"
 )
 
-// TestBlockedIO: a read or a write that waits for another process is the finding, with what this process does, and those
-// that wait for the call are counted. Calls that go on, or that are idle, are no finding.
+// TestBlockedIO: a read or a write with a wait for another process is the finding, with the action of this process and
+// the number of waiters. Moving and idle calls are no finding.
 func TestBlockedIO(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {

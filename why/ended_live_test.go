@@ -9,8 +9,8 @@ import (
 	"clrsnap/why"
 )
 
-// TestTasksEnded: no more async methods are said to have ended than have, also where the collector moves their objects;
-// where the collector moves nothing, the number is exact, and some are seen.
+// TestTasksEnded: the number of ended async methods is no greater than the program's, also if the collector moves
+// objects; without moves the number is exact.
 func TestTasksEnded(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {

@@ -54,8 +54,8 @@ type farEnd struct {
 	next    *blockedCall    // in which the process is blocked in turn; nil: in none
 }
 
-// farEnds follows the blocked reads and writes of the process to the other ends, and looks for children whose output
-// nobody reads.
+// farEnds follows the blocked reads and writes of the process to the other ends, and looks for children with unread
+// output.
 func (g *gatherer) farEnds(ctx context.Context) {
 	calls := g.blockedCalls()
 	waits := g.e.waitsForChild()
@@ -110,7 +110,7 @@ func (g *gatherer) stays(c *blockedCall) bool {
 }
 
 // stuckInCall reports whether a thread was in one system call for input or output in all looks, and has moved no byte
-// in between. A thread whose other end takes a little now and then is in the same call, too, but bytes move.
+// in between. With a slow reader at the other end a thread is in the same call, too, but bytes move.
 func (e *evidence) stuckInCall(w *watched) bool {
 	tid := w.last().OSThreadID
 	before, ok1 := e.first().moved[tid]
@@ -333,8 +333,8 @@ func (f *farFinder) threadOf(pid, tid int) *profile.Thread {
 	return nil
 }
 
-// working is the thread of another .NET process that tells most of what the process does: the main thread, or else a
-// thread in the process's own code. nil: there is none.
+// working is the most telling thread of another .NET process: the main thread, or else a thread in the process's own
+// code. nil: there is none.
 func (f *farFinder) working(pid int) *profile.Thread {
 	s := f.snapshot(pid)
 	if s == nil {
@@ -356,8 +356,8 @@ func (f *farFinder) working(pid int) *profile.Thread {
 	return out
 }
 
-// children looks for children that write to a pipe which the process does not read. A child counts if some time later
-// the child is still in the same call, and has not run.
+// children looks for children with writes to pipes of the process, unread. A child counts if some time later the child
+// is still in the same call, and has not run.
 func (f *farFinder) children(ctx context.Context) {
 	list, err := f.g.dir.Children()
 	if err != nil {

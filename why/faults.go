@@ -8,14 +8,14 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is told of exceptions.
+// Bounds of the reported exceptions.
 const (
 	shownFaults = 6 // kinds of failed tasks, and of exceptions
 	mostMessage = 200
 )
 
-// judgeServices looks for services of the host that have ended with an exception. The host goes on without the service
-// if told to ignore exceptions; nothing else says that the work is not done any more.
+// judgeServices looks for services of the host that have ended with an exception. A host that ignores exceptions goes
+// on without the service, silently.
 func judgeServices(e *evidence) (out []profile.Verdict) {
 	l := e.lastFlight()
 	if l == nil {
@@ -111,8 +111,8 @@ func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
 	return out
 }
 
-// exceptions are what is told of exceptions below the verdicts: failed tasks always, and what the recording has only
-// if something is wrong and the verdicts do not list the exceptions already.
+// exceptions are the exceptions below the verdicts: failed tasks always, and the recorded exceptions only beside a
+// verdict, if no verdict lists these already.
 func (e *evidence) exceptions(verdicts []profile.Verdict) []profile.Evidence {
 	out := e.unnoticed()
 	if len(verdicts) == 0 {

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFaults: failed tasks are told with the exception, each kind once; those that nobody has observed before the
-// others. They are no verdict.
+// TestFaults: unobserved failed tasks are told with the exception, each kind once. Failed tasks are no verdict.
 func TestFaults(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", "faults"}})
@@ -51,7 +50,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestServices: a background service that has failed is told, and one that does not stop; one that has done its work is
+// TestServices: failed background services, and endless stops, are told; a service after the end of its work is
 // not.
 func TestServices(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
@@ -97,8 +96,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// TestBlockedRequests: requests whose threads are blocked, or sleep, stand still; requests that sleep for a moment and
-// end do not.
+// TestBlockedRequests: requests with blocked or sleeping threads stand still; requests with short sleeps end.
 func TestBlockedRequests(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
