@@ -6,7 +6,7 @@ import "time"
 type Activity struct {
 	CPU                 *ActivityCPU // nil: not known
 	Memory              *Memory      // at the end; nil: not known
-	MemoryGrown         *Memory      // the growth of each part in MemoryOver, negative for a shrunk part; nil: not known
+	MemoryGrown         *Memory      // the growth of each part in MemoryOver, negative if it shrank; nil: not known
 	MemoryOver          time.Duration
 	MemoryLimit         *MemoryLimit // nil: the control groups have no limit, or the limit is not known
 	GCShare             float64      // of the time during which the program stood still for collections; -1: not known

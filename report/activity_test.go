@@ -41,9 +41,10 @@ func TestActivityLines(t *testing.T) {
 // TestActivityJSON: the memory's parts and the limit are in one object, and unknown numbers are left out.
 func TestActivityJSON(t *testing.T) {
 	a := profile.Activity{
-		RequestsInFlight: -1, RequestsEnded: -1, GCShare: -1, ExceptionsPerSecond: -1, Descriptors: -1, TasksInFlight: 7,
-		TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second, Memory: &profile.Memory{RSS: 5, Native: 3},
-		MemoryGrown: &profile.Memory{Native: -2}, MemoryOver: time.Second, MemoryLimit: &profile.MemoryLimit{Limit: 9, Used: 8},
+		RequestsInFlight: -1, RequestsEnded: -1, GCShare: -1, ExceptionsPerSecond: -1, Descriptors: -1,
+		TasksInFlight: 7, TasksEnded: 0, TasksExact: true, TasksOver: 2 * time.Second, Memory: &profile.Memory{RSS: 5, Native: 3},
+		MemoryGrown: &profile.Memory{Native: -2}, MemoryOver: time.Second,
+		MemoryLimit: &profile.MemoryLimit{Limit: 9, Used: 8},
 	}
 	got, err := json.Marshal(jsonActivityOf(&a))
 	want := `{"memory":{"rss":5,"managed":0,"native":3,"stacks":0,"code":0,"files":0,"shared":0,` +

@@ -221,7 +221,8 @@ func (c *blockedCall) verdict(e *evidence, behind *blockedBehind) profile.Verdic
 		if c.stack != nil {
 			in = ", in " + method(ownFrame(c.stack.Frames)) + ","
 		}
-		v.Text = fmt.Sprintf("%s %s %s%s and has not moved for %s.", c.caller(), c.verb(), c.what, in, seconds(e.span()))
+		v.Text = fmt.Sprintf("%s %s %s%s and has not moved for %s.", c.caller(), c.verb(), c.what, in,
+			seconds(e.span()))
 	}
 	v.Text += c.endText()
 	if c.circular(e.process.PID) {
@@ -263,11 +264,13 @@ func (c *blockedCall) endText() string {
 	if len(c.ends) == 0 {
 		switch {
 		case c.IsTerminal():
-			return " The terminal takes nothing: its output is stopped (Ctrl-S), or the program that shows it does not read."
+			return " The terminal takes nothing: its output is stopped (Ctrl-S), or the program that shows the output does " +
+				"not read."
 		case c.IsSocket() && c.hidden:
 			return " The other end was not found on this machine, and " + c.either("takes nothing.", "sends nothing.")
 		}
-		return c.either(" Nobody reads what it writes", " Nobody writes what it reads") + ", as far as can be seen from here."
+		return c.either(" Nobody reads what it writes", " Nobody writes what it reads") +
+			", as far as can be seen from here."
 	}
 	var text strings.Builder
 	for i := range c.ends[:min(len(c.ends), maxEnds)] {
@@ -299,7 +302,8 @@ func (c *blockedCall) endEvidence() (out []profile.Evidence) {
 		o := &c.ends[i]
 		if o.stack != nil {
 			out = append(out, profile.Evidence{
-				Text:   fmt.Sprintf("%s of %s (%d)%s:", threadName(ref(o.stack)), o.command, o.pid, waitPhrase(o.stack)),
+				Text: fmt.Sprintf("%s of %s (%d)%s:", threadName(ref(o.stack)), o.command, o.pid,
+					waitPhrase(o.stack)),
 				Frames: o.stack.Frames,
 			})
 		}

@@ -19,19 +19,21 @@ func TestBlockedIO(t *testing.T) {
 			of   string
 			says []string // CHILD stands for the number of the child; none: nothing is wrong
 		}{
-			{"log", []string{"log-writer (", "writes to a pipe", "LogQueue.Write", "sleep (CHILD), at the other end, does not " +
-				"read: it is sleeping (clock_nanosleep)", "12 threads most likely wait for log-writer"}},
+			{"log", []string{"log-writer (", "writes to a pipe", "LogQueue.Write",
+				"sleep (CHILD), at the other end, does not read: it is sleeping (clock_nanosleep)",
+				"12 threads most likely wait for log-writer"}},
 			{"lock", []string{"writes to a pipe", "Depot.Pipes.Put", "sleep (CHILD)", "5 threads wait for clerk-"}},
-			{"undrained", []string{"yes (CHILD), a child of the process, writes to a pipe", "none of its threads reads it",
-				"1 thread of this process waits for the end of a child", "Depot.Pipes.Convert"}},
+			{"undrained", []string{"yes (CHILD), a child of the process, writes to a pipe",
+				"none of its threads reads it", "1 thread of this process waits for the end of a child", "Depot.Pipes.Convert"}},
 			{"undrained-async", []string{"yes (CHILD), a child of the process",
 				"1 async method of this process waits for the end of a child", "Depot.Pipes.ConvertAsync"}},
 			{"circle", []string{"filter (", "cat (CHILD), at the other end, is itself blocked: it writes to a pipe",
 				"This process has the other end", "Each waits for the other"}},
-			{"errors", []string{"reader (", "reads from a pipe", "sh (CHILD), at the other end, is itself blocked: it writes " +
-				"to a pipe", "Each waits for the other"}},
+			{"errors", []string{"reader (", "reads from a pipe",
+				"sh (CHILD), at the other end, is itself blocked: it writes to a pipe", "Each waits for the other"}},
 			{"relay", []string{"sender (", "(CHILD), at the other end, does not read: it sleeps in Depot.Pipes.Nap"}},
-			{"socket", []string{"sender (", "a socket to 127.0.0.1:", "none of its threads reads it", "Depot.Pipes.Send"}},
+			{"socket", []string{"sender (", "a socket to 127.0.0.1:", "none of its threads reads it",
+				"Depot.Pipes.Send"}},
 			{"slow-reader", nil},
 			{"listener", nil},
 			{"child", nil},

@@ -32,7 +32,8 @@ func TestBlockedIOVerdicts(t *testing.T) {
 		waiters int // for a lock that the thread of the call holds
 		says    string
 	}{
-		{"a write", pipeCall(true, sleeps), 0, "sleep (43), at the other end, does not read: it is sleeping (nanosleep)."},
+		{"a write", pipeCall(true, sleeps), 0,
+			"sleep (43), at the other end, does not read: it is sleeping (nanosleep)."},
 		{"a write with waiters", pipeCall(true, sleeps), 3, "3 threads wait for log (1), directly or not."},
 		{"a write that is read", pipeCall(true, ready), 3, ""},
 		{"a read", pipeCall(false, sleeps), 0, ""},
@@ -67,8 +68,8 @@ func TestBlockedIOVerdicts(t *testing.T) {
 // TestOuterType: the type of a member, whatever the compiler has nested into the type.
 func TestOuterType(t *testing.T) {
 	for member, want := range map[string]string{
-		"Shop.Log.Write": "Shop.Log", "Shop.Log+<>c.<Run>b__0": "Shop.Log", "Shop.Log..ctor": "Shop.Log", "Main": "Main",
-		"": "", "Shop.Log._queue": "Shop.Log",
+		"Shop.Log.Write": "Shop.Log", "Shop.Log+<>c.<Run>b__0": "Shop.Log", "Shop.Log..ctor": "Shop.Log",
+		"Main": "Main", "": "", "Shop.Log._queue": "Shop.Log",
 	} {
 		if got := outerType(member); got != want {
 			t.Errorf("%q: %q", member, got)

@@ -131,8 +131,8 @@ func (e *evidence) silent(what string) bool {
 	return false
 }
 
-// waitsForExit reports whether a stack has a method that waits for the end of a child: Process.WaitForExit, or the state
-// machine of Process.WaitForExitAsync.
+// waitsForExit reports whether a stack waits for the end of a child: in Process.WaitForExit, or in the state machine of
+// Process.WaitForExitAsync.
 func waitsForExit(frames []profile.Frame) bool {
 	return slices.ContainsFunc(frames, func(f profile.Frame) bool {
 		name, ok := strings.CutPrefix(f.Method, "System.Diagnostics.Process")

@@ -60,8 +60,10 @@ func TestServices(t *testing.T) {
 			signal bool
 			says   []string
 		}{
-			{"failed", profile.CauseStalled, false, []string{"The background service Depot.StockSync has ended with an " +
-				"exception", "System.InvalidOperationException: the warehouse does not answer", "Depot.StockSync.Fetch"}},
+			{"failed", profile.CauseStalled, false, []string{
+				"The background service Depot.StockSync has ended with an exception",
+				"System.InvalidOperationException: the warehouse does not answer", "Depot.StockSync.Fetch",
+			}},
 			{"done", "", false, nil},
 			{"stop", profile.CauseShutdown, true, []string{"Depot.Exporter.", "Flush"}},
 			{"stop", "", false, nil},
@@ -134,7 +136,9 @@ func TestBlockedRequests(t *testing.T) {
 				livetest.Await(t, "requests have begun", func() bool { return answered(t, a, "BEGUN") >= hang })
 				testenv.UntilSeen(t, func() string {
 					r := look(t, a, why.Options{For: time.Second, NoAgent: true})
-					i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == profile.CauseStalled })
+					i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool {
+						return v.Cause == profile.CauseStalled
+					})
 					switch {
 					case !tt.stands && i >= 0:
 						t.Errorf("false: %s", shows(&r.Verdicts[i]))

@@ -13,7 +13,8 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeServices, judgeCPU, judgeGC,
+	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost,
+	judgePool, judgeStalled, judgeServices, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 

@@ -380,11 +380,11 @@ func TestChannelReaders(t *testing.T) {
 			of, says, shows string
 			compile         []string
 		}{
-			{"outbox", "Nobody is seen who takes items from a channel. Depot.Methods.Carry{async}, which did, has ended with " +
-				"System.InvalidOperationException: no such street.", "Depot.Methods.Carry", nil},
+			{"outbox", "Nobody is seen who takes items from a channel. Depot.Methods.Carry{async}, which did, has " +
+				"ended with System.InvalidOperationException: no such street.", "Depot.Methods.Carry", nil},
 			{"outbox-stuck", "Depot.Methods.Sign{async}", "Depot.Methods.Queue", nil},
-			{"outbox", "which did, has ended with System.InvalidOperationException: no such street.", "Depot.Methods.Carry",
-				livetest.RuntimeAsync},
+			{"outbox", "which did, has ended with System.InvalidOperationException: no such street.",
+				"Depot.Methods.Carry", livetest.RuntimeAsync},
 			{"outbox-stuck", "Depot.Methods.Sign", "Depot.Methods.Queue", livetest.RuntimeAsync},
 		} {
 			if tt.compile != nil && runtime != testenv.NewestRuntime {

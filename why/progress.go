@@ -287,7 +287,8 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 			v.Text += fmt.Sprintf(" %s takes items from a channel, perhaps this one, and %s.", what, does)
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s takes items from a channel, by its code, and %s:", what, does), Frames: frames, Threads: threads,
+			Text:   fmt.Sprintf("%s takes items from a channel, by its code, and %s:", what, does),
+			Frames: frames, Threads: threads,
 		})
 	}
 	for i := range tasks.Chains {
@@ -315,7 +316,8 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 			continue
 		}
 		if found++; found == 1 {
-			v.Text += fmt.Sprintf(" %s, which did, has ended with %s.", cmp.Or(f.Method, "A task"), exceptionText(f.Exception))
+			v.Text += fmt.Sprintf(" %s, which did, has ended with %s.", cmp.Or(f.Method, "A task"),
+				exceptionText(f.Exception))
 		}
 		if found <= maxReaders {
 			v.Evidence = append(v.Evidence, e.faultEvidence(f))

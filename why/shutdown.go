@@ -92,8 +92,8 @@ func (e *evidence) unstopped(frames []profile.Frame, does string, threads []prof
 	own := ownFrame(frames)
 	return profile.Verdict{
 		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
-		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not moved "+
-			"since the first look. It is in %s, and %s.", method(own), does),
+		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not "+
+			"moved since the first look. It is in %s, and %s.", method(own), does),
 		Evidence: []profile.Evidence{{Text: "The service stops here:", Frames: frames, Threads: threads}},
 		Commands: []string{"clrsnap tasks " + e.again(), "clrsnap stack " + e.again()},
 	}

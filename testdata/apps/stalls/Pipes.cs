@@ -30,7 +30,7 @@ static class Pipes
         return child;
     }
 
-    /// <summary>A writer of a log, to a pipe that nobody reads, and twelve threads that wait for room in its queue.</summary>
+    /// <summary>A writer of a log, to a pipe that nobody reads; twelve threads wait for room in its queue.</summary>
     public static void Log()
     {
         Process child = Start(true, false, false, "sleep", "600");
@@ -90,7 +90,8 @@ static class Pipes
     public static void Lock()
     {
         Process child = Start(true, false, false, "sleep", "600");
-        for (int i = 0; i < 6; i++) App.Background($"clerk-{i}", () => { while (true) Append(child.StandardInput.BaseStream); });
+        Stream to = child.StandardInput.BaseStream;
+        for (int i = 0; i < 6; i++) App.Background($"clerk-{i}", () => { while (true) Append(to); });
         App.Answer = _ => [$"CHILD {child.Id}"];
     }
 
@@ -189,8 +190,10 @@ static class Pipes
     /// <summary>Healthy: a reader takes its time, and the writer waits for it, and gets on.</summary>
     public static void SlowReader()
     {
-        Process child = Start(true, false, false, "sh", "-c", "while sleep 0.1; do dd bs=65536 count=1 status=none; done >/dev/null");
-        App.Background("sender", () => { for (; ; Interlocked.Increment(ref taken)) Put(child.StandardInput.BaseStream); });
+        Process child = Start(true, false, false, "sh", "-c",
+            "while sleep 0.1; do dd bs=4096 count=1 status=none; done >/dev/null");
+        Stream to = child.StandardInput.BaseStream;
+        App.Background("sender", () => { for (; ; Interlocked.Increment(ref taken)) Put(to); });
         App.Answer = _ => [$"TAKEN {Volatile.Read(ref taken)}"];
     }
 
