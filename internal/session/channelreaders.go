@@ -22,7 +22,7 @@ const maxReaderMethods = 1 << 14
 
 // readsChannel reports whether a method takes items from a channel, by its IL. The IL does not tell from which.
 func (p *Process) readsChannel(m methodPlace) bool {
-	if m.module == 0 || m.rid == 0 {
+	if p.Runtime == nil || m.module == 0 || m.rid == 0 {
 		return false
 	}
 	reads, known := p.channelReaders[m]
@@ -39,6 +39,8 @@ func (p *Process) readsChannel(m methodPlace) bool {
 // stepReads is readsChannel for a step of a chain.
 func (p *Process) stepReads(s *async.Step) bool {
 	switch {
+	case p.Runtime == nil:
+		return false
 	case s.Box != nil:
 		return p.readsChannel(methodPlace{s.Box.Machine.Module, s.Box.Machine.RID})
 	case s.Resumption != nil:

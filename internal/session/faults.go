@@ -38,6 +38,9 @@ func isService(class *object.Class) bool {
 
 // faults describes the failed tasks on the heap. Equal faults are counted.
 func (t *taskWalk) faults() []profile.TaskFault {
+	if t.p.Runtime == nil {
+		return nil // exceptions of native AOT programs are not read
+	}
 	services := t.serviceTasks()
 	by := map[string]*profile.TaskFault{}
 	var list []*profile.TaskFault
