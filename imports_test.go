@@ -173,7 +173,7 @@ var mayImport = map[string]string{
 		"internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/procfs internal/session internal/sockdiag internal/target",
+		"internal/openfiles internal/procfs internal/session internal/sockdiag internal/target",
 
 	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/waiting",

@@ -6,6 +6,9 @@ import "time"
 type Activity struct {
 	CPU                 *ActivityCPU // nil: not known
 	Memory              *Memory      // at the end; nil: not known
+	MemoryGrown         *Memory      // the growth of each part in MemoryOver, negative if it shrank; nil: not known
+	MemoryOver          time.Duration
+	MemoryLimit         *MemoryLimit // nil: the control groups have no limit, or the limit is not known
 	GCShare             float64      // of the time during which the program stood still for collections; -1: not known
 	ExceptionsPerSecond float64      // -1: not known
 	Descriptors         int          // -1: not known
@@ -17,6 +20,22 @@ type Activity struct {
 	// RequestsEnded is how many requests have ended in RequestsOver. -1: not known, or the process serves nothing.
 	RequestsEnded int
 	RequestsOver  time.Duration
+
+	// TasksInFlight are async methods that have been suspended and have not ended, at the end. -1: not known.
+	TasksInFlight int
+	// TasksEnded is how many of the async methods in flight at the first look ended in TasksOver. Methods that began
+	// after the first look do not count. -1: not known.
+	TasksEnded int
+	TasksOver  time.Duration
+	// TasksExact: each of the methods was looked at again. Otherwise a garbage collection has moved objects, and at
+	// least TasksEnded methods have ended.
+	TasksExact bool
+}
+
+// MemoryLimit is the limit of a control group, in bytes: of the group in which the least is left.
+type MemoryLimit struct {
+	Limit int64
+	Used  int64 // by all processes of the group, without file pages that can be given back
 }
 
 // ActivityThreads counts threads, by their state in the last look.

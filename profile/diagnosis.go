@@ -17,6 +17,7 @@ const (
 	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
 	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up
 	CauseDescriptors    Cause = "descriptors"            // the limit of open files is reached
+	CauseBlockedIO      Cause = "blocked-io"             // nobody reads what a thread writes, or writes what it reads
 	CauseRemoteCall     Cause = "remote-call"            // many wait for the same remote address
 	CauseLockContention Cause = "lock-contention"        // many wait for a lock that its holders keep too long
 	CausePoolStarvation Cause = "thread-pool-starvation" // all workers are blocked while work is queued
@@ -31,8 +32,8 @@ const (
 // Causes are all causes, the gravest first.
 var Causes = [...]Cause{
 	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseShutdown, CauseThrottled,
-	CauseMemoryPressure, CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseStalled,
-	CauseCPU, CauseGC, CauseExceptions, CauseHeapGrowth, CauseNativeGrowth,
+	CauseMemoryPressure, CauseDescriptors, CauseBlockedIO, CauseRemoteCall, CauseLockContention, CausePoolStarvation,
+	CauseStalled, CauseCPU, CauseGC, CauseExceptions, CauseHeapGrowth, CauseNativeGrowth,
 }
 
 // Certainty says how sure a verdict is.
@@ -69,10 +70,13 @@ type Diagnosis struct {
 	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found in what was looked at
 	// Waits is what threads have waited for in own code during the whole time, and what suspended async methods wait
 	// for, with the threads. The waits need not be wrong.
-	Waits    []Evidence
-	Activity *Activity // what the process did; nil: not known, or of a core dump
-	Looked   []string  // what was looked at: a phrase each
-	Missing  []string  // what could not be looked at, and why: a sentence each
+	Waits []Evidence
+	// Exceptions are failed tasks whose exceptions nobody has observed and, if there are verdicts, the exceptions of the
+	// time of the look. The exceptions need not be wrong.
+	Exceptions []Evidence
+	Activity   *Activity // what the process did; nil: not known, or of a core dump
+	Looked     []string  // what was looked at: a phrase each
+	Missing    []string  // what could not be looked at, and why: a sentence each
 	// Incomplete: the look was cut short, the process has ended, or a core dump lacks the managed heap. Then no
 	// verdicts do not mean that nothing is wrong. Missing says why.
 	Incomplete bool

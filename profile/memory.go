@@ -10,3 +10,12 @@ type Memory struct {
 	Shared  int64 // can be shared with other processes
 	Native  int64 // the rest: malloc, native libraries, and the runtime's own data
 }
+
+// Since is the growth of each part since an earlier moment.
+func (m *Memory) Since(before *Memory) *Memory {
+	return &Memory{
+		RSS: m.RSS - before.RSS, Managed: m.Managed - before.Managed, Stacks: m.Stacks - before.Stacks,
+		Code: m.Code - before.Code, Files: m.Files - before.Files, Shared: m.Shared - before.Shared,
+		Native: m.Native - before.Native,
+	}
+}

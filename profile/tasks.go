@@ -14,6 +14,11 @@ type Tasks struct {
 	Pool   *Pool   // nil: not known
 	Timers []Timer // the earliest due first
 
+	// Faults are tasks on the heap that have ended with an exception: of a host's services first, then those that
+	// nobody has observed, then the others. Some may be garbage that the collector has not met yet. At most some
+	// dozens of kinds.
+	Faults []TaskFault
+
 	Methods         int     // async methods that have been suspended and have not ended
 	Unproven        int     // of Methods: chains that changed at every reading; left out
 	Unread          int     // unreadable objects of methods, as after a collection: some methods may not have ended
@@ -30,6 +35,9 @@ type TaskChain struct {
 	// Threads run the innermost methods, as far as known. For methods with a state machine, the threads are known if
 	// the methods block their threads.
 	Threads []ThreadRef
+	// ReadsChannel: one of the program's methods takes items from a channel, by its code. The code does not tell from
+	// which.
+	ReadsChannel bool
 }
 
 // TaskState is the state of a chain of async methods.
@@ -104,4 +112,16 @@ type Timer struct {
 	Due      time.Duration // when the first timer is due, counted from CapturedAt
 	HasDue   bool
 	Period   time.Duration // 0: once
+}
+
+// TaskFault is a task that has ended with an exception, or several equal ones.
+type TaskFault struct {
+	Count  int
+	Method string // the async method, or the method that the task ran; "": not known
+	// Service is the class of the BackgroundService whose ExecuteAsync has failed; "": none.
+	Service string
+	// Observed: somebody has asked for the exception, by an await for example.
+	Observed     bool
+	ReadsChannel bool           // as in TaskChain
+	Exception    *ExceptionInfo // of one of the tasks, the first if there are several
 }

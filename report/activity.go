@@ -10,17 +10,23 @@ import (
 	"clrsnap/profile"
 )
 
-// memoryText says where the memory of a process is, the largest part first: "632 MiB in RAM: 600 MiB native, …".
-func memoryText(m *profile.Memory) string {
-	type part struct {
-		bytes int64
-		name  string
-	}
-	parts := []part{
+// memoryPart is a named part of a process's memory.
+type memoryPart struct {
+	bytes int64
+	name  string
+}
+
+func memoryParts(m *profile.Memory) []memoryPart {
+	return []memoryPart{
 		{m.Managed, "managed heap"}, {m.Native, "native"}, {m.Stacks, "stacks"}, {m.Code, "code"}, {m.Files, "files"},
 		{m.Shared, "shared"},
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.bytes, a.bytes) })
+}
+
+// memoryText says where the memory of a process is, the largest part first: "632 MiB in RAM: 600 MiB native, …".
+func memoryText(m *profile.Memory) string {
+	parts := memoryParts(m)
+	slices.SortStableFunc(parts, func(a, b memoryPart) int { return cmp.Compare(b.bytes, a.bytes) })
 	var words []string
 	for _, x := range parts {
 		if x.bytes > 0 {
@@ -28,6 +34,43 @@ func memoryText(m *profile.Memory) string {
 		}
 	}
 	return bytesText(uint64(m.RSS)) + " in RAM: " + strings.Join(words, ", ")
+}
+
+// leastChange is the least change of a part of the memory that is worth a word, in bytes.
+const leastChange = 1 << 20
+
+// grownText says by how much parts of the memory have changed, the largest growth first: "+12 MiB native". "": there is
+// nothing to say.
+func grownText(m *profile.Memory) string {
+	if m == nil {
+		return ""
+	}
+	parts := slices.DeleteFunc(memoryParts(m), func(x memoryPart) bool { return max(x.bytes, -x.bytes) < leastChange })
+	slices.SortStableFunc(parts, func(a, b memoryPart) int { return cmp.Compare(b.bytes, a.bytes) })
+	var words []string
+	for _, x := range parts {
+		sign := "+"
+		if x.bytes < 0 {
+			sign = "−"
+		}
+		words = append(words, sign+bytesText(uint64(max(x.bytes, -x.bytes)))+" "+x.name)
+	}
+	return strings.Join(words, ", ")
+}
+
+// tasksUseText says how many async methods are in flight and have ended: "Async methods: 120 in flight; of those 3.0 s
+// before, at least 80 ended".
+func tasksUseText(a *profile.Activity) string {
+	text := "Async methods: " + display.Number(a.TasksInFlight) + " in flight"
+	if a.TasksEnded < 0 {
+		return text
+	}
+	least := "at least "
+	if a.TasksExact {
+		least = ""
+	}
+	return text + fmt.Sprintf("; of those in flight %.1f s before, %s%s ended", a.TasksOver.Seconds(), least,
+		display.Number(a.TasksEnded))
 }
 
 // activityLines say what a process did, a line each.
@@ -40,8 +83,19 @@ func activityLines(a *profile.Activity) (lines []string) {
 	if a.RequestsInFlight > 0 || a.RequestsEnded > 0 {
 		lines = append(lines, requestsUseText(a))
 	}
+	if a.TasksInFlight > 0 || a.TasksEnded > 0 {
+		lines = append(lines, tasksUseText(a))
+	}
 	if a.Memory != nil {
 		lines = append(lines, "Memory: "+memoryText(a.Memory))
+	}
+	if grown := grownText(a.MemoryGrown); grown != "" {
+		lines = append(lines, fmt.Sprintf("Memory changed in %.1f s: %s", a.MemoryOver.Seconds(), grown))
+	}
+	if l := a.MemoryLimit; l != nil {
+		lines = append(lines, fmt.Sprintf("Memory limit: the control group uses %s of %s (%s)",
+			bytesText(uint64(max(l.Used, 0))), bytesText(uint64(l.Limit)),
+			display.Percent(float64(l.Used)/float64(l.Limit))))
 	}
 	if a.GCShare >= 0 {
 		lines = append(lines,
@@ -99,7 +153,7 @@ func cpuUseText(c *profile.ActivityCPU) string {
 
 type jsonActivity struct {
 	CPU                 *jsonCPU    `json:"cpu,omitempty"`
-	Memory              *jsonMemory `json:"memory,omitempty"`
+	Memory              *jsonUse    `json:"memory,omitempty"`
 	GCShare             *float64    `json:"gcShare,omitempty"`
 	ExceptionsPerSecond *float64    `json:"exceptionsPerSecond,omitempty"`
 	Descriptors         *int        `json:"descriptors,omitempty"`
@@ -108,6 +162,10 @@ type jsonActivity struct {
 	RequestsInFlight    *int        `json:"requestsInFlight,omitempty"`
 	RequestsEnded       *int        `json:"requestsEnded,omitempty"`
 	RequestsOver        float64     `json:"requestsOverSeconds,omitempty"`
+	TasksInFlight       *int        `json:"tasksInFlight,omitempty"`
+	TasksEnded          *int        `json:"tasksEnded,omitempty"`
+	TasksExact          bool        `json:"tasksExact,omitempty"`
+	TasksOver           float64     `json:"tasksOverSeconds,omitempty"`
 }
 
 type jsonThreads struct {
@@ -123,6 +181,27 @@ type jsonCPU struct {
 	ByKind    map[profile.CPUKind]float64 `json:"byKind,omitempty"`
 	Path      []*jsonFrame                `json:"path,omitempty"`
 	PathShare float64                     `json:"pathShare,omitempty"`
+}
+
+// jsonUse is the memory of an activity.
+type jsonUse struct {
+	*jsonMemory
+	Grown     *jsonMemory `json:"grown,omitempty"`
+	GrownOver float64     `json:"grownOverSeconds,omitempty"`
+	Limit     int64       `json:"limit,omitempty"`
+	GroupUsed int64       `json:"groupUsed,omitempty"`
+}
+
+func jsonUseOf(a *profile.Activity) *jsonUse {
+	if a.Memory == nil {
+		return nil
+	}
+	out := &jsonUse{jsonMemory: jsonMemoryOf(a.Memory), Grown: jsonMemoryOf(a.MemoryGrown),
+		GrownOver: a.MemoryOver.Seconds()}
+	if l := a.MemoryLimit; l != nil {
+		out.Limit, out.GroupUsed = l.Limit, l.Used
+	}
+	return out
 }
 
 type jsonMemory struct {
@@ -150,7 +229,7 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 		return nil
 	}
 	out := &jsonActivity{
-		Memory: jsonMemoryOf(a.Memory), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
+		Memory: jsonUseOf(a), DescriptorsLimit: max(a.DescriptorsLimit, 0), Threads: jsonThreads(a.Threads),
 	}
 	if a.GCShare >= 0 {
 		out.GCShare = &a.GCShare
@@ -166,6 +245,12 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 	}
 	if a.RequestsEnded >= 0 {
 		out.RequestsEnded, out.RequestsOver = &a.RequestsEnded, a.RequestsOver.Seconds()
+	}
+	if a.TasksInFlight >= 0 {
+		out.TasksInFlight = &a.TasksInFlight
+	}
+	if a.TasksEnded >= 0 {
+		out.TasksEnded, out.TasksExact, out.TasksOver = &a.TasksEnded, a.TasksExact, a.TasksOver.Seconds()
 	}
 	if c := a.CPU; c != nil {
 		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare}

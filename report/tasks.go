@@ -40,6 +40,7 @@ func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 		p.end()
 		p.end()
 	}
+	p.faults(t.Faults, o.Rows)
 	p.pool(t.Pool)
 	p.timers(t, o.Rows)
 	p.tasksSummary(t)
@@ -152,6 +153,37 @@ func dueText(d time.Duration) string {
 		return "due now"
 	}
 	return "due in " + spanText(d)
+}
+
+// faults prints the tasks that have ended with an exception.
+func (p *printer) faults(list []profile.TaskFault, rows int) {
+	if len(list) == 0 {
+		return
+	}
+	p.paint(bold, "Failed tasks")
+	p.end()
+	for i := range firstOf(list, rows) {
+		f := &list[i]
+		p.text("    " + display.Number(f.Count) + " × " + display.Clean(faultText(f)))
+		p.end()
+		p.exception("      ", "        ", "", f.Exception)
+	}
+	p.end()
+}
+
+// faultText says what has failed, and whether anybody knows.
+func faultText(f *profile.TaskFault) string {
+	what := f.Method
+	if what == "" {
+		what = "a task"
+	}
+	switch {
+	case f.Service != "":
+		return "the service " + f.Service + " has ended: " + what
+	case !f.Observed:
+		return what + ": nobody has observed the exception"
+	}
+	return what
 }
 
 // pool prints the state of the thread pool.

@@ -36,8 +36,24 @@ func TasksJSON(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 			Count: x.Count, Callback: x.Callback, Due: milliseconds(x.Due, x.HasDue), Period: x.Period.Milliseconds(),
 		})
 	})
+	if faults := firstOf(t.Faults, o.Rows); len(faults) > 0 {
+		var list []jsonFault
+		for i := range faults {
+			f := &faults[i]
+			list = append(list, jsonFault{f.Count, f.Method, f.Service, f.Observed, jsonExceptionOf(f.Exception)})
+		}
+		c.Field("faults", list)
+	}
 	c.Text("}\n")
 	return c.Flush()
+}
+
+type jsonFault struct {
+	Count     int            `json:"count"`
+	Method    string         `json:"method,omitempty"`
+	Service   string         `json:"service,omitempty"`
+	Observed  bool           `json:"observed"`
+	Exception *jsonException `json:"exception"`
 }
 
 type jsonTasks struct {

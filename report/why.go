@@ -54,6 +54,7 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	for i := range d.Verdicts {
 		p.verdict(&d.Verdicts[i])
 	}
+	p.faultsAndThrows(d)
 	p.activity(d)
 	p.looked(d)
 	return p.printer.w.Flush()
@@ -80,6 +81,18 @@ func (p *whyPrinter) waits(d *profile.Diagnosis) {
 		commands = append(commands, fmt.Sprintf("clrsnap %s %d", verb, d.Process.PID))
 	}
 	p.more(commands)
+}
+
+// faultsAndThrows tells of exceptions that may be a clue.
+func (p *whyPrinter) faultsAndThrows(d *profile.Diagnosis) {
+	if len(d.Exceptions) == 0 {
+		return
+	}
+	p.paint(bold, "Exceptions, which need not be wrong:")
+	p.end()
+	for i := range d.Exceptions {
+		p.evidence(&d.Exceptions[i])
+	}
 }
 
 // activity says what the process did, with or without a verdict.
@@ -224,6 +237,7 @@ type jsonDiagnosis struct {
 	Partial  bool           `json:"partial,omitempty"`
 	Verdicts []jsonVerdict  `json:"verdicts"`
 	Waits    []jsonEvidence `json:"waits,omitempty"`
+	Thrown   []jsonEvidence `json:"exceptions,omitempty"`
 	Activity *jsonActivity  `json:"activity,omitempty"`
 }
 
@@ -257,6 +271,9 @@ func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
 	}
 	for i := range d.Waits {
 		out.Waits = append(out.Waits, jsonEvidenceOf(&d.Waits[i]))
+	}
+	for i := range d.Exceptions {
+		out.Thrown = append(out.Thrown, jsonEvidenceOf(&d.Exceptions[i]))
 	}
 	c := jsonwriter.New(w)
 	c.Value(out)

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -18,9 +19,8 @@ func (e *evidence) activity() *profile.Activity {
 	if l := e.lastFlight(); l != nil && !l.Requests.Partial {
 		a.RequestsInFlight, a.RequestsOver = len(l.requests()), l.at-e.flights[0].at
 	}
-	if n := len(e.heaps); n > 0 {
-		a.Memory = e.heaps[n-1].Memory
-	}
+	e.tasksActivity(a)
+	e.memoryActivity(a, last)
 	if r := e.samples; r != nil && r.Duration > 0 {
 		if hasMode(r, profile.GC) {
 			a.GCShare = atOnce(int64(collectionsOf(r).pause), r.Duration)
@@ -34,13 +34,47 @@ func (e *evidence) activity() *profile.Activity {
 		switch t := &e.last().snap.Threads[i]; {
 		case resting(t):
 			a.Threads.Idle++
-		case t.Waits():
+		case t.Waits(), t.Wait != nil && t.Wait.Kind == profile.WaitIO: // a write may be blocked, too
 			a.Threads.Waiting++
 		default:
 			a.Threads.Running++
 		}
 	}
 	return a
+}
+
+// tasksActivity adds the async methods.
+func (e *evidence) tasksActivity(a *profile.Activity) {
+	a.TasksInFlight, a.TasksEnded = -1, -1
+	l := e.lastFlight()
+	if l == nil || l.Tasks.Partial || l.Tasks.Unread > 0 || l.Tasks.ConsistentShare < 1 {
+		return
+	}
+	a.TasksInFlight = l.Tasks.Methods
+	if e.methodsEnded.known {
+		a.TasksEnded, a.TasksExact = e.methodsEnded.count, e.methodsEnded.exact
+		a.TasksOver = l.at - e.flights[0].at
+	}
+}
+
+// memoryActivity adds the memory, its growth, and the control group in which the least is left.
+func (e *evidence) memoryActivity(a *profile.Activity, last *moment) {
+	if n := len(e.heaps); n > 0 {
+		first, now := &e.heaps[0], &e.heaps[n-1]
+		if a.Memory = now.Memory; n > 1 && first.Memory != nil && now.Memory != nil {
+			a.MemoryGrown, a.MemoryOver = now.Memory.Since(first.Memory), now.at-first.at
+		}
+	}
+	machine, err := procfs.MachineMemory()
+	for _, m := range last.groups.Memory {
+		l := profile.MemoryLimit{Limit: m.Limit(), Used: m.Used - m.Reclaim}
+		if l.Limit <= 0 || err == nil && l.Limit >= machine { // no limit
+			continue
+		}
+		if o := a.MemoryLimit; o == nil || l.Limit-l.Used < o.Limit-o.Used {
+			a.MemoryLimit = &l
+		}
+	}
 }
 
 // cpuActivity is the CPU time between two moments; nil: not known. With few samples the use of the time is unknown.

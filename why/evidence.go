@@ -36,6 +36,10 @@ type evidence struct {
 	lost    []profile.Lost // permits without a holder for lostGap
 	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
+	methodsEnded methodsEnded
+	readers      []*profile.Thread // with own methods that take items from channels
+	blocked      []blockedCall     // reads and writes that wait for the other end, and children that wait for the process
+
 	heapLimit heapLimit
 
 	looked  []string // phrases
@@ -54,6 +58,8 @@ type look struct {
 	pool  *threadpool.State        // nil: not known
 	// blocked is how often each thread has blocked, up to the end of the look.
 	blocked map[int]uint64
+	// moved is how many bytes each thread in a call for input or output had read and written at the end of the look.
+	moved map[int]procfs.Transferred
 }
 
 // moment is the kernel's view of the process.
@@ -78,6 +84,13 @@ type socket struct {
 	sent          time.Duration // time since the last sending
 	received      time.Duration // time since the last receipt
 	own           bool          // this process listens at the other end
+}
+
+// methodsEnded is how many async methods have ended between the looks at what was in flight.
+type methodsEnded struct {
+	count int
+	exact bool
+	known bool
 }
 
 // core reports whether the evidence comes from a core dump.

@@ -47,7 +47,7 @@ func judgeExceptions(e *evidence) []profile.Verdict {
 	}
 	all := rate(halves[0]+halves[1], r.Duration)
 	v.Text = fmt.Sprintf("The program throws %s exceptions a second, all the time.", number(all))
-	addThrows(&v, r)
+	e.addThrows(&v)
 	if share := throwingShare(r); share > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("%s of the CPU time goes into throwing and catching them.", percent(share)),
@@ -63,9 +63,9 @@ type thrown struct {
 	node      int32
 }
 
-// addThrows adds the methods that throw the most.
-func addThrows(v *profile.Verdict, r *profile.Recording) {
-	by := map[string]*thrown{}
+// throws are the exceptions of the recording by type and place, the most frequent first.
+func (e *evidence) throws() []*thrown {
+	r, by := e.samples, map[string]*thrown{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		f := r.Function(x.Node)
@@ -82,21 +82,30 @@ func addThrows(v *profile.Verdict, r *profile.Recording) {
 		}
 		by[key].weight += x.Weight
 	}
-	n := 0
-	for _, t := range sortedBy(by, func(a, b *thrown) int {
+	return sortedBy(by, func(a, b *thrown) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ+a.fate, b.typ+b.fate))
-	}) {
-		if n++; n > shownSites {
+	})
+}
+
+// caught says who catches an exception. It begins with a blank; "": not known.
+func (t *thrown) caught() string {
+	if by, ok := strings.CutPrefix(t.fate, profile.CaughtBy); ok {
+		return " and caught in " + by
+	}
+	return ""
+}
+
+// addThrows adds the methods that throw the most.
+func (e *evidence) addThrows(v *profile.Verdict) {
+	r := e.samples
+	for n, t := range e.throws() {
+		if n == shownSites {
 			break
 		}
 		stack := withoutEvents(frames(r, t.node))
-		fate := ""
-		if by, ok := strings.CutPrefix(t.fate, profile.CaughtBy); ok {
-			fate = " and caught in " + by
-		}
 		text := fmt.Sprintf("%s a second are %s, thrown in %s%s", number(rate(t.weight, r.Duration)), t.typ,
-			method(ownFrame(stack)), fate)
-		if n == 1 {
+			method(ownFrame(stack)), t.caught())
+		if n == 0 {
 			v.Text += " " + strings.ToUpper(text[:1]) + text[1:] + "."
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: text + ":", Frames: stack})

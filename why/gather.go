@@ -105,6 +105,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.likely(ctx)
 	g.connections()
 	g.inFlightAtEnd(ctx)
+	g.farEnds(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()
 	return ctx.Err()
@@ -144,7 +145,7 @@ func (g *gatherer) look(ctx context.Context) error {
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
 	l.until = time.Since(g.start)
-	l.blocked = g.blocked()
+	l.blocked, l.moved = g.blocked(), g.moved(s)
 	l.markStill()
 	g.e.looks = append(g.e.looks, l)
 	return nil
@@ -179,6 +180,21 @@ func (g *gatherer) blocked() map[int]uint64 {
 		}
 		if s, err := procfs.ParseStatus(b); err == nil {
 			out[tid] = s.VoluntarySwitches
+		}
+	}
+	return out
+}
+
+// moved reads how many bytes the threads in calls for input or output have read and written.
+func (g *gatherer) moved(s *profile.Snapshot) map[int]procfs.Transferred {
+	out := map[int]procfs.Transferred{}
+	for i := range s.Threads {
+		t := &s.Threads[i]
+		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
+			continue
+		}
+		if n, err := g.dir.TaskIO(t.OSThreadID); err == nil {
+			out[t.OSThreadID] = n
 		}
 	}
 	return out

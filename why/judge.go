@@ -13,7 +13,8 @@ type judge func(*evidence) []profile.Verdict
 // judges are all judges.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeShutdown, judgeThrottled, judgeMemory,
-	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgeLost, judgePool, judgeStalled, judgeCPU, judgeGC,
+	judgeHeapLimit, judgeDescriptors, judgeBlockedIO, judgeRemote, judgeLocks, judgeLost,
+	judgePool, judgeStalled, judgeServices, judgeCPU, judgeGC,
 	judgeExceptions, judgeGrowth, judgeNativeGrowth,
 }
 
@@ -25,6 +26,7 @@ func (e *evidence) report() *Report {
 	}
 	r.Missing, r.Waits, r.Activity = e.missing, e.waited(), e.activity()
 	r.Verdicts = settle(r.Verdicts)
+	r.Exceptions = e.exceptions(r.Verdicts)
 	return r
 }
 
@@ -35,6 +37,9 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseSuspension: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseStalled,
 		profile.CauseCPU,
+	},
+	profile.CauseBlockedIO: {
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
 	},
 	profile.CauseRemoteCall: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseStalled,
@@ -48,8 +53,8 @@ var explains = map[profile.Cause][]profile.Cause{
 
 // explained reports whether v is a mere consequence of o. If o is about waiting threads, both verdicts must have a
 // thread in common. Verdicts on a thread's use of a CPU are a consequence of exceptions, or of garbage, only if the
-// thread is in the method that makes the exceptions or the garbage. Requests that stand still have no threads: the
-// method that waits is in the evidence of o.
+// thread is in the method that makes the exceptions or the garbage. Requests that stand still may have no threads: then
+// the method that waits is in the evidence of o.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
 		return false
@@ -59,11 +64,13 @@ func explained(v, o *profile.Verdict) bool {
 		return true
 	}
 	switch v.Cause {
-	case profile.CauseStalled, profile.CauseCPU:
+	case profile.CauseStalled:
+		return sharesOwnMethod(v, o) || sharesThread(v, o)
+	case profile.CauseCPU:
 		return sharesOwnMethod(v, o)
 	}
 	switch o.Cause {
-	case profile.CauseDeadlock, profile.CauseRemoteCall, profile.CauseLockContention:
+	case profile.CauseDeadlock, profile.CauseBlockedIO, profile.CauseRemoteCall, profile.CauseLockContention:
 		return sharesThread(v, o)
 	}
 	return true

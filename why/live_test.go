@@ -373,6 +373,44 @@ func TestStalledMethods(t *testing.T) {
 	})
 }
 
+// TestChannelReaders: the verdict on a full channel names who reads, and says if the reader has ended, and how.
+func TestChannelReaders(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			of, says, shows string
+			compile         []string
+		}{
+			{"outbox", "Nobody is seen who takes items from a channel. Depot.Methods.Carry{async}, which did, has " +
+				"ended with System.InvalidOperationException: no such street.", "Depot.Methods.Carry", nil},
+			{"outbox-stuck", "Depot.Methods.Sign{async}", "Depot.Methods.Queue", nil},
+			{"outbox", "which did, has ended with System.InvalidOperationException: no such street.",
+				"Depot.Methods.Carry", livetest.RuntimeAsync},
+			{"outbox-stuck", "Depot.Methods.Sign", "Depot.Methods.Queue", livetest.RuntimeAsync},
+		} {
+			if tt.compile != nil && runtime != testenv.NewestRuntime {
+				continue
+			}
+			t.Run(fmt.Sprint(tt.of, len(tt.compile)), func(t *testing.T) {
+				a := testenv.Start(t, "stalls", testenv.Options{
+					Runtime: runtime, Args: []string{"--of", tt.of}, Compile: tt.compile,
+				})
+				testenv.UntilSeen(t, func() string { // until enough methods wait
+					r := look(t, a, why.Options{For: time.Second, NoAgent: true})
+					if len(r.Verdicts) == 0 {
+						return "a verdict"
+					}
+					v := &r.Verdicts[0]
+					if v.Cause != profile.CauseStalled || !strings.Contains(v.Text, tt.says) || len(r.Verdicts) > 1 ||
+						!strings.Contains(shows(v), tt.shows) {
+						t.Errorf("%s, not %q: %s", v.Cause, tt.says, shows(v))
+					}
+					return ""
+				})
+			})
+		}
+	})
+}
+
 // TestShutdown: a process that is to end and does not is told, with its place; a working process is not.
 func TestShutdown(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
@@ -436,6 +474,9 @@ func checkActivity(t *testing.T, r *why.Report) {
 	a := r.Activity
 	if a == nil || a.CPU == nil || a.Memory == nil {
 		t.Fatalf("%+v", a)
+	}
+	if a.TasksInFlight < 0 || a.MemoryGrown == nil {
+		t.Errorf("%+v", a)
 	}
 	if a.CPU.Used < 0 || a.CPU.May <= 0 || a.Descriptors < 3 || a.Threads.Running+a.Threads.Waiting+a.Threads.Idle < 5 ||
 		a.Memory.RSS < 16<<20 || a.Memory.Managed <= 0 || a.Memory.Files <= 0 || a.Memory.Stacks <= 0 {

@@ -54,6 +54,11 @@ func (g *gatherer) inFlightAtEnd(ctx context.Context) {
 	if err != nil {
 		g.e.flights = nil // the first look alone says nothing of the end
 	}
+	g.readers()
+	if n := len(g.e.flights); n > 1 {
+		m := &g.e.methodsEnded
+		m.count, m.exact, m.known = g.s.MethodsEnded(g.e.flights[0].InFlight, g.e.flights[n-1].InFlight)
+	}
 	if !slices.ContainsFunc(g.e.sockets, func(s socket) bool { return s.unanswered() }) {
 		return
 	}
@@ -84,17 +89,44 @@ func (g *gatherer) methodsAtEnd(ctx context.Context) {
 	g.e.chains = tasks.Chains
 }
 
+// readers notes the threads whose own methods take items from channels.
+func (g *gatherer) readers() {
+	threads := g.e.last().snap.Threads
+	for i := range threads {
+		if t := &threads[i]; slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
+			g.e.readers = append(g.e.readers, t)
+		}
+	}
+}
+
 // flight walks the heap for requests and for async methods.
 func (g *gatherer) flight(ctx context.Context) error {
 	g.progress("requests and async methods")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	at := time.Since(g.start)
-	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0)
+	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
 	if err == nil {
 		g.e.flights = append(g.e.flights, flightLook{at, f})
 	}
 	return err
+}
+
+// servesBlocked reports whether threads of a web server's process may run requests, and are blocked in the program's
+// code. The stack alone does not tell that a thread runs a request: most often the pool has resumed a middleware.
+func (e *evidence) servesBlocked() bool {
+	if len(e.looks) == 0 {
+		return false
+	}
+	n, kestrel := 0, false
+	for i := range e.last().snap.Threads {
+		t := &e.last().snap.Threads[i]
+		kestrel = kestrel || t.Idle() == profile.IdleKestrel
+		if t.Role == workerRole && blocked(t) && ownFrame(t.Frames) != nil {
+			n++
+		}
+	}
+	return kestrel && n >= fewRequests
 }
 
 // progressed returns the looks at what was in flight, at the beginning and at the end. false: there are not both, or a
@@ -161,6 +193,8 @@ type standing struct {
 	group  *profile.RequestGroup
 	count  int
 	oldest time.Time // zero: not known
+
+	threads []profile.ThreadRef // that run the requests
 }
 
 // judgeStalled looks for requests that neither end nor go on.
@@ -234,9 +268,65 @@ func (e *evidence) stalledMethods(before, after *flightLook) (out []profile.Verd
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.again(), "clrsnap locks " + e.again()},
 		}}
+		if thing == fullChannel {
+			e.addReaders(&out[0], after.Tasks)
+		}
 	}
 	return out
 }
+
+// addReaders says who takes items from channels: suspended methods, threads, and, if there are none, methods that have
+// ended with an exception. By the code alone, whether a reader reads the channel in question is not certain.
+func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
+	found := 0
+	tell := func(what, does string, frames []profile.Frame, threads []profile.ThreadRef) {
+		if found++; found > maxReaders {
+			return
+		}
+		if found == 1 {
+			v.Text += fmt.Sprintf(" %s takes items from a channel, perhaps this one, and %s.", what, does)
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text:   fmt.Sprintf("%s takes items from a channel, by its code, and %s:", what, does),
+			Frames: frames, Threads: threads,
+		})
+	}
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		own := ownFrame(c.Frames)
+		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
+			continue
+		}
+		does := "is " + string(c.State)
+		if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
+			does = "waits for " + cmp.Or(w.Target, awaitedThings[w.Kind], w.Type, string(w.Kind))
+		}
+		tell(method(own), does, c.Frames, nil)
+	}
+	for _, t := range e.readers {
+		tell(threadName(ref(t)), doing(t), t.Frames, []profile.ThreadRef{ref(t)})
+	}
+	if found > 0 {
+		return
+	}
+	v.Text += " Nobody is seen who takes items from a channel."
+	for i := range tasks.Faults {
+		f := &tasks.Faults[i]
+		if !f.ReadsChannel {
+			continue
+		}
+		if found++; found == 1 {
+			v.Text += fmt.Sprintf(" %s, which did, has ended with %s.", cmp.Or(f.Method, "A task"),
+				exceptionText(f.Exception))
+		}
+		if found <= maxReaders {
+			v.Evidence = append(v.Evidence, e.faultEvidence(f))
+		}
+	}
+}
+
+// maxReaders bounds the readers of channels that are told.
+const maxReaders = 3
 
 // place is the requests for one path in one place.
 type place struct {
@@ -274,6 +364,9 @@ func (p *place) since(before *place) (s standing) {
 		case b.Answering || r.Answering:
 			continue
 		}
+		if r.Thread != nil {
+			s.threads = append(s.threads, *r.Thread)
+		}
 		if s.count++; s.oldest.IsZero() || !r.Since.IsZero() && r.Since.Before(s.oldest) {
 			s.oldest = r.Since
 		}
@@ -282,10 +375,11 @@ func (p *place) since(before *place) (s standing) {
 }
 
 // standsIn reports whether a request can stand still in a place. The client sends a request's body, a timer ends by
-// itself, and a thread may run a task or a method that the request waits for.
+// itself, and a thread may run a task or a method that the request waits for. A thread that sleeps may do so again and
+// again.
 func standsIn(d *profile.Doing) bool {
 	if d.Wait != nil {
-		return d.Wait.Kind != profile.ThreadSleep
+		return true
 	}
 	w := d.WaitsFor
 	if d.State != profile.TaskWaiting || w == nil || w.HasDue {
@@ -345,11 +439,15 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 		v.Text += fmt.Sprintf(", and the oldest was begun %s ago", seconds(after.Requests.CapturedAt.Sub(s.oldest)))
 	}
 	v.Text += fmt.Sprintf(". %s, in %s.", waitsForText(&s.group.Doing), method(ownFrame(s.group.Doing.Frames)))
-	if c == profile.Possible {
+	switch d := &s.group.Doing; {
+	case c != profile.Possible:
+	case d.Wait != nil && d.Wait.Kind == profile.ThreadSleep:
+		v.Text += " Requests that take long on purpose look the same."
+	default:
 		v.Text += " Requests that wait for news look the same."
 	}
 	v.Evidence = []profile.Evidence{
-		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames},
+		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames, Threads: s.threads},
 	}
 	if n := e.requestsEnded(); n >= 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{

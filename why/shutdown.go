@@ -1,11 +1,13 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -33,7 +35,68 @@ func judgeShutdown(e *evidence) []profile.Verdict {
 			return []profile.Verdict{e.endless(w, "a handler of its end (AppDomain.ProcessExit)", threads)}
 		}
 	}
+	if v := e.endlessService(threads); v != nil {
+		return v
+	}
 	return e.keptAlive(threads)
+}
+
+// stopsServices are the host's methods that stop the services, one after another or together.
+const stopsServices = "Microsoft.Extensions.Hosting.Internal.Host."
+
+// stopsHost reports whether the host waits in a stack for a service to stop.
+func stopsHost(frames []profile.Frame) bool {
+	return slices.ContainsFunc(frames, func(f profile.Frame) bool {
+		name, ok := strings.CutPrefix(strings.Replace(f.Method, "Host+<", "Host.", 1), stopsServices)
+		return ok && (strings.HasPrefix(name, "StopAsync") || strings.HasPrefix(name, "ForeachService"))
+	})
+}
+
+// endlessService looks for a service of the host that does not stop: a method of the service has stayed in one wait
+// since the first look.
+func (e *evidence) endlessService(threads []watched) []profile.Verdict {
+	for i := range threads {
+		w := &threads[i]
+		if t := w.last(); w.unmoved && w.waits() && stopsHost(t.Frames) && ownFrame(t.Frames) != nil {
+			return []profile.Verdict{e.unstopped(t.Frames, doing(t), []profile.ThreadRef{ref(t)})}
+		}
+	}
+	before, after, ok := e.progressed()
+	if !ok {
+		return nil
+	}
+	for i := range after.Tasks.Chains {
+		c := &after.Tasks.Chains[i]
+		if c.State != profile.TaskWaiting || c.WaitsFor == nil || c.WaitsFor.HasDue || !stopsHost(c.Frames) ||
+			ownFrame(c.Frames) == nil || !stood(before, after, session.ChainKey(c)) {
+			continue
+		}
+		thing := cmp.Or(c.WaitsFor.Target, awaitedThings[c.WaitsFor.Kind], c.WaitsFor.Type)
+		return []profile.Verdict{e.unstopped(c.Frames, "waits for "+thing, nil)}
+	}
+	return nil
+}
+
+// stood reports whether a chain with a key has waited in both looks.
+func stood(before, after *flightLook, key uint64) bool {
+	for object, k := range after.Waiting {
+		if k == key && before.Waiting[object] == key {
+			return true
+		}
+	}
+	return false
+}
+
+// unstopped is the verdict on a service that does not stop.
+func (e *evidence) unstopped(frames []profile.Frame, does string, threads []profile.ThreadRef) profile.Verdict {
+	own := ownFrame(frames)
+	return profile.Verdict{
+		Cause: profile.CauseShutdown, Certainty: profile.Likely, // the service may wait for slow work
+		Text: fmt.Sprintf("The process is to end, and does not: the host waits for a service to stop, which has not "+
+			"moved since the first look. It is in %s, and %s.", method(own), does),
+		Evidence: []profile.Evidence{{Text: "The service stops here:", Frames: frames, Threads: threads}},
+		Commands: []string{"clrsnap tasks " + e.again(), "clrsnap stack " + e.again()},
+	}
 }
 
 // handlesExit reports whether the finalizer thread runs own code other than a finalizer. At the end of a process the

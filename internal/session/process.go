@@ -128,12 +128,14 @@ type Process struct {
 	asyncs     Asyncs               // of the latest walk that named frames
 	awaited    []AwaitingAt         // the awaiters of the frames
 	refs       refs
-	runs       map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
-	duties     *duties             // nil: permits that threads hold are not wanted
-	stamps     map[int]heap.Stamp  // by thread: the GC epoch of the addresses of objects that were read of the thread
-	mapped     time.Time           // when mappings were read for owners and lines
-	maps       target.Mappings     // the mappings read at mapped
-	locked     lockLooks           // facts about the Locks in events
+
+	channelReaders map[methodPlace]bool // whether methods take items from channels
+	runs           map[int][]waits.Run  // by thread: the tasks that it runs, since a snapshot began
+	duties         *duties              // nil: permits that threads hold are not wanted
+	stamps         map[int]heap.Stamp   // by thread: the GC epoch of the addresses of objects that were read of the thread
+	mapped         time.Time            // when mappings were read for owners and lines
+	maps           target.Mappings      // the mappings read at mapped
+	locked         lockLooks            // facts about the Locks in events
 }
 
 // Open finds the runtime in process pid and the layout of its structures. Open attaches to nothing, and stops no

@@ -28,7 +28,7 @@ var webClasses = map[web.Kind]taskClass{
 // Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
 // result has everything found until then, and is Partial.
 func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
-	out, err := p.requests(ctx, o, servingThreads{}, true)
+	out, err := p.requests(ctx, o, servingThreads{}, requestsHow{stacks: true})
 	if out == nil {
 		return nil, err
 	}
@@ -43,6 +43,8 @@ type InFlight struct {
 	// Waiting has the ChainKey of each waiting chain without a request, by the address of the innermost method's
 	// object. At most maxWaiting.
 	Waiting map[uint64]uint64
+
+	methods *methodObjects // nil: not known
 }
 
 // maxWaiting bounds InFlight.Waiting.
@@ -55,13 +57,19 @@ var chainSeed = maphash.MakeSeed()
 // makes another key.
 func ChainKey(c *profile.TaskChain) uint64 { return maphash.String(chainSeed, chainKey(c, false)) }
 
-// InFlight is Requests without the stacks of threads, together with the result of Tasks from the same walk. blocking: a
-// thread may be in a call of HttpClient that SendsBlocking reports.
-func (p *Process) InFlight(ctx context.Context, o HeapOptions, blocking bool) (*InFlight, error) {
-	return p.requests(ctx, o, servingThreads{blocking: blocking}, false)
+// InFlight is Requests together with the result of Tasks from the same walk. blocking: a thread may be in a call of
+// HttpClient that SendsBlocking reports. stacks: the stacks of threads are captured, for requests that threads run.
+func (p *Process) InFlight(ctx context.Context, o HeapOptions, blocking, stacks bool) (*InFlight, error) {
+	return p.requests(ctx, o, servingThreads{blocking: blocking}, requestsHow{stacks: stacks, progress: true})
 }
 
-func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, stacks bool) (
+// requestsHow says what to read besides requests and calls.
+type requestsHow struct {
+	stacks   bool // of all threads, for requests that threads run
+	progress bool // tasks, and what two looks are compared by
+}
+
+func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, how requestsHow) (
 	out *InFlight, err error,
 ) {
 	if p.Runtime == nil {
@@ -71,23 +79,28 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 		return nil, NestedError(0)
 	}
 	start := time.Now()
-	if stacks {
+	if how.stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
 			return nil, err
 		}
 	}
 	within := rewalkWithin
-	if !stacks {
+	if how.progress {
 		within = rewalkShortly
 	}
 	p.Engine.Begin()
-	l := requestLook{p: p, ctx: ctx, o: o, threads: threads, progress: !stacks}
+	l := requestLook{p: p, ctx: ctx, o: o, threads: threads, progress: how.progress}
 	if err := l.walk(within); err != nil {
 		return nil, p.noWalk(err)
 	}
 	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.best.waiting}
-	if !stacks {
+	if how.progress {
+		l.best.taskWalk.notes = true
 		out.Tasks = l.best.taskWalk.result(l.census)
+		if out.methods = l.best.taskWalk.noted; out.methods != nil {
+			t := out.Tasks
+			out.methods.whole = out.methods.whole && !t.Partial && t.Unread == 0 && t.ConsistentShare == 1
+		}
 	}
 	out.Requests.Duration = time.Since(start)
 	return out, p.Alive()

@@ -17,11 +17,19 @@ func state(c *target.Capture) string {
 	case c.SyscallNr < 0:
 		return "blocked in the kernel" // by a page fault, for example
 	}
-	name, ok := Syscalls[c.SyscallNr]
-	if !ok {
-		name = fmt.Sprintf("system call %d", c.SyscallNr)
+	if wakes(c) {
+		return "in " + Syscalls[c.SyscallNr]
 	}
-	if verb, ok := waiting[name]; ok && !wakes(c) {
+	return InCall(c.SyscallNr)
+}
+
+// InCall says in words what a thread does that is blocked in a system call: "sleeping (clock_nanosleep)".
+func InCall(nr int64) string {
+	name, ok := Syscalls[nr]
+	if !ok {
+		name = fmt.Sprintf("system call %d", nr)
+	}
+	if verb, ok := waiting[name]; ok {
 		return verb + " (" + name + ")"
 	}
 	return "in " + name

@@ -100,6 +100,8 @@ const (
 	queueClass
 	localQueueClass
 	awaiterClass
+	faultClass
+	serviceClass
 	serverClass // and the following classes: see requests.go
 	clientPoolClass
 	connectionClass
@@ -111,6 +113,7 @@ var taskClasses = map[string]taskClass{
 	"System.Threading.PortableThreadPool":                    poolClass,
 	"System.Threading.ThreadPoolWorkQueue":                   queueClass,
 	"System.Threading.ThreadPoolWorkQueue+WorkStealingQueue": localQueueClass,
+	faultHolder: faultClass,
 }
 
 // maxTaskObjects bounds the objects that are read.
@@ -152,6 +155,9 @@ type taskWalk struct {
 	firsts         map[arch.Addr]bool
 	unproven       int
 	unread         int
+
+	notes bool           // noted is wanted
+	noted *methodObjects // of the latest result; nil: not wanted, or too many
 }
 
 // walk finds the objects.
@@ -175,6 +181,9 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 		return notWanted
 	}
 	if class.Assembly != coreLib {
+		if isService(class) {
+			return serviceClass
+		}
 		if t.also != nil {
 			return t.also(class)
 		}
@@ -224,6 +233,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.findRunning()
 	out.Chains = t.chains(out)
 	out.Unproven, out.Unread = t.unproven, t.unread
+	out.Faults = t.faults()
 	t.p.from.noteTasks(out)
 	out.Pool = t.pool()
 	out.Timers = t.timers()
@@ -285,8 +295,11 @@ func starts(nodes []node) (out []int) {
 
 // chains follows the chains from their innermost methods, and counts equal chains.
 func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
+	before := t.p.stamp()
 	nodes := t.nodes()
-	out.Methods = len(nodes)
+	if out.Methods = len(nodes); t.notes {
+		t.noted = t.noteObjects(nodes, before)
+	}
 	byKey := map[string]*profile.TaskChain{}
 	var list []*profile.TaskChain
 	out.Partial = !t.eachChain(nodes, func(c *profile.TaskChain) (cost int) {
@@ -459,6 +472,7 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 			continue
 		}
 		out.Frames = append(out.Frames, t.frame(steps, i))
+		out.ReadsChannel = out.ReadsChannel || out.Frames[i].Origin() != profile.OfFramework && t.p.stepReads(&steps[i])
 		if steps[i].Task() != 0 {
 			t.methods = append(t.methods, chainMethod{&steps[i], i})
 		}

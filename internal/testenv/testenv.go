@@ -390,7 +390,7 @@ func (k DotNet) compile(all ...assembly) error {
 }
 
 // aspNetApps are the programs that need ASP.NET Core. The kit's net8 lacks ASP.NET Core.
-var aspNetApps = []string{"requests", "shop", "web"}
+var aspNetApps = []string{"hosted", "requests", "shop", "web"}
 
 // symbols are the conditional symbols that the SDK defines for a framework such as "net9": the symbols of this release
 // and of the earlier releases.

@@ -90,7 +90,7 @@ var (
 	causes = []string{
 		"deadlock", "lock-contention", "thread-pool-starvation", "remote-call", "cpu", "gc-pressure", "heap-growth",
 		"exceptions", "suspension", "finalizer", "throttled", "memory-pressure", "descriptors", "stopped", "debugger",
-		"stalled", "shutdown", "native-growth",
+		"stalled", "shutdown", "native-growth", "blocked-io",
 	}
 	certainties = []string{"possible", "likely", "certain"}
 )

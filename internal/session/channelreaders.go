@@ -1,0 +1,61 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/profile"
+)
+
+// channelReader is the class whose methods take items from a channel (System.Threading.Channels, ChannelReader.cs).
+const channelReader = "System.Threading.Channels.ChannelReader`1"
+
+var channelReads = []string{"ReadAsync", "ReadAllAsync", "WaitToReadAsync", "TryRead"}
+
+// methodPlace is a method: the module, and the row in the MethodDef table.
+type methodPlace struct {
+	module arch.Addr
+	rid    uint32
+}
+
+// maxReaderMethods bounds the methods whose code is remembered.
+const maxReaderMethods = 1 << 14
+
+// readsChannel reports whether a method takes items from a channel, by its IL. The IL does not tell from which.
+func (p *Process) readsChannel(m methodPlace) bool {
+	if p.Runtime == nil || m.module == 0 || m.rid == 0 {
+		return false
+	}
+	reads, known := p.channelReaders[m]
+	if !known {
+		reads, _ = p.Runtime.Names.Calls(m.module, m.rid, channelReader, channelReads...)
+		if p.channelReaders == nil || len(p.channelReaders) >= maxReaderMethods {
+			p.channelReaders = map[methodPlace]bool{}
+		}
+		p.channelReaders[m] = reads
+	}
+	return reads
+}
+
+// stepReads is readsChannel for a step of a chain.
+func (p *Process) stepReads(s *async.Step) bool {
+	switch {
+	case p.Runtime == nil:
+		return false
+	case s.Box != nil:
+		return p.readsChannel(methodPlace{s.Box.Machine.Module, s.Box.Machine.RID})
+	case s.Resumption != nil:
+		m, collectible, ok := p.resumedMethod(s.Resumption)
+		return ok && !collectible && p.readsChannel(methodPlace{m.Module, m.RID})
+	}
+	return false
+}
+
+// ReadsChannel reports whether the method of a frame takes items from a channel, by its IL. For frames of .NET the
+// answer is false.
+func (p *Process) ReadsChannel(f *profile.Frame) bool {
+	if p.Runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+		return false
+	}
+	m, err := p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
+	return err == nil && p.readsChannel(methodPlace{m.Module, m.RID})
+}

@@ -1,0 +1,100 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+)
+
+// methodObjects are the objects of async methods that had not ended at one moment, each with its MethodTable.
+type methodObjects struct {
+	tables map[arch.Addr]arch.Addr
+	stamp  heap.Stamp // the collector's, from before the first object was read until after the last; 0: not known
+	whole  bool       // no method is missing
+}
+
+// maxMethodObjects bounds the kept objects, some 40 bytes each. If there are more, none is kept.
+const maxMethodObjects = 1 << 18
+
+// noteObjects keeps the objects of the methods that have not ended. Pooled objects serve the next call, and are left
+// out.
+func (t *taskWalk) noteObjects(nodes []node, before heap.Stamp) *methodObjects {
+	if len(nodes) > maxMethodObjects {
+		return nil
+	}
+	m := &methodObjects{tables: make(map[arch.Addr]arch.Addr, len(nodes)), whole: true}
+	for i := range nodes {
+		obj := nodes[i].obj
+		if b, err := t.r.Box(obj); err == nil && b.Reused() {
+			continue
+		}
+		table := t.tableOf(obj)
+		if table == 0 {
+			m.whole = false
+			continue
+		}
+		m.tables[obj] = table
+	}
+	if after := t.p.stamp(); after == before {
+		m.stamp = after
+	}
+	return m
+}
+
+// MethodsEnded is how many of the async methods that had not ended at an earlier moment have ended at a later one.
+// exact: the collector has moved nothing in between, so each object was read again at its place. Otherwise the number
+// is a lower bound: as many as there are less of each class. Methods that began after the earlier moment do not count.
+// ok is false if a
+// look has missed methods: then the number is not known.
+func (p *Process) MethodsEnded(before, after *InFlight) (ended int, exact, ok bool) {
+	b, a := before.methods, after.methods
+	if b == nil || a == nil || !b.whole || !a.whole {
+		return 0, false, false
+	}
+	if b.stamp != 0 && b.stamp == p.stamp() {
+		p.Engine.Begin()
+		if ended, ok = p.endedInPlace(b); ok && b.stamp == p.stamp() {
+			return ended, true, true
+		}
+	}
+	return fewer(b, a), false, true
+}
+
+// endedInPlace reads each object again. false: an object cannot be read.
+func (p *Process) endedInPlace(m *methodObjects) (ended int, ok bool) {
+	r := p.asyncReader()
+	for obj := range m.tables {
+		at, err := r.Place(obj)
+		if err != nil {
+			return 0, false
+		}
+		if at != 0 {
+			continue
+		}
+		class, err := p.Runtime.Objects.Class(obj)
+		if err != nil {
+			return 0, false
+		}
+		complete, known := p.isComplete(obj, class)
+		if !known {
+			return 0, false
+		}
+		if complete {
+			ended++
+		}
+	}
+	return ended, true
+}
+
+// fewer sums up by how much the objects of each class have become fewer.
+func fewer(before, after *methodObjects) (n int) {
+	left := map[arch.Addr]int{}
+	for _, table := range after.tables {
+		left[table]++
+	}
+	for _, table := range before.tables {
+		if left[table]--; left[table] < 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,41 @@
+// A program whose work stands still in one way, which --of names, and healthy programs that look alike. Its answers
+// tell the truth about it.
+using System;
+using System.Collections.Generic;
+using System.Threading;
+using Common;
+
+namespace Depot;
+
+static class Program
+{
+    static readonly Dictionary<string, Action> kinds = new()
+    {
+        ["ends"] = Methods.Ends,
+        ["faults"] = Methods.Faults,
+        ["outbox"] = Methods.Outbox,
+        ["outbox-stuck"] = Methods.OutboxStuck,
+        ["log"] = Pipes.Log,
+        ["lock"] = Pipes.Lock,
+        ["undrained"] = Pipes.Undrained,
+        ["undrained-async"] = Pipes.UndrainedAsync,
+        ["circle"] = Pipes.Circle,
+        ["errors"] = Pipes.Errors,
+        ["relay"] = Pipes.Relay,
+        ["socket"] = Pipes.Loopback,
+        ["slow-reader"] = Pipes.SlowReader,
+        ["listener"] = Pipes.Listener,
+        ["child"] = Pipes.Child,
+        ["rest"] = Pipes.Rest,
+    };
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        kinds[App.Text("of", "")]();
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+}

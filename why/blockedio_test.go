@@ -1,0 +1,78 @@
+package why
+
+import (
+	"strings"
+	"testing"
+
+	"clrsnap/internal/openfiles"
+	"clrsnap/profile"
+)
+
+// pipeCall is a call of thread 1 of process 42 whose other end process 43 has.
+func pipeCall(writes bool, ends ...farEnd) blockedCall {
+	return blockedCall{
+		Call: openfiles.Call{FD: 5, Writes: writes, Link: "pipe:[7]"}, pid: 42, own: true, what: "a pipe",
+		thread: profile.ThreadRef{OSThreadID: 1, Name: "log"}, ends: ends,
+	}
+}
+
+// TestBlockedIOVerdicts: a write that nobody reads is a finding; a read is one only if its writer waits for the reader,
+// or if others wait for the reader; and an end that is about to be served is none.
+func TestBlockedIOVerdicts(t *testing.T) {
+	sleeps := farEnd{pid: 43, command: "sleep", does: "is sleeping (nanosleep)"}
+	ready := farEnd{pid: 43, command: "cat", ready: true}
+	full := pipeCall(true, farEnd{pid: 42, own: true})
+	full.own, full.pid, full.command = false, 43, "cat"
+	circle := farEnd{pid: 43, command: "cat", next: &full}
+	child := full
+	child.awaited = true
+	for _, tt := range []struct {
+		name    string
+		call    blockedCall
+		waiters int // for a lock that the thread of the call holds
+		says    string
+	}{
+		{"a write", pipeCall(true, sleeps), 0,
+			"sleep (43), at the other end, does not read: it is sleeping (nanosleep)."},
+		{"a write with waiters", pipeCall(true, sleeps), 3, "3 threads wait for log (1), directly or not."},
+		{"a write that is read", pipeCall(true, ready), 3, ""},
+		{"a read", pipeCall(false, sleeps), 0, ""},
+		{"a read with one waiter", pipeCall(false, sleeps), 1, ""},
+		{"a read with waiters", pipeCall(false, sleeps), 2, "sleep (43), at the other end, writes nothing"},
+		{"a circle", pipeCall(false, circle), 0, "Each waits for the other."},
+		{"nobody at the other end", pipeCall(true), 0, "Nobody reads what it writes, as far as can be seen from here."},
+		{"a child that nobody waits for", child, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			threads := []profile.Thread{waiting(1, profile.Wait{Kind: profile.WaitIO}, "Shop.Log.Write")}
+			lock := profile.Wait{Kind: profile.MonitorEnter, Object: 0x40, Owner: &profile.ThreadRef{OSThreadID: 1}}
+			for id := range tt.waiters {
+				threads = append(threads, waiting(10+id, lock, "Shop.Till.Pay"))
+			}
+			e := same(4, threads...)
+			e.process.PID, e.blocked = 42, []blockedCall{tt.call}
+			list := judgeBlockedIO(e)
+			if tt.says == "" {
+				if len(list) > 0 {
+					t.Errorf("false: %s", list[0].Text)
+				}
+				return
+			}
+			if len(list) != 1 || !strings.Contains(list[0].Text, tt.says) {
+				t.Errorf("%+v", list)
+			}
+		})
+	}
+}
+
+// TestOuterType: the type of a member, whatever the compiler has nested into the type.
+func TestOuterType(t *testing.T) {
+	for member, want := range map[string]string{
+		"Shop.Log.Write": "Shop.Log", "Shop.Log+<>c.<Run>b__0": "Shop.Log", "Shop.Log..ctor": "Shop.Log",
+		"Main": "Main", "": "", "Shop.Log._queue": "Shop.Log",
+	} {
+		if got := outerType(member); got != want {
+			t.Errorf("%q: %q", member, got)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Bounds of the reported exceptions.
+const (
+	shownFaults = 6 // kinds of failed tasks, and of exceptions
+	mostMessage = 200
+)
+
+// judgeServices looks for services of the host that have ended with an exception. A host that ignores exceptions goes
+// on without the service, silently.
+func judgeServices(e *evidence) (out []profile.Verdict) {
+	l := e.lastFlight()
+	if l == nil {
+		return nil
+	}
+	for i := range l.Tasks.Faults {
+		f := &l.Tasks.Faults[i]
+		if f.Service == "" {
+			continue
+		}
+		if len(out) > 0 {
+			out[0].Evidence = append(out[0].Evidence, e.faultEvidence(f))
+			continue
+		}
+		out = []profile.Verdict{{
+			Cause: profile.CauseStalled, Certainty: profile.Likely,
+			Text: fmt.Sprintf("The background service %s has ended with an exception, and the process goes on without "+
+				"it: %s. What the service is there for is not done any more.", f.Service, exceptionText(f.Exception)),
+			Evidence: []profile.Evidence{e.faultEvidence(f)},
+			Commands: []string{"clrsnap tasks " + e.again()},
+		}}
+	}
+	return out
+}
+
+// exceptionText is the type and the beginning of the message of an exception.
+func exceptionText(x *profile.ExceptionInfo) string {
+	message := strings.Join(strings.Fields(x.Message), " ")
+	if r := []rune(message); len(r) > mostMessage {
+		message = string(r[:mostMessage]) + "…"
+	}
+	if message == "" {
+		return x.Type
+	}
+	return x.Type + ": " + message
+}
+
+// traceOf is the stack trace of an exception, as frames.
+func traceOf(x *profile.ExceptionInfo) (out []profile.Frame) {
+	for i := range x.Frames {
+		if f := &x.Frames[i]; !f.Hidden {
+			out = append(out, f.Frame)
+		}
+	}
+	return out
+}
+
+// faultEvidence tells of a failed task.
+func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
+	what := cmp.Or(f.Method, "a task")
+	text := fmt.Sprintf("%s of %s %s ended with %s", counted(f.Count, "call", "calls"), what,
+		verb(f.Count, "has", "have"), exceptionText(f.Exception))
+	if f.Service == "" && !f.Observed {
+		text += "; nobody has observed the exception"
+	}
+	if f.Exception.Uncertain != "" {
+		text += " (uncertain: " + f.Exception.Uncertain + ")"
+	}
+	return profile.Evidence{Text: text + ":", Frames: traceOf(f.Exception)}
+}
+
+// unnoticed are the tasks that have failed without anybody's notice. A task that nobody keeps is garbage, and need not
+// matter.
+func (e *evidence) unnoticed() (out []profile.Evidence) {
+	l := e.lastFlight()
+	if l == nil {
+		return nil
+	}
+	for i := range l.Tasks.Faults {
+		if f := &l.Tasks.Faults[i]; !f.Observed && f.Service == "" && len(out) < shownFaults {
+			out = append(out, e.faultEvidence(f))
+		}
+	}
+	return out
+}
+
+// thrownMeanwhile are the exceptions of the recording. A process that is well throws exceptions, too.
+func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
+	if !hasMode(e.samples, profile.Exception) {
+		return nil
+	}
+	for _, t := range e.throws() {
+		if len(out) == shownFaults {
+			break
+		}
+		stack := withoutEvents(frames(e.samples, t.node))
+		out = append(out, profile.Evidence{
+			Text: fmt.Sprintf("%s of %s, thrown in %s%s:", counted(int(t.weight), "exception", "exceptions"), t.typ,
+				method(ownFrame(stack)), t.caught()),
+			Frames: stack,
+		})
+	}
+	return out
+}
+
+// exceptions are the exceptions below the verdicts: failed tasks always, and the recorded exceptions only beside a
+// verdict, if no verdict lists these already.
+func (e *evidence) exceptions(verdicts []profile.Verdict) []profile.Evidence {
+	out := e.unnoticed()
+	if len(verdicts) == 0 {
+		return out
+	}
+	for i := range verdicts {
+		if verdicts[i].Cause == profile.CauseExceptions {
+			return out
+		}
+	}
+	return append(out, e.thrownMeanwhile()...)
+}
