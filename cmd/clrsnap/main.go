@@ -106,7 +106,7 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	return status
 }
 
-// hurries reports whether a command looks at a running process, and soon prints the result.
+// hurries reports whether a command looks at a running process, and soon prints the result or samples the process.
 func hurries(root *cobra.Command, args []string) bool {
 	verb, _, err := root.Find(args)
 	return err == nil && slices.Contains([]string{"stack", "locks", "why", "record"}, verb.Name()) &&

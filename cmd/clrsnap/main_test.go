@@ -134,7 +134,7 @@ func asNobody(name string, args ...string) *exec.Cmd {
 func TestHurries(t *testing.T) {
 	for args, want := range map[string]bool{
 		"stack 42": true, "--color never stack 42": true, "--color=never locks 42": true, "why 42 --for 3s": true,
-		"stack --core file": false, "locks --core=file": false, "record 42": false, "record -o stack 42": false,
+		"stack --core file": false, "locks --core=file": false, "record 42": true, "heap -o stack 42": false,
 		"stock 42": false, "": false,
 	} {
 		if got := hurries(newRoot(&app{}), strings.Fields(args)); got != want {
