@@ -383,7 +383,7 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
-	priority.Relax() // the program would inherit the priority
+	priority.Relax()                                // the program would inherit the priority
 	if err := a.mayBlock(os.Getpid()); err != nil { // the program will have the same mounts
 		return err
 	}
