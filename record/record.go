@@ -15,7 +15,6 @@ import (
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
-	"clrsnap/internal/priority"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -198,17 +197,6 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	r, err := prepare(ctx, p, o)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	return r.run(ctx), nil
-}
-
-// prepare begins to sample a process. Where many threads compute, the preparation comes before them if permitted.
-func prepare(ctx context.Context, p *session.Process, o Options) (*recorder, error) {
-	defer priority.Hurry()()
 	var with *link.Link
 	if o.Events.Monitor != 0 {
 		if err := o.readable(p.Options); err != nil {
@@ -223,6 +211,7 @@ func prepare(ctx context.Context, p *session.Process, o Options) (*recorder, err
 		}
 	}
 	r := newRecorder(o)
+	defer r.close()
 	r.opts = p.Options
 	var before agentCounts
 	if with != nil {
@@ -239,7 +228,6 @@ func prepare(ctx context.Context, p *session.Process, o Options) (*recorder, err
 		if with != nil {
 			with.Detach()
 		}
-		r.close()
 		return nil, bridge.Publish(err)
 	}
 	rp := r.add(p)
@@ -249,5 +237,5 @@ func prepare(ctx context.Context, p *session.Process, o Options) (*recorder, err
 		np.before = before
 		np.reads(rp)
 	}
-	return r, nil
+	return r.run(ctx), nil
 }

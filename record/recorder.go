@@ -140,12 +140,17 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
+	if r.o.Alone {
+		priority.Relax()
+	}
 	priority.Run(r.o.Alone, func(p *priority.Priority) {
 		r.haste.raise, r.haste.ready = p.Raise, p.Ready
 		r.haste.begin(live.Monotonic(), r.startsUntil())
 		r.record(ctx)
 	})
-	defer priority.Hurry()()
+	if r.o.Alone {
+		defer priority.Hasten()()
+	}
 	out = r.finish()
 	r.addLines(ctx, out)
 	return out

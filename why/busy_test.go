@@ -65,6 +65,23 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(moving(same(4, queueFor(6)...)).recorded(3, profile.Wall).done()))
 	// In a look the lock is free.
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
+	// That may be a chance, if the samples agree.
+	freed := func(waiting time.Duration, looks ...[]profile.Thread) []profile.Verdict {
+		r := looksAt(looks...).recorded(3, profile.Wall)
+		for i := range 6 {
+			x := profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(waiting)}
+			r.add(10+i, x, "", enter, "Shop.Journal.Append")
+		}
+		return judgeLocks(r.done())
+	}
+	for at := range 4 {
+		looks := [][]profile.Thread{queueFor(6), queueFor(6), queueFor(6), queueFor(6)}
+		looks[at] = queueFor(0)
+		verdict(t, freed(3*time.Second, looks...), profile.CauseLockContention, profile.Certain, "Shop.Journal.Append")
+		none(t, freed(time.Second, looks...)) // two threads on average
+		looks[(at+1)%4] = queueFor(1)
+		none(t, freed(3*time.Second, looks...))
+	}
 }
 
 // TestLockWaits: the agent's waits for other locks are no evidence.

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// A lock is a trouble with so many waiters on average, and at least so many in each look.
+	// A lock is a trouble with so many waiters on average, and at least so many in each look. One look of four may
+	// have met a moment with fewer waiters if, by the samples, so many threads waited on average.
 	manyWaiters = 3.0
 	fewWaiters  = 2
 	// The waiters' share of the busy threads.
@@ -38,9 +39,10 @@ func judgeLocks(e *evidence) []profile.Verdict {
 	if len(e.looks) < 3 {
 		return nil
 	}
+	waiting, known := e.waitingForLocks()
 	var worst *convoy
 	for _, c := range e.convoys() {
-		if (c.harmful(len(e.looks)) || len(c.stuck) >= fewWaiters) &&
+		if (c.harmful(waiting) || len(c.stuck) >= fewWaiters) &&
 			(worst == nil || mean(c.waiters) > mean(worst.waiters)) {
 			worst = c
 		}
@@ -48,7 +50,6 @@ func judgeLocks(e *evidence) []profile.Verdict {
 	if worst == nil {
 		return nil
 	}
-	waiting, known := e.waitingForLocks()
 	if known && waiting < manyWaiters/2 && len(worst.stuck) < fewWaiters {
 		return nil // the looks found a rare state
 	}
@@ -84,14 +85,17 @@ func (e *evidence) convoys() map[string]*convoy {
 	}
 	threads := e.threads()
 	for _, c := range out {
-		c.findStuck(threads, len(e.looks))
+		for i := len(c.waiters); i < len(e.looks); i++ {
+			c.waiters, c.busy = append(c.waiters, 0), append(c.busy, e.looks[i].busy())
+		}
+		c.findStuck(threads)
 	}
 	return out
 }
 
 // findStuck finds the waiters of the last look that have not moved since the first look.
-func (c *convoy) findStuck(threads []watched, looks int) {
-	if len(c.waiters) < looks {
+func (c *convoy) findStuck(threads []watched) {
+	if c.waiters[len(c.waiters)-1] == 0 {
 		return
 	}
 	for i := range threads {
@@ -155,14 +159,17 @@ func (l *look) holder(object uint64) *profile.Thread {
 	return nil
 }
 
-func (c *convoy) harmful(looks int) bool {
-	if len(c.waiters) < looks {
-		return false
-	}
-	for i := range c.waiters {
-		if c.waiters[i] < fewWaiters {
-			return false
+// harmful reports whether the lock has many waiters. waiting is how many threads waited for locks on average, by the
+// samples.
+func (c *convoy) harmful(waiting float64) bool {
+	few := 0
+	for _, n := range c.waiters {
+		if n < fewWaiters {
+			few++
 		}
+	}
+	if few > 0 && (waiting < manyWaiters || few > len(c.waiters)/4) {
+		return false
 	}
 	return mean(c.waiters) >= manyWaiters && mean(c.waiters) >= muchWaiting*mean(c.busy)
 }
@@ -209,7 +216,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		Commands: []string{"clrsnap locks " + e.again(),
 			fmt.Sprintf("clrsnap record %s --event contention", e.again())},
 	}
-	if n := len(c.stuck); !c.harmful(len(e.looks)) {
+	if n := len(c.stuck); !c.harmful(waiting) {
 		v.Text = fmt.Sprintf("%s have waited for %s for the whole look of %s, in %s, and none has got it.",
 			threadsOf(n), lock, seconds(e.whole()), place)
 	}

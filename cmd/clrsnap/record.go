@@ -353,7 +353,6 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 		return err
 	}
 	pr.begin(fmt.Sprintf("process %d (%s)", pid, display.Clip(display.OneLine(info.Command), 60)))
-	priority.Relax()
 	r, err := record.Record(ctx, p, ro)
 	pr.end()
 	if err != nil {
@@ -419,7 +418,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 
 // finishRecording writes a recording and prints a summary.
 func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordFlags) error {
-	defer priority.Hurry()() // the target may keep all CPUs busy
+	defer priority.Hasten()() // the target may keep all CPUs busy
 	r.Version = versionText()
 	if len(r.Samples) == 0 {
 		a.explainEmpty(r, f)

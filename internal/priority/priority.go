@@ -61,6 +61,16 @@ func Hurry() (end func()) {
 	}
 }
 
+// Hasten gives the whole process the priority of Hurry, until end is called. Go's collector gets the same priority:
+// memory does not grow while the collector waits for a CPU.
+func Hasten() (end func()) {
+	if chosen() {
+		return func() {}
+	}
+	setAll(hurried)
+	return func() { setAll(0) }
+}
+
 // HurryAll gives the whole process what Hurry gives to one thread. The process must end in part of
 // a second. Go's collector and the output do not keep the process waiting either.
 //
