@@ -46,7 +46,7 @@ func TestTasksEnded(t *testing.T) {
 					if int64(x.TasksEnded) > after-before+1 {
 						t.Errorf("%d methods are said to have ended, of %d", x.TasksEnded, after-before)
 					}
-					n, is := 20_000-before, int64(x.TasksInFlight)
+					n, is := 2_000-before, int64(x.TasksInFlight)
 					if is > n+1 || is < n-(after-before)-1 {
 						t.Errorf("%d methods are in flight, of %d", x.TasksInFlight, n)
 					}

@@ -17,7 +17,7 @@ static class Methods
     /// </summary>
     public static void Ends()
     {
-        var parcels = new TaskCompletionSource[20_000];
+        var parcels = new TaskCompletionSource[2_000];
         var sent = new Task[parcels.Length];
         for (int i = 0; i < parcels.Length; i++)
         {
@@ -29,9 +29,9 @@ static class Methods
         {
             for (int i = 0; i < parcels.Length; i++)
             {
-                Thread.Sleep(5);
+                Thread.Sleep(50);
                 parcels[i].SetResult();
-                if (collects && i % 100 == 0) GC.Collect(2, GCCollectionMode.Forced, blocking: true, compacting: true);
+                if (collects && i % 10 == 0) GC.Collect(2, GCCollectionMode.Forced, blocking: true, compacting: true);
             }
         });
         App.Answer = _ => [$"ENDED {Volatile.Read(ref ended)}"];
