@@ -166,18 +166,19 @@ func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
 func (s *soak) round() error {
 	all := s.rounds%50 == 0
 	wanted := func(t *clrsnap.Thread) bool { return all || !s.blocked[t.OSThreadID] }
-	times := moments{begin: map[int]uint64{}, end: map[int]uint64{}}
+	// SnapshotAll asks the filter about each thread before the capture. The captures of running threads come last.
+	begin := map[int]uint64{} // by TID
 	snap, err := s.p.SnapshotAll(context.Background(), func(t *clrsnap.Thread) bool {
-		times.next(t.OSThreadID)
+		begin[t.OSThreadID] = judge.Now()
 		return wanted(t)
 	})
 	if err != nil {
 		return err
 	}
-	times.next(0)
+	end := judge.Now()
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		s.judge.Saw(th, times.begin[th.OSThreadID], times.end[th.OSThreadID])
+		s.judge.Saw(th, begin[th.OSThreadID], end)
 		s.snapshots.add(th)
 		s.base(th)
 	}
@@ -193,20 +194,6 @@ func (s *soak) round() error {
 		}
 	}
 	return nil
-}
-
-// moments encloses the time of each thread in SnapshotAll: SnapshotAll asks the
-// filter about each thread right before the thread's capture.
-type moments struct {
-	begin, end map[int]uint64 // by TID
-	last       int
-}
-
-func (m *moments) next(tid int) {
-	now := judge.Now()
-	m.end[m.last] = now
-	m.begin[tid] = now
-	m.last = tid
 }
 
 // suspend walks one suspension as Snapshot does and as DoStackSnapshot does in
