@@ -4,6 +4,13 @@
 // a million instructions becomes a test that fails until the fault is mended, and the fault never
 // comes back.
 //
+// The folder testdata has the threads of the test program, each blocked in a different way
+// (scenarios.rec, scenarios-net9.rec), and moments of single-stepped threads (steps.rec): prologs and
+// epilogs, funclets, stubs, hijacked returns, restored contexts, clones, signal handlers and
+// exceptions in flight. A test walks each moment in four ways: every frame, with funclets folded, and
+// as DoStackSnapshot in both modes. A recorder removes the folders of the target's files, and Minimize
+// blanks memory without influence on a walk.
+//
 // A corpus has memory and files of the target, byte for byte. Do not hand around corpora of
 // programs with secrets.
 package replay

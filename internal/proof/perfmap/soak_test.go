@@ -33,7 +33,7 @@ var (
 type soakKind struct {
 	name    string
 	runtime string // "": the runtime of the flag
-	share   int    // per cent
+	share   int    // of the flag -soak, in per cent; all shares together are 115
 	args    []string
 	env     []string
 	reuse   bool // addresses of unloaded code are used again, and the test must meet some

@@ -33,7 +33,10 @@ var faultProgram string
 var injections = layer.Size(400, 10_000)
 
 // TestFaults disturbs captures at every step in every way that we could think of. Three in ten
-// captures are of a .NET program.
+// captures are of a .NET program. The faults: clrsnap, the tracer or the watchdog is killed, stopped
+// or late; the thread gets signals, has another tracer, exits, executes, forks or clones; the process
+// dies; the process's control group is frozen. Afterwards every thread makes progress, each signal has
+// arrived once and in order, exit codes are right, and no tracer or watchdog is left.
 func TestFaults(t *testing.T) {
 	layer.Quiet(t)
 	faultProgram = testProgram(t, "faults")
