@@ -9,7 +9,12 @@
 // epilogs, funclets, stubs, hijacked returns, restored contexts, clones, signal handlers and
 // exceptions in flight. A test walks each moment in four ways: every frame, with funclets folded, and
 // as DoStackSnapshot in both modes. A recorder removes the folders of the target's files, and Minimize
-// blanks memory without influence on a walk.
+// blanks memory without influence on a walk. To record anew:
+//
+//	go test -tags live -run TestRecord ./internal/replay -update
+//	make proof FORM=full PROOF=singlestep TESTFLAGS="-steps 1900000 -collect $PWD/steps.rec"
+//
+// The second command collects moments while single-stepping.
 //
 // A corpus has memory and files of the target, byte for byte. Do not hand around corpora of
 // programs with secrets.
