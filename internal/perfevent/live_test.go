@@ -50,7 +50,7 @@ func testShares(t *testing.T, scope Scope) {
 			inB[r.TID]++
 		}
 	}
-	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 6000 })
+	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 4500 })
 	used.note(t)
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)
