@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/mounts"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
@@ -105,14 +106,9 @@ func (p *Process) open(nonBlocking bool) error {
 	if err := p.identify(); err != nil {
 		return err
 	}
-	ms, text, err := p.readMappings()
-	if err == nil && nonBlocking {
-		if err := mayBlock(p.Dir(), text); err != nil {
-			return err
-		}
-	}
-	if err == nil {
-		err = p.probe(ms)
+	err := p.readable(nonBlocking)
+	for tries := 0; tries < 3 && isFault(err); tries++ {
+		err = p.readable(nonBlocking) // the process has executed another program after its mappings were read
 	}
 	if err == nil {
 		err = checkMachine(p.pid, p.dir)
@@ -121,7 +117,7 @@ func (p *Process) open(nonBlocking bool) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &ae):
+	case errors.As(err, &ae), errors.Is(err, mounts.ErrMayBlock):
 		return err
 	case errors.Is(err, ErrExited):
 		return justExited(p.pid)
@@ -169,6 +165,23 @@ func (p *Process) readSelf() (st procfs.Stat, su procfs.Status, err error) {
 	}
 	return st, su, err
 }
+
+// readable returns nil if the process can be read.
+func (p *Process) readable(nonBlocking bool) error {
+	ms, text, err := p.readMappings()
+	if err != nil {
+		return err
+	}
+	if nonBlocking {
+		if err := mayBlock(p.Dir(), text); err != nil {
+			return err
+		}
+	}
+	return p.probe(ms)
+}
+
+// isFault reports whether nothing is mapped at an address. The process's mem file says EIO.
+func isFault(err error) bool { return errors.Is(err, unix.EFAULT) || errors.Is(err, unix.EIO) }
 
 // probe reads a byte of memory: only a real read shows whether reading is allowed.
 func (p *Process) probe(ms target.Mappings) error {
