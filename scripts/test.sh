@@ -16,7 +16,7 @@ saying= # what a test says that belongs to this layer alone
 but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
-    live) at_once=5 ;; # more than there are CPUs: tests wait half of the time
+    live) at_once=4 ;; # more than there are CPUs: tests wait half of the time
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(\|EachOfKit(\|EachVersion(' at_once=3 ;;
     proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;
     quiet) tags=proof saying='layer\.Quiet(' ;;
