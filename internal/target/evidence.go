@@ -72,6 +72,11 @@ func (e *Evidence) Keep(p []byte, addr arch.Addr) {
 // Full reports whether the reads exceeded the bounds.
 func (e *Evidence) Full() bool { return e.full }
 
+// Crowded reports whether the reads have used half of the room.
+func (e *Evidence) Crowded() bool {
+	return e.full || len(e.pieces) > maxEvidence/2 || len(e.buf) > maxEvidenceBytes/2
+}
+
 // Stands reports whether mem still has all bytes as read. It is false after Full.
 func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {
