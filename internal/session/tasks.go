@@ -82,9 +82,9 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
-		delegates: delegateNames{}, kinds: map[arch.Addr]classKind{}, together: 1,
+		delegates: delegateNames{}, kinds: map[arch.Addr]classKind{},
 	}
-	t.prove = func(read func() error) bool { return p.steadily(read, nil) }
+	t.prove = p.steadyRead
 	return t
 }
 
@@ -156,7 +156,6 @@ type taskWalk struct {
 	unproven       int
 	unread         int
 	kinds          map[arch.Addr]classKind // of classes that stay, by MethodTable
-	together       int                     // how many chains are read together at most
 
 	notes bool           // noted is wanted
 	noted *methodObjects // of the latest result; nil: not wanted, or too many
@@ -352,16 +351,18 @@ func framesCost(frames []profile.Frame) (cost int) {
 func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
 	clear(t.firsts)
+	b := batchOf(t.p, t.prove, t.readChainOf)
 	queue := starts(nodes)
 	for done := 0; done < len(queue); {
 		if t.stopped() || room <= 0 {
 			return false
 		}
 		t.doing(done, len(queue))
-		for _, r := range t.readSome(nodes, queue[done:]) {
+		list, stands := t.readChains(b, nodes, queue[done:])
+		for i, r := range list {
 			n := &nodes[queue[done]]
 			done++
-			c, ended := t.accept(r)
+			c, ended := t.accept(r, stands[i])
 			if ended && n.next >= 0 { // the next method is the innermost now, if no other leads there
 				next := &nodes[n.next]
 				if next.inners--; next.inners == 0 {
