@@ -13,6 +13,8 @@ type RequestsOptions struct {
 	MaxCPU float64
 	// Progress is called from time to time with the number of bytes walked, and of all bytes; nil: no calls.
 	Progress func(done, all uint64)
+	// Doing is as in TasksOptions.
+	Doing func(what string, done float64)
 }
 
 // Requests finds which HTTP requests ASP.NET Core's server Kestrel is serving, and which calls of HttpClient are under
@@ -21,6 +23,6 @@ type RequestsOptions struct {
 // until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
 // no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
-	r, err := p.s.Requests(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress})
+	r, err := p.s.Requests(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
 	return r, publish(err)
 }

@@ -13,6 +13,9 @@ type TasksOptions struct {
 	MaxCPU float64
 	// Progress is called from time to time with the number of bytes walked, and of all bytes; nil: no calls.
 	Progress func(done, all uint64)
+	// Doing is called from time to time while the found methods are read, with the name of the step and with how far
+	// the step has come, from 0 to 1; nil: no calls.
+	Doing func(what string, done float64)
 }
 
 // Tasks walks the managed heap and finds the suspended async methods: who awaits whom, and the innermost method's wait.
@@ -21,6 +24,6 @@ type TasksOptions struct {
 // an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
 // known. Lines are found with Options.Lines.
 func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
-	t, err := p.s.Tasks(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress})
+	t, err := p.s.Tasks(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
 	return t, publish(err)
 }

@@ -111,9 +111,15 @@ type chainLook struct {
 	link  func(*profile.SourceLine) string
 }
 
+// shownProgress has the functions that show how far a look has come; nil: nobody looks.
+type shownProgress struct {
+	walked func(done, all uint64)
+	doing  func(what string, done float64)
+}
+
 // chainWalk is the work of a verb after its target is open. T is the result.
 type chainWalk[T any] struct {
-	walk    func(context.Context, *clrsnap.Process, func(done, all uint64)) (*T, error)
+	walk    func(context.Context, *clrsnap.Process, shownProgress) (*T, error)
 	partial func(*T) bool // the walk was ended early
 	print   func(io.Writer, *T, chainLook) error
 }
@@ -136,9 +142,9 @@ func (v *chainWalk[T]) run(ctx context.Context, a *app, args []string, f *chainF
 	defer p.Close()
 	a.collects.Store(true)
 	progress := walkProgress{to: a.stderr, begin: time.Now()}
-	var show func(done, all uint64)
+	var show shownProgress
 	if isTerminal(a.stderr) {
-		show = progress.show
+		show = shownProgress{progress.show, progress.doing}
 	}
 	found, err := v.walk(ctx, p, show)
 	progress.end()

@@ -63,8 +63,8 @@ createdump with type 2 (with heap) or 4 (full).
 // requests shows the requests in flight.
 func (a *app) requests(ctx context.Context, args []string, f *requestsFlags) error {
 	v := chainWalk[profile.Requests]{
-		walk: func(ctx context.Context, p *clrsnap.Process, show func(done, all uint64)) (*profile.Requests, error) {
-			return p.Requests(ctx, clrsnap.RequestsOptions{MaxCPU: f.maxCPU, Progress: show})
+		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Requests, error) {
+			return p.Requests(ctx, clrsnap.RequestsOptions{MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing})
 		},
 		partial: func(r *profile.Requests) bool { return r.Partial },
 		print: func(w io.Writer, r *profile.Requests, l chainLook) error {

@@ -56,8 +56,8 @@ createdump with type 2 (with heap) or 4 (full).
 // tasks shows the waits of async methods.
 func (a *app) tasks(ctx context.Context, args []string, f *chainFlags) error {
 	v := chainWalk[profile.Tasks]{
-		walk: func(ctx context.Context, p *clrsnap.Process, show func(done, all uint64)) (*profile.Tasks, error) {
-			return p.Tasks(ctx, clrsnap.TasksOptions{MaxCPU: f.maxCPU, Progress: show})
+		walk: func(ctx context.Context, p *clrsnap.Process, show shownProgress) (*profile.Tasks, error) {
+			return p.Tasks(ctx, clrsnap.TasksOptions{MaxCPU: f.maxCPU, Progress: show.walked, Doing: show.doing})
 		},
 		partial: func(t *profile.Tasks) bool { return t.Partial },
 		print: func(w io.Writer, t *profile.Tasks, l chainLook) error {

@@ -368,14 +368,9 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 	if !holds() {
 		return false // most often the call is over already
 	}
-	seen := p.Managed.Seen
-	defer seen.End()
+	defer p.Managed.Seen.End()
 	for range maxChainTries {
-		settled := p.Managed.Heap.Settled(p.from)
-		seen.Begin()
-		err := read()
-		seen.End()
-		stands := err == nil && settled && seen.Stands(p.from) && p.Managed.Heap.Settled(p.from)
+		stands := p.once(read)
 		if !holds() {
 			return false
 		}
@@ -385,6 +380,21 @@ func (p *Process) steadily(read func() error, valid func() bool) bool {
 		p.Engine.Cache.Invalidate()
 	}
 	return false
+}
+
+// once calls read, and reports whether a second look has found all memory that read has used unchanged, and no objects
+// were being moved.
+func (p *Process) once(read func() error) bool {
+	if !p.from.changes() {
+		return read() == nil
+	}
+	seen := p.Managed.Seen
+	defer seen.End()
+	settled := p.Managed.Heap.Settled(p.from)
+	seen.Begin()
+	err := read()
+	seen.End()
+	return err == nil && settled && seen.Stands(p.from) && p.Managed.Heap.Settled(p.from)
 }
 
 // callSlot is the size in bytes of the return address that a call pushes.

@@ -113,10 +113,7 @@ var sourceTasks = map[string]bool{
 
 // unwrap returns the source behind a task of ValueTask.AsTask. Any other a is returned unchanged.
 func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
-	if a.Object == 0 || a.Class.Assembly != coreLib {
-		return a, nil
-	}
-	if _, full, err := t.p.Managed.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
+	if a.Object == 0 || a.Class.Assembly != coreLib || !t.knownKind(a.Class).asTask {
 		return a, nil
 	}
 	source, err := t.p.Managed.Objects.Pointer(a.Object, a.Class, "_source")
@@ -151,24 +148,48 @@ func (t *taskWalk) permit(a async.Awaited) (async.Awaited, error) {
 	return async.Awaited{Object: inner, Class: class}, nil
 }
 
+// classKind is what a class tells about its objects.
+type classKind struct {
+	kind   profile.AwaitedKind // "": the class does not tell
+	isTask bool
+	asTask bool // of sourceTasks
+}
+
 // kindOf returns the kind of a class's objects, as far as the class tells, and whether the objects
 // are tasks.
 func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask bool) {
+	k := t.knownKind(class)
+	return k.kind, k.isTask
+}
+
+// knownKind reads what a class tells about its objects once.
+func (t *taskWalk) knownKind(class *object.Class) classKind {
+	if k, ok := t.kinds[class.Table]; ok {
+		return k
+	}
+	var k classKind
 	for c := range class.Bases {
 		_, full, err := t.p.Managed.Objects.FullName(c)
 		if err != nil {
-			return kind, isTask
+			return k
 		}
-		if kind == "" && c.Assembly == coreLib {
-			kind = awaitedClasses[full]
+		k.asTask = k.asTask || c == class && sourceTasks[full]
+		if k.kind == "" && c.Assembly == coreLib {
+			k.kind = awaitedClasses[full]
 		}
-		if kind == "" {
-			kind = awaitedAssemblies[c.Assembly]
+		if k.kind == "" {
+			k.kind = awaitedAssemblies[c.Assembly]
 		}
-		isTask = isTask || full == taskName && c.Assembly == coreLib
+		k.isTask = k.isTask || full == taskName && c.Assembly == coreLib
 	}
-	return kind, isTask
+	if !class.Collectible && len(t.kinds) < maxKinds {
+		t.kinds[class.Table] = k
+	}
+	return k
 }
+
+// maxKinds bounds the classes whose kinds are kept.
+const maxKinds = 1 << 14
 
 // unwrapPromise is the task of Task.Run of an async method, and of Unwrap.
 const unwrapPromise = "System.Threading.Tasks.UnwrapPromise"

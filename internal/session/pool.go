@@ -170,24 +170,26 @@ func (t *taskWalk) timers() []profile.Timer {
 	}
 	index := map[key]int{}
 	var out []profile.Timer
-	for _, obj := range t.objects[timerClass] {
-		if t.stopped() {
-			break
-		}
-		var one profile.Timer
-		armed := false
-		if !t.p.steadily(func() (err error) { one, armed, err = t.timer(obj); return err }, nil) || !armed {
-			continue
-		}
+	add := func(one profile.Timer) {
 		k := key{one.Callback, one.Period}
 		i, ok := index[k]
 		if !ok {
 			index[k] = len(out)
 			out = append(out, one)
-			continue
+			return
 		}
 		out[i].Count++
 		out[i].Due = min(out[i].Due, one.Due)
+	}
+	b := batchOf(t.p, t.p.steadyRead, t.timer)
+	for left := t.objects[timerClass]; len(left) > 0 && !t.stopped(); {
+		list, stands := b.some(left)
+		for i := range list {
+			if stands[i] && list[i].Count > 0 {
+				add(list[i])
+			}
+		}
+		left = left[len(list):]
 	}
 	slices.SortStableFunc(out, func(a, b profile.Timer) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Callback, b.Callback))
@@ -206,19 +208,20 @@ var timerStates = map[string]string{
 // waitAsync begins the class name of Task.WaitAsync's promise.
 const waitAsync = "System.Threading.Tasks.Task+CancellationPromise<"
 
-func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err error) {
+// timer describes an armed timer; of a timer that is not armed, the Count is 0.
+func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, err error) {
 	due, period, armed, err := t.due(obj)
 	if err != nil || !armed {
-		return out, armed, err
+		return out, err
 	}
 	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.from.changes(), Period: period, Callback: "[not known]"}
 	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
-		return out, true, err
+		return out, err
 	}
 	calls, err := t.p.timerCalls(obj, class, t.delegates)
 	out.Callback = cmp.Or(calls, out.Callback)
-	return out, true, err
+	return out, err
 }
 
 // timerCalls names the .NET method that armed a timer, or the method that the timer calls, or else the class of the

@@ -82,9 +82,9 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
-		delegates: delegateNames{},
+		delegates: delegateNames{}, kinds: map[arch.Addr]classKind{},
 	}
-	t.prove = func(read func() error) bool { return p.steadily(read, nil) }
+	t.prove = p.steadyRead
 	return t
 }
 
@@ -155,6 +155,7 @@ type taskWalk struct {
 	firsts         map[arch.Addr]bool
 	unproven       int
 	unread         int
+	kinds          map[arch.Addr]classKind // of classes that stay, by MethodTable
 
 	notes bool           // noted is wanted
 	noted *methodObjects // of the latest result; nil: not wanted, or too many
@@ -346,24 +347,31 @@ func framesCost(frames []profile.Frame) (cost int) {
 }
 
 // eachChain reads each chain from its innermost method on. use returns how many bytes of the chain are kept; during
-// the call, t.methods are the chain's methods. false: the time has ended, or too much is kept.
+// the call, t.methods are the chain's methods if t.about is set. false: the time has ended, or too much is kept.
 func (t *taskWalk) eachChain(nodes []node, use func(*profile.TaskChain) (cost int)) bool {
 	room := maxChainBytes
 	clear(t.firsts)
-	for queue := starts(nodes); len(queue) > 0; queue = queue[1:] {
+	b := batchOf(t.p, t.prove, t.readChainOf)
+	queue := starts(nodes)
+	for done := 0; done < len(queue); {
 		if t.stopped() || room <= 0 {
 			return false
 		}
-		n := &nodes[queue[0]]
-		c, ended := t.chain(n.obj)
-		if ended && n.next >= 0 { // the next method is the innermost now, if no other leads there
-			next := &nodes[n.next]
-			if next.inners--; next.inners == 0 {
-				queue = append(queue, n.next)
+		t.doing(done, len(queue))
+		list, stands := t.readChains(b, nodes, queue[done:])
+		for i, r := range list {
+			n := &nodes[queue[done]]
+			done++
+			c, ended := t.accept(r, stands[i])
+			if ended && n.next >= 0 { // the next method is the innermost now, if no other leads there
+				next := &nodes[n.next]
+				if next.inners--; next.inners == 0 {
+					queue = append(queue, n.next)
+				}
 			}
-		}
-		if c != nil {
-			room -= use(c)
+			if c != nil {
+				room -= use(c)
+			}
 		}
 	}
 	return true
@@ -416,37 +424,6 @@ func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
 
 // maxMoves bounds how often a moved box is followed.
 const maxMoves = 4
-
-// chain reads a chain and its wait, in a consistent read. nil: the chain changed all the time, its innermost method
-// had ended by then, or the chain has been read before.
-func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
-	alive := false
-	stands := t.prove(func() error {
-		at, err := t.current(obj)
-		if out, alive = nil, err != nil; alive || at == 0 {
-			return err
-		}
-		out, alive, err = t.readChain(at)
-		return err
-	})
-	switch {
-	case !stands && alive:
-		t.unproven++
-		return nil, false
-	case !stands || !alive:
-		return nil, !alive
-	case out == nil || t.firsts[t.first]:
-		return nil, false
-	}
-	t.firsts[t.first] = true
-	if out.State == profile.TaskRunning && len(out.Threads) == 0 && t.about == nil {
-		if th, ok := t.machineThread(t.first); ok {
-			out.Threads = []profile.ThreadRef{th}
-		}
-	}
-	t.lateSemaphore(out.WaitsFor)
-	return out, false
-}
 
 // readChain reads a chain. alive: its innermost method has not ended, as far as is known.
 func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {

@@ -26,11 +26,13 @@ type Evidence struct {
 	pieces []Region
 	buf    []byte
 
-	live  Memory // what mem is a cache of; nil: not a cache
-	now   []byte
-	again []Region
-	links []Region // pieces of a list that sameLinks compares
-	nexts []byte   // their data
+	live    Memory // what mem is a cache of; nil: not a cache
+	now     []byte
+	again   []Region
+	regions []stretch // what Stands reads
+	in      []int32   // by piece: the index in regions
+	links   []Region  // pieces of a list that sameLinks compares
+	nexts   []byte    // their data
 }
 
 // Directly makes Links read live, the memory behind the cache mem.
@@ -72,29 +74,68 @@ func (e *Evidence) Keep(p []byte, addr arch.Addr) {
 // Full reports whether the reads exceeded the bounds.
 func (e *Evidence) Full() bool { return e.full }
 
-// Stands reports whether mem still has all bytes as read. It is false after Full.
+// Crowded reports whether the reads have used half of the room.
+func (e *Evidence) Crowded() bool {
+	return e.full || len(e.pieces) > maxEvidence/2 || len(e.buf) > maxEvidenceBytes/2
+}
+
+// Stands reports whether mem still has all bytes as read. It is false after Full. Pieces of one page that were read
+// shortly after one another are read again as one region.
 func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {
 		return false
 	}
-	if n := len(e.buf); cap(e.now) < n {
+	e.gather()
+	n := 0
+	for i := range e.regions {
+		n += e.regions[i].len()
+	}
+	if cap(e.now) < n {
 		e.now = make([]byte, n)
 	}
 	e.again = e.again[:0]
 	from := 0
-	for _, p := range e.pieces {
-		e.again = append(e.again, Region{Base: p.Base, Data: e.now[from : from+len(p.Data)]})
-		from += len(p.Data)
+	for _, r := range e.regions {
+		e.again = append(e.again, Region{Base: r.from, Data: e.now[from : from+r.len()]})
+		from += r.len()
 	}
 	if ReadMany(mem, e.again) != nil {
 		return false
 	}
 	for i, p := range e.pieces {
-		if !bytes.Equal(p.Data, e.again[i].Data) {
+		r := &e.again[e.in[i]]
+		if !bytes.Equal(p.Data, r.Data[p.Base-r.Base:][:len(p.Data)]) {
 			return false
 		}
 	}
 	return true
+}
+
+// stretch is the memory of some pieces.
+type stretch struct{ from, to arch.Addr }
+
+func (s stretch) len() int { return int(s.to - s.from) }
+
+// gather joins pieces of one page.
+func (e *Evidence) gather() {
+	const recent = 8 // stretches that may be joined
+	e.regions, e.in = e.regions[:0], e.in[:0]
+	for _, p := range e.pieces {
+		from, to := p.Base, p.Base+arch.Addr(len(p.Data))
+		at := len(e.regions)
+		for i := max(0, at-recent); i < len(e.regions); i++ {
+			r := &e.regions[i]
+			low, high := min(r.from, from), max(r.to, to)
+			if len(p.Data) > 0 && low/pageSize == (high-1)/pageSize {
+				r.from, r.to, at = low, high, i
+				break
+			}
+		}
+		if at == len(e.regions) {
+			e.regions = append(e.regions, stretch{from, to})
+		}
+		e.in = append(e.in, int32(at))
+	}
 }
 
 // Pieces returns copies of the reads; nil: the reads exceeded the bounds.

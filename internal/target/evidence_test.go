@@ -62,6 +62,74 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// pagesAt is memory that counts the pieces that are read again.
+type pagesAt struct {
+	*bytesAt
+	pieces int
+}
+
+func (m *pagesAt) ReadMany(pieces []Region) error {
+	m.pieces += len(pieces)
+	return ReadMany(m.bytesAt, pieces)
+}
+
+// TestEvidenceJoined: pieces of one page are read again together, pieces of several pages are not, and a change of any
+// piece is noticed.
+func TestEvidenceJoined(t *testing.T) {
+	mem := &pagesAt{bytesAt: &bytesAt{0x1000, make([]byte, 4*pageSize)}}
+	e := NewEvidence(mem)
+	r := NewReader(e)
+	places := []arch.Addr{0x1100, 0x2ff8, 0x10f8, 0x1ffc, 0x3000, 0x1200, 0x2004, 0x1100}
+	look := func() bool {
+		t.Helper()
+		e.Begin()
+		for _, at := range places {
+			if _, err := r.Uint64(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.End()
+		mem.pieces = 0
+		return e.Stands(mem)
+	}
+	// The first page, the second, the piece across both, and the third.
+	if !look() || mem.pieces != 4 {
+		t.Errorf("%d pieces are read again", mem.pieces)
+	}
+	for _, at := range places {
+		for _, changed := range []arch.Addr{at, at + 7} {
+			look()
+			mem.data[changed-mem.at]++
+			if e.Stands(mem) {
+				t.Errorf("the byte at %v has changed", changed)
+			}
+		}
+	}
+	look()
+	mem.data[0x180]++ // between two pieces
+	if !e.Stands(mem) {
+		t.Error("nothing of what was read has changed")
+	}
+}
+
+// TestCrowded: an Evidence says when half of its room is used, in pieces or in bytes.
+func TestCrowded(t *testing.T) {
+	mem := &bytesAt{0x1000, make([]byte, maxEvidenceBytes)}
+	e := NewEvidence(mem)
+	for _, size := range []int{1, maxEvidenceBytes / 8} {
+		e.Begin()
+		for n := 0; !e.Crowded(); n++ {
+			if n > maxEvidence/2 || n*size > maxEvidenceBytes/2 {
+				t.Fatalf("%d pieces of %d bytes are not much", n, size)
+			}
+			e.Keep(mem.data[:size], mem.at)
+		}
+		if !e.Stands(mem) {
+			t.Error("all of it is kept")
+		}
+	}
+}
+
 // Reads beyond the bounds are no evidence.
 func TestEvidenceBound(t *testing.T) {
 	mem := &bytesAt{0x1000, make([]byte, 64)}
