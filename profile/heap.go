@@ -235,7 +235,7 @@ func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
 // Kept reports whether the path begins at something that keeps objects for certain.
 func (p *HeapPath) Kept() bool {
 	switch p.Root {
-	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer, RootCode:
+	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer, RootCode, RootFrozen:
 		return true
 	}
 	return false
@@ -263,6 +263,8 @@ func (p *HeapPath) Beginning() string {
 		return text
 	case RootCode:
 		return "code that " + p.Thread.text() + " runs: " + p.Method
+	case RootFrozen:
+		return "part of the program: never collected"
 	case RootCircle:
 		return "objects that refer to each other, and nothing else known"
 	}
@@ -291,6 +293,7 @@ const (
 	RootFinalizer    HeapRoot = "finalizer queue" // the finalizer is to run
 	RootStack        HeapRoot = "stack"           // see Conservative
 	RootCode         HeapRoot = "running code"    // a thread runs code of the load context
+	RootFrozen       HeapRoot = "frozen"          // the compiler of a native AOT program has made the object
 	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and no other known root
 	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and no known root
 )
