@@ -219,6 +219,7 @@ func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 type HeapPath struct {
 	Root   HeapRoot
 	Static string     // of RootStatic and RootThreadStatic: the field, if known: Shop.Bus.Raised
+	Listed bool       // of RootStatic: the program lists its static fields, without names
 	Handle HandleKind // of RootHandle
 	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of other kinds
 	Method string     // of RootStack: in or below whose frame the reference lies, if known; of RootCode
@@ -245,10 +246,13 @@ func (p *HeapPath) Kept() bool {
 func (p *HeapPath) Beginning() string {
 	switch p.Root {
 	case RootStatic:
-		if p.Static == "" {
-			return "a static field (likely)"
+		switch {
+		case p.Static != "":
+			return "static field " + p.Static
+		case p.Listed:
+			return "a static field"
 		}
-		return "static field " + p.Static
+		return "a static field (likely)"
 	case RootThreadStatic:
 		return strings.TrimSpace("thread static field "+p.Static) + " of " + p.Thread.text()
 	case RootHandle:
@@ -285,7 +289,8 @@ func (t *ThreadRef) text() string {
 // HeapRoot is what keeps the first object of a path.
 type HeapRoot string
 
-// The roots. A RootStatic without a field is likely: what keeps the object looks like a table of static fields.
+// The roots. A RootStatic that is neither named nor listed is likely: what keeps the object looks like a table of
+// static fields.
 const (
 	RootStatic       HeapRoot = "static field"
 	RootThreadStatic HeapRoot = "thread static field" // each thread has its own field

@@ -259,9 +259,67 @@ func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
 			t.Errorf("the text %q is there %d times", text, texts[text])
 		}
 	}
-	if _, err := p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err == nil ||
-		!strings.Contains(err.Error(), "is a native AOT program, and clrsnap cannot read the references") {
-		t.Errorf("what keeps what: %v", err)
+	checkRootsAhead(t, p)
+}
+
+// checkRootsAhead requires what keeps the objects of the program: static fields have the list of nodes, a dictionary
+// that has grown five times, and an exception. Each thread has its Thread. A constant text is part of the program.
+func checkRootsAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	const (
+		nodes   = 1000
+		table   = "System.Collections.Generic.Dictionary<string, Hello.Pair<int, string>>"
+		entries = table + "+Entry[]"
+		thread  = "System.Threading.Thread"
+		thrown  = "System.InvalidOperationException"
+	)
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{
+		Roots:    regexp.MustCompile(`^(Hello\.Node|System\.(InvalidOperationException|Threading\.Thread|.*Entry\[\])|string)$`),
+		Retained: true, Graph: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.RootsLack) > 0 || h.Partial || h.Graph == nil || h.Graph.Count < nodes {
+		t.Errorf("roots lack %v, partial %v, %+v", h.RootsLack, h.Partial, h.Graph)
+	}
+	type key struct {
+		root  profile.HeapRoot
+		first string
+		last  string
+	}
+	got := map[key]uint64{}
+	for _, path := range h.Paths {
+		got[key{path.Root, path.Steps[0].Type, path.Steps[len(path.Steps)-1].Type}] += path.Objects.Count
+		if path.Root == profile.RootStatic && (!path.Kept() || path.Beginning() != "a static field") {
+			t.Errorf("%s keeps %s", path.Beginning(), path.Steps[0].Type)
+		}
+	}
+	for k, want := range map[key]uint64{
+		{profile.RootStatic, "Hello.Node", "Hello.Node"}:  nodes,
+		{profile.RootStatic, "Hello.Node", "string"}:      nodes, // their texts
+		{profile.RootStatic, table, entries}:              1,
+		{profile.RootUnknown, entries, entries}:           5,
+		{profile.RootStatic, thrown, thrown}:              1,
+		{profile.RootThreadStatic, thread, thread}:        6,
+		{profile.RootStatic, table, "string"}:             200, // keys and values
+		{profile.RootUnknown, "Hello.Node", "Hello.Node"}: 0,
+		{profile.RootUnknown, thread, thread}:             0,
+		{profile.RootHandle, thread, thread}:              0,
+	} {
+		if got[k] != want {
+			t.Errorf("%s keeps %d of %s, from %s on, and not %d", k.root, got[k], k.last, k.first, want)
+		}
+	}
+	if got[key{profile.RootFrozen, "string", "string"}] < 100 {
+		t.Errorf("%d texts are part of the program", got[key{profile.RootFrozen, "string", "string"}])
+	}
+	for _, typ := range h.Types {
+		const text = 22 + 2*len("node ") + 2 // of a text with one digit
+		least := uint64(nodes * (40 + text))
+		if typ.Name == "Hello.Node" && (typ.Retained < least || typ.Retained > 2*least) {
+			t.Errorf("the nodes retain %d bytes, and not %d", typ.Retained, least)
+		}
 	}
 }
 

@@ -173,7 +173,7 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 	p.Root, p.Handle, p.Thread, p.Method = by.kind, by.handle, by.thread, by.method
 	switch by.kind {
 	case profile.RootStatic:
-		p.Static = h.staticField(by.slots)
+		p.Static, p.Listed = h.staticField(by.slots), h.p.Runtime == nil
 	case profile.RootThreadStatic:
 		p.Static = h.threadField(by.array, by.offset)
 	}
