@@ -30,8 +30,14 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	ids := map[int]string{}
 	reader := web.New(p.Managed.Objects)
 	inspect, async := p.Inspect, p.Options.Async
-	p.Inspect = func(t *profile.Thread, _ *target.Stack) {
-		if id := p.servedBy(reader, t); id != "" {
+	p.Inspect = func(t *profile.Thread, stack *target.Stack) {
+		id := ""
+		if p.Runtime == nil {
+			id = p.servedAhead(reader, t, stack)
+		} else {
+			id = p.servedBy(reader, t)
+		}
+		if id != "" {
 			ids[t.OSThreadID] = id
 		}
 	}
