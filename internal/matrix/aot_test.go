@@ -3,13 +3,18 @@ package matrix
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +195,113 @@ func TestNativeAOTTasks(t *testing.T) {
 				isWatching(tasks), tasks.Chains)
 		}
 	}
+}
+
+// TestNativeAOTRequests finds the requests that a web service serves, each with its connection, and with what the
+// request waits for: in methods that await a timer, and on threads that sleep. Other requests have ended.
+func TestNativeAOTRequests(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"))
+	words := strings.Fields(said[0]) // "pid N runtime V listening URL"
+	url := words[len(words)-1]
+	var client http.Client
+	for range 20 {
+		answer, err := client.Get(url + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}
+	var mu sync.Mutex
+	want := map[string]string{} // routes, by the client's end of the connection
+	ask := func(path, route string) {
+		trace := httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			mu.Lock()
+			want[c.Conn.LocalAddr().String()] = route
+			mu.Unlock()
+		}}
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &trace), http.MethodGet,
+			url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if answer, err := client.Do(request); err == nil {
+				answer.Body.Close()
+			}
+		}()
+	}
+	const all = 8
+	for n := range all {
+		if n%2 == 0 {
+			ask("/async/600000?n="+strconv.Itoa(n), "/async/{ms:int}")
+		} else {
+			ask("/wait/600000", "/wait/{ms:int}")
+		}
+	}
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for end := time.Now().Add(time.Minute); ; { // until all requests have arrived, and wait
+		r, err := p.Requests(t.Context(), clrsnap.RequestsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		fault := faultOfRequests(r, want)
+		if len(want) < all {
+			fault = "the client has not asked yet"
+		}
+		mu.Unlock()
+		if fault == "" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %+v", fault, r)
+		}
+	}
+	dead, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	r, err := dead.Requests(t.Context(), clrsnap.RequestsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fault := faultOfRequests(r, want); fault != "" {
+		t.Errorf("core dump: %s: %+v", fault, r)
+	}
+}
+
+// faultOfRequests says how requests differ from those that a client has sent; "": they are the same. routes are the
+// routes by the client's end of the connection.
+func faultOfRequests(r *profile.Requests, routes map[string]string) string {
+	got := map[string]string{}
+	for i := range r.Requests {
+		g := &r.Requests[i]
+		own := slices.ContainsFunc(g.Doing.Frames, func(f profile.Frame) bool {
+			return f.Display == "Slim.Program.Later{async}" || f.Method == "Slim.Program.BlockFor"
+		})
+		timer := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == profile.AwaitsTimer
+		sleeps := g.Doing.Wait != nil && g.Doing.Wait.Kind == profile.ThreadSleep
+		if !own || g.Doing.State != profile.TaskWaiting || timer == sleeps || g.Method != http.MethodGet {
+			return fmt.Sprintf("%s %s does %+v", g.Method, g.Path, g.Doing)
+		}
+		for _, q := range g.Requests {
+			got[q.Remote] = g.Path
+			if (q.Thread != nil) != sleeps || sleeps != (g.Path == "/wait/{ms:int}") || q.Protocol != "HTTP/1.1" ||
+				strings.HasPrefix(q.Query, "?n=") != timer || q.Answering || q.Aborted || q.ID == "" {
+				return fmt.Sprintf("%s is %+v", g.Path, q)
+			}
+		}
+	}
+	if !maps.Equal(got, routes) || r.Unproven > 0 || r.Partial || r.CallsUnread || len(r.Calls) > 0 {
+		return fmt.Sprintf("%v, not %v", got, routes)
+	}
+	return ""
 }
 
 // isServed reports whether a method of the program waits for a timer, and the web server awaits the method.

@@ -44,7 +44,7 @@ func (p *Process) servedAhead(reader *web.Reader, t *profile.Thread, stack *targ
 		return f.Kind == profile.Managed && web.RoleOf(f.Module, f.Method) == web.Serving
 	})
 	if i < 0 || i+1 >= len(t.Frames) {
-		return ""
+		return p.resumedFor(reader, t)
 	}
 	own, end := arch.Addr(t.Frames[i].SP), arch.Addr(t.Frames[i+1].SP)
 	if id, any := p.servedIn(reader, stack, own, end); any {
@@ -89,6 +89,44 @@ func (p *Process) requestOf(reader *web.Reader, obj arch.Addr) (id string) {
 			id = r.ID
 		}
 		return err
+	}
+	if !p.steadily(read, nil) {
+		return ""
+	}
+	return id
+}
+
+// resumedFor returns the id of the request of the methods that await a method which a thread has resumed; "": none.
+func (p *Process) resumedFor(reader *web.Reader, t *profile.Thread) (id string) {
+	resumes := func(f profile.Frame) bool { return f.Module == coreLib && ResumesMethods(f.Method) }
+	if !slices.ContainsFunc(t.Frames, resumes) || !p.canResume(0) {
+		return ""
+	}
+	read := func() error {
+		id = ""
+		newest, ok := p.newestDispatcher(arch.Addr(t.ThreadID))
+		if !ok {
+			return async.ErrNotDispatching
+		}
+		list, err := p.asyncReader().AllDispatching(newest, p.dispatcher.layout)
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			chain, err := p.asyncReader().Resuming(d)
+			if err != nil {
+				return err
+			}
+			obj, err := p.serving(chain.Steps)
+			if err != nil {
+				return err
+			}
+			if obj != 0 {
+				id, err = reader.ID(obj)
+				return err
+			}
+		}
+		return nil
 	}
 	if !p.steadily(read, nil) {
 		return ""
