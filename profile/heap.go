@@ -219,6 +219,7 @@ func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 type HeapPath struct {
 	Root   HeapRoot
 	Static string     // of RootStatic and RootThreadStatic: the field, if known: Shop.Bus.Raised
+	Listed bool       // of RootStatic: the program lists its static fields, without names
 	Handle HandleKind // of RootHandle
 	Thread *ThreadRef // of RootThreadStatic, RootStack and RootCode; nil: of other kinds
 	Method string     // of RootStack: in or below whose frame the reference lies, if known; of RootCode
@@ -235,7 +236,7 @@ func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
 // Kept reports whether the path begins at something that keeps objects for certain.
 func (p *HeapPath) Kept() bool {
 	switch p.Root {
-	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer, RootCode:
+	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer, RootCode, RootFrozen:
 		return true
 	}
 	return false
@@ -245,10 +246,13 @@ func (p *HeapPath) Kept() bool {
 func (p *HeapPath) Beginning() string {
 	switch p.Root {
 	case RootStatic:
-		if p.Static == "" {
-			return "a static field (likely)"
+		switch {
+		case p.Static != "":
+			return "static field " + p.Static
+		case p.Listed:
+			return "a static field"
 		}
-		return "static field " + p.Static
+		return "a static field (likely)"
 	case RootThreadStatic:
 		return strings.TrimSpace("thread static field "+p.Static) + " of " + p.Thread.text()
 	case RootHandle:
@@ -263,6 +267,8 @@ func (p *HeapPath) Beginning() string {
 		return text
 	case RootCode:
 		return "code that " + p.Thread.text() + " runs: " + p.Method
+	case RootFrozen:
+		return "part of the program: never collected"
 	case RootCircle:
 		return "objects that refer to each other, and nothing else known"
 	}
@@ -283,7 +289,8 @@ func (t *ThreadRef) text() string {
 // HeapRoot is what keeps the first object of a path.
 type HeapRoot string
 
-// The roots. A RootStatic without a field is likely: what keeps the object looks like a table of static fields.
+// The roots. A RootStatic that is neither named nor listed is likely: what keeps the object looks like a table of
+// static fields.
 const (
 	RootStatic       HeapRoot = "static field"
 	RootThreadStatic HeapRoot = "thread static field" // each thread has its own field
@@ -291,6 +298,7 @@ const (
 	RootFinalizer    HeapRoot = "finalizer queue" // the finalizer is to run
 	RootStack        HeapRoot = "stack"           // see Conservative
 	RootCode         HeapRoot = "running code"    // a thread runs code of the load context
+	RootFrozen       HeapRoot = "frozen"          // the compiler of a native AOT program has made the object
 	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and no other known root
 	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and no known root
 )

@@ -14,7 +14,9 @@ type Requests struct {
 
 	// Unproven is how many objects of requests and calls, and chains of async methods, changed or moved at each
 	// reading. These are left out: requests and calls may be missing, unless Unproven is 0.
-	Unproven        int
+	Unproven int
+	// CallsUnread: the process has HttpClient, and the calls cannot be read. Calls and Pools are empty.
+	CallsUnread     bool
 	ConsistentShare float64 // as in Heap: requests and calls in the rest may be missing
 	Partial         bool    // the walk ended early
 }

@@ -67,6 +67,8 @@ type Options struct {
 	// scheduler. GOMAXPROCS must be 2 or more: a process that keeps its reader waiting (docs/security.md)
 	// occupies one of Go's processors, and keeps garbage collections from ending.
 	Alone bool
+	// Begun is called by Record once when the recording begins: nothing can stand in the way any more. nil: no call.
+	Begun func()
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: no calls.
 	Progress func(Progress)
 
@@ -236,6 +238,9 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 		np.checkWaits()
 		np.before = before
 		np.reads(rp)
+	}
+	if o.Begun != nil {
+		o.Begun()
 	}
 	return r.run(ctx), nil
 }

@@ -306,7 +306,12 @@ func (p *requestsPrinter) summary() {
 	for i := range p.r.Calls {
 		calls += len(p.r.Calls[i].Calls)
 	}
-	s := counted(requests, "request", "requests") + " in flight, " + counted(calls, "call", "calls") + " going out"
+	s := counted(requests, "request", "requests") + " in flight, "
+	if p.r.CallsUnread {
+		s += "calls of HttpClient not known: clrsnap cannot read the calls of a native AOT program"
+	} else {
+		s += counted(calls, "call", "calls") + " going out"
+	}
 	if c := p.r.ConsistentShare; c < 1 && c > 0 {
 		s += "; " + strconv.FormatFloat(100*c, 'f', 0, 64) + " % of the heap consistent"
 	}

@@ -18,7 +18,7 @@ func RequestsJSON(w io.Writer, r *profile.Requests, o RequestsOptions) error {
 			Runtime: jsonRuntimeOf(&r.Process.Runtime), Core: jsonCoreOf(r.Process.Core),
 		},
 		CapturedAt: r.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(r.Duration.Microseconds()) / 1e3,
-		Unproven: r.Unproven, ConsistentShare: r.ConsistentShare, Partial: r.Partial,
+		Unproven: r.Unproven, CallsUnread: r.CallsUnread, ConsistentShare: r.ConsistentShare, Partial: r.Partial,
 	})
 	requests := firstOf(r.Requests, o.Rows)
 	c.Text(",\n\"requests\":")
@@ -40,6 +40,7 @@ type jsonRequests struct {
 	CapturedAt      string      `json:"capturedAt"`
 	Milliseconds    float64     `json:"durationMilliseconds"`
 	Unproven        int         `json:"unproven,omitempty"`
+	CallsUnread     bool        `json:"callsUnread,omitempty"`
 	ConsistentShare float64     `json:"consistentShare"`
 	Partial         bool        `json:"partial,omitempty"`
 }

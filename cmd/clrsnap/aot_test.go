@@ -34,6 +34,10 @@ func TestNativeAOTCommand(t *testing.T) {
 			}
 		}
 	}
+	r := command(t, "record", strconv.Itoa(pid), "--event", "alloc", "-o", filepath.Join(t.TempDir(), "x.html"))
+	if r.status != 1 || !strings.Contains(r.stderr, "native AOT") || strings.Contains(r.stderr, "recording process") {
+		t.Errorf("clrsnap record --event: status %d\n%s", r.status, r.stderr)
+	}
 	if r := command(t, "ps", "--json"); r.status != 0 || strings.Contains(r.stdout, "native AOT program") {
 		t.Errorf("clrsnap ps has a fault to find: status %d\n%s", r.status, r.stdout)
 	}

@@ -352,7 +352,9 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	if err != nil {
 		return err
 	}
-	pr.begin(fmt.Sprintf("process %d (%s)", pid, display.Clip(display.OneLine(info.Command), 60)))
+	ro.Begun = func() {
+		pr.begin(fmt.Sprintf("process %d (%s)", pid, display.Clip(display.OneLine(info.Command), 60)))
+	}
 	r, err := record.Record(ctx, p, ro)
 	pr.end()
 	if err != nil {

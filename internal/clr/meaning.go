@@ -30,7 +30,7 @@ func (r *Runtime) Meaning(obj arch.Addr, c *object.Class) string {
 	if c.Assembly == coreLib {
 		switch c.Display {
 		case "string":
-			return r.textMeaning(obj)
+			return TextMeaning(r.Objects, obj)
 		case "System.RuntimeType":
 			return r.typeMeaning(obj, c)
 		case "System.Reflection.RuntimeMethodInfo", "System.Reflection.RuntimeConstructorInfo":
@@ -56,8 +56,9 @@ func (r *Runtime) word(obj arch.Addr, c *object.Class, field string) arch.Addr {
 	return v
 }
 
-func (r *Runtime) textMeaning(obj arch.Addr) string {
-	text, cut, err := r.Objects.Text(obj, maxMeaningText)
+// TextMeaning returns the text of a string in quotes, or the beginning of a long text; "": unreadable.
+func TextMeaning(objects *object.Reader, obj arch.Addr) string {
+	text, cut, err := objects.Text(obj, maxMeaningText)
 	if err != nil {
 		return ""
 	}

@@ -3,13 +3,18 @@ package matrix
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,6 +197,113 @@ func TestNativeAOTTasks(t *testing.T) {
 	}
 }
 
+// TestNativeAOTRequests finds the requests that a web service serves, each with its connection, and with what the
+// request waits for: in methods that await a timer, and on threads that sleep. Other requests have ended.
+func TestNativeAOTRequests(t *testing.T) {
+	pid, said := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "slim"))
+	words := strings.Fields(said[0]) // "pid N runtime V listening URL"
+	url := words[len(words)-1]
+	var client http.Client
+	for range 20 {
+		answer, err := client.Get(url + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}
+	var mu sync.Mutex
+	want := map[string]string{} // routes, by the client's end of the connection
+	ask := func(path, route string) {
+		trace := httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			mu.Lock()
+			want[c.Conn.LocalAddr().String()] = route
+			mu.Unlock()
+		}}
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &trace), http.MethodGet,
+			url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if answer, err := client.Do(request); err == nil {
+				answer.Body.Close()
+			}
+		}()
+	}
+	const all = 8
+	for n := range all {
+		if n%2 == 0 {
+			ask("/async/600000?n="+strconv.Itoa(n), "/async/{ms:int}")
+		} else {
+			ask("/wait/600000", "/wait/{ms:int}")
+		}
+	}
+	p, err := clrsnap.Open(t.Context(), pid, clrsnap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for end := time.Now().Add(time.Minute); ; { // until all requests have arrived, and wait
+		r, err := p.Requests(t.Context(), clrsnap.RequestsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		fault := faultOfRequests(r, want)
+		if len(want) < all {
+			fault = "the client has not asked yet"
+		}
+		mu.Unlock()
+		if fault == "" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %+v", fault, r)
+		}
+	}
+	dead, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	r, err := dead.Requests(t.Context(), clrsnap.RequestsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fault := faultOfRequests(r, want); fault != "" {
+		t.Errorf("core dump: %s: %+v", fault, r)
+	}
+}
+
+// faultOfRequests says how requests differ from those that a client has sent; "": they are the same. routes are the
+// routes by the client's end of the connection.
+func faultOfRequests(r *profile.Requests, routes map[string]string) string {
+	got := map[string]string{}
+	for i := range r.Requests {
+		g := &r.Requests[i]
+		own := slices.ContainsFunc(g.Doing.Frames, func(f profile.Frame) bool {
+			return f.Display == "Slim.Program.Later{async}" || f.Method == "Slim.Program.BlockFor"
+		})
+		timer := g.Doing.WaitsFor != nil && g.Doing.WaitsFor.Kind == profile.AwaitsTimer
+		sleeps := g.Doing.Wait != nil && g.Doing.Wait.Kind == profile.ThreadSleep
+		if !own || g.Doing.State != profile.TaskWaiting || timer == sleeps || g.Method != http.MethodGet {
+			return fmt.Sprintf("%s %s does %+v", g.Method, g.Path, g.Doing)
+		}
+		for _, q := range g.Requests {
+			got[q.Remote] = g.Path
+			if (q.Thread != nil) != sleeps || sleeps != (g.Path == "/wait/{ms:int}") || q.Protocol != "HTTP/1.1" ||
+				strings.HasPrefix(q.Query, "?n=") != timer || q.Answering || q.Aborted || q.ID == "" {
+				return fmt.Sprintf("%s is %+v", g.Path, q)
+			}
+		}
+	}
+	if !maps.Equal(got, routes) || r.Unproven > 0 || r.Partial || r.CallsUnread || len(r.Calls) > 0 {
+		return fmt.Sprintf("%v, not %v", got, routes)
+	}
+	return ""
+}
+
 // isServed reports whether a method of the program waits for a timer, and the web server awaits the method.
 func isServed(tasks *profile.Tasks) bool {
 	return slices.ContainsFunc(tasks.Chains, func(c profile.TaskChain) bool {
@@ -259,9 +371,67 @@ func checkHeapAhead(t *testing.T, p *clrsnap.Process) {
 			t.Errorf("the text %q is there %d times", text, texts[text])
 		}
 	}
-	if _, err := p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err == nil ||
-		!strings.Contains(err.Error(), "is a native AOT program, and clrsnap cannot read the references") {
-		t.Errorf("what keeps what: %v", err)
+	checkRootsAhead(t, p)
+}
+
+// checkRootsAhead requires what keeps the objects of the program: static fields have the list of nodes, a dictionary
+// that has grown five times, and an exception. Each thread has its Thread. A constant text is part of the program.
+func checkRootsAhead(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	const (
+		nodes   = 1000
+		table   = "System.Collections.Generic.Dictionary<string, Hello.Pair<int, string>>"
+		entries = table + "+Entry[]"
+		thread  = "System.Threading.Thread"
+		thrown  = "System.InvalidOperationException"
+	)
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{
+		Roots:    regexp.MustCompile(`^(Hello\.Node|System\.(InvalidOperationException|Threading\.Thread|.*Entry\[\])|string)$`),
+		Retained: true, Graph: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.RootsLack) > 0 || h.Partial || h.Graph == nil || h.Graph.Count < nodes {
+		t.Errorf("roots lack %v, partial %v, %+v", h.RootsLack, h.Partial, h.Graph)
+	}
+	type key struct {
+		root  profile.HeapRoot
+		first string
+		last  string
+	}
+	got := map[key]uint64{}
+	for _, path := range h.Paths {
+		got[key{path.Root, path.Steps[0].Type, path.Steps[len(path.Steps)-1].Type}] += path.Objects.Count
+		if path.Root == profile.RootStatic && (!path.Kept() || path.Beginning() != "a static field") {
+			t.Errorf("%s keeps %s", path.Beginning(), path.Steps[0].Type)
+		}
+	}
+	for k, want := range map[key]uint64{
+		{profile.RootStatic, "Hello.Node", "Hello.Node"}:  nodes,
+		{profile.RootStatic, "Hello.Node", "string"}:      nodes, // their texts
+		{profile.RootStatic, table, entries}:              1,
+		{profile.RootUnknown, entries, entries}:           5,
+		{profile.RootStatic, thrown, thrown}:              1,
+		{profile.RootThreadStatic, thread, thread}:        6,
+		{profile.RootStatic, table, "string"}:             200, // keys and values
+		{profile.RootUnknown, "Hello.Node", "Hello.Node"}: 0,
+		{profile.RootUnknown, thread, thread}:             0,
+		{profile.RootHandle, thread, thread}:              0,
+	} {
+		if got[k] != want {
+			t.Errorf("%s keeps %d of %s, from %s on, and not %d", k.root, got[k], k.last, k.first, want)
+		}
+	}
+	if got[key{profile.RootFrozen, "string", "string"}] < 100 {
+		t.Errorf("%d texts are part of the program", got[key{profile.RootFrozen, "string", "string"}])
+	}
+	for _, typ := range h.Types {
+		const text = 22 + 2*len("node ") + 2 // of a text with one digit
+		least := uint64(nodes * (40 + text))
+		if typ.Name == "Hello.Node" && (typ.Retained < least || typ.Retained > 2*least) {
+			t.Errorf("the nodes retain %d bytes, and not %d", typ.Retained, least)
+		}
 	}
 }
 

@@ -126,6 +126,9 @@ func (w *requestWalk) answered(c *sent, u *web.Use) profile.CallPhase {
 // chain: once the collector has moved something, the parts of the chain lead to another call. nil:
 // the chain makes no call.
 func (w *requestWalk) calling() (c *sent, err error) {
+	if w.p.Runtime == nil {
+		return nil, nil
+	}
 	var channel, carrier arch.Addr
 	reads := 0
 	for i := range w.methods {

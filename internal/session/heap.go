@@ -67,9 +67,6 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	}
 	o.Retained = o.Retained || o.Keepers
 	h := newHeapWalk(ctx, p, o)
-	if h.graph() && p.Runtime == nil {
-		return nil, p.NoRuntimeError("references that keep objects")
-	}
 	p.Engine.Begin()
 	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {

@@ -24,6 +24,9 @@ const (
 // linkTypes adds a reference from each object of a collectible type to the LoaderAllocator of the
 // type.
 func (h *heapWalk) linkTypes(g *heap.Graph) {
+	if h.p.Runtime == nil {
+		return // no code can be unloaded
+	}
 	keeps := make([]uint32, len(g.Tables))
 	found := false
 	for i, t := range g.Tables {
@@ -43,6 +46,9 @@ func (h *heapWalk) linkTypes(g *heap.Graph) {
 // runningCode adds the roots of a thread's running code: the LoaderAllocators of collectible types
 // (src/coreclr/vm/stackwalk.cpp, gcenv.ee.common.cpp, GcReportLoaderAllocator).
 func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
+	if h.p.Runtime == nil {
+		return
+	}
 	for i := range t.Frames {
 		f := &t.Frames[i]
 		if f.Kind != profile.Managed || f.FunctionID == 0 || f.Inlined {

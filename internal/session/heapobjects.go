@@ -61,12 +61,9 @@ func (h *heapWalk) describe() {
 	for i := range h.instances {
 		x := &h.instances[i]
 		at := arch.Addr(x.Address)
-		if h.p.Runtime == nil {
-			return // the meaning is not known
-		}
 		class, err := h.p.Managed.Objects.Class(at)
-		if err == nil && class.Display == x.Type && class.Table != h.p.Managed.Threads.StringType() {
-			x.Of = h.p.Runtime.Meaning(at, class)
+		if err == nil && class.Display == x.Type && class.Table != h.p.stringType() {
+			x.Of = h.p.meaning(at, class)
 		}
 	}
 }

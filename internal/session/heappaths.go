@@ -89,7 +89,13 @@ func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 // keeps static fields: an array of objects, allocated so that the array never moves
 // (src/coreclr/vm/appdomain.cpp, PinnedHeapHandleTable).
 func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
-	return in == heap.Pinned && h.name(o.Table.Addr).Display == "object[]"
+	if in != heap.Pinned {
+		return false
+	}
+	if h.p.Runtime == nil {
+		return h.p.Engine.Types.HasStatics(o.Table.Addr)
+	}
+	return h.name(o.Table.Addr).Display == "object[]"
 }
 
 // addPath adds the path of one object; false: there are too many different paths.
@@ -167,7 +173,7 @@ func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPa
 	p.Root, p.Handle, p.Thread, p.Method = by.kind, by.handle, by.thread, by.method
 	switch by.kind {
 	case profile.RootStatic:
-		p.Static = h.staticField(by.slots)
+		p.Static, p.Listed = h.staticField(by.slots), h.p.Runtime == nil
 	case profile.RootThreadStatic:
 		p.Static = h.threadField(by.array, by.offset)
 	}
@@ -216,7 +222,7 @@ func (h *heapWalk) meaningOf(o heap.Object) string {
 	if err != nil || class.Table != o.Table.Addr {
 		return ""
 	}
-	return h.p.Runtime.Meaning(o.Addr, class)
+	return h.p.meaning(o.Addr, class)
 }
 
 // slotField names the static field by which an array of static fields refers to an object; empty:

@@ -82,10 +82,17 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 		r = &rootsOf{by: map[uint32]root{}}
 		h.roots = r
 		h.p.Engine.Cache.Invalidate()
-		h.tableRoots(g, r)
-		lack("static fields of threads", h.threadRoots(g, r))
+		if h.p.Runtime == nil {
+			h.aheadRoots(g, r, lack)
+		} else {
+			h.tableRoots(g, r)
+			lack("static fields of threads", h.threadRoots(g, r))
+		}
 		lack("handles", h.handleRoots(g, r))
 		lack("the queue of finalizers", h.readyRoots(g, r))
+		if h.p.Runtime == nil {
+			h.frozenRoots(g, r)
+		}
 	}
 	if stacks && !r.stacks {
 		r.stacks = true
@@ -117,6 +124,10 @@ const (
 // set to a new object meanwhile: the field of an event, for example, when somebody subscribes.
 // After the walk the field would lead to an object that the walk has not met.
 func (h *heapWalk) readSlots() {
+	if h.p.Runtime == nil {
+		h.readHolders()
+		return
+	}
 	if !h.p.from.changes() {
 		return
 	}

@@ -30,7 +30,11 @@ const (
 
 // readStatics finds the static fields, once.
 func (h *heapWalk) readStatics(g *heap.Graph) {
-	if h.static == nil {
+	switch {
+	case h.static != nil:
+	case h.p.Runtime == nil:
+		h.static = &statics{} // heapahead.go knows the fields
+	default:
 		h.p.Engine.Cache.Invalidate()
 		h.static = h.findStatics(g)
 	}

@@ -72,7 +72,7 @@ type requestsHow struct {
 func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, how requestsHow) (
 	out *InFlight, err error,
 ) {
-	if p.Runtime == nil {
+	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("requests")
 	}
 	if p.Walking {
@@ -139,6 +139,8 @@ type requestWalk struct {
 	ageless  int                          // likewise, calls with an unknown begin
 	boot     time.Time                    // when the machine began, by the wall clock: the same for all walks
 
+	callsUnread bool // there is HttpClient, and its objects are not read
+
 	lost  int  // Kestrel's objects that could not be read
 	gone  int  // other objects that were moved before the read, and cannot be found any more
 	still bool // nothing was moved from before the walk until after reading
@@ -168,6 +170,9 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 	}
 	w.about, w.prove = w.relate, w.patiently
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
+	if p.Runtime == nil {
+		w.also = w.webClassAhead
+	}
 	return w
 }
 
@@ -401,7 +406,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 	out.Requests = w.requestGroups()
 	out.Calls = w.callGroups()
 	out.Pools = w.poolList()
-	out.Unproven = w.unproven + w.lost
+	out.Unproven, out.CallsUnread = w.unproven+w.lost, w.callsUnread
 	return out
 }
 

@@ -81,6 +81,9 @@ func (p *Process) canResume(core arch.Addr) bool {
 // findDispatcher reads the layout of the structure, and the offset of the static field with its address, by a class
 // of System.Private.CoreLib.
 func (p *Process) findDispatcher(core arch.Addr) (d dispatcher, err error) {
+	if p.Runtime == nil {
+		return p.findDispatcherAhead()
+	}
 	objects := p.Managed.Objects
 	if d.field, err = objects.Direct(core, async.DispatcherClass, "t_current"); err != nil {
 		return d, err

@@ -16,7 +16,7 @@ import (
 // runningTask is a RuntimeAsyncTask with a method that a thread runs.
 type runningTask struct {
 	thread profile.ThreadRef
-	newest arch.Addr // where the thread has the address of its newest structure
+	of     arch.Addr // the runtime's Thread
 	at     arch.Addr // the structure about the task
 
 	method profile.Frame // the running method; without a name: not known
@@ -75,21 +75,20 @@ func (t *taskWalk) lookForRunning() {
 		if thread.ID == 0 {
 			continue
 		}
-		data := t.p.Managed.Threads.LocalData(thread.ID)
-		if data == 0 {
+		newest, ok := t.p.newestDispatcher(thread.ID)
+		if !ok {
 			continue
 		}
-		newest := data + arch.Addr(t.p.dispatcher.field)
 		list, _ := t.r.AllDispatching(newest, t.p.dispatcher.layout) // unreadable tasks do not count as running
 		for _, d := range list {
 			if by[d.Task]++; by[d.Task] > 1 { // one thread has just suspended the task, another has resumed the task
 				delete(t.running, d.Task)
 				continue
 			}
-			if run := t.running[d.Task]; run == nil || run.newest != newest || run.at != d.At {
+			if run := t.running[d.Task]; run == nil || run.of != thread.ID || run.at != d.At {
 				t.running[d.Task] = &runningTask{thread: profile.ThreadRef{
 					OSThreadID: thread.OSThreadID, ManagedThreadID: thread.ManagedID, Name: thread.Name,
-				}, newest: newest, at: d.At}
+				}, of: thread.ID, at: d.At}
 			}
 		}
 	}
@@ -228,7 +227,11 @@ func (t *taskWalk) runningTask(obj arch.Addr) (run *runningTask, d async.Dispatc
 // dispatching reads a thread's structure of a task with a running method. Task 0: the thread does not run the task
 // any more.
 func (t *taskWalk) dispatching(run *runningTask) (async.Dispatching, error) {
-	list, err := t.r.AllDispatching(run.newest, t.p.dispatcher.layout)
+	newest, ok := t.p.newestDispatcher(run.of)
+	if !ok {
+		return async.Dispatching{}, nil
+	}
+	list, err := t.r.AllDispatching(newest, t.p.dispatcher.layout)
 	if err != nil {
 		return async.Dispatching{}, err
 	}

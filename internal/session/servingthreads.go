@@ -30,8 +30,14 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	ids := map[int]string{}
 	reader := web.New(p.Managed.Objects)
 	inspect, async := p.Inspect, p.Options.Async
-	p.Inspect = func(t *profile.Thread, _ *target.Stack) {
-		if id := p.servedBy(reader, t); id != "" {
+	p.Inspect = func(t *profile.Thread, stack *target.Stack) {
+		id := ""
+		if p.Runtime == nil {
+			id = p.servedAhead(reader, t, stack)
+		} else {
+			id = p.servedBy(reader, t)
+		}
+		if id != "" {
 			ids[t.OSThreadID] = id
 		}
 	}
@@ -179,6 +185,12 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
 		return web.RoleOf(f.Module, strings.TrimSuffix(f.Method, ".MoveNext")) == web.Serving
 	})
+	if i < 1 { // the method that goes on is awaited by the serving method
+		i = slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module == coreLib && ResumesMethods(f.Method) })
+	}
+	for i > 0 && frames[i-1].Kind == profile.Native { // a stub of the runtime
+		i--
+	}
 	if i < 1 {
 		return frames
 	}

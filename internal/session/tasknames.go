@@ -41,11 +41,14 @@ func (p *Process) runningName(task arch.Addr, t *profile.Thread) (string, error)
 	if err != nil {
 		return "", err
 	}
-	data := p.Managed.Threads.LocalData(arch.Addr(t.ThreadID))
-	if data == 0 || !p.canResume(class.Table) {
+	if !p.canResume(class.Table) {
 		return "", nil
 	}
-	list, err := p.asyncReader().AllDispatching(data+arch.Addr(p.dispatcher.field), p.dispatcher.layout)
+	newest, ok := p.newestDispatcher(arch.Addr(t.ThreadID))
+	if !ok {
+		return "", nil
+	}
+	list, err := p.asyncReader().AllDispatching(newest, p.dispatcher.layout)
 	if err != nil {
 		return "", err
 	}

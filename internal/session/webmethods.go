@@ -19,6 +19,8 @@ func (p *Process) webRole(s *async.Step) (role web.Role, passing bool) {
 	switch {
 	case s.Box != nil:
 		return web.RoleOf(p.asyncReader().MachineName(s.Box.Machine)), s.Box.Machine.Passing
+	case s.Resumption != nil && p.Runtime == nil:
+		return p.roleAhead(s.Resumption), false
 	case s.Resumption != nil:
 		m, passing, ok := p.resumedMethod(s.Resumption)
 		if !ok {

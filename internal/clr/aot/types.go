@@ -334,6 +334,12 @@ func (t *Types) instance(h *head) (of arch.Addr, args []arch.Addr, err error) {
 	return of, args, nil
 }
 
+// HasStatics reports whether a MethodTable is of objects with static fields, of a class or of a thread.
+func (t *Types) HasStatics(mt arch.Addr) bool {
+	k, err := t.get(mt)
+	return err == nil && k.static
+}
+
 // Base implements object.Types.
 func (t *Types) Base(mt arch.Addr) (arch.Addr, error) {
 	k, err := t.get(mt)

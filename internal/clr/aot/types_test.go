@@ -308,6 +308,9 @@ func TestMade(t *testing.T) {
 	if at, err := ts.Base(saved); at != base || err != nil {
 		t.Errorf("the base is %v, not %v: %v", at, base, err)
 	}
+	if ts.HasStatics(saved) || !ts.HasStatics(statics) || ts.HasStatics(object) {
+		t.Error("static fields are not told from variables and objects")
+	}
 	if at, err := ts.Base(statics); at != 0 || err != nil {
 		t.Errorf("the base of static fields is %v: %v", at, err)
 	}

@@ -83,6 +83,24 @@ func (l *DispatcherLayout) Words() (w Words) {
 	return w
 }
 
+// IsDispatching reports whether a stack, which ends at high, has the structure of a call at an address.
+func (r *Reader) IsDispatching(at, high arch.Addr, l DispatcherLayout) bool {
+	d, err := r.dispatching(at, l)
+	if err != nil {
+		return false
+	}
+	before, err := r.objects.Word(at + arch.Addr(l.Next))
+	if err != nil || before != 0 && (before <= at || before >= high) {
+		return false
+	}
+	next, err := r.objects.Word(d.next)
+	if err != nil || next == 0 {
+		return err == nil
+	}
+	class, err := r.objects.Class(next)
+	return err == nil && class.Is(coreLib, continuationClass)
+}
+
 // DispatchingAt reads a call by its structure.
 func (r *Reader) DispatchingAt(at arch.Addr, l DispatcherLayout) (Dispatching, error) {
 	return r.dispatching(at, l)

@@ -40,8 +40,12 @@ const (
 	managedThreadPool = 1 << 12
 )
 
-// The words in front of the limit of a Thread's stack: the list of the roots of blocks, and another list.
-const rootsBeforeLimit = 16
+// The words in front of the limit of a Thread's stack: the array with static fields of other code, the list of the
+// roots of blocks, and another list.
+const (
+	listBeforeLimit  = 24
+	rootsBeforeLimit = 16
+)
 
 // The words of a root: the block, the next root.
 const rootNext = 8
@@ -425,6 +429,26 @@ func (s *Store) Block(thread arch.Addr) (b Block, ok bool) {
 	high, err2 := s.mem.Pointer(thread + arch.Addr(s.ahead.l.Base))
 	b.Size, b.Low, b.High = base-beside, low, high
 	return b, ok && err1 == nil && err2 == nil && base >= idBase && base <= maxBlock
+}
+
+// Blocks returns the objects with the static fields of a thread of a native AOT program. The fields of code that was
+// compiled with the program lie in the block; a list leads to the fields of other code. The objects move.
+func (s *Store) Blocks(thread arch.Addr) (out []arch.Addr) {
+	if s.ahead == nil {
+		return nil
+	}
+	limit := thread + arch.Addr(s.ahead.l.Limit)
+	if obj, err := s.mem.Pointer(limit - listBeforeLimit); err == nil && obj != 0 {
+		out = append(out, obj)
+	}
+	root, err := s.mem.Pointer(limit - rootsBeforeLimit)
+	for n := 0; err == nil && root != 0 && n < maxRoots; n++ {
+		if block, err := s.mem.Pointer(root); err == nil && block != 0 {
+			out = append(out, block)
+		}
+		root, err = s.mem.Pointer(root + rootNext)
+	}
+	return out
 }
 
 // Ahead reports whether the runtime is that of a native AOT program.

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"clrsnap/internal/arch"
@@ -155,6 +156,28 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// TestBlocks finds the static fields of threads: the array of fields of other code, and a block for each root. A list
+// in a circle has an end.
+func TestBlocks(t *testing.T) {
+	p := newAheadProgram()
+	none := p.add(101, aheadAttached, 1, 0, 0, "")
+	both := p.add(102, aheadAttached, 1, 2, 1, "")
+	const array, second = arch.Addr(0x9000), arch.Addr(0x9100)
+	p.Words[both+160-24] = uint64(array)
+	p.Words[both+rootOf+rootNext], p.Words[second], p.Words[second+rootNext] = uint64(second), 0x9200, 0
+	s := newStore(t, p, aheadDescriptor(t))
+	if got := s.Blocks(none); len(got) > 0 {
+		t.Errorf("a thread without fields has %v", got)
+	}
+	if got, want := s.Blocks(both), []arch.Addr{array, both + blockOf, 0x9200}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+	p.Words[second+rootNext] = uint64(second)
+	if got := s.Blocks(both); len(got) != 1+maxRoots {
+		t.Errorf("the circle has %d blocks", len(got))
+	}
+}
+
 // TestAheadMoving: a Thread object that is being moved is not believed, and the known ids stay.
 func TestAheadMoving(t *testing.T) {
 	p := newAheadProgram()
@@ -225,6 +248,9 @@ func FuzzAhead(f *testing.F) {
 		for i := range list[:min(len(list), 8)] {
 			_, _ = s.Name(&list[i])
 			_, _ = s.ObjectIn(hostile(words), &list[i])
+			if n := len(s.Blocks(list[i].Address)); n > 1+maxRoots {
+				t.Errorf("a thread has %d blocks", n)
+			}
 		}
 		_, _ = s.Finalizer()
 	})

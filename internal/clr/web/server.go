@@ -50,6 +50,12 @@ func (r *Reader) Moved(obj arch.Addr) (arch.Addr, error) {
 	return self, nil
 }
 
+// IsServer reports whether an object is a Server.
+func (r *Reader) IsServer(obj arch.Addr) bool {
+	_, err := r.server(obj)
+	return err == nil
+}
+
 func (r *Reader) server(obj arch.Addr) (*object.Class, error) {
 	c, err := r.objects.Class(obj)
 	if err != nil {

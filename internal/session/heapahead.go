@@ -1,0 +1,131 @@
+package session
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// The heap of a native AOT program has other roots than the heap of CoreCLR. The static fields of a class lie in an
+// object that the program lists, the static fields of a thread in objects that the Thread leads to. The objects that
+// the compiler has made are part of the program, and are never collected.
+
+// Bounds of the static fields of a native AOT program.
+const (
+	maxHolders      = 1 << 18 // classes with static fields
+	maxHolderFields = 1 << 20 // fields in all
+)
+
+// errNoStatics: the program was built without the names of its methods and types.
+var errNoStatics = errors.New("the program says nothing of its classes")
+
+// readHolders reads the static fields before the walk. See readSlots.
+func (h *heapWalk) readHolders() {
+	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || !h.p.from.changes() {
+		return
+	}
+	h.p.Engine.Cache.Invalidate()
+	_ = h.eachHolder(func(holder, at, to arch.Addr) { h.early = append(h.early, slot{holder, at, to}) })
+}
+
+// eachHolder visits the static fields that refer to objects: the object with the field, the field's address, and the
+// object in the field. A field that cannot be read is left out.
+func (h *heapWalk) eachHolder(visit func(holder, at, to arch.Addr)) error {
+	holders, err := h.p.Engine.Ahead.Statics(h.p.Engine.Cache)
+	left := maxHolderFields
+	for _, obj := range holders[:min(len(holders), maxHolders)] {
+		if h.stopped() || left <= 0 {
+			break
+		}
+		left -= h.eachReference(obj, func(at, to arch.Addr) { visit(obj, at, to) })
+	}
+	return err
+}
+
+// eachReference visits the references in an object that has no elements, and returns the number of places for
+// references.
+func (h *heapWalk) eachReference(obj arch.Addr, visit func(at, to arch.Addr)) int {
+	class, err := h.p.Managed.Objects.Class(obj)
+	if err != nil {
+		return 1
+	}
+	places, err := h.p.Engine.Types.Places(class.Table)
+	if err != nil {
+		return 1
+	}
+	for _, off := range places {
+		at := obj + arch.Addr(off)
+		if to, err := h.p.Managed.Objects.Word(at); err == nil && to != 0 {
+			visit(at, to)
+		}
+	}
+	return 1 + len(places)
+}
+
+// aheadRoots adds the static fields of a native AOT program.
+func (h *heapWalk) aheadRoots(g *heap.Graph, r *rootsOf, lack func(string, error)) {
+	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil {
+		lack("static fields", errNoStatics)
+		return
+	}
+	lack("static fields", h.eachHolder(func(_, at, to arch.Addr) {
+		if n, ok := g.Number(to); ok {
+			r.field(at, n)
+		}
+	}))
+	var holders []int
+	g.Of(heap.Pinned, func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) },
+		func(n int) { holders = append(holders, n) })
+	for _, n := range holders { // as the walk has met the fields
+		o, _ := g.Object(n)
+		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, slots: []arch.Addr{o.Addr}}) })
+	}
+	h.earlyRoots(g, r)
+	for _, n := range holders {
+		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
+	}
+	lack("static fields of threads", h.blockRoots(g, r))
+}
+
+// blockRoots adds the static fields of threads.
+func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
+	if err := h.p.ReadThreadStore(); err != nil {
+		return err
+	}
+	for _, t := range h.p.known {
+		ref := people{h.p}.Ref(&t)
+		add := func(to arch.Addr) {
+			if n, ok := g.Number(to); ok {
+				r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref})
+			}
+		}
+		for _, block := range h.p.Managed.Threads.Blocks(t.Address) {
+			h.eachReference(block, func(_, to arch.Addr) { add(to) })
+			add(block)
+		}
+	}
+	return nil
+}
+
+// frozenRoots adds the objects that the compiler has made, as far as nothing else keeps the objects.
+func (h *heapWalk) frozenRoots(g *heap.Graph, r *rootsOf) {
+	all := func(*heap.Table) bool { return true }
+	g.Of(heap.Frozen, all, func(n int) { r.add(&r.sure, n, root{kind: profile.RootFrozen}) })
+}
+
+// meaning describes what an object stands for: the text of a string, for example. "": nothing else.
+func (p *Process) meaning(obj arch.Addr, class *object.Class) string {
+	switch {
+	case p.Runtime != nil:
+		return p.Runtime.Meaning(obj, class)
+	case class.Assembly == coreLib && class.Display == "string":
+		return clr.TextMeaning(p.Managed.Objects, obj)
+	case class.Is(coreLib, multicastClass):
+		return p.aheadDelegate(obj, class)
+	}
+	return ""
+}
