@@ -174,8 +174,8 @@ func (b *builder) called(a *ecma335.Action, object *ecma335.Value) {
 	if c == nil || err != nil {
 		return // nothing is known of the callee
 	}
-	for _, v := range c.takes {
-		if v = substituted(v, object); v != nil {
+	for _, t := range c.takes {
+		if v := substituted(t.object, object); v != nil {
 			b.take(a.At, v, c.async)
 		}
 	}
@@ -241,7 +241,7 @@ func (b *builder) pair() {
 	}
 	for i := range b.events {
 		if e := &b.events[i]; e.kind == takes && !paired[i] && known(e.object) {
-			b.code.takes = append(b.code.takes, e.object)
+			b.code.takes = append(b.code.takes, taking{e.from, e.object})
 		}
 	}
 }
@@ -287,9 +287,9 @@ func (b *builder) started(rid uint32) (*Code, error) {
 		return nil, err
 	}
 	out := &Code{async: true}
-	for _, v := range c.takes {
-		if v = outside(v); v != nil {
-			out.takes = append(out.takes, v)
+	for _, t := range c.takes {
+		if v := outside(t.object); v != nil {
+			out.takes = append(out.takes, taking{object: v})
 		}
 	}
 	return out, nil
