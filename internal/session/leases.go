@@ -18,7 +18,8 @@ type lease struct {
 	use   *permits.Use
 	field string
 
-	names   []string                  // of the methods that take and release, as callers write the names
+	takers  []string                  // the methods that take, as callers write the names
+	names   []string                  // likewise, and of the methods that release
 	through map[permits.MethodID]bool // the methods through which the waiters come
 	matters map[permits.MethodID]bool // of methods that were looked at
 }
@@ -54,7 +55,7 @@ func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
 		return false
 	}
 	of.through, of.matters = map[permits.MethodID]bool{}, map[permits.MethodID]bool{}
-	inner := of.names
+	inner := of.takers
 	for i := range steps {
 		m, ok := l.methodOf(&steps[i])
 		if f := l.p.AsyncFrame(&steps[i]); !ok || f.Origin() == profile.OfFramework {
@@ -65,7 +66,7 @@ func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
 			out.Again = l.definition(m)
 		}
 		if name := l.plainName(m); name != "" {
-			inner = append(slices.Clone(of.names), name)
+			inner = append(slices.Clone(of.takers), name)
 		}
 	}
 	return len(of.through) > 0 && !l.mayHave(of)
@@ -88,7 +89,11 @@ func (l *likely) nameLease(out *profile.Lost, of *lease) bool {
 		}
 		return true
 	}
-	if !add(&out.Takes, of.use.Takes) || !add(&out.Gives, of.use.Gives) {
+	if !add(&out.Takes, of.use.Takes) {
+		return false
+	}
+	of.takers = slices.Clone(of.names)
+	if !add(&out.Gives, of.use.Gives) {
 		return false
 	}
 	out.Leased, out.Field, out.Permits = true, of.field, of.use.Count

@@ -73,6 +73,8 @@ type Code struct {
 	takes []taking
 	gives []*ecma335.Value // permits released and not taken by the method
 	async bool
+
+	completes bool // the method, or a method that it calls, completes a TaskCompletionSource
 }
 
 // taking is where a method takes a permit that the method does not release itself.
@@ -123,6 +125,10 @@ func (c *Code) From(at uint32) (out []Section) {
 	}
 	return out
 }
+
+// Completes reports whether a method, or a method of its module that the method calls, completes some
+// TaskCompletionSource.
+func (c *Code) Completes() bool { return c != nil && c.completes }
 
 // Takes returns the semaphores of which a method takes a permit at the await at an offset, for another method to
 // release.

@@ -156,8 +156,11 @@ namespace Shop.Storage
         {
             lock (parcels)
             {
-                var shelf = new Shelf(parcel % 4096, parcel / 4096 % 4);
-                parcels[shelf] = parcels.GetValueOrDefault(shelf) + 1;
+                for (int i = 0; i < 40; i++) // parcels of one delivery
+                {
+                    var shelf = new Shelf((parcel + i) % 997, i);
+                    parcels[shelf] = parcels.GetValueOrDefault(shelf) + 1;
+                }
                 return parcels.Count;
             }
         }
