@@ -40,7 +40,7 @@ type evidence struct {
 	methodsEnded methodsEnded
 	readers      []*profile.Thread       // with own methods that take items from channels
 	completers   []*profile.Thread       // with own methods that complete TaskCompletionSources
-	sources      map[string]keptSource       // what keeps the sources that methods wait for, by the method
+	sources      map[string]keptSource   // what keeps the sources that methods wait for, by the method
 	keptTasks    map[uint64]session.Kept // what keeps failed tasks, by the task
 	blocked      []blockedCall           // reads and writes that wait for the other end, and children that wait for the process
 

@@ -65,10 +65,10 @@ func awaitsSource(d *profile.Doing) string {
 type sourceEnd uint8
 
 const (
-	notKnown   sourceEnd = iota
-	endsLater            // a method that completes such sources waits for the time only
-	neverEnds            // nobody can complete the sources
-	failedEnd            // the methods that complete such sources have ended with exceptions
+	notKnown  sourceEnd = iota
+	endsLater           // a method that completes such sources waits for the time only
+	neverEnds           // nobody can complete the sources
+	failedEnd           // the methods that complete such sources have ended with exceptions
 )
 
 // sourceEnds judges the waits of a method.
