@@ -58,11 +58,15 @@ func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
 	inner := of.takers
 	for i := range steps {
 		m, ok := l.methodOf(&steps[i])
-		if f := l.p.AsyncFrame(&steps[i]); !ok || f.Origin() == profile.OfFramework {
-			break
+		f := l.p.AsyncFrame(&steps[i])
+		switch framework := f.Origin() == profile.OfFramework; {
+		case ok && framework && len(of.through) == 0:
+			continue // the runtime suspends .NET's methods with their callers
+		case !ok || framework:
+			return len(of.through) > 0 && !l.mayHave(of)
 		}
 		of.through[m] = true
-		if i > 0 && l.callsNamed(m, inner) > 1 {
+		if len(of.through) > 1 && l.callsNamed(m, inner) > 1 {
 			out.Again = l.definition(m)
 		}
 		if name := l.plainName(m); name != "" {
