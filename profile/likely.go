@@ -42,8 +42,8 @@ type Need struct {
 }
 
 // Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between
-// taking and releasing a permit, by its code. The waiters are async methods, and all release the permits that they
-// take. Most likely somebody did not release a permit: after an exception, for example.
+// taking and releasing a permit, by its code. The waiters are async methods. Most likely somebody did not release a
+// permit: after an exception, for example.
 type Lost struct {
 	Object uint64 // the semaphore, at that moment
 	Type   string
@@ -51,6 +51,15 @@ type Lost struct {
 	First  uint64  // the task of the longest waiter: the task stays First while nobody gets a permit
 	Awaits int     // number of async methods that wait for the semaphore
 	Frames []Frame // of kind Async: the longest waiter, and the methods that await it
+	// Leased: the permits are taken by the methods Takes, for other code to release by the methods Gives, as a pool
+	// leases connections. Nobody is seen in code that leads from the former to the latter. Otherwise the waiters
+	// release the permits that they take.
+	Leased       bool
+	Takes, Gives []string
+	Permits      int // of a lease: the number of permits; 0: not known
+	// Again is a method of a waiter that may have a permit already, because its code takes permits in several places;
+	// "": none.
+	Again string
 }
 
 // LikelyDeadlock is a circle of threads and suspended async methods that wait for one another, most likely.

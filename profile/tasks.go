@@ -38,6 +38,9 @@ type TaskChain struct {
 	// ReadsChannel: one of the program's methods takes items from a channel, by its code. The code does not tell from
 	// which.
 	ReadsChannel bool
+	// Completes: one of the program's methods completes a TaskCompletionSource, by its code or by the code of the
+	// methods that it calls. The code does not tell which.
+	Completes bool
 }
 
 // TaskState is the state of a chain of async methods.
@@ -122,6 +125,8 @@ type TaskFault struct {
 	Service string
 	// Observed: somebody has asked for the exception, by an await for example.
 	Observed     bool
+	Object       uint64         // one of the tasks, at that moment
 	ReadsChannel bool           // as in TaskChain
+	Completes    bool           // as in TaskChain
 	Exception    *ExceptionInfo // of one of the tasks, the first if there are several
 }

@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"clrsnap/profile"
@@ -47,7 +48,7 @@ func exceptionText(x *profile.ExceptionInfo) string {
 	if r := []rune(message); len(r) > mostMessage {
 		message = string(r[:mostMessage]) + "…"
 	}
-	if message == "" {
+	if message = strings.TrimSuffix(message, "."); message == "" {
 		return x.Type
 	}
 	return x.Type + ": " + message
@@ -69,7 +70,7 @@ func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
 	text := fmt.Sprintf("%s of %s %s ended with %s", counted(f.Count, "call", "calls"), what,
 		verb(f.Count, "has", "have"), exceptionText(f.Exception))
 	if f.Service == "" && !f.Observed {
-		text += "; nobody has observed the exception"
+		text += "; nobody has observed the exception" + e.keeperText(f)
 	}
 	if f.Exception.Uncertain != "" {
 		text += " (uncertain: " + f.Exception.Uncertain + ")"
@@ -77,16 +78,23 @@ func (e *evidence) faultEvidence(f *profile.TaskFault) profile.Evidence {
 	return profile.Evidence{Text: text + ":", Frames: traceOf(f.Exception)}
 }
 
-// unnoticed are the tasks that have failed without anybody's notice. A task that nobody keeps is garbage, and need not
-// matter.
-func (e *evidence) unnoticed() (out []profile.Evidence) {
+// unnoticed are the tasks that have failed without anybody's notice, unless a verdict tells of the task. A task that
+// nobody keeps is garbage, and need not matter.
+func (e *evidence) unnoticed(verdicts []profile.Verdict) (out []profile.Evidence) {
 	l := e.lastFlight()
 	if l == nil {
 		return nil
 	}
 	for i := range l.Tasks.Faults {
-		if f := &l.Tasks.Faults[i]; !f.Observed && f.Service == "" && len(out) < shownFaults {
-			out = append(out, e.faultEvidence(f))
+		f := &l.Tasks.Faults[i]
+		if f.Observed || f.Service != "" || len(out) == shownFaults {
+			continue
+		}
+		x := e.faultEvidence(f)
+		if !slices.ContainsFunc(verdicts, func(v profile.Verdict) bool {
+			return slices.ContainsFunc(v.Evidence, func(o profile.Evidence) bool { return o.Text == x.Text })
+		}) {
+			out = append(out, x)
 		}
 	}
 	return out
@@ -114,7 +122,7 @@ func (e *evidence) thrownMeanwhile() (out []profile.Evidence) {
 // exceptions are the exceptions below the verdicts: failed tasks always, and the recorded exceptions only beside a
 // verdict, if no verdict lists these already.
 func (e *evidence) exceptions(verdicts []profile.Verdict) []profile.Evidence {
-	out := e.unnoticed()
+	out := e.unnoticed(verdicts)
 	if len(verdicts) == 0 {
 		return out
 	}

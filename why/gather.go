@@ -105,6 +105,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.likely(ctx)
 	g.connections()
 	g.inFlightAtEnd(ctx)
+	g.keptTasks(ctx)
 	g.farEnds(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()

@@ -89,12 +89,16 @@ func (g *gatherer) methodsAtEnd(ctx context.Context) {
 	g.e.chains = tasks.Chains
 }
 
-// readers notes the threads whose own methods take items from channels.
+// readers notes the threads whose own methods take items from channels, or complete TaskCompletionSources.
 func (g *gatherer) readers() {
 	threads := g.e.last().snap.Threads
 	for i := range threads {
-		if t := &threads[i]; slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
+		t := &threads[i]
+		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.ReadsChannel(&f) }) {
 			g.e.readers = append(g.e.readers, t)
+		}
+		if slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return g.s.Completes(&f) }) {
+			g.e.completers = append(g.e.completers, t)
 		}
 	}
 }
@@ -214,11 +218,27 @@ func judgeStalled(e *evidence) []profile.Verdict {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(placeOf(a.group), placeOf(b.group)))
 	})
 	for i := range list {
-		if c := list[i].certainty(after.at-before.at, after.Requests.CapturedAt); c != "" {
+		c := list[i].certainty(after.at-before.at, after.Requests.CapturedAt)
+		switch own := awaitsSource(&list[i].group.Doing); {
+		case own == "":
+		case e.sourceEnds(own) == neverEnds, e.sourceEnds(own) == failedEnd:
+			c = profile.Likely
+		case e.sourceEnds(own) == endsLater && !list[i].old(after.Requests.CapturedAt):
+			continue
+		}
+		if c != "" {
 			return []profile.Verdict{e.stalled(list[i:], c, before, after)}
 		}
 	}
-	return e.stalledMethods(before, after)
+	if out := e.stalledMethods(before, after); len(out) > 0 {
+		return out
+	}
+	return e.stalledSources(before, after)
+}
+
+// old reports whether no client waits so long for news.
+func (s *standing) old(at time.Time) bool {
+	return !s.oldest.IsZero() && at.Sub(s.oldest) >= longServed
 }
 
 // manyMethods is how many async methods in one place, all of which stand still, are worth a word.
@@ -297,11 +317,7 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
 			continue
 		}
-		does := "is " + string(c.State)
-		if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
-			does = "waits for " + cmp.Or(w.Target, awaitedThings[w.Kind], w.Type, string(w.Kind))
-		}
-		tell(method(own), does, c.Frames, nil)
+		tell(method(own), chainDoes(c), c.Frames, nil)
 	}
 	for _, t := range e.readers {
 		tell(threadName(ref(t)), doing(t), t.Frames, []profile.ThreadRef{ref(t)})
@@ -448,6 +464,9 @@ func (e *evidence) stalled(list []standing, c profile.Certainty, before, after *
 	}
 	v.Evidence = []profile.Evidence{
 		{Text: "The requests have waited here in both looks:", Frames: s.group.Doing.Frames, Threads: s.threads},
+	}
+	if own := awaitsSource(&s.group.Doing); own != "" {
+		e.addSource(&v, own)
 	}
 	if n := e.requestsEnded(); n >= 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{

@@ -36,26 +36,37 @@ func (p *Process) readsChannel(m methodPlace) bool {
 	return reads
 }
 
-// stepReads is readsChannel for a step of a chain.
-func (p *Process) stepReads(s *async.Step) bool {
+// stepMethod is the method of a step of a chain; false: not known.
+func (p *Process) stepMethod(s *async.Step) (methodPlace, bool) {
 	switch {
 	case p.Runtime == nil:
-		return false
 	case s.Box != nil:
-		return p.readsChannel(methodPlace{s.Box.Machine.Module, s.Box.Machine.RID})
+		return methodPlace{s.Box.Machine.Module, s.Box.Machine.RID}, true
 	case s.Resumption != nil:
 		m, collectible, ok := p.resumedMethod(s.Resumption)
-		return ok && !collectible && p.readsChannel(methodPlace{m.Module, m.RID})
+		return methodPlace{m.Module, m.RID}, ok && !collectible
 	}
-	return false
+	return methodPlace{}, false
+}
+
+// stepReads is readsChannel for a step of a chain.
+func (p *Process) stepReads(s *async.Step) bool {
+	m, ok := p.stepMethod(s)
+	return ok && p.readsChannel(m)
+}
+
+// frameMethod is the method of a frame outside .NET; false: not known.
+func (p *Process) frameMethod(f *profile.Frame) (methodPlace, bool) {
+	if p.Runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+		return methodPlace{}, false
+	}
+	m, err := p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
+	return methodPlace{m.Module, m.RID}, err == nil
 }
 
 // ReadsChannel reports whether the method of a frame takes items from a channel, by its IL. For frames of .NET the
 // answer is false.
 func (p *Process) ReadsChannel(f *profile.Frame) bool {
-	if p.Runtime == nil || f.FunctionID == 0 || f.Origin() == profile.OfFramework {
-		return false
-	}
-	m, err := p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
-	return err == nil && p.readsChannel(methodPlace{m.Module, m.RID})
+	m, ok := p.frameMethod(f)
+	return ok && p.readsChannel(m)
 }

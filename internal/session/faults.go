@@ -138,16 +138,20 @@ func (t *taskWalk) fault(holder arch.Addr, services map[arch.Addr]string) (*prof
 	_, method := t.methodNames(task)
 	return &profile.TaskFault{
 		Count: 1, Method: cmp.Or(method, outermost(all[0])), Service: services[task], Observed: byte(handled) != 0,
-		Exception: all[0], ReadsChannel: t.faultReads(task, all[0]),
+		Exception: all[0], Object: uint64(task), ReadsChannel: t.faultDoes(task, all[0], t.p.readsChannel),
+		Completes: t.faultDoes(task, all[0], t.p.completes),
 	}, nil
 }
 
-// faultReads reports whether the method of a failed task takes items from a channel, by its code.
-func (t *taskWalk) faultReads(task arch.Addr, e *profile.ExceptionInfo) bool {
+// faultDoes reports whether the method of a failed task, or a method that the exception has left, does something.
+func (t *taskWalk) faultDoes(task arch.Addr, e *profile.ExceptionInfo, does func(methodPlace) bool) bool {
 	if b, err := t.r.Box(task); err == nil {
-		return t.p.readsChannel(methodPlace{b.Machine.Module, b.Machine.RID})
+		return does(methodPlace{b.Machine.Module, b.Machine.RID})
 	}
-	return slices.ContainsFunc(e.Frames, func(f profile.TraceFrame) bool { return t.p.ReadsChannel(&f.Frame) })
+	return slices.ContainsFunc(e.Frames, func(f profile.TraceFrame) bool {
+		m, ok := t.p.frameMethod(&f.Frame)
+		return ok && does(m)
+	})
 }
 
 // outermost is the method at the end of an exception's trace: the task's own, as a rule.

@@ -84,31 +84,34 @@ func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	return first, n
 }
 
-// lost describes a semaphore, if the method that awaits the task releases the semaphore; false: the method does not.
+// lost describes a semaphore, if the method that awaits the task releases the semaphore, or leases a permit; false:
+// the method does neither.
 func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	box := l.waiting[task]
 	if box == 0 || l.yields[sem] {
 		return out, false
 	}
 	var steps []async.Step
+	var of *lease
 	stands := l.p.steadily(func() error {
-		ok = false
+		ok, of = false, nil
 		class, err := l.p.Managed.Objects.Class(sem)
 		if err != nil {
 			return err
 		}
 		out = profile.Lost{Object: uint64(sem), Type: class.Display, First: uint64(task)}
-		b, err := l.t.r.Box(box)
-		if errors.Is(err, async.ErrNoBox) {
-			if steps, _, err = l.t.r.Methods(box); err == nil {
-				out.Field, ok = l.resumedReleases(steps, sem)
-			}
-		} else if err == nil {
-			steps = []async.Step{{Box: b}}
-			out.Field, ok = l.releases(b, sem)
-		}
-		if err != nil || !ok {
+		if steps, err = l.waitingSteps(box); err != nil {
 			return err
+		}
+		at, found := l.waitsAt(steps)
+		if !found {
+			return nil
+		}
+		if out.Field, ok = l.releasesAt(at, sem); !ok {
+			of, ok = l.leaseAt(at, sem)
+		}
+		if !ok {
+			return nil
 		}
 		chain, err := l.t.r.Awaiting(box)
 		steps = append(steps, chain.Steps...)
@@ -118,10 +121,24 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 		return out, false
 	}
 	steps = l.p.programSteps(steps)
+	if of != nil && !l.leased(&out, of, steps) {
+		return out, false
+	}
 	for i := range steps {
 		out.Frames = append(out.Frames, l.t.frame(steps, i))
 	}
 	return out, true
+}
+
+// waitingSteps are the methods suspended in an object: one method, or the methods that the runtime has suspended
+// together.
+func (l *likely) waitingSteps(box arch.Addr) ([]async.Step, error) {
+	b, err := l.t.r.Box(box)
+	if errors.Is(err, async.ErrNoBox) {
+		steps, _, err := l.t.r.Methods(box)
+		return steps, err
+	}
+	return []async.Step{{Box: b}}, err
 }
 
 // firstYield and lower numbers are the states of async iterators that are suspended at a yield return (dotnet/roslyn,
@@ -239,48 +256,24 @@ func (l *likely) findYields(box arch.Addr) {
 	}
 }
 
-// releases reports whether a method that awaits a permit releases the permit behind the await, and the field of the
-// semaphore. Only the code around the field uses the semaphore (permits.Use), and no method there takes a permit for
-// another method to release.
-func (l *likely) releases(b *async.Box, sem arch.Addr) (field string, ok bool) {
-	at, ok := l.stateAt(b)
-	if !ok {
-		return "", false
-	}
-	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-	return l.releasesAt(of, at, rootsIn(b), sem)
+// awaitPlace is a method suspended at an await, with the known arguments and variables.
+type awaitPlace struct {
+	of    permits.MethodID
+	await uint32 // the offset in the IL
+	roots permits.Roots
 }
 
-// releasesAt is releases for a method suspended at an await, with given arguments and variables.
-func (l *likely) releasesAt(of permits.MethodID, await uint32, roots permits.Roots, sem arch.Addr) (
-	field string, ok bool,
-) {
-	reader := l.p.permitReader()
-	code, err := reader.Code(of.Module, of.RID)
-	if err != nil || code.Empty() {
-		return "", false
-	}
-	for _, s := range code.From(await) {
-		use, err := reader.Use(of.Module, s.Object, roots)
-		if err != nil || !use.Own || use.Uneven {
-			continue
-		}
-		for _, d := range l.p.dutiesAt(of, []permits.Section{s}, nil, roots) {
-			if d.object == sem {
-				return d.field, true
-			}
-		}
-	}
-	return "", false
-}
-
-// resumedReleases is releases for methods that the runtime has suspended together. The methods of .NET in front of
-// the first other method are the callees of that method.
-func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field string, ok bool) {
+// waitsAt is the place at which the program waits: of methods that the runtime has suspended together, the methods of
+// .NET in front of the first other method are the callees of that method. false: the place is not known.
+func (l *likely) waitsAt(steps []async.Step) (out awaitPlace, ok bool) {
 	for i := range steps {
+		if b := steps[i].Box; b != nil {
+			at, ok := l.stateAt(b)
+			return awaitPlace{permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}, at, rootsIn(b)}, ok
+		}
 		at := steps[i].Resumption
 		if at == nil {
-			return "", false
+			return out, false
 		}
 		inner := ""
 		if i > 0 {
@@ -288,7 +281,7 @@ func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field strin
 		}
 		f, native := l.p.resumedFrame(at)
 		if native == nil {
-			return "", false
+			return out, false
 		}
 		if f.Module == coreLib {
 			continue
@@ -296,9 +289,32 @@ func (l *likely) resumedReleases(steps []async.Step, sem arch.Addr) (field strin
 		of := permits.MethodID{Module: l.p.method.Module, RID: l.p.method.RID}
 		awaits, err := l.p.findAwaitILs(native, at, inner)
 		if err != nil || len(awaits) != 1 {
-			return "", false
+			return out, false
 		}
-		return l.releasesAt(of, awaits[0], l.p.savedRoots(at), sem)
+		return awaitPlace{of, awaits[0], l.p.savedRoots(at)}, true
+	}
+	return out, false
+}
+
+// releasesAt reports whether a method that awaits a permit releases the permit behind the await, and the field of the
+// semaphore. Only the code around the field uses the semaphore (permits.Use), and no method there takes a permit for
+// another method to release.
+func (l *likely) releasesAt(at awaitPlace, sem arch.Addr) (field string, ok bool) {
+	reader := l.p.permitReader()
+	code, err := reader.Code(at.of.Module, at.of.RID)
+	if err != nil || code.Empty() {
+		return "", false
+	}
+	for _, s := range code.From(at.await) {
+		use, err := reader.Use(at.of.Module, s.Object, at.roots)
+		if err != nil || !use.Own || use.Uneven {
+			continue
+		}
+		for _, d := range l.p.dutiesAt(at.of, []permits.Section{s}, nil, at.roots) {
+			if d.object == sem {
+				return d.field, true
+			}
+		}
 	}
 	return "", false
 }

@@ -43,6 +43,7 @@ type InFlight struct {
 	// Waiting has the ChainKey of each waiting chain without a request, by the address of the innermost method's
 	// object. At most maxWaiting.
 	Waiting map[uint64]uint64
+	Sources []SourceWait // methods that wait for a TaskCompletionSource: some of each
 
 	methods *methodObjects // nil: not known
 }
@@ -97,6 +98,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	if how.progress {
 		l.best.taskWalk.notes = true
 		out.Tasks = l.best.taskWalk.result(l.census)
+		out.Sources = l.best.taskWalk.sources
 		if out.methods = l.best.taskWalk.noted; out.methods != nil {
 			t := out.Tasks
 			out.methods.whole = out.methods.whole && !t.Partial && t.Unread == 0 && t.ConsistentShare == 1

@@ -55,6 +55,7 @@ func (t *taskWalk) accept(r chainRead, stands bool) (out *profile.TaskChain, end
 		}
 	}
 	t.lateSemaphore(out.WaitsFor)
+	t.noteSource(out, r.first)
 	return out, false
 }
 

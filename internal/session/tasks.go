@@ -157,8 +157,9 @@ type taskWalk struct {
 	unread         int
 	kinds          map[arch.Addr]classKind // of classes that stay, by MethodTable
 
-	notes bool           // noted is wanted
-	noted *methodObjects // of the latest result; nil: not wanted, or too many
+	notes   bool           // noted is wanted
+	noted   *methodObjects // of the latest result; nil: not wanted, or too many
+	sources []SourceWait   // of the chains of the latest result
 }
 
 // walk finds the objects.
@@ -224,7 +225,7 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 
 // result describes the tasks.
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
-	t.seen, t.unproven, t.unread = nil, 0, 0 // Requests has read the same objects
+	t.seen, t.unproven, t.unread, t.sources = nil, 0, 0, nil // Requests has read the same objects
 	out := &profile.Tasks{
 		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full,
 		ConsistentShare: consistentShare(c),
@@ -449,7 +450,10 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 			continue
 		}
 		out.Frames = append(out.Frames, t.frame(steps, i))
-		out.ReadsChannel = out.ReadsChannel || out.Frames[i].Origin() != profile.OfFramework && t.p.stepReads(&steps[i])
+		if out.Frames[i].Origin() != profile.OfFramework {
+			out.ReadsChannel = out.ReadsChannel || t.p.stepReads(&steps[i])
+			out.Completes = out.Completes || t.p.stepCompletes(&steps[i])
+		}
 		if steps[i].Task() != 0 {
 			t.methods = append(t.methods, chainMethod{&steps[i], i})
 		}

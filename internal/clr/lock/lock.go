@@ -15,6 +15,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/object"
@@ -132,8 +133,8 @@ type Store struct {
 	lists   lister
 	index   monitorIndex
 	events  eventIndex
-	infoAt  uint32                    // in a ThreadLocalData, of ThreadBlockingInfo.t_first; 0: not known yet
-	queues  map[arch.Addr][]arch.Addr // by SyncBlock: the threads in Monitor.Wait, as last listed
+	infoAt  uint32              // in a ThreadLocalData, of ThreadBlockingInfo.t_first; 0: not known yet
+	queues  map[arch.Addr]queue // by SyncBlock: the threads in Monitor.Wait, as last listed
 }
 
 const maxQueues = 1 << 10
@@ -146,7 +147,7 @@ var Versions = []contract.Version{"1", "c1"}
 // New binds the locks of the runtime that d describes. Reads of a lock use mem; searches for locks use whole.
 func New(mem, whole target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
 	s := &Store{mem: target.NewReader(mem), table: target.NewReader(whole), objects: objects,
-		queues: map[arch.Addr][]arch.Addr{}}
+		queues: map[arch.Addr]queue{}}
 	var ok bool
 	if s.lists, ok = mem.(lister); !ok {
 		s.lists = target.NewEvidence(mem)
@@ -313,12 +314,32 @@ type lister interface {
 	Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error)
 }
 
-// waiting counts the threads in Monitor.Wait: a list that goes through their stacks.
+// queue is the threads in Monitor.Wait for one monitor.
+type queue struct {
+	list []arch.Addr
+	read time.Time     // when the reading began
+	took time.Duration // of the reading
+}
+
+// Each of a thousand threads in Monitor.Wait for one monitor asks for the same queue. A queue longer than shortQueue is
+// read again only once queuePause times the time of the last reading have passed.
+const (
+	shortQueue = 32
+	queuePause = 20
+)
+
+// waiting counts the threads in Monitor.Wait: a list that goes through their stacks. The count of a long list with the
+// same beginning may be some milliseconds old.
 func (s *Store) waiting(block, link arch.Addr) (int, error) {
 	if link == 0 {
 		return 0, nil
 	}
-	list, err := s.lists.Links(link, s.queues[block], maxWaiting)
+	q := s.queues[block]
+	if n := len(q.list); n > shortQueue && q.list[0] == link && time.Since(q.read) < queuePause*q.took {
+		return n, nil
+	}
+	begin := time.Now()
+	list, err := s.lists.Links(link, q.list, maxWaiting)
 	if err != nil {
 		return 0, err
 	}
@@ -328,6 +349,6 @@ func (s *Store) waiting(block, link arch.Addr) (int, error) {
 	if len(s.queues) >= maxQueues {
 		clear(s.queues)
 	}
-	s.queues[block] = list
+	s.queues[block] = queue{list, begin, time.Since(begin)}
 	return len(list), nil
 }

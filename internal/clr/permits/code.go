@@ -56,7 +56,7 @@ func (b *builder) build(rid uint32) (*Code, error) {
 	if err := b.look(il); err != nil {
 		return nil, err
 	}
-	if b.depth > 0 && len(b.code.takes)+len(b.code.gives) == 0 {
+	if b.depth > 0 && len(b.code.takes)+len(b.code.gives) == 0 && !b.code.completes {
 		return b.started(rid)
 	}
 	return &b.code, nil
@@ -144,6 +144,7 @@ func (b *builder) call(a *ecma335.Action) {
 	case releases:
 		b.events = append(b.events, event{at: a.At, kind: gives, object: object})
 	case completes:
+		b.code.completes = true
 		b.code.Promises = append(b.code.Promises, Promise{a.At, object})
 	case nothing:
 		if a.Member.Name == "Dispose" || a.Member.Name == "DisposeAsync" {
@@ -174,8 +175,9 @@ func (b *builder) called(a *ecma335.Action, object *ecma335.Value) {
 	if c == nil || err != nil {
 		return // nothing is known of the callee
 	}
-	for _, v := range c.takes {
-		if v = substituted(v, object); v != nil {
+	b.code.completes = b.code.completes || c.completes
+	for _, t := range c.takes {
+		if v := substituted(t.object, object); v != nil {
 			b.take(a.At, v, c.async)
 		}
 	}
@@ -241,7 +243,7 @@ func (b *builder) pair() {
 	}
 	for i := range b.events {
 		if e := &b.events[i]; e.kind == takes && !paired[i] && known(e.object) {
-			b.code.takes = append(b.code.takes, e.object)
+			b.code.takes = append(b.code.takes, taking{e.from, e.object})
 		}
 	}
 }
@@ -286,10 +288,10 @@ func (b *builder) started(rid uint32) (*Code, error) {
 	if c == nil || err != nil {
 		return nil, err
 	}
-	out := &Code{async: true}
-	for _, v := range c.takes {
-		if v = outside(v); v != nil {
-			out.takes = append(out.takes, v)
+	out := &Code{async: true, completes: c.completes}
+	for _, t := range c.takes {
+		if v := outside(t.object); v != nil {
+			out.takes = append(out.takes, taking{object: v})
 		}
 	}
 	return out, nil

@@ -70,8 +70,17 @@ type Code struct {
 	Sections []Section
 	Promises []Promise
 
-	takes, gives []*ecma335.Value // permits taken and not released by the method, and the other way round
-	async        bool
+	takes []taking
+	gives []*ecma335.Value // permits released and not taken by the method
+	async bool
+
+	completes bool // the method, or a method that it calls, completes a TaskCompletionSource
+}
+
+// taking is where a method takes a permit that the method does not release itself.
+type taking struct {
+	from   uint32 // behind this offset, the permit is held
+	object *ecma335.Value
 }
 
 // Section is a part of a method's IL in which the method holds a permit.
@@ -112,6 +121,24 @@ func (c *Code) From(at uint32) (out []Section) {
 	for _, s := range c.Sections {
 		if s.From == at && !s.Closes {
 			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Completes reports whether a method, or a method of its module that the method calls, completes some
+// TaskCompletionSource.
+func (c *Code) Completes() bool { return c != nil && c.completes }
+
+// Takes returns the semaphores of which a method takes a permit at the await at an offset, for another method to
+// release.
+func (c *Code) Takes(at uint32) (out []*ecma335.Value) {
+	if c == nil {
+		return nil
+	}
+	for _, t := range c.takes {
+		if t.from == at {
+			out = append(out, t.object)
 		}
 	}
 	return out

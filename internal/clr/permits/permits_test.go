@@ -133,7 +133,7 @@ func codeText(c *Code) string {
 		out = append(out, fmt.Sprintf("completes %v %d", p.Object, p.At))
 	}
 	for _, v := range c.takes {
-		out = append(out, "takes "+v.String())
+		out = append(out, "takes "+v.object.String())
 	}
 	for _, v := range c.gives {
 		out = append(out, "gives "+v.String())

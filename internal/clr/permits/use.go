@@ -18,6 +18,11 @@ type Use struct {
 	Own   bool // no other code gets the object: the object is made there, and never passed on
 	// Uneven: a method takes permits of the semaphore and releases none, or the other way round.
 	Uneven bool
+	// Takes and Gives are the rows of the methods that take permits, and of those that release permits, in Module.
+	Takes, Gives []uint32
+	Module       arch.Addr
+	// Signal: the semaphore is made without permits, so that a release is news rather than the end of a use.
+	Signal bool
 	// Completes are the rows of the methods that complete the TaskCompletionSource.
 	Completes []uint32
 }
@@ -95,7 +100,7 @@ func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := usage{md: a.Metadata, field: field, out: &Use{Own: true}, count: -1}
+	u := usage{md: a.Metadata, field: field, out: &Use{Own: true, Module: module}, count: -1}
 	if u.out.Own, err = private(a.Metadata, field, owner); err != nil {
 		return nil, err
 	}
@@ -233,14 +238,20 @@ func (u *usage) called(rid uint32, a *ecma335.Action) {
 func (u *usage) does(rid uint32, v verb) {
 	switch v {
 	case waits, begins:
-		u.takes = true
+		u.takes, u.out.Takes = true, with(u.out.Takes, rid)
 	case releases:
-		u.gives = true
+		u.gives, u.out.Gives = true, with(u.out.Gives, rid)
 	case completes:
-		if !slices.Contains(u.out.Completes, rid) {
-			u.out.Completes = append(u.out.Completes, rid)
-		}
+		u.out.Completes = with(u.out.Completes, rid)
 	}
+}
+
+// with adds a row to a list of rows, once.
+func with(list []uint32, rid uint32) []uint32 {
+	if slices.Contains(list, rid) {
+		return list
+	}
+	return append(list, rid)
 }
 
 // stored adds a value that the field is set to.
@@ -259,6 +270,7 @@ func (u *usage) stored(v *ecma335.Value, actions []ecma335.Action) {
 		if a.Kind == ecma335.Creating && int32(a.At) == v.Number && a.Member.Owner == Semaphore &&
 			len(a.Arguments) > 0 && a.Arguments[0].Kind == ecma335.Constant {
 			n = int(a.Arguments[0].Number)
+			u.out.Signal = u.out.Signal || n == 0
 		}
 	}
 	if u.count == -1 {

@@ -81,5 +81,11 @@ static class Program
         services.AddSingleton<PriceFeed>().AddSingleton<AlertService>();
         services.AddSingleton<DocumentService>().AddSingleton<ReportArchive>().AddSingleton<ReportService>();
         services.AddSingleton<CacheWarmer>().AddSingleton<Scanner>().AddSingleton<SessionStore>();
+        services.AddSingleton<WarehousePool>().AddSingleton<WarehouseService>();
+        services.AddSingleton<CourierLink>().AddSingleton<TrackingService>();
+        services.AddSingleton<LabelQueue>().AddSingleton<LabelService>();
+        services.AddSingleton<SearchIndex>().AddSingleton<SearchService>().AddSingleton<DeliveryService>();
+        services.AddSingleton<ShelfBook>().AddSingleton<ShelfService>();
+        services.AddSingleton<NewsService>().AddSingleton<RateLimit>();
     }
 }

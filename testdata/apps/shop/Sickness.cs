@@ -58,6 +58,22 @@ sealed record Sickness(string Name, params Clients[] Load)
             { Begin = s => s.GetRequiredService<SessionStore>().Fill() },
         // A call into a library keeps a thread in cooperative mode, and the garbage collector waits for it.
         new("suspension", visitors, new("scans", 1, 0, "/scans/{n}")),
+        // Connections of a pool are lost where an exception comes between.
+        new("leases", visitors, new("pickers", 30, 5, "/warehouse/{n}")),
+        // The only reader of answers has ended, and all who asked wait.
+        new("replies", visitors, new("trackers", 20, 20, "/parcels/{n}/where")),
+        // A consumer tries its first item for ever, and the queue behind it grows.
+        new("poison", visitors, new("printers", 4, 4, "/parcels/{n}/label"))
+            { Begin = s => s.GetRequiredService<LabelQueue>().Start() },
+        // Async methods ask again and again, each time on another thread of the pool.
+        new("yielding", visitors, new("searchers", 6, 0, "/search/{n}")),
+        // Each request leaves a thread behind.
+        new("threads", visitors, new("carriers", 2, 50, "/parcels/{n}/deliver")),
+        // A dictionary whose keys have one hash code.
+        new("hashing", visitors, new("packers", 2, 2, "/parcels/{n}/shelf")),
+        // Healthy: requests that wait for news, and for their turn.
+        new("news", visitors, new("listeners", 60, 0, "/news/{n}")),
+        new("limited", visitors, new("callers", 20, 0, "/limited/{n}")),
     ];
 
     public static Sickness Named(string name)

@@ -1,0 +1,240 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/ecma335"
+	"clrsnap/profile"
+)
+
+// lease is a semaphore whose permits one method takes and another method releases: a pool leases connections.
+type lease struct {
+	sem   arch.Addr
+	use   *permits.Use
+	field string
+
+	takers  []string                  // the methods that take, as callers write the names
+	names   []string                  // likewise, and of the methods that release
+	through map[permits.MethodID]bool // the methods through which the waiters come
+	matters map[permits.MethodID]bool // of methods that were looked at
+}
+
+// maxMarked bounds the objects of the methods that wait for one semaphore.
+const maxMarked = 1 << 18
+
+// leaseAt returns the lease of a permit that a method awaits for another method to release. Only the code around the
+// field uses the semaphore. A semaphore that begins without permits tells news, and leases nothing.
+func (l *likely) leaseAt(at awaitPlace, sem arch.Addr) (*lease, bool) {
+	reader := l.p.permitReader()
+	code, err := reader.Code(at.of.Module, at.of.RID)
+	if err != nil {
+		return nil, false
+	}
+	for _, v := range code.Takes(at.await) {
+		use, err := reader.Use(at.of.Module, v, at.roots)
+		if err != nil || !use.Own || use.Signal || len(use.Gives) == 0 {
+			continue
+		}
+		if p, err := reader.Find(at.of.Module, v, at.roots); err == nil && p.At == sem {
+			return &lease{sem: sem, use: use, field: reader.Name(at.of.Module, v, at.roots)}, true
+		}
+	}
+	return nil, false
+}
+
+// leased completes the description of a lease whose permits nobody seems to have; false: somebody may have a permit.
+// steps are the methods of the longest waiter. The waiters that come through the same methods have no permit yet. Any
+// other call of these methods may have a permit, and so may the methods that take or release permits by name.
+func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
+	if !l.nameLease(out, of) {
+		return false
+	}
+	of.through, of.matters = map[permits.MethodID]bool{}, map[permits.MethodID]bool{}
+	inner := of.takers
+	for i := range steps {
+		m, ok := l.methodOf(&steps[i])
+		f := l.p.AsyncFrame(&steps[i])
+		switch framework := f.Origin() == profile.OfFramework; {
+		case ok && framework && len(of.through) == 0:
+			continue // the runtime suspends .NET's methods with their callers
+		case !ok || framework:
+			return len(of.through) > 0 && !l.mayHave(of)
+		}
+		of.through[m] = true
+		if len(of.through) > 1 && l.callsNamed(m, inner) > 1 {
+			out.Again = l.definition(m)
+		}
+		if name := l.plainName(m); name != "" {
+			inner = append(slices.Clone(of.takers), name)
+		}
+	}
+	return len(of.through) > 0 && !l.mayHave(of)
+}
+
+// nameLease adds the names of the methods that take and release, and the number of permits; false: a method has no
+// name that its callers use.
+func (l *likely) nameLease(out *profile.Lost, of *lease) bool {
+	add := func(list *[]string, rids []uint32) bool {
+		for _, rid := range rids {
+			m := permits.MethodID{Module: of.use.Module, RID: rid}
+			plain, name := l.plainName(m), l.definition(m)
+			if plain == "" || name == "" {
+				return false
+			}
+			*list = append(*list, name)
+			if !strings.HasPrefix(plain, "Dispose") { // everything has a Dispose
+				of.names = append(of.names, plain)
+			}
+		}
+		return true
+	}
+	if !add(&out.Takes, of.use.Takes) {
+		return false
+	}
+	of.takers = slices.Clone(of.names)
+	if !add(&out.Gives, of.use.Gives) {
+		return false
+	}
+	out.Leased, out.Field, out.Permits = true, of.field, of.use.Count
+	if class, err := l.p.Managed.Objects.Class(of.sem); err == nil {
+		if most, err := l.p.Managed.Objects.Uint32(of.sem, class, "m_maxCount"); err == nil && most < 1<<31-1 {
+			out.Permits = int(most)
+		}
+	}
+	return true
+}
+
+// mayHave reports whether anybody but the waiters is in code that may have a permit.
+func (l *likely) mayHave(of *lease) bool {
+	marked := map[arch.Addr]bool{}
+	for task, box := range l.waiting {
+		for at := box; l.t.semaphores[task] == of.sem && at != 0 && !marked[at] && len(marked) < maxMarked; {
+			marked[at] = true
+			at, _ = l.t.r.Next(at)
+		}
+	}
+	for i := range l.out.Threads {
+		for k := range l.out.Threads[i].Frames {
+			f := &l.out.Threads[i].Frames[k]
+			if f.FunctionID == 0 || f.Origin() == profile.OfFramework {
+				continue
+			}
+			m, err := l.p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
+			if err != nil || l.isOf(of, permits.MethodID{Module: m.Module, RID: m.RID}) {
+				return true
+			}
+		}
+	}
+	for i, obj := range l.t.objects[boxClass] {
+		switch {
+		case i%256 == 0 && l.t.stopped():
+			return true
+		case !marked[obj] && l.runsIn(of, obj):
+			return true
+		}
+	}
+	return false
+}
+
+// runsIn reports whether an object stands for a method that may have a permit, and has not ended.
+func (l *likely) runsIn(of *lease, obj arch.Addr) bool {
+	b, err := l.t.r.Box(obj)
+	if errors.Is(err, async.ErrNoBox) {
+		steps, _, err := l.t.r.Methods(obj)
+		return err != nil || slices.ContainsFunc(steps, func(s async.Step) bool {
+			m, ok := l.methodOf(&s)
+			return !ok || l.isOf(of, m)
+		})
+	}
+	if err != nil || b.HasState && b.State < async.Running {
+		return false
+	}
+	if !l.isOf(of, permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}) {
+		return false
+	}
+	alive, err := l.t.r.Alive(b)
+	return alive || err != nil
+}
+
+// isOf reports whether a method may have a permit of a lease, by its code.
+func (l *likely) isOf(of *lease, m permits.MethodID) bool {
+	if matters, known := of.matters[m]; known {
+		return matters
+	}
+	matters := of.through[m] || m.Module == of.use.Module &&
+		(slices.Contains(of.use.Takes, m.RID) || slices.Contains(of.use.Gives, m.RID)) || l.callsNamed(m, of.names) > 0
+	of.matters[m] = matters
+	return matters
+}
+
+// methodOf is the method of a step; false: not known.
+func (l *likely) methodOf(s *async.Step) (permits.MethodID, bool) {
+	switch {
+	case s.Box != nil:
+		return permits.MethodID{Module: s.Box.Machine.Module, RID: s.Box.Machine.RID}, true
+	case s.Resumption != nil:
+		m, _, ok := l.p.resumedMethod(s.Resumption)
+		return permits.MethodID{Module: m.Module, RID: m.RID}, ok
+	}
+	return permits.MethodID{}, false
+}
+
+// callsNamed counts the calls of methods with some names in the code of a method outside .NET's core. The classes do
+// not count: an interface may stand for a class.
+func (l *likely) callsNamed(m permits.MethodID, names []string) (n int) {
+	a, err := l.p.Runtime.Names.Assembly(m.Module)
+	if err != nil || a.Name == coreLib || profile.Framework(a.Name) {
+		return 0
+	}
+	il, err := l.p.Runtime.Names.IL(m.Module, m.RID)
+	if err != nil {
+		return 0
+	}
+	calls, err := ecma335.Calls(il)
+	if err != nil {
+		return 0
+	}
+	for _, c := range calls {
+		if f, err := a.Metadata.Member(c.Token); err == nil && slices.Contains(names, f.Name) {
+			n++
+		}
+	}
+	return n
+}
+
+// plainName is the name of a method as its callers write the name, also of a method with a state machine; "": not
+// known, or a local function.
+func (l *likely) plainName(m permits.MethodID) string {
+	a, err := l.p.Runtime.Names.Assembly(m.Module)
+	if err != nil {
+		return ""
+	}
+	def, err := a.Metadata.MethodDef(m.RID)
+	if err != nil {
+		return ""
+	}
+	name := def.Name
+	if owner, err := a.Metadata.MethodOwner(m.RID); err == nil && strings.HasSuffix(name, "MoveNext") {
+		if t, err := a.Metadata.TypeDef(owner); err == nil && strings.HasPrefix(t.Name, "<") {
+			name, _, _ = strings.Cut(t.Name[1:], ">")
+		}
+	}
+	if strings.ContainsAny(name, "<>") {
+		return ""
+	}
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// definition is the full name of a method; "": not known.
+func (l *likely) definition(m permits.MethodID) string {
+	d, err := l.p.Runtime.Names.Definition(m.Module, m.RID)
+	if err != nil {
+		return ""
+	}
+	return d.Display
+}

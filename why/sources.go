@@ -1,0 +1,272 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// keptSource is what keeps the TaskCompletionSources that the calls of one method wait for.
+type keptSource struct {
+	waits   int // that were followed
+	missing int // of waits: there is no source, or nothing keeps it
+	path    *profile.HeapPath
+}
+
+// keptTasks finds what keeps the sources that async methods wait for, and failed tasks that nobody has observed, if
+// the heap is quick to read.
+func (g *gatherer) keptTasks(ctx context.Context) {
+	l, n := g.e.lastFlight(), len(g.e.heaps)
+	if l == nil || n == 0 || g.e.heaps[n-1].Duration > shortWalk {
+		return
+	}
+	var failed []uint64
+	for i := range l.Tasks.Faults {
+		if f := &l.Tasks.Faults[i]; !f.Observed && f.Service == "" && len(failed) < shownFaults {
+			failed = append(failed, f.Object)
+		}
+	}
+	if len(l.Sources)+len(failed) == 0 {
+		return
+	}
+	g.progress("what keeps tasks")
+	bounded, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	sources, tasks, err := g.s.KeptBy(bounded, l.Sources, failed)
+	if err != nil {
+		return // nothing is said of keepers
+	}
+	g.e.keptTasks, g.e.sources = tasks, map[string]keptSource{}
+	for wait, kept := range sources {
+		s := g.e.sources[wait.Method]
+		s.waits++
+		if kept.Path == nil {
+			s.missing++
+		} else if s.path == nil || len(kept.Path.Steps) < len(s.path.Steps) {
+			s.path = kept.Path
+		}
+		g.e.sources[wait.Method] = s
+	}
+}
+
+// awaitsSource is the innermost method of requests that wait for a TaskCompletionSource; "": others.
+func awaitsSource(d *profile.Doing) string {
+	if w := d.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || len(d.Frames) == 0 {
+		return ""
+	}
+	return d.Frames[0].Display
+}
+
+// sourceEnd says whether the waits of a method for TaskCompletionSources end.
+type sourceEnd uint8
+
+const (
+	notKnown  sourceEnd = iota
+	endsLater           // a method that completes such sources waits for the time only
+	neverEnds           // nobody can complete the sources
+	failedEnd           // the methods that complete such sources have ended with exceptions
+)
+
+// sourceEnds judges the waits of a method.
+func (e *evidence) sourceEnds(method string) sourceEnd {
+	s, ok := e.sources[method]
+	switch {
+	case !ok:
+		return notKnown
+	case s.missing == s.waits:
+		return neverEnds
+	case s.missing > 0 || s.path == nil:
+		return notKnown
+	}
+	list := e.completersOf(&s, method)
+	for i := range list {
+		if c := list[i].chain; c != nil && c.State == profile.TaskWaiting && c.WaitsFor != nil &&
+			c.WaitsFor.Kind == profile.AwaitsTimer {
+			return endsLater
+		}
+	}
+	if len(list) == 0 && len(e.failedCompleters(&s)) > 0 {
+		return failedEnd
+	}
+	return notKnown
+}
+
+// completer is an async method or a thread that completes TaskCompletionSources, by its code.
+type completer struct {
+	chain  *profile.TaskChain // nil: a thread
+	thread *profile.Thread
+}
+
+// ownTypes are the types outside .NET on a path, the types around nested types.
+func ownTypes(path *profile.HeapPath) map[string]bool {
+	out := map[string]bool{}
+	add := func(typ string) {
+		typ, _, _ = strings.Cut(typ, "<")
+		if outer, _, _ := strings.Cut(typ, "+"); outer != "" && !profile.Framework(outer) {
+			out[outer] = true
+		}
+	}
+	for _, s := range path.Steps {
+		add(s.Type)
+	}
+	if owner, _, ok := cutLast(path.Static, "."); ok {
+		add(owner)
+	}
+	return out
+}
+
+// of reports whether a member belongs to one of some types.
+func memberOf(types map[string]bool, member string) bool {
+	member, _, _ = strings.Cut(member, "{")
+	return types[outerType(member)]
+}
+
+// completersOf are the completers in the types that keep sources, other than the waiting method. If the types have
+// none, nobody is named: any other code may complete something else.
+func (e *evidence) completersOf(s *keptSource, waiting string) (out []completer) {
+	types := ownTypes(s.path)
+	for i := range e.lastFlight().Tasks.Chains {
+		c := &e.lastFlight().Tasks.Chains[i]
+		if own := ownFrame(c.Frames); c.Completes && own != nil && own.Display != waiting &&
+			completesHere(types, c.Frames) {
+			out = append(out, completer{chain: c})
+		}
+	}
+	for _, t := range e.completers {
+		if completesHere(types, t.Frames) {
+			out = append(out, completer{thread: t})
+		}
+	}
+	return out
+}
+
+func completesHere(types map[string]bool, frames []profile.Frame) bool {
+	for i := range frames {
+		if f := &frames[i]; f.Origin() != profile.OfFramework && memberOf(types, f.Display) {
+			return true
+		}
+	}
+	return false
+}
+
+// failedCompleters are the failed tasks of methods that complete sources, in the types that keep sources.
+func (e *evidence) failedCompleters(s *keptSource) (out []*profile.TaskFault) {
+	types := ownTypes(s.path)
+	for i := range e.lastFlight().Tasks.Faults {
+		f := &e.lastFlight().Tasks.Faults[i]
+		if f.Completes && (memberOf(types, f.Method) || completesHere(types, traceOf(f.Exception))) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// addSource says what could complete the sources that a method waits for.
+func (e *evidence) addSource(v *profile.Verdict, method string) {
+	s, ok := e.sources[method]
+	if !ok {
+		return
+	}
+	if s.missing > 0 || s.path == nil {
+		if s.missing == s.waits {
+			v.Text += " Nothing refers to the TaskCompletionSource any more, as far as the heap tells: nobody can complete " +
+				"it, and the wait does not end."
+		}
+		return
+	}
+	v.Text += " What could complete it: the TaskCompletionSource is kept by " + cmp.Or(ownField(s.path),
+		s.path.Beginning()) + "."
+	v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to the TaskCompletionSource: " + wayText(s.path) + "."})
+	if len(ownTypes(s.path)) == 0 {
+		return // any code may complete it
+	}
+	list := e.completersOf(&s, method)
+	for i := range list[:min(len(list), maxReaders)] {
+		c := &list[i]
+		who, does, frames := "", "", []profile.Frame(nil)
+		if c.chain != nil {
+			who, does, frames = ownName(c.chain.Frames), chainDoes(c.chain), c.chain.Frames
+		} else {
+			who, does, frames = threadName(ref(c.thread)), doing(c.thread), c.thread.Frames
+		}
+		if i == 0 {
+			v.Text += fmt.Sprintf(" %s completes such sources, by the code, and %s.", who, does)
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s completes TaskCompletionSources, by the code, and %s:", who, does), Frames: frames,
+		})
+	}
+	if len(list) > 0 {
+		return
+	}
+	v.Text += " No thread and no suspended method of the types on the way to it is seen that completes " +
+		"TaskCompletionSources."
+	failed := e.failedCompleters(&s)
+	for i, f := range failed[:min(len(failed), maxReaders)] {
+		if i == 0 {
+			v.Text += fmt.Sprintf(" %s, which did, by the code, has ended with %s.", cmp.Or(f.Method, "A task"),
+				exceptionText(f.Exception))
+		}
+		v.Evidence = append(v.Evidence, e.faultEvidence(f))
+	}
+}
+
+func ownName(frames []profile.Frame) string { return method(ownFrame(frames)) }
+
+// chainDoes says what an async method does.
+func chainDoes(c *profile.TaskChain) string {
+	if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
+		return "waits for " + cmp.Or(w.Target, awaitedThings[w.Kind], w.Type, string(w.Kind))
+	}
+	return "is " + string(c.State)
+}
+
+// stalledSources looks for async methods that wait for what nobody can complete, or for what a failed method was to
+// complete.
+func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verdict) {
+	stood := map[uint64]int{}
+	for object, key := range before.Waiting {
+		if after.Waiting[object] == key {
+			stood[key]++
+		}
+	}
+	most := fewRequests - 1
+	for i := range after.Tasks.Chains {
+		c := &after.Tasks.Chains[i]
+		own := ownFrame(c.Frames)
+		if w := c.WaitsFor; w == nil || w.Kind != profile.AwaitsCompletion || own == nil {
+			continue
+		}
+		in := c.Frames[0].Display
+		n := stood[session.ChainKey(c)]
+		if end := e.sourceEnds(in); n <= most || end != neverEnds && end != failedEnd {
+			continue
+		}
+		most = n
+		out = []profile.Verdict{{
+			Cause: profile.CauseStalled, Certainty: profile.Likely,
+			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that waited %s "+
+				"ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
+			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
+			Commands: []string{"clrsnap tasks " + e.again()},
+		}}
+		e.addSource(&out[0], in)
+	}
+	return out
+}
+
+// keeperText says what keeps a failed task. It begins with a blank; "": not known.
+func (e *evidence) keeperText(f *profile.TaskFault) string {
+	k, ok := e.keptTasks[f.Object]
+	switch {
+	case !ok:
+		return ""
+	case k.Path == nil:
+		return "; nothing known keeps the task"
+	}
+	return "; the task is kept by " + cmp.Or(ownField(k.Path), k.Path.Beginning())
+}

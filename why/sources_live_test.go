@@ -1,0 +1,74 @@
+package why_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/why"
+)
+
+// TestEndsOfWaits: async methods that wait for a permit of a pool, or for a TaskCompletionSource. The verdict says who
+// could end the wait, or that nobody could. Waits that end are no verdict.
+func TestEndsOfWaits(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			of    string
+			cause profile.Cause // "": nothing is wrong
+			says  []string
+		}{
+			{"leases-lost", profile.CauseLockContention, []string{
+				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in " +
+					"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
+			}},
+			{"leases-held", "", nil},
+			{"leases-twice", profile.CauseLockContention, []string{
+				"4 async methods wait", "But Depot.Leases.Haul", "takes permits in several places",
+			}},
+			{"turns", "", nil},
+			{"unanswered", profile.CauseStalled, []string{
+				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask", "kept by field Depot.Answers.waiting",
+				"Depot.Answers.ReadAsync", "which did, by the code, has ended with System.FormatException: no such number",
+				"the task is kept by field Depot.Answers.reading",
+			}},
+			{"forgotten", profile.CauseStalled, []string{
+				"12 async methods wait for a TaskCompletionSource, in Depot.Sources.Await", "nobody can complete it",
+			}},
+			{"news", "", nil},
+		} {
+			for _, compile := range []testenv.Options{{}, {Compile: livetest.RuntimeAsync}} {
+				name := tt.of
+				if compile.Compile != nil {
+					if name += " runtime async"; runtime != testenv.NewestRuntime {
+						continue
+					}
+				}
+				t.Run(name, func(t *testing.T) {
+					compile.Runtime, compile.Args = runtime, []string{"--of", tt.of}
+					a := testenv.Start(t, "stalls", compile)
+					testenv.UntilSeen(t, func() string {
+						r := look(t, a, why.Options{For: time.Second, NoAgent: true})
+						if tt.cause != "" && len(r.Verdicts) == 0 {
+							return "a verdict"
+						}
+						for i := range r.Verdicts {
+							v := &r.Verdicts[i]
+							if v.Cause != tt.cause || v.Certainty != profile.Likely || i > 0 {
+								t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+							}
+							for _, s := range tt.says {
+								if !strings.Contains(shows(v), s) {
+									t.Errorf("%q is not in %s", s, shows(v))
+								}
+							}
+						}
+						return ""
+					})
+				})
+			}
+		}
+	})
+}
