@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/recorded"
 )
 
 // Minimize blanks every page whose content no recorded walk depends on: most of the metadata and
@@ -33,7 +34,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 			t.trim(same)
 		}
 	}
-	var all []*Pages
+	var all []*recorded.Pages
 	for _, m := range r.Moments {
 		all = append(all, &m.Memory)
 	}
@@ -48,7 +49,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 			}
 		}
 		slices.Sort(numbers)
-		p.reduce(numbers, same)
+		reduce(p, numbers, same)
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func (t *Thread) trim(same func() bool) {
 }
 
 // reduce blanks as many of the numbered pages as possible without a change of the walks.
-func (p *Pages) reduce(numbers []uint64, same func() bool) {
+func reduce(p *recorded.Pages, numbers []uint64, same func() bool) {
 	if len(numbers) == 0 {
 		return
 	}
@@ -89,15 +90,15 @@ func (p *Pages) reduce(numbers []uint64, same func() bool) {
 		delete(p.Blank, n)
 	}
 	if half := len(numbers) / 2; half > 0 {
-		p.reduce(numbers[:half], same)
-		p.reduce(numbers[half:], same)
+		reduce(p, numbers[:half], same)
+		reduce(p, numbers[half:], same)
 	}
 }
 
 // contents are the pages in a file of the corpus.
 func (r *Corpus) contents() map[string]bool {
 	had := map[string]bool{}
-	add := func(p *Pages) {
+	add := func(p *recorded.Pages) {
 		for _, page := range p.Data {
 			had[string(page)] = true
 		}
