@@ -1,0 +1,153 @@
+package recorded
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Moment is a process at one moment, as far as a reader has read the process. Its methods are those of a target, for
+// one reader at a time.
+type Moment struct {
+	Machine   arch.Machine
+	Note      string   // the subject of the recording
+	Truths    []string // the program's own words about the moment
+	PID       int
+	Command   string
+	Program   string // the path of the main program
+	Time      time.Time
+	Mapped    target.Mappings
+	Memory    Pages
+	Fragments []target.Region // readable pieces of pages that are not readable as a whole
+	Files     []*File
+	Threads   []Thread
+
+	misses int
+}
+
+// Thread is a thread of a Moment.
+type Thread struct {
+	TID     int // as the reader's side sees the thread
+	OwnID   int // in the process's own PID namespace
+	Name    string
+	Context arch.Context
+	Syscall int64 // number of the thread's current system call; -1: none
+}
+
+// Arch is the architecture of the process.
+func (m *Moment) Arch() *arch.Arch { return arch.AMD64 }
+
+// Executable is the path of the main program, as the process saw the path.
+func (m *Moment) Executable() (string, error) { return m.Program, nil }
+
+// Mappings are the mappings of the process.
+func (m *Moment) Mappings() (target.Mappings, error) { return m.Mapped, nil }
+
+// ReadMemory implements target.Memory.
+func (m *Moment) ReadMemory(p []byte, addr arch.Addr) error {
+	err := m.memory().ReadMemory(p, addr)
+	if err != nil {
+		m.misses++
+	}
+	return err
+}
+
+func (m *Moment) memory() Memory { return Memory{&m.Memory, &m.Fragments} }
+
+// Misses is how many reads have failed so far.
+func (m *Moment) Misses() int { return m.misses }
+
+// Dumped is how many of the n bytes at addr were recorded, from addr on.
+func (m *Moment) Dumped(addr arch.Addr, n int) int { return m.memory().present(addr, n) }
+
+// OpenMapping opens the recorded part of the file behind a mapping.
+func (m *Moment) OpenMapping(of *target.Mapping) (target.File, error) {
+	return FindFile(m.Files, of.Path, of.Dev, of.Inode).Open(of.Path)
+}
+
+// OpenFile opens the recorded part of a file by the process's path.
+func (m *Moment) OpenFile(path string) (target.File, error) {
+	return FindFile(m.Files, path, 0, 0).Open(path)
+}
+
+// Thread returns the thread with an id, and false where there is none.
+func (m *Moment) Thread(tid int) (*Thread, bool) {
+	for i := range m.Threads {
+		if m.Threads[i].TID == tid {
+			return &m.Threads[i], true
+		}
+	}
+	return nil, false
+}
+
+// magic begins a recording; the number is the version of the rest: a storedMoment.
+const magic = "clrsnap moment 1\n"
+
+// storedMoment is a Moment in a file.
+type storedMoment struct {
+	Moment Moment // without memory and files
+	Pool   [][]byte
+	Memory StoredPages
+	Files  []StoredFile
+}
+
+// Write writes the recording.
+func (m *Moment) Write(w io.Writer) error {
+	var pool Pool
+	s := storedMoment{Moment: *m, Memory: pool.Store(&m.Memory), Files: pool.StoreFiles(m.Files)}
+	s.Moment.Memory, s.Moment.Files, s.Pool = Pages{}, nil, pool.Pages
+	return Encode(w, magic, &s)
+}
+
+// Read reads a recording.
+func Read(in io.Reader) (*Moment, error) {
+	var s storedMoment
+	if err := Decode(in, magic, &s); err != nil {
+		return nil, err
+	}
+	m, pool := &s.Moment, Pool{Pages: s.Pool}
+	var err error
+	if m.Memory, err = pool.Load(&s.Memory); err != nil {
+		return nil, err
+	}
+	if m.Files, err = pool.LoadFiles(s.Files); err != nil {
+		return nil, err
+	}
+	if !m.Mapped.Sorted() {
+		return nil, fmt.Errorf("%w: its mappings are not in order", ErrFormat)
+	}
+	if m.Machine != arch.AMD64.Machine {
+		return nil, fmt.Errorf("%w: it is of the unknown architecture %d", ErrFormat, m.Machine)
+	}
+	return m, nil
+}
+
+// WriteFile writes the recording to a file.
+func (m *Moment) WriteFile(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	return errors.Join(m.Write(w), w.Flush(), f.Close())
+}
+
+// ReadFile reads a recording from a file.
+func ReadFile(name string) (*Moment, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := Read(bufio.NewReader(f))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
