@@ -49,7 +49,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 			}
 		}
 		slices.Sort(numbers)
-		reduce(p, numbers, same)
+		recorded.NumberedPages{Pages: p, Numbers: numbers}.Reduce(1, same)
 	}
 	return nil
 }
@@ -68,30 +68,6 @@ func (t *Thread) trim(same func() bool) {
 				s.Data = whole
 			}
 		}
-	}
-}
-
-// reduce blanks as many of the numbered pages as possible without a change of the walks.
-func reduce(p *recorded.Pages, numbers []uint64, same func() bool) {
-	if len(numbers) == 0 {
-		return
-	}
-	kept := make([][]byte, len(numbers))
-	for i, n := range numbers {
-		kept[i] = p.Data[n]
-		delete(p.Data, n)
-		p.Blank[n] = true
-	}
-	if same() {
-		return
-	}
-	for i, n := range numbers {
-		p.Data[n] = kept[i]
-		delete(p.Blank, n)
-	}
-	if half := len(numbers) / 2; half > 0 {
-		reduce(p, numbers[:half], same)
-		reduce(p, numbers[half:], same)
 	}
 }
 

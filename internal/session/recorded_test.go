@@ -2,121 +2,174 @@ package session_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/recorded"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
+	"clrsnap/internal/walk"
 )
 
-var update = flag.Bool("update", false, "record the moments of testdata anew, from live programs")
+// small keeps the reserved memory of a program's heap small.
+var small = []string{"DOTNET_GCHeapHardLimit=0x4000000"}
 
-// moment is a moment of a program that was recorded.
-type moment struct {
-	app     string
-	args    []string
-	env     []string
-	compile []string
-	asks    []string // questions to the program about itself: the answers are the moment's truths
-	options session.Options
-	looks   []look
-}
-
-// look asks everything of a process that a test compares.
-type look func(*session.Process) (any, error)
-
-// moments are the recorded moments, by the names of their files.
+// moments are the recorded moments, by the beginnings of their files' names.
 var moments = map[string]moment{
-	"deadlocks": {app: "deadlocks", asks: []string{"truths"}, looks: []look{waitsLook}},
+	"deadlocks": {
+		app: "deadlocks", o: testenv.Options{Env: small}, asks: []string{"truths"}, looks: []look{waitsLook},
+	},
+	"deadlocks-suspended": {
+		app: "deadlocks", o: testenv.Options{Env: small, Compile: livetest.RuntimeAsync}, asks: []string{"truths"},
+		looks: []look{waitsLook}, only: "net11",
+	},
+	"waits": {app: "waits", o: testenv.Options{Env: small}, asks: []string{"truths"}, looks: []look{waitsLook, threadsLook}},
+	"tasks": {
+		app: "tasks", o: testenv.Options{Env: small, Args: []string{"--suspended", "3", "--running"}},
+		asks: []string{"truths"}, looks: []look{tasksLook, stacksLook},
+	},
+	"tasks-suspended": {
+		app: "tasks", o: testenv.Options{
+			Env: small, Args: []string{"--suspended", "3", "--running"}, Compile: livetest.RuntimeAsync,
+		},
+		asks: []string{"truths"}, looks: []look{tasksLook, stacksLook}, only: "net11",
+	},
+	"requests": {
+		app: "requests", o: testenv.Options{Env: small}, start: upstream, begin: hang,
+		asks:  []string{"begun"},
+		looks: []look{requestsLook, inFlightLook},
+	},
+	"heap": {
+		app: "heap", o: testenv.Options{Env: small, Args: []string{"--objects", "2000"}}, asks: []string{"truth", "total"},
+		looks: []look{heapLook, objectsLook, retainedLook, pilesLook},
+	},
+	"keepers":  {app: "keepers", o: testenv.Options{Env: small}, looks: []look{rootsLook, pilesLook}},
+	"contexts": {app: "contexts", o: testenv.Options{Env: small}, looks: []look{contextsLook}},
+	"generics": {app: "generics", o: testenv.Options{Env: small}, asks: []string{"places"}, looks: []look{stacksLook}},
+	"failing": {
+		app: "failing", o: testenv.Options{Env: small, Args: []string{"--hold", heldWays}}, stderr: true,
+		looks: []look{stacksLook},
+	},
+	"hosted": {app: "hosted", o: testenv.Options{Env: small, Args: []string{"--of", "failed"}}, looks: []look{inFlightLook}},
 }
 
-var everything = session.Options{ExactGenerics: true, Lines: true, Inlined: true, Async: true}
+// heldWays are the ways in which the program failing keeps a thread in a handler.
+const heldWays = "catch,filter,finally,again,throw-ex,inner,during,dispatch,async,aggregate,aggregates,generic,iterator," +
+	"lambda,dynamic,collectible,null,divide,constructor,argument,reflection,remote,deep,lines,no-message,cycle"
 
-func waitsLook(p *session.Process) (any, error) { return p.SnapshotWaits(context.Background(), nil) }
-
-// TestRecordMoments records the moments.
-func TestRecordMoments(t *testing.T) {
-	layer.Proof(t)
-	if !*update {
-		t.Skip("writes testdata: go test -tags proof -run TestRecordMoments ./internal/session -args -update")
-	}
-	for name, m := range moments {
-		for _, runtime := range testenv.Supported() {
-			t.Run(name+"/"+testenv.Name(runtime), func(t *testing.T) { recordMoment(t, name, runtime, &m) })
-		}
-	}
+var everything = session.Options{
+	ExactGenerics: true, Lines: true, Inlined: true, Async: true, Permits: session.PermitsAlways,
 }
 
-func recordMoment(t *testing.T, name, runtime string, m *moment) {
-	a := testenv.Start(t, m.app, testenv.Options{
-		Runtime: runtime, Args: m.args, Env: m.env, Compile: m.compile, Dir: "/", Prepare: nameless,
+func waitsLook(p *session.Process) (any, error)  { return p.SnapshotWaits(context.Background(), nil) }
+func stacksLook(p *session.Process) (any, error) { return p.SnapshotAll(context.Background(), nil) }
+
+func tasksLook(p *session.Process) (any, error) {
+	return p.Tasks(context.Background(), session.HeapOptions{})
+}
+
+func requestsLook(p *session.Process) (any, error) {
+	return p.Requests(context.Background(), session.HeapOptions{})
+}
+
+func inFlightLook(p *session.Process) (any, error) {
+	return p.InFlight(context.Background(), session.HeapOptions{}, true, true)
+}
+
+func heapLook(p *session.Process) (any, error) {
+	return p.Heap(context.Background(), session.HeapOptions{Owners: true})
+}
+
+func objectsLook(p *session.Process) (any, error) {
+	return p.Heap(context.Background(), session.HeapOptions{
+		Type: regexp.MustCompile(`^Shop\.Colour\[\]$`), MaxInstances: 10, MaxStrings: 1000,
 	})
-	out := &recorded.Moment{Note: fmt.Sprintf("%s %s on %s", m.app, strings.Join(m.args, " "), runtime)}
-	for _, question := range m.asks {
-		out.Truths = append(out.Truths, a.Ask(question)...)
+}
+
+func retainedLook(p *session.Process) (any, error) {
+	return p.Heap(context.Background(), session.HeapOptions{Keepers: true, Graph: true})
+}
+
+func rootsLook(p *session.Process) (any, error) {
+	return p.Heap(context.Background(),
+		session.HeapOptions{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
+}
+
+func contextsLook(p *session.Process) (any, error) {
+	return p.Heap(context.Background(), session.HeapOptions{
+		Roots: regexp.MustCompile(`^(Contexts\.Treasure|System\.Reflection\.LoaderAllocator)$`), Retained: true,
+	})
+}
+
+// pilesLook finds the large collections, and the dominator of the largest.
+func pilesLook(p *session.Process) (any, error) {
+	piles, err := p.Piles(context.Background())
+	if err != nil || len(piles) == 0 {
+		return piles, err
 	}
-	testenv.DumpWhole(t, a.PID)
-	dump := testenv.GCoreDump(t, a.PID)
-	for _, look := range m.looks {
-		p, err := session.Record(t.Context(), dump, out, session.CoreOptions{Options: everything})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := look(p); err != nil {
-			t.Fatal(err)
-		}
-		p.Close()
-	}
-	neutral(t, out)
-	file := filepath.Join("testdata", name+"-"+runtime+".moment")
-	if err := out.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
-	st, err := os.Stat(file)
+	keeper, count, err := p.Keeper(context.Background(), piles[0])
+	return []any{piles, keeper, count}, err
+}
+
+// threadsLook suspends each thread, and asks about each frame what recordings ask.
+func threadsLook(p *session.Process) (any, error) {
+	threads, err := p.Threads()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Logf("%s: %d bytes, %d pages of memory", file, st.Size(), len(out.Memory.Data))
-	for _, f := range out.Files {
-		t.Logf("%s: %d pages %s", f.Path, len(f.Pages.Data), f.Error)
-	}
-	for i := range out.Mapped {
-		n := 0
-		mm := &out.Mapped[i]
-		for pg := range out.Memory.Data { if pg*4096 >= uint64(mm.Start) && pg*4096 < uint64(mm.End) { n++ } }
-		if n > 20 { t.Logf("%v-%v %s %s: %d", mm.Start, mm.End, mm.Perm, mm.Path, n) }
-	}
-}
-
-// nameless starts a program with nothing in its environment that names a person or a machine.
-func nameless(cmd *exec.Cmd) {
-	env := []string{"HOME=/", "PATH=/usr/bin"}
-	for _, v := range cmd.Env {
-		if strings.HasPrefix(v, "DOTNET_") || strings.HasPrefix(v, "MALLOC_") {
-			env = append(env, v)
+	var out []any
+	for _, th := range threads {
+		if th.ID == 0 {
+			continue
 		}
+		st, err := p.Snapshot(th.ID)
+		if err != nil {
+			return nil, err
+		}
+		s, err := p.Suspend(th.ID)
+		if err != nil {
+			return nil, err
+		}
+		named, calls := s.Named()
+		for i := range calls {
+			out = append(out, p.InlinedAt(&calls[i]))
+		}
+		out = append(out, st, named, len(calls), frameFacts(p, s))
+		s.Release()
 	}
-	cmd.Env = env
+	return out, nil
 }
 
-// neutral replaces the folder of the kit and the name of the machine.
-func neutral(t *testing.T, m *recorded.Moment) {
-	kit := testenv.Kit(t).Dir
-	m.Neutral(kit, "/srv/"+strings.Repeat("x", len(kit)-len("/srv/")))
-	if host, err := os.Hostname(); err == nil && len(host) > 4 {
-		m.Neutral(host, strings.Repeat("x", len(host)))
-	}
+// frameFacts are what recordings ask about the frames of a suspended thread.
+func frameFacts(p *session.Process, s *session.Suspension) (out []any) {
+	ctx := s.Walk.Context
+	p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
+		fr, _ := p.LastingFrame(f)
+		out = append(out, fr)
+		if f.Kind != walk.Managed {
+			_, at := p.NativePlace(f)
+			out = append(out, p.NativeFrame(f), at)
+			return true
+		}
+		place, ok := p.Place(f, fr.Module)
+		out = append(out, place.IL, place.Next, place.Method, ok, p.Sites(), p.MayHaveContext(f))
+		slot, context, ok := p.Context(f)
+		out = append(out, slot, context, ok)
+		if m, err := p.Method(f.Code.MethodDesc); err == nil {
+			out = append(out, m.Exact)
+		}
+		code, ok := p.AsyncCode(f, &fr)
+		suspendable, can := p.Suspendable(f.Code.MethodDesc)
+		out = append(out, code, ok, suspendable, can, p.ReadsChannel(&fr))
+		return true
+	})
+	return out
 }
 
 func openMoment(t *testing.T, name string) (*session.Process, *recorded.Moment) {
-	m, err := recorded.ReadFile(filepath.Join("testdata", name+".moment"))
+	t.Helper()
+	m, err := recorded.ReadFile(momentFile(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,4 +178,22 @@ func openMoment(t *testing.T, name string) (*session.Process, *recorded.Moment) 
 		t.Fatal(err)
 	}
 	return p, m
+}
+
+func TestAllLooks(t *testing.T) {
+	for name, m := range moments {
+		for runtime := range momentRuntimes {
+			if m.only == "" || m.only == runtime {
+				t.Run(name+"-"+runtime, func(t *testing.T) {
+					for _, look := range m.looks {
+						p, m := openMoment(t, name+"-"+runtime)
+						if _, err := look(p); err != nil {
+							t.Error(err)
+						}
+						t.Log(m.Note, m.Misses())
+					}
+				})
+			}
+		}
+	}
 }

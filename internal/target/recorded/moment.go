@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -92,26 +94,43 @@ const magic = "clrsnap moment 1\n"
 // storedMoment is a Moment in a file.
 type storedMoment struct {
 	Moment Moment // without memory and files
+	Shared string // the file with the first pages of the pool, in the same folder; "": none
+	Sum    Sum    // of that file's pages
 	Pool   [][]byte
 	Memory StoredPages
 	Files  []StoredFile
 }
 
-// Write writes the recording.
-func (m *Moment) Write(w io.Writer) error {
+// Write writes the recording, without the shared pages. shared can be nil.
+func (m *Moment) Write(w io.Writer, shared *Shared) error {
+	s := storedMoment{Moment: *m}
 	var pool Pool
-	s := storedMoment{Moment: *m, Memory: pool.Store(&m.Memory), Files: pool.StoreFiles(m.Files)}
-	s.Moment.Memory, s.Moment.Files, s.Pool = Pages{}, nil, pool.Pages
+	if shared != nil {
+		s.Shared, s.Sum, pool.Pages = shared.Name, shared.Sum(), slices.Clone(shared.Pages)
+	}
+	first := len(pool.Pages)
+	s.Memory, s.Files = pool.Store(&m.Memory), pool.StoreFiles(m.Files)
+	s.Moment.Memory, s.Moment.Files, s.Pool = Pages{}, nil, pool.Pages[first:]
 	return Encode(w, magic, &s)
 }
 
-// Read reads a recording.
-func Read(in io.Reader) (*Moment, error) {
+// Read reads a recording. shared reads the file with shared pages, by its name.
+func Read(in io.Reader, shared func(name string) (*Shared, error)) (*Moment, error) {
 	var s storedMoment
 	if err := Decode(in, magic, &s); err != nil {
 		return nil, err
 	}
 	m, pool := &s.Moment, Pool{Pages: s.Pool}
+	if s.Shared != "" {
+		first, err := shared(s.Shared)
+		if err != nil {
+			return nil, err
+		}
+		if first.Sum() != s.Sum {
+			return nil, fmt.Errorf("%w: %s has other pages than the recording needs", ErrFormat, s.Shared)
+		}
+		pool.Pages = slices.Concat(first.Pages, s.Pool)
+	}
 	var err error
 	if m.Memory, err = pool.Load(&s.Memory); err != nil {
 		return nil, err
@@ -128,26 +147,39 @@ func Read(in io.Reader) (*Moment, error) {
 	return m, nil
 }
 
-// WriteFile writes the recording to a file.
-func (m *Moment) WriteFile(name string) error {
+// WriteFile writes the recording to a file. shared can be nil.
+func (m *Moment) WriteFile(name string, shared *Shared) error {
+	return writeFile(name, func(w io.Writer) error { return m.Write(w, shared) })
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(f)
-	return errors.Join(m.Write(w), w.Flush(), f.Close())
+	return errors.Join(write(w), w.Flush(), f.Close())
 }
 
-// ReadFile reads a recording from a file.
-func ReadFile(name string) (*Moment, error) {
+// ReadFile reads a recording from a file, and the shared pages from a file beside.
+func ReadFile(name string) (m *Moment, err error) {
+	err = readFile(name, func(in io.Reader) error {
+		m, err = Read(in, func(shared string) (*Shared, error) {
+			return ReadShared(filepath.Join(filepath.Dir(name), filepath.Base(shared)))
+		})
+		return err
+	})
+	return m, err
+}
+
+func readFile(name string, read func(io.Reader) error) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	m, err := Read(bufio.NewReader(f))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if err := read(bufio.NewReader(f)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return m, nil
+	return nil
 }
