@@ -41,10 +41,11 @@ var moments = map[string]moment{
 		looks: []look{requestsLook, inFlightLook},
 	},
 	"heap": {
-		app: "heap", o: testenv.Options{Env: small, Args: []string{"--objects", "2000"}}, asks: []string{"truth", "total"},
+		app: "heap", o: testenv.Options{Env: small, Args: []string{"--objects", "2000"}},
+		asks:  []string{"leak 300", "truth", "total"},
 		looks: []look{heapLook, objectsLook, retainedLook, pilesLook},
 	},
-	"keepers":  {app: "keepers", o: testenv.Options{Env: small}, looks: []look{rootsLook, pilesLook}},
+	"keepers":  {app: "keepers", o: testenv.Options{Env: small}, asks: []string{"truth"}, looks: []look{rootsLook, pilesLook}},
 	"contexts": {app: "contexts", o: testenv.Options{Env: small}, looks: []look{contextsLook}},
 	"generics": {app: "generics", o: testenv.Options{Env: small}, asks: []string{"places"}, looks: []look{stacksLook}},
 	"failing": {
@@ -167,33 +168,33 @@ func frameFacts(p *session.Process, s *session.Suspension) (out []any) {
 	return out
 }
 
-func openMoment(t *testing.T, name string) (*session.Process, *recorded.Moment) {
+// eachMoment repeats a test for the moments of a program.
+func eachMoment(t *testing.T, name string, test func(t *testing.T, m *recorded.Moment)) {
 	t.Helper()
-	m, err := recorded.ReadFile(momentFile(name))
-	if err != nil {
-		t.Fatal(err)
+	for runtime := range momentRuntimes {
+		if only := moments[name].only; only == "" || only == runtime {
+			t.Run(runtime, func(t *testing.T) {
+				m, err := recorded.ReadFile(momentFile(name + "-" + runtime))
+				if err != nil {
+					t.Fatal(err)
+				}
+				test(t, m)
+			})
+		}
 	}
+}
+
+// lookAt is a look at a moment by a process of its own.
+func lookAt[T any](t *testing.T, m *recorded.Moment, l look) T {
+	t.Helper()
 	p, err := session.OpenRecorded(t.Context(), m, everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, m
-}
-
-func TestAllLooks(t *testing.T) {
-	for name, m := range moments {
-		for runtime := range momentRuntimes {
-			if m.only == "" || m.only == runtime {
-				t.Run(name+"-"+runtime, func(t *testing.T) {
-					for _, look := range m.looks {
-						p, m := openMoment(t, name+"-"+runtime)
-						if _, err := look(p); err != nil {
-							t.Error(err)
-						}
-						t.Log(m.Note, m.Misses())
-					}
-				})
-			}
-		}
+	defer p.Close()
+	result, err := l(p)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return result.(T)
 }
