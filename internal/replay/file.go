@@ -1,11 +1,7 @@
 package replay
 
 import (
-	"bufio"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 
 	"clrsnap/internal/target/recorded"
 )
@@ -30,25 +26,13 @@ func Read(in io.Reader) (*Corpus, error) {
 }
 
 // WriteFile writes the corpus to a file.
-func (r *Corpus) WriteFile(name string) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	return errors.Join(r.Write(w), w.Flush(), f.Close())
-}
+func (r *Corpus) WriteFile(name string) error { return recorded.ToFile(name, r.Write) }
 
 // ReadFile reads a corpus from a file.
-func ReadFile(name string) (*Corpus, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r, err := Read(bufio.NewReader(f))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return r, nil
+func ReadFile(name string) (r *Corpus, err error) {
+	err = recorded.FromFile(name, func(in io.Reader) error {
+		r, err = Read(in)
+		return err
+	})
+	return r, err
 }

@@ -1,11 +1,8 @@
 package recorded
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -149,37 +146,16 @@ func Read(in io.Reader, shared func(name string) (*Shared, error)) (*Moment, err
 
 // WriteFile writes the recording to a file. shared can be nil.
 func (m *Moment) WriteFile(name string, shared *Shared) error {
-	return writeFile(name, func(w io.Writer) error { return m.Write(w, shared) })
-}
-
-func writeFile(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	return errors.Join(write(w), w.Flush(), f.Close())
+	return ToFile(name, func(w io.Writer) error { return m.Write(w, shared) })
 }
 
 // ReadFile reads a recording from a file, and the shared pages from a file beside.
 func ReadFile(name string) (m *Moment, err error) {
-	err = readFile(name, func(in io.Reader) error {
+	err = FromFile(name, func(in io.Reader) error {
 		m, err = Read(in, func(shared string) (*Shared, error) {
 			return ReadShared(filepath.Join(filepath.Dir(name), filepath.Base(shared)))
 		})
 		return err
 	})
 	return m, err
-}
-
-func readFile(name string, read func(io.Reader) error) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := read(bufio.NewReader(f)); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }

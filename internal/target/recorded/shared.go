@@ -79,13 +79,13 @@ const sharedMagic = "clrsnap pages 1\n"
 
 // WriteFile writes the pages to their file in a folder.
 func (s *Shared) WriteFile(folder string) error {
-	return writeFile(filepath.Join(folder, s.Name), func(w io.Writer) error { return Encode(w, sharedMagic, s.Pages) })
+	return ToFile(filepath.Join(folder, s.Name), func(w io.Writer) error { return Encode(w, sharedMagic, s.Pages) })
 }
 
 // ReadShared reads shared pages from a file.
 func ReadShared(name string) (*Shared, error) {
 	s := &Shared{Name: filepath.Base(name)}
-	err := readFile(name, func(in io.Reader) error { return Decode(in, sharedMagic, &s.Pages) })
+	err := FromFile(name, func(in io.Reader) error { return Decode(in, sharedMagic, &s.Pages) })
 	return s, err
 }
 

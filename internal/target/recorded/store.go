@@ -1,11 +1,13 @@
 package recorded
 
 import (
+	"bufio"
 	"compress/gzip"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 )
 
@@ -140,4 +142,27 @@ func (p *Pool) LoadFiles(files []StoredFile) (out []*File, err error) {
 		out = append(out, &f)
 	}
 	return out, nil
+}
+
+// ToFile writes a file.
+func ToFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	return errors.Join(write(w), w.Flush(), f.Close())
+}
+
+// FromFile reads a file. An error begins with the name of the file.
+func FromFile(name string, read func(io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := read(bufio.NewReader(f)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
