@@ -46,7 +46,7 @@ func (s *stored) corpus() (*Corpus, error) {
 			return nil, err
 		}
 		if !m.Mappings.Sorted() {
-			return nil, fmt.Errorf("%w: its mappings are not in order", ErrFormat)
+			return nil, fmt.Errorf("%w: the mappings are not in order", ErrFormat)
 		}
 		if slices.Contains(m.Threads, nil) {
 			return nil, fmt.Errorf("%w: a thread is empty", ErrFormat)

@@ -136,10 +136,10 @@ func Read(in io.Reader, shared func(name string) (*Shared, error)) (*Moment, err
 		return nil, err
 	}
 	if !m.Mapped.Sorted() {
-		return nil, fmt.Errorf("%w: its mappings are not in order", ErrFormat)
+		return nil, fmt.Errorf("%w: the mappings are not in order", ErrFormat)
 	}
 	if m.Machine != arch.AMD64.Machine {
-		return nil, fmt.Errorf("%w: it is of the unknown architecture %d", ErrFormat, m.Machine)
+		return nil, fmt.Errorf("%w: unknown architecture %d", ErrFormat, m.Machine)
 	}
 	return m, nil
 }

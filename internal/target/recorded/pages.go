@@ -11,7 +11,7 @@ import (
 const PageSize = 4096
 
 // errNotRecorded is the reason of every failed read.
-var errNotRecorded = errors.New("it was not recorded")
+var errNotRecorded = errors.New("not recorded")
 
 // Pages are pieces of memory or of a file, by page number. A page in Blank was readable, but no
 // result depends on its contents: it reads as zeros.

@@ -47,7 +47,7 @@ func Decode(in io.Reader, magic string, v any) error {
 	}
 	// The check sum follows the data.
 	if n, err := io.Copy(io.Discard, z); err != nil || n > 0 {
-		return fmt.Errorf("%w: there is more than a recording in it (%v)", ErrFormat, err)
+		return fmt.Errorf("%w: more than a recording (%v)", ErrFormat, err)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (p *Pool) Load(s *StoredPages) (Pages, error) {
 		case k == -1:
 			out.Blank[n] = true
 		case k < 0 || k >= len(p.Pages) || len(p.Pages[k]) > PageSize:
-			return out, fmt.Errorf("%w: page %d is not in it", ErrFormat, k)
+			return out, fmt.Errorf("%w: page %d is missing", ErrFormat, k)
 		default:
 			out.Data[n] = p.Pages[k]
 		}
