@@ -30,17 +30,18 @@ var mayImport = map[string]string{
 	"internal/dwarfline": "internal/arch internal/pace",
 	"internal/contract":  "internal/arch internal/target",
 
-	"internal/foreign":     "",
-	"internal/memfd":       "",
-	"internal/mounts":      "internal/memfd internal/procfs",
-	"internal/procfs":      "internal/arch internal/target",
-	"internal/sockdiag":    "",
-	"internal/openfiles":   "internal/procfs",
-	"internal/cgroup":      "internal/foreign internal/procfs",
-	"internal/priority":    "internal/procfs",
-	"internal/waiting":     "internal/procfs",
-	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
-	"internal/target/iter": "",
+	"internal/foreign":         "",
+	"internal/memfd":           "",
+	"internal/mounts":          "internal/memfd internal/procfs",
+	"internal/procfs":          "internal/arch internal/target",
+	"internal/sockdiag":        "",
+	"internal/openfiles":       "internal/procfs",
+	"internal/cgroup":          "internal/foreign internal/procfs",
+	"internal/priority":        "internal/procfs",
+	"internal/waiting":         "internal/procfs",
+	"internal/target/core":     "internal/arch internal/elfx internal/foreign internal/target",
+	"internal/target/iter":     "",
+	"internal/target/recorded": "internal/arch internal/target",
 	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target " +
 		"internal/target/iter",
 
@@ -88,8 +89,8 @@ var mayImport = map[string]string{
 	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
-	"internal/replay": "internal/arch internal/target internal/target/live internal/engine " +
-		"internal/clr/thread internal/walk",
+	"internal/replay": "internal/arch internal/target internal/target/live internal/target/recorded " +
+		"internal/engine internal/clr/thread internal/walk",
 
 	// Nothing imports proof.
 	"internal/proof":            "",
@@ -150,7 +151,8 @@ var mayImport = map[string]string{
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
 		"internal/foreign internal/module " +
 		"internal/source internal/target internal/cgroup " +
-		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
+		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
+		"internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/openfiles internal/priority internal/sockdiag internal/waits internal/unwind/insns " +
 		"internal/walk internal/engine",

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"path"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/recorded"
 )
 
 // anonymise removes the folders of the target's files: the files' names are enough.
@@ -46,23 +46,8 @@ func (r *Corpus) anonymise() {
 // blot overwrites every occurrence of a text with a text of equal length, in the encodings that
 // programs keep paths in.
 func (r *Corpus) blot(text string) {
-	narrow, wide := []byte(text), make([]byte, 0, 2*len(text))
-	for _, b := range narrow {
-		wide = append(wide, b, 0)
-	}
-	over := func(data []byte) {
-		for _, t := range [][]byte{narrow, wide} {
-			for at := 0; ; at += len(t) {
-				i := bytes.Index(data[at:], t)
-				if i < 0 {
-					break
-				}
-				at += i
-				cross(data[at:at+len(t)], len(t)/len(text))
-			}
-			overCut(data, t, len(t)/len(text))
-		}
-	}
+	by := strings.Repeat("x", len(text))
+	over := func(data []byte) { recorded.Overwrite(data, text, by) }
 	for _, m := range r.Moments {
 		for _, page := range m.Memory.Data {
 			over(page)
@@ -75,27 +60,6 @@ func (r *Corpus) blot(text string) {
 			for i := range t.Stack {
 				over(t.Stack[i].Data)
 			}
-		}
-	}
-}
-
-// cross overwrites characters of width bytes each.
-func cross(data []byte, width int) {
-	for k := 0; k < len(data); k += width {
-		data[k] = 'x'
-	}
-}
-
-// overCut overwrites a text that begins on the previous page or ends on the next. A few
-// characters of the text tell nothing, and may be another text.
-func overCut(data, t []byte, width int) {
-	const few = 4
-	for k := len(t) - width; k > few*width; k -= width {
-		if bytes.HasSuffix(data, t[:k]) {
-			cross(data[len(data)-k:], width)
-		}
-		if bytes.HasPrefix(data, t[len(t)-k:]) {
-			cross(data[:k], width)
 		}
 	}
 }

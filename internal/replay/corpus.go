@@ -26,12 +26,13 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/recorded"
 )
 
 // Corpus is moments of one or more targets with common files.
 type Corpus struct {
 	Machine arch.Machine
-	Files   []*File
+	Files   []*recorded.File
 	Moments []*Moment
 }
 
@@ -40,19 +41,9 @@ type Moment struct {
 	Note       string // the subject of the moment
 	Executable string
 	Mappings   target.Mappings
-	Memory     Pages
+	Memory     recorded.Pages
 	Fragments  []target.Region // readable pieces of pages that are not readable as a whole
 	Threads    []*Thread
-}
-
-// File is the recorded part of a file of the target.
-type File struct {
-	Path  string
-	Dev   uint64
-	Inode uint64
-	Error string // why the file could not be opened; empty for an opened file
-	Size  int64  // 0: no read reached the end
-	Pages Pages
 }
 
 // Thread is a captured thread and the required results of its walks.

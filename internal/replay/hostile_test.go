@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/recorded"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
@@ -131,8 +132,8 @@ func newVictim(whole *replay.Corpus, seed uint64) *victim {
 }
 
 // copyPages copies the set of pages; page copies their contents.
-func copyPages(p *replay.Pages) replay.Pages {
-	return replay.Pages{Data: maps.Clone(p.Data), Blank: maps.Clone(p.Blank)}
+func copyPages(p *recorded.Pages) recorded.Pages {
+	return recorded.Pages{Data: maps.Clone(p.Data), Blank: maps.Clone(p.Blank)}
 }
 
 // attack makes one attack on a copy and checks the results.
@@ -315,7 +316,7 @@ func (v *victim) collect() {
 }
 
 // page returns a random page, as a copy that can be changed, and its address.
-func (v *victim) page(p *replay.Pages) ([]byte, uint64) {
+func (v *victim) page(p *recorded.Pages) ([]byte, uint64) {
 	if len(p.Data) == 0 {
 		return nil, 0
 	}
@@ -326,7 +327,7 @@ func (v *victim) page(p *replay.Pages) ([]byte, uint64) {
 	slices.Sort(numbers) // the same choice from the same seed
 	n := numbers[v.rnd.IntN(len(numbers))]
 	p.Data[n] = slices.Clone(p.Data[n])
-	return p.Data[n], n * replay.PageSize
+	return p.Data[n], n * recorded.PageSize
 }
 
 // value makes up a replacement for a word.
@@ -452,7 +453,7 @@ func (v *victim) fileWords() {
 func (v *victim) missingMemory() {
 	for range 1 + v.rnd.IntN(12) {
 		if page, base := v.page(&v.m.Memory); page != nil {
-			delete(v.m.Memory.Data, base/replay.PageSize)
+			delete(v.m.Memory.Data, base/recorded.PageSize)
 		}
 	}
 }
@@ -464,7 +465,7 @@ func (v *victim) missingFiles() {
 		f.Error = "permission denied"
 	case 1:
 		if page, base := v.page(&f.Pages); page != nil {
-			delete(f.Pages.Data, base/replay.PageSize)
+			delete(f.Pages.Data, base/recorded.PageSize)
 		}
 	default:
 		f.Size = v.rnd.Int64N(16 << 20)

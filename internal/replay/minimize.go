@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/recorded"
 )
 
 // Minimize blanks every page whose content no recorded walk depends on: most of the metadata and
@@ -33,7 +34,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 			t.trim(same)
 		}
 	}
-	var all []*Pages
+	var all []*recorded.Pages
 	for _, m := range r.Moments {
 		all = append(all, &m.Memory)
 	}
@@ -48,7 +49,7 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 			}
 		}
 		slices.Sort(numbers)
-		p.reduce(numbers, same)
+		recorded.NumberedPages{Pages: p, Numbers: numbers}.Reduce(1, same)
 	}
 	return nil
 }
@@ -70,34 +71,10 @@ func (t *Thread) trim(same func() bool) {
 	}
 }
 
-// reduce blanks as many of the numbered pages as possible without a change of the walks.
-func (p *Pages) reduce(numbers []uint64, same func() bool) {
-	if len(numbers) == 0 {
-		return
-	}
-	kept := make([][]byte, len(numbers))
-	for i, n := range numbers {
-		kept[i] = p.Data[n]
-		delete(p.Data, n)
-		p.Blank[n] = true
-	}
-	if same() {
-		return
-	}
-	for i, n := range numbers {
-		p.Data[n] = kept[i]
-		delete(p.Blank, n)
-	}
-	if half := len(numbers) / 2; half > 0 {
-		p.reduce(numbers[:half], same)
-		p.reduce(numbers[half:], same)
-	}
-}
-
 // contents are the pages in a file of the corpus.
 func (r *Corpus) contents() map[string]bool {
 	had := map[string]bool{}
-	add := func(p *Pages) {
+	add := func(p *recorded.Pages) {
 		for _, page := range p.Data {
 			had[string(page)] = true
 		}

@@ -1,12 +1,11 @@
 package replay
 
 import (
-	"io"
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
+	"clrsnap/internal/target/recorded"
 	"clrsnap/internal/walk"
 )
 
@@ -19,7 +18,7 @@ func Capture(src engine.Source, threads []*Thread, note string) (*Corpus, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &Moment{Note: note, Executable: exe, Memory: newPages(), Threads: threads}
+	m := &Moment{Note: note, Executable: exe, Memory: recorded.NewPages(), Threads: threads}
 	rec := &recorder{Source: src, m: m, r: &Corpus{Machine: src.Arch().Machine, Moments: []*Moment{m}}}
 	e, err := engine.Open(rec)
 	if err != nil {
@@ -44,25 +43,11 @@ type recorder struct {
 }
 
 func (r *recorder) ReadMemory(p []byte, addr arch.Addr) error {
-	if err := r.Source.ReadMemory(p, addr); err != nil || len(p) == 0 {
-		return err
+	err := r.Source.ReadMemory(p, addr)
+	if err == nil {
+		recorded.Memory{Pages: &r.m.Memory, Fragments: &r.m.Fragments}.Keep(r.Source, p, addr)
 	}
-	last := uint64(addr) + uint64(len(p)-1)
-	for n := uint64(addr) / PageSize; n <= last/PageSize; n++ {
-		if r.m.Memory.has(n) {
-			continue
-		}
-		page := make([]byte, PageSize)
-		if r.Source.ReadMemory(page, arch.Addr(n*PageSize)) == nil {
-			r.m.Memory.Data[n] = page
-			continue
-		}
-		lo, hi := max(uint64(addr), n*PageSize), min(last, n*PageSize+PageSize-1)
-		r.m.Fragments = append(r.m.Fragments, target.Region{
-			Base: arch.Addr(lo), Data: append([]byte(nil), p[lo-uint64(addr):hi-uint64(addr)+1]...),
-		})
-	}
-	return nil
+	return err
 }
 
 func (r *recorder) Mappings() (target.Mappings, error) {
@@ -72,54 +57,12 @@ func (r *recorder) Mappings() (target.Mappings, error) {
 }
 
 func (r *recorder) OpenMapping(m *target.Mapping) (target.File, error) {
-	f, err := r.Source.OpenMapping(m)
-	kept := r.r.file(m.Path, m.Dev, m.Inode)
+	kept := recorded.FindFile(r.r.Files, m.Path, m.Dev, m.Inode)
 	if kept == nil {
-		kept = &File{Path: m.Path, Dev: m.Dev, Inode: m.Inode, Pages: newPages()}
+		kept = recorded.NewFile(m.Path, m.Dev, m.Inode)
 		r.r.Files = append(r.r.Files, kept)
 	}
-	if err != nil {
-		kept.Error = err.Error()
-		return nil, err
-	}
-	return &fileRecorder{File: f, kept: kept}, nil
-}
-
-// file returns the recorded part of a file.
-func (r *Corpus) file(path string, dev, inode uint64) *File {
-	for _, f := range r.Files {
-		if f.Path == path && f.Dev == dev && f.Inode == inode {
-			return f
-		}
-	}
-	return nil
-}
-
-type fileRecorder struct {
-	target.File
-	kept *File
-}
-
-func (f *fileRecorder) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.File.ReadAt(p, at)
-	if n > 0 {
-		f.keep(uint64(at), uint64(at)+uint64(n-1))
-	}
-	if err == io.EOF {
-		f.kept.Size = at + int64(n)
-	}
-	return n, err
-}
-
-func (f *fileRecorder) keep(first, last uint64) {
-	for n := first / PageSize; n <= last/PageSize; n++ {
-		if f.kept.Pages.has(n) {
-			continue
-		}
-		page := make([]byte, PageSize)
-		k, _ := f.File.ReadAt(page, int64(n*PageSize)) // the last page is short
-		f.kept.Pages.Data[n] = page[:k]
-	}
+	return kept.Record(r.Source.OpenMapping(m))
 }
 
 // walk walks the thread one way.

@@ -1,13 +1,12 @@
 package replay
 
 import (
-	"errors"
 	"fmt"
-	"io"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/recorded"
 )
 
 // Source returns a moment as a target.
@@ -61,48 +60,9 @@ func (s source) Executable() (string, error)        { return s.m.Executable, nil
 func (s source) Mappings() (target.Mappings, error) { return s.m.Mappings, nil }
 
 func (s source) ReadMemory(p []byte, addr arch.Addr) error {
-	if s.m.Memory.read(p, uint64(addr)) {
-		return nil
-	}
-	for i := range s.m.Fragments {
-		f := &s.m.Fragments[i]
-		if o := uint64(addr - f.Base); o <= uint64(len(f.Data)) && uint64(len(p)) <= uint64(len(f.Data))-o {
-			copy(p, f.Data[o:])
-			return nil
-		}
-	}
-	return &target.ReadError{Addr: addr, Len: len(p), Err: errNotRecorded}
+	return recorded.Memory{Pages: &s.m.Memory, Fragments: &s.m.Fragments}.ReadMemory(p, addr)
 }
-
-var errNotRecorded = errors.New("it was not recorded")
 
 func (s source) OpenMapping(m *target.Mapping) (target.File, error) {
-	f := s.r.file(m.Path, m.Dev, m.Inode)
-	if f == nil {
-		return nil, fmt.Errorf("%s: %w", m.Path, errNotRecorded)
-	}
-	if f.Error != "" {
-		return nil, errors.New(f.Error)
-	}
-	return file{f}, nil
-}
-
-type file struct{ f *File }
-
-func (f file) Close() error { return nil }
-
-func (f file) ReadAt(p []byte, at int64) (int, error) {
-	var end error
-	if f.f.Size > 0 {
-		if at >= f.f.Size {
-			return 0, io.EOF
-		}
-		if left := f.f.Size - at; int64(len(p)) > left {
-			p, end = p[:left], io.EOF
-		}
-	}
-	if at < 0 || !f.f.Pages.read(p, uint64(at)) {
-		return 0, fmt.Errorf("%s at %#x: %w", f.f.Path, at, errNotRecorded)
-	}
-	return len(p), end
+	return recorded.FindFile(s.r.Files, m.Path, m.Dev, m.Inode).Open(m.Path)
 }

@@ -6,12 +6,13 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/target/recorded"
 )
 
 // TestFragments: memory beside the pages is readable exactly as far as recorded.
 func TestFragments(t *testing.T) {
 	s := source{r: &Corpus{}, m: &Moment{
-		Memory: newPages(), Fragments: []target.Region{{Base: 0x1010, Data: []byte{1, 2, 3, 4}}},
+		Memory: recorded.NewPages(), Fragments: []target.Region{{Base: 0x1010, Data: []byte{1, 2, 3, 4}}},
 	}}
 	for _, tt := range []struct {
 		at   arch.Addr
@@ -35,7 +36,7 @@ func TestFragments(t *testing.T) {
 func TestMerge(t *testing.T) {
 	for _, sizes := range [][2]int64{{10, 20}, {20, 10}} {
 		corpus := func(size int64) *Corpus {
-			return &Corpus{Files: []*File{{Path: "/a", Dev: 2, Inode: 3, Size: size, Pages: newPages()}}}
+			return &Corpus{Files: []*recorded.File{{Path: "/a", Dev: 2, Inode: 3, Size: size, Pages: recorded.NewPages()}}}
 		}
 		r := corpus(sizes[0])
 		if err := r.Merge(corpus(sizes[1])); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/recorded"
 )
 
 // stored is a Corpus in its file form: moments have most of their pages in common, so each page
@@ -12,91 +13,40 @@ import (
 type stored struct {
 	Machine arch.Machine
 	Pool    [][]byte
-	Files   []storedFile
+	Files   []recorded.StoredFile
 	Moments []storedMoment
-}
-
-type storedFile struct {
-	File  File // without pages
-	Pages storedPages
 }
 
 type storedMoment struct {
 	Moment Moment // without memory
-	Memory storedPages
-}
-
-// storedPages are Pages: numbers in ascending order, and the contents: an index of the pool, or
-// -1 for a blank page.
-type storedPages struct {
-	Numbers []uint64
-	Data    []int
+	Memory recorded.StoredPages
 }
 
 func (r *Corpus) store() *stored {
-	pool := pool{index: map[string]int{}}
-	s := &stored{Machine: r.Machine}
-	for _, f := range r.Files {
-		sf := storedFile{File: *f, Pages: pool.store(&f.Pages)}
-		sf.File.Pages = Pages{}
-		s.Files = append(s.Files, sf)
-	}
+	var pool recorded.Pool
+	s := &stored{Machine: r.Machine, Files: pool.StoreFiles(r.Files)}
 	for _, m := range r.Moments {
-		sm := storedMoment{Moment: *m, Memory: pool.store(&m.Memory)}
-		sm.Moment.Memory = Pages{}
+		sm := storedMoment{Moment: *m, Memory: pool.Store(&m.Memory)}
+		sm.Moment.Memory = recorded.Pages{}
 		s.Moments = append(s.Moments, sm)
 	}
-	s.Pool = pool.pages
-	return s
-}
-
-type pool struct {
-	pages [][]byte
-	index map[string]int
-}
-
-func (p *pool) store(pages *Pages) (s storedPages) {
-	for n := range pages.Data {
-		s.Numbers = append(s.Numbers, n)
-	}
-	for n := range pages.Blank {
-		s.Numbers = append(s.Numbers, n)
-	}
-	slices.Sort(s.Numbers)
-	for _, n := range s.Numbers {
-		data, ok := pages.Data[n]
-		if !ok {
-			s.Data = append(s.Data, -1)
-			continue
-		}
-		i, ok := p.index[string(data)]
-		if !ok {
-			i = len(p.pages)
-			p.index[string(data)] = i
-			p.pages = append(p.pages, data)
-		}
-		s.Data = append(s.Data, i)
-	}
+	s.Pool = pool.Pages
 	return s
 }
 
 func (s *stored) corpus() (*Corpus, error) {
-	r := &Corpus{Machine: s.Machine}
+	r, pool := &Corpus{Machine: s.Machine}, recorded.Pool{Pages: s.Pool}
 	var err error
-	for i := range s.Files {
-		f := s.Files[i].File
-		if f.Pages, err = s.pages(&s.Files[i].Pages); err != nil {
-			return nil, err
-		}
-		r.Files = append(r.Files, &f)
+	if r.Files, err = pool.LoadFiles(s.Files); err != nil {
+		return nil, err
 	}
 	for i := range s.Moments {
 		m := s.Moments[i].Moment
-		if m.Memory, err = s.pages(&s.Moments[i].Memory); err != nil {
+		if m.Memory, err = pool.Load(&s.Moments[i].Memory); err != nil {
 			return nil, err
 		}
 		if !m.Mappings.Sorted() {
-			return nil, fmt.Errorf("%w: its mappings are not in order", ErrFormat)
+			return nil, fmt.Errorf("%w: the mappings are not in order", ErrFormat)
 		}
 		if slices.Contains(m.Threads, nil) {
 			return nil, fmt.Errorf("%w: a thread is empty", ErrFormat)
@@ -106,24 +56,6 @@ func (s *stored) corpus() (*Corpus, error) {
 	return r, nil
 }
 
-func (s *stored) pages(sp *storedPages) (Pages, error) {
-	p := newPages()
-	if len(sp.Numbers) != len(sp.Data) {
-		return p, fmt.Errorf("%w: %d pages have %d contents", ErrFormat, len(sp.Numbers), len(sp.Data))
-	}
-	for i, n := range sp.Numbers {
-		switch k := sp.Data[i]; {
-		case k == -1:
-			p.Blank[n] = true
-		case k < 0 || k >= len(s.Pool) || len(s.Pool[k]) > PageSize:
-			return p, fmt.Errorf("%w: page %d is not in it", ErrFormat, k)
-		default:
-			p.Data[n] = s.Pool[k]
-		}
-	}
-	return p, nil
-}
-
 // Merge adds the moments of another corpus.
 func (r *Corpus) Merge(o *Corpus) error {
 	if len(r.Moments) > 0 && r.Machine != o.Machine {
@@ -131,10 +63,10 @@ func (r *Corpus) Merge(o *Corpus) error {
 	}
 	r.Machine = o.Machine
 	for _, f := range o.Files {
-		if mine := r.file(f.Path, f.Dev, f.Inode); mine == nil {
+		if mine := recorded.FindFile(r.Files, f.Path, f.Dev, f.Inode); mine == nil {
 			r.Files = append(r.Files, f)
 		} else {
-			mine.Pages.add(&f.Pages)
+			mine.Pages.Add(&f.Pages)
 			mine.Size = max(mine.Size, f.Size)
 		}
 	}

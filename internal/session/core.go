@@ -32,6 +32,11 @@ type CoreOptions struct {
 // mapped, if the files are unchanged. All of Process works, except where a running process is
 // needed: see Runs.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
+	return openCore(ctx, path, o, func(d *dump) origin { return d })
+}
+
+// openCore opens a core dump. from makes the origin of the Process.
+func openCore(ctx context.Context, path string, o CoreOptions, from func(*dump) origin) (*Process, error) {
 	if o.MaxStack <= 0 {
 		o.MaxStack = target.MaxStackLimit
 	}
@@ -41,7 +46,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	}
 	d := &dump{Core: c}
 	o.MaxStack = stackBound(o.MaxStack)
-	p := &Process{from: d, Options: o.Options}
+	p := &Process{from: from(d), Options: o.Options}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),
 		Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},
@@ -147,9 +152,8 @@ func (d *dump) noteTasks(out *profile.Tasks) {
 	out.Process.Core = &c
 }
 
-// furtherStack implements origin. Another copy costs next to nothing, and a damaged stack can
-// lead anywhere: pieces grow.
-func (d *dump) furtherStack(pieces, left int) int { return min(left, FirstStack<<(2*(pieces+1))) }
+// furtherStack implements origin.
+func (d *dump) furtherStack(pieces, left int) int { return stillFurther(pieces, left) }
 
 // starting implements origin. The process of a dump starts no more.
 func (d *dump) starting() bool { return false }
@@ -200,72 +204,5 @@ func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 	if err != nil {
 		return err
 	}
-	*out = target.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
-	if t.Syscall >= 0 {
-		for i, r := range []uint8{arch.RDI, arch.RSI, arch.RDX, arch.R10, arch.R8, arch.R9} {
-			out.SyscallArgs[i] = t.Context.Regs[r]
-		}
-	}
-	if out.Head, err = d.head(req); err != nil {
-		return err
-	}
-	sp := arch.Addr(t.Context.Regs[d.Arch().SP])
-	maps, err := d.Mappings()
-	if err != nil {
-		return err
-	}
-	m := maps.Find(sp)
-	if m == nil {
-		return &target.ReadError{Addr: sp, Err: errNoStack}
-	}
-	start := max(m.Start, sp-min(sp, redZone))
-	size := min(uint64(m.End-start), uint64(req.StackLimit))
-	out.Truncated = uint64(m.End-start) > size
-	pieces, err := d.pieces(append([]target.Range{{Addr: start, Len: int(size)}}, req.Extra...))
-	if err != nil {
-		return err
-	}
-	out.Stack.Region, out.Stack.Extra = pieces[0], pieces[1:]
-	return nil
-}
-
-var errNoStack = errors.New("the stack pointer is in no memory of the dump")
-
-// redZone is the space below the stack pointer that a leaf function may use, in bytes (System V ABI
-// for x86-64, 3.2.2).
-const redZone = 128
-
-// head copies the head of a Thread object. If the dump ends within it, the rest is zero: only
-// the first d.needed bytes are used.
-func (d *dump) head(req *target.Request) ([]byte, error) {
-	if req.HeadLen == 0 {
-		return nil, nil
-	}
-	b := make([]byte, req.HeadLen)
-	has := max(d.needed, d.Dumped(req.Head, req.HeadLen))
-	if err := d.ReadMemory(b[:has], req.Head); err != nil {
-		return nil, &target.ThreadError{TID: req.TID, Err: err, Detail: "the runtime's Thread object"}
-	}
-	return b, nil
-}
-
-// pieces copies pieces of memory, each up to the first byte that the dump lacks.
-func (d *dump) pieces(ranges []target.Range) ([]target.Region, error) {
-	total := 0
-	for i := range ranges {
-		ranges[i].Len = d.Dumped(ranges[i].Addr, ranges[i].Len)
-		total += ranges[i].Len
-	}
-	if total > len(d.buf) {
-		d.buf = make([]byte, max(total, 2*len(d.buf)))
-	}
-	out, rest := make([]target.Region, len(ranges)), d.buf
-	for i, r := range ranges {
-		out[i] = target.Region{Base: r.Addr, Data: rest[:r.Len:r.Len]}
-		if err := d.ReadMemory(out[i].Data, r.Addr); err != nil {
-			return nil, err
-		}
-		rest = rest[r.Len:]
-	}
-	return out, nil
+	return captureStill(d, &stillThread{t.Context, t.Syscall, d.needed, &d.buf}, req, out)
 }

@@ -108,7 +108,17 @@ func GCoreDump(tb testing.TB, pid int) string {
 // too).
 func DumpShared(tb testing.TB, pid int) {
 	tb.Helper()
-	const filter = "0x3b" // the default, and shared mappings of files
+	dumpFilter(tb, pid, "0x3b") // the default, and shared mappings of files
+}
+
+// DumpWhole puts all memory of a process into the process's dumps, also the unchanged memory of files.
+func DumpWhole(tb testing.TB, pid int) {
+	tb.Helper()
+	dumpFilter(tb, pid, "0x7f")
+}
+
+func dumpFilter(tb testing.TB, pid int, filter string) {
+	tb.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/coredump_filter", pid), []byte(filter), 0); err != nil {
 		tb.Fatal(err)
 	}
