@@ -74,8 +74,8 @@ func (a *awaits) begin() {
 	a.at = a.at[:0]
 }
 
-// know notes the meaning of a managed frame's code, which has just been named, for async methods.
-func (a *awaits) know(p *session.Process, fr *walk.Frame, n *profile.Frame) {
+// know notes the meaning of a named managed frame's code for async methods.
+func (a *awaits) know(p *session.Process, fr *walk.Frame, n *session.NamedFrame) {
 	if !p.Options.Async || fr.Code.Collectible || len(a.codes) >= maxFrameKeys {
 		return
 	}

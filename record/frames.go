@@ -242,7 +242,7 @@ func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
 		f.places.native(fr, &l)
 		return f.b.Location(l), 0, err
 	}
-	f.places.place(fr, n.Module, &l)
+	f.places.place(fr, &n, &l)
 	f.awaits.know(f.p, fr, &n)
 	return f.b.Location(l), f.sum(fr, &n), nil
 }

@@ -140,12 +140,12 @@ func (p *placer) begin() {
 	clear(p.ids)
 }
 
-// place adds the place of a frame to its location, which has just been named.
-func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
-	if at, ok := p.p.Place(fr, module); ok {
+// place adds the place of a named frame to its location.
+func (p *placer) place(fr *walk.Frame, n *session.NamedFrame, l *profile.Location) {
+	if at, ok := p.p.Place(fr, n); ok {
 		p.placeAt(&at, l)
 		if l.Method > 0 && !fr.Exact {
-			p.sites(l.Method)
+			p.sites(l.Method, n)
 		}
 	}
 }
@@ -181,12 +181,12 @@ func (p *placer) native(fr *walk.Frame, l *profile.Location) {
 	}
 }
 
-// sites adds the call sites of the method just named, unless the method has them.
-func (p *placer) sites(method int32) {
+// sites adds the call sites of a frame's method, unless the method has them.
+func (p *placer) sites(method int32, n *session.NamedFrame) {
 	if p.all.b.HasSites(method) {
 		return
 	}
-	sites := p.p.Sites()
+	sites := p.p.Sites(n)
 	out := make([]profile.CallSite, len(sites))
 	for i, s := range sites {
 		out[i] = profile.CallSite{Method: method, IL: s.IL, Callee: p.all.name(s.Method)}
@@ -209,10 +209,10 @@ func (p *placer) look(now time.Duration) {
 	p.lost = left
 }
 
-// id identifies the PDB of an assembly with code that can be unloaded, when the code has just been
-// named. The id tells two builds of an assembly apart, whose methods have the same names.
-func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
-	m, ok := p.p.Module(fr, assembly)
+// id identifies the PDB of an assembly with code that can be unloaded, by a named frame in the code.
+// The id tells two builds of an assembly apart, whose methods have the same names.
+func (p *placer) id(fr *walk.Frame, n *session.NamedFrame) (id [20]byte) {
+	m, ok := n.Assembly(fr)
 	if p.finder == nil || !ok {
 		return id
 	}

@@ -52,11 +52,11 @@ type nameSum uint64
 var nameSeed = maphash.MakeSeed()
 
 // sum is the nameSum of a frame in code that can be unloaded; 0 for other code.
-func (f *frameTable) sum(fr *walk.Frame, n *profile.Frame) nameSum {
+func (f *frameTable) sum(fr *walk.Frame, n *session.NamedFrame) nameSum {
 	if !fr.Code.Collectible {
 		return 0
 	}
-	return sumOf(n, f.places.id(fr, n.Module))
+	return sumOf(&n.Frame, f.places.id(fr, n))
 }
 
 // sumOf is the nameSum of a frame in an assembly whose PDB has an id.
@@ -295,7 +295,7 @@ func (f *frameTable) meet(start arch.Addr) {
 	}
 	ctx := arch.Context{Machine: f.p.Arch.Machine, IP: start}
 	fr := walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code, Exact: true}
-	n, err := f.p.Frame(&fr)
+	n, err := f.p.Frame(&fr, "")
 	if err != nil {
 		return
 	}

@@ -15,19 +15,19 @@ const tierAhead = "native AOT"
 
 // nameAhead turns a frame walked as a native frame into the frame of a method compiled ahead of
 // time. False: the function is no method, or has no name.
-func (p *Process) nameAhead(out *profile.Frame, f *walk.Frame) bool {
-	if p.Engine.Ahead == nil || f.Module == nil || f.Module != p.Found.Module {
+func (n naming) nameAhead(out *profile.Frame, f *walk.Frame) bool {
+	if n.Engine.Ahead == nil || f.Module == nil || f.Module != n.Found.Module {
 		return false
 	}
 	at := placeOf(f)
-	m, start, ok := p.methodAhead(f.Module, at.at)
+	m, start, ok := n.methodAhead(f.Module, at.at)
 	if !ok {
 		return false
 	}
 	out.Kind, out.Tier, out.Offset = profile.Managed, tierAhead, uint64(f.IP()-start)
 	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
-	if p.lines != nil && !p.lasting {
-		out.Line = p.lines.of(at)
+	if n.lines != nil && !n.lasting {
+		out.Line = n.lines.of(at)
 	}
 	return true
 }

@@ -91,13 +91,13 @@ const (
 	contextMethods = "System.Threading.ExecutionContext.Run"
 )
 
-// AsyncCode describes the code of the managed frame just named fr; false: the code has nothing to
+// AsyncCode describes the code of a managed frame with the name fr; false: the code has nothing to
 // do with async methods.
-func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok bool) {
+func (p *Process) AsyncCode(f *walk.Frame, fr *NamedFrame) (c AsyncCode, ok bool) {
 	core := fr.Module == coreLib
 	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods) ||
 		strings.HasPrefix(fr.Method, listenedBoxes))
-	c.resume = core && ResumesMethods(fr.Method) && p.canResume(p.method.MethodTable)
+	c.resume = core && ResumesMethods(fr.Method) && p.canResume(fr.of.MethodTable)
 	c.runner = c.box || c.resume || core && strings.HasPrefix(fr.Method, contextMethods) || LiesBetween(fr.Method)
 	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
 	c.serves = !moves && web.RoleOf(fr.Module, fr.Method) == web.Serving
@@ -105,7 +105,7 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 		return c, false
 	}
 	if moves {
-		c.table = p.method.MethodTable
+		c.table = fr.of.MethodTable
 	}
 	if c.box || moves || c.serves || c.resume {
 		c.place, c.known = p.variableOf(f, ilmap.ThisVariable)
@@ -206,9 +206,9 @@ func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
 	return v, ok && v != 0
 }
 
-// asyncFrame records the frame that was just named.
-func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
-	p.asyncs.taskFrame(fr, index)
+// asyncFrame records a frame of the walk with the name fr.
+func (p *Process) asyncFrame(f *walk.Frame, fr *NamedFrame, index int) {
+	p.asyncs.taskFrame(&fr.Frame, index)
 	if f.Kind == walk.Managed {
 		if c, ok := p.AsyncCode(f, fr); ok {
 			p.asyncs.Frame(f, &c, index)
@@ -445,7 +445,7 @@ func (p *Process) asyncStep(s, inner *async.Step) profile.Frame {
 func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 	if s.Resumption != nil {
 		f, _ := p.resumedFrame(s.Resumption)
-		return f
+		return f.Frame
 	}
 	if s.Box == nil {
 		return profile.Frame{

@@ -62,11 +62,9 @@ func (p *Process) calledName(key delegateKey) string {
 		return ""
 	}
 	if n.Shared && key.table != 0 {
-		passing := p.passing
 		if exact, ok := p.exactly(&m, gcinfo.This, key.table, true); ok {
-			n = exact
+			n = exact.Method
 		}
-		p.passing = passing
 	}
 	return n.Display
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -77,14 +78,14 @@ func (d *duties) queue(tid int, task arch.Addr) {
 	}
 }
 
-// frame records the frame just named, and the methods inlined at the frame's call of the frame
+// frame records a frame with the name fr, and the methods inlined at the frame's call of the frame
 // above.
-func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame, above []profile.Frame) {
-	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
-		!d.reader.Matters(p.method.Module) {
+func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profile.Frame) {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || !fr.of.hasPlace() ||
+		!d.reader.Matters(fr.of.Module) {
 		return
 	}
-	of := permits.MethodID{Module: p.method.Module, RID: p.method.RID}
+	of := permits.MethodID{Module: fr.of.Module, RID: fr.of.RID}
 	c, err := d.reader.Code(of.Module, of.RID)
 	if err != nil {
 		return
@@ -102,14 +103,14 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame, above []pro
 	if len(inlined) > 0 {
 		held, promised := d.reader.Inside(of, il, next, inlined)
 		for i := range slices.Backward(inlined) {
-			d.site(p, f, inlined[i].Method, held[i], promised[i])
+			d.site(p, f, &fr.of.Method, inlined[i].Method, held[i], promised[i])
 		}
 	}
 	if c.Empty() {
 		return
 	}
 	held, promised := c.At(il, next)
-	d.site(p, f, of, held, promised)
+	d.site(p, f, &fr.of.Method, of, held, promised)
 }
 
 // meets records a method on a stack, and reports whether the method holds permits somewhere.
@@ -121,24 +122,24 @@ func (d *duties) meets(of permits.MethodID, c *permits.Code) bool {
 	return holds
 }
 
-// site records the duties of a frame, or of a method inlined into the frame.
-func (d *duties) site(p *Process, f *walk.Frame, of permits.MethodID, held []permits.Section,
+// site records the duties of a frame of a method m, or of a method inlined into the frame.
+func (d *duties) site(p *Process, f *walk.Frame, m *method.Method, of permits.MethodID, held []permits.Section,
 	promised []permits.Promise) {
 	if len(held)+len(promised) == 0 || len(d.sites) == maxDutySites {
 		return
 	}
 	s := dutySite{method: of, held: held, promised: promised, values: map[permits.Variable]arch.Addr{}}
-	if value, err := p.Runtime.Types.IsValueType(p.method.MethodTable); err == nil && value {
-		s.table = p.method.MethodTable
+	if value, err := p.Runtime.Types.IsValueType(m.MethodTable); err == nil && value {
+		s.table = m.MethodTable
 	}
 	for i := range s.held {
 		if v, ok := permits.Root(s.held[i].Object); ok {
-			s.read(p, f, v)
+			s.read(p, f, m, v)
 		}
 	}
 	for i := range s.promised {
 		if v, ok := permits.Root(s.promised[i].Object); ok {
-			s.read(p, f, v)
+			s.read(p, f, m, v)
 		}
 	}
 	d.sites = append(d.sites, s)
@@ -176,11 +177,11 @@ func (d *duties) inlinedAt(p *Process, f *walk.Frame, above []profile.Frame) (ou
 	return out
 }
 
-// read reads an argument or a variable of the frame, if the location is known.
-func (s *dutySite) read(p *Process, f *walk.Frame, v permits.Variable) {
+// read reads an argument or a variable of a frame of a method m, if the location is known.
+func (s *dutySite) read(p *Process, f *walk.Frame, m *method.Method, v permits.Variable) {
 	number := uint32(v.Number)
 	if v.Local { // variables are counted behind the arguments
-		n, err := p.Runtime.Names.Arguments(p.method.Module, p.method.RID)
+		n, err := p.Runtime.Names.Arguments(m.Module, m.RID)
 		if err != nil {
 			return
 		}

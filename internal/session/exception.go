@@ -167,10 +167,10 @@ func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known
 
 // exceptions describes the exceptions in some objects. uncertain is the reason why the objects may
 // be the wrong exceptions.
-func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
+func (n naming) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
 	var out []*profile.ExceptionInfo
-	for _, t := range p.read(objects) {
-		e := p.describeThrown(t)
+	for _, t := range n.read(objects) {
+		e := n.describeThrown(t)
 		e.Uncertain = uncertain
 		out = append(out, e)
 	}
@@ -178,7 +178,7 @@ func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.E
 }
 
 // describeThrown names the content of an exception.
-func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
+func (n naming) describeThrown(t *thrown) *profile.ExceptionInfo {
 	o := &t.object
 	e := &profile.ExceptionInfo{
 		Type: t.name, Message: o.Message, NoMessage: o.Unread, CutMessage: o.Cut, HResult: o.HResult,
@@ -189,55 +189,57 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 	}
 	if o.Text == "" { // else .NET prints Text, and no frames
 		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
-		p.above = ""
+		above := ""
 		for i := range t.trace.Frames {
-			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
-			if p.above = source.LastName(e.Frames[i].Method); t.trace.Frames[i].EndsTrace {
-				p.above = "" // the next frame has not called the current frame
+			e.Frames = append(e.Frames, n.traceFrame(&t.trace.Frames[i], above))
+			if above = e.Frames[i].Method; t.trace.Frames[i].EndsTrace {
+				above = "" // the next frame has not called the current frame
 			}
 		}
 	}
 	if t.inner != nil {
-		e.Inner = p.describeThrown(t.inner)
+		e.Inner = n.describeThrown(t.inner)
 	}
 	for _, o := range t.others {
-		e.Others = append(e.Others, p.describeThrown(o))
+		e.Others = append(e.Others, n.describeThrown(o))
 	}
 	return e
 }
 
 // traceFrame names a frame of an exception's stack trace. The name comes from the frame's
 // MethodDesc, if the frame's address is in code of the same method: the memory of an unloaded
-// method can belong to another method.
-func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
+// method can belong to another method. above is the method that the frame has called; "": unknown.
+func (n naming) traceFrame(f *thread.TraceFrame, above string) profile.TraceFrame {
 	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
 	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
 	out.Display = fmt.Sprintf("[method %v]", f.Method)
 	out.Short = out.Display
 	if f.IP == 0 {
-		if m, err := p.Runtime.Methods.Read(f.Method); err == nil {
-			p.method = m
-			_, _ = p.nameMethod(&out.Frame, true) // else the placeholder stays
+		if m, err := n.Runtime.Methods.Read(f.Method); err == nil {
+			_, _ = n.nameMethod(&out.Frame, &m, true) // else the placeholder stays
 		}
 		return out
 	}
-	code, err := p.Engine.Code(f.IP, f.Method)
+	code, err := n.Engine.Code(f.IP, f.Method)
 	if err != nil || code.MethodDesc != f.Method || !code.Kind.Managed() {
 		return out
 	}
 	// For the line, an address within an instruction is as good as the address where execution goes
 	// on.
-	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
-		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
-		if suspends, err := p.Runtime.Names.Suspends(&p.method); err == nil && suspends {
-			out.EndsTrace = false // as .NET prints: an async method throws the awaited exception again
-		}
-		if f.Resumed {
-			out.Line = p.resumptionLine(&code, &async.Resumption{IP: f.IP, State: noState}, out.Module, p.above)
-			return out
-		}
-		p.confirmLine(&out.Frame, &code)
+	m, err := n.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}, above)
+	if err != nil {
+		return out
 	}
+	out.Hidden, _ = n.Runtime.Names.HiddenInTraces(&m.Method)
+	if suspends, err := n.Runtime.Names.Suspends(&m.Method); err == nil && suspends {
+		out.EndsTrace = false // as .NET prints: an async method throws the awaited exception again
+	}
+	if f.Resumed {
+		at := async.Resumption{IP: f.IP, State: noState}
+		out.Line = n.resumptionLine(&m, &code, &at, out.Module, source.LastName(above))
+		return out
+	}
+	n.confirmLine(&out.Frame, &m, &code, above)
 	return out
 }
 
@@ -246,16 +248,12 @@ const noState = -1
 
 // confirmLine makes an approximate line of a trace's frame certain if the call has the same line.
 // If the call has another line, the frame keeps the line of the address alone, as .NET prints.
-func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
-	if p.above == "" || f.Line == nil || !f.Line.Approximate {
-		return
-	}
-	n, err := p.Runtime.Names.Method(&p.method, code.Collectible)
-	if err != nil {
+func (n naming) confirmLine(f *profile.Frame, m *imageMethod, code *codemap.Code, above string) {
+	if source.LastName(above) == "" || f.Line == nil || !f.Line.Approximate {
 		return
 	}
 	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // an address in the call
-	if l := p.line(code, behind, n.Assembly, n.Image); l != nil && !l.Approximate && l.Line == f.Line.Line &&
+	if l := n.line(m, code, behind, f.Module, above); l != nil && !l.Approximate && l.Line == f.Line.Line &&
 		l.File == f.Line.File {
 		f.Line = l
 	}
@@ -270,7 +268,7 @@ const (
 
 // exception describes the exceptions of a captured thread.
 func (s *Suspension) exception(st *profile.Thread) {
-	p := s.Process
+	p := naming{Process: s.Process}
 	switch {
 	case p.Runtime == nil:
 		return
@@ -308,7 +306,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 	}
 	out := make([]*profile.ExceptionInfo, 0, len(all))
 	for _, t := range all {
-		e := s.Process.describeThrown(t)
+		e := naming{Process: s.Process}.describeThrown(t)
 		e.Uncertain = uncertain
 		out = append(out, e)
 	}
@@ -375,7 +373,7 @@ func (s *Suspension) unobserved(st *profile.Thread) {
 		}
 	}
 	if len(all) == 1 {
-		st.Exception = p.describeThrown(all[0])
+		st.Exception = naming{Process: p}.describeThrown(all[0])
 		st.Exception.Uncertain = uncertain
 	}
 }

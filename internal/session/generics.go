@@ -33,26 +33,37 @@ type held struct {
 	slot  arch.Addr // on the stack; 0: the context is in a register
 }
 
-// instance names the instantiation of the shared code that a frame runs. p.method is the frame's
-// method. False: unknown. later: the instantiation depends on an object that may have moved since
-// the capture of the stack.
-func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok bool) {
+// exactName is the name of an instantiation.
+type exactName struct {
+	name.Method
+	passing bool // the types in the name can be unloaded
+}
+
+// name names a frame of shared code.
+func (n *exactName) name(f *profile.Frame) {
+	f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+}
+
+// instance names the instantiation of the shared code of a method m that a frame runs. False:
+// unknown. later: the instantiation depends on an object that may have moved since the capture of
+// the stack.
+func (p *Process) instance(f *walk.Frame, m *method.Method) (n exactName, later *generic, ok bool) {
 	c, ok := p.context(f)
 	if !ok {
-		c, ok = p.variable(f)
+		c, ok = p.variable(f, m)
 	}
 	if !ok {
 		return n, nil, false
 	}
 	if c.kind == gcinfo.This {
-		g := &generic{method: p.method, slot: c.slot, object: c.value, volatile: f.Code.Collectible}
+		g := &generic{method: *m, slot: c.slot, object: c.value, volatile: f.Code.Collectible}
 		if p.from.changes() {
 			return n, g, false
 		}
 		n, ok = p.instanceOf(g, p.Engine.Cache)
 		return n, nil, ok
 	}
-	n, ok = p.exactly(&p.method, c.kind, c.value, f.Code.Collectible)
+	n, ok = p.exactly(m, c.kind, c.value, f.Code.Collectible)
 	return n, nil, ok
 }
 
@@ -118,7 +129,7 @@ func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
 }
 
 // instanceOf names the instantiation that belongs to an object. mem must have the object.
-func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok bool) {
+func (p *Process) instanceOf(g *generic, mem target.Memory) (n exactName, ok bool) {
 	if !p.Managed.Heap.Settled(mem) {
 		return n, false
 	}
@@ -130,19 +141,20 @@ func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok b
 }
 
 // exactly names the instantiation of a method with a context.
-func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Addr, volatile bool) (name.Method, bool) {
+func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Addr, volatile bool) (
+	out exactName, ok bool,
+) {
 	x, err := p.Runtime.Generic.Exact(m, kind, context)
 	if err != nil {
-		return name.Method{}, false
+		return out, false
 	}
-	if !volatile {
-		if volatile, err = p.Runtime.Generic.Collectible(&x); err != nil {
-			return name.Method{}, false
+	if out.passing = volatile; !volatile {
+		if out.passing, err = p.Runtime.Generic.Collectible(&x); err != nil {
+			return exactName{}, false
 		}
 	}
-	n, err := p.Runtime.Names.Instance(&x, context, volatile)
-	p.passing = volatile
-	return n, err == nil
+	out.Method, err = p.Runtime.Names.Instance(&x, context, out.passing)
+	return out, err == nil
 }
 
 // objects names the frames of a captured thread, where the instantiation depends on an object and
@@ -194,9 +206,7 @@ func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr)
 	if !ok {
 		return
 	}
-	f := &frames[g.frame]
-	f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
-	if s.Process.passing {
+	if n.name(&frames[g.frame]); n.passing {
 		s.cost += len(n.Display) + len(n.Short) + len(n.Signature)
 	}
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // variable returns the context of a frame that keeps no context, but still has the context as an
-// argument: the frame's object, or the hidden argument of the method, p.method. The debug info has
+// argument: the frame's object, or the hidden argument of the frame's method m. The debug info has
 // the location, and the range of code in which the location is valid.
 //
 // The address of an object counts only in a stack slot that the garbage collector updates at every
 // instruction. In other places the address may be out of date.
-func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
+func (p *Process) variable(f *walk.Frame, m *method.Method) (c held, ok bool) {
 	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
 		return c, false
 	}
-	number, kind, ok := p.contextArgument(&p.method)
+	number, kind, ok := p.contextArgument(m)
 	if !ok {
 		return c, false
 	}

@@ -32,7 +32,7 @@ type lateLine struct {
 	code     codemap.Code
 	at       walk.Place
 	method   method.Method
-	above    string // as in Process
+	above    string // the method of the frame above
 	il, next uint32
 	exact    bool
 }
@@ -57,17 +57,14 @@ func (p *Process) endLate() {
 	p.late = nil
 }
 
-// addLine notes that the line of code of p.method may be fetched later, and returns the empty line; nil: there is no
-// room.
-func (p *Process) addLine(
-	code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool,
-) *profile.SourceLine {
-	if len(p.late.lines) >= maxLines {
+// add notes a line that may be fetched later, and returns the empty line; nil: there is no room.
+func (l *late) add(n lateLine) *profile.SourceLine {
+	if len(l.lines) >= maxLines {
 		return nil
 	}
-	l := lateLine{&profile.SourceLine{}, a, *code, at, p.method, p.above, il, next, exact}
-	p.late.lines = append(p.late.lines, l)
-	return l.line
+	n.line = &profile.SourceLine{}
+	l.lines = append(l.lines, n)
+	return n.line
 }
 
 // addNative notes that a native frame's name and line may be fetched later.
@@ -123,7 +120,7 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 				continue
 			}
 			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
-				p.nameNative(&frames[i], at)
+				naming{Process: p}.nameNative(&frames[i], at)
 			}
 		}
 		eachFrame(&threads[t], func(f *profile.Frame) {
@@ -136,8 +133,7 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 
 // completeLine fills the noted line of frames. A line that cannot be read stays empty.
 func (p *Process) completeLine(l *lateLine) {
-	p.method, p.above = l.method, l.above
-	at, err := p.lineIn(&l.code, l.at, l.assembly, l.il, l.next)
+	at, err := p.lineIn(l)
 	if err == nil {
 		*l.line = *sourceLine(&at, !l.exact)
 	} else if p.lines.known[l.at] == l.line {

@@ -286,8 +286,8 @@ func (l *likely) waitsAt(steps []async.Step) (out awaitPlace, ok bool) {
 		if f.Module == coreLib {
 			continue
 		}
-		of := permits.MethodID{Module: l.p.method.Module, RID: l.p.method.RID}
-		awaits, err := l.p.findAwaitILs(native, at, inner)
+		of := permits.MethodID{Module: f.of.Module, RID: f.of.RID}
+		awaits, err := l.p.findAwaitILs(&f.of.Method, native, at, inner)
 		if err != nil || len(awaits) != 1 {
 			return out, false
 		}

@@ -7,7 +7,6 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
-	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -57,70 +56,49 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 	return string(t), err
 }
 
-// Frame names a walked frame. With an error the frame has a placeholder in place of its name. Frames are named in the
-// order of a walk.
-func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+// NamedFrame is a walked frame with its name.
+type NamedFrame struct {
+	profile.Frame
+	of      imageMethod // the zero value for native frames
+	later   *generic    // how the name can be completed later; nil: the name is complete
+	passing bool        // the name is not kept: the types in the name can be unloaded
+}
+
+// imageMethod is a method, and the image of the method's assembly.
+type imageMethod struct {
+	method.Method
+	image arch.Addr // 0: the method could not be named
+}
+
+// hasPlace reports whether places in the code of a method are places in the IL of an assembly.
+func (m *imageMethod) hasPlace() bool { return m.image != 0 && m.HasMetadata() }
+
+// Frame names a walked frame. above is the method of the frame above; "": the frame above is not managed, or there is
+// no frame above. With an error the frame has a placeholder in place of its name.
+func (p *Process) Frame(f *walk.Frame, above string) (NamedFrame, error) {
+	how := naming{Process: p}
 	if p.Options.ExactGenerics {
-		return p.frame(f, anyInstance)
+		how.generics = anyInstance
 	}
-	return p.frame(f, noInstance)
+	return how.frame(f, above)
 }
 
 // LastingFrame is Frame for names that are kept. An instantiation of shared generic code is named only if the frame's
 // Context tells the instantiation, and the instantiation cannot be unloaded. Native frames have no lines: the first
 // line of a library takes long to read.
-func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
-	p.lasting = true
-	defer func() { p.lasting = false }()
+func (p *Process) LastingFrame(f *walk.Frame) (NamedFrame, error) {
+	how := naming{Process: p, lasting: true}
 	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
-		return p.frame(f, lastingInstance)
+		how.generics = lastingInstance
 	}
-	return p.frame(f, noInstance)
+	return how.frame(f, "")
 }
 
-func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
-	p.later, p.passing = nil, false
-	if f.Kind == walk.Managed {
-		out, err := p.managedFrame(f, which)
-		p.above = source.LastName(out.Method)
-		return out, err
-	}
-	p.above = ""
-	switch f.Kind {
-	case walk.Stub:
-		return p.stubFrame(f), nil
-	}
-	out := p.bare(f, profile.Native)
-	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
-	if p.nameAhead(&out, f) {
-		return out, nil
-	}
-	p.nameNative(&out, placeOf(f))
-	if p.late != nil && (out.Method == "" || p.lines != nil && out.Line == nil) && f.Module.Wanted() {
-		p.late.addNative(f)
-	}
-	return out, nil
-}
-
-func (p *Process) managedFrame(f *walk.Frame, which instances) (profile.Frame, error) {
-	out := p.bare(f, profile.Managed)
-	if err := p.methodFrame(&out, f.Code, f.IP(), f.Place()); err != nil {
-		return out, err
-	}
-	if out.Generics == profile.SharedGenerics && which != noInstance {
-		p.nameInstance(&out, f, which)
-	}
-	if p.Walker.Filter(f) {
-		out.Display += " [filter]"
-		out.Short += " [filter]"
-	}
-	if out.Tier == string(method.TierILStub) && out.Method == name.PInvokeStub {
-		if call, ok := p.callee(f); ok {
-			out.Display = call.Display()
-			out.Short = out.Display
-		}
-	}
-	return out, nil
+// naming says how the frames of a stack are named.
+type naming struct {
+	*Process
+	generics instances
+	lasting  bool // names are kept
 }
 
 // instances says which instantiations of shared generic code are named.
@@ -132,49 +110,92 @@ const (
 	anyInstance
 )
 
+func (n naming) frame(f *walk.Frame, above string) (out NamedFrame, err error) {
+	switch f.Kind {
+	case walk.Managed:
+		return n.managedFrame(f, above)
+	case walk.Stub:
+		out.Frame = n.stubFrame(f)
+		return out, nil
+	}
+	out.Frame = n.bare(f, profile.Native)
+	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
+	if n.nameAhead(&out.Frame, f) {
+		return out, nil
+	}
+	n.nameNative(&out.Frame, placeOf(f))
+	if n.late != nil && (out.Method == "" || n.lines != nil && out.Line == nil) && f.Module.Wanted() {
+		n.late.addNative(f)
+	}
+	return out, nil
+}
+
+func (n naming) managedFrame(f *walk.Frame, above string) (out NamedFrame, err error) {
+	out.Frame = n.bare(f, profile.Managed)
+	if out.of, err = n.methodFrame(&out.Frame, f.Code, f.IP(), f.Place(), above); err != nil {
+		return out, err
+	}
+	if out.Generics == profile.SharedGenerics && n.generics != noInstance {
+		n.nameInstance(&out, f)
+	}
+	if n.Walker.Filter(f) {
+		out.Display += " [filter]"
+		out.Short += " [filter]"
+	}
+	if out.Tier == string(method.TierILStub) && out.Method == name.PInvokeStub {
+		if call, ok := n.callee(f); ok {
+			out.Display = call.Display()
+			out.Short = out.Display
+		}
+	}
+	return out, nil
+}
+
 // nameInstance names the instantiation that a frame of shared code runs, if it is known now, and not only later.
-func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instances) {
-	n, later, ok := p.instance(f)
-	if which == lastingInstance && (later != nil || p.passing) {
-		p.passing = false
+func (n naming) nameInstance(out *NamedFrame, f *walk.Frame) {
+	exact, later, ok := n.instance(f, &out.of.Method)
+	if n.generics == lastingInstance && (later != nil || exact.passing) {
 		return
 	}
-	if p.later = later; ok {
-		out.Display, out.Short, out.Signature, out.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	out.later, out.passing = later, exact.passing
+	if ok {
+		exact.name(&out.Frame)
 	}
 }
 
-// methodFrame names the method whose code is at ip, and keeps the method in p.method. The place at is the method's.
-// With an error, out has a placeholder in place of the name, or no tier.
-func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
-	known, err := p.nameCode(out, code, ip)
+// methodFrame names the method whose code is at ip. The place at is the method's, and above the method of the frame
+// above. With an error, out has a placeholder in place of the name, or no tier.
+func (n naming) methodFrame(
+	out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place, above string,
+) (imageMethod, error) {
+	m, tierErr, err := n.nameCode(out, code, ip)
 	if err != nil {
-		return err
+		return m, err
 	}
-	out.Line = p.line(code, at, out.Module, p.image)
-	return known.tierErr
+	out.Line = n.line(&m, code, at, out.Module, above)
+	return m, tierErr
 }
 
-// nameCode is methodFrame without a line.
-func (p *Process) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr) (methodOfCode, error) {
+// nameCode is methodFrame without a line. tierErr is why the tier is not known.
+func (p *Process) nameCode(out *profile.Frame, code *codemap.Code, ip arch.Addr) (m imageMethod, tierErr, err error) {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	known, err := p.methodOf(code)
-	if p.method, p.image = known.method, 0; err == nil {
-		p.image, err = p.nameMethod(out, code.Collectible)
+	if m.Method = known.method; err == nil {
+		m.image, err = p.nameMethod(out, &m.Method, code.Collectible)
 	}
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
 		out.Short = out.Display
-		return known, err
+		return m, nil, err
 	}
 	if known.tierErr != nil {
-		return known, nil
+		return m, known.tierErr, nil
 	}
 	if out.Tier = string(known.tier); known.tier == method.TierUnknown {
 		out.Tier = "JIT"
 	}
-	return known, nil
+	return m, nil, nil
 }
 
 // codeKey is code of a method. A method can have been compiled more than once.
@@ -211,9 +232,9 @@ func (p *Process) methodOf(code *codemap.Code) (m methodOfCode, err error) {
 	return m, nil
 }
 
-// nameMethod names p.method, and returns the image of its assembly.
-func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr, err error) {
-	n, err := p.Runtime.Names.Method(&p.method, volatile)
+// nameMethod names a method, and returns the image of the method's assembly.
+func (p *Process) nameMethod(out *profile.Frame, m *method.Method, volatile bool) (image arch.Addr, err error) {
+	n, err := p.Runtime.Names.Method(m, volatile)
 	if err != nil {
 		return 0, err
 	}

@@ -21,7 +21,7 @@ type nativePlace struct {
 func placeOf(f *walk.Frame) nativePlace { return nativePlace{f.Module, f.IP(), symbolAddr(f)} }
 
 // nameNative gives a native frame a name and a line, as far as there are symbols.
-func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
+func (n naming) nameNative(out *profile.Frame, f nativePlace) {
 	if f.module == nil {
 		return
 	}
@@ -31,8 +31,8 @@ func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
 	} else if out.Method == "" {
 		out.Nearest = f.module.Nearest(f.at)
 	}
-	if p.lines != nil && !p.lasting {
-		out.Line = p.lines.of(f)
+	if n.lines != nil && !n.lasting {
+		out.Line = n.lines.of(f)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
@@ -101,18 +100,12 @@ type Process struct {
 	room       int                      // bytes of frames that a Snapshot may still have
 	opened     time.Time
 	updating   time.Duration      // time spent since then on the search for modules
-	method     method.Method      // the latest named method
 	methods    methodsOfCode      // of code that stays
-	image      arch.Addr          // of its assembly
-	above      string             // the name of the latest frame's method, without its type; "": none
-	later      *generic           // how the latest frame's name can be completed later; nil: the name is complete
-	passing    bool               // the name of the latest frame is not kept: its types can be unloaded
 	moment     uint64             // counts captures: each overwrites the one before
 	current    *Suspension        // the latest one
 	lacks      lacks              // thread data that a dump lacks
 	lines      *lines             // nil: no source lines are wanted
 	late       *late              // nil: no symbols are fetched
-	lasting    bool               // LastingFrame names a frame
 	inlined    *inlined           // nil: there is no runtime
 	calls      []Call             // of the latest walk for a Snapshot
 	packing    *packing           // of the snapshot in progress; nil: its stacks are not packed

@@ -28,29 +28,28 @@ func (p *Process) resumptionFrame(m *async.Resumption, inner *async.Step) profil
 	called := p.stepName(inner)
 	f, code := p.resumedFrame(m)
 	if code != nil {
-		f.Line = p.resumptionLine(code, m, f.Module, called)
+		f.Line = p.resumptionLine(&f.of, code, m, f.Module, called)
 	}
-	return f
+	return f.Frame
 }
 
-// resumedFrame is resumptionFrame without a line. It keeps the method in p.method, if code is not nil.
-func (p *Process) resumedFrame(m *async.Resumption) (f profile.Frame, code *codemap.Code) {
-	f = profile.Frame{Kind: profile.Async, IP: uint64(m.IP)}
-	f.Display = fmt.Sprintf("[code at %v]", m.IP)
+// resumedFrame is resumptionFrame without a line. code is nil if the method is not known.
+func (p *Process) resumedFrame(m *async.Resumption) (f NamedFrame, code *codemap.Code) {
+	f.Kind, f.IP, f.Display = profile.Async, uint64(m.IP), fmt.Sprintf("[code at %v]", m.IP)
 	f.Short = f.Display
 	if p.Runtime == nil {
-		p.nameResumedAhead(&f, m.IP)
+		p.nameResumedAhead(&f.Frame, m.IP)
 		return f, nil
 	}
 	c, err := p.Runtime.Code.Lookup(m.IP)
 	if err != nil || c.MethodDesc == 0 {
 		return f, nil
 	}
-	if _, err := p.nameCode(&f, &c, m.IP); err != nil { // the frame itself says so
+	if f.of, _, err = p.nameCode(&f.Frame, &c, m.IP); err != nil { // the frame itself says so
 		return f, nil
 	}
 	if f.Generics == profile.SharedGenerics && m.Context != 0 {
-		p.nameSaved(&f, m.Context, c.Collectible)
+		p.nameSaved(&f.Frame, &f.of.Method, m.Context, c.Collectible)
 	}
 	return f, &c
 }
@@ -62,20 +61,20 @@ type resumedKey struct {
 	inner string
 }
 
-// resumptionLine returns the line of the await at which p.method is suspended; nil: the line is not known.
+// resumptionLine returns the line of the await at which a method of an assembly is suspended; nil: the line is not
+// known.
 func (p *Process) resumptionLine(
-	code *codemap.Code, m *async.Resumption, assembly, inner string,
+	of *imageMethod, code *codemap.Code, m *async.Resumption, assembly, inner string,
 ) *profile.SourceLine {
-	if p.lines == nil || p.lines.late || p.image == 0 || !p.method.HasMetadata() {
+	if p.lines == nil || p.lines.late || !of.hasPlace() {
 		return nil
 	}
-	a, err := p.lines.finder.Assembly(&source.Module{
-		Assembly: assembly, Address: p.method.Module, Image: p.image, Passing: code.Collectible,
-	})
+	in := of.assembly(code, assembly)
+	a, err := p.lines.finder.Assembly(&in)
 	if err != nil {
 		return nil
 	}
-	return oneAwaitLine(a, p.method.RID, p.awaitILs(code, m, inner))
+	return oneAwaitLine(a, of.RID, p.awaitILs(&of.Method, code, m, inner))
 }
 
 // oneAwaitLine returns the common line of some IL offsets of a method; nil: there are several lines, or none.
@@ -94,14 +93,14 @@ func oneAwaitLine(a *source.Assembly, rid uint32, ils []uint32) (out *profile.So
 	return out
 }
 
-// awaitILs returns the IL offsets of the possible awaits of p.method. inner is the name of the method whose task
-// p.method awaits; "": not known. For code that stays, the offsets are found once.
-func (p *Process) awaitILs(code *codemap.Code, m *async.Resumption, inner string) []uint32 {
+// awaitILs returns the IL offsets of the possible awaits of a method. inner is the name of the callee whose task the
+// method awaits; "": not known. For code that stays, the offsets are found once.
+func (p *Process) awaitILs(of *method.Method, code *codemap.Code, m *async.Resumption, inner string) []uint32 {
 	key := resumedKey{m.IP, m.State, inner}
 	if il, ok := p.lines.resumed[key]; ok && !code.Collectible {
 		return il
 	}
-	il, err := p.findAwaitILs(code, m, inner)
+	il, err := p.findAwaitILs(of, code, m, inner)
 	if err == nil && !code.Collectible {
 		if len(p.lines.resumed) >= maxLines {
 			clear(p.lines.resumed)
@@ -111,12 +110,14 @@ func (p *Process) awaitILs(code *codemap.Code, m *async.Resumption, inner string
 	return il
 }
 
-func (p *Process) findAwaitILs(code *codemap.Code, m *async.Resumption, inner string) ([]uint32, error) {
+func (p *Process) findAwaitILs(
+	of *method.Method, code *codemap.Code, m *async.Resumption, inner string,
+) ([]uint32, error) {
 	points, err := p.ilMap(code)
 	if err != nil {
 		return nil, err
 	}
-	awaits, err := p.Runtime.Names.Awaits(p.method.Module, p.method.RID)
+	awaits, err := p.Runtime.Names.Awaits(of.Module, of.RID)
 	if err != nil {
 		return nil, err
 	}
@@ -272,11 +273,11 @@ func (p *Process) programSteps(steps []async.Step) []async.Step {
 func (p *Process) resumedPlace(m *async.Resumption, inner *async.Step) (out Place, ok bool) {
 	called := p.stepName(inner)
 	f, code := p.resumedFrame(m)
-	if code == nil || p.image == 0 || !p.method.HasMetadata() {
+	if code == nil || !f.of.hasPlace() {
 		return out, false
 	}
-	out = Place{Module: p.module(code, f.Module), Method: p.method.RID, IL: -1}
-	if il := p.awaitILs(code, m, called); len(il) == 1 && il[0] < math.MaxInt32 {
+	out = Place{Module: f.of.assembly(code, f.Module), Method: f.of.RID, IL: -1}
+	if il := p.awaitILs(&f.of.Method, code, m, called); len(il) == 1 && il[0] < math.MaxInt32 {
 		out.IL, out.Next = int32(il[0]), int32(il[0])+1
 	}
 	return out, true

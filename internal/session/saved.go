@@ -68,11 +68,11 @@ func (l *likely) codeOfResumed(steps []async.Step, i int) *suspendedCode {
 // atAwait finds the permits and promised tasks at the await of a suspended method; false: several awaits are
 // possible, with different results.
 func (l *likely) atAwait(c *suspendedCode, code *permits.Code, at *async.Resumption, inner string) bool {
-	_, native := l.p.resumedFrame(at)
+	f, native := l.p.resumedFrame(at)
 	if native == nil {
 		return false
 	}
-	awaits, err := l.p.findAwaitILs(native, at, inner)
+	awaits, err := l.p.findAwaitILs(&f.of.Method, native, at, inner)
 	if err != nil || len(awaits) == 0 {
 		return false
 	}

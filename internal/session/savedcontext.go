@@ -35,17 +35,15 @@ import (
 // ContinuationLayoutBuilder::Create), src/coreclr/inc/jithelpers.h (CORINFO_HELP_ALLOC_CONTINUATION_METHOD). The
 // order is the order of .NET 11.0.0, as in the debug info of jitted code.
 
-// nameSaved names the instantiation of p.method by a context, if the context tells.
-func (p *Process) nameSaved(f *profile.Frame, context arch.Addr, volatile bool) {
-	_, kind, ok := p.contextArgument(&p.method)
+// nameSaved names the instantiation of a method by a context, if the context tells.
+func (p *Process) nameSaved(f *profile.Frame, m *method.Method, context arch.Addr, volatile bool) {
+	_, kind, ok := p.contextArgument(m)
 	if !ok {
 		return
 	}
-	passing := p.passing
-	if n, ok := p.exactly(&p.method, kind, context, volatile); ok {
-		f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	if n, ok := p.exactly(m, kind, context, volatile); ok {
+		n.name(f)
 	}
-	p.passing = passing
 }
 
 // savingKey is where a method continues, and the number of the await.

@@ -350,9 +350,9 @@ func isFull(err error) bool {
 
 // frameCost is the number of bytes of fr, the named frame of the walked frame f. Names of methods that cannot be
 // unloaded are cached anyway, and not counted.
-func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
-	n := int(unsafe.Sizeof(*fr)) + len(fr.Nearest)
-	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || p.passing) {
+func frameCost(f *walk.Frame, fr *NamedFrame) int {
+	n := int(unsafe.Sizeof(fr.Frame)) + len(fr.Nearest)
+	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || fr.passing) {
 		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
 	}
 	return n
@@ -360,22 +360,26 @@ func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
+	*into, s.Managed, s.generics = (*into)[:0], false, s.generics[:0]
 	s.Process.calls = s.Process.calls[:0]
 	s.Process.asyncs.Begin()
 	s.Process.duties.begin()
 	ctx := s.Walk.Context
 	var unnamed error
+	above := "" // the method of the latest frame, if the frame is managed
 	s.cost = 0
 	r := s.Process.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
 		if len(*into) >= maxStackFrames {
 			return false
 		}
-		fr, err := s.Process.Frame(f)
-		if s.cost += s.Process.frameCost(f, &fr); s.cost > s.Process.room {
+		fr, err := s.Process.Frame(f, above)
+		if above = ""; f.Kind == walk.Managed {
+			above = fr.Method
+		}
+		if s.cost += frameCost(f, &fr); s.cost > s.Process.room {
 			return false
 		}
-		if g := s.Process.later; g != nil && len(s.generics) < maxGenerics {
+		if g := fr.later; g != nil && len(s.generics) < maxGenerics {
 			g.frame = len(*into)
 			s.generics = append(s.generics, *g)
 		}
@@ -397,7 +401,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 			s.Process.asyncFrame(f, &fr, len(*into))
 		}
 		s.Process.duties.frame(s.Process, f, &fr, *into)
-		*into = append(*into, fr)
+		*into = append(*into, fr.Frame)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true
 	})

@@ -76,42 +76,45 @@ const maxLines = 1 << 16
 // maxMaps bounds the remembered IL maps: some kilobytes each.
 const maxMaps = 1 << 8
 
-// line returns the source line of a place in code of p.method, in an assembly with an image; nil: there is no line.
-func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image arch.Addr) *profile.SourceLine {
-	if p.lines == nil || p.lines.late || image == 0 || !p.method.HasMetadata() {
+// line returns the source line of a place in code of a method, in an assembly; nil: there is no line. above is the
+// method of the frame above.
+func (n naming) line(m *imageMethod, code *codemap.Code, at walk.Place, assembly, above string) *profile.SourceLine {
+	if n.lines == nil || n.lines.late || !m.hasPlace() {
 		return nil
 	}
-	if s, ok := p.lines.known[at]; ok && !code.Collectible {
+	if s, ok := n.lines.known[at]; ok && !code.Collectible {
 		return s
 	}
-	a, err := p.lines.finder.Assembly(&source.Module{
-		Assembly: assembly, Address: p.method.Module, Image: image, Passing: code.Collectible,
-	})
-	wanted := err != nil && a != nil && a.Wanted() && p.late != nil
+	in := m.assembly(code, assembly)
+	a, err := n.lines.finder.Assembly(&in)
+	wanted := err != nil && a != nil && a.Wanted() && n.late != nil
 	if err != nil && !wanted {
 		return nil
 	}
-	il, next, exact, ok := p.ilOffset(code, at)
+	il, next, exact, ok := n.ilOffset(code, at)
 	if !ok {
 		return nil
 	}
 	var s *profile.SourceLine
+	place := lateLine{
+		assembly: a, code: *code, at: at, method: m.Method, above: above, il: il, next: next, exact: exact,
+	}
 	if wanted {
-		if s = p.addLine(code, at, a, il, next, exact); s == nil {
+		if s = n.late.add(place); s == nil {
 			return nil
 		}
 	} else {
-		l, err := p.lineIn(code, at, a, il, next)
+		l, err := n.lineIn(&place)
 		if err != nil {
 			return nil
 		}
 		s = sourceLine(&l, !exact)
 	}
 	if !code.Collectible {
-		if len(p.lines.known) >= maxLines {
-			clear(p.lines.known)
+		if len(n.lines.known) >= maxLines {
+			clear(n.lines.known)
 		}
-		p.lines.known[at] = s
+		n.lines.known[at] = s
 	}
 	return s
 }
@@ -123,21 +126,22 @@ func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
 	}
 }
 
-// lineIn returns the line of the IL from il to next, in code of p.method.
-func (p *Process) lineIn(code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32) (source.Line, error) {
-	if at.Exact || p.above == "" {
-		return a.LineIn(p.method.RID, il, next)
+// lineIn returns the line of a place.
+func (p *Process) lineIn(l *lateLine) (source.Line, error) {
+	m, callee := &l.method, source.LastName(l.above)
+	if l.at.Exact || callee == "" {
+		return l.assembly.LineIn(m.RID, l.il, l.next)
 	}
-	sites, err := p.sites()
+	sites, err := p.sites(m)
 	if err != nil { // for example for IL that a profiler has replaced
-		l, err := a.LineIn(p.method.RID, il, next)
-		l.Approximate = true
-		return l, err
+		line, err := l.assembly.LineIn(m.RID, l.il, l.next)
+		line.Approximate = true
+		return line, err
 	}
 	// Tier-0 code can be optimised: code with a loop is optimised if the runtime has no OSR.
-	tier, _ := p.Runtime.Methods.Tier(&p.method, code)
-	call := source.Call{IL: il, Next: next, Callee: p.above, Optimized: tier != method.TierMinOpts, Sites: sites}
-	return a.LineOfCall(p.method.RID, &call)
+	tier, _ := p.Runtime.Methods.Tier(m, &l.code)
+	call := source.Call{IL: l.il, Next: l.next, Callee: callee, Optimized: tier != method.TierMinOpts, Sites: sites}
+	return l.assembly.LineOfCall(m.RID, &call)
 }
 
 // ilOffset returns the IL offset of a place in code, and the next IL offset with code of its own. A return address
@@ -192,31 +196,29 @@ func (p *Process) LinesLater() *source.Finder {
 	return p.lines.finder
 }
 
-// Place returns the place of the latest named frame, in an assembly; false: its method has no place, or no lines are
-// wanted.
-func (p *Process) Place(f *walk.Frame, assembly string) (Place, bool) {
-	if p.lines == nil || f.Kind != walk.Managed || p.image == 0 || !p.method.HasMetadata() {
+// Place returns the place of a frame with the name n; false: the method has no place, or no lines are wanted.
+func (p *Process) Place(f *walk.Frame, n *NamedFrame) (Place, bool) {
+	if p.lines == nil || f.Kind != walk.Managed || !n.of.hasPlace() {
 		return Place{}, false
 	}
-	out := Place{Module: p.module(f.Code, assembly), Method: p.method.RID, IL: -1}
+	out := Place{Module: n.of.assembly(f.Code, n.Module), Method: n.of.RID, IL: -1}
 	if il, next, exact, ok := p.ilOffset(f.Code, f.Place()); ok && il < math.MaxInt32 {
 		out.IL, out.Next, out.Nearest = int32(il), int32(min(next, math.MaxInt32)), !exact
 	}
 	return out, true
 }
 
-// Sites returns the known call sites of the latest named method.
-func (p *Process) Sites() []source.Site {
-	sites, err := p.sites()
+// Sites returns the known call sites of a frame's method.
+func (p *Process) Sites(n *NamedFrame) []source.Site {
+	sites, err := p.sites(&n.of.Method)
 	if err != nil {
 		return nil
 	}
 	return sites
 }
 
-// sites returns the call sites of p.method.
-func (p *Process) sites() ([]source.Site, error) {
-	named, err := p.Runtime.Names.Sites(&p.method)
+func (p *Process) sites(m *method.Method) ([]source.Site, error) {
+	named, err := p.Runtime.Names.Sites(m)
 	if err != nil {
 		return nil, err
 	}
@@ -227,11 +229,12 @@ func (p *Process) sites() ([]source.Site, error) {
 	return out, nil
 }
 
-// Module returns the assembly of the latest named method; false: the method has no assembly.
-func (p *Process) Module(f *walk.Frame, assembly string) (source.Module, bool) {
-	return p.module(f.Code, assembly), p.image != 0 && p.method.HasMetadata()
+// Assembly returns the assembly of a managed frame's method; false: the method has no assembly. f is the walked frame.
+func (n *NamedFrame) Assembly(f *walk.Frame) (source.Module, bool) {
+	return n.of.assembly(f.Code, n.Module), n.of.hasPlace()
 }
 
-func (p *Process) module(c *codemap.Code, assembly string) source.Module {
-	return source.Module{Assembly: assembly, Address: p.method.Module, Image: p.image, Passing: c.Collectible}
+// assembly is the method's assembly, which has a name. The method has some code.
+func (m *imageMethod) assembly(c *codemap.Code, name string) source.Module {
+	return source.Module{Assembly: name, Address: m.Module, Image: m.image, Passing: c.Collectible}
 }

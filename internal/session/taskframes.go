@@ -22,7 +22,7 @@ var withinTask = []string{
 	"System.Threading.Tasks.Task+<>c.<.cctor>", contextMethods, runsTask,
 }
 
-// taskFrame notes the latest named frame, if the frame runs a task, or is called by a frame that runs a task.
+// taskFrame notes a frame that runs a task, or that is called by a frame that runs a task.
 func (a *Asyncs) taskFrame(fr *profile.Frame, index int) {
 	within := fr.Kind == profile.Managed && fr.Module == coreLib &&
 		slices.ContainsFunc(withinTask, func(s string) bool { return strings.HasPrefix(fr.Method, s) })
