@@ -80,12 +80,27 @@ func (e *Evidence) Crowded() bool {
 }
 
 // Stands reports whether mem still has all bytes as read. It is false after Full. Pieces of one page that were read
-// shortly after one another are read again as one region.
+// shortly after one another are read again as one region, unless mem has gaps in a page.
 func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {
 		return false
 	}
-	e.gather()
+	if e.gather(recentStretches); !e.readAgain(mem) {
+		if e.gather(0); !e.readAgain(mem) {
+			return false
+		}
+	}
+	for i, p := range e.pieces {
+		r := &e.again[e.in[i]]
+		if !bytes.Equal(p.Data, r.Data[p.Base-r.Base:][:len(p.Data)]) {
+			return false
+		}
+	}
+	return true
+}
+
+// readAgain reads the regions.
+func (e *Evidence) readAgain(mem Memory) bool {
 	n := 0
 	for i := range e.regions {
 		n += e.regions[i].len()
@@ -99,16 +114,7 @@ func (e *Evidence) Stands(mem Memory) bool {
 		e.again = append(e.again, Region{Base: r.from, Data: e.now[from : from+r.len()]})
 		from += r.len()
 	}
-	if ReadMany(mem, e.again) != nil {
-		return false
-	}
-	for i, p := range e.pieces {
-		r := &e.again[e.in[i]]
-		if !bytes.Equal(p.Data, r.Data[p.Base-r.Base:][:len(p.Data)]) {
-			return false
-		}
-	}
-	return true
+	return ReadMany(mem, e.again) == nil
 }
 
 // stretch is the memory of some pieces.
@@ -116,9 +122,11 @@ type stretch struct{ from, to arch.Addr }
 
 func (s stretch) len() int { return int(s.to - s.from) }
 
-// gather joins pieces of one page.
-func (e *Evidence) gather() {
-	const recent = 8 // stretches that may be joined
+// recentStretches is how many stretches a piece may join.
+const recentStretches = 8
+
+// gather joins pieces of one page: each piece with one of the recent stretches before.
+func (e *Evidence) gather(recent int) {
 	e.regions, e.in = e.regions[:0], e.in[:0]
 	for _, p := range e.pieces {
 		from, to := p.Base, p.Base+arch.Addr(len(p.Data))
