@@ -26,10 +26,11 @@ func stillLost(before, now []profile.Lost) (out []profile.Lost) {
 
 // judgeLost looks for async methods that wait for a permit that was never released.
 func judgeLost(e *evidence) []profile.Verdict {
-	if len(e.lost) == 0 {
-		return nil
+	i := slices.IndexFunc(e.lost, func(l profile.Lost) bool { return l.Threads == 0 })
+	if i < 0 {
+		return nil // judgeLocks tells of threads
 	}
-	l := &e.lost[0]
+	l := &e.lost[i]
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. ",
@@ -39,13 +40,22 @@ func judgeLost(e *evidence) []profile.Verdict {
 		Evidence: []profile.Evidence{{Text: "The one that has waited the longest:", Frames: l.Frames}},
 		Commands: []string{"clrsnap tasks " + e.again()},
 	}
-	if left := len(e.lost) - 1; left > 0 {
+	if left := len(e.lost) - 1 - i; left > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("Likewise for %s %s.", display.Number(left),
 				display.Plural(left, "other semaphore", "other semaphores")),
 		})
 	}
 	return []profile.Verdict{v}
+}
+
+// lostOf is the lost lease for which threads wait; nil: none is known.
+func (e *evidence) lostOf(object uint64) *profile.Lost {
+	i := slices.IndexFunc(e.lost, func(l profile.Lost) bool { return l.Threads > 0 && l.Object == object })
+	if i < 0 || object == 0 {
+		return nil
+	}
+	return &e.lost[i]
 }
 
 // lostText says who takes and releases the permits, and that nobody is seen to have one.

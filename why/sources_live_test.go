@@ -72,3 +72,48 @@ func TestEndsOfWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestPiles: threads that become more and more, and a queue that nobody empties, are told with their place; threads
+// and elements that come and go are not.
+func TestPiles(t *testing.T) {
+	why.SetLeastAge(t, time.Second)
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			of    string
+			cause profile.Cause // "": nothing is wrong
+			says  []string
+		}{
+			{"threads-pile", profile.CauseStalled, []string{
+				"Threads pile up:", "threads wait in Depot.Crowd", "has gone on", "waits for ManualResetEventSlim",
+			}},
+			{"threads-shift", "", nil},
+			{"queue-grows", profile.CauseHeapGrowth, []string{
+				"ConcurrentQueue<string> has", "kept by static field Depot.Queues.letters", "Depot.Queues.Reads",
+				"takes items from a channel, perhaps this one, and waits for",
+			}},
+			{"queue-flows", "", nil},
+		} {
+			t.Run(tt.of, func(t *testing.T) {
+				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				testenv.UntilSeen(t, func() string {
+					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+					if tt.cause != "" && len(r.Verdicts) == 0 {
+						return "a verdict"
+					}
+					for i := range r.Verdicts {
+						v := &r.Verdicts[i]
+						if v.Cause != tt.cause || i > 0 {
+							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+						}
+						for _, s := range tt.says {
+							if !strings.Contains(shows(v), s) {
+								t.Errorf("%q is not in %s", s, shows(v))
+							}
+						}
+					}
+					return ""
+				})
+			})
+		}
+	})
+}
