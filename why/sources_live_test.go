@@ -21,8 +21,8 @@ func TestEndsOfWaits(t *testing.T) {
 			says  []string
 		}{
 			{"leases-lost", profile.CauseLockContention, []string{
-				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in " +
-					"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
+				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in ",
+				"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
 			}},
 			{"leases-held", "", nil},
 			{"leases-twice", profile.CauseLockContention, []string{
