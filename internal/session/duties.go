@@ -101,7 +101,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profil
 	}
 	inlined := d.inlinedAt(p, f, above)
 	if c.Empty() && len(inlined) == 0 {
-		d.waitsFor(p, f, of, c)
+		d.waitsFor(p, f, &fr.of.Method, c)
 		return
 	}
 	holds := d.meets(of, c)
@@ -124,7 +124,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profil
 }
 
 // waitsFor notes a frame that waits for a permit that another method releases. The innermost frame counts.
-func (d *duties) waitsFor(p *Process, f *walk.Frame, of permits.MethodID, c *permits.Code) {
+func (d *duties) waitsFor(p *Process, f *walk.Frame, m *method.Method, c *permits.Code) {
 	if d.lease != nil {
 		return
 	}
@@ -136,10 +136,11 @@ func (d *duties) waitsFor(p *Process, f *walk.Frame, of permits.MethodID, c *per
 	if !ok {
 		return
 	}
+	of := permits.MethodID{Module: m.Module, RID: m.RID}
 	d.lease = &leaseSite{dutySite{method: of, values: map[permits.Variable]arch.Addr{}}, at}
 	for _, v := range c.Takes(at) {
 		if root, ok := permits.Root(v); ok {
-			d.lease.read(p, f, root)
+			d.lease.read(p, f, m, root)
 		}
 	}
 }
