@@ -232,8 +232,6 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 		})
 	}
 	switch seen := c.addHolder(e, &v); {
-	case !seen && e.lostOf(c.object) != nil:
-		v.Text += " " + lostText(e.lostOf(c.object))
 	case !seen:
 		c.addInside(e, in, &v)
 	case c.takesTurns():

@@ -26,21 +26,23 @@ func stillLost(before, now []profile.Lost) (out []profile.Lost) {
 
 // judgeLost looks for async methods that wait for a permit that was never released.
 func judgeLost(e *evidence) []profile.Verdict {
-	i := slices.IndexFunc(e.lost, func(l profile.Lost) bool { return l.Threads == 0 })
-	if i < 0 {
-		return nil // judgeLocks tells of threads
+	if len(e.lost) == 0 {
+		return nil
 	}
-	l := &e.lost[i]
+	l := &e.lost[0]
+	waiters := counted(l.Awaits, "async method waits", "async methods wait")
+	if l.Threads > 0 {
+		waiters = waitNow(l.Threads)
+	}
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. ",
-			counted(l.Awaits, "async method waits", "async methods wait"),
+		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. ", waiters,
 			objectOf(&profile.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim"),
-			seconds(lostGap)) + lostText(l) + fmt.Sprintf(" The first one waits in %s.", method(ownFrame(l.Frames))),
-		Evidence: []profile.Evidence{{Text: "The one that has waited the longest:", Frames: l.Frames}},
+			seconds(lostGap)) + lostText(l) + fmt.Sprintf(" %s in %s.", oneText(l), method(ownFrame(l.Frames))),
+		Evidence: []profile.Evidence{{Text: firstText(l), Frames: l.Frames, Threads: e.waitersOf(l)}},
 		Commands: []string{"clrsnap tasks " + e.again()},
 	}
-	if left := len(e.lost) - 1 - i; left > 0 {
+	if left := len(e.lost) - 1; left > 0 {
 		v.Evidence = append(v.Evidence, profile.Evidence{
 			Text: fmt.Sprintf("Likewise for %s %s.", display.Number(left),
 				display.Plural(left, "other semaphore", "other semaphores")),
@@ -49,13 +51,34 @@ func judgeLost(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
-// lostOf is the lost lease for which threads wait; nil: none is known.
-func (e *evidence) lostOf(object uint64) *profile.Lost {
-	i := slices.IndexFunc(e.lost, func(l profile.Lost) bool { return l.Threads > 0 && l.Object == object })
-	if i < 0 || object == 0 {
+// waitersOf are the threads that wait for a permit of a semaphore in the last look.
+func (e *evidence) waitersOf(l *profile.Lost) (out []profile.ThreadRef) {
+	if len(e.looks) == 0 {
 		return nil
 	}
-	return &e.lost[i]
+	for i := range e.last().snap.Threads {
+		t := &e.last().snap.Threads[i]
+		if w := t.Wait; w != nil && w.Kind == profile.SemaphoreWait && (w.Object == l.Object || w.Field == l.Field &&
+			w.Field != "") {
+			out = append(out, ref(t))
+		}
+	}
+	return out
+}
+
+// oneText and firstText introduce the shown waiter: the first async method of a queue, or any thread.
+func oneText(l *profile.Lost) string {
+	if l.Threads > 0 {
+		return "One of them waits"
+	}
+	return "The first one waits"
+}
+
+func firstText(l *profile.Lost) string {
+	if l.Threads > 0 {
+		return "One of them:"
+	}
+	return "The one that has waited the longest:"
 }
 
 // lostText says who takes and releases the permits, and that nobody is seen to have one.

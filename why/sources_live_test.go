@@ -24,6 +24,10 @@ func TestEndsOfWaits(t *testing.T) {
 				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in ",
 				"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
 			}},
+			{"leases-lost-threads", profile.CauseLockContention, []string{
+				"6 threads wait for a permit of SemaphoreSlim", "All 4 permits are taken, in Depot.Carts.Rent",
+				"given back in Depot.Carts.Return", "Nobody is seen who would give one back",
+			}},
 			{"leases-held", "", nil},
 			{"leases-twice", profile.CauseLockContention, []string{
 				"4 async methods wait", "But Depot.Leases.Haul", "takes permits in several places",

@@ -94,7 +94,7 @@ func (l *likely) ownMethods(steps []async.Step) (out []permits.MethodID) {
 func (l *likely) lostByThreads() {
 	waiters := map[arch.Addr][]int{}
 	for i := range l.out.Threads {
-		if w := l.out.Threads[i].Wait; w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == 0 {
+		if w := l.out.Threads[i].Wait; w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == profile.Forever {
 			waiters[arch.Addr(w.Object)] = append(waiters[arch.Addr(w.Object)], i)
 		}
 	}
