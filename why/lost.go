@@ -84,8 +84,8 @@ func firstText(l *profile.Lost) string {
 // lostText says who takes and releases the permits, and that nobody is seen to have one.
 func lostText(l *profile.Lost) string {
 	if !l.Leased {
-		return "Nobody is seen who would release one: no thread and no suspended method is between taking a permit and " +
-			"releasing it. Most likely a permit was not released, as when an exception skips a Release that is in no " +
+		return "Nobody is seen who would release one: no thread and no suspended method is between taking a permit " +
+			"and releasing it. Most likely a permit was not released, as when an exception skips a Release that is in no " +
 			"finally block."
 	}
 	permits := "The permits are"
@@ -98,13 +98,13 @@ func lostText(l *profile.Lost) string {
 	text := fmt.Sprintf("%s taken, in %s, and %s given back in %s. ", permits, list(names(l.Takes)),
 		verb(l.Permits, "is", "are"), list(names(l.Gives)))
 	if l.Again != "" {
-		return text + fmt.Sprintf("Nobody but those who wait is seen in code that leads from the one to the other. But %s "+
-			"takes permits in several places, so those who wait may have permits themselves: then none of them goes on. "+
+		return text + fmt.Sprintf("Nobody but the waiters is seen in code between taking and giving back. But %s "+
+			"takes permits in several places, so the waiters may have permits themselves: then none of them goes on. "+
 			"Otherwise permits were not given back, as when an exception skips the call that gives back.", l.Again)
 	}
-	return text + "Nobody is seen who would give one back: no thread and no suspended method is in code that has got a " +
-		"permit there. Most likely permits were not given back, as when an exception skips the call that gives back; or " +
-		"an object keeps what belongs to a permit."
+	return text + "Nobody is seen who would give one back: no thread and no suspended method is in code that has " +
+		"got a permit there. Most likely permits were not given back, as when an exception skips the call; or an " +
+		"object keeps what belongs to a permit."
 }
 
 // names are the first of some names.

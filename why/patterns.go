@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"clrsnap/profile"
@@ -17,7 +18,7 @@ type pattern struct {
 const (
 	structKeyText = "ValueType.Equals and ValueType.GetHashCode below a collection, used in %s: the key is a struct " +
 		"without an Equals and a GetHashCode of its own."
-	keysText = "looking up keys in a collection, in %s: very many look-ups, or many keys with equal hash codes, which are " +
+	keysText = "looking up keys in a collection, in %s: very many look-ups, or many keys with equal hash codes, " +
 		"compared one by one."
 	regexText = "regular expressions that %s runs. A pattern that backtracks takes long with some texts."
 	linqText  = "methods of LINQ, called in %s. In a loop LINQ goes through the same elements again and again."
@@ -27,8 +28,9 @@ const (
 
 // patterns are the known ways. A sample counts for each way that it fits.
 var patterns = []pattern{
-	{0.10, structKey, structKeyText}, {0.40, keyLookup, keysText}, {0.20, within("System.Text.RegularExpressions"), regexText},
-	{0.25, within("System.Linq"), linqText}, {0.30, within("System.Text.Json"), jsonText}, {0.25, joinsText, textText},
+	{0.10, structKey, structKeyText}, {0.40, keyLookup, keysText}, {0.25, joinsText, textText},
+	{0.20, within("System.Text.RegularExpressions"), regexText}, {0.25, within("System.Linq"), linqText},
+	{0.30, within("System.Text.Json"), jsonText},
 }
 
 // searchedFrames bounds the frames from the leaf on in which a pattern is looked for.
@@ -48,7 +50,7 @@ func structKey(r *profile.Recording, leaf int32) (out int32) {
 	compares := false
 	upward(r, leaf, func(n int32, f *profile.Function) bool {
 		switch {
-		case strings.HasPrefix(f.Method, "System.ValueType.Equals"), strings.HasPrefix(f.Method, "System.ValueType.GetHash"):
+		case strings.HasPrefix(f.Method, "System.ValueType."): // Equals, GetHashCode, and what they call
 			compares = true
 		case compares && strings.HasPrefix(f.Method, "System.Collections."):
 			if !strings.Contains(f.Method, "EqualityComparer") {
@@ -67,9 +69,13 @@ func structKey(r *profile.Recording, leaf int32) (out int32) {
 var lookups = []string{
 	"System.Collections.Generic.Dictionary`2.FindValue", "System.Collections.Generic.Dictionary`2.TryInsert",
 	"System.Collections.Generic.Dictionary`2.Remove", "System.Collections.Generic.HashSet`1.FindItemIndex",
-	"System.Collections.Generic.HashSet`1.AddIfNotPresent", "System.Collections.Concurrent.ConcurrentDictionary`2.TryGetValue",
+	"System.Collections.Generic.HashSet`1.AddIfNotPresent",
+	"System.Collections.Concurrent.ConcurrentDictionary`2.TryGetValue",
 	"System.Collections.Concurrent.ConcurrentDictionary`2.TryAddInternal",
 }
+
+// comparing are the beginnings of the names of methods that compare keys.
+var comparing = []string{"Equals", "GetHashCode", "get_", "SequenceEqual"}
 
 // keyLookup finds the collection that compares keys. Only comparisons are between the leaf and the collection.
 func keyLookup(r *profile.Recording, leaf int32) (out int32) {
@@ -81,8 +87,7 @@ func keyLookup(r *profile.Recording, leaf int32) (out int32) {
 			}
 		}
 		name := f.Method[strings.LastIndexByte(f.Method, '.')+1:]
-		return strings.HasPrefix(name, "Equals") || strings.HasPrefix(name, "GetHashCode") || strings.HasPrefix(name, "get_") ||
-			strings.HasPrefix(name, "SequenceEqual")
+		return slices.ContainsFunc(comparing, func(p string) bool { return strings.HasPrefix(name, p) })
 	})
 	return out
 }

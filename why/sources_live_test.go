@@ -34,8 +34,9 @@ func TestEndsOfWaits(t *testing.T) {
 			}},
 			{"turns", "", nil},
 			{"unanswered", profile.CauseStalled, []string{
-				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask", "kept by field Depot.Answers.waiting",
-				"Depot.Answers.ReadAsync", "which did, by the code, has ended with System.FormatException: no such number",
+				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask",
+				"kept by field Depot.Answers.waiting", "Depot.Answers.ReadAsync",
+				"which did, by the code, has ended with System.FormatException: no such number",
 				"the task is kept by field Depot.Answers.reading",
 			}},
 			{"forgotten", profile.CauseStalled, []string{

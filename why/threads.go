@@ -45,8 +45,8 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	t := best.example
 	return []profile.Verdict{{
 		Cause: profile.CauseStalled, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and none of the %d that "+
-			"waited before has gone on. One of them, %s, %s.", threadsOf(len(best.threads)), method(ownFrame(t.Frames)),
+		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and none of the %d "+
+			"before has gone on. One of them, %s, %s.", threadsOf(len(best.threads)), method(ownFrame(t.Frames)),
 			best.more, seconds(span), float64(best.more)/max(span, time.Millisecond).Seconds(), best.first,
 			threadName(ref(t)), doing(t)),
 		Evidence: []profile.Evidence{{

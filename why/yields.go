@@ -72,15 +72,17 @@ func judgeYields(e *evidence) []profile.Verdict {
 	first, last, _ := e.delta()
 	used := ""
 	if first != nil && last != nil && last.at > first.at && last.cpu >= first.cpu {
-		used = fmt.Sprintf(" The process used %.2f CPUs meanwhile.", atOnce(int64(last.cpu-first.cpu), last.at-first.at))
+		used = fmt.Sprintf(" The process used %.2f CPUs meanwhile.",
+			atOnce(int64(last.cpu-first.cpu), last.at-first.at))
 	}
 	return []profile.Verdict{{
 		Cause: profile.CauseCPU, Certainty: profile.Likely,
 		Text: fmt.Sprintf("%d requests for %s %s go on again and again in %s, and none has ended in %s: in both looks "+
-			"most had just given up the thread, to get another one. Most likely a loop waits for something by asking all "+
-			"the time.%s", most, best.group.Method, best.group.Path, method(ownFrame(best.group.Doing.Frames)),
+			"most had just given up the thread, to get another one. Most likely a loop waits for something by asking "+
+			"all the time.%s", most, best.group.Method, best.group.Path, method(ownFrame(best.group.Doing.Frames)),
 			seconds(after.at-before.at), used),
 		Evidence: []profile.Evidence{{Text: "The requests are here:", Frames: best.group.Doing.Frames}},
-		Commands: []string{"clrsnap requests " + e.again(), fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID)},
+		Commands: []string{"clrsnap requests " + e.again(),
+			fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID)},
 	}}
 }

@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/permits"
-	"clrsnap/internal/ecma335"
 	"clrsnap/profile"
 )
 
@@ -94,7 +93,8 @@ func (l *likely) ownMethods(steps []async.Step) (out []permits.MethodID) {
 func (l *likely) lostByThreads() {
 	waiters := map[arch.Addr][]int{}
 	for i := range l.out.Threads {
-		if w := l.out.Threads[i].Wait; w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == profile.Forever {
+		w := l.out.Threads[i].Wait
+		if w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == profile.Forever {
 			waiters[arch.Addr(w.Object)] = append(waiters[arch.Addr(w.Object)], i)
 		}
 	}
@@ -268,50 +268,25 @@ func (l *likely) methodOf(s *async.Step) (permits.MethodID, bool) {
 	return permits.MethodID{}, false
 }
 
-// callsNamed counts the calls of methods with some names in the code of a method outside .NET's core. The classes do
-// not count: an interface may stand for a class.
-func (l *likely) callsNamed(m permits.MethodID, names []string) (n int) {
+// callsNamed counts the calls of methods with some names in the code of a method outside .NET. The classes do not
+// count: an interface may stand for a class.
+func (l *likely) callsNamed(m permits.MethodID, names []string) int {
 	a, err := l.p.Runtime.Names.Assembly(m.Module)
-	if err != nil || a.Name == coreLib || profile.Framework(a.Name) {
+	if err != nil || profile.Framework(a.Name) {
 		return 0
 	}
-	il, err := l.p.Runtime.Names.IL(m.Module, m.RID)
-	if err != nil {
-		return 0
-	}
-	calls, err := ecma335.Calls(il)
-	if err != nil {
-		return 0
-	}
-	for _, c := range calls {
-		if f, err := a.Metadata.Member(c.Token); err == nil && slices.Contains(names, f.Name) {
-			n++
-		}
-	}
+	n, _ := l.p.Runtime.Names.CallsNamed(m.Module, m.RID, names)
 	return n
 }
 
 // plainName is the name of a method as its callers write the name, also of a method with a state machine; "": not
 // known, or a local function.
 func (l *likely) plainName(m permits.MethodID) string {
-	a, err := l.p.Runtime.Names.Assembly(m.Module)
+	name, err := l.p.Runtime.Names.SourceName(m.Module, m.RID)
 	if err != nil {
 		return ""
 	}
-	def, err := a.Metadata.MethodDef(m.RID)
-	if err != nil {
-		return ""
-	}
-	name := def.Name
-	if owner, err := a.Metadata.MethodOwner(m.RID); err == nil && strings.HasSuffix(name, "MoveNext") {
-		if t, err := a.Metadata.TypeDef(owner); err == nil && strings.HasPrefix(t.Name, "<") {
-			name, _, _ = strings.Cut(t.Name[1:], ">")
-		}
-	}
-	if strings.ContainsAny(name, "<>") {
-		return ""
-	}
-	return name[strings.LastIndexByte(name, '.')+1:]
+	return name
 }
 
 // definition is the full name of a method; "": not known.

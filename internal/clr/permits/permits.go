@@ -131,7 +131,7 @@ func (c *Code) From(at uint32) (out []Section) {
 // TaskCompletionSource.
 func (c *Code) Completes() bool { return c != nil && c.completes }
 
-// Takes returns the semaphores of which a method takes a permit at the await at an offset, for another method to
+// Takes returns the semaphores whose permits a method takes at the await at an offset, for another method to
 // release.
 func (c *Code) Takes(at uint32) (out []*ecma335.Value) {
 	if c == nil {
