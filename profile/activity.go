@@ -56,6 +56,9 @@ type ActivityCPU struct {
 	Path      []Frame
 	Own       string
 	PathShare float64
+	// OfNote are known ways of using more CPU time than work needs, such as a struct without Equals as a key, each
+	// with its share and the stack of most samples.
+	OfNote []Evidence
 }
 
 // Share is the share of the CPU time that the process may use.

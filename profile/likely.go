@@ -43,14 +43,15 @@ type Need struct {
 
 // Lost is a SemaphoreSlim whose permits are all taken, though no thread and no suspended async method is between
 // taking and releasing a permit, by its code. The waiters are async methods. Most likely somebody did not release a
-// permit: after an exception, for example.
+// permit: after an exception, for example. If only threads wait, the permits are Leased.
 type Lost struct {
-	Object uint64 // the semaphore, at that moment
-	Type   string
-	Field  string  // as in Wait
-	First  uint64  // the task of the longest waiter: the task stays First while nobody gets a permit
-	Awaits int     // number of async methods that wait for the semaphore
-	Frames []Frame // of kind Async: the longest waiter, and the methods that await it
+	Object  uint64 // the semaphore, at that moment
+	Type    string
+	Field   string  // as in Wait
+	First   uint64  // the task of the longest waiter: the task stays First while nobody gets a permit; or a thread's id
+	Awaits  int     // number of async methods that wait for the semaphore
+	Frames  []Frame // of kind Async: the longest waiter, and the methods that await it; or the stack of a thread
+	Threads int     // number of threads that wait, if no async method does
 	// Leased: the permits are taken by the methods Takes, for other code to release by the methods Gives, as a pool
 	// leases connections. Nobody is seen in code that leads from the former to the latter. Otherwise the waiters
 	// release the permits that they take.

@@ -77,6 +77,9 @@ func tasksUseText(a *profile.Activity) string {
 func activityLines(a *profile.Activity) (lines []string) {
 	if a.CPU != nil {
 		lines = append(lines, cpuUseText(a.CPU))
+		for i := range a.CPU.OfNote {
+			lines = append(lines, "Of note: "+a.CPU.OfNote[i].Text)
+		}
 	}
 	lines = append(lines, fmt.Sprintf("Threads: %d running, %d waiting, %d idle", a.Threads.Running, a.Threads.Waiting,
 		a.Threads.Idle))
@@ -181,6 +184,7 @@ type jsonCPU struct {
 	ByKind    map[profile.CPUKind]float64 `json:"byKind,omitempty"`
 	Path      []*jsonFrame                `json:"path,omitempty"`
 	PathShare float64                     `json:"pathShare,omitempty"`
+	OfNote    []jsonEvidence              `json:"ofNote,omitempty"`
 }
 
 // jsonUse is the memory of an activity.
@@ -256,6 +260,9 @@ func jsonActivityOf(a *profile.Activity) *jsonActivity {
 		out.CPU = &jsonCPU{Share: c.Share(), Used: c.Used, May: c.May, ByKind: c.ByKind, PathShare: c.PathShare}
 		for i := range c.Path {
 			out.CPU.Path = append(out.CPU.Path, jsonFrameOf(&c.Path[i]))
+		}
+		for i := range c.OfNote {
+			out.CPU.OfNote = append(out.CPU.OfNote, jsonEvidenceOf(&c.OfNote[i]))
 		}
 	}
 	return out

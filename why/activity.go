@@ -103,5 +103,6 @@ func (e *evidence) cpuActivity(first, last *moment) *profile.ActivityCPU {
 		a.Path, a.PathShare = frames(e.samples, list[0].leaf), float64(list[0].weight)/float64(all)
 		a.Own = e.samples.Function(list[0].node).Display
 	}
+	a.OfNote = e.ofNote(runs, all)
 	return a
 }

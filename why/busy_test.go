@@ -523,6 +523,8 @@ func TestGrowthOfCollections(t *testing.T) {
 		{"timers", timers, time.Hour, 359_700, 360_000, true, profile.Likely},
 		{"nothing keeps it", orders, time.Hour, 359_700, 360_000, false, ""},
 		{"a cache that is being filled", orders, 20 * time.Second, 2_000, 2_300, true, ""},
+		{"a young cache that fills more slowly", orders, 30 * time.Second, 2_700, 2_850, true, ""},
+		{"a list of a young program", orders, 31 * time.Second, 1_350, 1_500, true, profile.Possible},
 		{"a cache that is nearly full", orders, time.Hour, 300_000, 303_100, true, ""},
 		{"a cache that is full", orders, time.Hour, 300_000, 300_000, true, ""},
 		{"the work of a minute", orders, time.Hour, 5_700, 6_000, true, ""},

@@ -31,10 +31,15 @@ const (
 	leastOfLife  = 0.4 // of the program's age
 	mostOfLife   = 2.5
 	shownOnPaths = 12 // steps
+
+	// In a young program a cache may not have filled yet: the growth must have been steadier.
+	leastOfYoungLife = 0.7
+	mostOfYoungLife  = 1.35
 )
 
-// leastAge is the least age of a program for these thresholds. A test has less time.
-var leastAge = time.Minute
+// leastAge is the least age of a program for these thresholds, and a program below youngAge is young. A test has less
+// time.
+var leastAge, youngAge = 25 * time.Second, time.Minute
 
 // pile is a large collection that has grown: elements of a collection, handlers of an event, timers, callbacks of a
 // token.
@@ -57,9 +62,9 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	best := -1
 	var path *profile.HeapPath
 	for i := range growing {
-		if k := e.keeper(&growing[i]); k != nil {
+		k := e.keeper(&growing[i])
+		if k != nil && (path == nil || ownField(path) == "" && ownField(k) != "") {
 			best, path = i, k
-			break
 		}
 		if best < 0 && growing[i].Kind == session.Event {
 			best = i
@@ -144,8 +149,11 @@ func (p *pile) grows(age time.Duration) bool {
 	if p.Kind == session.Event && float64(p.grown()) >= grownShare*float64(p.before) {
 		return true
 	}
-	life := p.life()
-	return age >= leastAge && life >= leastOfLife*age.Seconds() && life <= mostOfLife*age.Seconds()
+	life, least, most := p.life(), leastOfLife, mostOfLife
+	if age < youngAge {
+		least, most = leastOfYoungLife, mostOfYoungLife
+	}
+	return age >= leastAge && life >= least*age.Seconds() && life <= most*age.Seconds()
 }
 
 // life is how many seconds the whole growth would have taken at the present rate.
@@ -159,12 +167,20 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 		Cause: profile.CauseHeapGrowth, Certainty: p.certainty(e.age, path), Text: "Objects pile up: " + p.text(e.age),
 		Commands: p.commands(e.process.PID),
 	}
+	if p.unused(e) {
+		v.Certainty = profile.Likely
+		v.Text += fmt.Sprintf(" Only %s in flight.", counted(e.lastFlight().Tasks.Methods, "async method is",
+			"async methods are"))
+	}
 	if path != nil {
-		kept := " It is kept by "
 		if field := ownField(path); field != "" {
-			kept = " It is in " + field + ", kept by "
+			v.Text += " It is in " + field + ", kept by " + path.Beginning() + "."
+		} else if path.Static != "" && !profile.Framework(path.Static) {
+			v.Text += " It is kept by " + path.Beginning() + "."
 		}
-		v.Text += kept + path.Beginning() + "."
+		if l := e.lastFlight(); l != nil && throughChannel(path) {
+			e.addReaders(&v, l.Tasks)
+		}
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
 	before, after := oldBytes(first), oldBytes(last)
@@ -200,6 +216,17 @@ func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Cert
 	return profile.Possible
 }
 
+// unused reports whether far fewer requests and async methods are in flight than a token has callbacks, or than there
+// are timers: nothing in flight needs these.
+func (p *pile) unused(e *evidence) bool {
+	l := e.lastFlight()
+	return (p.Kind == session.Token || p.Kind == session.Timers) && l != nil && !l.Tasks.Partial &&
+		leastPerFlight*l.Tasks.Methods < p.Count
+}
+
+// leastPerFlight is the least number of callbacks, or timers, for each async method in flight that is unusual.
+const leastPerFlight = 4
+
 // text describes the growth.
 func (p *pile) text(age time.Duration) string {
 	more := fmt.Sprintf("%s more than %s before (%s a second)", number(int64(p.grown())), seconds(p.took),
@@ -233,6 +260,13 @@ func (p *pile) calls(begin string) string {
 		return ""
 	}
 	return ", " + begin + p.Calls
+}
+
+// throughChannel reports whether a path leads to the items of a channel.
+func throughChannel(path *profile.HeapPath) bool {
+	return slices.ContainsFunc(path.Steps, func(s profile.HeapStep) bool {
+		return strings.HasPrefix(s.Type, "System.Threading.Channels.")
+	})
 }
 
 // short names the pile in a few words.

@@ -70,8 +70,9 @@ func (g *gatherer) keepers(ctx context.Context) {
 			return
 		}
 		if path != nil && count >= p.Count/2 {
-			g.e.kept = append(g.e.kept, keptPile{p.Pile, path})
-			return
+			if g.e.kept = append(g.e.kept, keptPile{p.Pile, path}); ownField(path) != "" {
+				return
+			}
 		}
 	}
 }

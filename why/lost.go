@@ -30,13 +30,16 @@ func judgeLost(e *evidence) []profile.Verdict {
 		return nil
 	}
 	l := &e.lost[0]
+	waiters := counted(l.Awaits, "async method waits", "async methods wait")
+	if l.Threads > 0 {
+		waiters = waitNow(l.Threads)
+	}
 	v := profile.Verdict{
 		Cause: profile.CauseLockContention, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. ",
-			counted(l.Awaits, "async method waits", "async methods wait"),
+		Text: fmt.Sprintf("%s for a permit of %s, and none has got one for at least %s. ", waiters,
 			objectOf(&profile.Wait{Type: l.Type, Object: l.Object, Field: l.Field}, "a SemaphoreSlim"),
-			seconds(lostGap)) + lostText(l) + fmt.Sprintf(" The first one waits in %s.", method(ownFrame(l.Frames))),
-		Evidence: []profile.Evidence{{Text: "The one that has waited the longest:", Frames: l.Frames}},
+			seconds(lostGap)) + lostText(l) + fmt.Sprintf(" %s in %s.", oneText(l), method(ownFrame(l.Frames))),
+		Evidence: []profile.Evidence{{Text: firstText(l), Frames: l.Frames, Threads: e.waitersOf(l)}},
 		Commands: []string{"clrsnap tasks " + e.again()},
 	}
 	if left := len(e.lost) - 1; left > 0 {
@@ -48,11 +51,41 @@ func judgeLost(e *evidence) []profile.Verdict {
 	return []profile.Verdict{v}
 }
 
+// waitersOf are the threads that wait for a permit of a semaphore in the last look.
+func (e *evidence) waitersOf(l *profile.Lost) (out []profile.ThreadRef) {
+	if len(e.looks) == 0 {
+		return nil
+	}
+	for i := range e.last().snap.Threads {
+		t := &e.last().snap.Threads[i]
+		if w := t.Wait; w != nil && w.Kind == profile.SemaphoreWait && (w.Object == l.Object || w.Field == l.Field &&
+			w.Field != "") {
+			out = append(out, ref(t))
+		}
+	}
+	return out
+}
+
+// oneText and firstText introduce the shown waiter: the first async method of a queue, or any thread.
+func oneText(l *profile.Lost) string {
+	if l.Threads > 0 {
+		return "One of them waits"
+	}
+	return "The first one waits"
+}
+
+func firstText(l *profile.Lost) string {
+	if l.Threads > 0 {
+		return "One of them:"
+	}
+	return "The one that has waited the longest:"
+}
+
 // lostText says who takes and releases the permits, and that nobody is seen to have one.
 func lostText(l *profile.Lost) string {
 	if !l.Leased {
-		return "Nobody is seen who would release one: no thread and no suspended method is between taking a permit and " +
-			"releasing it. Most likely a permit was not released, as when an exception skips a Release that is in no " +
+		return "Nobody is seen who would release one: no thread and no suspended method is between taking a permit " +
+			"and releasing it. Most likely a permit was not released, as when an exception skips a Release that is in no " +
 			"finally block."
 	}
 	permits := "The permits are"
@@ -65,13 +98,13 @@ func lostText(l *profile.Lost) string {
 	text := fmt.Sprintf("%s taken, in %s, and %s given back in %s. ", permits, list(names(l.Takes)),
 		verb(l.Permits, "is", "are"), list(names(l.Gives)))
 	if l.Again != "" {
-		return text + fmt.Sprintf("Nobody but those who wait is seen in code that leads from the one to the other. But %s "+
-			"takes permits in several places, so those who wait may have permits themselves: then none of them goes on. "+
+		return text + fmt.Sprintf("Nobody but the waiters is seen in code between taking and giving back. But %s "+
+			"takes permits in several places, so the waiters may have permits themselves: then none of them goes on. "+
 			"Otherwise permits were not given back, as when an exception skips the call that gives back.", l.Again)
 	}
-	return text + "Nobody is seen who would give one back: no thread and no suspended method is in code that has got a " +
-		"permit there. Most likely permits were not given back, as when an exception skips the call that gives back; or " +
-		"an object keeps what belongs to a permit."
+	return text + "Nobody is seen who would give one back: no thread and no suspended method is in code that has " +
+		"got a permit there. Most likely permits were not given back, as when an exception skips the call; or an " +
+		"object keeps what belongs to a permit."
 }
 
 // names are the first of some names.

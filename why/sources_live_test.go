@@ -21,8 +21,12 @@ func TestEndsOfWaits(t *testing.T) {
 			says  []string
 		}{
 			{"leases-lost", profile.CauseLockContention, []string{
-				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in " +
-					"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
+				"16 async methods wait for a permit of SemaphoreSlim", "(Carts.free)", "All 4 permits are taken, in ",
+				"Depot.Carts.RentAsync", "given back in Depot.Carts.Return", "Nobody is seen who would give one back",
+			}},
+			{"leases-lost-threads", profile.CauseLockContention, []string{
+				"6 threads wait for a permit of SemaphoreSlim", "All 4 permits are taken, in Depot.Carts.Rent",
+				"given back in Depot.Carts.Return", "Nobody is seen who would give one back",
 			}},
 			{"leases-held", "", nil},
 			{"leases-twice", profile.CauseLockContention, []string{
@@ -30,8 +34,9 @@ func TestEndsOfWaits(t *testing.T) {
 			}},
 			{"turns", "", nil},
 			{"unanswered", profile.CauseStalled, []string{
-				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask", "kept by field Depot.Answers.waiting",
-				"Depot.Answers.ReadAsync", "which did, by the code, has ended with System.FormatException: no such number",
+				"9 async methods wait for a TaskCompletionSource, in Depot.Sources.Ask",
+				"kept by field Depot.Answers.waiting", "Depot.Answers.ReadAsync",
+				"which did, by the code, has ended with System.FormatException: no such number",
 				"the task is kept by field Depot.Answers.reading",
 			}},
 			{"forgotten", profile.CauseStalled, []string{
@@ -69,6 +74,51 @@ func TestEndsOfWaits(t *testing.T) {
 					})
 				})
 			}
+		}
+	})
+}
+
+// TestPiles: threads that become more and more, and a queue that nobody empties, are told with their place; threads
+// and elements that come and go are not.
+func TestPiles(t *testing.T) {
+	why.SetLeastAge(t, time.Second)
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct {
+			of    string
+			cause profile.Cause // "": nothing is wrong
+			says  []string
+		}{
+			{"threads-pile", profile.CauseStalled, []string{
+				"Threads pile up:", "threads wait in Depot.Crowd", "has gone on", "waits for ManualResetEventSlim",
+			}},
+			{"threads-shift", "", nil},
+			{"queue-grows", profile.CauseHeapGrowth, []string{
+				"ConcurrentQueue<string> has", "kept by static field Depot.Queues.letters", "Depot.Queues.Reads",
+				"takes items from a channel, perhaps this one, and waits for",
+			}},
+			{"queue-flows", "", nil},
+		} {
+			t.Run(tt.of, func(t *testing.T) {
+				a := testenv.Start(t, "stalls", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				testenv.UntilSeen(t, func() string {
+					r := look(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
+					if tt.cause != "" && len(r.Verdicts) == 0 {
+						return "a verdict"
+					}
+					for i := range r.Verdicts {
+						v := &r.Verdicts[i]
+						if v.Cause != tt.cause || i > 0 {
+							t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+						}
+						for _, s := range tt.says {
+							if !strings.Contains(shows(v), s) {
+								t.Errorf("%q is not in %s", s, shows(v))
+							}
+						}
+					}
+					return ""
+				})
+			})
 		}
 	})
 }

@@ -32,6 +32,9 @@ type duties struct {
 	unsure map[int]bool      // threads that hold, or may hold, a permit of an unknown semaphore
 	blind  bool              // the permits held by some method of the walked thread are unknown
 
+	leases map[int]awaitPlace // by thread: where the thread waits for a permit that another method releases
+	lease  *leaseSite         // of the walked thread; nil: none
+
 	met     map[permits.MethodID]bool     // methods on any stack that hold permits somewhere
 	inlined map[callKey][]permits.Inlined // by call
 }
@@ -44,6 +47,12 @@ type dutySite struct {
 	promised []permits.Promise
 	values   map[permits.Variable]arch.Addr
 	table    arch.Addr // of a method of a struct: the MethodTable of the struct
+}
+
+// leaseSite is a frame that waits for a permit that another method releases.
+type leaseSite struct {
+	dutySite
+	at uint32
 }
 
 const (
@@ -62,7 +71,7 @@ func (p *Process) permitReader() *permits.Reader {
 // begin begins another walk.
 func (d *duties) begin() {
 	if d != nil {
-		d.sites, d.blind = d.sites[:0], false
+		d.sites, d.blind, d.lease = d.sites[:0], false, nil
 	}
 }
 
@@ -92,6 +101,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profil
 	}
 	inlined := d.inlinedAt(p, f, above)
 	if c.Empty() && len(inlined) == 0 {
+		d.waitsFor(p, f, &fr.of.Method, c)
 		return
 	}
 	holds := d.meets(of, c)
@@ -111,6 +121,28 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profil
 	}
 	held, promised := c.At(il, next)
 	d.site(p, f, &fr.of.Method, of, held, promised)
+}
+
+// waitsFor notes a frame that waits for a permit that another method releases. The innermost frame counts.
+func (d *duties) waitsFor(p *Process, f *walk.Frame, m *method.Method, c *permits.Code) {
+	if d.lease != nil {
+		return
+	}
+	il, next, _, ok := p.ilOffset(f.Code, f.Place())
+	if !ok {
+		return
+	}
+	at, ok := c.TakesWithin(il, next)
+	if !ok {
+		return
+	}
+	of := permits.MethodID{Module: m.Module, RID: m.RID}
+	d.lease = &leaseSite{dutySite{method: of, values: map[permits.Variable]arch.Addr{}}, at}
+	for _, v := range c.Takes(at) {
+		if root, ok := permits.Root(v); ok {
+			d.lease.read(p, f, m, root)
+		}
+	}
 }
 
 // meets records a method on a stack, and reports whether the method holds permits somewhere.
@@ -221,6 +253,10 @@ func (d *duties) keep(p *Process, tid int) {
 	}
 	delete(d.by, tid)
 	delete(d.unsure, tid)
+	delete(d.leases, tid)
+	if d.lease != nil {
+		d.leases[tid] = awaitPlace{d.lease.method, d.lease.at, d.lease.roots(p)}
+	}
 	if d.blind {
 		d.unsure[tid] = true
 	}

@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/permits"
-	"clrsnap/internal/ecma335"
 	"clrsnap/profile"
 )
 
@@ -55,25 +54,107 @@ func (l *likely) leased(out *profile.Lost, of *lease, steps []async.Step) bool {
 		return false
 	}
 	of.through, of.matters = map[permits.MethodID]bool{}, map[permits.MethodID]bool{}
-	inner := of.takers
+	l.comeThrough(out, of, l.ownMethods(steps))
+	return len(of.through) > 0 && !l.mayHave(of)
+}
+
+// comeThrough notes the methods through which a waiter comes, the innermost first.
+func (l *likely) comeThrough(out *profile.Lost, of *lease, methods []permits.MethodID) {
+	callees := of.takers
+	for i, m := range methods {
+		of.through[m] = true
+		if i > 0 && l.callsNamed(m, callees) > 1 {
+			out.Again = l.definition(m)
+		}
+		if name := l.plainName(m); name != "" {
+			callees = append(slices.Clone(of.takers), name)
+		}
+	}
+}
+
+// ownMethods are the innermost methods of steps that are not .NET's, up to the next method of .NET. The runtime
+// suspends .NET's methods with their callers: these are passed over.
+func (l *likely) ownMethods(steps []async.Step) (out []permits.MethodID) {
 	for i := range steps {
 		m, ok := l.methodOf(&steps[i])
 		f := l.p.AsyncFrame(&steps[i])
 		switch framework := f.Origin() == profile.OfFramework; {
-		case ok && framework && len(of.through) == 0:
-			continue // the runtime suspends .NET's methods with their callers
+		case ok && framework && len(out) == 0:
 		case !ok || framework:
-			return len(of.through) > 0 && !l.mayHave(of)
-		}
-		of.through[m] = true
-		if len(of.through) > 1 && l.callsNamed(m, inner) > 1 {
-			out.Again = l.definition(m)
-		}
-		if name := l.plainName(m); name != "" {
-			inner = append(slices.Clone(of.takers), name)
+			return out
+		default:
+			out = append(out, m)
 		}
 	}
-	return len(of.through) > 0 && !l.mayHave(of)
+	return out
+}
+
+// lostByThreads finds the leases whose permits nobody seems to have, and for which only threads wait.
+func (l *likely) lostByThreads() {
+	waiters := map[arch.Addr][]int{}
+	for i := range l.out.Threads {
+		w := l.out.Threads[i].Wait
+		if w != nil && w.Kind == profile.SemaphoreWait && w.Object != 0 && w.Timeout == profile.Forever {
+			waiters[arch.Addr(w.Object)] = append(waiters[arch.Addr(w.Object)], i)
+		}
+	}
+	for sem, threads := range waiters {
+		if len(l.out.Lost) == maxLost || l.t.stopped() {
+			return
+		}
+		t := &l.out.Threads[threads[0]]
+		at, ok := l.p.duties.leases[t.OSThreadID]
+		if !ok || len(l.holders[sem]) > 0 || slices.ContainsFunc(l.out.Lost, func(o profile.Lost) bool {
+			return o.Object == uint64(sem)
+		}) {
+			continue
+		}
+		if l.waiting == nil {
+			l.findWaiting()
+		}
+		var of *lease
+		stands := l.p.steadily(func() error {
+			ok = false
+			class, err := l.p.Managed.Objects.Class(sem)
+			if err != nil {
+				return err
+			}
+			if count, err := l.p.Managed.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
+				return err
+			}
+			of, ok = l.leaseAt(at, sem)
+			return nil
+		}, nil)
+		if !stands || !ok || l.blind {
+			continue
+		}
+		lost := profile.Lost{Object: uint64(sem), Type: t.Wait.Type, First: uint64(t.OSThreadID), Threads: len(threads),
+			Frames: t.Frames}
+		if of.through, of.matters = map[permits.MethodID]bool{}, map[permits.MethodID]bool{}; l.nameLease(&lost, of) {
+			if l.comeThrough(&lost, of, l.ownFrames(t.Frames)); !l.mayHave(of) {
+				l.out.Lost = append(l.out.Lost, lost)
+			}
+		}
+	}
+}
+
+// ownFrames are the innermost methods of a stack that are not .NET's, up to the next method of .NET.
+func (l *likely) ownFrames(frames []profile.Frame) (out []permits.MethodID) {
+	for i := range frames {
+		f := &frames[i]
+		if f.Kind != profile.Managed || f.Origin() == profile.OfFramework {
+			if len(out) > 0 {
+				break
+			}
+			continue
+		}
+		m, err := l.p.Runtime.Methods.Read(arch.Addr(f.FunctionID))
+		if f.FunctionID == 0 || err != nil {
+			break
+		}
+		out = append(out, permits.MethodID{Module: m.Module, RID: m.RID})
+	}
+	return out
 }
 
 // nameLease adds the names of the methods that take and release, and the number of permits; false: a method has no
@@ -119,6 +200,9 @@ func (l *likely) mayHave(of *lease) bool {
 		}
 	}
 	for i := range l.out.Threads {
+		if w := l.out.Threads[i].Wait; w != nil && w.Kind == profile.SemaphoreWait && w.Object == uint64(of.sem) {
+			continue
+		}
 		for k := range l.out.Threads[i].Frames {
 			f := &l.out.Threads[i].Frames[k]
 			if f.FunctionID == 0 || f.Origin() == profile.OfFramework {
@@ -184,50 +268,25 @@ func (l *likely) methodOf(s *async.Step) (permits.MethodID, bool) {
 	return permits.MethodID{}, false
 }
 
-// callsNamed counts the calls of methods with some names in the code of a method outside .NET's core. The classes do
-// not count: an interface may stand for a class.
-func (l *likely) callsNamed(m permits.MethodID, names []string) (n int) {
+// callsNamed counts the calls of methods with some names in the code of a method outside .NET. The classes do not
+// count: an interface may stand for a class.
+func (l *likely) callsNamed(m permits.MethodID, names []string) int {
 	a, err := l.p.Runtime.Names.Assembly(m.Module)
-	if err != nil || a.Name == coreLib || profile.Framework(a.Name) {
+	if err != nil || profile.Framework(a.Name) {
 		return 0
 	}
-	il, err := l.p.Runtime.Names.IL(m.Module, m.RID)
-	if err != nil {
-		return 0
-	}
-	calls, err := ecma335.Calls(il)
-	if err != nil {
-		return 0
-	}
-	for _, c := range calls {
-		if f, err := a.Metadata.Member(c.Token); err == nil && slices.Contains(names, f.Name) {
-			n++
-		}
-	}
+	n, _ := l.p.Runtime.Names.CallsNamed(m.Module, m.RID, names)
 	return n
 }
 
 // plainName is the name of a method as its callers write the name, also of a method with a state machine; "": not
 // known, or a local function.
 func (l *likely) plainName(m permits.MethodID) string {
-	a, err := l.p.Runtime.Names.Assembly(m.Module)
+	name, err := l.p.Runtime.Names.SourceName(m.Module, m.RID)
 	if err != nil {
 		return ""
 	}
-	def, err := a.Metadata.MethodDef(m.RID)
-	if err != nil {
-		return ""
-	}
-	name := def.Name
-	if owner, err := a.Metadata.MethodOwner(m.RID); err == nil && strings.HasSuffix(name, "MoveNext") {
-		if t, err := a.Metadata.TypeDef(owner); err == nil && strings.HasPrefix(t.Name, "<") {
-			name, _, _ = strings.Cut(t.Name[1:], ">")
-		}
-	}
-	if strings.ContainsAny(name, "<>") {
-		return ""
-	}
-	return name[strings.LastIndexByte(name, '.')+1:]
+	return name
 }
 
 // definition is the full name of a method; "": not known.

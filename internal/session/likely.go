@@ -40,6 +40,7 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 		p.duties = &duties{
 			reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
 			met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{},
+			leases: map[int]awaitPlace{},
 		}
 		defer func() { p.duties = nil }()
 	}

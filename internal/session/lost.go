@@ -50,7 +50,10 @@ func (l *likely) findLost() {
 			l.out.Lost = append(l.out.Lost, lost)
 		}
 	}
-	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int { return cmp.Compare(b.Awaits, a.Awaits) })
+	l.lostByThreads()
+	slices.SortStableFunc(l.out.Lost, func(a, b profile.Lost) int {
+		return cmp.Compare(b.Awaits+b.Threads, a.Awaits+a.Threads)
+	})
 }
 
 // hasMoreFrames reports whether a thread's stack may have unseen methods.

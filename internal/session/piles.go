@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"regexp"
 	"slices"
 
@@ -69,25 +70,31 @@ type countable struct {
 	count      string
 	free       string // "": nothing is free
 	eightBytes bool
+	segments   bool // count leads to the first segment: see queued
 }
 
 // countables are the countable classes (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections). A
 // concurrent dictionary has many numbers, in its tables: see concurrentTables.
 var countables = map[string]countable{
-	multicastClass:   {Event, "", "", true}, // by handlerFields
-	concurrentTables: {Collection, "", "", false},
+	multicastClass:   {kind: Event, eightBytes: true}, // by handlerFields
+	concurrentTables: {kind: Collection},
 
-	"System.Collections.Generic.Dictionary`2":    {Collection, "_count", "_freeCount", false},
-	"System.Collections.Generic.HashSet`1":       {Collection, "_count", "_freeCount", false},
-	"System.Collections.Generic.List`1":          {Collection, "_size", "", false},
-	"System.Collections.Generic.Queue`1":         {Collection, "_size", "", false},
-	"System.Collections.Generic.Stack`1":         {Collection, "_size", "", false},
-	"System.Collections.Generic.LinkedList`1":    {Collection, "count", "", false},
-	"System.Collections.Generic.SortedSet`1":     {Collection, "count", "", false},
-	"System.Collections.Generic.SortedList`2":    {Collection, "_size", "", false},
-	"System.Collections.Generic.PriorityQueue`2": {Collection, "_size", "", false},
-	"System.Collections.Hashtable":               {Collection, "_count", "", false},
-	"System.Collections.ArrayList":               {Collection, "_size", "", false},
+	"System.Collections.Concurrent.ConcurrentQueue`1": {
+		kind: Collection, count: "_head", eightBytes: true, segments: true,
+	},
+
+	"System.Collections.Generic.Dictionary`2":    {kind: Collection, count: "_count", free: "_freeCount"},
+	"System.Collections.Generic.HashSet`1":       {kind: Collection, count: "_count", free: "_freeCount"},
+	"System.Collections.Generic.List`1":          {kind: Collection, count: "_size"},
+	"System.Collections.Generic.Queue`1":         {kind: Collection, count: "_size"},
+	"System.Collections.Generic.Deque`1":         {kind: Collection, count: "_size"}, // of channels
+	"System.Collections.Generic.Stack`1":         {kind: Collection, count: "_size"},
+	"System.Collections.Generic.LinkedList`1":    {kind: Collection, count: "count"},
+	"System.Collections.Generic.SortedSet`1":     {kind: Collection, count: "count"},
+	"System.Collections.Generic.SortedList`2":    {kind: Collection, count: "_size"},
+	"System.Collections.Generic.PriorityQueue`2": {kind: Collection, count: "_size"},
+	"System.Collections.Hashtable":               {kind: Collection, count: "_count"},
+	"System.Collections.ArrayList":               {kind: Collection, count: "_size"},
 }
 
 // The tables of a ConcurrentDictionary are replaced as the dictionary grows. Each lock has the number of guarded
@@ -261,8 +268,11 @@ func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
 		return h.active(o.Addr)
 	}
 	n := number(o.Data, c.count, c.eightBytes || c.perLock())
-	if c.perLock() {
+	switch {
+	case c.perLock():
 		return h.sum(arch.Addr(n))
+	case c.segments:
+		return h.queued(arch.Addr(n))
 	}
 	if c.free != 0 {
 		n -= number(o.Data, c.free, c.eightBytes)
@@ -285,6 +295,62 @@ func (h *pileWalk) sum(array arch.Addr) (sum int64) {
 			return 0
 		}
 		sum += int64(v)
+	}
+	return sum
+}
+
+// The fields of a segment of a ConcurrentQueue, and the places of the two numbers in _headAndTail (dotnet/runtime:
+// ConcurrentQueueSegment.cs, PaddingHelpers). A segment with a successor is frozen: twice its length is added to its
+// tail.
+const (
+	segmentNumbers = "_headAndTail"
+	segmentFrozen  = "_frozenForEnqueues"
+	segmentSlots   = "_slots"
+	nextSegment    = "_nextSegment"
+	segmentHead    = 64
+	segmentTail    = 128
+
+	maxSegments = 1 << 10 // of one queue
+)
+
+// queued is the number of elements of a ConcurrentQueue, by its segments; 0: the segments cannot be read, or too many
+// have been read.
+func (h *pileWalk) queued(segment arch.Addr) (sum int64) {
+	objects := h.p.Managed.Objects
+	for range maxSegments {
+		if h.tables++; segment == 0 || h.tables > maxPileTables {
+			break
+		}
+		class, err := objects.Class(segment)
+		if err != nil {
+			return 0
+		}
+		at, err := objects.Offset(class, segmentNumbers)
+		if err != nil {
+			return 0
+		}
+		head, err1 := objects.Int32(segment + arch.Addr(at) + segmentHead)
+		tail, err2 := objects.Int32(segment + arch.Addr(at) + segmentTail)
+		frozen, err3 := objects.Uint32(segment, class, segmentFrozen) // a byte
+		slots, err4 := objects.Pointer(segment, class, segmentSlots)
+		if errors.Join(err1, err2, err3, err4) != nil {
+			return 0
+		}
+		_, length, _, err := objects.Elements(slots)
+		if err != nil {
+			return 0
+		}
+		n := int64(tail - head)
+		if byte(frozen) != 0 {
+			n -= 2 * int64(length)
+		}
+		if n < 0 || n > int64(length) {
+			return 0 // the segment changes
+		}
+		sum += n
+		if segment, err = objects.Pointer(segment, class, nextSegment); err != nil {
+			return 0
+		}
 	}
 	return sum
 }

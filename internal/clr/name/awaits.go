@@ -107,3 +107,56 @@ func (n *Namer) Calls(module arch.Addr, rid uint32, class string, methods ...str
 	}
 	return false, nil
 }
+
+// CallsNamed counts the calls of methods with some names, of any class, in the IL of a method, by its row in the
+// MethodDef table.
+func (n *Namer) CallsNamed(module arch.Addr, rid uint32, names []string) (count int, err error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return 0, err
+	}
+	il, err := n.body(a, rid)
+	if err != nil {
+		return 0, err
+	}
+	calls, err := ecma335.Calls(il)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range calls {
+		if m, err := a.md.Member(c.Token); err == nil && slices.Contains(names, m.Name) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// SourceName returns the name of a method as its callers write the name, by the method's row in the MethodDef table:
+// for the code in a state machine, the name of the async method. "": a local function, or a lambda.
+func (n *Namer) SourceName(module arch.Addr, rid uint32) (string, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return "", err
+	}
+	name, err := a.md.MethodName(ecma335.MakeToken(ecma335.TableMethodDef, rid))
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(moveNexts, name) {
+		owner, err := a.md.MethodOwner(rid)
+		if err != nil {
+			return "", err
+		}
+		t, err := a.md.TypeDef(owner)
+		if err != nil {
+			return "", err
+		}
+		if made, ok := strings.CutPrefix(t.Name, "<"); ok {
+			name, _, _ = strings.Cut(made, ">")
+		}
+	}
+	if strings.ContainsAny(name, "<>") {
+		return "", nil
+	}
+	return name[strings.LastIndexByte(name, '.')+1:], nil
+}

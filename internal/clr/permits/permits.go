@@ -19,6 +19,7 @@
 package permits
 
 import (
+	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -130,7 +131,7 @@ func (c *Code) From(at uint32) (out []Section) {
 // TaskCompletionSource.
 func (c *Code) Completes() bool { return c != nil && c.completes }
 
-// Takes returns the semaphores of which a method takes a permit at the await at an offset, for another method to
+// Takes returns the semaphores whose permits a method takes at the await at an offset, for another method to
 // release.
 func (c *Code) Takes(at uint32) (out []*ecma335.Value) {
 	if c == nil {
@@ -142,6 +143,19 @@ func (c *Code) Takes(at uint32) (out []*ecma335.Value) {
 		}
 	}
 	return out
+}
+
+// TakesWithin returns the offset at which a method takes a permit for another method to release, between two offsets;
+// false: there is none.
+func (c *Code) TakesWithin(from, to uint32) (at uint32, ok bool) {
+	if c == nil {
+		return 0, false
+	}
+	i := slices.IndexFunc(c.takes, func(t taking) bool { return t.from >= from && t.from < to })
+	if i < 0 {
+		return 0, false
+	}
+	return c.takes[i].from, true
 }
 
 // module is a module with the relevant references.

@@ -18,7 +18,7 @@ type Use struct {
 	Own   bool // no other code gets the object: the object is made there, and never passed on
 	// Uneven: a method takes permits of the semaphore and releases none, or the other way round.
 	Uneven bool
-	// Takes and Gives are the rows of the methods that take permits, and of those that release permits, in Module.
+	// Takes and Gives are the rows, in Module, of the methods with calls that take permits, and that release permits.
 	Takes, Gives []uint32
 	Module       arch.Addr
 	// Signal: the semaphore is made without permits, so that a release is news rather than the end of a use.

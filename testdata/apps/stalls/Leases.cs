@@ -19,6 +19,12 @@ sealed class Carts(int count)
         return free.CurrentCount;
     }
 
+    public int Rent()
+    {
+        free.Wait();
+        return free.CurrentCount;
+    }
+
     public void Return(int cart)
     {
         if (cart >= 0) free.Release();
@@ -41,6 +47,28 @@ static class Leases
     static async Task Load(int i)
     {
         int cart = await carts.RentAsync();
+        if (i < 4) throw new InvalidOperationException("the load is too heavy");
+        carts.Return(cart);
+    }
+
+    /// <summary>Likewise, of threads.</summary>
+    public static void LostThreads()
+    {
+        for (int i = 0; i < 10; i++)
+        {
+            int load = i;
+            App.Background($"loader-{i}", () =>
+            {
+                try { LoadNow(load); }
+                catch (InvalidOperationException) { }
+            });
+            Thread.Sleep(20); // in this order
+        }
+    }
+
+    static void LoadNow(int i)
+    {
+        int cart = carts.Rent();
         if (i < 4) throw new InvalidOperationException("the load is too heavy");
         carts.Return(cart);
     }
@@ -168,5 +196,64 @@ static class Sources
             next = new();
             now.SetResult(1);
         }
+    }
+}
+
+/// <summary>Threads that become more and more.</summary>
+static class Crowd
+{
+    static readonly Queue<ManualResetEventSlim> gongs = [];
+
+    /// <summary>Each waits for what nobody does.</summary>
+    public static void Pile() => Begin(int.MaxValue);
+
+    /// <summary>Healthy: the longest waiter ends where a new one comes, and there are a few more each time.</summary>
+    public static void Shift() => Begin(40);
+
+    static void Begin(int atOnce) => App.Background("foreman", () =>
+    {
+        for (int i = 0; ; i++)
+        {
+            if (i >= 30) Thread.Sleep(20);
+            var gong = new ManualResetEventSlim(false);
+            App.Background("porter", () => Carry(gong), 256 * 1024);
+            gongs.Enqueue(gong);
+            if (i >= atOnce && i % 3 != 0) gongs.Dequeue().Set();
+        }
+    });
+
+    static void Carry(ManualResetEventSlim gong) => gong.Wait();
+}
+
+/// <summary>A queue that nobody empties, and a queue that somebody empties.</summary>
+static class Queues
+{
+    static readonly Channel<string> letters = Channel.CreateUnbounded<string>();
+
+    public static void Grow() => Fill(() => Reads(false));
+
+    /// <summary>Healthy.</summary>
+    public static void Flow() => Fill(() => Reads(true));
+
+    static async Task Reads(bool goesOn)
+    {
+        await foreach (string letter in letters.Reader.ReadAllAsync())
+        {
+            while (!goesOn) await Task.Delay(100);
+        }
+    }
+
+    static void Fill(Func<Task> read)
+    {
+        _ = read();
+        App.Background("letters", () =>
+        {
+            for (int i = 0; ; i++)
+            {
+                letters.Writer.TryWrite($"letter {i}");
+                if (i % 10 == 0) Thread.Sleep(10);
+            }
+        });
+        while (App.Text("of", "") == "queue-grows" && letters.Reader.Count < 2000) Thread.Sleep(10);
     }
 }

@@ -1,0 +1,191 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// pattern is a known way of using more CPU time than the work needs, recognised by the frames of samples.
+type pattern struct {
+	least float64                                      // of the CPU time
+	in    func(r *profile.Recording, leaf int32) int32 // the node to begin at for the own method; 0: another way
+	text  string                                       // behind the share; %s: the own method
+}
+
+const (
+	structKeyText = "ValueType.Equals and ValueType.GetHashCode below a collection, used in %s: the key is a struct " +
+		"without an Equals and a GetHashCode of its own."
+	keysText = "looking up keys in a collection, in %s: very many look-ups, or many keys with equal hash codes, " +
+		"compared one by one."
+	regexText = "regular expressions that %s runs. A pattern that backtracks takes long with some texts."
+	linqText  = "methods of LINQ, called in %s. In a loop LINQ goes through the same elements again and again."
+	jsonText  = "reading or writing JSON, called in %s."
+	textText  = "joining strings, called in %s. A text that grows in a loop is copied each time."
+)
+
+// patterns are the known ways. A sample counts for each way that it fits.
+var patterns = []pattern{
+	{0.10, structKey, structKeyText}, {0.40, keyLookup, keysText}, {0.25, joinsText, textText},
+	{0.20, within("System.Text.RegularExpressions"), regexText}, {0.25, within("System.Linq"), linqText},
+	{0.30, within("System.Text.Json"), jsonText},
+}
+
+// searchedFrames bounds the frames from the leaf on in which a pattern is looked for.
+const searchedFrames = 40
+
+// upward calls f for the nodes of the managed frames from the leaf on, until f returns false.
+func upward(r *profile.Recording, leaf int32, f func(n int32, fn *profile.Function) bool) {
+	for n, i := leaf, 0; n > 0 && i < searchedFrames; n, i = r.Nodes[n].Parent, i+1 {
+		if fn := r.Function(n); fn.Kind == profile.Managed && !f(n, fn) {
+			return
+		}
+	}
+}
+
+// structKey finds the collection below which a struct is compared, or hashed, by reflection.
+func structKey(r *profile.Recording, leaf int32) (out int32) {
+	compares := false
+	upward(r, leaf, func(n int32, f *profile.Function) bool {
+		switch {
+		case strings.HasPrefix(f.Method, "System.ValueType."): // Equals, GetHashCode, and what they call
+			compares = true
+		case compares && strings.HasPrefix(f.Method, "System.Collections."):
+			if !strings.Contains(f.Method, "EqualityComparer") {
+				out = n
+				return false
+			}
+		case f.Origin() == profile.OfUser:
+			return false
+		}
+		return true
+	})
+	return out
+}
+
+// lookups are the methods of collections that look up a key.
+var lookups = []string{
+	"System.Collections.Generic.Dictionary`2.FindValue", "System.Collections.Generic.Dictionary`2.TryInsert",
+	"System.Collections.Generic.Dictionary`2.Remove", "System.Collections.Generic.HashSet`1.FindItemIndex",
+	"System.Collections.Generic.HashSet`1.AddIfNotPresent",
+	"System.Collections.Concurrent.ConcurrentDictionary`2.TryGetValue",
+	"System.Collections.Concurrent.ConcurrentDictionary`2.TryAddInternal",
+}
+
+// comparing are the beginnings of the names of methods that compare keys.
+var comparing = []string{"Equals", "GetHashCode", "get_", "SequenceEqual"}
+
+// keyLookup finds the collection that compares keys. Only comparisons are between the leaf and the collection.
+func keyLookup(r *profile.Recording, leaf int32) (out int32) {
+	upward(r, leaf, func(n int32, f *profile.Function) bool {
+		for _, p := range lookups {
+			if strings.HasPrefix(f.Method, p) {
+				out = n
+				return false
+			}
+		}
+		name := f.Method[strings.LastIndexByte(f.Method, '.')+1:]
+		return slices.ContainsFunc(comparing, func(p string) bool { return strings.HasPrefix(name, p) })
+	})
+	return out
+}
+
+// within finds the frame of an assembly nearest to the program's own code, if the leaf is close to the assembly: own
+// code that the assembly calls may be in between.
+func within(assembly string) func(*profile.Recording, int32) int32 {
+	const own = 1 // methods of the program between the leaf and the assembly
+	return func(r *profile.Recording, leaf int32) (out int32) {
+		between := 0
+		upward(r, leaf, func(n int32, f *profile.Function) bool {
+			switch {
+			case f.Module == assembly || isGenerated(f.Method) && strings.HasSuffix(assembly, "RegularExpressions"):
+				out = n
+			case f.Origin() != profile.OfFramework:
+				between++
+			}
+			return out == 0 && between <= own || out != 0 && f.Origin() == profile.OfFramework
+		})
+		return out
+	}
+}
+
+// joinsText finds a call of string.Concat or string.Join.
+func joinsText(r *profile.Recording, leaf int32) (out int32) {
+	upward(r, leaf, func(n int32, f *profile.Function) bool {
+		if strings.HasPrefix(f.Method, "System.String.Concat") || strings.HasPrefix(f.Method, "System.String.Join") {
+			out = n
+		}
+		return f.Module == "System.Private.CoreLib"
+	})
+	return out
+}
+
+// ofNote are the known ways of using CPU time for which the process used much of its time, with the stack of most
+// samples each.
+func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
+	r := e.samples
+	tell := func(share float64, text string, own *profile.Frame, leaf int32) {
+		out = append(out, profile.Evidence{
+			Text:   fmt.Sprintf("%s of the CPU time is in ", percent(share)) + fmt.Sprintf(text, method(own)),
+			Frames: frames(r, leaf),
+		})
+	}
+	for i := range patterns {
+		p := &patterns[i]
+		sum := int64(0)
+		list := sitesBy(r, func(x *profile.Sample) bool {
+			fits := runs(x) && p.in(r, x.Node) != 0
+			if fits {
+				sum += x.Weight
+			}
+			return fits
+		}, func(r *profile.Recording, leaf int32) int32 { return ownNode(r, p.in(r, leaf)) })
+		if share := float64(sum) / float64(all); share >= p.least && len(list) > 0 {
+			tell(share, p.text, list[0].frame(r), list[0].leaf)
+		}
+	}
+	if share := throwingShare(r); share >= leastThrowing {
+		list := sites(r, func(x *profile.Sample) bool { return runs(x) && throws(r, x.Node) })
+		if len(list) > 0 {
+			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].frame(r), list[0].leaf)
+		}
+	}
+	return append(out, e.boxes()...)
+}
+
+// Thresholds of throwing, of the CPU time, and of boxing, of the allocated bytes and in bytes a second.
+const (
+	leastThrowing = 0.10
+	leastBoxed    = 0.20
+	leastBoxes    = 1 << 20
+)
+
+// boxed are value types of .NET, as the names of allocated classes. Only a boxed value is an object of such a class.
+var boxed = map[string]bool{
+	"bool": true, "byte": true, "sbyte": true, "char": true, "short": true, "ushort": true, "int": true, "uint": true,
+	"long": true, "ulong": true, "float": true, "double": true, "decimal": true, "nint": true, "nuint": true,
+	"System.DateTime": true, "System.DateTimeOffset": true, "System.TimeSpan": true, "System.Guid": true,
+}
+
+// boxes tells of values that are boxed in great number.
+func (e *evidence) boxes() []profile.Evidence {
+	r := e.samples
+	if !hasMode(r, profile.Alloc) {
+		return nil
+	}
+	all, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Alloc })
+	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && boxed[r.Function(x.Node).Display] }
+	sum, _ := weigh(r, is)
+	list := sites(r, is)
+	if len(list) == 0 || float64(sum) < leastBoxed*float64(all) || rate(sum, r.Duration) < leastBoxes {
+		return nil
+	}
+	return []profile.Evidence{{
+		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are boxed values such as %s, most of them in %s.",
+			percent(float64(sum)/float64(all)), bytesOf(rate(sum, r.Duration)), r.Function(list[0].leaf).Display,
+			method(list[0].frame(r))),
+		Frames: withoutEvents(frames(r, list[0].leaf)),
+	}}
+}

@@ -1,0 +1,53 @@
+package why_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/why"
+)
+
+// TestOfNote: known ways of using too much CPU time are told with the program's method, each of its program only.
+func TestOfNote(t *testing.T) {
+	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
+		for _, tt := range []struct{ of, says, own string }{
+			{"struct-keys", "the key is a struct without an Equals and a GetHashCode", "Shop.Wasteful.CountStock"},
+			{"equal-hashes", "looking up keys in a collection", "Shop.Wasteful.CountLabels"},
+			{"linq", "methods of LINQ", "Shop.Wasteful.ComparePrices"},
+			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
+			{"joins", "joining strings", "Shop.Wasteful.Write"},
+			{"regex", "regular expressions", "Shop.Busy.IsTag"},
+			{"throws", "throwing and catching exceptions", "Shop.Busy.Parse"},
+			{"loop", "", ""},
+		} {
+			t.Run(tt.of, func(t *testing.T) {
+				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				testenv.UntilSeen(t, func() string {
+					r := look(t, a, why.Options{For: 2 * time.Second})
+					if r.Activity.CPU == nil || r.Activity.CPU.Path == nil {
+						return "samples"
+					}
+					found := tt.says == ""
+					for _, e := range r.Activity.CPU.OfNote {
+						text := shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}})
+						switch {
+						case tt.says == "" || !strings.Contains(text, tt.says):
+							t.Errorf("not of %s: %s", tt.of, text)
+						case !strings.Contains(e.Text, tt.own):
+							t.Errorf("%s is not named by %s", tt.own, text)
+						default:
+							found = true
+						}
+					}
+					if !found {
+						return "what is of note"
+					}
+					return ""
+				})
+			})
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// Thresholds of threads that pile up: so many in one place, and so many more in a second.
+const (
+	manyThreads     = 20
+	moreThreads     = 3
+	moreThreadsRate = 0.5
+)
+
+// standingThreads are the threads of a program, other than the pool's, that wait in one place of own code.
+type standingThreads struct {
+	example     *profile.Thread
+	threads     []profile.ThreadRef
+	first, more int // in the first look, and how many of the last look have begun since the first
+	moved       bool
+}
+
+// judgeThreads looks for threads that become more and more: all wait in one place, none has gone on, and new threads
+// come. Threads that read from somebody serve a connection each, as some servers do.
+func judgeThreads(e *evidence) (out []profile.Verdict) {
+	if len(e.looks) < 2 || e.core() {
+		return nil
+	}
+	span := e.span()
+	best := standingThreads{}
+	groups := e.standingThreads()
+	for _, g := range groups {
+		if !g.moved && g.first >= manyThreads && g.more >= moreThreads &&
+			float64(g.more) >= moreThreadsRate*span.Seconds() && cmp.Or(g.first-best.first, g.more-best.more) > 0 {
+			best = *g
+		}
+	}
+	if best.example == nil {
+		return nil
+	}
+	t := best.example
+	return []profile.Verdict{{
+		Cause: profile.CauseStalled, Certainty: profile.Likely,
+		Text: fmt.Sprintf("Threads pile up: %s wait in %s, %d more than %s before (%.1f a second), and none of the %d "+
+			"before has gone on. One of them, %s, %s.", threadsOf(len(best.threads)), method(ownFrame(t.Frames)),
+			best.more, seconds(span), float64(best.more)/max(span, time.Millisecond).Seconds(), best.first,
+			threadName(ref(t)), doing(t)),
+		Evidence: []profile.Evidence{{
+			Text: "One of them, " + threadName(ref(t)) + ":", Frames: t.Frames,
+			Threads: best.threads[:min(len(best.threads), mostListed)],
+		}},
+		Commands: []string{"clrsnap stack " + e.again() + " --group",
+			fmt.Sprintf("clrsnap record %d --event thread", e.process.PID)},
+	}}
+}
+
+// mostListed bounds the threads of one piece of evidence.
+const mostListed = 1000
+
+// standingThreads are the groups of waiting threads, by place.
+func (e *evidence) standingThreads() map[string]*standingThreads {
+	groups := map[string]*standingThreads{}
+	last := e.last().byID()
+	unmoved := map[int]bool{}
+	threads := e.threads()
+	for i := range threads {
+		unmoved[threads[i].last().OSThreadID] = threads[i].unmoved
+	}
+	first := map[int]bool{}
+	for i := range e.first().snap.Threads {
+		t := &e.first().snap.Threads[i]
+		first[t.OSThreadID] = true
+		key := placeOfThread(t)
+		if key == "" {
+			continue
+		}
+		g := groups[key]
+		if g == nil {
+			g = &standingThreads{}
+			groups[key] = g
+		}
+		g.first++
+		g.moved = g.moved || last[t.OSThreadID] == nil || !unmoved[t.OSThreadID]
+	}
+	for i := range e.last().snap.Threads {
+		t := &e.last().snap.Threads[i]
+		if g := groups[placeOfThread(t)]; g != nil {
+			g.threads = append(g.threads, ref(t))
+			if g.example == nil {
+				g.example = t
+			}
+			if !first[t.OSThreadID] {
+				g.more++
+			}
+		}
+	}
+	return groups
+}
+
+// placeOfThread is equal for threads that wait in the same place; "": the thread does not wait in own code, belongs to
+// the pool, or waits for input or for the time.
+func placeOfThread(t *profile.Thread) string {
+	own := ownFrame(t.Frames)
+	if own == nil || t.Wait == nil || !t.Waits() || resting(t) || !telling(t.Wait) || t.Wait.Kind == profile.WaitIO ||
+		t.Wait.Timeout > 0 || strings.HasPrefix(t.Role, "ThreadPool") {
+		return ""
+	}
+	// A method may be inlined or not: the outermost method of the program tells equal threads.
+	return string(t.Wait.Kind) + " " + outermostOwn(t.Frames)
+}
+
+// outermostOwn is the method of the program nearest to the thread's beginning.
+func outermostOwn(frames []profile.Frame) string {
+	for i := len(frames) - 1; i >= 0; i-- {
+		if f := &frames[i]; f.Origin() == profile.OfUser && !isGenerated(f.Method) {
+			return f.Module + "!" + f.Method
+		}
+	}
+	return ""
+}
