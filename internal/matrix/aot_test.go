@@ -138,6 +138,49 @@ func TestNativeAOTCore(t *testing.T) {
 	checkTasksAhead(t, p)
 }
 
+// TestNativeAOTCrash reads the core dump of a native AOT program that has died of an exception, and compares the
+// exception with the program's last words.
+func TestNativeAOTCrash(t *testing.T) {
+	dump, said := testenv.CrashAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"), "0", "crash")
+	p, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Crashed })
+	if i < 0 || s.Threads[i].Exception == nil {
+		t.Fatalf("no thread of %d has crashed with an exception: %s", len(s.Threads), said)
+	}
+	e := s.Threads[i].Exception
+	if e.Type != "System.InvalidOperationException" || e.Message != "kept on purpose" || e.NoFrames != "" ||
+		e.LeftOut || e.Uncertain != "" || e.HResult != -2146233079 {
+		t.Errorf("the exception is %+v", e)
+	}
+	var methods []string
+	_, said, _ = strings.Cut(said, "Unhandled exception. ")
+	for _, line := range strings.Split(said, "\n") { // "   at Hello.Program.Deep(Int32)"
+		if method, ok := strings.CutPrefix(strings.TrimSpace(line), "at "); ok {
+			method, _, _ = strings.Cut(method, "(")
+			methods = append(methods, method)
+		}
+	}
+	shown := slices.DeleteFunc(slices.Clone(e.Frames), func(f profile.TraceFrame) bool { return f.Hidden })
+	if !strings.HasPrefix(said, e.Type+": "+e.Message) || len(methods) != 4 || len(shown) != len(methods) {
+		t.Fatalf("%d frames, and the program says:\n%s", len(shown), said)
+	}
+	for i, f := range shown {
+		line := 38 // of Deep; Main is behind it
+		if f.Method != methods[i] || f.Line == nil || filepath.Base(f.Line.File) != "hello.cs" ||
+			i < 3 && f.Line.Line != line || i == 3 && f.Line.Line <= line || f.EndsTrace || f.Module != "hello" {
+			t.Errorf("frame %d is %s at %+v, not %s", i, f.Method, f.Line, methods[i])
+		}
+	}
+}
+
 // checkTasksAhead requires the pending methods: Outer awaits Inner, and Inner awaits a semaphore.
 func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
 	t.Helper()

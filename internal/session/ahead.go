@@ -27,9 +27,22 @@ func (n naming) nameAhead(out *profile.Frame, f *walk.Frame) bool {
 	out.Kind, out.Tier, out.Offset = profile.Managed, tierAhead, uint64(f.IP()-start)
 	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
 	if n.lines != nil && !n.lasting {
-		out.Line = n.lines.of(at)
+		out.Line = n.lineAhead(at, start)
 	}
 	return true
+}
+
+// lineAhead returns the line of an instruction of a method, by the symbols or by the lines in the program itself; nil:
+// not known. start is the start of the method's code.
+func (p *Process) lineAhead(at nativePlace, start arch.Addr) *profile.SourceLine {
+	if l := p.lines.of(at); l != nil {
+		return l
+	}
+	file, line, ok := p.Engine.Ahead.Line(start, at.at)
+	if !ok {
+		return nil
+	}
+	return &profile.SourceLine{File: file, Line: line}
 }
 
 // methodAhead returns the method at an address in code, and the start of the method's code. A part

@@ -73,6 +73,9 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 		return nil
 	}
 	r.seen[obj] = true
+	if r.p.Runtime == nil {
+		return r.readAhead(obj, depth)
+	}
 	threads := r.p.Managed.Threads
 	e, err := threads.ReadException(obj)
 	if err != nil {
@@ -91,10 +94,7 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 	if t.trace, err = threads.ReadTrace(obj); err != nil {
 		t.traceErr = err.Error()
 	}
-	if n := len(t.trace.Frames); n > r.frames {
-		t.trace.Frames, t.trace.More = t.trace.Frames[:r.frames], t.trace.More+n-r.frames
-	}
-	r.frames -= len(t.trace.Frames)
+	r.keepFrames(t)
 	if baseName == argumentException && e.Message != "" {
 		t.parameter, _ = threads.OwnString(obj, base)
 	}
@@ -105,6 +105,14 @@ func (r *reading) read(obj arch.Addr, depth int) *thrown {
 		r.others(t, threads.Own(obj, base), depth)
 	}
 	return t
+}
+
+// keepFrames cuts the trace of an exception to the room left.
+func (r *reading) keepFrames(t *thrown) {
+	if n := len(t.trace.Frames); n > r.frames {
+		t.trace.Frames, t.trace.More = t.trace.Frames[:r.frames], t.trace.More+n-r.frames
+	}
+	r.frames -= len(t.trace.Frames)
 }
 
 // bound cuts the texts of an exception to the room left.
@@ -129,6 +137,11 @@ func (r *reading) others(t *thrown, array arch.Addr, depth int) {
 	}
 	objects, all, err := r.p.Managed.Threads.References(array, maxExceptions)
 	t.leftOut = t.leftOut || err != nil || all > len(objects)
+	r.otherExceptions(t, objects, depth)
+}
+
+// otherExceptions reads the objects in the array of an AggregateException.
+func (r *reading) otherExceptions(t *thrown, objects []arch.Addr, depth int) {
 	for i, obj := range objects {
 		if i == 0 && obj == t.object.Inner {
 			continue
@@ -210,6 +223,9 @@ func (n naming) describeThrown(t *thrown) *profile.ExceptionInfo {
 // MethodDesc, if the frame's address is in code of the same method: the memory of an unloaded
 // method can belong to another method. above is the method that the frame has called; "": unknown.
 func (n naming) traceFrame(f *thread.TraceFrame, above string) profile.TraceFrame {
+	if n.Runtime == nil {
+		return n.traceFrameAhead(f)
+	}
 	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
 	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
 	out.Display = fmt.Sprintf("[method %v]", f.Method)
@@ -270,7 +286,7 @@ const (
 func (s *Suspension) exception(st *profile.Thread) {
 	p := naming{Process: s.Process}
 	switch {
-	case p.Runtime == nil:
+	case p.Managed == nil:
 		return
 	case !p.from.changes():
 		objects := p.Managed.Threads.InFlight(&s.Walk.Info)
@@ -281,7 +297,7 @@ func (s *Suspension) exception(st *profile.Thread) {
 	case s.Walk.Info.Address != 0 && s.Walk.Info.Exception != 0:
 		setExceptions(st, s.liveExceptions())
 	}
-	if st.Exception == nil {
+	if st.Exception == nil && p.Runtime != nil {
 		s.unobserved(st)
 	}
 }

@@ -70,7 +70,7 @@ func (p *Process) endedInPlace(m *methodObjects) (ended int, ok bool) {
 		if at != 0 {
 			continue
 		}
-		class, err := p.Runtime.Objects.Class(obj)
+		class, err := p.Managed.Objects.Class(obj)
 		if err != nil {
 			return 0, false
 		}

@@ -14,7 +14,7 @@ import (
 // and the structure has a task. A program without a running method that was resumed has no such field, and needs none.
 
 // maxBlockBytes bounds the static fields of threads that one search reads.
-const maxBlockBytes = 16 << 20
+const maxBlockBytes = 4 << 20
 
 // dispatcherFields are the places of the structure's fields in our description.
 type dispatcherFields struct {

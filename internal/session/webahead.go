@@ -16,7 +16,7 @@ import (
 // tried: only an object that serves a request at this moment counts.
 
 // maxServingWords bounds the words of a stack that are tried.
-const maxServingWords = 1 << 14
+const maxServingWords = 1 << 12
 
 // roleAhead is webRole for a method that the runtime of a native AOT program has suspended.
 func (p *Process) roleAhead(m *async.Resumption) web.Role {

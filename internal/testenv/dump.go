@@ -209,19 +209,34 @@ func wantCorePattern(tb testing.TB) (restore func()) {
 // createdump runs the createdump that came with the app's runtime.
 func (a *App) createdump(option string) string {
 	a.tb.Helper()
-	major := strings.TrimPrefix(Framework(a.runtime), "net") + "."
-	frameworks := filepath.Join(filepath.Dir(Kit(a.tb).Host(a.runtime)), frameworkFolder)
+	file := filepath.Join(a.tb.TempDir(), "createdump")
+	runDump(a.tb, createdumpOf(a.tb, a.runtime), option, "-f", file, strconv.Itoa(a.PID))
+	return dumpAt(a.tb, file)
+}
+
+// createdumpOf is the path of the createdump of a runtime.
+func createdumpOf(tb testing.TB, runtime string) string {
+	tb.Helper()
+	major := strings.TrimPrefix(Framework(runtime), "net") + "."
+	frameworks := filepath.Join(filepath.Dir(Kit(tb).Host(runtime)), frameworkFolder)
 	versions := slices.DeleteFunc(versionsIn(frameworks), func(v string) bool { return !strings.HasPrefix(v, major) })
 	if len(versions) == 0 {
-		missing(a.tb, errors.New("no .NET "+major+"x in "+frameworks))
+		missing(tb, errors.New("no .NET "+major+"x in "+frameworks))
 	}
 	program := filepath.Join(frameworks, versions[len(versions)-1], "createdump")
 	if !exists(program) {
-		missing(a.tb, errors.New("no "+program))
+		missing(tb, errors.New("no "+program))
 	}
-	file := filepath.Join(a.tb.TempDir(), "createdump")
-	runDump(a.tb, program, option, "-f", file, strconv.Itoa(a.PID))
-	return dumpAt(a.tb, file)
+	return program
+}
+
+// DumpAheadOfTimeNewest has createdump dump a program of AheadOfTimeNewest, as one of createdump's kinds.
+func DumpAheadOfTimeNewest(tb testing.TB, k DumpKind, pid int) string {
+	tb.Helper()
+	Kit(tb).Need(tb, "net11")
+	file := filepath.Join(tb.TempDir(), "createdump")
+	runDump(tb, createdumpOf(tb, "net11"), "--nativeaot", k.createdumpType(), "-f", file, strconv.Itoa(pid))
+	return dumpAt(tb, file)
 }
 
 // CrashDump returns the runtime's dump of a program that was started with the options for DumpCrash, and died by

@@ -405,3 +405,17 @@ func StartAheadOfTimeNewest(tb testing.TB, file string, args ...string) (pid int
 	tb.Fatalf("%v: %q", lines.Err(), said)
 	return 0, nil
 }
+
+// CrashAheadOfTimeNewest runs a program of AheadOfTimeNewest that dies by itself. dump is the kernel's core dump, said
+// are the program's last words, about the unhandled exception.
+func CrashAheadOfTimeNewest(tb testing.TB, file string, args ...string) (dump, said string) {
+	tb.Helper()
+	defer wantCorePattern(tb)()
+	cmd := exec.Command("sh", append([]string{"-c", `ulimit -c unlimited; exec "$0" "$@"`, file}, args...)...)
+	cmd.Dir = tb.TempDir()
+	out, err := cmd.CombinedOutput()
+	if status := (*exec.ExitError)(nil); !errors.As(err, &status) {
+		tb.Fatalf("%s should have died: %v", file, err)
+	}
+	return KernelDumpIn(tb, cmd.Dir), string(out)
+}

@@ -27,6 +27,8 @@ const (
 	commonFixups     = 300 + 8
 	embeddedMetadata = 300 + 13
 	stackTraceMap    = 300 + 27
+	lineNumbers      = 300 + 28
+	documents        = 300 + 29
 
 	headerSignature = 0x00525452 // "RTR\0"
 	headerMajor     = 26         // of .NET 11
@@ -73,6 +75,8 @@ type Names struct {
 	entries  []entry              // by start; only methods with a name
 	owners   map[arch.Addr]uint32 // tokens of the defined types, by MethodTable
 	statics  section
+	lines    lineTable
+	hidden   map[arch.Addr]bool   // in stack traces of exceptions, by start
 	known    map[arch.Addr]name.Method
 	room     int // bytes left for known
 }
@@ -120,10 +124,16 @@ func Open(mem target.Memory, d *contract.Descriptor) (*Names, error) {
 		}
 	}
 	n, err := parse(metadata, methods, sections[stackTraceMap].at, t)
-	if err == nil {
-		n.statics = sections[staticRegion]
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	n.statics = sections[staticRegion]
+	points, err1 := sections.read(r, lineNumbers)
+	names, err2 := sections.read(r, documents)
+	if err1 == nil && err2 == nil {
+		n.lines = newLineTable(points, names, t)
+	}
+	return n, nil
 }
 
 // section is a section of the header.
@@ -170,7 +180,9 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 	if len(metadata) < 4 || binary.LittleEndian.Uint32(metadata) != metadataSignature {
 		return nil, fmt.Errorf("%w: the metadata does not begin as such", ErrFormat)
 	}
-	n := &Names{metadata: metadata, known: map[arch.Addr]name.Method{}, room: maxKept}
+	n := &Names{
+		metadata: metadata, known: map[arch.Addr]name.Method{}, room: maxKept, hidden: map[arch.Addr]bool{},
+	}
 	r := reader{b: methods}
 	count := r.u32()
 	if count > maxMethods {
@@ -199,6 +211,9 @@ func parse(metadata, methods []byte, at arch.Addr, t *tables) (*Names, error) {
 		if r.bad {
 			return nil, fmt.Errorf("%w: the map has fewer than its %d methods", ErrFormat, count)
 		}
+		if command&hiddenInTraces != 0 {
+			n.hidden[e.start] = true
+		}
 		if e.owner != 0 && e.name != 0 {
 			n.entries = append(n.entries, e)
 		}
@@ -223,6 +238,9 @@ func MethodStart(mem target.Memory, start, data arch.Addr) (arch.Addr, error) {
 	distance, err := r.Uint32(data + 1 + 4)
 	return start - arch.Addr(distance), err
 }
+
+// Hidden reports whether .NET leaves a method out of stack traces of exceptions, by the start of the code.
+func (n *Names) Hidden(start arch.Addr) bool { return n.hidden[start] }
 
 // Len returns the number of methods with a name.
 func (n *Names) Len() int { return len(n.entries) }

@@ -83,6 +83,10 @@ type aheadLayout struct {
 	BaseSize   uint32    `clr:"MethodTable.BaseSize"`
 	Untag      uint64    `global:"ObjectToMethodTableUnmask"`
 
+	Exception uint32 `clr:"Thread.ExceptionTracker,optional"`
+	Thrown    uint32 `clr:"ExInfo.ThrownObject,optional"`
+	Previous  uint32 `clr:"ExInfo.PreviousNestedInfo,optional"`
+
 	ID   uint32 `clr:"System.Threading.Thread._managedThreadId"` // a reference
 	Name uint32 `clr:"System.Threading.Thread._name"`
 
@@ -124,7 +128,19 @@ func (s *Store) bindAhead(d *contract.Descriptor) error {
 		StringLength: stringLengthAhead, StringChars: stringCharsAhead,
 	}
 	s.locals = localsLayout{Data: contract.Absent, Array: contract.Absent}
-	return s.bindHead(d, l.OSID, l.State, l.Link, l.Transition, l.Limit)
+	s.ex = exLayout{contract.Absent, contract.Absent, contract.Absent, contract.Absent}
+	fields := []uint32{l.OSID, l.State, l.Link, l.Transition, l.Limit}
+	if a.knowsExceptions() {
+		// An ExInfo lies on the thread's stack, and has the exception object itself.
+		s.l.Exception, s.l.ExObject, s.l.ExPrevious, s.direct = l.Exception, l.Thrown, l.Previous, true
+		fields = append(fields, l.Exception)
+	}
+	return s.bindHead(d, fields...)
+}
+
+// knowsExceptions reports whether the exceptions in flight can be found.
+func (a *ahead) knowsExceptions() bool {
+	return max(a.l.Exception, a.l.Thrown, a.l.Previous) <= maxOffset
 }
 
 // The length and the characters of a string, in bytes from the start of the object (System.Private.CoreLib:
@@ -138,6 +154,9 @@ const (
 func (a *ahead) parse(head []byte, at arch.Addr) Thread {
 	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(head[off:]) }
 	t := Thread{Address: at, OSID: int(u32(a.l.OSID))}
+	if a.knowsExceptions() {
+		t.Exception = arch.Addr(binary.LittleEndian.Uint64(head[a.l.Exception:]))
+	}
 	t.Cooperative = binary.LittleEndian.Uint64(head[a.l.Transition:]) == 0
 	switch flags := u32(a.l.State); {
 	case flags&aheadDetached != 0:

@@ -57,6 +57,9 @@ func (s *Store) LastException(t *Thread) arch.Addr {
 // LastThrown returns the exception object that a thread has thrown last, in flight or not; 0: there is none, or the
 // object cannot be read.
 func (s *Store) LastThrown(t *Thread) arch.Addr {
+	if s.ahead != nil {
+		return 0 // not known
+	}
 	return s.object(t.Address + arch.Addr(s.thrown.LastThrown))
 }
 

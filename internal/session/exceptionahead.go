@@ -1,0 +1,155 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// The exceptions of a native AOT program are read by our description of System.Exception. The stack trace is an array
+// of addresses: return addresses, or first the address of an instruction that has failed. The number 1 ends the
+// addresses of an earlier throw (System.Private.CoreLib, Exception.NativeAot.cs).
+
+const endsTrace = 1
+
+// Bounds of the texts of an exception, in UTF-16 units.
+const (
+	maxMessageAhead = 1 << 15
+	maxParamAhead   = 1 << 12
+)
+
+var errTraceAhead = errors.New("the exception's stack trace is inconsistent")
+
+// readAhead is read for an object of a native AOT program.
+func (r *reading) readAhead(obj arch.Addr, depth int) *thrown {
+	objects := r.p.Managed.Objects
+	if objects == nil {
+		return nil
+	}
+	class, err := objects.Class(obj)
+	if err != nil || !class.Is(coreLib, exceptionName) {
+		return nil
+	}
+	t := &thrown{at: obj, name: class.Display}
+	e := &t.object
+	e.Type = class.Table
+	e.Message, e.Cut, e.Unread = r.textAhead(obj, class, "_message", maxMessageAhead)
+	e.Remote, _, _ = r.textAhead(obj, class, "_remoteStackTraceString", maxMessageAhead)
+	e.Text, _, _ = r.textAhead(obj, class, "_stackTraceString", maxMessageAhead)
+	if hr, err := objects.Uint32(obj, class, "_HResult"); err == nil {
+		e.HResult = int32(hr)
+	}
+	e.Inner, _ = objects.Pointer(obj, class, "_innerException")
+	r.bound(e)
+	if t.trace, err = r.p.traceAhead(obj, class); err != nil {
+		t.traceErr = err.Error()
+	}
+	r.keepFrames(t)
+	if class.Is(coreLib, argumentException) && e.Message != "" {
+		t.parameter, _, _ = r.textAhead(obj, class, "_paramName", maxParamAhead)
+	}
+	if t.inner = r.read(e.Inner, depth+1); t.inner == nil && e.Inner != 0 {
+		t.leftOut = true
+	}
+	if class.Is(coreLib, aggregateException) {
+		r.othersAhead(t, class, depth)
+	}
+	return t
+}
+
+// textAhead reads a string in a field. unread: there is a string, or there may be one, and it cannot be read.
+func (r *reading) textAhead(obj arch.Addr, class *object.Class, field string, most int) (s string, cut, unread bool) {
+	at, err := r.p.Managed.Objects.Pointer(obj, class, field)
+	if err != nil || at == 0 {
+		return "", false, err != nil
+	}
+	s, cut, err = r.p.Managed.Objects.Text(at, most)
+	return s, cut, err != nil
+}
+
+// othersAhead is others.
+func (r *reading) othersAhead(t *thrown, class *object.Class, depth int) {
+	array, err := r.p.Managed.Objects.Pointer(t.at, class, "_innerExceptions")
+	if err != nil || array == 0 {
+		t.leftOut = t.leftOut || err != nil
+		return
+	}
+	_, all, _, err1 := r.p.Managed.Objects.Elements(array)
+	list, err2 := r.p.Managed.Objects.References(array, maxExceptions)
+	t.leftOut = t.leftOut || err1 != nil || err2 != nil || all > len(list)
+	r.otherExceptions(t, list, depth)
+}
+
+// traceAhead reads the stack trace of an exception.
+func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Trace, err error) {
+	objects := p.Managed.Objects
+	array, err := objects.Pointer(obj, class, "_corDbgStackTrace")
+	if err != nil || array == 0 {
+		return out, err
+	}
+	n, err := objects.Uint32(obj, class, "_idxFirstFreeStackTraceEntry")
+	if err != nil {
+		return out, err
+	}
+	at, length, size, err := objects.Elements(array)
+	if err != nil {
+		return out, err
+	}
+	if size != 8 || int64(n) > int64(length) {
+		return out, fmt.Errorf("%w: %d addresses in the place of %d, of %d bytes", errTraceAhead, n, length, size)
+	}
+	kept := min(n, thread.MaxTrace)
+	b, err := target.NewReader(p.Engine.Cache).Bytes(at, 8*int(kept))
+	if err != nil {
+		return out, err
+	}
+	out.More = int(n - kept)
+	for ; len(b) > 0; b = b[8:] {
+		ip, last := arch.Addr(binary.LittleEndian.Uint64(b)), len(out.Frames)-1
+		switch {
+		case ip != endsTrace:
+			out.Frames = append(out.Frames, thread.TraceFrame{IP: ip})
+		case last >= 0:
+			out.Frames[last].EndsTrace = true
+		}
+	}
+	return out, nil
+}
+
+// longestCall is the length of a call instruction, in bytes.
+const longestCall = 8
+
+// traceFrameAhead is traceFrame.
+func (p naming) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
+	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
+	out.Kind, out.IP = profile.Managed, uint64(f.IP)
+	out.Display = fmt.Sprintf("[code at %v]", f.IP)
+	out.Short = out.Display
+	if p.Engine.Ahead == nil || p.Found == nil || p.Found.Module == nil {
+		return out
+	}
+	in := p.Found.Module
+	at := f.IP
+	if code, err := target.NewReader(p.Engine.Cache).Bytes(at-longestCall, longestCall); err == nil &&
+		p.Arch.EndsInCall(code) {
+		at-- // in the call
+	}
+	m, start, ok := p.methodAhead(in, at)
+	out.Hidden = p.Engine.Ahead.Hidden(start)
+	if !ok {
+		p.nameNative(&out.Frame, nativePlace{in, f.IP, at})
+		return out
+	}
+	out.Tier, out.Offset = tierAhead, uint64(f.IP-start)
+	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
+	if p.lines != nil {
+		out.Line = p.lineAhead(nativePlace{in, f.IP, at}, start)
+	}
+	return out
+}
