@@ -76,7 +76,7 @@ type Names struct {
 	owners   map[arch.Addr]uint32 // tokens of the defined types, by MethodTable
 	statics  section
 	lines    lineTable
-	hidden   map[arch.Addr]bool   // in stack traces of exceptions, by start
+	hidden   map[arch.Addr]bool // in stack traces of exceptions, by start
 	known    map[arch.Addr]name.Method
 	room     int // bytes left for known
 }
