@@ -181,6 +181,68 @@ func TestNativeAOTCrash(t *testing.T) {
 	}
 }
 
+// TestNativeAOTLines finds the lines of a program that has its source lines, but no symbols: of threads, and of the
+// exception of which the program dies. .NET says the line behind a call; the line here is that of the call.
+func TestNativeAOTLines(t *testing.T) {
+	file := testenv.AheadOfTimeLines(t)
+	options := clrsnap.Options{Lines: true}
+	check := func(frames []profile.Frame, want map[string]int) {
+		t.Helper()
+		for method, line := range want {
+			i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Method == method })
+			if i < 0 || frames[i].Line == nil || frames[i].Line.Line != line ||
+				!strings.HasSuffix(frames[i].Line.File, "/hello/hello.cs") {
+				t.Errorf("%s is not at line %d in\n%s", method, line, livetest.Text(frames))
+			}
+		}
+	}
+	pid, _ := testenv.StartAheadOfTimeNewest(t, file)
+	p, err := clrsnap.Open(t.Context(), pid, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]map[string]int{
+		"holder":    {"Hello.Program.HoldTheLock": 31, "Hello.Program.Holder": 32},
+		"wanter":    {"Hello.Program.WantTheLock": 33, "Hello.Program.Wanter": 34},
+		"waiter":    {"Hello.Program.WaitForPulse": 35, "Hello.Program+Generic`1.Enter": 42},
+		"sleeper":   {"Hello.Program.SleepForLong": 36},
+		"semaphore": {"Hello.Program.TakeSemaphore": 37},
+	}
+	for i := range s.Threads {
+		check(s.Threads[i].Frames, lines[s.Threads[i].Name])
+		delete(lines, s.Threads[i].Name)
+	}
+	if len(lines) > 0 {
+		t.Errorf("there are no threads %v", lines)
+	}
+	dump, said := testenv.CrashAheadOfTimeNewest(t, file, "0", "crash")
+	dead, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	if s, err = dead.SnapshotAll(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Crashed && th.Exception != nil })
+	if i < 0 {
+		t.Fatalf("no thread has crashed: %s", said)
+	}
+	var frames []profile.Frame
+	for _, f := range s.Threads[i].Exception.Frames {
+		frames = append(frames, f.Frame)
+	}
+	check(frames, map[string]int{"Hello.Program.Deep": 38, "Hello.Program.Main": 59})
+	if !strings.Contains(said, "/hello.cs:line 38\n") {
+		t.Errorf("the program says %s", said)
+	}
+}
+
 // checkTasksAhead requires the pending methods: Outer awaits Inner, and Inner awaits a semaphore.
 func checkTasksAhead(t *testing.T, p *clrsnap.Process) {
 	t.Helper()

@@ -379,6 +379,13 @@ func AheadOfTimeNewest(tb testing.TB, name string) (file string) {
 	return tool(tb, filepath.Join("aot-11", name, name))
 }
 
+// AheadOfTimeLines is the program "hello" built with StackTraceLineNumberSupport, without a file with symbols. Without
+// the program the test is skipped.
+func AheadOfTimeLines(tb testing.TB) (file string) {
+	tb.Helper()
+	return tool(tb, filepath.Join("aot-more-11", "hello-lines", "hello"))
+}
+
 // StartAheadOfTimeNewest starts a program of AheadOfTimeNewest, and ends the program after the test. said are the
 // program's first words.
 func StartAheadOfTimeNewest(tb testing.TB, file string, args ...string) (pid int, said []string) {
