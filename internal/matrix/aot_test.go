@@ -22,6 +22,7 @@ import (
 	"clrsnap/events"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -124,7 +125,21 @@ func checkAheadNewest(t *testing.T, file string) {
 // TestNativeAOTCore reads the core dump of a native AOT program of the newest .NET.
 func TestNativeAOTCore(t *testing.T) {
 	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"))
-	p, err := clrsnap.OpenCore(t.Context(), testenv.GCoreDump(t, pid), clrsnap.CoreOptions{})
+	checkCoreAhead(t, testenv.GCoreDump(t, pid))
+}
+
+// TestNativeAOTCreatedump reads a dump that createdump has made of a native AOT program. Of such programs createdump
+// makes full dumps only. TestNativeAOTCrash has the kernel's dump.
+func TestNativeAOTCreatedump(t *testing.T) {
+	layer.Matrix(t)
+	pid, _ := testenv.StartAheadOfTimeNewest(t, testenv.AheadOfTimeNewest(t, "hello"))
+	checkCoreAhead(t, testenv.DumpAheadOfTimeNewest(t, testenv.DumpFull, pid))
+}
+
+// checkCoreAhead requires in a core dump what the program has said of itself.
+func checkCoreAhead(t *testing.T, dump string) {
+	t.Helper()
+	p, err := clrsnap.OpenCore(t.Context(), dump, clrsnap.CoreOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +194,9 @@ func TestNativeAOTCrash(t *testing.T) {
 			t.Errorf("frame %d is %s at %+v, not %s", i, f.Method, f.Line, methods[i])
 		}
 	}
+	checkWaitsAhead(t, s)
+	checkHeapAhead(t, p)
+	checkTasksAhead(t, p)
 }
 
 // TestNativeAOTLines finds the lines of a program that has its source lines, but no symbols: of threads, and of the
