@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -13,10 +12,7 @@ import (
 )
 
 // The exceptions of a native AOT program are read by our description of System.Exception. The stack trace is an array
-// of addresses: return addresses, or first the address of an instruction that has failed. The number 1 ends the
-// addresses of an earlier throw (System.Private.CoreLib, Exception.NativeAot.cs).
-
-const endsTrace = 1
+// of addresses (System.Private.CoreLib, Exception.NativeAot.cs).
 
 // Bounds of the texts of an exception, in UTF-16 units.
 const (
@@ -109,17 +105,7 @@ func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Tra
 	if err != nil {
 		return out, err
 	}
-	out.More = int(n - kept)
-	for ; len(b) > 0; b = b[8:] {
-		ip, last := arch.Addr(binary.LittleEndian.Uint64(b)), len(out.Frames)-1
-		switch {
-		case ip != endsTrace:
-			out.Frames = append(out.Frames, thread.TraceFrame{IP: ip})
-		case last >= 0:
-			out.Frames[last].EndsTrace = true
-		}
-	}
-	return out, nil
+	return thread.Trace{Frames: thread.FramesOf(b), More: int(n - kept)}, nil
 }
 
 // longestCall is the length of a call instruction, in bytes.

@@ -57,6 +57,22 @@ func TestDispatching(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, got, err)
 		}
 	}
+	for at, want := range map[arch.Addr]bool{
+		stack + 0x100: true, stack + 0x800: true, stack + 0x108: false, stack + 0x110: false, newest: false,
+	} {
+		if got := r.IsDispatching(at, stack+0x1000, l); got != want {
+			t.Errorf("%v is a structure: %v", at, got)
+		}
+	}
+	if r.IsDispatching(stack+0x100, stack+0x800, l) {
+		t.Error("a structure leads beyond the stack")
+	}
+	after := p.Words[stack+0x100+8]
+	p.Words[stack+0x100+8] = uint64(box)
+	if r.IsDispatching(stack+0x100, stack+0x1000, l) {
+		t.Error("the next Continuation is a box")
+	}
+	p.Words[stack+0x100+8] = after
 	none("a frame nearer to the leaf", stack, stack+0x100)
 	none("between them", stack+0x200, stack+0x700)
 	none("nearer to the base", stack+0x900, stack+0xa00)

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
 )
 
 // aheadText is the description of the runtime of a native AOT program, as far as threads need it.
@@ -156,6 +157,62 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// TestAheadExceptions finds the exceptions in flight on a thread: each ExInfo has the exception object, and leads to the
+// one before. A list in a circle has an end, and a runtime that does not describe ExInfo has no exceptions.
+func TestAheadExceptions(t *testing.T) {
+	p := newAheadProgram()
+	at := p.add(101, aheadAttached, 1, 1, 1, "")
+	const newest, older, thrown, before = arch.Addr(0x9000), arch.Addr(0x9100), 0x9200, 0x9300
+	p.Words[at+120] = uint64(newest)
+	p.Words[newest], p.Words[newest+16] = uint64(older), thrown
+	p.Words[older], p.Words[older+16] = 0, before
+	d := aheadDescriptor(t)
+	list, err := newStore(t, p, d).List()
+	if err != nil || list[0].Exception != 0 {
+		t.Fatal(list, err)
+	}
+	describeExceptions(d)
+	s := newStore(t, p, d)
+	if list, err = s.List(); err != nil || list[0].Exception != newest || !s.StillInFlight(&list[0]) {
+		t.Fatal(list, err)
+	}
+	if got := s.InFlight(&list[0]); !slices.Equal(got, []arch.Addr{thrown, before}) {
+		t.Errorf("in flight are %v", got)
+	}
+	if at := s.LastThrown(&list[0]); at != 0 {
+		t.Errorf("the last exception is at %v", at)
+	}
+	if e, ok := s.Exception(&list[0], &target.Stack{}); ok {
+		t.Errorf("the state is %+v", e)
+	}
+	p.Words[older] = uint64(newest)
+	if got := s.InFlight(&list[0]); len(got) != 2 {
+		t.Errorf("in flight in a circle are %v", got)
+	}
+}
+
+func describeExceptions(d *contract.Descriptor) {
+	d.Types["Thread"].Fields["ExceptionTracker"] = contract.Field{Offset: 120}
+	d.Types["ExInfo"] = contract.Type{Fields: map[string]contract.Field{
+		"PreviousNestedInfo": {Offset: 0}, "ThrownObject": {Offset: 16},
+	}}
+}
+
+// TestFramesOf: the number 1 ends the trace of an earlier throw.
+func TestFramesOf(t *testing.T) {
+	words := func(list ...uint64) (b []byte) {
+		for _, w := range list {
+			b = binary.LittleEndian.AppendUint64(b, w)
+		}
+		return b
+	}
+	got := FramesOf(append(words(1, 0x10, 0x20, 1, 1, 0x30), 0x40))
+	want := []TraceFrame{{IP: 0x10}, {IP: 0x20, EndsTrace: true}, {IP: 0x30}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}
+
 // TestBlocks finds the static fields of threads: the array of fields of other code, and a block for each root. A list
 // in a circle has an end.
 func TestBlocks(t *testing.T) {
@@ -243,10 +300,13 @@ func FuzzAhead(f *testing.F) {
 	f.Add([]byte("\x00\x00\x01\x00\x00\x00\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00"))
 	f.Add([]byte("\x01\x00\x02\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, words []byte) {
-		s := newStore(t, hostile(words), aheadDescriptor(t))
+		d := aheadDescriptor(t)
+		describeExceptions(d)
+		s := newStore(t, hostile(words), d)
 		list, _ := s.List()
 		for i := range list[:min(len(list), 8)] {
 			_, _ = s.Name(&list[i])
+			_ = s.InFlight(&list[i])
 			_, _ = s.ObjectIn(hostile(words), &list[i])
 			if n := len(s.Blocks(list[i].Address)); n > 1+maxRoots {
 				t.Errorf("a thread has %d blocks", n)

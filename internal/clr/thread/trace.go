@@ -157,6 +157,25 @@ func (l *traceLayout) decode(b []byte) ([]TraceFrame, error) {
 	return frames, nil
 }
 
+// endsTrace, among the addresses of a native AOT program, ends the trace of an earlier throw
+// (System.Private.CoreLib, Exception.NativeAot.cs, EdiSeparator).
+const endsTrace = 1
+
+// FramesOf returns the frames of an exception object of a native AOT program, by the addresses that the object has:
+// return addresses, or the address of a faulting instruction.
+func FramesOf(addresses []byte) (frames []TraceFrame) {
+	for ; len(addresses) >= 8; addresses = addresses[8:] {
+		ip, last := arch.Addr(binary.LittleEndian.Uint64(addresses)), len(frames)-1
+		switch {
+		case ip != endsTrace:
+			frames = append(frames, TraceFrame{IP: ip})
+		case last >= 0:
+			frames[last].EndsTrace = true
+		}
+	}
+	return frames
+}
+
 // referenceSize is the size of an object reference, in bytes.
 const referenceSize = 8
 
