@@ -47,7 +47,7 @@ func (p *Process) servedAhead(reader *web.Reader, t *profile.Thread, stack *targ
 		return p.resumedFor(reader, t)
 	}
 	own, end := arch.Addr(t.Frames[i].SP), arch.Addr(t.Frames[i+1].SP)
-	if id, any := p.servedIn(reader, stack, own, end); any {
+	if id, found := p.servedIn(reader, stack, own, end); found {
 		return id
 	}
 	id, _ := p.servedIn(reader, stack, arch.Addr(t.Frames[0].SP), own) // registers that other methods have saved
@@ -55,8 +55,8 @@ func (p *Process) servedAhead(reader *web.Reader, t *profile.Thread, stack *targ
 }
 
 // servedIn returns the id of the only request whose object is among the words of a part of a stack; "": there is none,
-// or there are several. any: there is at least one.
-func (p *Process) servedIn(reader *web.Reader, stack *target.Stack, from, to arch.Addr) (id string, any bool) {
+// or there are several. found: there is at least one.
+func (p *Process) servedIn(reader *web.Reader, stack *target.Stack, from, to arch.Addr) (id string, found bool) {
 	tried := map[arch.Addr]bool{}
 	for n := 0; from+8 <= to && n < maxServingWords; from, n = from+8, n+1 {
 		word, ok := stack.Uint64(from)
@@ -69,12 +69,12 @@ func (p *Process) servedIn(reader *web.Reader, stack *target.Stack, from, to arc
 		if other == "" || other == id {
 			continue
 		}
-		if any {
+		if found {
 			return "", true
 		}
-		id, any = other, true
+		id, found = other, true
 	}
-	return id, any
+	return id, found
 }
 
 // requestOf returns the id of the request that an object of Kestrel serves; "": none, or the object is another.
