@@ -111,7 +111,8 @@ func (d *diagnosis) runtime() bool {
 	if r.Shape == locate.NativeAOT {
 		seen, unseen := "its stacks and its use of CPUs", "locks, tasks, the heap and events"
 		if m := d.p.Managed; m != nil && m.Objects != nil {
-			seen, unseen = "its stacks, its use of CPUs, locks, tasks and the heap", "requests, exceptions and events"
+			seen = "its stacks, its use of CPUs, locks, tasks, requests, exceptions and the heap"
+			unseen = "calls of HttpClient and events"
 		}
 		detail += ": " + seen + " can be seen, " + d.aheadNames() + "; " + unseen + " cannot"
 	}
@@ -125,7 +126,11 @@ func (d *diagnosis) aheadNames() string {
 	if names == nil {
 		return "with names of methods if it has symbols"
 	}
-	return fmt.Sprintf("with the names of %d methods, which the program has for stack traces", names.Len())
+	what := "the names"
+	if names.HasLines() {
+		what = "the names and lines"
+	}
+	return fmt.Sprintf("with %s of %d methods, which the program has for stack traces", what, names.Len())
 }
 
 // layouts says where the layout of the runtime's structures comes from.

@@ -366,7 +366,8 @@ func TestNativeAOTRequestsResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		has := func(th profile.Thread, method string) bool {
-			return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return strings.HasSuffix(f.Method, method) })
+			is := func(f profile.Frame) bool { return strings.HasSuffix(f.Method, method) }
+			return slices.ContainsFunc(th.Frames, is)
 		}
 		if slices.ContainsFunc(s.Threads, func(th profile.Thread) bool {
 			return has(th, ".BlockFor") && has(th, ".DispatchContinuations") && !has(th, ".ProcessRequests")
@@ -554,10 +555,11 @@ func checkRootsAhead(t *testing.T, p *clrsnap.Process) {
 		entries = table + "+Entry[]"
 		thread  = "System.Threading.Thread"
 		thrown  = "System.InvalidOperationException"
+
+		wanted = `^(Hello\.Node|System\.(InvalidOperationException|Threading\.Thread|.*Entry\[\])|string)$`
 	)
 	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{
-		Roots:    regexp.MustCompile(`^(Hello\.Node|System\.(InvalidOperationException|Threading\.Thread|.*Entry\[\])|string)$`),
-		Retained: true, Graph: true,
+		Roots: regexp.MustCompile(wanted), Retained: true, Graph: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func isService(class *object.Class) bool {
 // faults describes the failed tasks on the heap. Equal faults are counted.
 func (t *taskWalk) faults() []profile.TaskFault {
 	if t.p.Runtime == nil {
-		return nil // exceptions of native AOT programs are not read
+		return nil // the fields of the holders are not described for native AOT programs
 	}
 	services := t.serviceTasks()
 	by := map[string]*profile.TaskFault{}

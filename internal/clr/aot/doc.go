@@ -13,6 +13,8 @@
 // Methods that reflection can call, such as Main, are in the invoke map instead. The invoke map names their types by
 // the MethodTables, and the type map has the MethodTables.
 //
+// A program that is built with StackTraceLineNumberSupport also has the source lines of methods.
+//
 // The runtime's data descriptor leads to the header: RuntimeInstance, the first of the TypeManagers, the
 // TypeManager's header (src/coreclr/nativeaot/Runtime/datadescriptor.inc, TypeManager.cpp, inc/ModuleHeaders.h).
 //

@@ -9,8 +9,8 @@ import (
 
 // A program that is built with StackTraceLineNumberSupport has the source lines of methods. A hash table has for each
 // method the start of the code and a list: the number of sequence points, the number of the first document, and for
-// each point the distance in the code and in lines from the point before. The distance 0 in the code stands for a change
-// of the document. Another blob has the offsets of the documents' names, and then the names
+// each point the distance in the code and in lines from the point before. The distance 0 in the code stands for a
+// change of the document. Another blob has the offsets of the documents' names, and then the names
 // (src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/DependencyAnalysis/StackTraceLineNumbersNode.cs,
 // StackTraceDocumentsNode.cs).
 

@@ -98,7 +98,8 @@ func FuzzLines(f *testing.F) {
 		testenv.Allocates(t, len(points)+len(documents), 200, besides, func() {
 			n := &Names{lines: newLineTable(points, documents, &tables{fixups: fixups, fixupsAt: 0x20000})}
 			for start := range n.lines.lists {
-				if file, line, ok := n.Line(start, start+10); ok && (line <= 0 || file == "" || len(file) > maxDocument) {
+				file, line, ok := n.Line(start, start+10)
+				if ok && (line <= 0 || file == "" || len(file) > maxDocument) {
 					t.Errorf("%q:%d", file, line)
 				}
 			}

@@ -157,8 +157,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadExceptions finds the exceptions in flight on a thread: each ExInfo has the exception object, and leads to the
-// one before. A list in a circle has an end, and a runtime that does not describe ExInfo has no exceptions.
+// TestAheadExceptions finds the exceptions in flight on a thread: each ExInfo has the exception object, and leads to
+// the ExInfo before. A list in a circle has an end, and a runtime that does not describe ExInfo has no exceptions.
 func TestAheadExceptions(t *testing.T) {
 	p := newAheadProgram()
 	at := p.add(101, aheadAttached, 1, 1, 1, "")
