@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -42,14 +43,13 @@ func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 		all = append(all, &f.Pages)
 	}
 	for _, p := range all {
-		numbers := make([]uint64, 0, len(p.Data))
-		for n, page := range p.Data {
-			if !had[string(page)] {
-				numbers = append(numbers, n)
+		var pages []recorded.Page
+		for _, n := range slices.Sorted(maps.Keys(p.Data)) {
+			if !had[string(p.Data[n])] {
+				pages = append(pages, recorded.Page{Of: p, Number: n})
 			}
 		}
-		slices.Sort(numbers)
-		recorded.NumberedPages{Pages: p, Numbers: numbers}.Reduce(1, same)
+		recorded.Reduce(pages, 1, same)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
 	if err := h.p.ReadThreadStore(); err != nil {
 		return err
 	}
-	for _, t := range h.p.known {
+	for _, t := range h.p.threadsByID() {
 		ref := people{h.p}.Ref(&t)
 		add := func(to arch.Addr) {
 			if n, ok := g.Number(to); ok {

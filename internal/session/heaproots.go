@@ -232,7 +232,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 		return err
 	}
 	left := maxLocals
-	for _, t := range h.p.known {
+	for _, t := range h.p.threadsByID() {
 		outer, skipped, ok := h.p.Managed.Threads.Statics(t.Address)
 		if !ok {
 			continue

@@ -1,8 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -129,6 +132,11 @@ func (p *Process) take(list []thread.Thread) {
 			p.known[t.OSID] = t
 		}
 	}
+}
+
+// threadsByID are the runtime's threads in the order of their ids, so that equal moments have equal results.
+func (p *Process) threadsByID() []thread.Thread {
+	return slices.SortedFunc(maps.Values(p.known), func(a, b thread.Thread) int { return cmp.Compare(a.OSID, b.OSID) })
 }
 
 // Find returns the thread whose Thread object has that address.

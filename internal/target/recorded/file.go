@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
+	"time"
 
 	"clrsnap/internal/target"
 )
@@ -14,7 +17,8 @@ type File struct {
 	Dev   uint64
 	Inode uint64
 	Error string // why the file could not be opened; empty for an opened file
-	Size  int64  // 0: no read reached the end
+	None  bool   // there was no such file
+	Size  int64  // 0: not known
 	Pages Pages
 }
 
@@ -34,11 +38,14 @@ func FindFile(list []*File, path string, dev, inode uint64) *File {
 }
 
 // Open opens the recorded part of a file; nil: the file was not recorded.
-func (f *File) Open(path string) (target.File, error) {
+func (f *File) Open(name string) (target.File, error) {
 	if f == nil {
-		return nil, fmt.Errorf("%s: %w", path, errNotRecorded)
+		return nil, fmt.Errorf("%s: %w", name, errNotRecorded)
 	}
-	if f.Error != "" {
+	switch {
+	case f.None:
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	case f.Error != "":
 		return nil, errors.New(f.Error)
 	}
 	return file{f}, nil
@@ -48,6 +55,23 @@ func (f *File) Open(path string) (target.File, error) {
 type file struct{ f *File }
 
 func (f file) Close() error { return nil }
+
+// Stat knows only the size of the file.
+func (f file) Stat() (fs.FileInfo, error) {
+	if f.f.Size == 0 {
+		return nil, fmt.Errorf("the size of %s: %w", f.f.Path, errNotRecorded)
+	}
+	return info{f.f}, nil
+}
+
+type info struct{ f *File }
+
+func (i info) Name() string     { return path.Base(i.f.Path) }
+func (i info) Size() int64      { return i.f.Size }
+func (info) Mode() fs.FileMode  { return 0o444 }
+func (info) ModTime() time.Time { return time.Time{} }
+func (info) IsDir() bool        { return false }
+func (info) Sys() any           { return nil }
 
 func (f file) ReadAt(p []byte, at int64) (int, error) {
 	var end error
@@ -68,8 +92,13 @@ func (f file) ReadAt(p []byte, at int64) (int, error) {
 // Record returns an open file whose reads are recorded. err is the error of opening the file.
 func (f *File) Record(open target.File, err error) (target.File, error) {
 	if err != nil {
-		f.Error = err.Error()
+		f.Error, f.None = err.Error(), errors.Is(err, fs.ErrNotExist)
 		return nil, err
+	}
+	if of, ok := open.(interface{ Stat() (fs.FileInfo, error) }); ok {
+		if st, err := of.Stat(); err == nil {
+			f.Size = st.Size()
+		}
 	}
 	return &fileRecorder{File: open, kept: f}, nil
 }
@@ -78,6 +107,9 @@ type fileRecorder struct {
 	target.File
 	kept *File
 }
+
+// Stat is as of the recorded file.
+func (f *fileRecorder) Stat() (fs.FileInfo, error) { return file{f.kept}.Stat() }
 
 func (f *fileRecorder) ReadAt(p []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(p, at)

@@ -59,7 +59,8 @@ func record(t *testing.T) (*still, *recorded.Moment) {
 	}}
 	s.data = s.data[:2*recorded.PageSize+100]
 	m := &recorded.Moment{
-		Machine: arch.AMD64.Machine, Note: "a note", Truths: []string{text}, PID: 7, Program: "/machine-of-a-person/app",
+		Machine: arch.AMD64.Machine, Note: "a note", Truths: []string{text}, PID: 7,
+		Program: "/machine-of-a-person/app",
 		Threads: []recorded.Thread{{TID: 8, OwnID: 1, Name: "main"}},
 	}
 	r := recorded.NewRecorder(s, m)
@@ -214,14 +215,14 @@ func TestOverwriteCut(t *testing.T) {
 func TestReduce(t *testing.T) {
 	_, m := record(t)
 	p := recorded.NewPages()
-	var numbers []uint64
+	var pages []recorded.Page
 	for n := range uint64(100) {
 		p.Data[n] = []byte{byte(n)}
-		numbers = append(numbers, n)
+		pages = append(pages, recorded.Page{Of: &p, Number: n})
 	}
 	needed := map[uint64]bool{3: true, 40: true, 41: true}
 	tries := 0
-	recorded.NumberedPages{Pages: &p, Numbers: numbers}.Reduce(1, func() bool {
+	recorded.Reduce(pages, 1, func() bool {
 		tries++
 		for n := range needed {
 			if p.Data[n] == nil {
@@ -238,7 +239,7 @@ func TestReduce(t *testing.T) {
 	if tries > 40 {
 		t.Errorf("%d tries", tries)
 	}
-	if of := m.OfFiles(); len(of) != 3 || !slices.Equal(of[0].Numbers, []uint64{0x10}) {
+	if of := m.OfFiles(); len(of) != 3 || of[0].Number != 0x10 || of[2].Number != 2 {
 		t.Errorf("%+v", of)
 	}
 }
@@ -271,7 +272,8 @@ func FuzzRead(f *testing.F) {
 		f.Add(changed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := recorded.Read(bytes.NewReader(data), func(string) (*recorded.Shared, error) { return nil, os.ErrNotExist })
+		none := func(string) (*recorded.Shared, error) { return nil, os.ErrNotExist }
+		m, err := recorded.Read(bytes.NewReader(data), none)
 		if err != nil {
 			return
 		}

@@ -34,42 +34,40 @@ func Share(name string, moments []*Moment) *Shared {
 	for _, m := range moments {
 		seen := map[string]bool{}
 		for _, p := range m.OfFiles() {
-			for _, n := range p.Numbers {
-				page := p.Pages.Data[n]
-				if page == nil || seen[string(page)] {
-					continue
-				}
-				seen[string(page)] = true
-				if times[string(page)]++; times[string(page)] == 2 {
-					order = append(order, page)
-				}
+			page := p.Of.Data[p.Number]
+			if page == nil || seen[string(page)] {
+				continue
+			}
+			seen[string(page)] = true
+			if times[string(page)]++; times[string(page)] == 2 {
+				order = append(order, page)
 			}
 		}
 	}
 	return &Shared{Name: name, Pages: order}
 }
 
-// NumberedPages are some of Pages.
-type NumberedPages struct {
-	Pages   *Pages
-	Numbers []uint64 // in ascending order
+// A Page is one of some Pages.
+type Page struct {
+	Of     *Pages
+	Number uint64
 }
 
-// OfFiles are the recorded pages of files, and of memory with unwritten bytes of files.
-func (m *Moment) OfFiles() (out []NumberedPages) {
-	of := NumberedPages{Pages: &m.Memory}
+// OfFiles are the recorded pages of memory with unwritten bytes of files, and of files.
+func (m *Moment) OfFiles() (out []Page) {
 	for i := range m.Mapped {
 		if in := &m.Mapped[i]; in.IsFile() && in.Perm&target.PermWrite == 0 {
 			for n := uint64(in.Start) / PageSize; n < uint64(in.End)/PageSize; n++ {
 				if m.Memory.Data[n] != nil {
-					of.Numbers = append(of.Numbers, n)
+					out = append(out, Page{&m.Memory, n})
 				}
 			}
 		}
 	}
-	out = append(out, of)
 	for _, f := range m.Files {
-		out = append(out, NumberedPages{&f.Pages, slices.Sorted(maps.Keys(f.Pages.Data))})
+		for _, n := range slices.Sorted(maps.Keys(f.Pages.Data)) {
+			out = append(out, Page{&f.Pages, n})
+		}
 	}
 	return out
 }
@@ -89,27 +87,27 @@ func ReadShared(name string) (*Shared, error) {
 	return s, err
 }
 
-// Reduce blanks as many of the numbered pages as possible, as long as same reports that results have not changed.
-// Groups of least pages or fewer are not divided.
-func (p NumberedPages) Reduce(least int, same func() bool) {
-	if len(p.Numbers) == 0 {
+// Reduce blanks as many of the pages as possible, as long as same reports that results have not changed. Groups of
+// least pages or fewer are not divided.
+func Reduce(pages []Page, least int, same func() bool) {
+	if len(pages) == 0 {
 		return
 	}
-	kept := make([][]byte, len(p.Numbers))
-	for i, n := range p.Numbers {
-		kept[i] = p.Pages.Data[n]
-		delete(p.Pages.Data, n)
-		p.Pages.Blank[n] = true
+	kept := make([][]byte, len(pages))
+	for i, p := range pages {
+		kept[i] = p.Of.Data[p.Number]
+		delete(p.Of.Data, p.Number)
+		p.Of.Blank[p.Number] = true
 	}
 	if same() {
 		return
 	}
-	for i, n := range p.Numbers {
-		p.Pages.Data[n] = kept[i]
-		delete(p.Pages.Blank, n)
+	for i, p := range pages {
+		p.Of.Data[p.Number] = kept[i]
+		delete(p.Of.Blank, p.Number)
 	}
-	if half := len(p.Numbers) / 2; half > 0 && len(p.Numbers) > least {
-		NumberedPages{p.Pages, p.Numbers[:half]}.Reduce(least, same)
-		NumberedPages{p.Pages, p.Numbers[half:]}.Reduce(least, same)
+	if half := len(pages) / 2; half > 0 && len(pages) > least {
+		Reduce(pages[:half], least, same)
+		Reduce(pages[half:], least, same)
 	}
 }
