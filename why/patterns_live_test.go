@@ -14,11 +14,11 @@ import (
 func TestOfNote(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct{ of, says, own string }{
-			{"struct-keys", "the key is a struct without an Equals and a GetHashCode", "Shop.Wasteful.CountStock"},
+			{"struct-keys", "comparing and hashing structs by reflection", "Shop.Wasteful.CountStock"},
 			{"equal-hashes", "looking up keys in a collection", "Shop.Wasteful.CountLabels"},
 			{"linq", "methods of LINQ", "Shop.Wasteful.ComparePrices"},
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
-			{"joins", "joining strings", "Shop.Wasteful.Write"},
+			{"joins", "are strings of", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
 			{"throws", "throwing and catching exceptions", "Shop.Busy.Parse"},
 			{"loop", "", ""},
@@ -34,6 +34,7 @@ func TestOfNote(t *testing.T) {
 					for _, e := range r.Activity.CPU.OfNote {
 						text := shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}})
 						switch {
+						case tt.of == "struct-keys" && strings.Contains(text, "boxed values"): // by the reflection
 						case tt.says == "" || !strings.Contains(text, tt.says):
 							t.Errorf("not of %s: %s", tt.of, text)
 						case !strings.Contains(e.Text, tt.own):
