@@ -20,13 +20,14 @@ func TestOfNote(t *testing.T) {
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
 			{"joins", "are strings of", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
-			{"throws", "throwing and catching exceptions", "Shop.Busy.Parse"},
 			{"loop", "", ""},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
 				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				took := time.Second // longer each time: on a busy machine there are few samples in a second
 				testenv.UntilSeen(t, func() string {
-					r := look(t, a, why.Options{For: 2 * time.Second})
+					took = min(2*took, 16*time.Second)
+					r := look(t, a, why.Options{For: took})
 					if r.Activity.CPU == nil || r.Activity.CPU.Path == nil {
 						return "samples"
 					}
