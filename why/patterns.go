@@ -16,19 +16,18 @@ type pattern struct {
 }
 
 const (
-	structKeyText = "ValueType.Equals and ValueType.GetHashCode below a collection, used in %s: the key is a struct " +
-		"without an Equals and a GetHashCode of its own."
+	structKeyText = "comparing and hashing structs by reflection (ValueType.Equals, ValueType.GetHashCode), in %s: a " +
+		"struct without an Equals and a GetHashCode of its own, as a key for example."
 	keysText = "looking up keys in a collection, in %s: very many look-ups, or many keys with equal hash codes, " +
 		"compared one by one."
 	regexText = "regular expressions that %s runs. A pattern that backtracks takes long with some texts."
 	linqText  = "methods of LINQ, called in %s. In a loop LINQ goes through the same elements again and again."
 	jsonText  = "reading or writing JSON, called in %s."
-	textText  = "joining strings, called in %s. A text that grows in a loop is copied each time."
 )
 
 // patterns are the known ways. A sample counts for each way that it fits.
 var patterns = []pattern{
-	{0.10, structKey, structKeyText}, {0.40, keyLookup, keysText}, {0.25, joinsText, textText},
+	{0.10, structKey, structKeyText}, {0.30, keyLookup, keysText},
 	{0.20, within("System.Text.RegularExpressions"), regexText}, {0.25, within("System.Linq"), linqText},
 	{0.30, within("System.Text.Json"), jsonText},
 }
@@ -45,22 +44,22 @@ func upward(r *profile.Recording, leaf int32, f func(n int32, fn *profile.Functi
 	}
 }
 
-// structKey finds the collection below which a struct is compared, or hashed, by reflection.
+// byReflection are the beginnings of the methods that compare and hash structs without methods of their own. The
+// compiler may have inlined ValueType.Equals.
+var byReflection = []string{"System.ValueType.", "System.Reflection.FieldAccessor.GetValue"}
+
+// structKey finds the comparison or the hash of a struct, by reflection, in own code or in a collection.
 func structKey(r *profile.Recording, leaf int32) (out int32) {
-	compares := false
 	upward(r, leaf, func(n int32, f *profile.Function) bool {
-		switch {
-		case strings.HasPrefix(f.Method, "System.ValueType."): // Equals, GetHashCode, and what they call
-			compares = true
-		case compares && strings.HasPrefix(f.Method, "System.Collections."):
-			if !strings.Contains(f.Method, "EqualityComparer") {
-				out = n
-				return false
-			}
-		case f.Origin() == profile.OfUser:
+		if slices.ContainsFunc(byReflection, func(p string) bool { return strings.HasPrefix(f.Method, p) }) {
+			out = n
+			return true
+		}
+		if out != 0 && f.Module == "System.Private.CoreLib" && !strings.HasPrefix(f.Method, "System.Collections.") {
+			out = 0 // a call of reflection
 			return false
 		}
-		return true
+		return out == 0 && f.Origin() == profile.OfFramework
 	})
 	return out
 }
@@ -72,6 +71,7 @@ var lookups = []string{
 	"System.Collections.Generic.HashSet`1.AddIfNotPresent",
 	"System.Collections.Concurrent.ConcurrentDictionary`2.TryGetValue",
 	"System.Collections.Concurrent.ConcurrentDictionary`2.TryAddInternal",
+	"System.Collections.Generic.ObjectEqualityComparer`1.Equals", // of a look-up in own code, where inlined
 }
 
 // comparing are the beginnings of the names of methods that compare keys.
@@ -111,17 +111,6 @@ func within(assembly string) func(*profile.Recording, int32) int32 {
 	}
 }
 
-// joinsText finds a call of string.Concat or string.Join.
-func joinsText(r *profile.Recording, leaf int32) (out int32) {
-	upward(r, leaf, func(n int32, f *profile.Function) bool {
-		if strings.HasPrefix(f.Method, "System.String.Concat") || strings.HasPrefix(f.Method, "System.String.Join") {
-			out = n
-		}
-		return f.Module == "System.Private.CoreLib"
-	})
-	return out
-}
-
 // ofNote are the known ways of using CPU time for which the process used much of its time, with the stack of most
 // samples each.
 func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []profile.Evidence) {
@@ -152,14 +141,18 @@ func (e *evidence) ofNote(runs func(*profile.Sample) bool, all int64) (out []pro
 			tell(share, "throwing and catching exceptions, most of them below %s.", list[0].frame(r), list[0].leaf)
 		}
 	}
-	return append(out, e.boxes()...)
+	return append(append(out, e.boxes()...), e.longTexts()...)
 }
 
-// Thresholds of throwing, of the CPU time, and of boxing, of the allocated bytes and in bytes a second.
+// Thresholds: of throwing as a share of the CPU time, of boxing and of texts as a share of the allocated bytes and in
+// bytes a second, of the average text in bytes.
 const (
 	leastThrowing = 0.10
 	leastBoxed    = 0.20
 	leastBoxes    = 1 << 20
+	leastTexts    = 0.50
+	leastTextRate = 64 << 20
+	longText      = 2 << 10
 )
 
 // boxed are value types of .NET, as the names of allocated classes. Only a boxed value is an object of such a class.
@@ -171,21 +164,62 @@ var boxed = map[string]bool{
 
 // boxes tells of values that are boxed in great number.
 func (e *evidence) boxes() []profile.Evidence {
+	s, ok := e.allocates(func(typ string) bool { return boxed[typ] }, leastBoxed, leastBoxes)
+	if !ok {
+		return nil
+	}
+	return s.evidence(fmt.Sprintf("boxed values such as %s, most of them", s.of))
+}
+
+// longTexts tells of long texts that are made in great number.
+func (e *evidence) longTexts() []profile.Evidence {
+	s, ok := e.allocates(func(typ string) bool { return typ == "string" }, leastTexts, leastTextRate)
+	if !ok || s.average < longText {
+		return nil
+	}
+	out := s.evidence(fmt.Sprintf("strings of %s on average, most of them", bytesOf(s.average)))
+	out[0].Text += " A text that grows in a loop is copied each time."
+	return out
+}
+
+// allocations is what a process allocates of some types.
+type allocations struct {
+	share         float64 // of all bytes
+	rate, average int64   // bytes a second, and of an object
+	of            string  // the type at the place with the most bytes
+	own           *profile.Frame
+	frames        []profile.Frame
+}
+
+// allocates sums up the allocations of some types; false: less than a share of all bytes, or less than so many bytes a
+// second.
+func (e *evidence) allocates(typ func(string) bool, leastShare float64, leastRate int64) (out allocations, ok bool) {
 	r := e.samples
 	if !hasMode(r, profile.Alloc) {
-		return nil
+		return out, false
 	}
 	all, _ := weigh(r, func(x *profile.Sample) bool { return x.Mode == profile.Alloc })
-	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && boxed[r.Function(x.Node).Display] }
+	is := func(x *profile.Sample) bool { return x.Mode == profile.Alloc && typ(r.Function(x.Node).Display) }
 	sum, _ := weigh(r, is)
 	list := sites(r, is)
-	if len(list) == 0 || float64(sum) < leastBoxed*float64(all) || rate(sum, r.Duration) < leastBoxes {
-		return nil
+	out.share, out.rate = float64(sum)/float64(max(all, 1)), rate(sum, r.Duration)
+	if len(list) == 0 || out.share < leastShare || out.rate < leastRate {
+		return out, false
 	}
+	events := int64(0)
+	for i := range list {
+		events += list[i].events
+	}
+	s := &list[0]
+	out.average, out.of = sum/max(events, 1), r.Function(s.leaf).Display
+	out.own, out.frames = s.frame(r), withoutEvents(frames(r, s.leaf))
+	return out, true
+}
+
+func (a *allocations) evidence(what string) []profile.Evidence {
 	return []profile.Evidence{{
-		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are boxed values such as %s, most of them in %s.",
-			percent(float64(sum)/float64(all)), bytesOf(rate(sum, r.Duration)), r.Function(list[0].leaf).Display,
-			method(list[0].frame(r))),
-		Frames: withoutEvents(frames(r, list[0].leaf)),
+		Text: fmt.Sprintf("%s of the allocated bytes, %s a second, are %s in %s.", percent(a.share), bytesOf(a.rate),
+			what, method(a.own)),
+		Frames: a.frames,
 	}}
 }

@@ -14,19 +14,20 @@ import (
 func TestOfNote(t *testing.T) {
 	testenv.EachOf(t, testenv.Supported(), func(t *testing.T, runtime string) {
 		for _, tt := range []struct{ of, says, own string }{
-			{"struct-keys", "the key is a struct without an Equals and a GetHashCode", "Shop.Wasteful.CountStock"},
+			{"struct-keys", "comparing and hashing structs by reflection", "Shop.Wasteful.CountStock"},
 			{"equal-hashes", "looking up keys in a collection", "Shop.Wasteful.CountLabels"},
 			{"linq", "methods of LINQ", "Shop.Wasteful.ComparePrices"},
 			{"boxes", "are boxed values such as int", "Shop.Wasteful.Fill"},
-			{"joins", "joining strings", "Shop.Wasteful.Write"},
+			{"joins", "are strings of", "Shop.Wasteful.Write"},
 			{"regex", "regular expressions", "Shop.Busy.IsTag"},
-			{"throws", "throwing and catching exceptions", "Shop.Busy.Parse"},
 			{"loop", "", ""},
 		} {
 			t.Run(tt.of, func(t *testing.T) {
 				a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", tt.of}})
+				took := time.Second // longer each time: on a busy machine there are few samples in a second
 				testenv.UntilSeen(t, func() string {
-					r := look(t, a, why.Options{For: 2 * time.Second})
+					took = min(2*took, 16*time.Second)
+					r := look(t, a, why.Options{For: took})
 					if r.Activity.CPU == nil || r.Activity.CPU.Path == nil {
 						return "samples"
 					}
@@ -34,6 +35,7 @@ func TestOfNote(t *testing.T) {
 					for _, e := range r.Activity.CPU.OfNote {
 						text := shows(&profile.Verdict{Text: e.Text, Evidence: []profile.Evidence{e}})
 						switch {
+						case tt.of == "struct-keys" && strings.Contains(text, "boxed values"): // by the reflection
 						case tt.says == "" || !strings.Contains(text, tt.says):
 							t.Errorf("not of %s: %s", tt.of, text)
 						case !strings.Contains(e.Text, tt.own):
