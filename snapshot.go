@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -27,7 +28,7 @@ func (p *Process) Threads() ([]Thread, error) {
 // The error of Snapshot itself is about the thread's id: there is no such live thread
 // (CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD), or no runtime.
 func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
-	s, err := p.s.Snapshot(arch.Addr(thread))
+	s, err := p.s.SnapshotThread(context.Background(), arch.Addr(thread))
 	return s, publish(err)
 }
 
@@ -35,7 +36,7 @@ func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
 // stopped only for the copy. When the process exits or ctx ends, there is an error, and a Snapshot of the threads
 // captured before, too. With other errors the Snapshot is nil.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.SnapshotAll(ctx, filter.inner())
+	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner()})
 	return s, publish(err)
 }
 
@@ -44,7 +45,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 // time (profile.Thread.Still), or that they did not, and takes a fraction of a millisecond for each thread. The second
 // look stops no thread that SnapshotAll would not stop.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.SnapshotWaits(ctx, filter.inner())
+	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner(), Waits: true})
 	return s, publish(err)
 }
 
@@ -57,6 +58,6 @@ func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Sn
 // belong to one instant. When the process exits after the capture, there is an error and the Snapshot too; when ctx
 // ends, there is only its error.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.SnapshotAtOnce(ctx, filter.inner())
+	s, err := p.s.Snapshot(ctx, session.SnapshotOptions{Filter: filter.inner(), AtOnce: true})
 	return s, publish(err)
 }

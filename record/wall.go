@@ -234,7 +234,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 		w.spend(t, state, now, now-wt.last, turns, wt.at)
 		wt.busy = 0
 		w.rest(wt, now)
-		if proof := t.of.p.Capture.Proof; wt.valid && proof != "" {
+		if proof := w.looked.Capture.Proof; wt.valid && proof != "" {
 			times := procfs.ParseSchedstat([]byte(proof))
 			w.payIdle(t, times.Running, times.Ready)
 		}
@@ -523,7 +523,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
 	rp.frames.begin()
 	s := &w.looked
-	*s = session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: rp.p.AlsoBlocking(&t.info)}
+	*s = session.Suspension{
+		Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: rp.p.AlsoBlocking(&t.info), Stops: &w.pauses,
+	}
 	same := false
 	s.Unchanged = func() bool {
 		same = wt.wait.isOf(s)
@@ -531,8 +533,6 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	}
 	begin, before := live.Monotonic(), wt.at
 	wt.valid = false
-	rp.p.Stops = &w.pauses
-	defer func() { rp.p.Stops = nil }()
 	walked := func() walk.Result {
 		if s.FoundBlocked && !s.Capture.Stopped && s.Unchanged() {
 			return walk.Result{Complete: true}

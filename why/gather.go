@@ -15,7 +15,6 @@ import (
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
-	"clrsnap/internal/target"
 	"clrsnap/profile"
 	"clrsnap/record"
 )
@@ -139,10 +138,9 @@ func (g *gatherer) look(ctx context.Context) error {
 	g.progress("stacks, waits and locks")
 	l := look{at: time.Since(g.start), ran: g.ran()}
 	pool := newPoolFinder(g.s)
-	s, err := g.p.SnapshotAll(ctx, nil)
-	g.s.Inspect = nil
+	s, err := g.s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
-		return err
+		return bridge.Publish(err)
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
 	l.until = time.Since(g.start)
@@ -210,12 +208,19 @@ func newPoolFinder(s *session.Process) poolFinder {
 	}
 	f := threadpool.NewFinder(s.Runtime.Objects, s.Runtime.Heap)
 	f.Begin()
-	s.Inspect = func(t *profile.Thread, stack *target.Stack) {
-		if strings.HasPrefix(t.Role, "ThreadPool") {
-			f.Look(stack.Data)
+	return poolFinder{f}
+}
+
+// inspect returns the look at each captured thread; nil: the pool cannot be found.
+func (p poolFinder) inspect() func(*session.Inspection) {
+	if p.f == nil {
+		return nil
+	}
+	return func(x *session.Inspection) {
+		if strings.HasPrefix(x.Thread.Role, "ThreadPool") {
+			p.f.Look(x.Stack.Data)
 		}
 	}
-	return poolFinder{f}
 }
 
 // state is the pool's state; nil: not known.
@@ -357,10 +362,9 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	s := bridge.Session(p)
 	e := &evidence{process: p.Info()}
 	pool := newPoolFinder(s)
-	snap, err := p.SnapshotAll(ctx, nil)
-	s.Inspect = nil
+	snap, err := s.Snapshot(ctx, session.SnapshotOptions{Inspect: pool.inspect()})
 	if err != nil {
-		return nil, err
+		return nil, bridge.Publish(err)
 	}
 	likely, err := p.SnapshotWaits(ctx, nil)
 	if err == nil && len(likely.Needs) > 0 {

@@ -270,7 +270,7 @@ func (d *diagnosis) agent() {
 
 // stacks takes the stacks of all threads.
 func (d *diagnosis) stacks(ctx context.Context) {
-	s, err := d.p.SnapshotAll(ctx, nil)
+	s, err := d.p.Snapshot(ctx, session.SnapshotOptions{})
 	if err != nil {
 		d.add("stacks", Blocking, err.Error(), "")
 		return

@@ -15,17 +15,17 @@ const maxSameCalls = 1 << 10
 // wait has to be read while the thread waits. again returns the new copy of the stack, and the
 // second capture replaces the first. nil: the thread is not blocked in the very same calls, and
 // nothing has changed. A capture of many threads is not replaced.
-func (s *Suspension) again(frames []profile.Frame) *target.Stack {
-	p, first := s.Process, s.Capture
-	if first.Busy() || first != &p.Capture || len(frames) > maxSameCalls {
+func (s *visit) again(frames []profile.Frame) *target.Stack {
+	g, first := s.g, s.Capture
+	if first.Busy() || first != &g.Capture || len(frames) > maxSameCalls {
 		return nil
 	}
-	req := p.request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies), false)
-	if p.from.TryBlocked(&req, &p.second) != nil || !sameCalls(frames, p.Arch.SP, first, &p.second) {
+	req := g.request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies), false)
+	if g.from.TryBlocked(&req, &g.second) != nil || !sameCalls(frames, g.Arch.SP, first, &g.second) {
 		return nil
 	}
-	*first, p.second = p.second, *first
-	p.Engine.Cache.Invalidate()
+	*first, g.second = g.second, *first
+	g.Engine.Cache.Invalidate()
 	s.ran = true
 	return s.Walk.Stack
 }

@@ -61,7 +61,7 @@ type awaitingByThread map[int][]AwaitingAt
 
 func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
 	if len(list) > 0 {
-		a[tid] = slices.Clone(list)
+		a[tid] = list
 	}
 }
 
@@ -206,32 +206,31 @@ func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
 	return v, ok && v != 0
 }
 
-// asyncFrame records a frame of the walk with the name fr.
-func (p *Process) asyncFrame(f *walk.Frame, fr *NamedFrame, index int) {
-	p.asyncs.taskFrame(&fr.Frame, index)
+// asyncFrame records in a a frame of the walk with the name fr.
+func (p *Process) asyncFrame(a *Asyncs, f *walk.Frame, fr *NamedFrame, index int) {
+	a.taskFrame(&fr.Frame, index)
 	if f.Kind == walk.Managed {
 		if c, ok := p.AsyncCode(f, fr); ok {
-			p.asyncs.Frame(f, &c, index)
+			a.Frame(f, &c, index)
 			return
 		}
 	}
-	p.asyncs.Frame(f, nil, index)
+	a.Frame(f, nil, index)
 }
 
 // awaiting returns the methods that await the async methods of the thread just walked.
-func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
-	p := s.Process
-	p.awaited = p.awaited[:0]
+func (s *visit) awaiting(frames []profile.Frame) (out []AwaitingAt) {
+	p := s.g
 	if p.Runtime == nil {
 		return nil
 	}
-	for i := range p.asyncs.Sites {
-		site := &p.asyncs.Sites[i]
+	for i := range p.stack.asyncs.Sites {
+		site := &p.stack.asyncs.Sites[i]
 		if site.Below >= len(frames) || p.room <= 0 || site.serves {
 			continue
 		}
 		below := &frames[site.Below]
-		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
+		if n := len(out); n > 0 && out[n-1].SP == below.SP {
 			continue // added for the frame above
 		}
 		if site.task > 0 {
@@ -251,9 +250,9 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 			inner = &chain.Steps[k]
 			p.room -= asyncCost(&at.Frames[k])
 		}
-		p.awaited = append(p.awaited, at)
+		out = append(out, at)
 	}
-	return p.awaited
+	return out
 }
 
 // asyncCost is the size of a frame in bytes.

@@ -12,37 +12,31 @@ import (
 	"clrsnap/profile"
 )
 
-// SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one
-// instant. If threads wait for CPUs, none has a CPU for a moment, and the kernel tells registers, then
-// the moment is the instant, and no thread is stopped. Otherwise every running thread is stopped at the instant. The
-// other threads are proved to have been blocked, and not to have run from before the copy of their
-// stacks until after the instant.
-// If an attempt lacks a stack, for example because a thread got no CPU to stop on, SnapshotAtOnce
-// tries a few more instants. The last attempt counts in any case: a missing thread has the reason.
-// The stacks in a core dump always belong to one instant.
-func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	if !p.from.changes() {
-		return p.SnapshotAll(ctx, filter)
-	}
-	if p.Walking {
+// atOnce takes the stacks of the chosen threads at one instant. If threads wait for CPUs, none has a
+// CPU for a moment, and the kernel tells registers, then the moment is the instant, and no thread is
+// stopped. Otherwise every running thread is stopped at the instant. The other threads are proved to
+// have been blocked, and not to have run from before the copy of their stacks until after the
+// instant.
+//
+// If an attempt lacks a stack, for example because a thread got no CPU to stop on, a few more
+// instants are tried. The last attempt counts in any case: a missing thread has the reason.
+func (g *gathering) atOnce(ctx context.Context) (*profile.Snapshot, error) {
+	if g.Walking {
 		return nil, NestedError(0)
 	}
-	out := &profile.Snapshot{Process: p.info}
-	defer p.from.note(p, out)()
-	defer p.Live.FreeAll()
-	defer p.Live.FreeLook()
-	p.room = maxStacks
-	p.beginLate()
-	p.runs, p.stamps = nil, nil
-	defer p.endLate()
-	defer p.endPacking()
-	inGroups := p.watchGroups()
-	a := atOnce{p: p, filter: filter, out: out}
+	out := g.out
+	defer g.from.note(g)()
+	defer g.Live.FreeAll()
+	defer g.Live.FreeLook()
+	g.beginLate()
+	defer g.endLate()
+	inGroups := g.watchGroups()
+	a := atOnce{g: g}
 	for _, limit := range instantLimits {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p.Live.AllLimit = limit
+		g.Live.AllLimit = limit
 		if err := a.attempt(); err != nil {
 			return nil, err
 		}
@@ -50,24 +44,20 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			break
 		}
 	}
-	p.Live.FreeAll()
-	p.Live.FreeLook()
-	p.endPacking()
+	g.Live.FreeAll()
+	g.Live.FreeLook()
 	out.Threads = make([]profile.Thread, 0, len(a.members))
-	calls, waiting := callsByThread{}, awaitingByThread{}
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
-			out.Threads = append(out.Threads, m.stack)
-			calls.keep(m.stack.OSThreadID, m.calls)
-			waiting.keep(m.stack.OSThreadID, m.awaited)
+			g.add(m.stack)
 		}
 	}
 	a.members = nil
-	p.addHolds(out)
-	p.relate(out.Threads, nil)
+	g.addHolds()
+	g.relate(nil)
 	inGroups(out.Threads)
-	p.complete(ctx, out, calls, waiting)
-	return out, p.Live.Alive()
+	g.complete(ctx)
+	return out, g.Live.Alive()
 }
 
 // instantLimits bound how long each attempt waits for the running threads to stop, while the first
@@ -79,9 +69,7 @@ var instantLimits = []time.Duration{
 
 // atOnce is the search for one instant.
 type atOnce struct {
-	p       *Process
-	filter  Filter
-	out     *profile.Snapshot
+	g       *gathering
 	members []member
 	listed  int  // threads of the process when members were listed
 	waits   bool // threads wait for CPUs: perhaps no thread has a CPU for a moment
@@ -92,15 +80,13 @@ type atOnce struct {
 
 // member is a thread on its way to the common instant.
 type member struct {
-	thread  Thread
-	proof   target.Proof   // that the thread is blocked with the stack below; "": the thread has to be stopped
-	stack   profile.Thread // of the latest capture
-	calls   keptCalls      // of the frames in stack
-	awaited []AwaitingAt   // likewise
-	cost    int            // of the frames, in bytes of Process.room
-	extra   []target.Range // pieces of stack to copy when the thread is stopped
-	ended   bool
-	owner   []target.Region // the memory read to find the owner of the awaited lock
+	thread Thread
+	proof  target.Proof   // that the thread is blocked with the stack below; "": the thread has to be stopped
+	stack  taken          // of the latest capture
+	cost   int            // of the frames, in bytes of gathering.room
+	extra  []target.Range // pieces of stack to copy when the thread is stopped
+	ended  bool
+	owner  []target.Region // the memory read to find the owner of the awaited lock
 }
 
 // looks is the number of times that blocked threads are captured before the other threads are
@@ -113,8 +99,8 @@ func (a *atOnce) attempt() error {
 	if err := a.list(); err != nil {
 		return err
 	}
-	a.p.beginPacking()
-	if !a.p.Options.AlwaysStop {
+	a.g.beginPacking()
+	if !a.g.Options.AlwaysStop {
 		for n := 0; n < looks && a.look() > 0; n++ {
 		}
 	}
@@ -123,7 +109,7 @@ func (a *atOnce) attempt() error {
 
 // list lists the threads, and keeps the findings of earlier attempts.
 func (a *atOnce) list() error {
-	list, err := a.p.Threads()
+	list, err := a.g.Threads()
 	if err != nil {
 		return err
 	}
@@ -133,7 +119,7 @@ func (a *atOnce) list() error {
 	}
 	members := make([]member, 0, len(list))
 	for i := range list {
-		if a.filter != nil && !a.filter(&list[i]) {
+		if filter := a.g.o.Filter; filter != nil && !filter(&list[i]) {
 			continue
 		}
 		m := member{thread: list[i]}
@@ -143,7 +129,7 @@ func (a *atOnce) list() error {
 		}
 		members = append(members, m)
 	}
-	a.members, a.listed, a.waits = members, len(list), a.p.waitForCPUs(list)
+	a.members, a.listed, a.waits = members, len(list), a.g.waitForCPUs(list)
 	return nil
 }
 
@@ -152,41 +138,33 @@ func (a *atOnce) list() error {
 func (a *atOnce) look() (moved int) {
 	for i := range a.members {
 		m := &a.members[i]
-		if a.p.Live.Holds(m.thread.OSThreadID, m.proof) {
+		if a.g.Live.Holds(m.thread.OSThreadID, m.proof) {
 			continue
 		}
 		a.forget(m)
-		s := Suspension{
-			Process: a.p, Thread: m.thread, Capture: &a.p.Capture, Also: a.p.AlsoBlocking(&m.thread),
-		}
-		r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&a.p.walked) })
+		s := a.g.visit(&m.thread)
+		r, ok := s.WalkBlocked(s.frames)
 		if !ok {
 			continue
 		}
 		moved++
 		m.proof = s.Capture.Proof
-		a.describe(m, &s, r)
+		a.describe(m, s, r)
 	}
 	return moved
 }
 
 // forget makes room for the next walk of a thread's stack.
 func (a *atOnce) forget(m *member) {
-	a.p.room += m.cost
+	a.g.room += m.cost
 	m.proof, m.cost = "", 0
 }
 
 // describe describes the thread just walked.
-func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
-	m.stack = a.p.Summary(&s.Thread)
-	m.stack.Frames = a.p.takeWalked()
-	m.cost = s.cost
-	a.p.room -= m.cost
-	s.fill(&m.stack, r)
-	s.explain(&m.stack)
+func (a *atOnce) describe(m *member, s *visit, r walk.Result) {
+	m.stack = s.finish(r)
+	m.stack.Pause, m.cost = s.Capture.Pause, a.g.stack.cost
 	m.owner = s.restsOn
-	m.awaited = slices.Clone(s.awaiting(m.stack.Frames))
-	m.calls = a.p.keepStack(&m.stack)
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
@@ -212,58 +190,59 @@ func (a *atOnce) capture() error {
 	a.extra = 0
 	for i := range a.members {
 		m := &a.members[i]
-		reqs[i] = a.p.Request(&m.thread, slices.Concat(a.p.AlsoBlocking(&m.thread), m.extra))
+		reqs[i] = a.g.Request(&m.thread, slices.Concat(a.g.AlsoBlocking(&m.thread), m.extra))
 		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
 		for _, r := range m.extra {
 			a.extra += r.Len
 		}
 	}
 	a.askOwners(reqs)
-	a.p.moment++
+	a.g.moment++
 	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
 	threads, err := a.captureAll(reqs, captures, errs)
 	if err != nil {
 		return err
 	}
-	a.out.CapturedAt = time.Now()
+	out := a.g.out
+	out.CapturedAt = time.Now()
 	a.again = false
-	a.p.Engine.Begin()
+	a.g.Engine.Begin()
 	ended := 0
 	for i := range a.members {
 		m := &a.members[i]
 		if m.isNew(&captures[i]) || errs[i] != nil {
 			a.captured(m, &captures[i], errs[i])
 		}
-		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread stays listed until all have ended
+		if m.ended && m.thread.OSThreadID != a.g.from.PID() { // the main thread stays listed until all have ended
 			ended++
 		}
 	}
 	a.checkOwners(captures, errs)
-	a.out.Unlisted = 0
+	out.Unlisted = 0
 	if len(a.members) == a.listed { // else the number of ended threads among the others is unknown
-		a.out.Unlisted = max(threads-(a.listed-ended), 0)
+		out.Unlisted = max(threads-(a.listed-ended), 0)
 	}
-	a.again = a.again || a.out.Unlisted > 0
+	a.again = a.again || out.Unlisted > 0
 	return nil
 }
 
 // captureAll captures all members as of one instant: without a stop if no member has a CPU for a moment, and
 // otherwise with stops. The result is the process's number of threads at the instant.
 func (a *atOnce) captureAll(reqs []target.Request, captures []target.Capture, errs []error) (threads int, err error) {
-	p := a.p
-	if !p.Options.AlwaysStop && a.waits {
-		threads, ok, err := p.Live.LookAtOnce(reqs, captures, errs)
+	g := a.g
+	if !g.Options.AlwaysStop && a.waits {
+		threads, ok, err := g.Live.LookAtOnce(reqs, captures, errs)
 		switch {
 		case errors.Is(err, live.ErrUnavailable):
 		case err != nil:
 			return 0, err
 		case ok:
-			a.out.Registers.From = profile.RegistersKernel
+			g.out.Registers.From = profile.RegistersKernel
 			return threads, nil
 		}
 	}
-	a.out.Registers.From = ""
-	err = p.Live.Trace(func(t *live.Tracer) (err error) {
+	g.out.Registers.From = ""
+	err = g.Live.Trace(func(t *live.Tracer) (err error) {
 		threads, err = t.CaptureAll(reqs, captures, errs)
 		return err
 	})
@@ -276,30 +255,30 @@ func (m *member) isNew(c *target.Capture) bool { return c.Stopped || c.Proof != 
 // captured walks a member captured at the instant, and sets again if another attempt may bring more.
 func (a *atOnce) captured(m *member, c *target.Capture, err error) {
 	a.forget(m)
-	s := Suspension{Process: a.p, Thread: m.thread, Capture: c, extra: m.extra}
-	if err := a.p.FinishCapture(&s, err); err != nil {
+	s := &visit{Suspension{
+		Process: a.g.Process, Thread: m.thread, Capture: c, Stops: a.g.stops, extra: m.extra,
+	}, a.g}
+	if err := a.g.FinishCapture(&s.Suspension, err); err != nil {
 		m.ended = errors.Is(err, target.ErrThreadExited)
-		m.stack = a.p.Summary(&m.thread)
-		m.stack.Error = err.Error()
-		if p := a.p; p.Live != nil && errors.Is(err, live.ErrNotStopping) {
-			s.ofKernel(&m.stack)
+		if m.stack = a.g.without(&m.thread, err); errors.Is(err, live.ErrNotStopping) {
+			s.ofKernel(&m.stack.Thread)
 		}
 		for _, passing := range []error{live.ErrNotStopping, live.ErrWatchdog, live.ErrTracerLost} {
 			a.again = a.again || errors.Is(err, passing)
 		}
 		return
 	}
-	before := m.stack
-	r := s.frames(&a.p.walked)
-	a.describe(m, &s, r)
+	before := m.stack.Thread
+	r := s.frames()
+	a.describe(m, s, r)
 	switch {
 	case s.metRuntime(r), s.Walk.Gap != nil, m.thread.ID != 0 && s.Walk.Info.Address == 0:
 		a.again = true // the runtime's thread is not the listed thread any more, or has thrown since
-	case r.Complete || isFull(r.Err) || sameEnd(&before, &m.stack):
+	case r.Complete || isFull(r.Err) || sameEnd(&before, &m.stack.Thread):
 	default:
 		a.again = true
 		if extra, ok := s.missing(r.Err); !ok {
-			_ = a.p.updateModules() // on failure the walk reports the lack
+			_ = a.g.updateModules() // on failure the walk reports the lack
 		} else if a.extra += extra.Len; a.extra <= a.beyond {
 			m.extra = append(m.extra, extra)
 		}

@@ -128,15 +128,14 @@ func (d *dump) changes() bool { return false }
 func (d *dump) capturedAt() time.Time { return d.Written() }
 
 // note implements origin: it records what the dump lacks.
-func (d *dump) note(p *Process, out *profile.Snapshot) (end func()) {
-	p.lacks.stacks = nil
+func (d *dump) note(g *gathering) (end func()) {
 	return func() {
-		core := *p.info.Core
-		if core.Missing = d.Missing(p.lacks.consequence(out)); p.unlisted != nil {
+		core := *g.info.Core
+		if core.Missing = d.Missing(g.lacks.consequence(g.out)); g.unlisted != nil {
 			core.Missing = append(core.Missing,
-				fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
+				fmt.Sprintf("the runtime has %d threads or more: %v", len(g.known), g.unlisted))
 		}
-		out.Process.Core = &core
+		g.out.Process.Core = &core
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 // failFast describes the end of a thread that has called Environment.FailFast. The message is only
 // on the stack: the string stays there while the runtime uses the characters
 // (src/coreclr/classlibnative/bcltype/system.cpp).
-func (s *Suspension) failFast(st *profile.Thread) {
+func (s *visit) failFast(st *profile.Thread) {
 	if s.Process.Runtime == nil {
 		return
 	}
@@ -42,9 +42,9 @@ func (s *Suspension) failFast(st *profile.Thread) {
 // for debuggers: the last exception of the thread, although nobody has thrown it. The inner
 // exception of the runtime's exception is always the exception passed to FailFast, never an
 // exception that was merely thrown before (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
-func (s *Suspension) failFastException(st *profile.Thread) {
+func (s *visit) failFastException(st *profile.Thread) {
 	last := []arch.Addr{s.Process.Managed.Threads.LastThrown(&s.Walk.Info)}
-	if all := (naming{Process: s.Process}).exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
+	if all := s.g.names.exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
 		st.FailFast.Exception = all[0].Inner
 	}
 	switch e := st.Exception; {

@@ -19,30 +19,30 @@ const proofs = 6
 // and the member's wait is read again. If no member has run from its first capture until after the
 // last second capture, everything read in the second round was true at the same time: a lock
 // changes hands only if the owner or a waiter runs.
-func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found) {
-	looked := false
+func (g *gathering) proveWaits(ctx context.Context) {
+	out, looked := g.out, false
 	for range proofs {
 		if unsure := unsettled(out.Threads); len(unsure) > 0 {
-			p.lookAgain(ctx, out, unsure, f)
+			g.lookAgain(ctx, unsure)
 			looked = true
 		}
-		g := out.WaitGraph()
-		unmark(out.Threads, g)
-		circles := suspects(g)
+		graph := out.WaitGraph()
+		unmark(out.Threads, graph)
+		circles := suspects(graph)
 		if len(circles) == 0 || ctx.Err() != nil {
 			break
 		}
 		members := slices.Concat(circles...)
-		first := p.lookAgain(ctx, out, members, f)
-		second := p.lookAgain(ctx, out, members, f)
+		first := g.lookAgain(ctx, members)
+		second := g.lookAgain(ctx, members)
 		for _, c := range circles {
-			p.stood(out, c, first, second)
+			g.stood(c, first, second)
 		}
 		looked = true
 	}
 	if looked {
 		unmark(out.Threads, out.WaitGraph())
-		p.addHolds(out)
+		g.addHolds()
 	}
 }
 
@@ -121,48 +121,48 @@ func (l look) of(w *profile.Wait) look {
 
 // stood marks the threads of a circle, or of a tangle of circles, that have not run since the first
 // look.
-func (p *Process) stood(out *profile.Snapshot, threads []int, first, second map[int]look) {
+func (g *gathering) stood(threads []int, first, second map[int]look) {
 	for _, at := range threads {
-		l := first[at]
-		out.Threads[at].Still = l.proof != "" && l == second[at] && p.Live.Holds(out.Threads[at].OSThreadID, l.proof)
+		l, t := first[at], &g.out.Threads[at]
+		t.Still = l.proof != "" && l == second[at] && g.Live.Holds(t.OSThreadID, l.proof)
 	}
 }
 
 // lookAgain captures threads once more, and reads the threads' waits with a new list of the
 // runtime's threads.
-func (p *Process) lookAgain(ctx context.Context, out *profile.Snapshot, threads []int, f found) map[int]look {
+func (g *gathering) lookAgain(ctx context.Context, threads []int) map[int]look {
 	looks := make(map[int]look, len(threads))
-	p.Engine.Cache.Invalidate()
-	if p.ReadThreadStore() != nil {
+	g.Engine.Cache.Invalidate()
+	if g.ReadThreadStore() != nil {
 		return looks
 	}
 	for _, at := range threads {
 		if ctx.Err() != nil {
 			return nil
 		}
-		looks[at] = look{proof: p.lookAt(&out.Threads[at], f)}
+		looks[at] = look{proof: g.lookAt(&g.out.Threads[at])}
 	}
-	p.relate(out.Threads, threads)
+	g.relate(threads)
 	for _, at := range threads {
-		looks[at] = looks[at].of(out.Threads[at].Wait)
+		looks[at] = looks[at].of(g.out.Threads[at].Wait)
 	}
 	return looks
 }
 
 // lookAt captures a thread once more, without a stop, and returns the proof that the thread is
 // blocked.
-func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
-	t, ok := p.Describe(st.OSThreadID)
+func (g *gathering) lookAt(st *profile.Thread) target.Proof {
+	t, ok := g.Describe(st.OSThreadID)
 	if !ok {
 		st.Wait = nil // the thread has ended
 		return ""
 	}
 	if w := st.Wait; w != nil && w.Kind == profile.WaitRuntime {
-		return p.lookAtConstructor(st, t.ID)
+		return g.lookAtConstructor(st, t.ID)
 	}
-	room := p.room
-	now, blocked, ok := p.snapshotBlocked(&t)
-	p.room = room // the new frames take the place of the old frames
+	room := g.room
+	now, blocked, ok := g.takeBlocked(&t)
+	g.room = room // the new frames take the place of the old frames
 	switch {
 	case !blocked:
 		st.Wait = nil // the wait is over
@@ -171,9 +171,9 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 		return ""
 	}
 	now.Pause = max(now.Pause, st.Pause)
-	*st = now
-	f.keep(p, st.OSThreadID)
-	return p.Capture.Proof
+	*st = now.Thread
+	g.keep(now)
+	return now.proof
 }
 
 // lookAtConstructor reads once more the static constructor that a thread waits for. Only a stop

@@ -26,18 +26,31 @@ type duty struct {
 // duties holds the duties of threads, as shown by the threads' frames.
 type duties struct {
 	reader *permits.Reader
-	sites  []dutySite // of the walked thread
 	by     map[int][]duty
 	queued map[int]arch.Addr // by thread: the task by which the thread waits for a semaphore unknown from the stack
 	unsure map[int]bool      // threads that hold, or may hold, a permit of an unknown semaphore
-	blind  bool              // the permits held by some method of the walked thread are unknown
 
 	leases map[int]awaitPlace // by thread: where the thread waits for a permit that another method releases
-	lease  *leaseSite         // of the walked thread; nil: none
 
 	met     map[permits.MethodID]bool     // methods on any stack that hold permits somewhere
 	inlined map[callKey][]permits.Inlined // by call
 }
+
+func newDuties(r *permits.Reader) *duties {
+	return &duties{
+		reader: r, by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
+		met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{}, leases: map[int]awaitPlace{},
+	}
+}
+
+// dutySites are the frames of one stack with duties.
+type dutySites struct {
+	list  []dutySite
+	blind bool       // the permits held by some method of the stack are unknown
+	lease *leaseSite // nil: none
+}
+
+func (d *dutySites) begin() { d.list, d.blind, d.lease = d.list[:0], false, nil }
 
 // dutySite is a frame with duties: the frame's method, and the values of the arguments and
 // variables.
@@ -68,13 +81,6 @@ func (p *Process) permitReader() *permits.Reader {
 	return p.permits
 }
 
-// begin begins another walk.
-func (d *duties) begin() {
-	if d != nil {
-		d.sites, d.blind, d.lease = d.sites[:0], false, nil
-	}
-}
-
 // queue records the task by which a thread waits for a semaphore; 0: the thread does not wait for a
 // semaphore.
 func (d *duties) queue(tid int, task arch.Addr) {
@@ -87,9 +93,9 @@ func (d *duties) queue(tid int, task arch.Addr) {
 	}
 }
 
-// frame records a frame with the name fr, and the methods inlined at the frame's call of the frame
-// above.
-func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profile.Frame) {
+// frame records a frame of the walk with the name fr, and the methods inlined at the frame's call of
+// the frame above.
+func (d *duties) frame(g *gathering, f *walk.Frame, fr *NamedFrame) {
 	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || !fr.of.hasPlace() ||
 		!d.reader.Matters(fr.of.Module) {
 		return
@@ -99,32 +105,32 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *NamedFrame, above []profil
 	if err != nil {
 		return
 	}
-	inlined := d.inlinedAt(p, f, above)
+	inlined, sites := d.inlinedAt(g.Process, f, g.stack.frames), &g.stack.duties
 	if c.Empty() && len(inlined) == 0 {
-		d.waitsFor(p, f, &fr.of.Method, c)
+		sites.waitsFor(g.Process, f, &fr.of.Method, c)
 		return
 	}
 	holds := d.meets(of, c)
-	il, next, _, ok := p.ilOffset(f.Code, f.Place())
-	if !ok || len(d.sites) == maxDutySites {
-		d.blind = d.blind || holds
+	il, next, _, ok := g.ilOffset(f.Code, f.Place())
+	if !ok || len(sites.list) == maxDutySites {
+		sites.blind = sites.blind || holds
 		return
 	}
 	if len(inlined) > 0 {
 		held, promised := d.reader.Inside(of, il, next, inlined)
 		for i := range slices.Backward(inlined) {
-			d.site(p, f, &fr.of.Method, inlined[i].Method, held[i], promised[i])
+			sites.add(g.Process, f, &fr.of.Method, inlined[i].Method, held[i], promised[i])
 		}
 	}
 	if c.Empty() {
 		return
 	}
 	held, promised := c.At(il, next)
-	d.site(p, f, &fr.of.Method, of, held, promised)
+	sites.add(g.Process, f, &fr.of.Method, of, held, promised)
 }
 
 // waitsFor notes a frame that waits for a permit that another method releases. The innermost frame counts.
-func (d *duties) waitsFor(p *Process, f *walk.Frame, m *method.Method, c *permits.Code) {
+func (d *dutySites) waitsFor(p *Process, f *walk.Frame, m *method.Method, c *permits.Code) {
 	if d.lease != nil {
 		return
 	}
@@ -154,10 +160,10 @@ func (d *duties) meets(of permits.MethodID, c *permits.Code) bool {
 	return holds
 }
 
-// site records the duties of a frame of a method m, or of a method inlined into the frame.
-func (d *duties) site(p *Process, f *walk.Frame, m *method.Method, of permits.MethodID, held []permits.Section,
+// add records the duties of a frame of a method m, or of a method inlined into the frame.
+func (d *dutySites) add(p *Process, f *walk.Frame, m *method.Method, of permits.MethodID, held []permits.Section,
 	promised []permits.Promise) {
-	if len(held)+len(promised) == 0 || len(d.sites) == maxDutySites {
+	if len(held)+len(promised) == 0 || len(d.list) == maxDutySites {
 		return
 	}
 	s := dutySite{method: of, held: held, promised: promised, values: map[permits.Variable]arch.Addr{}}
@@ -174,7 +180,7 @@ func (d *duties) site(p *Process, f *walk.Frame, m *method.Method, of permits.Me
 			s.read(p, f, m, v)
 		}
 	}
-	d.sites = append(d.sites, s)
+	d.list = append(d.list, s)
 }
 
 // inlinedAt returns the methods that were certainly inlined where a frame has called the frame
@@ -247,29 +253,30 @@ func (s *dutySite) roots(p *Process) permits.Roots {
 const structHeader = 8
 
 // keep finds the objects of the duties of the thread just walked.
-func (d *duties) keep(p *Process, tid int) {
+func (d *duties) keep(g *gathering, tid int) {
 	if d == nil {
 		return
 	}
 	delete(d.by, tid)
 	delete(d.unsure, tid)
 	delete(d.leases, tid)
-	if d.lease != nil {
-		d.leases[tid] = awaitPlace{d.lease.method, d.lease.at, d.lease.roots(p)}
+	sites := &g.stack.duties
+	if sites.lease != nil {
+		d.leases[tid] = awaitPlace{sites.lease.method, sites.lease.at, sites.lease.roots(g.Process)}
 	}
-	if d.blind {
+	if sites.blind {
 		d.unsure[tid] = true
 	}
-	if len(d.sites) == 0 {
+	if len(sites.list) == 0 {
 		return
 	}
 	var out []duty
 	unsure := false
-	stands := p.steadily(func() error {
+	stands := g.steadily(func() error {
 		out, unsure = out[:0], false
-		for i := range d.sites {
-			s := &d.sites[i]
-			list := p.dutiesAt(s.method, s.held, s.promised, s.roots(p))
+		for i := range sites.list {
+			s := &sites.list[i]
+			list := g.dutiesAt(s.method, s.held, s.promised, s.roots(g.Process))
 			unsure = unsure || missesPermit(s.held, list)
 			out = append(out, list...)
 		}

@@ -283,8 +283,8 @@ const (
 )
 
 // exception describes the exceptions of a captured thread.
-func (s *Suspension) exception(st *profile.Thread) {
-	p := naming{Process: s.Process}
+func (s *visit) exception(st *profile.Thread) {
+	p := s.g.names
 	switch {
 	case p.Managed == nil:
 		return
@@ -311,7 +311,7 @@ func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
 // liveExceptions describes the exceptions in flight of a thread of a running process. Objects move
 // and change meanwhile. Exceptions are certain if two readings are equal, and no collection was
 // under way before, between and after the readings.
-func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
+func (s *visit) liveExceptions() []*profile.ExceptionInfo {
 	find := func() []arch.Addr { return s.Process.Managed.Threads.InFlight(&s.Walk.Info) }
 	all, uncertain := s.Process.readTwice(find)
 	if uncertain == "" && !s.unmoved() {
@@ -322,7 +322,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 	}
 	out := make([]*profile.ExceptionInfo, 0, len(all))
 	for _, t := range all {
-		e := naming{Process: s.Process}.describeThrown(t)
+		e := s.g.names.describeThrown(t)
 		e.Uncertain = uncertain
 		out = append(out, e)
 	}
@@ -362,7 +362,7 @@ const (
 // unobserved describes the exception that a thread passes to the handlers of
 // TaskScheduler.UnobservedTaskException. The exception is not in flight: only the arguments of the
 // handlers refer to the exception, and some frame refers to the arguments.
-func (s *Suspension) unobserved(st *profile.Thread) {
+func (s *visit) unobserved(st *profile.Thread) {
 	if s.Thread.Role != finalizer {
 		return
 	}
@@ -389,7 +389,7 @@ func (s *Suspension) unobserved(st *profile.Thread) {
 		}
 	}
 	if len(all) == 1 {
-		st.Exception = naming{Process: p}.describeThrown(all[0])
+		st.Exception = s.g.names.describeThrown(all[0])
 		st.Exception.Uncertain = uncertain
 	}
 }

@@ -165,12 +165,12 @@ func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Ad
 // objects, the collector was not moving anything. Then the objects were read. Then the addresses on
 // the stack were read once more. A collection changes the address on the stack before an object
 // moves. So if the addresses are the same, the objects were there.
-func (s *Suspension) objects(frames []profile.Frame) {
+func (s *visit) objects() {
 	if len(s.generics) == 0 {
 		return
 	}
 	if s.Capture.Busy() {
-		s.copiedObjects(frames)
+		s.copiedObjects()
 		return
 	}
 	live := s.Process.from
@@ -193,12 +193,12 @@ func (s *Suspension) objects(frames []profile.Frame) {
 		return
 	}
 	for i := range s.generics {
-		s.rename(frames, &s.generics[i], tables[i])
+		s.rename(&s.generics[i], tables[i])
 	}
 }
 
 // rename gives a frame the name of its instantiation.
-func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr) {
+func (s *visit) rename(g *generic, table arch.Addr) {
 	if table == 0 {
 		return
 	}
@@ -206,14 +206,14 @@ func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr)
 	if !ok {
 		return
 	}
-	if n.name(&frames[g.frame]); n.passing {
-		s.cost += len(n.Display) + len(n.Short) + len(n.Signature)
+	if n.name(&s.g.stack.frames[g.frame]); n.passing {
+		s.g.stack.cost += len(n.Display) + len(n.Short) + len(n.Signature)
 	}
 }
 
 // copiedObjects is objects for a thread that was stopped. The data was copied after the stack, as
 // asked by askObjects.
-func (s *Suspension) copiedObjects(frames []profile.Frame) {
+func (s *visit) copiedObjects() {
 	if len(s.copies) == 0 || s.Capture.SPUnmapped { // SPUnmapped: the stack may have been copied last
 		return
 	}
@@ -229,7 +229,7 @@ func (s *Suspension) copiedObjects(frames []profile.Frame) {
 		}
 		for k := 1; k < last; k++ {
 			if word, ok := s.copied(k, g.object); ok {
-				s.rename(frames, g, s.Process.Runtime.Generic.ObjectTable(word))
+				s.rename(g, s.Process.Runtime.Generic.ObjectTable(word))
 				break
 			}
 		}

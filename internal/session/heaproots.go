@@ -271,22 +271,20 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 
 // stackRoots adds the objects that words on the stacks of managed threads lead to.
 func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
-	inspect := h.p.Inspect
-	defer func() { h.p.Inspect = inspect }()
-	h.p.Inspect = func(t *profile.Thread, stack *target.Stack) {
-		h.runningCode(g, r, t)
-		s := stackScan{g: g, r: r, t: t}
-		if len(t.Frames) > 0 {
-			s.from = arch.Addr(t.Frames[0].SP)
+	inspect := func(x *Inspection) {
+		h.runningCode(g, r, x.Thread)
+		s := stackScan{g: g, r: r, t: x.Thread}
+		if len(x.Thread.Frames) > 0 {
+			s.from = arch.Addr(x.Thread.Frames[0].SP)
 		}
-		s.registers(h.p.current)
-		s.region(&stack.Region)
-		for i := range stack.Extra {
-			s.region(&stack.Extra[i])
+		s.registers(x.Context)
+		s.region(&x.Stack.Region)
+		for i := range x.Stack.Extra {
+			s.region(&x.Stack.Extra[i])
 		}
 	}
 	managed := func(t *Thread) bool { return t.ID != 0 }
-	_, err := h.p.plainSnapshot(h.ctx, managed)
+	_, err := h.p.Snapshot(h.ctx, SnapshotOptions{Filter: managed, Unpacked: true, Inspect: inspect})
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil // the walk itself reports the end
 	}
@@ -316,12 +314,9 @@ func (s *stackScan) region(piece *target.Region) {
 }
 
 // registers looks through the known registers.
-func (s *stackScan) registers(of *Suspension) {
-	if of == nil {
-		return
-	}
-	for i := range of.Walk.Context.Regs {
-		if v, ok := of.Walk.Context.Reg(uint8(i)); ok {
+func (s *stackScan) registers(of *arch.Context) {
+	for i := range of.Regs {
+		if v, ok := of.Reg(uint8(i)); ok {
 			s.word(v, s.from)
 		}
 	}

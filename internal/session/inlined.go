@@ -99,20 +99,20 @@ const callsForWaits = 16
 // ManualResetEventSlim.Wait, say, and Monitor.Wait has a frame. Then the inlined primitive is
 // added. An inlined method gets the part of the stack that belongs to the caller; the caller has no
 // part left then.
-func (p *Process) withPrimitive(frames []profile.Frame) []profile.Frame {
+func (p *Process) withPrimitive(frames []profile.Frame, calls []Call) []profile.Frame {
 	at := profile.PrimitiveOf(frames).Outer + 1
 	if first := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Kind == profile.Managed }); at <= first {
 		at = first // no primitive has a frame
 	}
-	i := slices.IndexFunc(p.calls, func(c Call) bool { return c.Frame == at })
+	i := slices.IndexFunc(calls, func(c Call) bool { return c.Frame == at })
 	if i < 0 || at+1 >= len(frames) || frames[at+1].SP <= frames[at].SP || p.profiled() {
 		return frames
 	}
-	found := p.InlinedAt(&p.calls[i])
+	found := p.InlinedAt(&calls[i])
 	if len(found) == 0 || profile.PrimitiveOf([]profile.Frame{found[0].Frame}).Kind == "" {
 		return frames
 	}
-	out := p.withInlined(nil, frames, p.calls[i:i+1])
+	out := p.withInlined(nil, frames, calls[i:i+1])
 	outer := profile.PrimitiveOf(out).Outer
 	if outer < at {
 		return frames

@@ -60,7 +60,7 @@ func TestWithPrimitive(t *testing.T) {
 			found = append(found, InlinedFrame{Frame: framed(m, 0)})
 		}
 		p := &Process{
-			Engine: &engine.Engine{Modules: &module.Set{}}, calls: []Call{{Frame: tt.at, IP: 0x1000, Callee: 0x2000}},
+			Engine:  &engine.Engine{Modules: &module.Set{}},
 			inlined: &inlined{known: map[callKey][]InlinedFrame{{arch.Addr(0x1000), arch.Addr(0x2000)}: found}},
 		}
 		var frames []profile.Frame
@@ -68,7 +68,7 @@ func TestWithPrimitive(t *testing.T) {
 			frames = append(frames, framed(m, uint64(i)*0x100))
 		}
 		before := slices.Clone(frames)
-		got := p.withPrimitive(frames)
+		got := p.withPrimitive(frames, []Call{{Frame: tt.at, IP: 0x1000, Callee: 0x2000}})
 		is := profile.PrimitiveOf(got)
 		if is.Kind != tt.kind || got[is.Outer+1].SP != tt.outer {
 			t.Errorf("%s: %s, whose stack ends at %#x, want %s and %#x", name, is.Kind, got[is.Outer+1].SP,
@@ -111,7 +111,9 @@ func TestInlinedWait(t *testing.T) {
 		defer p.Close()
 		// The thread spins first, and may sleep meanwhile.
 		testenv.UntilSeen(t, func() string {
-			snap, err := p.SnapshotAll(context.Background(), func(t *Thread) bool { return t.Name == "hot" })
+			snap, err := p.Snapshot(context.Background(), SnapshotOptions{
+				Filter: func(t *Thread) bool { return t.Name == "hot" },
+			})
 			if err != nil || len(snap.Threads) != 1 {
 				t.Fatalf("%+v, %v", snap, err)
 			}

@@ -107,7 +107,7 @@ func (a *atOnce) owned(m, owner *member, c *target.Capture, err error) bool {
 		return false
 	}
 	if !owner.isNew(c) {
-		return same(a.p.Live, m.owner) && a.p.Live.Holds(owner.thread.OSThreadID, owner.proof)
+		return same(a.g.Live, m.owner) && a.g.Live.Holds(owner.thread.OSThreadID, owner.proof)
 	}
 	for _, p := range m.owner {
 		if !copied(c, p) {

@@ -63,22 +63,20 @@ func (s *Suspension) isDeep() bool {
 // inDeepWait describes a thread that could not be stopped because of an uninterruptible wait. The description has as
 // much of the stack as a walk without a stop finds, or else the kernel's facts about the thread. false: the failed
 // stop has another reason.
-func (s *Suspension) inDeepWait(err error) (st profile.Thread, ok bool) {
-	p := s.Process
-	if p.Live == nil || !errors.Is(err, live.ErrNotStopping) || !s.isDeep() {
+func (s *visit) inDeepWait(err error) (st taken, ok bool) {
+	if s.g.Live == nil || !errors.Is(err, live.ErrNotStopping) || !s.isDeep() {
 		return st, false
 	}
 	s.Thread.Deep = true
-	if !p.Options.AlwaysStop && s.peek() == nil {
-		if st = p.finish(s, s.frames(&p.walked)); st.Error == "" {
+	if !s.g.Options.AlwaysStop && s.peek() == nil {
+		if st = s.finish(s.frames()); st.Error == "" {
 			return st, true
 		}
 		st.Error = fmt.Sprintf("%v; without a stop: %s", err, st.Error)
 		return st, true
 	}
-	st = p.Summary(&s.Thread)
-	st.Error = err.Error()
-	s.ofKernel(&st)
+	st = s.g.without(&s.Thread, err)
+	s.ofKernel(&st.Thread)
 	return st, true
 }
 
@@ -130,7 +128,8 @@ func (s *Suspension) sleepsIn() (function string, ok bool) {
 
 // watchGroups begins to watch the control groups of the process. The returned function marks the threads of a
 // snapshot as frozen, or the running threads as throttled.
-func (p *Process) watchGroups() func([]profile.Thread) {
+func (g *gathering) watchGroups() func([]profile.Thread) {
+	p := g.Process
 	if p.Live == nil {
 		return func([]profile.Thread) {}
 	}
@@ -141,10 +140,9 @@ func (p *Process) watchGroups() func([]profile.Thread) {
 	if err != nil {
 		return func([]profile.Thread) {}
 	}
-	p.quota = 0
 	for _, c := range before.CPU {
-		if c.Quota > 0 && (p.quota == 0 || c.Quota < p.quota) {
-			p.quota = c.Quota
+		if c.Quota > 0 && (g.quota == 0 || c.Quota < g.quota) {
+			g.quota = c.Quota
 		}
 	}
 	return func(threads []profile.Thread) {

@@ -38,23 +38,23 @@ type lateLine struct {
 }
 
 // beginLate begins to note missing symbols, if there is a source to fetch symbols from.
-func (p *Process) beginLate() {
-	if p.Options.Source != nil {
-		p.late = &late{native: map[walk.Place]nativePlace{}}
+func (g *gathering) beginLate() {
+	if g.Options.Source != nil {
+		g.names.late = &late{native: map[walk.Place]nativePlace{}}
 	}
 }
 
 // endLate forgets the noted places, if their symbols were not fetched.
-func (p *Process) endLate() {
-	if p.late == nil {
+func (g *gathering) endLate() {
+	if g.names.late == nil {
 		return
 	}
-	for i := range p.late.lines {
-		if l := &p.late.lines[i]; p.lines.known[l.at] == l.line {
-			delete(p.lines.known, l.at)
+	for i := range g.names.late.lines {
+		if l := &g.names.late.lines[i]; g.lines.known[l.at] == l.line {
+			delete(g.lines.known, l.at)
 		}
 	}
-	p.late = nil
+	g.names.late = nil
 }
 
 // add notes a line that may be fetched later, and returns the empty line; nil: there is no room.
@@ -96,23 +96,24 @@ func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
 	return call, isCall && !isExact
 }
 
-// fetch gets missing symbols from Options.Source, and completes the frames of these threads.
-func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
-	l := p.late
-	if p.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
+// fetch gets missing symbols from Options.Source, and completes the frames of threads.
+func (g *gathering) fetch(ctx context.Context) {
+	l := g.names.late
+	if g.names.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
 		return
 	}
-	from := p.Options.Source
-	if p.lines != nil {
-		p.lines.finder.Fetch(ctx, from)
+	from := g.Options.Source
+	if g.lines != nil {
+		g.lines.finder.Fetch(ctx, from)
 	}
-	p.Engine.Modules.Fetch(ctx, from, l.modules())
+	g.Engine.Modules.Fetch(ctx, from, l.modules())
 	for i := range l.lines {
-		p.completeLine(&l.lines[i])
+		g.completeLine(&l.lines[i])
 	}
-	if p.lines != nil {
-		clear(p.lines.native)
+	if g.lines != nil {
+		clear(g.lines.native)
 	}
+	threads := g.out.Threads
 	for t := range threads {
 		frames := threads[t].Frames
 		for i := range frames {
@@ -120,7 +121,7 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 				continue
 			}
 			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
-				naming{Process: p}.nameNative(&frames[i], at)
+				g.names.nameNative(&frames[i], at)
 			}
 		}
 		eachFrame(&threads[t], func(f *profile.Frame) {

@@ -103,7 +103,7 @@ func (l *likely) lostByThreads() {
 			return
 		}
 		t := &l.out.Threads[threads[0]]
-		at, ok := l.p.duties.leases[t.OSThreadID]
+		at, ok := l.g.duties.leases[t.OSThreadID]
 		if !ok || len(l.holders[sem]) > 0 || slices.ContainsFunc(l.out.Lost, func(o profile.Lost) bool {
 			return o.Object == uint64(sem)
 		}) {

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/permits"
 	"clrsnap/profile"
 )
 
-// PermitsMode says whether SnapshotWaits also finds likely holders: threads and async methods that have the permits
+// PermitsMode says whether SnapshotOptions.Waits also finds likely holders: threads and async methods with the permits
 // of semaphores, or that complete the tasks of TaskCompletionSources. The search reads the managed heap, because
 // suspended async methods are nowhere else.
 type PermitsMode uint8
@@ -32,41 +30,32 @@ const (
 	likelyTries = 3
 )
 
-// SnapshotWaits is SnapshotAll for callers who ask for threads' wait edges. Threads that seem to wait for one another
-// are captured again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot
-// also has likely holders.
-func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	if p.Options.Permits != PermitsNever && p.Runtime != nil && p.Managed.Objects != nil {
-		p.duties = &duties{
-			reader: p.permitReader(), by: map[int][]duty{}, queued: map[int]arch.Addr{}, unsure: map[int]bool{},
-			met: map[permits.MethodID]bool{}, inlined: map[callKey][]permits.Inlined{},
-			leases: map[int]awaitPlace{},
-		}
-		defer func() { p.duties = nil }()
+// findWaits proves wait edges, and finds likely wait edges.
+func (g *gathering) findWaits(ctx context.Context) {
+	if g.from.changes() {
+		g.proveWaits(ctx)
 	}
-	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {
-		if p.from.changes() {
-			p.proveWaits(ctx, out, f)
-		}
-		if p.duties == nil {
-			return
-		}
-		if p.findLikely(ctx, out, f); filter != nil {
-			out.Lost = nil // a thread outside the filter may have a permit
-		}
-	})
+	if g.duties == nil {
+		return
+	}
+	if g.findLikely(ctx); g.o.Filter != nil {
+		g.out.Lost = nil // a thread outside the filter may have a permit
+	}
 }
 
-// findLikely adds likely wait edges to a snapshot.
-func (p *Process) findLikely(ctx context.Context, out *profile.Snapshot, f found) {
+// findLikely adds likely wait edges.
+func (g *gathering) findLikely(ctx context.Context) {
 	for try := range likelyTries {
-		l := likely{p: p, out: out, f: f, all: map[awaitKey]*suspendedCode{}, resumed: map[resumedKey]*suspendedCode{}}
+		l := likely{
+			p: g.Process, g: g, out: g.out,
+			all: map[awaitKey]*suspendedCode{}, resumed: map[resumedKey]*suspendedCode{},
+		}
 		if !l.walk(ctx) {
 			return
 		}
 		l.build()
 		l.findLost()
-		if !p.from.changes() || l.confirm(ctx) || try == likelyTries-1 {
+		if !g.from.changes() || l.confirm(ctx) || try == likelyTries-1 {
 			l.finish()
 			return
 		}
@@ -106,7 +95,7 @@ func (l *likely) confirm(ctx context.Context) bool {
 		return true
 	}
 	threads := l.threadsOf(first)
-	before := l.p.lookAgain(ctx, l.out, threads, l.f)
+	before := l.g.lookAgain(ctx, threads)
 	l.build()
 	first = l.out.WaitGraph().Likely
 	was := l.names(first)
@@ -116,7 +105,7 @@ func (l *likely) confirm(ctx context.Context) bool {
 		return true
 	case <-time.After(likelyFor):
 	}
-	after := l.p.lookAgain(ctx, l.out, threads, l.f)
+	after := l.g.lookAgain(ctx, threads)
 	l.build()
 	is := l.names(l.out.WaitGraph().Likely)
 	if !maps.EqualFunc(was, is, slices.Equal[[]uint64]) {

@@ -25,7 +25,7 @@ const (
 // possible holder of a permit was not seen.
 func (l *likely) findLost() {
 	l.out.Lost = nil
-	if l.unsure || l.blind || len(l.p.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
+	if l.unsure || l.blind || len(l.g.duties.unsure) > 0 || l.out.Unsearched != "" || l.out.Unlisted > 0 ||
 		slices.ContainsFunc(l.out.Threads, hasMoreFrames) {
 		return
 	}

@@ -98,7 +98,8 @@ func (p *Process) LastingFrame(f *walk.Frame) (NamedFrame, error) {
 type naming struct {
 	*Process
 	generics instances
-	lasting  bool // names are kept
+	lasting  bool  // names are kept
+	late     *late // notes what lacks symbols, to be fetched later; nil: nothing is fetched
 }
 
 // instances says which instantiations of shared generic code are named.

@@ -38,8 +38,8 @@ type origin interface {
 	Crashed() int
 	// capturedAt is the time of stacks that are captured now.
 	capturedAt() time.Time
-	// note records the cost or the gaps of the stacks in out, until end is called.
-	note(p *Process, out *profile.Snapshot) (end func())
+	// note records the cost or the gaps of a snapshot's stacks, until end is called.
+	note(g *gathering) (end func())
 	// noteTasks records the gaps of the tasks in out.
 	noteTasks(out *profile.Tasks)
 	// furtherStack bounds a further piece of a stack, in bytes. pieces is how many pieces were copied before, and
@@ -86,13 +86,10 @@ func (running) refused(arch.Addr, error)              {}
 func (running) spoilt(*locate.Runtime, error) error   { return nil }
 
 // note implements origin: it records how long each stop lasts.
-func (r running) note(p *Process, out *profile.Snapshot) (end func()) {
-	p.Stops = &out.Stops
+func (r running) note(g *gathering) (end func()) {
+	g.stops = &g.out.Stops
 	before := r.Released()
-	return func() {
-		p.Stops = nil
-		out.Released = r.Released() - before
-	}
+	return func() { g.out.Released = r.Released() - before }
 }
 
 // settled is the longest that the runtime takes to start.

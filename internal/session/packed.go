@@ -15,39 +15,37 @@ type packing struct {
 	more   []profile.Frame // the frames of buf and inlined methods
 }
 
-// beginPacking begins to pack the stacks of a new snapshot, if Options want packed stacks. Stacks whose frames get
-// names later are not packed.
-func (p *Process) beginPacking() {
-	if p.packing = nil; p.Options.PackStacks && p.Options.Source == nil {
-		p.packing = &packing{}
+// beginPacking begins to pack stacks, if Options want packed stacks. Stacks whose frames get names later are not
+// packed, and stacks whose frames are read again.
+func (g *gathering) beginPacking() {
+	if g.Options.PackStacks && g.Options.Source == nil && !g.o.Unpacked && !g.o.Waits {
+		g.packing = &packing{}
 	}
 }
-
-func (p *Process) endPacking() { p.packing = nil }
 
 // keepStack packs the stack of a thread that has just been walked and described, and returns the calls of its frames.
 // A stack with awaited methods is not packed, because awaiters are found by the places of frames. Nor is a large
 // stack.
-func (p *Process) keepStack(st *profile.Thread) keptCalls {
-	calls := p.calls
-	if !p.Options.Inlined {
+func (g *gathering) keepStack(st *profile.Thread, awaited bool) keptCalls {
+	calls := g.stack.calls
+	if !g.Options.Inlined {
 		calls = nil // the calls were for the wait
 	}
-	if p.packing == nil {
+	if g.packing == nil {
 		return keptCalls{calls: slices.Clone(calls)}
 	}
 	if len(st.Frames) < largeStack {
-		if len(p.awaited) == 0 {
-			st.Packed, st.Frames = p.packing.frames.Pack(st.Frames), nil
-		} else {
+		if awaited {
 			st.Frames = slices.Clone(st.Frames)
+		} else {
+			st.Packed, st.Frames = g.packing.frames.Pack(st.Frames), nil
 		}
 	}
-	out := keptCalls{table: &p.packing.calls, packed: make([]packedCall, len(calls))}
+	out := keptCalls{table: &g.packing.calls, packed: make([]packedCall, len(calls))}
 	for i := range calls {
 		c := calls[i]
 		out.packed[i].frame, c.Frame = int32(c.Frame), 0
-		out.packed[i].call = p.packing.calls.Add(uint64(c.IP), &c)
+		out.packed[i].call = g.packing.calls.Add(uint64(c.IP), &c)
 	}
 	return out
 }

@@ -10,7 +10,6 @@ import (
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
@@ -37,7 +36,7 @@ type Options struct {
 	// of a deeper stack lacks the frames near the base, and the result says so.
 	MaxStack int
 	// MaxPause is how long a thread may be stopped before a watchdog lets the thread go: 2 ms at least; 0 stands for
-	// 10 ms. The watchdog does not depend on the scheduling of this process. In SnapshotAtOnce the bound is 100 ms
+	// 10 ms. The watchdog does not depend on the scheduling of this process. In a snapshot at once the bound is 100 ms
 	// more.
 	MaxPause time.Duration
 	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock. The process has
@@ -59,10 +58,10 @@ type Options struct {
 	Inlined bool
 	// Async adds to the stacks of snapshots the async methods that await the running methods.
 	Async bool
-	// Permits says whether SnapshotWaits also finds the likely holders of permits of semaphores, and of tasks to
+	// Permits says whether SnapshotOptions.Waits also finds the likely holders of permits, and of tasks to
 	// complete.
 	Permits PermitsMode
-	// PackStacks packs the stacks of threads (profile.Thread.Packed) in SnapshotAll and SnapshotAtOnce.
+	// PackStacks packs the stacks of threads (profile.Thread.Packed) of snapshots.
 	PackStacks bool
 }
 
@@ -80,36 +79,24 @@ type Process struct {
 	Found      *locate.Runtime // nil: there is none
 	RuntimeErr error           // why the runtime in Found cannot be read, or why none was found
 
-	Capture  target.Capture     // the latest
-	second   target.Capture     // see Suspension.again
-	Stops    *[]time.Duration   // where to note the duration of stops; nil: nowhere
+	Capture  target.Capture     // memory for captures, one after the other
 	Walking  bool               // a callback runs: no thread may be captured
 	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil
-	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: no call.
-	Inspect func(t *profile.Thread, stack *target.Stack)
 
 	info   profile.Process
 	from   origin         // of threads, registers and memory
 	groups *cgroup.Reader // nil: not needed yet
-	quota  float64        // CPUs, by the control groups at the latest watchGroups; 0: none
 
 	names      map[arch.Addr]threadName // of managed threads, by Thread object, read while no object was moved
 	known      map[int]thread.Thread    // the runtime's threads, by the id in the target's namespace
 	unlisted   error                    // why some threads may be missing in known; nil: none are
-	walked     []profile.Frame          // by the latest walk for a Snapshot
-	room       int                      // bytes of frames that a Snapshot may still have
 	opened     time.Time
 	updating   time.Duration      // time spent since then on the search for modules
 	methods    methodsOfCode      // of code that stays
 	moment     uint64             // counts captures: each overwrites the one before
-	current    *Suspension        // the latest one
-	lacks      lacks              // thread data that a dump lacks
+	announced  *Suspension        // the suspension whose thread was announced; nil: none is
 	lines      *lines             // nil: no source lines are wanted
-	late       *late              // nil: no symbols are fetched
 	inlined    *inlined           // nil: there is no runtime
-	calls      []Call             // of the latest walk for a Snapshot
-	packing    *packing           // of the snapshot in progress; nil: its stacks are not packed
-	kept       keptCalls          // of the latest kept stack
 	unsuited   map[arch.Addr]bool // ips at which a walk without registers fails
 	owners     *assemblies.Owners // nil: not read yet
 	waits      *waits.Reader      // nil: not needed yet
@@ -118,14 +105,9 @@ type Process struct {
 	plainLocks plainLocks
 	savings    map[savingKey]saving // where suspended methods have their contexts
 	dispatcher *dispatcher          // nil: not known yet
-	asyncs     Asyncs               // of the latest walk that named frames
-	awaited    []AwaitingAt         // the awaiters of the frames
 	refs       refs
 
 	channelReaders map[methodPlace]bool // whether methods take items from channels
-	runs           map[int][]waits.Run  // by thread: the tasks that it runs, since a snapshot began
-	duties         *duties              // nil: permits that threads hold are not wanted
-	stamps         map[int]heap.Stamp   // by thread: the GC epoch of the addresses of objects that were read of the thread
 	mapped         time.Time            // when mappings were read for owners and lines
 	maps           target.Mappings      // the mappings read at mapped
 	locked         lockLooks            // facts about the Locks in events
@@ -174,7 +156,7 @@ func (p *Process) orExit(err error) error {
 
 // open gets ready to walk, or closes the Process again.
 func (p *Process) open(ctx context.Context) error {
-	p.Arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
+	p.Arch, p.unsuited, p.opened = p.from.Arch(), map[arch.Addr]bool{}, time.Now()
 	if err := p.openEngine(ctx); err != nil {
 		err = p.orExit(err)
 		p.Close()

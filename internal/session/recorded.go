@@ -96,17 +96,17 @@ func (r *recording) runs() error {
 		"notifications", r.PID())
 }
 
-func (r *recording) changes() bool                           { return false }
-func (r *recording) Crashed() int                            { return 0 }
-func (r *recording) capturedAt() time.Time                   { return r.Time }
-func (r *recording) note(*Process, *profile.Snapshot) func() { return func() {} }
-func (r *recording) noteTasks(*profile.Tasks)                {}
-func (r *recording) starting() bool                          { return false }
-func (r *recording) misses() int                             { return r.Misses() }
-func (r *recording) relocated(arch.Addr) (arch.Addr, bool)   { return 0, false }
-func (r *recording) proved(arch.Addr, *target.Mapping) bool  { return true }
-func (r *recording) refused(arch.Addr, error)                {}
-func (r *recording) spoilt(*locate.Runtime, error) error     { return nil }
+func (r *recording) changes() bool                          { return false }
+func (r *recording) Crashed() int                           { return 0 }
+func (r *recording) capturedAt() time.Time                  { return r.Time }
+func (r *recording) note(*gathering) func()                 { return func() {} }
+func (r *recording) noteTasks(*profile.Tasks)               {}
+func (r *recording) starting() bool                         { return false }
+func (r *recording) misses() int                            { return r.Misses() }
+func (r *recording) relocated(arch.Addr) (arch.Addr, bool)  { return 0, false }
+func (r *recording) proved(arch.Addr, *target.Mapping) bool { return true }
+func (r *recording) refused(arch.Addr, error)               {}
+func (r *recording) spoilt(*locate.Runtime, error) error    { return nil }
 
 // leftOut implements origin.
 func (r *recording) leftOut(err error) bool {

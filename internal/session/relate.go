@@ -14,27 +14,28 @@ import (
 const maxRunners = 1 << 16
 
 // noteRuns notes the tasks that a thread runs. The thread has just been walked.
-func (s *Suspension) noteRuns(subject *waits.Subject) {
-	p := s.Process
-	delete(p.runs, s.Thread.OSThreadID)
-	if runs := p.waitReader().Runs(subject); len(runs) > 0 && len(p.runs) < maxRunners {
-		if p.runs == nil {
-			p.runs = map[int][]waits.Run{}
+func (s *visit) noteRuns(subject *waits.Subject) {
+	g := s.g
+	delete(g.runs, s.Thread.OSThreadID)
+	if runs := g.waitReader().Runs(subject); len(runs) > 0 && len(g.runs) < maxRunners {
+		if g.runs == nil {
+			g.runs = map[int][]waits.Run{}
 		}
-		p.runs[s.Thread.OSThreadID] = runs
+		g.runs[s.Thread.OSThreadID] = runs
 	}
 }
 
 // relate adds other threads to waits: the thread that runs an awaited task, the readers of a ReaderWriterLockSlim,
 // and the waiting writers. of has the indices of the waiting threads; nil: all.
-func (p *Process) relate(threads []profile.Thread, of []int) {
+func (g *gathering) relate(of []int) {
+	threads := g.out.Threads
 	if of == nil {
 		of = make([]int, len(threads))
 		for i := range of {
 			of[i] = i
 		}
 	}
-	r := relating{p: p, threads: threads}
+	r := relating{g: g, threads: threads}
 	for _, i := range of {
 		w := threads[i].Wait
 		switch {
@@ -47,11 +48,11 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 		case w.Kind == profile.TaskWait:
 			r.runner(w, threads[i].OSThreadID)
 		case w.Kind == profile.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
-			if w.Readers = r.readers(w, i); !p.still(threads[i].OSThreadID) {
+			if w.Readers = r.readers(w, i); !g.still(threads[i].OSThreadID) {
 				w.Readers = nil // the thread may have got the lock since
 			}
 		case (w.Kind == profile.ReadLock || w.Kind == profile.UpgradeableLock) && w.Owner == nil:
-			if w.Behind = r.writers(w, i); !p.still(threads[i].OSThreadID) {
+			if w.Behind = r.writers(w, i); !g.still(threads[i].OSThreadID) {
 				w.Behind = nil
 			}
 		}
@@ -60,7 +61,7 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 
 // relating is relate's knowledge of all threads.
 type relating struct {
-	p       *Process
+	g       *gathering
 	threads []profile.Thread
 	runs    map[uint64][]runner // by task
 	reads   map[uint64][]int    // by the numbers of locks: the threads that read, as indices
@@ -81,7 +82,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 	if r.runs == nil {
 		r.runs = map[uint64][]runner{}
 		for i := range r.threads {
-			for _, run := range r.p.runs[r.threads[i].OSThreadID] {
+			for _, run := range r.g.runs[r.threads[i].OSThreadID] {
 				list := r.runs[uint64(run.Task)]
 				if len(list) == 0 || list[len(list)-1].thread != &r.threads[i] {
 					r.runs[uint64(run.Task)] = append(list, runner{&r.threads[i], run})
@@ -94,12 +95,12 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 	if len(list) == 1 {
 		run = list[0].thread
 	}
-	r.p.nameTask(w, run)
-	if len(list) != 1 || !r.p.waitReader().StillRuns(list[0].run, r.p.still(list[0].thread.OSThreadID)) {
+	r.g.nameTask(w, run)
+	if len(list) != 1 || !r.g.waitReader().StillRuns(list[0].run, r.g.still(list[0].thread.OSThreadID)) {
 		return
 	}
 	ref := refOf(list[0].thread)
-	w.Owner, w.Certain = &ref, r.p.unmoved(waiting) && r.p.unmoved(ref.OSThreadID)
+	w.Owner, w.Certain = &ref, r.g.unmoved(waiting) && r.g.unmoved(ref.OSThreadID)
 }
 
 // maxReaders bounds the named readers of a lock. The lock itself tells the number of readers: Wait.Detail.
@@ -107,7 +108,7 @@ const maxReaders = 256
 
 // readers returns the other threads that hold a lock to read. Several waits for the lock share the list.
 func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) {
-	id, ok := r.p.waitReader().LockNumber(arch.Addr(w.Object))
+	id, ok := r.g.waitReader().LockNumber(arch.Addr(w.Object))
 	if !ok {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.reads, r.lists = map[uint64][]int{}, map[uint64][]profile.ThreadRef{}
 		for i := range r.threads {
 			if at := r.threads[i].ThreadID; at != 0 {
-				ids, _ := r.p.waitReader().ReadLocks(arch.Addr(at))
+				ids, _ := r.g.waitReader().ReadLocks(arch.Addr(at))
 				for _, lock := range ids {
 					r.reads[lock] = append(r.reads[lock], i)
 				}
@@ -129,7 +130,7 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 				out = append(out, refOf(&r.threads[i]))
 			}
 		}
-		if r.p.waitReader().ReadByEnded(arch.Addr(w.Object), id) {
+		if r.g.waitReader().ReadByEnded(arch.Addr(w.Object), id) {
 			out = append(out, profile.ThreadRef{})
 		}
 		r.lists[id] = out
@@ -151,7 +152,7 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.writes = map[uint64][]int{}
 		for i := range r.threads {
 			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain &&
-				r.p.still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
+				r.g.still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
 				r.writes[o.Lock] = append(r.writes[o.Lock], i)
 			}
 		}
@@ -168,29 +169,29 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 const maxBehind = 16
 
 // noteHeap notes the GC epoch of the addresses of objects that have just been read of a thread, if any were read.
-func (p *Process) noteHeap(tid int, any bool) {
-	if p.Live == nil || !any {
+func (g *gathering) noteHeap(tid int, any bool) {
+	if g.Live == nil || !any {
 		return
 	}
-	if p.stamps == nil {
-		p.stamps = map[int]heap.Stamp{}
+	if g.stamps == nil {
+		g.stamps = map[int]heap.Stamp{}
 	}
-	now := p.Managed.Heap.Begun()
-	if before, ok := p.stamps[tid]; ok && before != now {
+	now := g.Managed.Heap.Begun()
+	if before, ok := g.stamps[tid]; ok && before != now {
 		now = 0 // objects were moved between
 	}
-	if len(p.stamps) < maxRunners {
-		p.stamps[tid] = now
+	if len(g.stamps) < maxRunners {
+		g.stamps[tid] = now
 	}
 }
 
 // unmoved reports whether there has certainly been no collection since a thread was captured.
-func (p *Process) unmoved(tid int) bool {
-	if p.Live == nil {
+func (g *gathering) unmoved(tid int) bool {
+	if g.Live == nil {
 		return true
 	}
-	stamp := p.stamps[tid]
-	return stamp != 0 && stamp == p.Managed.Heap.Stamp(p.Live)
+	stamp := g.stamps[tid]
+	return stamp != 0 && stamp == g.Managed.Heap.Stamp(g.Live)
 }
 
 func refOf(t *profile.Thread) profile.ThreadRef {

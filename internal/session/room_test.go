@@ -2,7 +2,6 @@ package session
 
 import (
 	"bufio"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,10 +72,8 @@ func TestDeepStacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for what, take := range map[string]func(context.Context, Filter) (*profile.Snapshot, error){
-		"one by one": p.SnapshotAll, "at once": p.SnapshotAtOnce,
-	} {
-		s, err := take(t.Context(), nil)
+	for what, o := range map[string]SnapshotOptions{"one by one": {}, "at once": {AtOnce: true}} {
+		s, err := p.Snapshot(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,11 +34,10 @@ func (t *taskWalk) findRunning() {
 		return
 	}
 	var err error
-	if t.threads, err = t.p.list(); err != nil {
+	if t.threads, _, err = t.p.list(); err != nil {
 		return
 	}
 	t.lookForRunning()
-	t.p.room = maxStacks
 	for i := range t.threads {
 		if t.stopped() {
 			return
@@ -96,46 +95,42 @@ func (t *taskWalk) lookForRunning() {
 
 // readResumed reads the methods that a blocked thread runs.
 func (t *taskWalk) readResumed(thread *Thread, tasks []*runningTask) {
-	p := t.p
-	st, _ := t.snapshotAsync(thread)
-	for i := range p.asyncs.Sites {
-		s := &p.asyncs.Sites[i]
+	st, _ := t.stackOf(thread)
+	for i := range st.sites {
+		s := &st.sites[i]
 		if s.resumes == nil || s.Below == 0 || s.Below >= len(st.Frames) || st.Frames[s.Below].Method != resumeStub {
 			continue
 		}
 		for _, run := range tasks {
 			if run.at >= s.resumes.low && run.at < s.resumes.high {
-				run.method, run.proof = st.Frames[s.Below-1], p.Capture.Proof
+				run.method, run.proof = st.Frames[s.Below-1], st.proof
 			}
 		}
 	}
 }
 
-// snapshotAsync takes the snapshot of a blocked thread with its async methods; false: the thread is not blocked.
-func (t *taskWalk) snapshotAsync(thread *Thread) (st profile.Thread, ok bool) {
-	p := t.p
-	wanted := p.Options.Async
-	p.Options.Async, p.room = true, maxStacks
-	if ok = true; p.from.changes() {
-		st, _, ok = p.snapshotBlocked(thread)
-	} else {
-		st = p.snapshot(thread)
+// stackOf takes the stack of a blocked thread with the thread's async methods; false: the thread is not blocked.
+func (t *taskWalk) stackOf(thread *Thread) (st taken, ok bool) {
+	if t.stacks == nil {
+		t.stacks = t.p.gather(SnapshotOptions{Async: true})
 	}
-	p.Options.Async = wanted
-	return st, ok
+	if t.stacks.room = maxStacks; t.p.from.changes() {
+		st, _, ok = t.stacks.takeBlocked(thread)
+		return st, ok
+	}
+	return t.stacks.take(thread), true
 }
 
 // machinesOf returns the boxes of the methods with a state machine that a blocked thread runs.
 func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
-	if _, ok := t.snapshotAsync(thread); !ok {
+	st, ok := t.stackOf(thread)
+	if !ok {
 		return nil
 	}
-	sites := slices.Clone(t.p.asyncs.Sites)
-	proof := t.p.Capture.Proof
 	t.p.steadily(func() error {
 		boxes = boxes[:0]
-		for i := range sites {
-			s := &sites[i]
+		for i := range st.sites {
+			s := &st.sites[i]
 			if s.resumes != nil || s.task > 0 || s.serves || s.Argument == 0 {
 				continue
 			}
@@ -145,7 +140,7 @@ func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
 		}
 		return nil
 	}, nil)
-	if t.p.from.changes() && !t.p.Live.Holds(thread.OSThreadID, proof) {
+	if t.p.from.changes() && !t.p.Live.Holds(thread.OSThreadID, st.proof) {
 		return nil
 	}
 	return boxes
@@ -167,7 +162,7 @@ func (t *taskWalk) machineThread(box arch.Addr) (ref profile.ThreadRef, ok bool)
 // findMachines searches all threads for running methods with a state machine.
 func (t *taskWalk) findMachines() {
 	t.machines = map[arch.Addr]*Thread{}
-	threads, err := t.p.list()
+	threads, _, err := t.p.list()
 	if err != nil {
 		return
 	}

@@ -29,21 +29,17 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 	out := servingThreads{by: map[string]*profile.Thread{}}
 	ids := map[int]string{}
 	reader := web.New(p.Managed.Objects)
-	inspect, async := p.Inspect, p.Options.Async
-	p.Inspect = func(t *profile.Thread, stack *target.Stack) {
+	s, err := p.Snapshot(ctx, SnapshotOptions{Async: true, Unpacked: true, Inspect: func(x *Inspection) {
 		id := ""
 		if p.Runtime == nil {
-			id = p.servedAhead(reader, t, stack)
+			id = p.servedAhead(reader, x)
 		} else {
-			id = p.servedBy(reader, t)
+			id = p.servedBy(reader, x)
 		}
 		if id != "" {
-			ids[t.OSThreadID] = id
+			ids[x.Thread.OSThreadID] = id
 		}
-	}
-	p.Options.Async = true
-	s, err := p.plainSnapshot(ctx, nil)
-	p.Inspect, p.Options.Async = inspect, async
+	}})
 	if s == nil {
 		return out, err
 	}
@@ -70,14 +66,14 @@ func SendsBlocking(t *profile.Thread) bool {
 	return false
 }
 
-// servedBy returns the id of the request that a thread runs; "": none. The thread has just been walked.
-func (p *Process) servedBy(reader *web.Reader, t *profile.Thread) string {
-	for i := range p.asyncs.Sites {
-		site := &p.asyncs.Sites[i]
-		if site.Below >= len(t.Frames) {
+// servedBy returns the id of the request that a thread runs; "": none.
+func (p *Process) servedBy(reader *web.Reader, x *Inspection) string {
+	for i := range x.sites {
+		site := &x.sites[i]
+		if site.Below >= len(x.Thread.Frames) {
 			continue
 		}
-		below := &t.Frames[site.Below]
+		below := &x.Thread.Frames[site.Below]
 		if id := p.servedAt(reader, site, arch.Addr(below.SP), arch.Addr(below.IP)); id != "" {
 			return id
 		}

@@ -5,22 +5,66 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/target"
+	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
-// Snapshot suspends a thread, finds the seed, walks managed and native frames and resumes the thread. The result also
-// has methods without metadata and the runtime's exception machinery, by name. Complete is true only if the walk
-// reached the base of the thread's stack and nothing was skipped; if not, Error says why.
-func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
+// SnapshotOptions say what a snapshot is of. The zero value takes the stacks of all threads, one after the other.
+type SnapshotOptions struct {
+	// Filter chooses threads by their entries in the list of threads; nil: all.
+	Filter Filter
+	// AtOnce takes all stacks at one instant. The stacks in a core dump always belong to one instant.
+	AtOnce bool
+	// Waits is for callers who ask for threads' wait edges. Threads that seem to wait for one another are captured
+	// again until the wait is proved (profile.Thread.Still) or disproved. With Options.Permits the snapshot also has
+	// likely holders. Not together with AtOnce.
+	Waits bool
+	// Async adds async methods also without Options.Async.
+	Async bool
+	// Unpacked leaves stacks unpacked also with Options.PackStacks, for callers that read the frames.
+	Unpacked bool
+	// Inspect is called with each thread and the thread's capture; nil: no call. Not together with AtOnce.
+	Inspect func(*Inspection)
+}
+
+// Filter chooses threads by their entries in the list of threads.
+type Filter func(*Thread) bool
+
+// Inspection is a captured and walked thread of a snapshot. It is valid during the call of Inspect.
+type Inspection struct {
+	Thread  *profile.Thread
+	Stack   *target.Stack
+	Context *arch.Context
+	sites   []AsyncSite
+}
+
+// Snapshot takes a snapshot of threads. Each thread is stopped only for the copy. When ctx ends, the result has the
+// threads captured by then, and the error is the error of ctx. When the process exits, the result has everything
+// captured until then, and the error says that the process has exited.
+func (p *Process) Snapshot(ctx context.Context, o SnapshotOptions) (*profile.Snapshot, error) {
+	g := p.gather(o)
+	if o.AtOnce && p.from.changes() {
+		return g.atOnce(ctx)
+	}
+	return g.oneByOne(ctx)
+}
+
+// SnapshotThread suspends a thread, finds the seed, walks managed and native frames and resumes the thread. The result
+// also has methods without metadata and the runtime's exception machinery, by name. Complete is true only if the walk
+// reached the base of the thread's stack and nothing was skipped; if not, Error says why. When ctx ends, no more
+// symbols are fetched.
+func (p *Process) SnapshotThread(ctx context.Context, thread arch.Addr) (*profile.Thread, error) {
 	p.Engine.Begin()
-	p.known, p.room = nil, maxStacks // as it is now
+	p.known = nil // as it is now
 	t, err := p.Find(thread)
 	if err != nil {
 		return nil, err
@@ -28,42 +72,37 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
-	p.beginLate()
-	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
-	calls, waiting := callsByThread{}, awaitingByThread{}
-	calls.keep(t.OSThreadID, p.kept)
-	waiting.keep(t.OSThreadID, p.awaited)
-	p.addHolds(&out)
-	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	ctx, cancel := context.WithTimeout(ctx, fetchAlone)
 	defer cancel()
-	p.complete(ctx, &out, calls, waiting)
-	return &out.Threads[0], nil
+	g := p.gather(SnapshotOptions{})
+	g.beginLate()
+	g.add(g.take(&t))
+	g.addHolds()
+	g.complete(ctx)
+	return &g.out.Threads[0], nil
 }
 
-// complete adds fetched symbols to captured stacks. Then it adds inlined methods at calls and the awaiters of async
-// methods, because both move frames.
-func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread, waiting awaitingByThread) {
-	p.fetch(ctx, out.Threads)
-	p.addInlined(out.Threads, calls)
-	addAwaiting(out.Threads, waiting)
-}
+// gathering is what one snapshot gathers.
+type gathering struct {
+	*Process
+	o     SnapshotOptions
+	names naming // of frames
+	async bool   // async methods are wanted
+	out   *profile.Snapshot
+	stops *[]time.Duration // where to note the duration of stops; nil: nowhere
+	lacks lacks            // thread data that a dump lacks
+	quota float64          // CPUs, by the control groups; 0: none
+	room  int              // bytes of frames that may still be kept
+	found found
+	// Of the thread that is walked, with memory that is used again.
+	stack  walkedStack
+	second target.Capture // see again
+	// Stacks are packed; nil: stacks are not packed.
+	packing *packing
 
-// Filter chooses threads by their entries in the list of threads.
-type Filter func(*Thread) bool
-
-// SnapshotAll takes a snapshot of every thread that filter accepts (nil: all), one after the other. Each thread is
-// stopped only for the copy. When ctx ends, the result has the threads captured by then, and the error is the error
-// of ctx. When the process exits, the result has everything captured until then, and the error says that the process
-// has exited.
-func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	p.beginPacking()
-	defer p.endPacking()
-	return p.plainSnapshot(ctx, filter)
-}
-
-// plainSnapshot is SnapshotAll without packed stacks, for callers that read the frames.
-func (p *Process) plainSnapshot(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	return p.snapshotAll(ctx, filter, func(*profile.Snapshot, found) {})
+	runs   map[int][]waits.Run // by thread: the tasks that the thread runs
+	stamps map[int]heap.Stamp  // by thread: the GC epoch of the addresses of objects that were read of the thread
+	duties *duties             // nil: permits that threads hold are not wanted
 }
 
 // found is the information found at the calls of threads' stacks, besides frames.
@@ -72,49 +111,84 @@ type found struct {
 	waiting awaitingByThread
 }
 
-// keep keeps the information found for the thread that was captured last.
-func (f found) keep(p *Process, tid int) {
-	delete(f.calls, tid)
-	delete(f.waiting, tid)
-	f.calls.keep(tid, p.kept)
-	f.waiting.keep(tid, p.awaited)
+func (p *Process) gather(o SnapshotOptions) *gathering {
+	g := &gathering{
+		Process: p, o: o, names: naming{Process: p}, async: o.Async || p.Options.Async, room: maxStacks,
+		found: found{callsByThread{}, awaitingByThread{}}, out: &profile.Snapshot{Process: p.info},
+	}
+	if p.Options.ExactGenerics {
+		g.names.generics = anyInstance
+	}
+	return g
 }
 
-// snapshotAll is SnapshotAll. It calls the function also when all threads have been captured.
-func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*profile.Snapshot, found)) (
-	*profile.Snapshot, error,
-) {
-	if p.Live != nil {
+// oneByOne takes the stacks one after the other.
+func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
+	if g.Live != nil {
 		defer priority.Hurry()()
 	}
-	list, err := p.Threads()
+	out := g.out
+	g.Engine.Begin()
+	list, lacking, err := g.list()
 	if err != nil {
 		return nil, err
 	}
-	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
-	p.room = maxStacks
-	defer p.from.note(p, out)()
-	f := found{callsByThread{}, awaitingByThread{}}
-	p.beginLate()
-	p.runs, p.stamps = nil, nil
-	defer func() {
-		p.endPacking()
-		p.complete(ctx, out, f.calls, f.waiting)
-	}()
-	inGroups := p.watchGroups()
-	if err := p.takeAll(ctx, list, filter, out, f); err != nil {
+	out.CapturedAt, g.lacks.names = g.from.capturedAt(), lacking
+	defer g.from.note(g)()
+	g.beginLate()
+	g.beginPacking()
+	defer g.complete(ctx)
+	inGroups := g.watchGroups()
+	if g.o.Waits && g.Options.Permits != PermitsNever && g.Runtime != nil && g.Managed.Objects != nil {
+		g.duties = newDuties(g.permitReader())
+	}
+	if err := g.takeAll(ctx, list); err != nil {
 		return out, err
 	}
-	p.addHolds(out)
-	p.relate(out.Threads, nil)
-	also(out, f)
+	g.addHolds()
+	g.relate(nil)
+	if g.o.Waits {
+		g.findWaits(ctx)
+	}
 	inGroups(out.Threads)
-	if err := p.from.Alive(); err != nil {
+	if err := g.from.Alive(); err != nil {
 		// Threads without frames could not be captured because the process has exited: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return t.Depth() == 0 })
 		return out, err
 	}
 	return out, nil
+}
+
+// complete adds fetched symbols to captured stacks. Then it adds inlined methods at calls and the awaiters of async
+// methods, because both move frames.
+func (g *gathering) complete(ctx context.Context) {
+	g.packing = nil
+	g.fetch(ctx)
+	g.addInlined(g.out.Threads, g.found.calls)
+	addAwaiting(g.out.Threads, g.found.waiting)
+}
+
+// taken is a thread of a snapshot, as it was captured and walked.
+type taken struct {
+	profile.Thread
+	calls   keptCalls
+	waiting []AwaitingAt
+	sites   []AsyncSite  // valid until the next thread is walked
+	proof   target.Proof // that the thread is blocked; "": no proof
+}
+
+// add adds a thread to the snapshot.
+func (g *gathering) add(t taken) {
+	g.out.Threads = append(g.out.Threads, t.Thread)
+	g.keep(t)
+}
+
+// keep keeps the information found at the calls of a thread's stack.
+func (g *gathering) keep(t taken) {
+	delete(g.found.calls, t.OSThreadID)
+	delete(g.found.waiting, t.OSThreadID)
+	g.found.calls.keep(t.OSThreadID, t.calls)
+	g.found.waiting.keep(t.OSThreadID, t.waiting)
 }
 
 // ErrThreadEnded marks a thread that ended before the capture.
@@ -128,71 +202,86 @@ const maxStackFrames = 300_000
 var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap keeps at most %d of a thread",
 	maxStackFrames)
 
-// snapshot takes the snapshot of one thread.
-func (p *Process) snapshot(t *Thread) profile.Thread {
-	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
-	if p.room <= 0 {
-		st := p.Summary(t)
-		st.Error = errRoom.Error()
-		return st
-	}
-	defer p.lacks.watch(p.from, t.OSThreadID)()
-	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
-	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
-	if err != nil {
-		if st, ok := s.inDeepWait(err); ok {
-			return st
-		}
-		st := p.Summary(&s.Thread)
-		st.Error = err.Error()
-		return st
-	}
-	return p.finish(&s, r)
+// visit is a thread of a snapshot on its way.
+type visit struct {
+	Suspension
+	g *gathering
 }
 
-// snapshotBlocked takes the snapshot of a blocked thread without a stop. ok is false if this fails; blocked then says
-// whether the thread was blocked.
-func (p *Process) snapshotBlocked(t *Thread) (st profile.Thread, blocked, ok bool) {
-	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
-	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
-	r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&p.walked) })
-	if !ok {
-		return st, s.FoundBlocked, false
+// visit begins with a thread.
+func (g *gathering) visit(t *Thread) *visit {
+	return &visit{Suspension{
+		Process: g.Process, Thread: *t, Capture: &g.Capture, Also: g.AlsoBlocking(t), Stops: g.stops,
+	}, g}
+}
+
+// take takes the stack of one thread.
+func (g *gathering) take(t *Thread) taken {
+	if g.room <= 0 {
+		return g.without(t, errRoom)
 	}
-	return p.finish(&s, r), true, true
+	defer g.lacks.watch(g.from, t.OSThreadID)()
+	v := g.visit(t)
+	r, err := v.takeAndWalk(v.frames)
+	if err != nil {
+		if out, ok := v.inDeepWait(err); ok {
+			return out
+		}
+		return g.without(&v.Thread, err)
+	}
+	return v.finish(r)
+}
+
+// without describes a thread without a stack.
+func (g *gathering) without(t *Thread, why error) taken {
+	out := taken{Thread: g.Summary(t)}
+	out.Error = why.Error()
+	return out
+}
+
+// takeBlocked takes the stack of a blocked thread without a stop. ok is false if this fails; blocked then says whether
+// the thread was blocked.
+func (g *gathering) takeBlocked(t *Thread) (out taken, blocked, ok bool) {
+	v := g.visit(t)
+	r, ok := v.WalkBlocked(v.frames)
+	if !ok {
+		return out, v.FoundBlocked, false
+	}
+	return v.finish(r), true, true
 }
 
 // finish describes a thread that has been captured and walked.
-func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
-	st := p.Summary(&s.Thread)
-	st.Frames = p.takeWalked()
-	p.room -= s.cost
-	s.fill(&st, r)
-	s.explain(&st)
-	s.awaiting(st.Frames)
-	p.duties.keep(p, st.OSThreadID)
-	if p.Inspect != nil && s.Walk.Stack != nil {
-		p.Inspect(&st, s.Walk.Stack)
+func (v *visit) finish(r walk.Result) taken {
+	g := v.g
+	out := taken{Thread: g.Summary(&v.Thread), sites: g.stack.asyncs.Sites}
+	out.Frames = g.takeWalked()
+	g.room -= g.stack.cost
+	v.fill(&out.Thread, r)
+	v.explain(&out.Thread)
+	out.waiting = v.awaiting(out.Frames)
+	g.duties.keep(g, out.OSThreadID)
+	if g.o.Inspect != nil && v.Walk.Stack != nil {
+		g.o.Inspect(&Inspection{&out.Thread, v.Walk.Stack, &v.Walk.Context, out.sites})
 	}
-	st.Pause = s.pause
-	p.kept = p.keepStack(&st)
-	return st
+	out.Pause, out.proof = v.pause, v.Capture.Proof // the thread may have been captured once more: see again
+	out.calls = g.keepStack(&out.Thread, len(out.waiting) > 0)
+	return out
 }
 
 // largeStack is the least number of frames of a large stack.
 const largeStack = 1 << 14
 
 // takeWalked returns the frames of the latest walk. If stacks are packed, the frames are valid until keepStack.
-func (p *Process) takeWalked() []profile.Frame {
-	if len(p.walked) < largeStack {
-		if p.packing != nil {
-			return p.walked
+func (g *gathering) takeWalked() []profile.Frame {
+	walked := g.stack.frames
+	if len(walked) < largeStack {
+		if g.packing != nil {
+			return walked
 		}
-		return slices.Clone(p.walked)
+		return slices.Clone(walked)
 	}
-	frames := slices.Clip(p.walked)
-	p.walked = nil
-	return frames
+	g.stack.frames = nil
+	return slices.Clip(walked)
 }
 
 // takeAndWalk captures and walks the thread, until the result is complete or another try does not help. It stops the
@@ -296,7 +385,7 @@ func (p *Process) Summary(t *Thread) profile.Thread {
 }
 
 // fill completes the description of a walked thread.
-func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
+func (s *visit) fill(st *profile.Thread, r walk.Result) {
 	st.Complete = r.Complete
 	if r.Err != nil {
 		st.Error = r.Err.Error()
@@ -358,75 +447,93 @@ func frameCost(f *walk.Frame, fr *NamedFrame) int {
 	return n
 }
 
-// frames walks the captured thread and names its frames.
-func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed, s.generics = (*into)[:0], false, s.generics[:0]
-	s.Process.calls = s.Process.calls[:0]
-	s.Process.asyncs.Begin()
-	s.Process.duties.begin()
+// walkedStack is what a walk has found on a stack.
+type walkedStack struct {
+	frames []profile.Frame
+	calls  []Call // at which other methods may be inlined
+	asyncs Asyncs
+	duties dutySites
+	cost   int // of frames, in bytes
+}
+
+// begin begins another walk.
+func (w *walkedStack) begin() {
+	w.frames, w.calls, w.cost = w.frames[:0], w.calls[:0], 0
+	w.asyncs.Begin()
+	w.duties.begin()
+}
+
+// frames walks the captured thread and names the frames.
+func (s *visit) frames() walk.Result {
+	g, w := s.g, &s.g.stack
+	s.Managed, s.generics = false, s.generics[:0]
+	w.begin()
 	ctx := s.Walk.Context
 	var unnamed error
 	above := "" // the method of the latest frame, if the frame is managed
-	s.cost = 0
-	r := s.Process.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
-		if len(*into) >= maxStackFrames {
+	r := g.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
+		n := len(w.frames)
+		if n >= maxStackFrames {
 			return false
 		}
-		fr, err := s.Process.Frame(f, above)
+		fr, err := g.names.frame(f, above)
 		if above = ""; f.Kind == walk.Managed {
 			above = fr.Method
 		}
-		if s.cost += frameCost(f, &fr); s.cost > s.Process.room {
+		if w.cost += frameCost(f, &fr); w.cost > g.room {
 			return false
 		}
-		if g := fr.later; g != nil && len(s.generics) < maxGenerics {
-			g.frame = len(*into)
-			s.generics = append(s.generics, *g)
+		if later := fr.later; later != nil && len(s.generics) < maxGenerics {
+			later.frame = n
+			s.generics = append(s.generics, *later)
 		}
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
 		}
-		if n := len(*into); n > 0 && f.Kind == walk.Managed {
-			s.Process.NameCallee(&(*into)[n-1], f)
-			if s.Process.Options.Inlined || len(s.Process.calls) < callsForWaits {
-				if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
-					s.Process.calls = append(s.Process.calls, c)
+		if n > 0 && f.Kind == walk.Managed {
+			g.NameCallee(&w.frames[n-1], f)
+			if g.Options.Inlined || len(w.calls) < callsForWaits {
+				if c, ok := g.Call(f, n, &w.frames[n-1]); ok {
+					w.calls = append(w.calls, c)
 				}
 			}
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
 			unnamed = f.Module.SymbolError()
 		}
-		if s.Process.Options.Async {
-			s.Process.asyncFrame(f, &fr, len(*into))
+		if g.async {
+			g.asyncFrame(&w.asyncs, f, &fr, n)
 		}
-		s.Process.duties.frame(s.Process, f, &fr, *into)
-		*into = append(*into, fr.Frame)
+		g.duties.frame(g, f, &fr)
+		w.frames = append(w.frames, fr.Frame)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true
 	})
-	if s.cost <= s.Process.room {
-		s.objects(*into)
+	if w.cost <= g.room {
+		s.objects()
 	}
 	switch {
-	case s.cost > s.Process.room:
-		s.cost = s.Process.room
+	case w.cost > g.room:
+		w.cost = g.room
 		return walk.Result{Err: errRoom}
 	case errors.Is(r.Err, walk.ErrStopped):
 		return walk.Result{Err: errManyFrames}
 	case r.Complete && unnamed != nil:
 		return walk.Result{Err: unnamed}
-	case r.Complete && s.Managed && s.Thread.ID == 0 && s.Process.unlisted != nil:
+	case r.Complete && s.Managed && s.Thread.ID == 0 && g.unlisted != nil:
 		return walk.Result{Err: fmt.Errorf("frames may be missing or stale, because the runtime's Thread object "+
-			"was not found: %w", s.Process.unlisted)}
+			"was not found: %w", g.unlisted)}
 	}
 	return r
 }
 
 // Named walks the suspended thread's stack once, and names the frames and the calls by which others may have been
-// inlined. Named is for tests with a moment of their own; Snapshot captures the thread by itself.
+// inlined. Named is for tests with a moment of their own; SnapshotThread captures the thread by itself.
 func (s *Suspension) Named() (profile.Thread, []Call) {
+	v := visit{*s, s.Process.gather(SnapshotOptions{})}
 	st := s.Process.Summary(&s.Thread)
-	s.fill(&st, s.frames(&st.Frames))
-	return st, slices.Clone(s.Process.calls)
+	r := v.frames()
+	st.Frames = v.g.stack.frames
+	v.fill(&st, r)
+	return st, v.g.stack.calls
 }

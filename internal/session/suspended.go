@@ -16,8 +16,8 @@ import (
 // likely finds wait edges that are only likely.
 type likely struct {
 	p   *Process
-	out *profile.Snapshot
-	f   found
+	g   *gathering
+	out *profile.Snapshot // of g
 	t   *taskWalk
 
 	all       map[awaitKey]*suspendedCode
@@ -87,7 +87,7 @@ func (l *likely) scan() {
 func (l *likely) isHidden(b *async.Box) bool {
 	of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
 	code, err := l.p.permitReader().Code(of.Module, of.RID)
-	return err != nil || holdsSome(code) && !l.p.duties.met[of]
+	return err != nil || holdsSome(code) && !l.g.duties.met[of]
 }
 
 // codeOf returns the permits and promised tasks of a suspended method; nil: not known.
@@ -137,10 +137,10 @@ func (l *likely) build() {
 	l.p.Engine.Cache.Invalidate()
 	for i := range l.out.Threads {
 		tid := l.out.Threads[i].OSThreadID
-		for _, run := range l.p.runs[tid] {
+		for _, run := range l.g.runs[tid] {
 			l.runs[run.Task] = append(l.runs[run.Task], i)
 		}
-		l.addDuties(profile.ThreadParty(i), l.p.duties.by[tid])
+		l.addDuties(profile.ThreadParty(i), l.g.duties.by[tid])
 	}
 	l.addRunning()
 	for _, s := range l.suspended {
@@ -241,7 +241,7 @@ func (l *likely) suspendedIn(obj arch.Addr) ([]async.Step, error) {
 func (l *likely) needsOf(i int) {
 	w := l.out.Threads[i].Wait
 	if w != nil && w.Kind == profile.SemaphoreWait && w.Object == 0 {
-		l.find(w, l.p.duties.queued[l.out.Threads[i].OSThreadID])
+		l.find(w, l.g.duties.queued[l.out.Threads[i].OSThreadID])
 	}
 	if w != nil && w.Kind == profile.TaskWaitAll {
 		for k := range w.Tasks {

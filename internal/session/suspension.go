@@ -28,11 +28,12 @@ type Suspension struct {
 	SlowPoll     bool           // the thread most likely waits for a CPU: stop it without hurry
 	Also         []target.Range // memory beside the stack, copied at the same moment: see Copied
 	Unchanged    func() bool    // whether this very capture need not be walked; nil: it must be
+	// Stops is where to note the duration of stops; nil: nowhere.
+	Stops *[]time.Duration
 
 	extra  []target.Range // further pieces of stack that are needed
 	moment uint64         // Process.moment of the capture; 0: there is none
 	pause  time.Duration  // the longest stop
-	cost   int            // of the frames of the last walk that named them, in bytes
 	ran    bool           // since the walk: see again
 
 	restsOn  []target.Region // memory with the owner of the awaited lock; nil: there is no such lock
@@ -52,7 +53,7 @@ func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 	s := &Suspension{Process: p, Thread: t, Capture: &p.Capture}
 	p.announce(id)
 	defer func() {
-		if p.current != s {
+		if p.announced != s {
 			p.announce(0)
 		}
 	}()
@@ -77,7 +78,7 @@ func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 				continue
 			}
 		}
-		p.current = s
+		p.announced = s
 		return s, nil
 	}
 }
@@ -137,7 +138,7 @@ func (s *Suspension) Valid() bool { return s.moment != 0 && s.moment == s.Proces
 
 // Release ends the suspension.
 func (s *Suspension) Release() {
-	if s.Process.current == s {
+	if s.Process.announced == s {
 		s.Process.announce(0)
 	}
 	s.moment = 0
@@ -224,8 +225,8 @@ func (p *Process) FinishCapture(s *Suspension, err error) error {
 	c := s.Capture
 	if c.Stopped {
 		s.pause = max(s.pause, c.Pause)
-		if p.Stops != nil {
-			*p.Stops = append(*p.Stops, c.Pause)
+		if s.Stops != nil {
+			*s.Stops = append(*s.Stops, c.Pause)
 		}
 	}
 	s.Walk, s.Exception = p.Engine.Thread(&engine.Captured{

@@ -4,85 +4,81 @@ import (
 	"context"
 	"runtime"
 
-	"clrsnap/profile"
-
 	"golang.org/x/sys/unix"
 )
 
-// takeAll captures the stacks of the threads that filter accepts, into out, with as few stops as possible. A blocked
+// takeAll captures the stacks of the chosen threads with as few stops as possible. A blocked
 // thread is captured without a stop, and without most registers (live.Process.TryBlocked). If more threads run than
 // the process may use CPUs, the other threads are put off, and captured together (together). Otherwise a thread stops
 // at once, for some microseconds, and the wait can be read during the stop. After more stops than there are CPUs, the
 // running threads are counted anew: the collector may have kept them from running.
-func (p *Process) takeAll(ctx context.Context, list []Thread, filter Filter, out *profile.Snapshot, f found) error {
-	may := p.Live != nil && !p.Options.AlwaysStop
-	put := together{p: p, out: out, f: f, looks: true}
-	put.began = may && p.waitForCPUs(list)
+func (g *gathering) takeAll(ctx context.Context, list []Thread) error {
+	may := g.Live != nil && !g.Options.AlwaysStop
+	put := together{g: g, looks: true}
+	put.began = may && g.waitForCPUs(list)
 	defer put.end()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		t := &list[i]
-		if filter != nil && !filter(t) {
+		if g.o.Filter != nil && !g.o.Filter(t) {
 			continue
 		}
-		if may && !put.began && len(out.Stops) > runtime.NumCPU() {
-			now, err := p.Threads()
-			put.began, may = err == nil && p.waitForCPUs(now), false
+		if may && !put.began && len(g.out.Stops) > runtime.NumCPU() {
+			now, err := g.Threads()
+			put.began, may = err == nil && g.waitForCPUs(now), false
 		}
-		var st profile.Thread
-		taken := false
-		if put.began && p.room > 0 {
-			if st, taken = p.takeBlocked(t); !taken {
+		var st taken
+		is := false
+		if put.began && g.room > 0 {
+			if st, is = g.withoutStop(t); !is {
 				if err := put.off(ctx, t); err != nil {
 					return err
 				}
 				continue
 			}
 		}
-		if !taken {
-			st = p.snapshot(t)
+		if !is {
+			st = g.take(t)
 		}
-		if st.Depth() == 0 && st.Error == ErrThreadEnded.Error() {
-			continue
+		if st.Depth() > 0 || st.Error != ErrThreadEnded.Error() {
+			g.add(st)
 		}
-		out.Threads = append(out.Threads, st)
-		f.keep(p, t.OSThreadID)
 	}
 	return put.take(ctx)
 }
 
-// takeBlocked takes the stack of a thread if it is blocked and can be walked without a stop.
-func (p *Process) takeBlocked(t *Thread) (st profile.Thread, taken bool) {
-	st, blocked, taken := p.snapshotBlocked(t)
-	if !taken && !blocked { // the thread may have been awake for a moment only; a blocked thread tells its wait better
-		st, _, taken = p.snapshotBlocked(t)
+// withoutStop takes the stack of a thread, if the thread is blocked and the stack can be walked without a stop.
+func (g *gathering) withoutStop(t *Thread) (st taken, ok bool) {
+	st, blocked, ok := g.takeBlocked(t)
+	if !ok && !blocked { // the thread may have been awake for a moment only; a blocked thread tells its wait better
+		st, _, ok = g.takeBlocked(t)
 	}
-	return st, taken
+	return st, ok
 }
 
 // waitForCPUs reports whether threads wait for a CPU, because more threads run than the process may use CPUs.
-func (p *Process) waitForCPUs(list []Thread) bool {
+func (g *gathering) waitForCPUs(list []Thread) bool {
 	run := 0
 	for i := range list {
 		if list[i].Runs {
 			run++
 		}
 	}
-	return float64(run) > p.cpus()
+	return float64(run) > g.cpus()
 }
 
 // cpus is the number of CPUs that the process may use: of the machine, by the affinity of the main thread, and by the
 // quota of the control groups.
-func (p *Process) cpus() float64 {
+func (g *gathering) cpus() float64 {
 	n := float64(runtime.NumCPU())
 	var set unix.CPUSet
-	if unix.SchedGetaffinity(p.Live.PID(), &set) == nil {
+	if unix.SchedGetaffinity(g.Live.PID(), &set) == nil {
 		n = min(n, float64(set.Count()))
 	}
-	if p.quota > 0 {
-		n = min(n, p.quota)
+	if g.quota > 0 {
+		n = min(n, g.quota)
 	}
 	return n
 }

@@ -62,12 +62,9 @@ func TestNobodyIsStopped(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, framework string) {
 		threads := max(50, 8*runtime.NumCPU())
 		p := openBusy(t, framework, threads)
-		for name, take := range map[string]func() (*profile.Snapshot, error){
-			"stacks": func() (*profile.Snapshot, error) { return p.SnapshotAll(context.Background(), nil) },
-			"waits":  func() (*profile.Snapshot, error) { return p.SnapshotWaits(context.Background(), nil) },
-		} {
+		for name, o := range map[string]SnapshotOptions{"stacks": {}, "waits": {Waits: true}} {
 			testenv.UntilSeen(t, func() string {
-				s, err := take()
+				s, err := p.Snapshot(context.Background(), o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,11 +92,11 @@ func TestOneInstantWithoutStop(t *testing.T) {
 		layer.Lacking(t, err.Error())
 	}
 	testenv.OneCPU(t, p.PID())
-	if n := p.cpus(); n != 1 {
+	if n := p.gather(SnapshotOptions{}).cpus(); n != 1 {
 		t.Errorf("the program may use %v CPUs", n)
 	}
 	testenv.UntilSeen(t, func() string {
-		s, err := p.SnapshotAtOnce(context.Background(), nil)
+		s, err := p.Snapshot(context.Background(), SnapshotOptions{AtOnce: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +116,7 @@ func TestWithoutRegisters(t *testing.T) {
 	p := openBusy(t, "", threads)
 	p.Live.NoLook = true
 	for end := time.Now().Add(testenv.Hang); ; {
-		s, err := p.SnapshotAll(context.Background(), nil)
+		s, err := p.Snapshot(context.Background(), SnapshotOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +136,7 @@ func TestWithoutRegisters(t *testing.T) {
 func BenchmarkBusy(b *testing.B) {
 	layer.Quiet(b)
 	all := func(p *Process) (int, error) {
-		s, err := p.SnapshotAll(context.Background(), nil)
+		s, err := p.Snapshot(context.Background(), SnapshotOptions{})
 		if err != nil {
 			return 0, err
 		}
@@ -183,10 +180,10 @@ func inTurn(p *Process) (stops int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p.room = maxStacks
-	p.beginLate()
+	g := p.gather(SnapshotOptions{})
+	g.beginLate()
 	for i := range list {
-		if st := p.snapshot(&list[i]); st.Pause > 0 {
+		if st := g.take(&list[i]); st.Pause > 0 {
 			stops++
 		}
 	}

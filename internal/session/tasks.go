@@ -141,6 +141,7 @@ type taskWalk struct {
 
 	running        map[arch.Addr]*runningTask // by the RuntimeAsyncTask; nil: not looked for
 	threads        []Thread                   // the searched threads
+	stacks         *gathering                 // of threads; nil: no stack has been needed
 	looks          int                        // how often the threads were searched
 	machines       map[arch.Addr]*Thread      // by box: the threads that run methods of boxes; nil: not looked for yet
 	semaphores     map[arch.Addr]arch.Addr    // by the first waiter's task

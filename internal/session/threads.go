@@ -33,31 +33,32 @@ type Thread struct {
 // Threads lists the threads of the target, the runtime's and native threads.
 func (p *Process) Threads() ([]Thread, error) {
 	p.Engine.Begin()
-	return p.list()
+	list, _, err := p.list()
+	return list, err
 }
 
-func (p *Process) list() ([]Thread, error) {
+// list lists threads. lacking is how many threads lack facts, because a dump lacks memory.
+func (p *Process) list() (out []Thread, lacking int, err error) {
 	tids, err := p.from.Threads()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := p.ReadThreadStore(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	out := make([]Thread, 0, len(tids))
-	p.lacks.names = 0
+	out = make([]Thread, 0, len(tids))
 	before := p.stampNow()
 	for _, tid := range tids {
 		before := p.from.misses()
 		if t, ok := p.Describe(tid); ok {
 			out = append(out, t)
 			if p.from.misses() > before {
-				p.lacks.names++
+				lacking++
 			}
 		}
 	}
 	p.nameAgain(out, before)
-	return out, nil
+	return out, lacking, nil
 }
 
 // Describe describes one thread, unless it has ended.

@@ -15,9 +15,7 @@ import (
 // Most of the threads wait for a CPU to stop on, so live.Tracer.CaptureEach asks all threads together. A thread that
 // had a CPU during the whole look, or that does not stop together with the others, is stopped alone.
 type together struct {
-	p     *Process
-	out   *profile.Snapshot
-	f     found
+	g     *gathering
 	began bool
 	looks bool // the kernel may tell registers
 	list  []*putOff
@@ -25,7 +23,7 @@ type together struct {
 
 // putOff is a thread that is going to be captured.
 type putOff struct {
-	s  Suspension
+	*visit
 	at int // in Snapshot.Threads
 }
 
@@ -33,55 +31,51 @@ type putOff struct {
 const mostTogether = allStacksAtOnce / FirstStack
 
 // off puts a thread off.
-func (g *together) off(ctx context.Context, t *Thread) error {
-	if len(g.list) >= mostTogether {
-		if err := g.take(ctx); err != nil {
+func (x *together) off(ctx context.Context, t *Thread) error {
+	if len(x.list) >= mostTogether {
+		if err := x.take(ctx); err != nil {
 			return err
 		}
 	}
-	o := &putOff{at: len(g.out.Threads)}
-	o.s = Suspension{Process: g.p, Thread: *t, Also: g.p.AlsoBlocking(t)}
-	st := g.p.Summary(t)
-	st.Error = ErrThreadEnded.Error() // as long as the thread is not captured
-	g.out.Threads = append(g.out.Threads, st)
-	g.list = append(g.list, o)
+	x.list = append(x.list, &putOff{x.g.visit(t), len(x.g.out.Threads)})
+	x.g.add(x.g.without(t, ErrThreadEnded)) // as long as the thread is not captured
 	return nil
 }
 
 // leaveDeep captures the threads that cannot be stopped one by one, and returns the others: together, the wait for a
 // stop would come twice.
-func (g *together) leaveDeep(list []*putOff) []*putOff {
+func (x *together) leaveDeep(list []*putOff) []*putOff {
 	return slices.DeleteFunc(slices.Clone(list), func(o *putOff) bool {
-		deep := o.s.isDeep()
+		deep := o.isDeep()
 		if deep {
-			g.put(o, g.p.snapshot(&o.s.Thread))
+			x.put(o, x.g.take(&o.Thread))
 		}
 		return deep
 	})
 }
 
 // put puts a stack in its place.
-func (g *together) put(o *putOff, st profile.Thread) {
-	g.out.Threads[o.at] = st
-	g.f.keep(g.p, st.OSThreadID)
+func (x *together) put(o *putOff, st taken) {
+	x.g.out.Threads[o.at] = st.Thread
+	x.g.keep(st)
 }
 
 // end leaves out the threads that have ended, and the threads without a capture.
-func (g *together) end() {
-	if !g.began {
+func (x *together) end() {
+	if !x.began {
 		return
 	}
-	g.p.Live.FreeLook()
-	g.p.Live.FreeAll()
-	g.out.Threads = slices.DeleteFunc(g.out.Threads, func(t profile.Thread) bool {
+	x.g.Live.FreeLook()
+	x.g.Live.FreeAll()
+	x.g.out.Threads = slices.DeleteFunc(x.g.out.Threads, func(t profile.Thread) bool {
 		return t.Depth() == 0 && t.Error == ErrThreadEnded.Error()
 	})
 }
 
 // take captures the stacks of all threads that were put off. Threads with a gap in the copy are copied once more.
-func (g *together) take(ctx context.Context) error {
-	list := g.list
-	g.list = nil
+func (x *together) take(ctx context.Context) error {
+	list := x.list
+	x.list = nil
 	for attempt := 0; len(list) > 0; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -89,7 +83,7 @@ func (g *together) take(ctx context.Context) error {
 		var again []*putOff
 		for rest := list; len(rest) > 0; {
 			n := fitting(rest)
-			more, err := g.capture(rest[:n], attempt)
+			more, err := x.capture(rest[:n], attempt)
 			if err != nil {
 				return err
 			}
@@ -105,7 +99,7 @@ func fitting(list []*putOff) int {
 	room := allStacksAtOnce
 	for i, o := range list {
 		room -= FirstStack
-		for _, r := range o.s.extra {
+		for _, r := range o.extra {
 			room -= r.Len
 		}
 		if room < 0 && i > 0 {
@@ -116,70 +110,64 @@ func fitting(list []*putOff) int {
 }
 
 // capture captures threads together, and walks the stacks. Threads with a gap that another copy may fill are returned.
-func (g *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
-	p := g.p
-	if !g.looks && attempt == 0 {
-		list = g.leaveDeep(list)
+func (x *together) capture(list []*putOff, attempt int) (again []*putOff, err error) {
+	g := x.g
+	if !x.looks && attempt == 0 {
+		list = x.leaveDeep(list)
 	}
 	reqs := make([]target.Request, len(list))
 	for i, o := range list {
-		reqs[i] = p.Request(&o.s.Thread, slices.Concat(o.s.Also, o.s.extra, o.s.copies))
+		reqs[i] = g.Request(&o.Thread, slices.Concat(o.Also, o.extra, o.copies))
 	}
 	captures, errs := make([]target.Capture, len(list)), make([]error, len(list))
-	if g.looks {
-		err = p.Live.Look(reqs, captures, errs)
+	if x.looks {
+		err = g.Live.Look(reqs, captures, errs)
 		if errors.Is(err, live.ErrUnavailable) {
-			g.looks = false
+			x.looks = false
 			g.out.Registers = profile.Registers{From: profile.RegistersTogether, Reason: err.Error()}
-			return g.capture(list, attempt)
+			return x.capture(list, attempt)
 		}
 		g.out.Registers.From = profile.RegistersKernel
 	} else {
-		err = p.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
+		err = g.Live.Trace(func(t *live.Tracer) error { return t.CaptureEach(reqs, captures, errs) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.Engine.Begin()
+	g.Engine.Begin()
 	for i, o := range list {
-		o.s.Capture = &captures[i]
-		p.moment++
-		switch st, ok := g.walk(o, errs[i], attempt); {
+		o.Capture = &captures[i]
+		g.moment++
+		switch st, ok := o.walk(errs[i], attempt); {
 		case ok:
-			g.put(o, st)
+			x.put(o, st)
 		case errs[i] == nil:
 			again = append(again, o)
 		case errors.Is(errs[i], live.ErrKernelThread):
-			st := p.Summary(&o.s.Thread)
-			st.Error = errs[i].Error()
-			g.put(o, st)
+			x.put(o, g.without(&o.Thread, errs[i]))
 		default:
-			g.put(o, p.snapshot(&o.s.Thread))
+			x.put(o, g.take(&o.Thread))
 		}
 	}
 	return again, nil
 }
 
 // walk walks a captured thread. ok is false if the thread has to be captured again.
-func (g *together) walk(o *putOff, failed error, attempt int) (st profile.Thread, ok bool) {
-	p, s := g.p, &o.s
-	p.calls, p.awaited, p.kept = p.calls[:0], p.awaited[:0], keptCalls{}
-	err := p.FinishCapture(s, failed)
+func (o *putOff) walk(failed error, attempt int) (st taken, ok bool) {
+	err := o.g.FinishCapture(&o.Suspension, failed)
 	ended := errors.Is(err, target.ErrThreadExited)
 	if err != nil && !ended {
 		return st, false
 	}
-	if s.Walk.Gap != nil && !ended && attempt < maxAttempts {
+	if o.Walk.Gap != nil && !ended && attempt < maxAttempts {
 		return st, false
 	}
-	if ended || s.Thread.ID != 0 && s.Walk.Info.Address == 0 { // the Thread object is another thread's now
-		st = p.Summary(&s.Thread)
-		st.Error = ErrThreadEnded.Error()
-		return st, true
+	if ended || o.Thread.ID != 0 && o.Walk.Info.Address == 0 { // the Thread object is another thread's now
+		return o.g.without(&o.Thread, ErrThreadEnded), true
 	}
-	r := s.frames(&p.walked)
-	if s.lacksMore(r, attempt) {
+	r := o.frames()
+	if o.lacksMore(r, attempt) {
 		return st, false
 	}
-	return p.finish(s, r), true
+	return o.finish(r), true
 }

@@ -101,8 +101,8 @@ func (s *Suspension) Waits() profile.WaitKind {
 }
 
 // explain adds the wait and the holds of a thread that has just been walked.
-func (s *Suspension) explain(st *profile.Thread) {
-	p := s.Process
+func (s *visit) explain(st *profile.Thread) {
+	p := s.g
 	if len(st.Frames) == 0 {
 		return
 	}
@@ -115,7 +115,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 			subject.Again = func() *target.Stack { return s.again(st.Frames) }
 		}
 		if s.restsOn = nil; st.State != stateRunning {
-			subject.Frames = p.withPrimitive(st.Frames)
+			subject.Frames = p.withPrimitive(st.Frames, p.stack.calls)
 			st.Wait = p.waitReader().Wait(&subject)
 			subject.Frames = st.Frames
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
@@ -162,41 +162,41 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 
 // addHolds adds the monitors that threads hold without a reference on the stack. The monitors are read after all
 // stacks. So a hold is certain if the thread has not run since, unless another thread was seen as the holder.
-func (p *Process) addHolds(out *profile.Snapshot) {
-	if p.Managed == nil {
+func (g *gathering) addHolds() {
+	if g.Managed == nil {
 		return
 	}
-	if p.from.changes() {
-		p.Engine.Cache.Invalidate()
+	if g.from.changes() {
+		g.Engine.Cache.Invalidate()
 	}
-	held, all := p.waitReader().Monitors()
-	out.HoldsPartial = !all && p.Managed.Locks != nil
-	owners := ownersOf(out.Threads)
-	for i := range out.Threads {
-		t := &out.Threads[i]
-		ns, err := p.from.NSTid(t.OSThreadID)
+	held, all := g.waitReader().Monitors()
+	g.out.HoldsPartial = !all && g.Managed.Locks != nil
+	owners := ownersOf(g.out.Threads)
+	for i := range g.out.Threads {
+		t := &g.out.Threads[i]
+		ns, err := g.from.NSTid(t.OSThreadID)
 		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
-		still := p.still(t.OSThreadID)
+		still := g.still(t.OSThreadID)
 		for _, h := range held[ns] {
-			if k, ok := p.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
+			if k, ok := g.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
 				continue // the id is another thread's by now
 			}
 			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
 				h.Certain = false
 			}
-			t.Holds = p.withHold(t, h)
+			t.Holds = g.withHold(t, h)
 		}
 	}
-	p.addWanted(out)
+	g.addWanted(g.out)
 }
 
 // withHold adds a monitor to a thread's holds. A monitor with another address before is the same monitor if the lock
 // is the same. A monitor without a lock before may be the same: a monitor gets a lock when another thread wants the
 // monitor.
-func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
-	moved := !p.unmoved(t.OSThreadID)
+func (g *gathering) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
+	moved := !g.unmoved(t.OSThreadID)
 	for i := range t.Holds {
 		o := &t.Holds[i]
 		if o.Kind != h.Kind {
@@ -210,7 +210,7 @@ func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
 			o.Lock = h.Lock
 			return t.Holds
 		}
-		if o.Lock == 0 && o.Type == h.Type && moved && !p.waitReader().HeldAt(o.Object, t.ManagedThreadID) {
+		if o.Lock == 0 && o.Type == h.Type && moved && !g.waitReader().HeldAt(o.Object, t.ManagedThreadID) {
 			*o = h
 			return t.Holds
 		}

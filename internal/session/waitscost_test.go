@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// BenchmarkWaits measures the cost of explaining threads' waits and holds: SnapshotAll with and without. Aim for 50
+// BenchmarkWaits measures the cost of explaining threads' waits and holds: Snapshot with and without. Aim for 50
 // threads and 10,000 sync blocks: 20 ms more.
 func BenchmarkWaits(b *testing.B) {
 	for _, m := range []struct{ threads, blocks int }{{50, 0}, {50, 10_000}, {50, 1_000_000}, {1000, 0}} {
@@ -27,7 +27,7 @@ func BenchmarkWaits(b *testing.B) {
 			for b.Loop() {
 				for i, p := range []*Process{with, without} {
 					start := time.Now()
-					if _, err := p.SnapshotAll(context.Background(), nil); err != nil {
+					if _, err := p.Snapshot(context.Background(), SnapshotOptions{}); err != nil {
 						b.Fatal(err)
 					}
 					d := time.Since(start)

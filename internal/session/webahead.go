@@ -37,9 +37,9 @@ func (w *requestWalk) webClassAhead(c *object.Class) taskClass {
 	return notWanted
 }
 
-// servedAhead returns the id of the request that a thread of a native AOT program runs; "": none. The thread has just
-// been walked.
-func (p *Process) servedAhead(reader *web.Reader, t *profile.Thread, stack *target.Stack) string {
+// servedAhead returns the id of the request that a thread of a native AOT program runs; "": none.
+func (p *Process) servedAhead(reader *web.Reader, x *Inspection) string {
+	t := x.Thread
 	i := slices.IndexFunc(t.Frames, func(f profile.Frame) bool {
 		return f.Kind == profile.Managed && web.RoleOf(f.Module, f.Method) == web.Serving
 	})
@@ -47,10 +47,10 @@ func (p *Process) servedAhead(reader *web.Reader, t *profile.Thread, stack *targ
 		return p.resumedFor(reader, t)
 	}
 	own, end := arch.Addr(t.Frames[i].SP), arch.Addr(t.Frames[i+1].SP)
-	if id, found := p.servedIn(reader, stack, own, end); found {
+	if id, found := p.servedIn(reader, x.Stack, own, end); found {
 		return id
 	}
-	id, _ := p.servedIn(reader, stack, arch.Addr(t.Frames[0].SP), own) // registers that other methods have saved
+	id, _ := p.servedIn(reader, x.Stack, arch.Addr(t.Frames[0].SP), own) // registers that other methods have saved
 	return id
 }
 
