@@ -148,8 +148,9 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
+	"internal/moment": "internal/clr/heap internal/target",
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
-		"internal/foreign internal/module " +
+		"internal/foreign internal/module internal/moment " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
 		"internal/contract internal/clr " +

@@ -260,8 +260,6 @@ func asyncCost(f *profile.Frame) int {
 	return int(unsafe.Sizeof(*f)) + len(f.Method) + len(f.Display) + len(f.Short) + len(f.Signature)
 }
 
-const maxChainTries = 4
-
 // Why the methods that await an async method are unknown.
 var (
 	// ErrNeverSuspended: nothing but the caller awaits the method.
@@ -274,10 +272,7 @@ var (
 )
 
 // Rests reports whether the thread has certainly not run since the copy of the stack.
-func (s *Suspension) Rests() bool {
-	return s.Capture != nil && !s.Capture.Stopped && !s.ran && s.Process.Live != nil &&
-		s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
-}
+func (s *Suspension) Rests() bool { return s.Capture != nil && !s.Capture.Stopped && s.unmoved() }
 
 // Awaiting reads the methods that await an async method. sp and ip belong to the frame of the
 // caller. The result counts only if all data was there at one moment, before the call returned. A
@@ -296,11 +291,11 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr, rests func() bool)
 	}
 	called := func() bool { return p.StillCalled(sp, ip) }
 	switch {
-	case !p.steadily(read, called):
+	case !p.moments.Read(read, called):
 		return async.Chain{}, errChanging
 	case nobody != nil:
 		return async.Chain{}, nobody
-	case reused && p.from.changes() && (rests == nil || !rests()):
+	case reused && p.moments.Changes() && (rests == nil || !rests()):
 		return async.Chain{}, ErrReused
 	}
 	c.Steps = p.programSteps(c.Steps)
@@ -354,46 +349,6 @@ func (site *AsyncSite) awaiting(r *async.Reader) (box *async.Box, c async.Chain,
 		err = ErrOver
 	}
 	return box, c, err
-}
-
-// steadily repeats read until one read is consistent: the objects read have the same contents at a
-// second look, and the collector has moved nothing meanwhile. steadily gives up when valid, if not
-// nil, returns false. For a core dump one call of read is enough.
-func (p *Process) steadily(read func() error, valid func() bool) bool {
-	if !p.from.changes() {
-		return read() == nil
-	}
-	holds := func() bool { return valid == nil || valid() }
-	if !holds() {
-		return false // most often the call is over already
-	}
-	defer p.Managed.Seen.End()
-	for range maxChainTries {
-		stands := p.once(read)
-		if !holds() {
-			return false
-		}
-		if stands {
-			return true
-		}
-		p.Engine.Cache.Invalidate()
-	}
-	return false
-}
-
-// once calls read, and reports whether a second look has found all memory that read has used unchanged, and no objects
-// were being moved.
-func (p *Process) once(read func() error) bool {
-	if !p.from.changes() {
-		return read() == nil
-	}
-	seen := p.Managed.Seen
-	defer seen.End()
-	settled := p.Managed.Heap.Settled(p.from)
-	seen.Begin()
-	err := read()
-	seen.End()
-	return err == nil && settled && seen.Stands(p.from) && p.Managed.Heap.Settled(p.from)
 }
 
 // callSlot is the size in bytes of the return address that a call pushes.

@@ -197,7 +197,7 @@ func (a *atOnce) capture() error {
 		}
 	}
 	a.askOwners(reqs)
-	a.g.moment++
+	a.g.captures++
 	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
 	threads, err := a.captureAll(reqs, captures, errs)
 	if err != nil {

@@ -283,7 +283,7 @@ func (t *taskWalk) timeout(out *profile.Awaited, a *async.Awaited) error {
 		return nil
 	}
 	due, _, armed, err := t.due(timer)
-	out.Due, out.HasDue = due, armed && t.p.from.changes()
+	out.Due, out.HasDue = due, armed && t.p.moments.Changes()
 	return err
 }
 
@@ -394,7 +394,7 @@ func (t *taskWalk) lateSemaphore(w *profile.Awaited) {
 		return
 	}
 	at := arch.Addr(w.Object)
-	if t.semaphores[at] == 0 && t.semaphoreLooks < maxSemaphoreLooks && t.p.from.changes() {
+	if t.semaphores[at] == 0 && t.semaphoreLooks < maxSemaphoreLooks && t.p.moments.Changes() {
 		t.semaphoreLooks++
 		t.p.Engine.Cache.Invalidate()
 		t.findSemaphores()
@@ -446,9 +446,6 @@ func (t *taskWalk) file(a *async.Awaited) string {
 // handle describes an operation on the descriptor of a SafeHandle.
 func (t *taskWalk) handle(verb string, handle arch.Addr) string {
 	objects := t.p.Managed.Objects
-	if t.p.Live == nil {
-		return verb
-	}
 	class, err := objects.Class(handle)
 	if err != nil {
 		return verb

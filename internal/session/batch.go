@@ -18,7 +18,7 @@ type batch[T any] struct {
 // batchOf returns a batch of p's objects.
 func batchOf[T any](p *Process, alone func(func() error) bool, read func(arch.Addr) (T, error)) *batch[T] {
 	once := func(read func() error) bool {
-		ok := p.once(read)
+		ok := p.moments.Once(read)
 		if !ok {
 			p.Engine.Cache.Invalidate()
 		}
@@ -27,8 +27,8 @@ func batchOf[T any](p *Process, alone func(func() error) bool, read func(arch.Ad
 	return &batch[T]{read: read, once: once, alone: alone, crowded: p.Managed.Seen.Crowded, size: 1}
 }
 
-// steadyRead is steadily for a read that nothing else makes invalid.
-func (p *Process) steadyRead(read func() error) bool { return p.steadily(read, nil) }
+// steadyRead is moment.Reader.Read for a read that nothing else makes invalid.
+func (p *Process) steadyRead(read func() error) bool { return p.moments.Read(read, nil) }
 
 // some reads the first objects, at least one. stands reports for each of these whether it was so at one moment.
 func (b *batch[T]) some(objs []arch.Addr) (out []T, stands []bool) {

@@ -9,8 +9,8 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/web"
+	"clrsnap/internal/moment"
 	"clrsnap/profile"
 )
 
@@ -22,13 +22,13 @@ type sent struct {
 	use     *web.Use // nil: no connection, or unknown
 	chains  []*profile.TaskChain
 	request string
-	object  arch.Addr  // the HttpRequestMessage, at its address when the call was read
-	sending bool       // known by the sending method: the answer has not begun
-	epoch   heap.Stamp // GC epoch at which the call was read; 0: unknown
-	missed  int        // number of walks that have missed the call since the last reading
-	since   time.Time  // when the call began; zero: unknown
-	seen    time.Time  // when the call was read
-	server  string     // destination of the call, as of the walk that has read the call
+	object  arch.Addr    // the HttpRequestMessage, at its address when the call was read
+	sending bool         // known by the sending method: the answer has not begun
+	epoch   moment.Epoch // at which the call was read; 0: unknown
+	missed  int          // number of walks that have missed the call since the last reading
+	since   time.Time    // when the call began; zero: unknown
+	seen    time.Time    // when the call was read
+	server  string       // destination of the call, as of the walk that has read the call
 }
 
 // pooled is a pool, with the number of calls that have a connection of the pool.

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/web"
+	"clrsnap/internal/moment"
 	"clrsnap/profile"
 )
 
@@ -133,18 +133,18 @@ func (w *requestWalk) addFound() {
 }
 
 // unmoved is the GC epoch of all calls of a walk without moved objects.
-const unmoved heap.Stamp = 1
+const unmoved moment.Epoch = 1
 
 // distinct joins calls that were read several times at one moment. most is the number of calls of a
 // kind at one moment.
 func (w *requestWalk) distinct() (calls []*sent, most map[kind]int) {
 	type sight struct {
-		epoch  heap.Stamp
+		epoch  moment.Epoch
 		object arch.Addr
 	}
 	type together struct {
 		kind
-		epoch heap.Stamp
+		epoch moment.Epoch
 	}
 	seen, count := map[sight]*sent{}, map[together]int{}
 	most = map[kind]int{}

@@ -121,11 +121,8 @@ func (d *dump) runs() error {
 		d.PID())
 }
 
-// changes implements origin.
-func (d *dump) changes() bool { return false }
-
-// capturedAt implements origin: it is when the dump was written.
-func (d *dump) capturedAt() time.Time { return d.Written() }
+// capturedAt implements origin: the time when the dump was written.
+func (d *dump) capturedAt(time.Time) time.Time { return d.Written() }
 
 // note implements origin: it records what the dump lacks.
 func (d *dump) note(g *gathering) (end func()) {

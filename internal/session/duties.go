@@ -272,7 +272,7 @@ func (d *duties) keep(g *gathering, tid int) {
 	}
 	var out []duty
 	unsure := false
-	stands := g.steadily(func() error {
+	stands := g.moments.Read(func() error {
 		out, unsure = out[:0], false
 		for i := range sites.list {
 			s := &sites.list[i]

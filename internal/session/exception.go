@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -21,7 +22,6 @@ const (
 	maxTraces     = 4000    // trace frames of all exceptions together
 	maxTexts      = 1 << 20 // bytes of messages and traces as text
 	maxBases      = 32      // base classes of an exception's class
-	maxReadings   = 8       // pairs of readings of a running process
 )
 
 // The classes of System.Private.CoreLib whose fields are read.
@@ -288,7 +288,7 @@ func (s *visit) exception(st *profile.Thread) {
 	switch {
 	case p.Managed == nil:
 		return
-	case !p.from.changes():
+	case !p.moments.Changes():
 		objects := p.Managed.Threads.InFlight(&s.Walk.Info)
 		if st.Crashed && len(objects) == 0 {
 			objects = []arch.Addr{p.Managed.Threads.LastException(&s.Walk.Info)}
@@ -313,8 +313,12 @@ func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
 // under way before, between and after the readings.
 func (s *visit) liveExceptions() []*profile.ExceptionInfo {
 	find := func() []arch.Addr { return s.Process.Managed.Threads.InFlight(&s.Walk.Info) }
-	all, uncertain := s.Process.readTwice(find)
-	if uncertain == "" && !s.unmoved() {
+	all, stands := s.Process.readTwice(find)
+	uncertain := ""
+	switch {
+	case !stands:
+		uncertain = uncertainMoved
+	case !s.unmoved():
 		uncertain = uncertainRan
 	}
 	if !s.Process.Managed.Threads.StillInFlight(&s.Walk.Info) {
@@ -329,27 +333,15 @@ func (s *visit) liveExceptions() []*profile.ExceptionInfo {
 	return out
 }
 
-// readTwice reads exceptions until two readings are equal. uncertain is the reason why no two
-// readings were equal.
-func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
-	for range maxReadings {
-		p.Engine.Cache.Invalidate()
-		settled := p.Managed.Heap.Settled(p.from)
-		all = p.read(find())
-		p.Engine.Cache.Invalidate()
-		settled = settled && p.Managed.Heap.Settled(p.from)
-		again := p.read(find())
-		p.Engine.Cache.Invalidate()
-		if settled && p.Managed.Heap.Settled(p.from) && reflect.DeepEqual(all, again) {
-			return all, ""
-		}
-	}
-	return all, uncertainMoved
+// readTwice reads exceptions until two readings are equal. False: no two readings were equal.
+func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, stands bool) {
+	return moment.Twice(p.moments, func() []*thrown { return p.read(find()) },
+		func(a, b []*thrown) bool { return reflect.DeepEqual(a, b) })
 }
 
 // unmoved reports whether the thread has certainly not run since the capture.
 func (s *Suspension) unmoved() bool {
-	return !s.ran && s.Process.Live != nil && s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+	return !s.ran && s.Process.moments.Rests(s.Thread.OSThreadID, s.Capture.Proof)
 }
 
 // The method that reports the exceptions of an unobserved task, and the class of the handlers'
@@ -380,13 +372,10 @@ func (s *visit) unobserved(st *profile.Thread) {
 		}
 		return []arch.Addr{p.Managed.Threads.First(args[0])}
 	}
-	all := p.read(find())
+	all, stands := p.readTwice(find)
 	uncertain := uncertainFound
-	if p.from.changes() {
-		var moved string
-		if all, moved = p.readTwice(find); moved != "" {
-			uncertain = moved
-		}
+	if !stands {
+		uncertain = uncertainMoved
 	}
 	if len(all) == 1 {
 		st.Exception = s.g.names.describeThrown(all[0])

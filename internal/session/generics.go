@@ -57,7 +57,7 @@ func (p *Process) instance(f *walk.Frame, m *method.Method) (n exactName, later 
 	}
 	if c.kind == gcinfo.This {
 		g := &generic{method: *m, slot: c.slot, object: c.value, volatile: f.Code.Collectible}
-		if p.from.changes() {
+		if p.moments.Changes() {
 			return n, g, false
 		}
 		n, ok = p.instanceOf(g, p.Engine.Cache)
@@ -173,12 +173,11 @@ func (s *visit) objects() {
 		s.copiedObjects()
 		return
 	}
-	live := s.Process.from
-	if !s.Process.Managed.Heap.Settled(live) {
+	if !s.g.moments.Settled() {
 		return
 	}
 	tables := make([]arch.Addr, len(s.generics))
-	mem := target.NewReader(live)
+	mem := target.NewReader(s.g.from)
 	for i := range s.generics {
 		g := &s.generics[i]
 		word, err := mem.Uint64(g.object)
@@ -189,7 +188,7 @@ func (s *visit) objects() {
 			tables[i] = s.Process.Runtime.Generic.ObjectTable(word)
 		}
 	}
-	if s.Process.Live == nil || !s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+	if !s.g.moments.Rests(s.Thread.OSThreadID, s.Capture.Proof) {
 		return
 	}
 	for i := range s.generics {
@@ -255,7 +254,7 @@ const (
 // in this order: the collector's state, the objects that the frames depend on, and the part of the
 // stack with the objects' addresses. False: the pieces would bring nothing.
 func (s *Suspension) askObjects() bool {
-	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Busy() || !s.Process.from.changes() {
+	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Busy() {
 		return false
 	}
 	at, ok := s.Process.Managed.Heap.Moving()

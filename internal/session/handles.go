@@ -117,14 +117,13 @@ func (p *Process) FollowPlaced(handles []Handle) (out []Followed, err error) {
 	}
 	for range placeTries {
 		p.Engine.Begin()
-		h := p.Managed.Heap
-		before := h.Stamp(p.Live)
-		if out, err = p.Follow(handles); err != nil || !h.Known() {
+		before := p.moments.Epoch()
+		if out, err = p.Follow(handles); err != nil || !p.moments.Known() {
 			return out, err
 		}
-		if regions, err := h.Regions(); err == nil && before != 0 {
+		if regions, err := p.Managed.Heap.Regions(); err == nil && before != 0 {
 			p.place(regions, handles, out)
-			if h.Stamp(p.Live) == before {
+			if p.moments.Unmoved(before) {
 				return out, nil
 			}
 		}

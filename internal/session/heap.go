@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -89,14 +90,14 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 
 // walk walks over all objects, of one moment if that is wanted and possible.
 func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
-	if h.o.Stop && h.p.from.changes() {
+	if h.o.Stop && h.p.moments.Changes() {
 		if census, err := h.atOnce(ctx); census != nil || err != nil {
 			return census, err
 		}
 		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
-	h.noteStamp() // the GC epoch of now, not of before a stop: objects may have been moved since
+	h.noteEpoch() // the GC epoch of now, not of before a stop: objects may have been moved since
 	return h.p.walkHeap(h.options())
 }
 
@@ -106,7 +107,7 @@ var errLeftOut = errors.New("the dump has left the heap out: createdump writes t
 
 func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
 	census, err := p.Managed.Heap.Walk(o)
-	if err == nil && !p.from.changes() && census.Walked == 0 {
+	if err == nil && !p.moments.Changes() && census.Walked == 0 {
 		return nil, errLeftOut
 	}
 	return census, err
@@ -120,11 +121,11 @@ func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 	}
 }
 
-// noteStamp notes the GC epoch of the objects' addresses, and reads the fields that may change
+// noteEpoch notes the GC epoch of the objects' addresses, and reads the fields that may change
 // during the walk. Only a graph needs both.
-func (h *heapWalk) noteStamp() {
+func (h *heapWalk) noteEpoch() {
 	if h.graph() {
-		h.stamp = h.p.stampNow()
+		h.epoch = h.p.moments.Epoch()
 		h.readSlots()
 	}
 }
@@ -152,12 +153,12 @@ type heapWalk struct {
 	ctx        context.Context
 	contexts   loadContexts
 	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the runtime's LoaderAllocator; nil: not asked for
-	stamp      heap.Stamp           // GC epoch of the objects' addresses; 0: unknown
+	epoch      moment.Epoch         // of the objects' addresses; 0: unknown
 }
 
 func (h *heapWalk) options() heap.Options {
 	o := heap.Options{
-		Memory: h.p.from, Still: !h.p.from.changes(), Threads: h.threads, Check: h.check,
+		Memory: h.p.from, Still: !h.p.moments.Changes(), Threads: h.threads, Check: h.check,
 		Progress: h.o.Progress, Stopped: h.stopped,
 	}
 	if !o.Still {
@@ -212,7 +213,7 @@ func (h *heapWalk) threads() ([]arch.Addr, error) {
 func (h *heapWalk) check(mt arch.Addr) error {
 	types := h.p.Managed.Objects.Types()
 	err := types.Check(mt)
-	if err != nil && h.p.from.changes() { // the MethodTable may be newer than the cached page
+	if err != nil && h.p.moments.Changes() { // the MethodTable may be newer than the cached page
 		h.p.Engine.Cache.Invalidate()
 		err = types.Check(mt)
 	}
@@ -279,9 +280,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	if !h.began.IsZero() {
 		out.CapturedAt = h.began
 	}
-	if !h.p.from.changes() {
-		out.CapturedAt = h.p.from.capturedAt()
-	}
+	out.CapturedAt = h.p.from.capturedAt(out.CapturedAt)
 	if c.Size > 0 {
 		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
 	}

@@ -25,7 +25,7 @@ var errNoStatics = errors.New("the program says nothing of its classes")
 
 // readHolders reads the static fields before the walk. See readSlots.
 func (h *heapWalk) readHolders() {
-	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || !h.p.from.changes() {
+	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || !h.p.moments.Changes() {
 		return
 	}
 	h.p.Engine.Cache.Invalidate()

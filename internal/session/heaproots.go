@@ -107,9 +107,7 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 }
 
 // moved reports whether objects may have been moved since the walk began.
-func (h *heapWalk) moved() bool {
-	return h.p.Live != nil && (h.stamp == 0 || h.p.Managed.Heap.Stamp(h.p.Live) != h.stamp)
-}
+func (h *heapWalk) moved() bool { return !h.p.moments.Unmoved(h.epoch) }
 
 // slot is a static field, as of before the walk.
 type slot struct{ table, at, to arch.Addr }
@@ -128,7 +126,7 @@ func (h *heapWalk) readSlots() {
 		h.readHolders()
 		return
 	}
-	if !h.p.from.changes() {
+	if !h.p.moments.Changes() {
 		return
 	}
 	handles, _ := h.p.Managed.Heap.Handles(h.p.from) // an error is reported later

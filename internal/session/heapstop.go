@@ -83,7 +83,7 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
 		f.begin = h.began
-		h.stamp = h.p.stampNow()
+		h.epoch = h.p.moments.Epoch()
 		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
@@ -150,8 +150,7 @@ func (h *heapWalk) readers() int {
 // calm waits a little while objects are being moved, so that threads are not stopped in vain.
 func (h *heapWalk) calm(ctx context.Context) {
 	const most = 50
-	for n := 0; n < most && !h.p.Managed.Heap.Settled(h.p.from) && sleep(ctx, time.Millisecond); n++ {
-	}
+	h.p.moments.Calm(most, func() bool { return sleep(ctx, time.Millisecond) })
 }
 
 // warm walks the heap once while the process runs, if types are chosen by name: names take files

@@ -134,9 +134,10 @@ func (s *Suspension) polled() (out []string) {
 	return out
 }
 
-// describeIO describes an operation on a descriptor: "read /var/log/orders.log".
+// describeIO describes an operation on a descriptor: "read /var/log/orders.log". A dump does not keep the targets of
+// descriptors.
 func (p *Process) describeIO(verb string, fd int32) string {
-	if fd < 0 {
+	if fd < 0 || p.Live == nil {
 		return verb
 	}
 	return verb + " " + p.descriptor(fd)

@@ -113,7 +113,7 @@ func (l *likely) lostByThreads() {
 			l.findWaiting()
 		}
 		var of *lease
-		stands := l.p.steadily(func() error {
+		stands := l.p.moments.Read(func() error {
 			ok = false
 			class, err := l.p.Managed.Objects.Class(sem)
 			if err != nil {

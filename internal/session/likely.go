@@ -32,7 +32,7 @@ const (
 
 // findWaits proves wait edges, and finds likely wait edges.
 func (g *gathering) findWaits(ctx context.Context) {
-	if g.from.changes() {
+	if g.moments.Changes() {
 		g.proveWaits(ctx)
 	}
 	if g.duties == nil {
@@ -55,7 +55,7 @@ func (g *gathering) findLikely(ctx context.Context) {
 		}
 		l.build()
 		l.findLost()
-		if !g.from.changes() || l.confirm(ctx) || try == likelyTries-1 {
+		if !g.moments.Changes() || l.confirm(ctx) || try == likelyTries-1 {
 			l.finish()
 			return
 		}
@@ -65,7 +65,7 @@ func (g *gathering) findLikely(ctx context.Context) {
 // walk finds the suspended methods that are likely holders; false: the heap cannot be read.
 func (l *likely) walk(ctx context.Context) bool {
 	bounded, cancel := ctx, func() {}
-	if l.p.Options.Permits == PermitsSoon && l.p.from.changes() {
+	if l.p.Options.Permits == PermitsSoon && l.p.moments.Changes() {
 		bounded, cancel = context.WithTimeout(ctx, permitsWithin)
 	}
 	defer cancel()

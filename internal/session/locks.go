@@ -112,7 +112,7 @@ func (p *Process) MonitorOf(id uint64) (m lock.Monitor, ok bool) {
 
 // settled reports whether no objects are being moved now.
 func (p *Process) settled() bool {
-	return !p.Managed.Heap.Known() || p.Managed.Heap.Settled(p.Live)
+	return !p.moments.Known() || p.moments.Settled()
 }
 
 // How methods lead to a wait for a Lock (System.Private.CoreLib: Lock.cs, Monitor.cs, Condition.cs).

@@ -63,7 +63,7 @@ func hasMoreFrames(t profile.Thread) bool { return t.ThreadID != 0 && !t.Complet
 // (SemaphoreSlim.cs: m_asyncHead, TaskNode.Next).
 func (l *likely) queueOf(sem arch.Addr) (first arch.Addr, n int) {
 	objects := l.p.Managed.Objects
-	stands := l.p.steadily(func() error {
+	stands := l.p.moments.Read(func() error {
 		first, n = 0, 0
 		class, err := objects.Class(sem)
 		if err != nil {
@@ -96,7 +96,7 @@ func (l *likely) lost(sem, task arch.Addr) (out profile.Lost, ok bool) {
 	}
 	var steps []async.Step
 	var of *lease
-	stands := l.p.steadily(func() error {
+	stands := l.p.moments.Read(func() error {
 		ok, of = false, nil
 		class, err := l.p.Managed.Objects.Class(sem)
 		if err != nil {
@@ -239,7 +239,7 @@ func (l *likely) ofCoreLib(s *async.Step) bool {
 func (l *likely) findYields(box arch.Addr) {
 	var has []duty
 	unsure := false
-	stands := l.p.steadily(func() error {
+	stands := l.p.moments.Read(func() error {
 		has, unsure = nil, false
 		b, err := l.t.r.Box(box)
 		if err != nil {

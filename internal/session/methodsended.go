@@ -2,14 +2,14 @@ package session
 
 import (
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/moment"
 )
 
 // methodObjects are the objects of async methods that had not ended at one moment, each with its MethodTable.
 type methodObjects struct {
 	tables map[arch.Addr]arch.Addr
-	stamp  heap.Stamp // the collector's, from before the first object was read until after the last; 0: not known
-	whole  bool       // no method is missing
+	epoch  moment.Epoch // from before the first object was read until after the last; 0: not known
+	whole  bool         // no method is missing
 }
 
 // maxMethodObjects bounds the kept objects, some 40 bytes each. If there are more, none is kept.
@@ -17,7 +17,7 @@ const maxMethodObjects = 1 << 18
 
 // noteObjects keeps the objects of the methods that have not ended. Pooled objects serve the next call, and are left
 // out.
-func (t *taskWalk) noteObjects(nodes []node, before heap.Stamp) *methodObjects {
+func (t *taskWalk) noteObjects(nodes []node, before moment.Epoch) *methodObjects {
 	if len(nodes) > maxMethodObjects {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (t *taskWalk) noteObjects(nodes []node, before heap.Stamp) *methodObjects {
 		}
 		m.tables[obj] = table
 	}
-	if after := t.p.stamp(); after == before {
-		m.stamp = after
+	if t.p.moments.Unmoved(before) {
+		m.epoch = before
 	}
 	return m
 }
@@ -50,9 +50,9 @@ func (p *Process) MethodsEnded(before, after *InFlight) (ended int, exact, ok bo
 	if b == nil || a == nil || !b.whole || !a.whole {
 		return 0, false, false
 	}
-	if b.stamp != 0 && b.stamp == p.stamp() {
+	if p.moments.Unmoved(b.epoch) {
 		p.Engine.Begin()
-		if ended, ok = p.endedInPlace(b); ok && b.stamp == p.stamp() {
+		if ended, ok = p.endedInPlace(b); ok && p.moments.Unmoved(b.epoch) {
 			return ended, true, true
 		}
 	}

@@ -92,12 +92,10 @@ func (s *Suspension) ownedNamed(w *profile.Wait, word, mutex arch.Addr, name str
 		return false
 	}
 	ref, holder := s.namedOwner(int(pid), int(owner))
-	if p.from.changes() {
-		now, err := mem.Bytes(mutex, namedLen)
-		if err != nil || !bytes.Equal(now, b) || !p.Live.Holds(tid, s.Capture.Proof) {
-			w.Certain = false
-			return false
-		}
+	now, err := mem.Bytes(mutex, namedLen)
+	if err != nil || !bytes.Equal(now, b) || !p.moments.Rests(tid, s.Capture.Proof) {
+		w.Certain = false
+		return false
 	}
 	w.Detail, w.Owner = "named "+name+holder, ref
 	s.restsOn = []target.Region{{Base: mutex, Data: b}}

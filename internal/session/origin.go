@@ -32,12 +32,10 @@ type origin interface {
 
 	// runs returns nil if the process can be recorded and send notifications, else the reason why not.
 	runs() error
-	// changes reports whether another read can find something else.
-	changes() bool
 	// Crashed is the thread that the process died of; 0: none.
 	Crashed() int
-	// capturedAt is the time of stacks that are captured now.
-	capturedAt() time.Time
+	// capturedAt is the time of facts that were read at a time.
+	capturedAt(read time.Time) time.Time
 	// note records the cost or the gaps of a snapshot's stacks, until end is called.
 	note(g *gathering) (end func())
 	// noteTasks records the gaps of the tasks in out.
@@ -74,9 +72,8 @@ func newRunning(p *live.Process) running {
 }
 
 func (running) runs() error                           { return nil }
-func (running) changes() bool                         { return true }
 func (running) Crashed() int                          { return 0 }
-func (running) capturedAt() time.Time                 { return time.Now() }
+func (running) capturedAt(read time.Time) time.Time   { return read }
 func (running) furtherStack(_, left int) int          { return left }
 func (running) misses() int                           { return 0 }
 func (running) noteTasks(*profile.Tasks)              {}

@@ -81,7 +81,7 @@ const remapEvery = 100 * time.Millisecond
 
 // remapped reads the mappings again; nil: the last read is recent, or the mappings cannot be read.
 func (p *Process) remapped() target.Mappings {
-	if !p.from.changes() {
+	if !p.moments.Changes() {
 		return p.Engine.Maps
 	}
 	if now := time.Now(); now.Sub(p.mapped) > remapEvery {

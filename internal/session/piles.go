@@ -116,7 +116,7 @@ func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	h := newPileWalk(p)
 	p.Engine.Begin()
 	census, err := p.Managed.Heap.Walk(heap.Options{
-		Memory: p.from, Still: !p.from.changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
+		Memory: p.from, Still: !p.moments.Changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
 		Want: h.want, Data: true, Visit: h.visit, Stopped: func() bool { return ctx.Err() != nil },
 	})
 	if err != nil {
@@ -414,7 +414,7 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		wanted = callbackNode
 	}
 	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == wanted && h.want(mt) }
-	w.noteStamp()
+	w.noteEpoch()
 	census, err := p.Managed.Heap.Walk(o)
 	switch {
 	case err != nil:

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -18,7 +18,7 @@ import (
 
 // plainLocks are Locks with waiters that the sync table lacks, by their addresses, as of a GC epoch.
 type plainLocks struct {
-	stamp heap.Stamp
+	epoch moment.Epoch
 	since map[arch.Addr]time.Time // when the Lock was seen; zero: the Lock is no monitor
 }
 
@@ -26,19 +26,19 @@ type plainLocks struct {
 const maxPlainLocks = 1 << 14
 
 // plain returns the kind of a thread's wait. The thread has just been walked, and is blocked on a Lock, or a
-// Condition, that is not known to be a monitor's; "": the kind is not certain. stamp is from before the search for
+// Condition, that is not known to be a monitor's; "": the kind is not certain. epoch is from before the search for
 // the monitor.
-func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
+func (s *Suspension) plain(i *lock.Info, epoch moment.Epoch) profile.WaitKind {
 	p := s.Process
 	p.Engine.Cache.Invalidate()
 	at, err := p.Managed.Locks.LockOf(i)
 	// The collector updates the thread's reference: if the reference is the same, the object was not moved.
 	now, err2 := target.NewReader(p.from).Pointer(i.Slot)
-	if err != nil || err2 != nil || now != i.Object || stamp == 0 || p.stampNow() != stamp || !s.Rests() {
+	if err != nil || err2 != nil || now != i.Object || !p.moments.Unmoved(epoch) || !s.Rests() {
 		return ""
 	}
 	switch {
-	case !p.isPlain(at, stamp):
+	case !p.isPlain(at, epoch):
 		return ""
 	case i.Condition:
 		return profile.EventWait
@@ -48,10 +48,10 @@ func (s *Suspension) plain(i *lock.Info, stamp heap.Stamp) profile.WaitKind {
 
 // isPlain reports whether a Lock with waiters, and without an entry at the last look through the sync table, is no
 // monitor: the Lock was there before the begin of a look that found all monitors.
-func (p *Process) isPlain(at arch.Addr, stamp heap.Stamp) bool {
+func (p *Process) isPlain(at arch.Addr, epoch moment.Epoch) bool {
 	l, locks := &p.plainLocks, p.Managed.Locks
-	if l.stamp != stamp || len(l.since) >= maxPlainLocks {
-		*l = plainLocks{stamp, map[arch.Addr]time.Time{}}
+	if l.epoch != epoch || len(l.since) >= maxPlainLocks {
+		*l = plainLocks{epoch, map[arch.Addr]time.Time{}}
 	}
 	since, seen := l.since[at]
 	if !seen {
@@ -68,7 +68,7 @@ func (p *Process) isPlain(at arch.Addr, stamp heap.Stamp) bool {
 		locks.Look()
 		p.Engine.Cache.Invalidate()
 	}
-	if _, all := locks.Looked(); !all || p.stampNow() != stamp {
+	if _, all := locks.Looked(); !all || !p.moments.Unmoved(epoch) {
 		return false
 	}
 	if _, monitor := locks.Entered(at); monitor {

@@ -31,7 +31,7 @@ func (t *taskWalk) pool() (out *profile.Pool) {
 		if t.stopped() {
 			return nil
 		}
-		ok := t.p.steadily(func() (err error) { out, err = t.readPool(obj); return err }, nil)
+		ok := t.p.moments.Read(func() (err error) { out, err = t.readPool(obj); return err }, nil)
 		if ok {
 			t.addWork(out)
 			return out
@@ -57,9 +57,9 @@ func (t *taskWalk) addWork(out *profile.Pool) {
 		return
 	}
 	q := queued{t: t, stopped: t.stopped, what: map[string]int{}}
-	if !t.p.steadily(q.read, nil) {
+	if !t.p.moments.Read(q.read, nil) {
 		q.nameless = true // the names need more reads than a consistent read can prove
-		if !t.p.steadily(q.read, nil) {
+		if !t.p.moments.Read(q.read, nil) {
 			return
 		}
 	}
@@ -214,7 +214,7 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, err error) {
 	if err != nil || !armed {
 		return out, err
 	}
-	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.from.changes(), Period: period, Callback: "[not known]"}
+	out = profile.Timer{Count: 1, Due: due, HasDue: t.p.moments.Changes(), Period: period, Callback: "[not known]"}
 	class, err := t.p.Managed.Objects.Class(obj)
 	if err != nil {
 		return out, err

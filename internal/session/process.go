@@ -14,6 +14,7 @@ import (
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/source"
@@ -68,48 +69,54 @@ type Options struct {
 // Process is a process whose stacks can be walked: a running process, or a process with a core dump. A Process is not
 // safe for concurrent use.
 type Process struct {
-	Options Options
-	Live    *live.Process // nil for a core dump
-	Arch    *arch.Arch
-	Engine  *engine.Engine
-	Runtime *clr.Runtime // nil if there is none, and for native AOT programs
-	Managed *clr.Managed // part of Runtime, or of a native AOT program; nil: there is none
-	Walker  *walk.Walker
-
+	// Set by Open and OpenCore, and the same ever after.
+	Options    Options
+	Live       *live.Process // nil for a core dump
+	Arch       *arch.Arch
+	Engine     *engine.Engine
+	Runtime    *clr.Runtime // nil if there is none, and for native AOT programs
+	Managed    *clr.Managed // part of Runtime, or of a native AOT program; nil: there is none
+	Walker     *walk.Walker
 	Found      *locate.Runtime // nil: there is none
 	RuntimeErr error           // why the runtime in Found cannot be read, or why none was found
 
-	Capture  target.Capture     // memory for captures, one after the other
-	Walking  bool               // a callback runs: no thread may be captured
-	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil
+	info    profile.Process
+	from    origin // of threads, registers and memory
+	moments *moment.Reader
+	opened  time.Time
+	lines   *lines   // nil: no source lines are wanted
+	inlined *inlined // nil: there is no runtime
 
-	info   profile.Process
-	from   origin         // of threads, registers and memory
-	groups *cgroup.Reader // nil: not needed yet
+	// Captures. Whoever captures a thread may overwrite the memory of the capture before.
+	Capture   target.Capture     // memory for captures, one after the other
+	captures  uint64             // how many there were: a later capture ends the Suspensions before
+	Walking   bool               // set by the root package while a callback runs: no thread may be captured
+	Announce  func(id arch.Addr) // set by package events: called with the suspended thread, and with 0; nil: no call
+	announced *Suspension        // set by Suspend and Release: whose thread was announced; nil: nobody's
+	unsuited  map[arch.Addr]bool // ips at which a walk without registers fails
 
-	names      map[arch.Addr]threadName // of managed threads, by Thread object, read while no object was moved
-	known      map[int]thread.Thread    // the runtime's threads, by the id in the target's namespace
-	unlisted   error                    // why some threads may be missing in known; nil: none are
-	opened     time.Time
-	updating   time.Duration      // time spent since then on the search for modules
-	methods    methodsOfCode      // of code that stays
-	moment     uint64             // counts captures: each overwrites the one before
-	announced  *Suspension        // the suspension whose thread was announced; nil: none is
-	lines      *lines             // nil: no source lines are wanted
-	inlined    *inlined           // nil: there is no runtime
-	unsuited   map[arch.Addr]bool // ips at which a walk without registers fails
-	owners     *assemblies.Owners // nil: not read yet
-	waits      *waits.Reader      // nil: not needed yet
-	async      *async.Reader      // likewise
-	permits    *permits.Reader    // likewise
-	plainLocks plainLocks
-	savings    map[savingKey]saving // where suspended methods have their contexts
-	dispatcher *dispatcher          // nil: not known yet
-	refs       refs
+	// The runtime's threads, as of the latest list: set by ReadThreadStore, and for new threads by people.Renew.
+	known    map[int]thread.Thread    // by the id in the target's namespace
+	unlisted error                    // why some threads may be missing in known; nil: none are
+	refs     refs                     // what is known of them besides
+	names    map[arch.Addr]threadName // by Thread object, read while no object was moved; set by nameAgain
 
+	// The mappings: set by updateModules and remapped.
+	updating time.Duration   // time spent since opened on the search for modules
+	mapped   time.Time       // when mappings were read for owners and lines
+	maps     target.Mappings // the mappings read at mapped
+
+	// Readers and facts that are found at the first use, and kept: each by the method that needs it.
+	groups         *cgroup.Reader
+	owners         *assemblies.Owners
+	waits          *waits.Reader
+	async          *async.Reader
+	permits        *permits.Reader
+	dispatcher     *dispatcher
+	methods        methodsOfCode        // of code that stays
+	plainLocks     plainLocks           // Locks that are no monitors
+	savings        map[savingKey]saving // where suspended methods have their contexts
 	channelReaders map[methodPlace]bool // whether methods take items from channels
-	mapped         time.Time            // when mappings were read for owners and lines
-	maps           target.Mappings      // the mappings read at mapped
 	locked         lockLooks            // facts about the Locks in events
 }
 
@@ -176,6 +183,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	p.Runtime, p.Managed, p.Walker = p.Engine.Runtime, p.Engine.Managed, p.Engine.Walker
+	p.moments = p.readMoments()
 	p.Engine.Modules.Debug(p.debugging())
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
@@ -186,6 +194,19 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil
+}
+
+func (p *Process) readMoments() *moment.Reader {
+	r := &moment.Reader{Forget: p.Engine.Cache.Invalidate}
+	if p.Live != nil {
+		r.Running = p.Live
+	}
+	if p.Managed != nil {
+		if r.Seen = p.Managed.Seen; p.Managed.Heap != nil {
+			r.Collector = p.Managed.Heap
+		}
+	}
+	return r
 }
 
 func (p *Process) openRuntime() error {

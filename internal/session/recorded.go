@@ -96,9 +96,8 @@ func (r *recording) runs() error {
 		"notifications", r.PID())
 }
 
-func (r *recording) changes() bool                          { return false }
 func (r *recording) Crashed() int                           { return 0 }
-func (r *recording) capturedAt() time.Time                  { return r.Time }
+func (r *recording) capturedAt(time.Time) time.Time         { return r.Time }
 func (r *recording) note(*gathering) func()                 { return func() {} }
 func (r *recording) noteTasks(*profile.Tasks)               {}
 func (r *recording) starting() bool                         { return false }

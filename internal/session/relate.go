@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/waits"
 	"clrsnap/profile"
 )
@@ -48,11 +48,11 @@ func (g *gathering) relate(of []int) {
 		case w.Kind == profile.TaskWait:
 			r.runner(w, threads[i].OSThreadID)
 		case w.Kind == profile.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
-			if w.Readers = r.readers(w, i); !g.still(threads[i].OSThreadID) {
+			if w.Readers = r.readers(w, i); !g.moments.Still(threads[i].OSThreadID) {
 				w.Readers = nil // the thread may have got the lock since
 			}
 		case (w.Kind == profile.ReadLock || w.Kind == profile.UpgradeableLock) && w.Owner == nil:
-			if w.Behind = r.writers(w, i); !g.still(threads[i].OSThreadID) {
+			if w.Behind = r.writers(w, i); !g.moments.Still(threads[i].OSThreadID) {
 				w.Behind = nil
 			}
 		}
@@ -96,7 +96,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 		run = list[0].thread
 	}
 	r.g.nameTask(w, run)
-	if len(list) != 1 || !r.g.waitReader().StillRuns(list[0].run, r.g.still(list[0].thread.OSThreadID)) {
+	if len(list) != 1 || !r.g.waitReader().StillRuns(list[0].run, r.g.moments.Still(list[0].thread.OSThreadID)) {
 		return
 	}
 	ref := refOf(list[0].thread)
@@ -152,7 +152,7 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 		r.writes = map[uint64][]int{}
 		for i := range r.threads {
 			if o := r.threads[i].Wait; o != nil && o.Kind == profile.WriteLock && o.Lock != 0 && o.Certain &&
-				r.g.still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
+				r.g.moments.Still(r.threads[i].OSThreadID) { // otherwise the thread may have got the lock since
 				r.writes[o.Lock] = append(r.writes[o.Lock], i)
 			}
 		}
@@ -170,39 +170,24 @@ const maxBehind = 16
 
 // noteHeap notes the GC epoch of the addresses of objects that have just been read of a thread, if any were read.
 func (g *gathering) noteHeap(tid int, any bool) {
-	if g.Live == nil || !any {
+	if !any {
 		return
 	}
-	if g.stamps == nil {
-		g.stamps = map[int]heap.Stamp{}
+	if g.epochs == nil {
+		g.epochs = map[int]moment.Epoch{}
 	}
-	now := g.Managed.Heap.Begun()
-	if before, ok := g.stamps[tid]; ok && before != now {
+	now := g.moments.Begun()
+	if before, ok := g.epochs[tid]; ok && before != now {
 		now = 0 // objects were moved between
 	}
-	if len(g.stamps) < maxRunners {
-		g.stamps[tid] = now
+	if len(g.epochs) < maxRunners {
+		g.epochs[tid] = now
 	}
 }
 
 // unmoved reports whether there has certainly been no collection since a thread was captured.
-func (g *gathering) unmoved(tid int) bool {
-	if g.Live == nil {
-		return true
-	}
-	stamp := g.stamps[tid]
-	return stamp != 0 && stamp == g.Managed.Heap.Stamp(g.Live)
-}
+func (g *gathering) unmoved(tid int) bool { return g.moments.Unmoved(g.epochs[tid]) }
 
 func refOf(t *profile.Thread) profile.ThreadRef {
 	return profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
-}
-
-// still reports whether a thread has not run since it was captured.
-func (p *Process) still(tid int) bool {
-	if p.Live == nil {
-		return true
-	}
-	still, _ := p.Live.StillBlocked(tid)
-	return still
 }

@@ -55,7 +55,7 @@ func (l *requestLook) walk(within time.Duration) error {
 			next.waiting, next.counts = map[uint64]uint64{}, map[string]int{}
 		}
 		next.takeUp(l.last)
-		before := l.p.stamp()
+		before := l.p.moments.Epoch()
 		census, err := next.walk()
 		if err != nil && try > 0 {
 			break
@@ -216,7 +216,7 @@ func (w *requestWalk) missing() int {
 
 // settled reports whether another walk would find no more.
 func (w *requestWalk) settled(try int) bool {
-	if !w.p.from.changes() {
+	if !w.p.moments.Changes() {
 		return true
 	}
 	if w.missing() > 0 || !w.still && (try == 0 || w.fresh > 0) {

@@ -131,7 +131,7 @@ func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWa
 	t.Helper()
 	w := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
 	w.takeUp(earlier)
-	before := p.stamp()
+	before := p.moments.Epoch()
 	census, err := w.walk()
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/web"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -108,14 +109,6 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	return out, p.Alive()
 }
 
-// stamp is the heap's current GC epoch.
-func (p *Process) stamp() heap.Stamp { return p.Managed.Heap.Stamp(p.from) }
-
-// stillSince reports whether the collector has certainly moved nothing since a GC epoch.
-func (p *Process) stillSince(since heap.Stamp) bool {
-	return !p.from.changes() || since != 0 && since == p.stamp()
-}
-
 // requestWalk is one walk of Requests.
 type requestWalk struct {
 	*taskWalk
@@ -180,7 +173,7 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 
 // read reads the requests, the calls and their chains. Calls known only from their objects count if the collector has
 // moved nothing since a GC epoch: the old copy of a moved object does not change.
-func (w *requestWalk) read(since heap.Stamp) {
+func (w *requestWalk) read(since moment.Epoch) {
 	w.seen = nil
 	w.p.Engine.Cache.Invalidate()
 	w.findRequests()
@@ -191,7 +184,7 @@ func (w *requestWalk) read(since heap.Stamp) {
 	if !w.eachChain(nodes, w.use) {
 		w.ended = true
 	}
-	w.still = w.p.stillSince(since)
+	w.still = w.p.moments.Unmoved(since)
 	w.list()
 }
 
@@ -287,14 +280,14 @@ const (
 	longest   = 50 // waits for one collection; the collector may have to wait for a processor
 )
 
-// patiently is steadily, with further tries after a collection in progress.
+// patiently is moment.Reader.Read, with further tries after a collection in progress.
 func (w *requestWalk) patiently(read func() error) bool {
 	for try := range patience {
 		w.settle()
-		if w.p.steadily(read, nil) {
+		if w.p.moments.Read(read, nil) {
 			return true
 		}
-		if !w.p.from.changes() || w.stopped() || w.p.Managed.Heap.Settled(w.p.from) && try > 0 {
+		if !w.p.moments.Changes() || w.stopped() || w.p.moments.Settled() && try > 0 {
 			break // the collector is not the reason
 		}
 	}
@@ -303,16 +296,14 @@ func (w *requestWalk) patiently(read func() error) bool {
 
 // settle waits for the end of a collection that moves objects.
 func (w *requestWalk) settle() {
-	if !w.p.from.changes() || !w.p.Managed.Heap.Known() {
-		return
-	}
-	for range longest {
-		if w.p.Managed.Heap.Settled(w.p.from) || w.rests >= mostRests || w.stopped() {
-			return
+	w.p.moments.Calm(longest, func() bool {
+		if w.rests >= mostRests || w.stopped() {
+			return false
 		}
 		w.rests++
 		sleep(w.ctx, restFor)
-	}
+		return true
+	})
 }
 
 // relate finds the request and the call of a chain. The methods that make a call follow the sending method.
@@ -322,7 +313,7 @@ func (w *requestWalk) relate() (err error) {
 		return err
 	}
 	if w.of.call != nil {
-		w.of.call.epoch = w.p.stamp()
+		w.of.call.epoch = w.p.moments.Epoch()
 	}
 	for _, m := range w.methods {
 		if w.role(m.Step) != web.Serving {
@@ -381,7 +372,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 		w.waiting[uint64(w.first)] = ChainKey(c)
 	}
 	if call := of.call; call != nil && w.keep(int(unsafe.Sizeof(*call))+callCost(call)) {
-		if call.epoch != w.p.stamp() {
+		if !w.p.moments.Unmoved(call.epoch) {
 			call.epoch = 0 // the collector has moved something meanwhile
 		}
 		call.chains, call.request = []*profile.TaskChain{c}, of.id
@@ -402,7 +393,7 @@ func (w *requestWalk) lateRequest(of chainOf) {
 // result describes the requests and calls.
 func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 	out := &profile.Requests{
-		Process: w.p.info, CapturedAt: w.capturedAt(), ConsistentShare: consistentShare(c),
+		Process: w.p.info, CapturedAt: w.p.from.capturedAt(w.begin), ConsistentShare: consistentShare(c),
 		Partial: c.Stopped || w.full || w.ended,
 	}
 	out.Requests = w.requestGroups()
@@ -415,7 +406,7 @@ func (w *requestWalk) result(c *heap.Census) *profile.Requests {
 // since is when something began. Zero: the time is not known, or makes no sense.
 func (w *requestWalk) since(s web.Start) time.Time {
 	at := s.UTC
-	if s.Ticks > 0 && w.p.from.changes() {
+	if s.Ticks > 0 && w.p.moments.Changes() {
 		at = time.Now().Add(time.Duration(s.Ticks) - live.Monotonic())
 	}
 	return w.believed(at)

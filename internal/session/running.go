@@ -114,7 +114,7 @@ func (t *taskWalk) stackOf(thread *Thread) (st taken, ok bool) {
 	if t.stacks == nil {
 		t.stacks = t.p.gather(SnapshotOptions{Async: true})
 	}
-	if t.stacks.room = maxStacks; t.p.from.changes() {
+	if t.stacks.room = maxStacks; t.p.moments.Changes() {
 		st, _, ok = t.stacks.takeBlocked(thread)
 		return st, ok
 	}
@@ -127,7 +127,7 @@ func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
 	if !ok {
 		return nil
 	}
-	t.p.steadily(func() error {
+	t.p.moments.Read(func() error {
 		boxes = boxes[:0]
 		for i := range st.sites {
 			s := &st.sites[i]
@@ -140,7 +140,7 @@ func (t *taskWalk) machinesOf(thread *Thread) (boxes []arch.Addr) {
 		}
 		return nil
 	}, nil)
-	if t.p.from.changes() && !t.p.Live.Holds(thread.OSThreadID, st.proof) {
+	if !t.p.moments.Rests(thread.OSThreadID, st.proof) {
 		return nil
 	}
 	return boxes
@@ -249,8 +249,7 @@ func (t *taskWalk) runningSteps(obj arch.Addr) (steps []async.Step, alive bool, 
 	if err != nil {
 		return nil, true, err
 	}
-	run.still = run.method.Method != "" &&
-		(!t.p.from.changes() || t.p.Live.Holds(run.thread.OSThreadID, run.proof))
+	run.still = run.method.Method != "" && t.p.moments.Rests(run.thread.OSThreadID, run.proof)
 	inner := async.Step{Label: run.frame().Method}
 	return append([]async.Step{inner}, chain.Steps...), true, nil
 }

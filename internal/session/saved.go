@@ -220,7 +220,7 @@ func (l *likely) addRunning() {
 		i := byThread[run.thread.OSThreadID]
 		var list []duty
 		unsure, runs := false, false
-		stands := l.p.steadily(func() error {
+		stands := l.p.moments.Read(func() error {
 			list, unsure, runs = nil, false, false
 			d, err := t.dispatching(run)
 			if err != nil || d.Task != task {

@@ -96,7 +96,7 @@ func (p *Process) servedAt(reader *web.Reader, site *AsyncSite, sp, ip arch.Addr
 		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
 		return err == nil && arch.Addr(at) == ip
 	}
-	if !p.steadily(read, called) {
+	if !p.moments.Read(read, called) {
 		return ""
 	}
 	return id

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/moment"
 	"clrsnap/internal/priority"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -52,7 +52,7 @@ type Inspection struct {
 // captured until then, and the error says that the process has exited.
 func (p *Process) Snapshot(ctx context.Context, o SnapshotOptions) (*profile.Snapshot, error) {
 	g := p.gather(o)
-	if o.AtOnce && p.from.changes() {
+	if o.AtOnce && p.moments.Changes() {
 		return g.atOnce(ctx)
 	}
 	return g.oneByOne(ctx)
@@ -86,23 +86,25 @@ func (p *Process) SnapshotThread(ctx context.Context, thread arch.Addr) (*profil
 type gathering struct {
 	*Process
 	o     SnapshotOptions
-	names naming // of frames
+	names naming // how frames are named
 	async bool   // async methods are wanted
 	out   *profile.Snapshot
-	stops *[]time.Duration // where to note the duration of stops; nil: nowhere
-	lacks lacks            // thread data that a dump lacks
-	quota float64          // CPUs, by the control groups; 0: none
-	room  int              // bytes of frames that may still be kept
-	found found
-	// Of the thread that is walked, with memory that is used again.
+	found found // besides the frames in out
+
+	stops   *[]time.Duration // where to note the duration of stops; nil: nowhere
+	lacks   lacks            // thread data that a dump lacks
+	quota   float64          // CPUs, by the control groups; 0: none
+	room    int              // bytes of frames that may still be kept
+	packing *packing         // nil: stacks are not packed
+
+	// Of the thread that is visited. The next thread uses the memory again.
 	stack  walkedStack
 	second target.Capture // see again
-	// Stacks are packed; nil: stacks are not packed.
-	packing *packing
 
-	runs   map[int][]waits.Run // by thread: the tasks that the thread runs
-	stamps map[int]heap.Stamp  // by thread: the GC epoch of the addresses of objects that were read of the thread
-	duties *duties             // nil: permits that threads hold are not wanted
+	// By thread.
+	runs   map[int][]waits.Run  // the tasks that the thread runs
+	epochs map[int]moment.Epoch // of the addresses of objects that were read of the thread
+	duties *duties              // nil: permits that threads hold are not wanted
 }
 
 // found is the information found at the calls of threads' stacks, besides frames.
@@ -133,7 +135,7 @@ func (g *gathering) oneByOne(ctx context.Context) (*profile.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.CapturedAt, g.lacks.names = g.from.capturedAt(), lacking
+	out.CapturedAt, g.lacks.names = g.from.capturedAt(time.Now()), lacking
 	defer g.from.note(g)()
 	g.beginLate()
 	g.beginPacking()
@@ -332,7 +334,7 @@ func (s *Suspension) lacksMore(r walk.Result, attempt int) bool {
 
 // metRuntime reports whether a listed native thread has become a thread of the runtime, and then describes it again.
 func (s *Suspension) metRuntime(r walk.Result) bool {
-	if s.Thread.ID != 0 || s.Process.Managed == nil || !s.Process.from.changes() || r.Complete && !s.Managed {
+	if s.Thread.ID != 0 || s.Process.Managed == nil || !s.Process.moments.Changes() || r.Complete && !s.Managed {
 		return false
 	}
 	if s.Process.ReadThreadStore() != nil {

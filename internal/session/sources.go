@@ -88,7 +88,7 @@ func (p *Process) KeptBy(ctx context.Context, waits []SourceWait, failed []uint6
 		}
 	}
 	o.Workers = 1 // of and fields have no lock
-	w.noteStamp()
+	w.noteEpoch()
 	census, err := p.Managed.Heap.Walk(o)
 	switch {
 	case err != nil:
@@ -165,7 +165,7 @@ func (p *Process) sourceField(mt arch.Addr) (uint32, bool) {
 // Only plain tasks are tasks of sources: .NET has tasks of its own.
 func (p *Process) sourceAwaited(w SourceWait) (task arch.Addr, ok bool) {
 	t := p.newTaskWalk(context.Background(), HeapOptions{})
-	stands := p.steadily(func() error {
+	stands := p.moments.Read(func() error {
 		ok = false
 		steps, alive, err := t.r.Methods(w.Box)
 		if err != nil || !alive || len(steps) == 0 || !isSuspended(&steps[0]) {

@@ -175,7 +175,7 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 // dutiesOf finds the semaphores and tasks that a suspended method is going to release or complete. unsure: the method
 // may have a permit of another semaphore.
 func (l *likely) dutiesOf(s suspended) (out []duty, unsure bool) {
-	stands := l.p.steadily(func() (err error) {
+	stands := l.p.moments.Read(func() (err error) {
 		if out, unsure = nil, false; s.code == nil {
 			steps, _, err := l.t.r.Methods(s.box)
 			if err == nil {
@@ -276,7 +276,7 @@ func (l *likely) awaited(at int) {
 	box := arch.Addr(a.Object)
 	var object arch.Addr
 	posted := false
-	ok := l.p.steadily(func() error {
+	ok := l.p.moments.Read(func() error {
 		posted = false
 		steps, err := l.suspendedIn(box)
 		if err != nil {
@@ -482,7 +482,7 @@ func (l *likely) finish() {
 	for at := range wanted {
 		a := &l.out.Awaits[at]
 		var chain async.Chain
-		ok := l.p.steadily(func() (err error) {
+		ok := l.p.moments.Read(func() (err error) {
 			chain, err = l.t.r.Awaiting(arch.Addr(a.Object))
 			return err
 		}, nil)

@@ -32,7 +32,7 @@ type Suspension struct {
 	Stops *[]time.Duration
 
 	extra  []target.Range // further pieces of stack that are needed
-	moment uint64         // Process.moment of the capture; 0: there is none
+	number uint64         // of the capture: see Process.captures; 0: there is none
 	pause  time.Duration  // the longest stop
 	ran    bool           // since the walk: see again
 
@@ -115,7 +115,7 @@ func (s *Suspension) mend(err error, attempt int) bool {
 	switch {
 	case ok:
 		s.extra = append(s.extra, extra)
-	case !s.Process.from.changes():
+	case !s.Process.moments.Changes():
 		return false // another capture would be the same
 	case attempt == 0:
 		_ = s.Process.updateModules() // otherwise the walk reports its gap
@@ -134,14 +134,14 @@ func (s *Suspension) Copied(r target.Range) ([]byte, bool) {
 }
 
 // Valid reports whether the suspension still holds its moment.
-func (s *Suspension) Valid() bool { return s.moment != 0 && s.moment == s.Process.moment }
+func (s *Suspension) Valid() bool { return s.number != 0 && s.number == s.Process.captures }
 
 // Release ends the suspension.
 func (s *Suspension) Release() {
 	if s.Process.announced == s {
 		s.Process.announce(0)
 	}
-	s.moment = 0
+	s.number = 0
 }
 
 // announce passes the walked thread to p.Announce; 0: none is walked.
@@ -192,7 +192,7 @@ func (s *Suspension) stop() error {
 // peek captures the thread without a stop, if it is provably blocked. Few blocked threads have an exception in
 // flight, so the first try does not look for exceptions.
 func (s *Suspension) peek() error {
-	return s.take(s.Process.from.TryBlocked, !s.Process.from.changes())
+	return s.take(s.Process.from.TryBlocked, !s.Process.moments.Changes())
 }
 
 // take captures the thread. It captures again if the first copy lacks the memory for an exception, or if the thread
@@ -203,14 +203,14 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error, 
 	}
 	for attempt := 1; ; attempt++ {
 		req := s.Process.request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies), exception || attempt > 1)
-		s.Process.moment++
+		s.Process.captures++
 		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)
 		if err == nil {
 			s.Process.Engine.Begin()
 		}
 		err = s.Process.FinishCapture(s, err)
-		if err != nil || s.Walk.Gap == nil || !s.Process.from.changes() || attempt == maxAttempts {
+		if err != nil || s.Walk.Gap == nil || !s.Process.moments.Changes() || attempt == maxAttempts {
 			return err
 		}
 	}
@@ -218,10 +218,10 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error, 
 
 // FinishCapture puts the result of a capture into the suspension.
 func (p *Process) FinishCapture(s *Suspension, err error) error {
-	if s.moment = 0; err != nil {
+	if s.number = 0; err != nil {
 		return err
 	}
-	s.moment = p.moment
+	s.number = p.captures
 	c := s.Capture
 	if c.Stopped {
 		s.pause = max(s.pause, c.Pause)
@@ -260,7 +260,7 @@ func (s *Suspension) missing(err error) (target.Range, bool) {
 // mapping returns the mapping of an address; nil: there is none.
 func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	m := s.Process.Engine.Maps.Find(at)
-	if m == nil && s.Process.from.changes() && s.Process.updateModules() == nil {
+	if m == nil && s.Process.moments.Changes() && s.Process.updateModules() == nil {
 		m = s.Process.Engine.Maps.Find(at)
 	}
 	return m

@@ -21,7 +21,7 @@ func (p *Process) nameTask(w *profile.Wait, run *profile.Thread) {
 	}
 	task, r := arch.Addr(w.Object), p.asyncReader()
 	name := ""
-	stands := p.steadily(func() error {
+	stands := p.moments.Read(func() error {
 		steps, suspended, err := r.Methods(task)
 		if err == nil && !suspended && run != nil {
 			name, err = p.runningName(task, run)

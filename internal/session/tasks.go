@@ -45,7 +45,7 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 			best, vain = out, 0
 		}
 		rest := max(pace.ahead(), 0)
-		if lacking(best) == 0 || best.Partial || !p.from.changes() || time.Since(pace.begin)+rest > rewalkWithin ||
+		if lacking(best) == 0 || best.Partial || !p.moments.Changes() || time.Since(pace.begin)+rest > rewalkWithin ||
 			!sleep(ctx, rest) {
 			break
 		}
@@ -128,7 +128,7 @@ type taskWalk struct {
 	begin time.Time
 	also  func(*object.Class) taskClass // of classes outside System.Private.CoreLib; nil: none is wanted
 	about func() error                  // reads more about t.methods, in the same consistent read; nil: nothing
-	prove func(read func() error) bool  // Process.steadily, or a function that tries longer
+	prove func(read func() error) bool  // moment.Reader.Read, or a function that tries longer
 
 	earlier []arch.Addr // methods of an earlier walk: this walk may have missed moved methods
 
@@ -228,7 +228,7 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.seen, t.unproven, t.unread, t.sources = nil, 0, 0, nil // Requests has read the same objects
 	out := &profile.Tasks{
-		Process: t.p.info, CapturedAt: t.capturedAt(), Partial: c.Stopped || t.full,
+		Process: t.p.info, CapturedAt: t.p.from.capturedAt(t.begin), Partial: c.Stopped || t.full,
 		ConsistentShare: consistentShare(c),
 	}
 	t.p.Engine.Cache.Invalidate()
@@ -243,13 +243,6 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	out.Partial = out.Partial || t.ended
 	out.Duration = time.Since(t.begin)
 	return out
-}
-
-func (t *taskWalk) capturedAt() time.Time {
-	if !t.p.from.changes() {
-		return t.p.from.capturedAt()
-	}
-	return t.begin
 }
 
 func consistentShare(c *heap.Census) float64 {
@@ -298,7 +291,7 @@ func starts(nodes []node) (out []int) {
 
 // chains follows the chains from their innermost methods, and counts equal chains.
 func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
-	before := t.p.stamp()
+	before := t.p.moments.Epoch()
 	nodes := t.nodes()
 	if out.Methods = len(nodes); t.notes {
 		t.noted = t.noteObjects(nodes, before)

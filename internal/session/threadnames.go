@@ -2,8 +2,8 @@ package session
 
 import (
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/moment"
 )
 
 // threadName is the name of a thread. A Thread object is used again for another thread later, with another id.
@@ -15,27 +15,19 @@ type threadName struct {
 // nameTries bounds how often the names of threads are read while their objects are moved.
 const nameTries = 3
 
-// stampNow is the current GC epoch of a running process; 0: not known.
-func (p *Process) stampNow() heap.Stamp {
-	if p.Live == nil || p.Managed == nil {
-		return 0
-	}
-	return p.Managed.Heap.Stamp(p.Live)
-}
-
 // nameAgain reads the managed names of threads once more, if objects have been moved since a GC epoch from before the
 // first read: any object could be at the old address of a name. If objects are moved all the time, earlier names
 // count.
-func (p *Process) nameAgain(threads []Thread, before heap.Stamp) {
-	if p.Live == nil || p.Managed == nil || !p.Managed.Heap.Known() {
+func (p *Process) nameAgain(threads []Thread, before moment.Epoch) {
+	if !p.moments.Known() {
 		return
 	}
-	for try := 1; before == 0 || p.stampNow() != before; try++ {
+	for try := 1; !p.moments.Unmoved(before); try++ {
 		if try == nameTries {
 			p.nameAsBefore(threads)
 			return
 		}
-		before = p.stampNow()
+		before = p.moments.Epoch()
 		p.Engine.Cache.Invalidate()
 		p.eachManaged(threads, func(t *Thread, k *thread.Thread) {
 			if name, _ := p.Managed.Threads.Name(k); name != "" {

@@ -47,7 +47,7 @@ func (p *Process) list() (out []Thread, lacking int, err error) {
 		return nil, 0, err
 	}
 	out = make([]Thread, 0, len(tids))
-	before := p.stampNow()
+	before := p.moments.Epoch()
 	for _, tid := range tids {
 		before := p.from.misses()
 		if t, ok := p.Describe(tid); ok {
@@ -109,14 +109,14 @@ func (p *Process) ReadThreadStore() error {
 	}
 	threads := p.Managed.Threads
 	list, err := threads.List()
-	for attempt := 1; (err != nil || threads.Unsure()) && attempt < maxAttempts && p.from.changes(); attempt++ {
+	for attempt := 1; (err != nil || threads.Unsure()) && attempt < maxAttempts && p.moments.Changes(); attempt++ {
 		// Threads start and end, and objects are moved, while the list is read: read it again.
 		p.Engine.Cache.Invalidate()
 		list, err = threads.List()
 	}
 	if err != nil {
 		err = p.orExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
-		if p.from.changes() && !p.Options.NativeOnly || p.from.Alive() != nil {
+		if p.moments.Changes() && !p.Options.NativeOnly || p.from.Alive() != nil {
 			return err
 		}
 		p.unlisted = err

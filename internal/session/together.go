@@ -137,7 +137,7 @@ func (x *together) capture(list []*putOff, attempt int) (again []*putOff, err er
 	g.Engine.Begin()
 	for i, o := range list {
 		o.Capture = &captures[i]
-		g.moment++
+		g.captures++
 		switch st, ok := o.walk(errs[i], attempt); {
 		case ok:
 			x.put(o, st)

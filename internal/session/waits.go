@@ -43,7 +43,7 @@ type Blocked struct {
 // false: the thread is blocked on no monitor, or the monitor is not known.
 func (s *Suspension) Blocked() (b Blocked, ok bool) {
 	p := s.Process
-	if p.Managed == nil || p.Managed.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
+	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 {
 		return b, false
 	}
 	field, ok := p.blockingRange(s.Walk.Info.Address)
@@ -57,9 +57,9 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 		if !ok {
 			return b, false
 		}
-		stamp := p.stampNow()
+		epoch := p.moments.Epoch()
 		if class, ok = p.waitReader().MonitorClass(&info); !ok {
-			b.At, b.Lock, b.Kind = info.Slot, info.Object, s.plain(&info, stamp)
+			b.At, b.Lock, b.Kind = info.Slot, info.Object, s.plain(&info, epoch)
 			b.Unsure = b.Kind == ""
 			return b, !b.Unsure
 		}
@@ -90,7 +90,7 @@ func (s *Suspension) Blocked() (b Blocked, ok bool) {
 // kind is not certain. The thread has just been walked.
 func (s *Suspension) Waits() profile.WaitKind {
 	p := s.Process
-	if p.Managed == nil || p.Managed.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
+	if p.Managed == nil || p.Managed.Locks == nil || s.Walk.Info.Address == 0 || s.Capture.Busy() {
 		return ""
 	}
 	kind := p.waitReader().Kind(&s.Walk.Info)
@@ -110,8 +110,8 @@ func (s *visit) explain(st *profile.Thread) {
 		subject := waits.Subject{
 			Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info, Blocked: st.State != stateRunning,
 		}
-		if s.Capture.Proof != "" && p.Live != nil {
-			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
+		if s.Capture.Proof != "" {
+			subject.Still = func() bool { return p.moments.Rests(s.Thread.OSThreadID, s.Capture.Proof) }
 			subject.Again = func() *target.Stack { return s.again(st.Frames) }
 		}
 		if s.restsOn = nil; st.State != stateRunning {
@@ -119,13 +119,12 @@ func (s *visit) explain(st *profile.Thread) {
 			st.Wait = p.waitReader().Wait(&subject)
 			subject.Frames = st.Frames
 			p.duties.queue(st.OSThreadID, p.waitReader().Queue())
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) &&
-				p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 			s.namedMutex(st)
 		}
-		delete(p.stamps, st.OSThreadID)
+		delete(p.epochs, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
 		st.Holds = p.waitReader().Holds(&subject)
 		s.nameHeld(st.Holds)
@@ -166,9 +165,7 @@ func (g *gathering) addHolds() {
 	if g.Managed == nil {
 		return
 	}
-	if g.from.changes() {
-		g.Engine.Cache.Invalidate()
-	}
+	g.moments.Renew()
 	held, all := g.waitReader().Monitors()
 	g.out.HoldsPartial = !all && g.Managed.Locks != nil
 	owners := ownersOf(g.out.Threads)
@@ -178,7 +175,7 @@ func (g *gathering) addHolds() {
 		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
-		still := g.still(t.OSThreadID)
+		still := g.moments.Still(t.OSThreadID)
 		for _, h := range held[ns] {
 			if k, ok := g.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
 				continue // the id is another thread's by now
@@ -233,7 +230,7 @@ func ownersOf(threads []profile.Thread) map[uint64]int {
 func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Managed: p.Managed, Runtime: p.Runtime, People: people{p}}
-		if p.from.changes() {
+		if p.moments.Changes() {
 			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.waits.File = p.describeIO
 			p.Managed.Seen.Directly(p.Live)
@@ -304,7 +301,7 @@ func (o people) mayList() bool {
 // Renew implements waits.People.
 func (o people) Renew() bool {
 	r := &o.p.refs
-	if !o.p.from.changes() || !o.mayList() {
+	if !o.p.moments.Changes() || !o.mayList() {
 		return false
 	}
 	r.lists++
@@ -358,7 +355,7 @@ func (o people) oneNamespace() bool {
 
 // All implements waits.People. A list without a thread may be too old if no more lists are made.
 func (o people) All() bool {
-	return o.p.unlisted == nil && !o.p.refs.failed && (!o.p.from.changes() || o.mayList())
+	return o.p.unlisted == nil && !o.p.refs.failed && (!o.p.moments.Changes() || o.mayList())
 }
 
 // Other implements waits.People.

@@ -63,6 +63,6 @@ func (p *Process) addWantedBy(t *profile.Thread, w *profile.Wait) {
 	if h == nil || h.Lock != w.Lock {
 		return
 	}
-	h.Field, h.Certain = w.Field, p.still(t.OSThreadID) // the thread may have entered the lock since
+	h.Field, h.Certain = w.Field, p.moments.Still(t.OSThreadID) // the thread may have entered the lock since
 	t.Holds = append(t.Holds, *h)
 }

@@ -90,7 +90,7 @@ func (p *Process) requestOf(reader *web.Reader, obj arch.Addr) (id string) {
 		}
 		return err
 	}
-	if !p.steadily(read, nil) {
+	if !p.moments.Read(read, nil) {
 		return ""
 	}
 	return id
@@ -128,7 +128,7 @@ func (p *Process) resumedFor(reader *web.Reader, t *profile.Thread) (id string) 
 		}
 		return nil
 	}
-	if !p.steadily(read, nil) {
+	if !p.moments.Read(read, nil) {
 		return ""
 	}
 	return id
