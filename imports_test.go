@@ -150,7 +150,7 @@ var mayImport = map[string]string{
 
 	"internal/moment": "internal/clr/heap internal/target",
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
-		"internal/foreign internal/module internal/moment " +
+		"internal/ecma335 internal/foreign internal/module internal/moment " +
 		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/target/recorded internal/mounts internal/procfs " +
 		"internal/contract internal/clr " +
