@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"time"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
 )
 
@@ -58,6 +58,6 @@ type HeapOptions struct {
 // ctx ends, the result has the objects walked until then, and is Partial. When the process exits, there is an error and
 // a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not known.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
-	h, err := p.s.Heap(ctx, session.HeapOptions(o))
+	h, err := heapwalk.Heap(ctx, p.s, heapwalk.Options(o))
 	return h, publish(err)
 }

@@ -148,6 +148,8 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
+	"internal/heapwalk": "profile internal/arch internal/clr internal/clr/* internal/contract internal/moment " +
+		"internal/session internal/target internal/target/live",
 	"internal/moment": "internal/clr/heap internal/target",
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/dedup " +
 		"internal/ecma335 internal/foreign internal/module internal/moment " +
@@ -167,8 +169,8 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/locate internal/mounts internal/search internal/session internal/source internal/target/live " +
-		"internal/walk",
+		"internal/heapwalk internal/locate internal/mounts internal/search internal/session internal/source " +
+		"internal/target/live internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
@@ -176,7 +178,7 @@ var mayImport = map[string]string{
 		"internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/openfiles internal/procfs internal/session internal/sockdiag internal/target",
+		"internal/heapwalk internal/openfiles internal/procfs internal/session internal/sockdiag internal/target",
 
 	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine " +
 		"internal/display internal/lines internal/priority internal/source internal/waiting",

@@ -23,6 +23,6 @@ type RequestsOptions struct {
 // until then, and is Partial; when the process exits, there is an error and a result, too. With other errors there is
 // no result. ErrNoHeap: the layout of this runtime's heap is not known. Lines are found with Options.Lines.
 func (p *Process) Requests(ctx context.Context, o RequestsOptions) (*profile.Requests, error) {
-	r, err := p.s.Requests(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
+	r, err := p.s.Requests(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
 	return r, publish(err)
 }

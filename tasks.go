@@ -24,6 +24,6 @@ type TasksOptions struct {
 // an error and a result, too. With other errors there is no result. ErrNoHeap: the layout of this runtime's heap is not
 // known. Lines are found with Options.Lines.
 func (p *Process) Tasks(ctx context.Context, o TasksOptions) (*profile.Tasks, error) {
-	t, err := p.s.Tasks(ctx, session.HeapOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
+	t, err := p.s.Tasks(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing})
 	return t, publish(err)
 }

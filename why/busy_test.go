@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
-	"clrsnap/internal/session"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
 )
 
@@ -468,7 +468,7 @@ func TestDescriptors(t *testing.T) {
 }
 
 func TestGrowth(t *testing.T) {
-	handlers := session.Pile{Kind: session.Event, Type: "System.EventHandler<long>", Element: "Shop.PriceAlert"}
+	handlers := heapwalk.Pile{Kind: heapwalk.Event, Type: "System.EventHandler<long>", Element: "Shop.PriceAlert"}
 	e := same(4)
 	e.piled(handlers, 5000, 8000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more",
@@ -490,12 +490,12 @@ func TestGrowth(t *testing.T) {
 }
 
 // piled makes a heap grow within three seconds.
-func (e *evidence) piled(p session.Pile, before, after int) {
+func (e *evidence) piled(p heapwalk.Pile, before, after int) {
 	e.heaps = nil
 	for i, n := range []int{before, after} {
 		h := heapLook{at: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
 		p.Count = n
-		h.piles = []session.Pile{p}
+		h.piles = []heapwalk.Pile{p}
 		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
 		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(n), Bytes: uint64(n) * 1024}
 		e.heaps = append(e.heaps, h)
@@ -505,14 +505,14 @@ func (e *evidence) piled(p session.Pile, before, after int) {
 // TestGrowthOfCollections: a collection that has grown all the time is told, if something keeps the collection. Not
 // told are a collection that fills up and stays, a collection of a program that has just started, and temporary work.
 func TestGrowthOfCollections(t *testing.T) {
-	orders := session.Pile{Kind: session.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>",
+	orders := heapwalk.Pile{Kind: heapwalk.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>",
 		Element: "Shop.Order"}
-	timers := session.Pile{Kind: session.Timers, Type: "System.Threading.TimerQueue"}
+	timers := heapwalk.Pile{Kind: heapwalk.Timers, Type: "System.Threading.TimerQueue"}
 	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Orders.all",
 		Steps: []profile.HeapStep{{Type: orders.Type}}}
 	for _, tt := range []struct {
 		name          string
-		of            session.Pile
+		of            heapwalk.Pile
 		age           time.Duration
 		before, after int
 		kept          bool
@@ -617,16 +617,16 @@ func TestLimitOf(t *testing.T) {
 // TestPairs: equal addresses identify a collection; a moved collection is the largest of the rest. An event gets a
 // new delegate with each subscription.
 func TestPairs(t *testing.T) {
-	pileAt := func(at arch.Addr, kind session.PileKind, n int) session.Pile {
-		return session.Pile{At: at, Kind: kind, Type: "T", Count: n}
+	pileAt := func(at arch.Addr, kind heapwalk.PileKind, n int) heapwalk.Pile {
+		return heapwalk.Pile{At: at, Kind: kind, Type: "T", Count: n}
 	}
-	before := []session.Pile{
-		pileAt(1, session.Collection, 3000), pileAt(2, session.Collection, 2000), pileAt(3, session.Collection, 1000),
-		pileAt(1, session.Event, 500),
+	before := []heapwalk.Pile{
+		pileAt(1, heapwalk.Collection, 3000), pileAt(2, heapwalk.Collection, 2000), pileAt(3, heapwalk.Collection, 1000),
+		pileAt(1, heapwalk.Event, 500),
 	}
-	now := []session.Pile{
-		pileAt(2, session.Collection, 5000), pileAt(7, session.Collection, 3000), pileAt(9, session.Event, 600),
-		pileAt(8, session.Collection, 1200), pileAt(6, session.Collection, 900),
+	now := []heapwalk.Pile{
+		pileAt(2, heapwalk.Collection, 5000), pileAt(7, heapwalk.Collection, 3000), pileAt(9, heapwalk.Event, 600),
+		pileAt(8, heapwalk.Collection, 1200), pileAt(6, heapwalk.Collection, 900),
 	}
 	got := map[arch.Addr]int{}
 	for _, p := range pairs(before, now) {

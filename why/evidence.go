@@ -8,8 +8,8 @@ import (
 
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/procfs"
-	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -38,11 +38,11 @@ type evidence struct {
 	flights []flightLook   // requests and async methods in flight: at the beginning and at the end, if quick to read
 
 	methodsEnded methodsEnded
-	readers      []*profile.Thread       // with own methods that take items from channels
-	completers   []*profile.Thread       // with own methods that complete TaskCompletionSources
-	sources      map[string]keptSource   // what keeps the sources that methods wait for, by the method
-	keptTasks    map[uint64]session.Kept // what keeps failed tasks, by the task
-	blocked      []blockedCall           // reads and writes that wait for the other end, and children that wait for the process
+	readers      []*profile.Thread        // with own methods that take items from channels
+	completers   []*profile.Thread        // with own methods that complete TaskCompletionSources
+	sources      map[string]keptSource    // what keeps the sources that methods wait for, by the method
+	keptTasks    map[uint64]heapwalk.Kept // what keeps failed tasks, by the task
+	blocked      []blockedCall            // reads and writes that wait for the other end, and children that wait for the process
 
 	heapLimit heapLimit
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/profile"
 )
 
@@ -44,14 +44,14 @@ var leastAge, youngAge = 25 * time.Second, time.Minute
 // pile is a large collection that has grown: elements of a collection, handlers of an event, timers, callbacks of a
 // token.
 type pile struct {
-	session.Pile
+	heapwalk.Pile
 	before int
 	took   time.Duration
 }
 
 // keptPile is a pile with a path that keeps the pile.
 type keptPile struct {
-	session.Pile
+	heapwalk.Pile
 	path *profile.HeapPath
 }
 
@@ -66,7 +66,7 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 		if k != nil && (path == nil || ownField(path) == "" && ownField(k) != "") {
 			best, path = i, k
 		}
-		if best < 0 && growing[i].Kind == session.Event {
+		if best < 0 && growing[i].Kind == heapwalk.Event {
 			best = i
 		}
 	}
@@ -113,9 +113,9 @@ func (e *evidence) growing() (out []pile) {
 
 // pairs matches the piles of two looks by address. Moved collections, and events, match the largest rest of equal
 // kind and types.
-func pairs(before, now []session.Pile) (out []pile) {
+func pairs(before, now []heapwalk.Pile) (out []pile) {
 	taken := make([]bool, len(before))
-	find := func(p *session.Pile, same func(*session.Pile) bool) bool {
+	find := func(p *heapwalk.Pile, same func(*heapwalk.Pile) bool) bool {
 		for i := range before {
 			b := &before[i]
 			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type && b.Element == p.Element && same(b) {
@@ -126,15 +126,15 @@ func pairs(before, now []session.Pile) (out []pile) {
 		}
 		return false
 	}
-	var moved []*session.Pile
+	var moved []*heapwalk.Pile
 	for i := range now {
 		p := &now[i]
-		if p.Kind == session.Event || !find(p, func(b *session.Pile) bool { return b.At == p.At }) {
+		if p.Kind == heapwalk.Event || !find(p, func(b *heapwalk.Pile) bool { return b.At == p.At }) {
 			moved = append(moved, p)
 		}
 	}
 	for _, p := range moved {
-		find(p, func(*session.Pile) bool { return true })
+		find(p, func(*heapwalk.Pile) bool { return true })
 	}
 	return out
 }
@@ -146,7 +146,7 @@ func (p *pile) grows(age time.Duration) bool {
 	if p.Count < manyPiled || p.grown() < grownPile {
 		return false
 	}
-	if p.Kind == session.Event && float64(p.grown()) >= grownShare*float64(p.before) {
+	if p.Kind == heapwalk.Event && float64(p.grown()) >= grownShare*float64(p.before) {
 		return true
 	}
 	life, least, most := p.life(), leastOfLife, mostOfLife
@@ -208,9 +208,9 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
 	fast := rate(int64(p.grown()), p.took) >= fastHandlers
 	switch {
-	case p.Kind == session.Event && fast && path != nil:
+	case p.Kind == heapwalk.Event && fast && path != nil:
 		return profile.Certain
-	case p.Kind == session.Event && fast, p.Kind != session.Event && age >= longAge:
+	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && age >= longAge:
 		return profile.Likely
 	}
 	return profile.Possible
@@ -220,7 +220,7 @@ func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Cert
 // are timers: nothing in flight needs these.
 func (p *pile) unused(e *evidence) bool {
 	l := e.lastFlight()
-	return (p.Kind == session.Token || p.Kind == session.Timers) && l != nil && !l.Tasks.Partial &&
+	return (p.Kind == heapwalk.Token || p.Kind == heapwalk.Timers) && l != nil && !l.Tasks.Partial &&
 		leastPerFlight*l.Tasks.Methods < p.Count
 }
 
@@ -233,7 +233,7 @@ func (p *pile) text(age time.Duration) string {
 		number(rate(int64(p.grown()), p.took)))
 	all := fmt.Sprintf("It has grown like this since the program started, %s ago.", seconds(age))
 	switch p.Kind {
-	case session.Event:
+	case heapwalk.Event:
 		targets := p.Element
 		if targets == "" {
 			targets = "static methods"
@@ -241,10 +241,10 @@ func (p *pile) text(age time.Duration) string {
 		return fmt.Sprintf("an event (%s) has %s handlers, %s, most of them of %s. More objects subscribe than "+
 			"unsubscribe, and what has subscribed is not freed before the event is.", p.Type, number(int64(p.Count)),
 			more, targets)
-	case session.Timers:
+	case heapwalk.Timers:
 		return fmt.Sprintf("%s timers are active, %s%s. Timers are started and not disposed of, and each keeps what "+
 			"it calls. %s", number(int64(p.Count)), more, p.calls("most of them for "), all)
-	case session.Token:
+	case heapwalk.Token:
 		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. What registers with it, or is linked to it, "+
 			"is not disposed of, and is kept until it is cancelled. %s", number(int64(p.Count)), more,
 			p.calls("most of them of "), all)
@@ -273,9 +273,9 @@ func throughChannel(path *profile.HeapPath) bool {
 func (p *pile) short() string {
 	what := p.Type
 	switch p.Kind {
-	case session.Timers:
+	case heapwalk.Timers:
 		what = "active timers"
-	case session.Token:
+	case heapwalk.Token:
 		what = "callbacks of a CancellationToken"
 	}
 	return fmt.Sprintf("%s, from %s to %s", what, number(int64(p.before)), number(int64(p.Count)))
@@ -285,7 +285,7 @@ func (p *pile) short() string {
 func (p *pile) commands(pid int) []string {
 	out := []string{fmt.Sprintf("clrsnap heap %d --every 30s", pid)}
 	element := p.Element
-	if p.Kind == session.Token {
+	if p.Kind == heapwalk.Token {
 		element = p.Calls
 	}
 	if element == "" || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {

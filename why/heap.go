@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/procfs"
-	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -41,7 +41,7 @@ func (g *gatherer) census(ctx context.Context) {
 			walkWithin, g.e.process.PID)
 	default:
 		l := heapLook{at: time.Since(g.start), Heap: h}
-		if l.piles, err = g.s.Piles(bounded); err != nil && ctx.Err() == nil {
+		if l.piles, err = heapwalk.Piles(bounded, g.s); err != nil && ctx.Err() == nil {
 			g.missOnce("Handlers of events, elements of collections and timers were not counted: %v.", err)
 		}
 		g.e.heaps = append(g.e.heaps, l)
@@ -62,7 +62,7 @@ func (g *gatherer) keepers(ctx context.Context) {
 	defer cancel()
 	for i := range growing[:min(len(growing), mostKeepers)] {
 		p := &growing[i]
-		path, count, err := g.s.Keeper(bounded, p.Pile)
+		path, count, err := heapwalk.Keeper(bounded, g.s, p.Pile)
 		if err != nil {
 			if ctx.Err() == nil {
 				g.miss("What keeps the objects that pile up was not found out: %v.", err)
@@ -81,7 +81,7 @@ func (g *gatherer) keepers(ctx context.Context) {
 type heapLook struct {
 	at time.Duration
 	*profile.Heap
-	piles []session.Pile
+	piles []heapwalk.Pile
 }
 
 // used is the size of the heap in bytes, free space between objects included.

@@ -81,7 +81,7 @@ func (g *gatherer) methodsAtEnd(ctx context.Context) {
 	g.progress("async methods")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	tasks, err := g.s.Tasks(bounded, session.HeapOptions{})
+	tasks, err := g.s.Tasks(bounded, session.WalkOptions{})
 	if err != nil {
 		g.miss("Async methods that wait were not looked at: %v.", err)
 		return
@@ -109,7 +109,7 @@ func (g *gatherer) flight(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	at := time.Since(g.start)
-	f, err := g.s.InFlight(bounded, session.HeapOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
+	f, err := g.s.InFlight(bounded, session.WalkOptions{}, g.e.blockingCalls() > 0, g.e.servesBlocked())
 	if err == nil {
 		g.e.flights = append(g.e.flights, flightLook{at, f})
 	}

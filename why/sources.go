@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
@@ -36,7 +37,7 @@ func (g *gatherer) keptTasks(ctx context.Context) {
 	g.progress("what keeps tasks")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	sources, tasks, err := g.s.KeptBy(bounded, l.Sources, failed)
+	sources, tasks, err := heapwalk.KeptBy(bounded, g.s, l.Sources, failed)
 	if err != nil {
 		return // nothing is said of keepers
 	}

@@ -76,10 +76,10 @@ func (p *Process) nameResumedAhead(f *profile.Frame, at arch.Addr) {
 	f.Method, f.Display, f.Short, f.Signature, f.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
 }
 
-// aheadDelegate names the method that a delegate of a native AOT program calls; "": not known. The delegate has the
+// AheadDelegate names the method that a delegate of a native AOT program calls; "": not known. The delegate has the
 // code of the method or, for a static method, of a stub, and then the code of the method in another field
 // (src/coreclr/nativeaot/System.Private.CoreLib/src/System/Delegate.cs).
-func (p *Process) aheadDelegate(delegate arch.Addr, class *object.Class) string {
+func (p *Process) AheadDelegate(delegate arch.Addr, class *object.Class) string {
 	if p.Engine.Ahead == nil {
 		return ""
 	}

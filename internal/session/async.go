@@ -409,7 +409,7 @@ func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 	m := s.Box.Machine
 	return profile.Frame{
 		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
-		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image), Unproved: m.Unproved,
+		Module: m.Assembly, Owner: p.Owner(m.Assembly, m.Image), Unproved: m.Unproved,
 	}
 }
 

@@ -7,33 +7,39 @@ import (
 	"clrsnap/internal/clr/object"
 )
 
+// Fields of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs).
+const (
+	MulticastClass = "System.MulticastDelegate"
+	DelegateTarget = "_target"
+)
+
 // delegateKey identifies the callee of a delegate: the code, and the class of the target.
 type delegateKey struct{ code, table arch.Addr }
 
 // maxDelegates bounds the remembered names of methods.
 const maxDelegates = 1 << 12
 
-// delegateNames are the names of the methods that delegates call. The names are right for a moment:
+// DelegateNames are the names of the methods that delegates call. The names are right for a moment:
 // code can be replaced.
-type delegateNames map[delegateKey]string
+type DelegateNames map[delegateKey]string
 
 // of names the method that a delegate calls, as in the source; "": the delegate calls several
 // methods, or the method is unknown.
-func (n delegateNames) of(p *Process, delegate arch.Addr) string {
+func (n DelegateNames) of(p *Process, delegate arch.Addr) string {
 	objects := p.Managed.Objects
 	class, err := objects.Class(delegate)
-	if err != nil || !class.Is(coreLib, multicastClass) {
+	if err != nil || !class.Is(coreLib, MulticastClass) {
 		return ""
 	}
 	if p.Runtime == nil {
-		return p.aheadDelegate(delegate, class)
+		return p.AheadDelegate(delegate, class)
 	}
 	code, _ := p.Runtime.DelegateCode(delegate, class)
 	if code == 0 {
 		return ""
 	}
 	key := delegateKey{code: code}
-	if target, err := objects.Pointer(delegate, class, handlerTarget); err == nil && target != 0 {
+	if target, err := objects.Pointer(delegate, class, DelegateTarget); err == nil && target != 0 {
 		if of, err := objects.Class(target); err == nil {
 			key.table = of.Table
 		}
@@ -69,9 +75,9 @@ func (p *Process) calledName(key delegateKey) string {
 	return n.Display
 }
 
-// targetName names the class of the object that a delegate calls. Nobody has written the class of a
+// TargetName names the class of the object that a delegate calls. Nobody has written the class of a
 // lambda: there the result is the name of the method.
-func (n delegateNames) targetName(p *Process, delegate arch.Addr, target *object.Class) string {
+func (n DelegateNames) TargetName(p *Process, delegate arch.Addr, target *object.Class) string {
 	if _, full, err := p.Managed.Objects.FullName(target); err == nil && name.IsCapturing(full) {
 		if method := n.of(p, delegate); method != "" {
 			return method

@@ -308,7 +308,7 @@ func (p *Process) inlinedFrame(f *inlining.Frame) (out InlinedFrame, err error) 
 	}
 	out.Frame = profile.Frame{
 		Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc), Method: n.Exact, Display: n.Display,
-		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.owner(n.Assembly, n.Image),
+		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.Owner(n.Assembly, n.Image),
 		Unproved: n.Unproved,
 	}
 	if p.lines == nil || n.Image == 0 {

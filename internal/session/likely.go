@@ -69,7 +69,7 @@ func (l *likely) walk(ctx context.Context) bool {
 		bounded, cancel = context.WithTimeout(ctx, permitsWithin)
 	}
 	defer cancel()
-	l.t = l.p.newTaskWalk(bounded, HeapOptions{})
+	l.t = l.p.newTaskWalk(bounded, WalkOptions{})
 	census, err := l.t.walk()
 	if err != nil {
 		l.out.Unsearched = "the managed heap cannot be read: " + err.Error()

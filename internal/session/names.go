@@ -240,7 +240,7 @@ func (p *Process) nameMethod(out *profile.Frame, m *method.Method, volatile bool
 		return 0, err
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
-	out.Owner, out.Unproved = p.owner(n.Assembly, n.Image), n.Unproved
+	out.Owner, out.Unproved = p.Owner(n.Assembly, n.Image), n.Unproved
 	if n.Shared {
 		out.Generics = profile.SharedGenerics
 	}

@@ -30,9 +30,9 @@ func (d *dump) OpenFile(path string) (target.File, error) {
 	return f, nil
 }
 
-// owner tells the owner of an assembly, by simple name and address of the image. The first call reads files beside
+// Owner tells the owner of an assembly, by simple name and address of the image. The first call reads files beside
 // the assemblies: a merely listed process has no use for the files.
-func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
+func (p *Process) Owner(assembly string, image arch.Addr) profile.Origin {
 	if p.owners == nil {
 		var bundle arch.Addr
 		if p.Found != nil && p.Found.Shape == locate.SingleFile {

@@ -219,14 +219,14 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, err error) {
 	if err != nil {
 		return out, err
 	}
-	calls, err := t.p.timerCalls(obj, class, t.delegates)
+	calls, err := t.p.TimerCalls(obj, class, t.delegates)
 	out.Callback = cmp.Or(calls, out.Callback)
 	return out, err
 }
 
-// timerCalls names the .NET method that armed a timer, or the method that the timer calls, or else the class of the
+// TimerCalls names the .NET method that armed a timer, or the method that the timer calls, or else the class of the
 // object that the timer calls: the delegate of a static method calls itself. "": not known.
-func (p *Process) timerCalls(timer arch.Addr, class *object.Class, names delegateNames) (string, error) {
+func (p *Process) TimerCalls(timer arch.Addr, class *object.Class, names DelegateNames) (string, error) {
 	if state, ok := p.follow(timer, class, "_state"); ok {
 		c, err := p.Managed.Objects.Class(state)
 		if err != nil {

@@ -153,8 +153,8 @@ func stackBound(n int) int {
 	return max(FirstStack, min(n, target.MaxStackLimit))
 }
 
-// orExit returns the error of an exited process, if the process has exited, else err.
-func (p *Process) orExit(err error) error {
+// OrExit returns the error of an exited process, if the process has exited, else err.
+func (p *Process) OrExit(err error) error {
 	if end := p.from.Alive(); end != nil {
 		return end
 	}
@@ -165,7 +165,7 @@ func (p *Process) orExit(err error) error {
 func (p *Process) open(ctx context.Context) error {
 	p.Arch, p.unsuited, p.opened = p.from.Arch(), map[arch.Addr]bool{}, time.Now()
 	if err := p.openEngine(ctx); err != nil {
-		err = p.orExit(err)
+		err = p.OrExit(err)
 		p.Close()
 		return err
 	}

@@ -99,7 +99,7 @@ func (r *relating) runner(w *profile.Wait, waiting int) {
 	if len(list) != 1 || !r.g.waitReader().StillRuns(list[0].run, r.g.moments.Still(list[0].thread.OSThreadID)) {
 		return
 	}
-	ref := refOf(list[0].thread)
+	ref := RefOf(list[0].thread)
 	w.Owner, w.Certain = &ref, r.g.unmoved(waiting) && r.g.unmoved(ref.OSThreadID)
 }
 
@@ -127,7 +127,7 @@ func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	if !ok {
 		for _, i := range r.reads[id] {
 			if len(out) < maxReaders && (len(out) == 0 || out[len(out)-1].OSThreadID != r.threads[i].OSThreadID) {
-				out = append(out, refOf(&r.threads[i]))
+				out = append(out, RefOf(&r.threads[i]))
 			}
 		}
 		if r.g.waitReader().ReadByEnded(arch.Addr(w.Object), id) {
@@ -159,7 +159,7 @@ func (r *relating) writers(w *profile.Wait, self int) (out []profile.ThreadRef) 
 	}
 	for _, i := range r.writes[w.Lock] {
 		if i != self && len(out) < maxBehind {
-			out = append(out, refOf(&r.threads[i]))
+			out = append(out, RefOf(&r.threads[i]))
 		}
 	}
 	return out
@@ -188,6 +188,6 @@ func (g *gathering) noteHeap(tid int, any bool) {
 // unmoved reports whether there has certainly been no collection since a thread was captured.
 func (g *gathering) unmoved(tid int) bool { return g.moments.Unmoved(g.epochs[tid]) }
 
-func refOf(t *profile.Thread) profile.ThreadRef {
+func RefOf(t *profile.Thread) profile.ThreadRef {
 	return profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 }

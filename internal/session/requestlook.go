@@ -31,7 +31,7 @@ const (
 type requestLook struct {
 	p       *Process
 	ctx     context.Context
-	o       HeapOptions
+	o       WalkOptions
 	threads servingThreads
 	// progress: the numbers and addresses that two looks are compared by are noted, too.
 	progress bool
@@ -44,10 +44,10 @@ type requestLook struct {
 
 // walk walks the heap and reads the objects. When ctx ends, earlier walks count, and not the walk that ended early.
 func (l *requestLook) walk(within time.Duration) error {
-	pace := newHeapWalk(l.ctx, l.p, l.o) // of all walks, and of the reading after them
+	pace := l.p.NewHeapWalk(l.ctx, l.o) // of all walks, and of the reading after them
 	for try := range maxRewalks {
-		if rest := max(pace.ahead(), 0); try > 0 && (time.Since(pace.begin)+rest > l.limit(try, within) ||
-			!sleep(l.ctx, rest)) {
+		if rest := max(pace.Ahead(), 0); try > 0 && (time.Since(pace.Begin)+rest > l.limit(try, within) ||
+			!Sleep(l.ctx, rest)) {
 			break
 		}
 		next := newRequestWalk(l.ctx, l.p, l.o, l.threads)

@@ -57,7 +57,7 @@ func TestRequestsMissed(t *testing.T) {
 		whole bool
 		want  int
 	}{{0, true, 0}, {1, true, 5}, {0, false, 5}} {
-		none := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
+		none := newRequestWalk(context.Background(), p, WalkOptions{}, servingThreads{})
 		none.lost, none.whole = d.lost, d.whole
 		if none.inherit(all); len(none.requests) != d.want {
 			t.Errorf("%+v: %d requests are kept", d, len(none.requests))
@@ -129,7 +129,7 @@ func hangingRequests(t *testing.T, ways ...string) *Process {
 // walkOf is a walk that has met only the objects left by miss.
 func walkOf(t *testing.T, p *Process, earlier *requestWalk, miss func(*requestWalk)) *requestWalk {
 	t.Helper()
-	w := newRequestWalk(context.Background(), p, HeapOptions{}, servingThreads{})
+	w := newRequestWalk(context.Background(), p, WalkOptions{}, servingThreads{})
 	w.takeUp(earlier)
 	before := p.moments.Epoch()
 	census, err := w.walk()

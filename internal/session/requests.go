@@ -28,7 +28,7 @@ var webClasses = map[web.Kind]taskClass{
 // Requests finds the requests that the process's web server is serving, and the HttpClient calls in progress.
 // Requests captures the stacks of all threads, and then walks the heap without stopping the program. If ctx ends, the
 // result has everything found until then, and is Partial.
-func (p *Process) Requests(ctx context.Context, o HeapOptions) (*profile.Requests, error) {
+func (p *Process) Requests(ctx context.Context, o WalkOptions) (*profile.Requests, error) {
 	out, err := p.requests(ctx, o, servingThreads{}, requestsHow{stacks: true})
 	if out == nil {
 		return nil, err
@@ -61,7 +61,7 @@ func ChainKey(c *profile.TaskChain) uint64 { return maphash.String(chainSeed, ch
 
 // InFlight is Requests together with the result of Tasks from the same walk. blocking: a thread may be in a call of
 // HttpClient that SendsBlocking reports. stacks: the stacks of threads are captured, for requests that threads run.
-func (p *Process) InFlight(ctx context.Context, o HeapOptions, blocking, stacks bool) (*InFlight, error) {
+func (p *Process) InFlight(ctx context.Context, o WalkOptions, blocking, stacks bool) (*InFlight, error) {
 	return p.requests(ctx, o, servingThreads{blocking: blocking}, requestsHow{stacks: stacks, progress: true})
 }
 
@@ -71,7 +71,7 @@ type requestsHow struct {
 	progress bool // tasks, and what two looks are compared by
 }
 
-func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingThreads, how requestsHow) (
+func (p *Process) requests(ctx context.Context, o WalkOptions, threads servingThreads, how requestsHow) (
 	out *InFlight, err error,
 ) {
 	if p.Managed == nil || p.Managed.Objects == nil {
@@ -93,7 +93,7 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, threads servingTh
 	p.Engine.Begin()
 	l := requestLook{p: p, ctx: ctx, o: o, threads: threads, progress: how.progress}
 	if err := l.walk(within); err != nil {
-		return nil, p.noWalk(err)
+		return nil, p.WalkError(err)
 	}
 	out = &InFlight{Requests: l.best.result(l.census), Begun: l.best.counts, Waiting: l.best.waiting}
 	if how.progress {
@@ -156,7 +156,7 @@ type served struct {
 	chains []*profile.TaskChain
 }
 
-func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads servingThreads) *requestWalk {
+func newRequestWalk(ctx context.Context, p *Process, o WalkOptions, threads servingThreads) *requestWalk {
 	w := &requestWalk{
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Managed.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, found: map[arch.Addr]*sent{},
@@ -301,7 +301,7 @@ func (w *requestWalk) settle() {
 			return false
 		}
 		w.rests++
-		sleep(w.ctx, restFor)
+		Sleep(w.ctx, restFor)
 		return true
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,7 +20,7 @@ import (
 
 // Tasks finds the async methods on the managed heap that have not ended, and their waits, without stopping the
 // program. If ctx ends, the result has everything found until then, and is Partial.
-func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, error) {
+func (p *Process) Tasks(ctx context.Context, o WalkOptions) (*profile.Tasks, error) {
 	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("async methods")
 	}
@@ -29,7 +28,7 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 		return nil, NestedError(0)
 	}
 	p.Engine.Begin()
-	pace := newHeapWalk(ctx, p, o) // of all looks
+	pace := p.NewHeapWalk(ctx, o) // of all looks
 	var best *profile.Tasks
 	for vain := 0; vain < vainLooks; {
 		t := p.newTaskWalk(ctx, o)
@@ -38,20 +37,20 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 		case err != nil && best != nil:
 			return best, p.Alive()
 		case err != nil:
-			return nil, p.noWalk(err)
+			return nil, p.WalkError(err)
 		}
 		out := t.result(census)
 		if vain++; best == nil || lacking(out) < lacking(best) && !out.Partial {
 			best, vain = out, 0
 		}
-		rest := max(pace.ahead(), 0)
-		if lacking(best) == 0 || best.Partial || !p.moments.Changes() || time.Since(pace.begin)+rest > rewalkWithin ||
-			!sleep(ctx, rest) {
+		rest := max(pace.Ahead(), 0)
+		if lacking(best) == 0 || best.Partial || !p.moments.Changes() || time.Since(pace.Begin)+rest > rewalkWithin ||
+			!Sleep(ctx, rest) {
 			break
 		}
 		p.Engine.Cache.Invalidate()
 	}
-	best.Duration = time.Since(pace.begin)
+	best.Duration = time.Since(pace.Begin)
 	return best, p.Alive()
 }
 
@@ -69,20 +68,12 @@ func lacking(t *profile.Tasks) int {
 	return n
 }
 
-// noWalk says why the heap could not be walked.
-func (p *Process) noWalk(err error) error {
-	if errors.Is(err, heap.ErrUnknown) {
-		return fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
-	}
-	return p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
-}
-
-func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
+func (p *Process) newTaskWalk(ctx context.Context, o WalkOptions) *taskWalk {
 	t := &taskWalk{
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
 		firsts: map[arch.Addr]bool{}, names: map[[2]arch.Addr][2]string{},
-		delegates: delegateNames{}, kinds: map[arch.Addr]classKind{},
+		delegates: DelegateNames{}, kinds: map[arch.Addr]classKind{},
 	}
 	t.prove = p.steadyRead
 	return t
@@ -123,7 +114,7 @@ const maxTaskObjects = 4 << 20
 type taskWalk struct {
 	p     *Process
 	ctx   context.Context
-	o     HeapOptions
+	o     WalkOptions
 	r     *async.Reader
 	begin time.Time
 	also  func(*object.Class) taskClass // of classes outside System.Private.CoreLib; nil: none is wanted
@@ -148,7 +139,7 @@ type taskWalk struct {
 	semaphoreLooks int                        // how often semaphores was filled again
 	resumers       map[arch.Addr]arch.Addr    // custom awaiters by their delegates; nil: not looked for yet
 	names          map[[2]arch.Addr][2]string // of methods that are suspended together: the first and the last name
-	delegates      delegateNames
+	delegates      DelegateNames
 	slots          map[arch.Addr]arch.Addr // of the thread pool's queues, by their items; nil: not looked for yet
 	frames         map[awaitKey]profile.Frame
 	methods        []chainMethod // of the latest chain
@@ -165,8 +156,8 @@ type taskWalk struct {
 
 // walk finds the objects.
 func (t *taskWalk) walk() (*heap.Census, error) {
-	h := newHeapWalk(t.ctx, t.p, t.o)
-	o := h.options()
+	h := t.p.NewHeapWalk(t.ctx, t.o)
+	o := h.Options()
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)
 		t.mu.Lock()
@@ -175,7 +166,7 @@ func (t *taskWalk) walk() (*heap.Census, error) {
 		return c != notWanted
 	}
 	o.Visit = t.visit
-	return t.p.walkHeap(o)
+	return t.p.WalkHeap(o)
 }
 
 func (t *taskWalk) classOf(mt arch.Addr) taskClass {

@@ -115,7 +115,7 @@ func (p *Process) ReadThreadStore() error {
 		list, err = threads.List()
 	}
 	if err != nil {
-		err = p.orExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+		err = p.OrExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
 		if p.moments.Changes() && !p.Options.NativeOnly || p.from.Alive() != nil {
 			return err
 		}
@@ -135,8 +135,8 @@ func (p *Process) take(list []thread.Thread) {
 	}
 }
 
-// threadsByID are the runtime's threads in the order of their ids, so that equal moments have equal results.
-func (p *Process) threadsByID() []thread.Thread {
+// ThreadsByID are the runtime's threads in the order of their ids, so that equal moments have equal results.
+func (p *Process) ThreadsByID() []thread.Thread {
 	return slices.SortedFunc(maps.Values(p.known), func(a, b thread.Thread) int { return cmp.Compare(a.OSID, b.OSID) })
 }
 

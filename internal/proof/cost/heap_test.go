@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
@@ -30,7 +31,7 @@ func BenchmarkHeap(b *testing.B) {
 	var objects, consistent float64
 	for b.Loop() {
 		begin := live.OwnCPU()
-		h, err := p.Heap(context.Background(), session.HeapOptions{})
+		h, err := heapwalk.Heap(context.Background(), p, heapwalk.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func BenchmarkHeap(b *testing.B) {
 		begin = live.OwnCPU()
 		copyHeap(b, p)
 		floors = append(floors, live.OwnCPU()-begin)
-		if h, err = p.Heap(context.Background(), session.HeapOptions{Stop: true}); err != nil || !h.Stop.Exact {
+		if h, err = heapwalk.Heap(context.Background(), p, heapwalk.Options{Stop: true}); err != nil || !h.Stop.Exact {
 			b.Fatalf("%v, %+v", err, h)
 		}
 		pauses = append(pauses, h.Stop.Pause)

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -48,7 +48,7 @@ func (h *heapWalk) findStatics(g *heap.Graph) *statics {
 	}
 	classes := 0
 	for _, m := range h.modules(g) {
-		if h.stopped() || classes >= maxClasses {
+		if h.Stopped() || classes >= maxClasses {
 			break
 		}
 		defined, _ := h.p.Runtime.Types.Defined(m) // a partial list counts
@@ -108,7 +108,7 @@ func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	}
 	for at := bases[i-1].at; i > 0 && bases[i-1].at == at; i-- { // in .NET 8, classes of a module share a base
 		if name, ok := h.fieldsOf(bases[i-1].mt, false)[uint32(off)]; ok {
-			return h.name(bases[i-1].mt).Display + "." + name
+			return h.Name(bases[i-1].mt).Display + "." + name
 		}
 	}
 	return ""
@@ -160,7 +160,7 @@ func (h *heapWalk) threadField(array, offset uint32) string {
 			if name != "" {
 				return "" // two classes cannot have the same array: one of the two has no thread-static fields
 			}
-			name = h.name(mt).Display + "." + field
+			name = h.Name(mt).Display + "." + field
 		}
 	}
 	return name

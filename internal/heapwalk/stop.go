@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
-// DefaultHeapPause is how long HeapOptions.Stop may stop a process.
+// DefaultHeapPause is how long Options.Stop may stop a process.
 const DefaultHeapPause = 2 * time.Second
 
 // Bounds of the search for a moment at which the heap can be walked.
@@ -32,7 +33,7 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 	h.stop = &profile.HeapStop{}
 	most := cmp.Or(h.o.MaxPause, DefaultHeapPause)
 	for n := 0; n < heapStops && h.stop.Pause < most; n++ {
-		if n > 0 && !sleep(ctx, firstRest<<(n-1)) {
+		if n > 0 && !session.Sleep(ctx, firstRest<<(n-1)) {
 			h.stop.Reason = interrupted
 			break
 		}
@@ -43,7 +44,7 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 			if errors.Is(err, heap.ErrTorn) || passing(err) && n+1 < passingStops {
 				continue
 			}
-			return nil, h.p.from.Alive()
+			return nil, h.p.Alive()
 		}
 		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
 		if census.Stopped {
@@ -55,16 +56,6 @@ func (h *heapWalk) atOnce(ctx context.Context) (*heap.Census, error) {
 }
 
 const interrupted = "it was interrupted" // HeapStop.Reason
-
-// sleep waits; false: ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
 
 // passing reports whether threads may well be held a moment later.
 func passing(err error) bool {
@@ -83,11 +74,11 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
 		f.begin = h.began
-		h.epoch = h.p.moments.Epoch()
+		h.epoch = h.p.Moments().Epoch()
 		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
-		o.Stopped = func() bool { return h.stopped() || !still() || f.vain.Load() }
+		o.Stopped = func() bool { return h.Stopped() || !still() || f.vain.Load() }
 		census, err = h.p.Managed.Heap.Walk(o)
 	})
 	h.stop.Stops += held.Stops
@@ -150,7 +141,7 @@ func (h *heapWalk) readers() int {
 // calm waits a little while objects are being moved, so that threads are not stopped in vain.
 func (h *heapWalk) calm(ctx context.Context) {
 	const most = 50
-	h.p.moments.Calm(most, func() bool { return sleep(ctx, time.Millisecond) })
+	h.p.Moments().Calm(most, func() bool { return session.Sleep(ctx, time.Millisecond) })
 }
 
 // warm walks the heap once while the process runs, if types are chosen by name: names take files

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/contract"
+	"clrsnap/internal/session"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -107,7 +108,7 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 }
 
 // moved reports whether objects may have been moved since the walk began.
-func (h *heapWalk) moved() bool { return !h.p.moments.Unmoved(h.epoch) }
+func (h *heapWalk) moved() bool { return !h.p.Moments().Unmoved(h.epoch) }
 
 // slot is a static field, as of before the walk.
 type slot struct{ table, at, to arch.Addr }
@@ -126,13 +127,13 @@ func (h *heapWalk) readSlots() {
 		h.readHolders()
 		return
 	}
-	if !h.p.moments.Changes() {
+	if !h.p.Moments().Changes() {
 		return
 	}
-	handles, _ := h.p.Managed.Heap.Handles(h.p.from) // an error is reported later
+	handles, _ := h.p.Managed.Heap.Handles(h.p.Target()) // an error is reported later
 	tables := 0
 	for i := range handles {
-		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.stopped() {
+		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.Stopped() {
 			continue
 		}
 		at := handles[i].Object
@@ -193,7 +194,7 @@ var handleKinds = map[heap.HandleKind]profile.HandleKind{
 
 // handleRoots adds the handles. Dependent handles are references from one object to another.
 func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
-	handles, err := h.p.Managed.Heap.Handles(h.p.from)
+	handles, err := h.p.Managed.Heap.Handles(h.p.Target())
 	for i := range handles {
 		one := &handles[i]
 		n, ok := g.Number(one.Object)
@@ -215,7 +216,7 @@ func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
 
 // readyRoots adds the objects with a finalizer still to run.
 func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
-	ready, err := h.p.Managed.Heap.Ready(h.p.from)
+	ready, err := h.p.Managed.Heap.Ready(h.p.Target())
 	for _, at := range ready {
 		if n, ok := g.Number(at); ok {
 			r.add(&r.sure, n, root{kind: profile.RootFinalizer})
@@ -230,7 +231,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 		return err
 	}
 	left := maxLocals
-	for _, t := range h.p.threadsByID() {
+	for _, t := range h.p.ThreadsByID() {
 		outer, skipped, ok := h.p.Managed.Threads.Statics(t.Address)
 		if !ok {
 			continue
@@ -239,9 +240,9 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 		if err != nil {
 			continue // the thread has just ended, or makes the array larger
 		}
-		ref := people{h.p}.Ref(&t)
+		ref := h.p.ThreadRef(&t)
 		for i, array := range arrays {
-			if h.stopped() {
+			if h.Stopped() {
 				return nil
 			}
 			if left <= 0 {
@@ -269,7 +270,7 @@ func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
 
 // stackRoots adds the objects that words on the stacks of managed threads lead to.
 func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
-	inspect := func(x *Inspection) {
+	inspect := func(x *session.Inspection) {
 		h.runningCode(g, r, x.Thread)
 		s := stackScan{g: g, r: r, t: x.Thread}
 		if len(x.Thread.Frames) > 0 {
@@ -281,8 +282,8 @@ func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
 			s.region(&x.Stack.Extra[i])
 		}
 	}
-	managed := func(t *Thread) bool { return t.ID != 0 }
-	_, err := h.p.Snapshot(h.ctx, SnapshotOptions{Filter: managed, Unpacked: true, Inspect: inspect})
+	managed := func(t *session.Thread) bool { return t.ID != 0 }
+	_, err := h.p.Snapshot(h.ctx, session.SnapshotOptions{Filter: managed, Unpacked: true, Inspect: inspect})
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil // the walk itself reports the end
 	}
@@ -331,7 +332,7 @@ func (s *stackScan) word(v uint64, at arch.Addr) {
 	if _, known := s.r.by[uint32(n)]; known {
 		return
 	}
-	ref := refOf(s.t)
+	ref := session.RefOf(s.t)
 	s.r.add(&s.r.maybe, n, root{kind: profile.RootStack, thread: &ref, method: s.method(at)})
 }
 

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -50,15 +51,8 @@ const (
 	maxPileLocks  = 1 << 12 // of a dictionary
 )
 
-// Fields of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs). A delegate with
-// several handlers has the handlers at the start of an array.
-const (
-	multicastClass = "System.MulticastDelegate"
-	handlerTarget  = "_target"
-)
-
-// handlerFields are the fields of a delegate with several handlers: the array, and the number of handlers in the
-// array. In .NET 11, other delegates have something else in these fields.
+// handlerFields are the fields of a delegate with several handlers: an array that begins with the handlers, and the
+// number of handlers. In .NET 11, other delegates have something else in these fields.
 var handlerFields = []struct{ list, count string }{
 	{"_invocationList", "_invocationCount"}, {"_helperObject", "_extraData"},
 }
@@ -76,8 +70,8 @@ type countable struct {
 // countables are the countable classes (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections). A
 // concurrent dictionary has many numbers, in its tables: see concurrentTables.
 var countables = map[string]countable{
-	multicastClass:   {kind: Event, eightBytes: true}, // by handlerFields
-	concurrentTables: {kind: Collection},
+	session.MulticastClass: {kind: Event, eightBytes: true}, // by handlerFields
+	concurrentTables:       {kind: Collection},
 
 	"System.Collections.Concurrent.ConcurrentQueue`1": {
 		kind: Collection, count: "_head", eightBytes: true, segments: true,
@@ -108,19 +102,20 @@ const (
 // timers if there are as many. The larger collections come first: the largest event of each type and element, and the
 // 16 largest of each other type. Collections that have been replaced by larger ones and are not collected yet count
 // as well. If ctx ends, there is no result: a part of the collections cannot be compared with a later result.
-func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
+func Piles(ctx context.Context, p *session.Process) ([]Pile, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError("collections")
 	}
-	w := heapWalk{p: p}
+	w := p.NewHeapWalk(ctx, session.WalkOptions{})
 	h := newPileWalk(p)
 	p.Engine.Begin()
-	census, err := p.Managed.Heap.Walk(heap.Options{
-		Memory: p.from, Still: !p.moments.Changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
-		Want: h.want, Data: true, Visit: h.visit, Stopped: func() bool { return ctx.Err() != nil },
-	})
+	o := heap.Options{
+		Memory: p.Target(), Still: !p.Moments().Changes(), Threads: w.Threads, Check: p.Runtime.Types.Check,
+		Want: h.want, Data: true, Visit: h.visit, Stopped: w.Stopped,
+	}
+	census, err := p.Managed.Heap.Walk(o)
 	if err != nil {
-		return nil, p.orExit(err)
+		return nil, p.OrExit(err)
 	}
 	if census.Stopped {
 		return nil, ctx.Err()
@@ -130,18 +125,18 @@ func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 
 // pileWalk searches the heap for large collections.
 type pileWalk struct {
-	p       *Process
+	p       *session.Process
 	classes map[arch.Addr]*pileClass // by MethodTable; nil: not countable
 	found   []foundPile
 	tables  int                           // of concurrent dictionaries
 	tokens  map[arch.Addr]*tokenCallbacks // by CancellationTokenSource+Registrations
 
-	delegates delegateNames
+	delegates session.DelegateNames
 }
 
-func newPileWalk(p *Process) *pileWalk {
+func newPileWalk(p *session.Process) *pileWalk {
 	return &pileWalk{
-		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}, delegates: delegateNames{},
+		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}, delegates: session.DelegateNames{},
 	}
 }
 
@@ -399,12 +394,14 @@ func (h *pileWalk) result() []Pile {
 
 // Keeper returns the dominator of a large collection, or of the largest similar collection; nil: none of them was
 // found to be kept, or the heap cannot tell. count is the number of elements of that collection. Keeper holds the
-// references between all objects for a while: it takes the memory and the time of HeapOptions.Roots.
-func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
+// references between all objects for a while: it takes the memory and the time of Options.Roots.
+func Keeper(ctx context.Context, p *session.Process, like Pile) (
+	keeper *profile.HeapPath, count int, err error,
+) {
 	if p.Runtime == nil {
 		return nil, 0, p.NoRuntimeError("collections")
 	}
-	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
+	w := newWalk(ctx, p, Options{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
 	h := newPileWalk(p)
 	p.Engine.Begin()
 	o := w.options()
@@ -413,12 +410,12 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 	if like.Kind == Token {
 		wanted = callbackNode
 	}
-	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == wanted && h.want(mt) }
+	o.Want = func(mt arch.Addr) bool { return w.Name(mt).Display == wanted && h.want(mt) }
 	w.noteEpoch()
 	census, err := p.Managed.Heap.Walk(o)
 	switch {
 	case err != nil:
-		return nil, 0, p.orExit(err)
+		return nil, 0, p.OrExit(err)
 	case census.Stopped:
 		return nil, 0, ctx.Err()
 	case census.Graph == nil:

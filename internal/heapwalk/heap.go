@@ -1,9 +1,8 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,14 +11,13 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/internal/clr/name"
 	"clrsnap/internal/moment"
-	"clrsnap/internal/target/live"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
-// HeapOptions select the work of Heap. The zero value counts all objects by type.
-type HeapOptions struct {
+// Options select the work of Heap. The zero value counts all objects by type.
+type Options struct {
 	// Type selects types by name. The instances of these types are listed; nil: none.
 	Type *regexp.Regexp
 	// MaxInstances bounds the list of instances, the largest first; 0 stands for 1,000.
@@ -54,31 +52,25 @@ type HeapOptions struct {
 	Doing func(what string, done float64)
 }
 
-// ErrNoHeap: the heap of the runtime cannot be read.
-var ErrNoHeap = errors.New("the garbage collector has an unknown layout")
-
 // Heap walks all objects of the managed heap. The program is not stopped unless Stop, Roots or
 // Graph ask for a stop. If ctx ends, the result is Partial, with the objects walked until then.
-func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
+func Heap(ctx context.Context, p *session.Process, o Options) (*profile.Heap, error) {
 	if p.Managed == nil || p.Managed.Objects == nil {
 		return nil, p.NoRuntimeError("objects")
 	}
 	if p.Walking {
-		return nil, NestedError(0)
+		return nil, session.NestedError(0)
 	}
 	o.Retained = o.Retained || o.Keepers
-	h := newHeapWalk(ctx, p, o)
+	h := newWalk(ctx, p, o)
 	p.Engine.Begin()
 	census, err := h.walk(ctx)
-	if errors.Is(err, heap.ErrUnknown) {
-		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
-	}
 	if err != nil {
-		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+		return nil, p.WalkError(err)
 	}
 	if h.graph() {
 		if census.Graph == nil {
-			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
+			return nil, p.OrExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
 		}
 	}
 	out := h.result(census)
@@ -90,7 +82,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 
 // walk walks over all objects, of one moment if that is wanted and possible.
 func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
-	if h.o.Stop && h.p.moments.Changes() {
+	if h.o.Stop && h.p.Moments().Changes() {
 		if census, err := h.atOnce(ctx); census != nil || err != nil {
 			return census, err
 		}
@@ -98,26 +90,13 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.began = time.Time{}
 	}
 	h.noteEpoch() // the GC epoch of now, not of before a stop: objects may have been moved since
-	return h.p.walkHeap(h.options())
+	return h.p.WalkHeap(h.options())
 }
 
-// errLeftOut: most dumps have no heap.
-var errLeftOut = errors.New("the dump has left the heap out: createdump writes the heap with type 2 (with heap) or 4 " +
-	"(full)")
-
-func (p *Process) walkHeap(o heap.Options) (*heap.Census, error) {
-	census, err := p.Managed.Heap.Walk(o)
-	if err == nil && !p.moments.Changes() && census.Walked == 0 {
-		return nil, errLeftOut
-	}
-	return census, err
-}
-
-func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
+func newWalk(ctx context.Context, p *session.Process, o Options) *heapWalk {
 	return &heapWalk{
-		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, chosen: map[arch.Addr]bool{},
-		begin: time.Now(), used: live.OwnCPU(),
-		stopped: func() bool { return ctx.Err() != nil },
+		HeapWalk: p.NewHeapWalk(ctx, session.WalkOptions{MaxCPU: o.MaxCPU, Progress: o.Progress, Doing: o.Doing}),
+		p:        p, o: o, ctx: ctx, chosen: map[arch.Addr]bool{},
 	}
 }
 
@@ -125,48 +104,38 @@ func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 // during the walk. Only a graph needs both.
 func (h *heapWalk) noteEpoch() {
 	if h.graph() {
-		h.epoch = h.p.moments.Epoch()
+		h.epoch = h.p.Moments().Epoch()
 		h.readSlots()
 	}
 }
 
 // heapWalk is one call of Heap.
 type heapWalk struct {
-	p     *Process
-	o     HeapOptions
-	begin time.Time
-	used  time.Duration // CPU time before
-	began time.Time     // when all threads had been stopped; zero: no stop
+	*session.HeapWalk
+	p     *session.Process
+	o     Options
+	ctx   context.Context
+	began time.Time // when all threads had been stopped; zero: no stop
 	stop  *profile.HeapStop
 
-	mu         sync.Mutex
-	names      map[arch.Addr]name.Class // of MethodTables met so far, if the name had to be read early
-	chosen     map[arch.Addr]bool       // MethodTables that HeapOptions.Type selects
-	text       arch.Addr                // MethodTable of strings
+	mu         sync.Mutex         // of chosen: several goroutines walk
+	chosen     map[arch.Addr]bool // MethodTables that Options.Type selects
+	text       arch.Addr          // MethodTable of strings
 	instances  []profile.HeapInstance
 	matching   profile.HeapAmount
 	strings    stringCounts
 	static     *statics // nil: not asked for
 	roots      *rootsOf // likewise
 	early      []slot   // static fields before the walk
-	stopped    func() bool
-	ctx        context.Context
 	contexts   loadContexts
 	allocators map[arch.Addr]uint32 // LoaderAllocator objects, by the runtime's LoaderAllocator; nil: not asked for
 	epoch      moment.Epoch         // of the objects' addresses; 0: unknown
 }
 
 func (h *heapWalk) options() heap.Options {
-	o := heap.Options{
-		Memory: h.p.from, Still: !h.p.moments.Changes(), Threads: h.threads, Check: h.check,
-		Progress: h.o.Progress, Stopped: h.stopped,
-	}
-	if !o.Still {
-		o.Workers = max(int(h.share()+0.999), 1)
-		o.Rest = h.rest
-	}
+	o := h.Options()
 	if h.o.MaxStrings > 0 {
-		h.text = h.p.stringType()
+		h.text = stringType(h.p)
 		o.Data = true
 	}
 	o.Graph = h.graph()
@@ -179,55 +148,8 @@ func (h *heapWalk) options() heap.Options {
 // graph reports whether the references between objects are wanted.
 func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
 
-func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
-
-// rest waits until the CPU time used is within MaxCPU.
-func (h *heapWalk) rest() {
-	const most = 100 * time.Millisecond
-	if ahead := h.ahead(); ahead > time.Millisecond {
-		sleep(h.ctx, min(ahead, most))
-	}
-}
-
-// ahead returns how long to wait until the CPU time used is within MaxCPU.
-func (h *heapWalk) ahead() time.Duration {
-	used := float64(live.OwnCPU() - h.used)
-	return time.Duration(used/h.share()) - time.Since(h.begin)
-}
-
-// threads lists the current threads of the runtime.
-func (h *heapWalk) threads() ([]arch.Addr, error) {
-	h.p.Engine.Cache.Invalidate()
-	list, err := h.p.Managed.Threads.List()
-	if err != nil && len(list) == 0 {
-		return nil, err
-	}
-	out := make([]arch.Addr, len(list))
-	for i := range list {
-		out[i] = list[i].Address
-	}
-	return out, nil
-}
-
-// check reports whether an address has a MethodTable. A collectible MethodTable is named at once.
-func (h *heapWalk) check(mt arch.Addr) error {
-	types := h.p.Managed.Objects.Types()
-	err := types.Check(mt)
-	if err != nil && h.p.moments.Changes() { // the MethodTable may be newer than the cached page
-		h.p.Engine.Cache.Invalidate()
-		err = types.Check(mt)
-	}
-	if err != nil {
-		return err
-	}
-	if t, err := types.Read(mt); err == nil && t.Collectible {
-		h.name(mt)
-	}
-	return nil
-}
-
 // stringType returns the MethodTable of strings; 0: not known.
-func (p *Process) stringType() arch.Addr {
+func stringType(p *session.Process) arch.Addr {
 	if mt := p.Managed.Threads.StringType(); mt != 0 || p.Runtime != nil {
 		return mt
 	}
@@ -236,29 +158,6 @@ func (p *Process) stringType() arch.Addr {
 		return 0
 	}
 	return mt
-}
-
-// name names the class of a MethodTable. A MethodTable without a readable name gets the address as
-// name.
-func (h *heapWalk) name(mt arch.Addr) name.Class {
-	if c := h.known(mt); c.Display != "" {
-		return c
-	}
-	c, err := h.p.Managed.Objects.Types().Class(mt)
-	if err != nil {
-		c = name.Class{Display: "[type at " + mt.String() + "]"}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.names[mt] = c
-	return c
-}
-
-// known returns the name of a class if the name was read before, or an empty name.
-func (h *heapWalk) known(mt arch.Addr) name.Class {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.names[mt]
 }
 
 func (h *heapWalk) want(mt arch.Addr) bool {
@@ -272,7 +171,7 @@ func (h *heapWalk) want(mt arch.Addr) bool {
 // result describes the findings of the walk.
 func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out := &profile.Heap{
-		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
+		Process: h.p.Info(), CapturedAt: h.Begin, Duration: time.Since(h.Begin),
 		HasInstances: h.o.Type != nil, HasPaths: h.o.Roots != nil, HasRetained: h.o.Retained,
 		GraphCut: c.Graph != nil && c.Graph.Full, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
 	}
@@ -280,7 +179,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	if !h.began.IsZero() {
 		out.CapturedAt = h.began
 	}
-	out.CapturedAt = h.p.from.capturedAt(out.CapturedAt)
+	out.CapturedAt = h.p.CapturedAt(out.CapturedAt)
 	if c.Size > 0 {
 		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
 	}
@@ -300,7 +199,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		roots := h.findRoots(c.Graph, false, out)
 		if retained = c.Graph.Retained(roots.sure, heap.RetainedOptions{
 			Last:     h.o.Roots == nil && !h.o.Graph && !h.o.Keepers,
-			Progress: h.doing("what keeps what"), Stopped: h.stopped,
+			Progress: h.doing("what keeps what"), Stopped: h.Stopped,
 		}); retained == nil {
 			out.HasRetained, out.Partial = false, true
 		}
@@ -333,7 +232,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 type typeKey struct{ name, assembly, context string }
 
 func (h *heapWalk) typeKey(mt arch.Addr) typeKey {
-	c := h.name(mt)
+	c := h.Name(mt)
 	return typeKey{c.Display, c.Assembly, h.loadContext(mt)}
 }
 
@@ -357,7 +256,7 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if t.Free || t.Index >= len(c.Counts) || c.Counts[t.Index] == ([heap.NumGenerations]heap.Tally{}) {
 			continue
 		}
-		class := h.name(t.Addr)
+		class := h.Name(t.Addr)
 		key := h.typeKey(t.Addr)
 		i, ok := byName[key]
 		if !ok {
@@ -365,7 +264,7 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 			byName[key] = i
 			out = append(out, profile.HeapType{Name: key.name, Assembly: key.assembly, Context: key.context})
 			if h.o.Owners {
-				out[i].Owner = h.p.owner(class.Assembly, class.Image)
+				out[i].Owner = h.p.Owner(class.Assembly, class.Image)
 			}
 		}
 		if retained != nil {

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ const (
 	maxStaticSlots = 1 << 17 // of one array
 )
 
-// paths finds the paths that keep the objects of the types in HeapOptions.Roots.
+// paths finds the paths that keep the objects of the types in Options.Roots.
 func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	wanted := h.chosenTables(g, h.o.Roots)
 	for n := range g.Len() {
@@ -50,7 +50,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	}
 	byKey := map[string]*profile.HeapPath{}
 	for _, n := range chosen {
-		if h.stopped() {
+		if h.Stopped() {
 			out.Partial = true
 			break
 		}
@@ -78,7 +78,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 // findWays finds the ways to all objects; nil: the search was ended early.
 func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
 	roots := h.findRoots(g, true, out)
-	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.doing("the shortest ways to objects"), h.stopped)
+	ways := g.Paths([][]uint32{roots.sure, roots.maybe}, h.doing("the shortest ways to objects"), h.Stopped)
 	if ways != nil {
 		h.readStatics(g)
 	}
@@ -95,7 +95,7 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 	if h.p.Runtime == nil {
 		return h.p.Engine.Types.HasStatics(o.Table.Addr)
 	}
-	return h.name(o.Table.Addr).Display == "object[]"
+	return h.Name(o.Table.Addr).Display == "object[]"
 }
 
 // addPath adds the path of one object; false: there are too many different paths.
@@ -112,7 +112,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	var lasts []int // in way
 	for i, x := range way {
 		o, _ := g.Object(x)
-		name := h.name(o.Table.Addr).Display
+		name := h.Name(o.Table.Addr).Display
 		if last := len(steps) - 1; last >= 0 && steps[last].Type == name && i != gap {
 			steps[last].Times++
 			lasts[last] = i
@@ -222,7 +222,7 @@ func (h *heapWalk) meaningOf(o heap.Object) string {
 	if err != nil || class.Table != o.Table.Addr {
 		return ""
 	}
-	return h.p.meaning(o.Addr, class)
+	return meaning(h.p, o.Addr, class)
 }
 
 // slotField names the static field by which an array of static fields refers to an object; empty:
@@ -230,7 +230,7 @@ func (h *heapWalk) meaningOf(o heap.Object) string {
 // array, kept by the class's LoaderAllocator.
 func (h *heapWalk) slotField(g *heap.Graph, from, to int) string {
 	o, in := g.Object(from)
-	if h.name(o.Table.Addr).Display != "object[]" || !h.still(o) {
+	if h.Name(o.Table.Addr).Display != "object[]" || !h.still(o) {
 		return ""
 	}
 	_, begins := slices.BinarySearchFunc(h.static.bases, o.Addr+arrayData, func(b staticBase, at arch.Addr) int {

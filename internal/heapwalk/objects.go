@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ func (h *heapWalk) visit(r *heap.Region, objects []heap.Object) {
 
 // instance keeps an object that is among the largest.
 func (h *heapWalk) instance(r *heap.Region, o *heap.Object) {
-	class := h.known(o.Table.Addr)
+	class := h.Known(o.Table.Addr)
 	if !h.isChosen(o.Table.Addr) { // a string, wanted for the text
 		return
 	}
@@ -62,8 +62,8 @@ func (h *heapWalk) describe() {
 		x := &h.instances[i]
 		at := arch.Addr(x.Address)
 		class, err := h.p.Managed.Objects.Class(at)
-		if err == nil && class.Display == x.Type && class.Table != h.p.stringType() {
-			x.Of = h.p.meaning(at, class)
+		if err == nil && class.Display == x.Type && class.Table != stringType(h.p) {
+			x.Of = meaning(h.p, at, class)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-package session
+package heapwalk
 
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/session"
 )
 
 // describe describes a large collection. It returns false if the memory has something else now.
@@ -47,7 +48,7 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 // target names the class of the object that a delegate calls, or the method of a lambda; "": the delegate of a static
 // method is its own target.
 func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
-	to, err := h.p.Managed.Objects.Pointer(delegate, c, handlerTarget)
+	to, err := h.p.Managed.Objects.Pointer(delegate, c, session.DelegateTarget)
 	if err != nil || to == delegate {
 		return ""
 	}
@@ -55,7 +56,7 @@ func (h *pileWalk) target(delegate arch.Addr, c *object.Class) string {
 	if err != nil {
 		return ""
 	}
-	return h.delegates.targetName(h.p, delegate, class)
+	return h.delegates.TargetName(h.p, delegate, class)
 }
 
 // mostOf finds the most frequent name.
@@ -133,7 +134,7 @@ func (h *pileWalk) timersCall(array arch.Addr) string {
 				if err != nil {
 					break
 				}
-				if name, err := h.p.timerCalls(at, c, h.delegates); err == nil && name != staticTimer {
+				if name, err := h.p.TimerCalls(at, c, h.delegates); err == nil && name != staticTimer {
 					names.add(name)
 				}
 				at, _ = objects.Pointer(at, c, nextTimer)
@@ -207,7 +208,7 @@ func (h *pileWalk) called(sample []calledBack) string {
 		c, err := h.p.Managed.Objects.Class(one.state)
 		switch {
 		case err != nil:
-		case c.Is(coreLib, multicastClass): // the argument of Register, if Register got no state
+		case c.Is(coreLib, session.MulticastClass): // the argument of Register, if Register got no state
 			names.add(h.target(one.state, c))
 		default:
 			names.add(c.Display)

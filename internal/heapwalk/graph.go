@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -15,14 +15,14 @@ func (h *heapWalk) objects(g *heap.Graph, out *profile.Heap) {
 	}
 	roots := h.findRoots(g, true, out)
 	sets, kept := h.rootSets(g, slices.Concat(roots.sure, roots.maybe), out.RootsMoved)
-	free, circles, ok := g.Heads(kept, h.stopped)
-	if !ok || h.stopped() {
+	free, circles, ok := g.Heads(kept, h.Stopped)
+	if !ok || h.Stopped() {
 		out.Partial = true
 		return
 	}
 	to := &profile.HeapGraph{Count: g.Len()}
 	for _, t := range g.Tables {
-		c := h.name(t.Addr)
+		c := h.Name(t.Addr)
 		to.Classes = append(to.Classes, profile.HeapClass{Name: c.Display, Assembly: c.Assembly})
 	}
 	to.Objects = func(yield func(profile.HeapObject) bool) {
@@ -56,7 +56,7 @@ func (h *heapWalk) rootSets(g *heap.Graph, roots []uint32, moved bool) (sets []p
 	}
 	at := map[kind]int{}
 	for i, n := range roots {
-		if i%(1<<10) == 0 && h.stopped() {
+		if i%(1<<10) == 0 && h.Stopped() {
 			break
 		}
 		p := h.beginning(g, int(n), moved)

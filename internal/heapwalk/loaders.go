@@ -1,10 +1,11 @@
-package session
+package heapwalk
 
 import (
 	"fmt"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -63,7 +64,7 @@ func (h *heapWalk) runningCode(g *heap.Graph, r *rootsOf, t *profile.Thread) {
 			continue
 		}
 		if n, ok := h.allocator(g, m.MethodTable); ok {
-			ref := refOf(t)
+			ref := session.RefOf(t)
 			r.add(&r.sure, int(n), root{kind: profile.RootCode, thread: &ref, method: f.Display})
 		}
 	}
@@ -88,7 +89,7 @@ func (h *heapWalk) findAllocators(g *heap.Graph) map[arch.Addr]uint32 {
 	out := map[arch.Addr]uint32{}
 	named := func(name string) func(*heap.Table) bool {
 		return func(t *heap.Table) bool {
-			c := h.name(t.Addr)
+			c := h.Name(t.Addr)
 			return c.Display == name && c.Assembly == coreLib
 		}
 	}

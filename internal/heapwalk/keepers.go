@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"clrsnap/internal/clr/heap"
@@ -28,7 +28,7 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 			}
 			return -1
 		},
-		Stopped: h.stopped,
+		Stopped: h.Stopped,
 	})
 	if all == nil {
 		out.Partial = true

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -25,7 +26,7 @@ var errNoStatics = errors.New("the program says nothing of its classes")
 
 // readHolders reads the static fields before the walk. See readSlots.
 func (h *heapWalk) readHolders() {
-	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || !h.p.moments.Changes() {
+	if h.p.Engine.Ahead == nil || h.p.Engine.Types == nil || !h.p.Moments().Changes() {
 		return
 	}
 	h.p.Engine.Cache.Invalidate()
@@ -38,7 +39,7 @@ func (h *heapWalk) eachHolder(visit func(holder, at, to arch.Addr)) error {
 	holders, err := h.p.Engine.Ahead.Statics(h.p.Engine.Cache)
 	left := maxHolderFields
 	for _, obj := range holders[:min(len(holders), maxHolders)] {
-		if h.stopped() || left <= 0 {
+		if h.Stopped() || left <= 0 {
 			break
 		}
 		left -= h.eachReference(obj, func(at, to arch.Addr) { visit(obj, at, to) })
@@ -96,8 +97,8 @@ func (h *heapWalk) blockRoots(g *heap.Graph, r *rootsOf) error {
 	if err := h.p.ReadThreadStore(); err != nil {
 		return err
 	}
-	for _, t := range h.p.threadsByID() {
-		ref := people{h.p}.Ref(&t)
+	for _, t := range h.p.ThreadsByID() {
+		ref := h.p.ThreadRef(&t)
 		add := func(to arch.Addr) {
 			if n, ok := g.Number(to); ok {
 				r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref})
@@ -118,14 +119,14 @@ func (h *heapWalk) frozenRoots(g *heap.Graph, r *rootsOf) {
 }
 
 // meaning describes what an object stands for: the text of a string, for example. "": nothing else.
-func (p *Process) meaning(obj arch.Addr, class *object.Class) string {
+func meaning(p *session.Process, obj arch.Addr, class *object.Class) string {
 	switch {
 	case p.Runtime != nil:
 		return p.Runtime.Meaning(obj, class)
 	case class.Assembly == coreLib && class.Display == "string":
 		return clr.TextMeaning(p.Managed.Objects, obj)
-	case class.Is(coreLib, multicastClass):
-		return p.aheadDelegate(obj, class)
+	case class.Is(coreLib, session.MulticastClass):
+		return p.AheadDelegate(obj, class)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package session
+package heapwalk
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 // and of debuggers (System.Collections.Generic.List<System.String>), or the name without arguments
 // (System.Collections.Generic.List`1). The mark of an unproved name is not part of the name.
 func (h *heapWalk) matches(chosen *regexp.Regexp, mt arch.Addr) bool {
-	if chosen.MatchString(unmarked(h.name(mt).Display)) {
+	if chosen.MatchString(unmarked(h.Name(mt).Display)) {
 		return true
 	}
 	full, err := h.p.Managed.Objects.Types().RuntimeName(mt)

@@ -1,0 +1,110 @@
+package heapwalk
+
+import (
+	"context"
+	"regexp"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// Kept says what keeps an object.
+type Kept struct {
+	// Source says whether the TaskCompletionSource of the awaited task is on the heap. Without a source nobody
+	// completes the task.
+	Source bool
+	// Path leads to the source, or to the failed task; nil: nothing keeps the object, or nothing known.
+	Path *profile.HeapPath
+}
+
+// KeptBy finds what keeps the sources that async methods wait for, and failed tasks, in one walk of the heap. Waits
+// that have ended or changed, and tasks that were moved, are left out. The result is empty if the heap has changed
+// too much meanwhile. Like Options.Roots, KeptBy takes memory for the references between all objects.
+func KeptBy(ctx context.Context, p *session.Process, waits []session.SourceWait, failed []uint64) (
+	sources map[session.SourceWait]Kept, tasks map[uint64]Kept, err error,
+) {
+	if p.Runtime == nil {
+		return nil, nil, p.NoRuntimeError("references")
+	}
+	w := newWalk(ctx, p, Options{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(permits.Completion))})
+	p.Engine.Begin()
+	of := map[arch.Addr][]arch.Addr{} // sources by task
+	o := w.options()
+	o.Data = true
+	fields := map[arch.Addr]uint32{}
+	o.Want = func(mt arch.Addr) bool {
+		at, ok := p.SourceField(mt)
+		if ok {
+			fields[mt] = at
+		}
+		return ok
+	}
+	o.Visit = func(_ *heap.Region, list []heap.Object) {
+		for i := range list {
+			at, ok := fields[list[i].Table.Addr]
+			if task := arch.Addr(number(list[i].Data, at, true)); ok && task != 0 {
+				of[task] = append(of[task], list[i].Addr)
+			}
+		}
+	}
+	o.Workers = 1 // of and fields have no lock
+	w.noteEpoch()
+	census, err := p.Managed.Heap.Walk(o)
+	switch {
+	case err != nil:
+		return nil, nil, p.OrExit(err)
+	case census.Stopped:
+		return nil, nil, ctx.Err()
+	case census.Graph == nil:
+		return nil, nil, heap.ErrTooLarge
+	case census.Size == 0 || census.Consistent < census.Size:
+		return nil, nil, nil
+	}
+	var all profile.Heap
+	ways := w.findWays(census.Graph, &all)
+	if ways == nil {
+		return nil, nil, ctx.Err()
+	}
+	sources, tasks = map[session.SourceWait]Kept{}, map[uint64]Kept{}
+	path := func(at arch.Addr) *profile.HeapPath {
+		n, ok := census.Graph.Number(at)
+		if !ok {
+			return nil
+		}
+		byKey := map[string]*profile.HeapPath{}
+		w.addPath(census.Graph, ways, n, byKey, &all)
+		for _, path := range byKey {
+			if path.Kept() || path.Conservative() {
+				return path
+			}
+		}
+		return nil
+	}
+	for _, wait := range waits {
+		task, ok := p.SourceAwaited(wait)
+		if !ok {
+			continue
+		}
+		if _, there := census.Graph.Number(task); !there {
+			continue // it was moved
+		}
+		k := Kept{Source: len(of[task]) > 0}
+		for _, source := range of[task] {
+			if k.Path = path(source); k.Path != nil {
+				break
+			}
+		}
+		sources[wait] = k
+	}
+	for _, task := range failed {
+		if p.IsFailed(arch.Addr(task)) {
+			if _, there := census.Graph.Number(arch.Addr(task)); there {
+				tasks[task] = Kept{Path: path(arch.Addr(task))}
+			}
+		}
+	}
+	return sources, tasks, p.Alive()
+}
