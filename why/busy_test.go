@@ -621,8 +621,8 @@ func TestPairs(t *testing.T) {
 		return heapwalk.Pile{At: at, Kind: kind, Type: "T", Count: n}
 	}
 	before := []heapwalk.Pile{
-		pileAt(1, heapwalk.Collection, 3000), pileAt(2, heapwalk.Collection, 2000), pileAt(3, heapwalk.Collection, 1000),
-		pileAt(1, heapwalk.Event, 500),
+		pileAt(1, heapwalk.Collection, 3000), pileAt(2, heapwalk.Collection, 2000),
+		pileAt(3, heapwalk.Collection, 1000), pileAt(1, heapwalk.Event, 500),
 	}
 	now := []heapwalk.Pile{
 		pileAt(2, heapwalk.Collection, 5000), pileAt(7, heapwalk.Collection, 3000), pileAt(9, heapwalk.Event, 600),

@@ -136,7 +136,8 @@ type pileWalk struct {
 
 func newPileWalk(p *session.Process) *pileWalk {
 	return &pileWalk{
-		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{}, delegates: session.DelegateNames{},
+		p: p, classes: map[arch.Addr]*pileClass{}, tokens: map[arch.Addr]*tokenCallbacks{},
+		delegates: session.DelegateNames{},
 	}
 }
 

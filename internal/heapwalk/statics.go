@@ -33,7 +33,7 @@ func (h *heapWalk) readStatics(g *heap.Graph) {
 	switch {
 	case h.static != nil:
 	case h.p.Runtime == nil:
-		h.static = &statics{} // heapahead.go knows the fields
+		h.static = &statics{} // ahead.go knows the fields
 	default:
 		h.p.Engine.Cache.Invalidate()
 		h.static = h.findStatics(g)

@@ -68,7 +68,8 @@ func TestRead(t *testing.T) {
 		"moved once": {during: func(p *program, n int) error { p.moving = n == 1; return nil }, ok: true, reads: 3},
 		"moving":     {during: func(p *program, _ int) error { p.moving = true; return nil }, reads: tries},
 		"failed once": {
-			during: func(_ *program, n int) error { return map[int]error{1: errors.New("torn")}[n] }, ok: true, reads: 2,
+			during: func(_ *program, n int) error { return map[int]error{1: errors.New("torn")}[n] }, ok: true,
+			reads: 2,
 		},
 		"over before":    {valid: func(int) bool { return false }},
 		"over meanwhile": {valid: func(n int) bool { return n == 0 }, reads: 1},

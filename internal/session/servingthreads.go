@@ -182,7 +182,9 @@ func beforeServing(frames []profile.Frame) []profile.Frame {
 		return web.RoleOf(f.Module, strings.TrimSuffix(f.Method, ".MoveNext")) == web.Serving
 	})
 	if i < 1 { // the method that goes on is awaited by the serving method
-		i = slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module == coreLib && ResumesMethods(f.Method) })
+		i = slices.IndexFunc(frames, func(f profile.Frame) bool {
+			return f.Module == coreLib && ResumesMethods(f.Method)
+		})
 	}
 	for i > 0 && frames[i-1].Kind == profile.Native { // a stub of the runtime
 		i--
