@@ -22,7 +22,7 @@ const (
 )
 
 // errNoStatics: the program was built without the names of its methods and types.
-var errNoStatics = errors.New("the program says nothing of its classes")
+var errNoStatics = errors.New("the program has no description of classes")
 
 // readHolders reads the static fields before the walk. See readSlots.
 func (h *heapWalk) readHolders() {

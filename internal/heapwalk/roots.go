@@ -101,7 +101,7 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 	}
 	if r.full {
 		r.full = false
-		lack("objects", fmt.Errorf("there are more than %d that are kept directly", maxRoots))
+		lack("objects", fmt.Errorf("more than %d are kept directly", maxRoots))
 	}
 	out.RootsMoved = h.moved()
 	return r
