@@ -101,16 +101,19 @@ func TestRead(t *testing.T) {
 func TestTwice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		results []int // the last one again and again
-		moves   int   // objects are moved before so many reads
+		before  bool  // objects are moved before the first read
+		moves   int   // objects are moved during so many reads
 		want    int
 		ok      bool
+		reads   int
 	}{
-		"equal":     {[]int{5}, 0, 5, true},
-		"later":     {[]int{1, 2, 3}, 0, 3, true},
-		"moving":    {[]int{5}, 100, 5, false},
-		"has moved": {[]int{5}, 2, 5, true},
+		"equal":        {[]int{5}, false, 0, 5, true, 2},
+		"later":        {[]int{1, 2, 3}, false, 0, 3, true, 4},
+		"moving":       {[]int{5}, false, 100, 5, false, 2 * tryPairs},
+		"has moved":    {[]int{5}, false, 2, 5, true, 6},
+		"moved before": {[]int{5}, true, 0, 5, true, 4},
 	} {
-		p := &program{}
+		p := &program{moving: tt.before}
 		r, _ := reader(p)
 		reads := 0
 		got, ok := Twice(r, func() int {
@@ -118,8 +121,8 @@ func TestTwice(t *testing.T) {
 			p.moving = reads <= tt.moves
 			return tt.results[min(reads, len(tt.results))-1]
 		}, func(a, b int) bool { return a == b })
-		if got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %d, %v, want %d, %v", name, got, ok, tt.want, tt.ok)
+		if got != tt.want || ok != tt.ok || reads != tt.reads {
+			t.Errorf("%s: %d, %v after %d reads, want %d, %v after %d", name, got, ok, reads, tt.want, tt.ok, tt.reads)
 		}
 	}
 	r, _ := reader(&program{})
