@@ -176,7 +176,8 @@ func TestRecordedRequests(t *testing.T) {
 		"/source/{id}": "waiting TaskCompletionSource", "/delay/{id}": "waiting timer",
 		"/semaphore/{id}": "waiting semaphore", "/several/{id}": "waiting TaskCompletionSource",
 		"/thread/{id}": "waiting ManualResetEventSlim.Wait", "/thread-later/{id}": "waiting ManualResetEventSlim.Wait",
-		"/task/{id}": "waiting ManualResetEventSlim.Wait", "/upstream/{id}": "calls", "/answering/{id}": "waiting TaskCompletionSource",
+		"/task/{id}": "waiting ManualResetEventSlim.Wait", "/upstream/{id}": "calls",
+		"/answering/{id}": "waiting TaskCompletionSource",
 	}
 	eachMoment(t, "requests", func(t *testing.T, m *recorded.Moment) {
 		r := lookAt[*profile.Requests](t, m, requestsLook)

@@ -82,5 +82,6 @@ func firstDifference(got, want []byte) string {
 	}
 	const before, after = 120, 200
 	part := func(text []byte) []byte { return text[max(n-before, 0):min(n+after, len(text))] }
-	return fmt.Sprintf("byte %d in line %d:\n%s\nand wanted is\n%s", n, 1+bytes.Count(want[:n], []byte("\n")), part(got), part(want))
+	line := 1 + bytes.Count(want[:n], []byte("\n"))
+	return fmt.Sprintf("byte %d in line %d:\n%s\nand wanted is\n%s", n, line, part(got), part(want))
 }
