@@ -16,10 +16,11 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-// The bounds of a look at a damaged moment.
+// The bounds of a look at a damaged moment. Metadata with a missing page is read again for each name, so garbage comes
+// to 20 times the bytes of an intact moment.
 const (
 	hostileTime   = 20 * time.Second // of CPU; an intact moment takes less than a second
-	hostileMemory = 1 << 30          // allocated bytes
+	hostileMemory = 4 << 30          // allocated bytes
 )
 
 // damages are ways to damage pages.
