@@ -61,7 +61,7 @@ func (f file) Stat() (fs.FileInfo, error) {
 	if f.f.Size == 0 {
 		return nil, fmt.Errorf("the size of %s: %w", f.f.Path, errNotRecorded)
 	}
-	return info{f.f}, nil
+	return info(f), nil
 }
 
 type info struct{ f *File }

@@ -1,0 +1,367 @@
+package session_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/target/recorded"
+	"clrsnap/profile"
+	"clrsnap/report"
+)
+
+// TestRecordedDeadlocks: the deadlocks of a recorded program are the program's own.
+func TestRecordedDeadlocks(t *testing.T) { eachMoment(t, "deadlocks", checkDeadlocks) }
+
+// TestRecordedDeadlocksSuspended is TestRecordedDeadlocks for methods that the runtime itself has suspended.
+func TestRecordedDeadlocksSuspended(t *testing.T) {
+	eachMoment(t, "deadlocks-suspended", checkDeadlocks)
+}
+
+// checkDeadlocks compares with the program's notes: what a set is, its members, its victims, and "ended".
+func checkDeadlocks(t *testing.T, m *recorded.Moment) {
+	s := lookAt[*profile.Snapshot](t, m, waitsLook)
+	want := map[string]string{}
+	for _, line := range m.Truths {
+		f := strings.Split(line, "\t")
+		members := strings.Fields(f[1])
+		set, _, _ := strings.Cut(members[0], "-")
+		switch f[0] {
+		case "likely": // the members are methods, too
+			want["likely "+set] = fmt.Sprintf("< %v", sorted(strings.Fields(f[2])))
+		case "deadlock", "suspected":
+			victims := sorted(strings.Fields(f[2]))
+			want[set] = strings.TrimSpace(fmt.Sprintf("%s %v < %v %s", f[0], sorted(members), victims, f[3]))
+		}
+	}
+	g, got := s.WaitGraph(), map[string]string{}
+	for what, list := range map[string][]profile.Deadlock{"deadlock": g.Deadlocks, "suspected": g.Suspected} {
+		for _, d := range list {
+			in := threadNames(s, d.Threads)
+			set, _, _ := strings.Cut(in[0], "-")
+			text := fmt.Sprintf("%s %v < %v", what, in, threadNames(s, d.Victims))
+			if d.Ended {
+				text += " ended"
+			}
+			got[set] += text
+		}
+	}
+	for i := range g.Likely {
+		d := &g.Likely[i]
+		set := likelySet(s, slices.Concat(d.Members, d.Others))
+		got["likely "+set] += fmt.Sprintf("< %v", threadNames(s, d.Victims))
+		if text := report.LikelyText(s, d); !strings.Contains(strings.ToLower(text), set) {
+			t.Errorf("%s: %s", set, text)
+		}
+	}
+	if len(want) < 30 {
+		t.Fatalf("only %d sets", len(want))
+	}
+	compareTexts(t, got, want)
+}
+
+// compareTexts reports the differences of texts by name.
+func compareTexts(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	for name := range want {
+		if got[name] != want[name] {
+			t.Errorf("%s: %q, want %q", name, got[name], want[name])
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: %q, want none", name, got[name])
+		}
+	}
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
+}
+
+func threadNames(s *profile.Snapshot, threads []int) (out []string) {
+	for _, i := range threads {
+		out = append(out, s.Threads[i].Name)
+	}
+	return sorted(out)
+}
+
+// likelySet is the set of a thread among parties. Without a thread, the set is named after the class of a method.
+func likelySet(s *profile.Snapshot, parties []profile.Party) string {
+	for _, p := range parties {
+		if p.Thread >= 0 {
+			if set, _, ok := strings.Cut(s.Threads[p.Thread].Name, "-"); ok {
+				return set
+			}
+		}
+	}
+	for _, p := range parties {
+		if p.Thread < 0 {
+			name := strings.TrimPrefix(s.Awaits[p.Await].Frames[0].Short, "Permits.")
+			if class, _, _ := strings.Cut(name, "."); class != "SemaphoreSlim" && class != "AsyncLock" {
+				return strings.ToLower(class)
+			}
+		}
+	}
+	return ""
+}
+
+// TestRecordedWaits: what the threads of a recorded program wait for, and hold, is what the program says.
+func TestRecordedWaits(t *testing.T) {
+	eachMoment(t, "waits", func(t *testing.T, m *recorded.Moment) {
+		s := lookAt[*profile.Snapshot](t, m, waitsLook)
+		got, want := map[string]string{}, map[string]string{}
+		kinds := map[string]bool{}
+		for _, line := range m.Truths {
+			truth := truthOf(line)
+			thread := truth["thread"]
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == thread })
+			if i < 0 {
+				t.Errorf("no thread %q", thread)
+				continue
+			}
+			if th := &s.Threads[i]; strings.HasPrefix(line, "wait\t") {
+				kinds[truth["kind"]] = true
+				got["wait of "+thread], want["wait of "+thread] = waitFacts(th.Wait, truth)
+			} else {
+				want["holds of "+thread] += factsOf(truth, "kind", "type", "object", "recursion", "waiters", "detail")
+			}
+		}
+		for i := range s.Threads {
+			for _, h := range s.Threads[i].Holds {
+				got["holds of "+s.Threads[i].Name] += factsOf(map[string]string{
+					"kind": string(h.Kind), "type": h.Type, "object": address(h.Object), "detail": h.Detail,
+					"recursion": count(h.Recursion), "waiters": strconv.Itoa(h.Waiters),
+				}, "kind", "type", "object", "recursion", "waiters", "detail")
+			}
+		}
+		if len(kinds) < 15 {
+			t.Errorf("only %d kinds of waits", len(kinds))
+		}
+		for _, texts := range []map[string]string{got, want} {
+			for name := range maps.Clone(texts) {
+				texts[name] = strings.Join(sorted(strings.SplitAfter(texts[name], "\n")), "")
+			}
+		}
+		compareTexts(t, got, want)
+	})
+}
+
+// truthOf are the values in a line of the program.
+func truthOf(line string) map[string]string {
+	truth := map[string]string{}
+	for _, w := range strings.Split(line, "\t")[1:] {
+		name, value, _ := strings.Cut(w, "=")
+		truth[name] = value
+	}
+	return truth
+}
+
+func factsOf(truth map[string]string, names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, "%s=%s ", name, truth[name])
+	}
+	return b.String() + "\n"
+}
+
+// waitFacts are the facts of a wait that the program tells, and the program's facts.
+func waitFacts(w *profile.Wait, truth map[string]string) (got, want string) {
+	names := []string{"kind", "type", "object", "owner", "recursion", "waiters", "field", "detail", "tasks"}
+	names = slices.DeleteFunc(names, func(name string) bool { _, told := truth[name]; return !told })
+	if w == nil {
+		return "", factsOf(truth, names...)
+	}
+	if w.Object == 0 && profile.WaitKind(truth["kind"]) == profile.CountdownWait { // the frames do not keep the object
+		names = []string{"kind"}
+	}
+	found := map[string]string{
+		"kind": string(w.Kind), "type": w.Type, "object": address(w.Object), "recursion": strconv.Itoa(w.Recursion),
+		"waiters": strconv.Itoa(w.Waiters), "field": w.Field, "detail": w.Detail,
+	}
+	if w.Owner != nil {
+		found["owner"] = w.Owner.Name
+	}
+	var tasks []string
+	for i := range w.Tasks {
+		tasks = append(tasks, address(w.Tasks[i].Object))
+	}
+	found["tasks"] = strings.Join(tasks, " ")
+	return factsOf(found, names...), factsOf(truth, names...)
+}
+
+func address(at uint64) string {
+	if at == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#x", at)
+}
+
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// TestRecordedExceptions: the exceptions that recorded threads handle are the printed exceptions: types, messages, and
+// the methods of the first stack trace.
+func TestRecordedExceptions(t *testing.T) {
+	eachMoment(t, "failing", func(t *testing.T, m *recorded.Moment) {
+		s := lookAt[*profile.Snapshot](t, m, stacksLook)
+		compared := 0
+		for _, part := range strings.Split(m.Truths[0], "<<< ")[1:] {
+			way, text, _ := strings.Cut(part, "\n")
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.Name == way })
+			if i < 0 {
+				t.Errorf("no thread %q", way)
+				continue
+			}
+			e := s.Threads[i].Exception
+			if e == nil || !strings.HasPrefix(text, e.Type) || !strings.Contains(text, e.Message) || e.Uncertain != "" {
+				t.Errorf("%s: %+v, want %s", way, e, text)
+				continue
+			}
+			last := 0
+			for k := range e.Frames {
+				f := &e.Frames[k]
+				method := f.Method[strings.LastIndexAny(f.Method, ".+")+1:]
+				if f.Module != "failing" || strings.ContainsAny(f.Method, "{<") {
+					continue // .NET prints async methods and lambdas otherwise
+				}
+				at := strings.Index(text[last:], "."+method)
+				if compared++; at < 0 {
+					t.Errorf("%s: frame %d, %s, is not in\n%s", way, k, f.Method, text[last:])
+					break
+				}
+				last += at + 1
+			}
+		}
+		if compared < 60 {
+			t.Errorf("only %d frames compared", compared)
+		}
+	})
+}
+
+// TestRecordedGenerics: the type arguments of frames in shared code are those that the program prints.
+func TestRecordedGenerics(t *testing.T) {
+	eachMoment(t, "generics", func(t *testing.T, m *recorded.Moment) {
+		s := lookAt[*profile.Snapshot](t, m, stacksLook)
+		exact, shared := 0, 0
+		for _, line := range m.Truths { // place, thread, the outermost method, the other generic frames
+			parts := strings.Split(line, "|")
+			tid, _ := strconv.Atoi(parts[1])
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			if i < 0 {
+				t.Errorf("%s: no thread %s", parts[0], parts[1])
+				continue
+			}
+			want := parts[3:]
+			for k := range s.Threads[i].Frames {
+				f := &s.Threads[i].Frames[k]
+				name, _, _ := strings.Cut(f.Display, "{")
+				if len(want) == 0 || f.Kind != profile.Managed || livetest.Unbound(name) != livetest.Unbound(want[0]) {
+					continue
+				}
+				switch {
+				case f.Generics == profile.SharedGenerics:
+					shared++
+				case name != want[0]:
+					t.Errorf("%s: %s, want %s", parts[0], name, want[0])
+				default:
+					exact++
+				}
+				want = want[1:]
+			}
+			if len(want) > 0 {
+				t.Errorf("%s: no frame of %v", parts[0], want)
+			}
+		}
+		if exact < 100 || shared*5 > exact {
+			t.Errorf("%d frames are exact, %d shared", exact, shared)
+		}
+	})
+}
+
+// TestRecordedAhead: the waits, the suspended methods and the objects of a recorded native AOT program.
+func TestRecordedAhead(t *testing.T) {
+	want := map[string]string{
+		"holder": "WaitHandle.WaitOne  1 manual-reset event ", "wanter": "Monitor.Enter object 1  holder",
+		"waiter": "Monitor.Wait object 1  ", "sleeper": "Thread.Sleep  0  ",
+		"semaphore": "SemaphoreSlim.Wait System.Threading.SemaphoreSlim 0 count 0 ",
+	}
+	eachMoment(t, "ahead", func(t *testing.T, m *recorded.Moment) {
+		s, got := lookAt[*profile.Snapshot](t, m, waitsLook), map[string]string{}
+		for i := range s.Threads {
+			if w := s.Threads[i].Wait; w != nil && want[s.Threads[i].Name] != "" {
+				owner := ""
+				if w.Owner != nil {
+					owner = w.Owner.Name
+				}
+				got[s.Threads[i].Name] = fmt.Sprintf("%s %s %d %s %s", w.Kind, w.Type, w.Waiters, w.Detail, owner)
+			}
+		}
+		compareTexts(t, got, want)
+		threads := 0
+		for _, line := range m.Truths { // "thread NAME ID wait METHOD < METHOD"
+			words := strings.Fields(line)
+			if len(words) < 5 || words[0] != "thread" {
+				continue
+			}
+			threads++
+			tid, _ := strconv.Atoi(words[2])
+			i := slices.IndexFunc(s.Threads, func(th profile.Thread) bool { return th.OSThreadID == tid })
+			if i < 0 || !s.Threads[i].Complete {
+				t.Errorf("%s: %+v", line, s.Threads[max(i, 0)])
+			}
+		}
+		if threads < 5 {
+			t.Errorf("the program says where %d threads are", threads)
+		}
+		tasks := lookAt[*profile.Tasks](t, m, tasksLook)
+		if len(tasks.Chains) != 1 || tasks.Methods != 2 || tasks.Chains[0].WaitsFor.Kind != profile.AwaitsSemaphore {
+			t.Errorf("%+v", tasks)
+		}
+		const nodes = 1000
+		h := lookAt[*profile.Heap](t, m, nodesLook)
+		if h.Matching != (profile.HeapAmount{Count: nodes, Bytes: 40 * nodes}) || h.ConsistentShare != 1 {
+			t.Errorf("%+v", h.Matching)
+		}
+	})
+}
+
+// TestRecordedThreads: a suspended thread has the frames of its snapshot.
+func TestRecordedThreads(t *testing.T) {
+	eachMoment(t, "waits", func(t *testing.T, m *recorded.Moment) {
+		facts := lookAt[[]any](t, m, threadsLook)
+		compared := 0
+		for i, f := range facts {
+			st, ok := f.(*profile.Thread)
+			if !ok {
+				continue
+			}
+			named := facts[i+1].(profile.Thread)
+			if st.Complete != named.Complete || len(named.Frames) == 0 {
+				t.Errorf("%s: complete %v and %v, %d frames", st.Name, st.Complete, named.Complete, len(named.Frames))
+			}
+			seen := slices.DeleteFunc(slices.Clone(st.Frames), func(f profile.Frame) bool {
+				return f.Inlined || f.Kind == profile.Async
+			})
+			for k := range named.Frames {
+				f := &named.Frames[k]
+				if compared++; k >= len(seen) || seen[k].Method != f.Method || seen[k].IP != f.IP {
+					t.Errorf("%s: frame %d is %s, in the snapshot %+v", st.Name, k, f.Method, seen[min(k, len(seen)-1)])
+					break
+				}
+			}
+		}
+		if compared < 300 {
+			t.Errorf("only %d frames compared", compared)
+		}
+	})
+}
