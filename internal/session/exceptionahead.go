@@ -112,30 +112,32 @@ func (p *Process) traceAhead(obj arch.Addr, class *object.Class) (out thread.Tra
 const longestCall = 8
 
 // traceFrameAhead is traceFrame.
-func (p naming) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
+func (n naming) traceFrameAhead(f *thread.TraceFrame) profile.TraceFrame {
 	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
 	out.Kind, out.IP = profile.Managed, uint64(f.IP)
 	out.Display = fmt.Sprintf("[code at %v]", f.IP)
 	out.Short = out.Display
-	if p.Engine.Ahead == nil || p.Found == nil || p.Found.Module == nil {
+	if n.Engine.Ahead == nil || n.Found == nil || n.Found.Module == nil {
 		return out
 	}
-	in := p.Found.Module
+	in := n.Found.Module
 	at := f.IP
-	if code, err := target.NewReader(p.Engine.Cache).Bytes(at-longestCall, longestCall); err == nil &&
-		p.Arch.EndsInCall(code) {
+	if code, err := target.NewReader(n.Engine.Cache).Bytes(at-longestCall, longestCall); err == nil &&
+		n.Arch.EndsInCall(code) {
 		at-- // in the call
 	}
-	m, start, ok := p.methodAhead(in, at)
-	out.Hidden = p.Engine.Ahead.Hidden(start)
+	m, start, ok := n.methodAhead(in, at)
+	out.Hidden = n.Engine.Ahead.Hidden(start)
 	if !ok {
-		p.nameNative(&out.Frame, nativePlace{in, f.IP, at})
+		if n.nameNative(&out.Frame, nativePlace{in, f.IP, at}); out.Method != "" {
+			out.Kind, out.Module = profile.Native, in.Name
+		}
 		return out
 	}
 	out.Tier, out.Offset = tierAhead, uint64(f.IP-start)
 	out.Method, out.Display, out.Short, out.Signature, out.Module = m.Exact, m.Display, m.Short, m.Signature, m.Assembly
-	if p.lines != nil {
-		out.Line = p.lineAhead(nativePlace{in, f.IP, at}, start)
+	if n.lines != nil {
+		out.Line = n.lineAhead(nativePlace{in, f.IP, at}, start)
 	}
 	return out
 }
