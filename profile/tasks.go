@@ -36,11 +36,13 @@ type TaskChain struct {
 	// the methods block their threads.
 	Threads []ThreadRef
 	// ReadsChannel: one of the program's methods takes items from a channel, by its code. The code does not tell from
-	// which.
+	// which. Reader is the index of the innermost such method's frame.
 	ReadsChannel bool
+	Reader       int
 	// Completes: one of the program's methods completes a TaskCompletionSource, by its code or by the code of the
-	// methods that it calls. The code does not tell which.
+	// methods that it calls. The code does not tell which. Completer is the index of the innermost such method's frame.
 	Completes bool
+	Completer int
 }
 
 // TaskState is the state of a chain of async methods.

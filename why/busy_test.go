@@ -559,7 +559,7 @@ func TestGrowthOfCollections(t *testing.T) {
 		profile.HeapStep{Type: orders.Type})
 	e.kept[0].path = long
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely,
-		"It is in field Shop.Book.orders, kept by static field System.Signals.all.", "→ … → System.Action._target",
+		"It is in field Shop.Book.orders.", "→ … → System.Action._target",
 		"→ Shop.Book.orders → "+orders.Type)
 	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
 		t.Errorf("%q", c)

@@ -173,9 +173,13 @@ func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
 			"async methods are"))
 	}
 	if path != nil {
-		if field := ownField(path); field != "" {
+		field, own := ownField(path), path.Static == "" || !profile.Framework(path.Static)
+		switch { // a root of .NET is an accident: the shortest way begins there
+		case field != "" && own:
 			v.Text += " It is in " + field + ", kept by " + path.Beginning() + "."
-		} else if path.Static != "" && !profile.Framework(path.Static) {
+		case field != "":
+			v.Text += " It is in " + field + "."
+		case own:
 			v.Text += " It is kept by " + path.Beginning() + "."
 		}
 		if l := e.lastFlight(); l != nil && throughChannel(path) {
@@ -210,10 +214,21 @@ func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Cert
 	switch {
 	case p.Kind == heapwalk.Event && fast && path != nil:
 		return profile.Certain
-	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && age >= longAge:
+	case p.Kind == heapwalk.Event && fast, p.Kind != heapwalk.Event && (age >= longAge || p.isQueue()):
 		return profile.Likely
 	}
 	return profile.Possible
+}
+
+// isQueue reports whether a pile is a queue: what is in it waits to be taken out.
+func (p *pile) isQueue() bool {
+	return p.Kind == heapwalk.Collection && slices.ContainsFunc(queueTypes, func(t string) bool {
+		return strings.HasPrefix(p.Type, t+"<")
+	})
+}
+
+var queueTypes = []string{
+	"System.Collections.Concurrent.ConcurrentQueue", "System.Collections.Generic.Queue", "System.Collections.Generic.Deque",
 }
 
 // unused reports whether far fewer requests and async methods are in flight than a token has callbacks, or than there
@@ -248,6 +263,10 @@ func (p *pile) text(age time.Duration) string {
 		return fmt.Sprintf("a CancellationToken has %s callbacks, %s%s. What registers with it, or is linked to it, "+
 			"is not disposed of, and is kept until it is cancelled. %s", number(int64(p.Count)), more,
 			p.calls("most of them of "), all)
+	}
+	if p.isQueue() {
+		return fmt.Sprintf("a %s has %s elements, %s. %s More is put into it than is taken out.", p.Type,
+			number(int64(p.Count)), more, all)
 	}
 	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.",
 		strings.TrimSuffix(p.Type, "+Tables"), // a ConcurrentDictionary keeps its elements there
@@ -288,7 +307,7 @@ func (p *pile) commands(pid int) []string {
 	if p.Kind == heapwalk.Token {
 		element = p.Calls
 	}
-	if element == "" || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
+	if element == "" || boxed[element] || strings.ContainsAny(element, "'\\") || strings.HasPrefix(element, "[") {
 		return out
 	}
 	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(element)))

@@ -317,7 +317,7 @@ func (e *evidence) addReaders(v *profile.Verdict, tasks *profile.Tasks) {
 		if !c.ReadsChannel || own == nil || queuedFor(c.WaitsFor) == fullChannel && c.Count > 1 {
 			continue
 		}
-		tell(method(own), chainDoes(c), c.Frames, nil)
+		tell(method(&c.Frames[c.Reader]), chainDoes(c, c.Reader), c.Frames, nil)
 	}
 	for _, t := range e.readers {
 		tell(threadName(ref(t)), doing(t), t.Frames, []profile.ThreadRef{ref(t)})

@@ -167,8 +167,8 @@ func (e *evidence) failedCompleters(s *keptSource) (out []*profile.TaskFault) {
 }
 
 // addSource says what could complete the sources that a method waits for.
-func (e *evidence) addSource(v *profile.Verdict, method string) {
-	s, ok := e.sources[method]
+func (e *evidence) addSource(v *profile.Verdict, waiting string) {
+	s, ok := e.sources[waiting]
 	if !ok {
 		return
 	}
@@ -185,12 +185,13 @@ func (e *evidence) addSource(v *profile.Verdict, method string) {
 	if len(ownTypes(s.path)) == 0 {
 		return // any code may complete it
 	}
-	list := e.completersOf(&s, method)
+	list := e.completersOf(&s, waiting)
 	for i := range list[:min(len(list), maxReaders)] {
 		c := &list[i]
 		who, does, frames := "", "", []profile.Frame(nil)
 		if c.chain != nil {
-			who, does, frames = ownName(c.chain.Frames), chainDoes(c.chain), c.chain.Frames
+			who, frames = method(&c.chain.Frames[c.chain.Completer]), c.chain.Frames
+			does = chainDoes(c.chain, c.chain.Completer)
 		} else {
 			who, does, frames = threadName(ref(c.thread)), doing(c.thread), c.thread.Frames
 		}
@@ -216,14 +217,20 @@ func (e *evidence) addSource(v *profile.Verdict, method string) {
 	}
 }
 
-func ownName(frames []profile.Frame) string { return method(ownFrame(frames)) }
-
-// chainDoes says what an async method does.
-func chainDoes(c *profile.TaskChain) string {
+// chainDoes says what an async method of a chain does, or the method that it waits for.
+func chainDoes(c *profile.TaskChain, of int) string {
+	does := "is " + string(c.State)
 	if w := c.WaitsFor; c.State == profile.TaskWaiting && w != nil {
-		return "waits for " + cmp.Or(w.Target, awaitedThings[w.Kind], w.Type, string(w.Kind))
+		thing := awaitedThings[w.Kind]
+		if w.Kind == profile.AwaitsTimer {
+			thing = "a timer"
+		}
+		does = "waits for " + cmp.Or(w.Target, thing, w.Type, string(w.Kind))
 	}
-	return "is " + string(c.State)
+	if own := ownFrame(c.Frames); own != nil && own.Method != c.Frames[of].Method {
+		does += ", in " + method(own)
+	}
+	return does
 }
 
 // stalledSources looks for async methods that wait for what nobody can complete, or for what a failed method was to

@@ -21,8 +21,17 @@ type standingThreads struct {
 	example     *profile.Thread
 	threads     []profile.ThreadRef
 	first, more int // in the first look, and how many of the last look have begun since the first
-	moved       bool
+	unmoved     int // of the first look: how many have not moved since, in any look
+	gone        int // of the first look: how many have ended, or are elsewhere
 }
+
+// stand reports whether the threads of the first look have not gone on. Of a thousand threads, some were just beginning
+// to wait, or could not be looked at in each look.
+func (g *standingThreads) stand() bool {
+	return g.gone == 0 && float64(g.unmoved) >= mostUnmoved*float64(g.first)
+}
+
+const mostUnmoved = 0.9
 
 // judgeThreads looks for threads that become more and more: all wait in one place, none has gone on, and new threads
 // come. Threads that read from somebody serve a connection each, as some servers do.
@@ -34,7 +43,7 @@ func judgeThreads(e *evidence) (out []profile.Verdict) {
 	best := standingThreads{}
 	groups := e.standingThreads()
 	for _, g := range groups {
-		if !g.moved && g.first >= manyThreads && g.more >= moreThreads &&
+		if g.stand() && g.first >= manyThreads && g.more >= moreThreads &&
 			float64(g.more) >= moreThreadsRate*span.Seconds() && cmp.Or(g.first-best.first, g.more-best.more) > 0 {
 			best = *g
 		}
@@ -84,7 +93,12 @@ func (e *evidence) standingThreads() map[string]*standingThreads {
 			groups[key] = g
 		}
 		g.first++
-		g.moved = g.moved || last[t.OSThreadID] == nil || !unmoved[t.OSThreadID]
+		if unmoved[t.OSThreadID] {
+			g.unmoved++
+		}
+		if now := last[t.OSThreadID]; now == nil || placeOfThread(now) != key {
+			g.gone++
+		}
 	}
 	for i := range e.last().snap.Threads {
 		t := &e.last().snap.Threads[i]

@@ -436,8 +436,12 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 		}
 		out.Frames = append(out.Frames, t.frame(steps, i))
 		if out.Frames[i].Origin() != profile.OfFramework {
-			out.ReadsChannel = out.ReadsChannel || t.p.stepReads(&steps[i])
-			out.Completes = out.Completes || t.p.stepCompletes(&steps[i])
+			if !out.ReadsChannel && t.p.stepReads(&steps[i]) {
+				out.ReadsChannel, out.Reader = true, i
+			}
+			if !out.Completes && t.p.stepCompletes(&steps[i]) {
+				out.Completes, out.Completer = true, i
+			}
 		}
 		if steps[i].Task() != 0 {
 			t.methods = append(t.methods, chainMethod{&steps[i], i})

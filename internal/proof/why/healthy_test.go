@@ -21,6 +21,7 @@ type program struct {
 	runtime string
 	env     []string
 	pause   time.Duration // between a visitor's requests
+	load    bool          // of "shop": kind is no path but a name with a load of its own
 }
 
 func (p *program) name() string {
@@ -108,6 +109,10 @@ func healthy() []program {
 			all = append(all, p)
 		}
 	}
+	// Requests that wait for news, or for their turn, and a dictionary that is slow.
+	for _, kind := range []string{"news", "limited", "hashing"} {
+		all = append(all, program{app: "shop", kind: kind, threads: 1, load: true})
+	}
 	// Diseases in small doses: a lock, exceptions, large arrays, calls to another service.
 	return append(all,
 		program{app: "shop", kind: "/orders/{n}/place", threads: 1},
@@ -171,7 +176,7 @@ func (p *program) try(t *testing.T, c command) {
 	if status := c.locks(t, a.PID); status != 0 {
 		t.Errorf("%s: the exit status of locks is %d", p.name(), status)
 	}
-	if p.kind != "idle" && p.kind != "connections" && p.units(t, a) == before {
+	if p.kind != "idle" && p.kind != "connections" && !p.load && p.units(t, a) == before {
 		t.Errorf("%s: it has done nothing", p.name())
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {
@@ -184,6 +189,12 @@ func (p *program) start(t *testing.T) *testenv.App {
 	o := testenv.Options{Runtime: p.runtime, Env: p.env}
 	if p.app == "shop" {
 		o.Args = []string{"--supplier", quickServer(t)}
+		if p.load {
+			o.Args = append(o.Args, "--sick", p.kind)
+			a := testenv.Start(t, p.app, o)
+			startLoad(t, a)
+			return a
+		}
 		a := testenv.Start(t, p.app, o)
 		load{{name: "visitors", count: p.threads, pause: p.pause, path: p.kind}}.start(t, a)
 		return a

@@ -66,6 +66,12 @@ var diseases = []*disease{
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
 	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
 		options: littleHeap},
+	{name: "leases", causes: []string{"lock-contention"}, breaksOut: "empty", starves: "pickers", short: true,
+		own: []string{`WarehousePool\.RentAsync`, `WarehousePool\.Return`, `WarehouseService\.AvailableAsync`}},
+	{name: "replies", causes: []string{"stalled"}, breaksOut: "unreadable",
+		own: []string{`CourierLink\.waiting`, `CourierLink\.ReadAsync`, `FormatException`}},
+	{name: "yielding", causes: []string{"cpu"}, starves: "searchers", own: []string{`SearchIndex\.FindAsync`}},
+	{name: "threads", causes: []string{"stalled"}, own: []string{`DeliveryService\.Await`}, short: true},
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
 		options: littleMemory},
 }
