@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"testing"
 
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/recorded"
@@ -75,57 +76,61 @@ var everything = session.Options{
 	ExactGenerics: true, Lines: true, Inlined: true, Async: true, Permits: session.PermitsAlways,
 }
 
-func waitsLook(p *session.Process) (any, error)  { return p.SnapshotWaits(context.Background(), nil) }
-func stacksLook(p *session.Process) (any, error) { return p.SnapshotAll(context.Background(), nil) }
+func waitsLook(p *session.Process) (any, error) {
+	return p.Snapshot(context.Background(), session.SnapshotOptions{Waits: true})
+}
+
+func stacksLook(p *session.Process) (any, error) {
+	return p.Snapshot(context.Background(), session.SnapshotOptions{})
+}
 
 func tasksLook(p *session.Process) (any, error) {
-	return p.Tasks(context.Background(), session.HeapOptions{})
+	return p.Tasks(context.Background(), session.WalkOptions{})
 }
 
 func requestsLook(p *session.Process) (any, error) {
-	return p.Requests(context.Background(), session.HeapOptions{})
+	return p.Requests(context.Background(), session.WalkOptions{})
 }
 
 func inFlightLook(p *session.Process) (any, error) {
-	return p.InFlight(context.Background(), session.HeapOptions{}, true, true)
+	return p.InFlight(context.Background(), session.WalkOptions{}, true, true)
 }
 
 func heapLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(), session.HeapOptions{Owners: true})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Owners: true})
 }
 
 func objectsLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(), session.HeapOptions{
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
 		Type: regexp.MustCompile(`^Shop\.Colour\[\]$`), MaxInstances: 10, MaxStrings: 1000,
 	})
 }
 
 func nodesLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(), session.HeapOptions{Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 10})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Type: regexp.MustCompile(`^Hello\.Node$`), MaxStrings: 10})
 }
 
 func retainedLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(), session.HeapOptions{Keepers: true, Graph: true})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Keepers: true, Graph: true})
 }
 
 func rootsLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(),
-		session.HeapOptions{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
 }
 
 func contextsLook(p *session.Process) (any, error) {
-	return p.Heap(context.Background(), session.HeapOptions{
+	return heapwalk.Heap(context.Background(), p, heapwalk.Options{
 		Roots: regexp.MustCompile(`^(Contexts\.Treasure|System\.Reflection\.LoaderAllocator)$`), Retained: true,
 	})
 }
 
 // pilesLook finds the large collections, and the dominator of the largest.
 func pilesLook(p *session.Process) (any, error) {
-	piles, err := p.Piles(context.Background())
+	piles, err := heapwalk.Piles(context.Background(), p)
 	if err != nil || len(piles) == 0 {
 		return piles, err
 	}
-	keeper, count, err := p.Keeper(context.Background(), piles[0])
+	keeper, count, err := heapwalk.Keeper(context.Background(), p, piles[0])
 	return []any{piles, keeper, count}, err
 }
 
@@ -140,7 +145,7 @@ func threadsLook(p *session.Process) (any, error) {
 		if th.ID == 0 {
 			continue
 		}
-		st, err := p.Snapshot(th.ID)
+		st, err := p.SnapshotThread(context.Background(), th.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"clrsnap/internal/session"
+	"clrsnap/internal/heapwalk"
 	"clrsnap/internal/target/recorded"
 	"clrsnap/profile"
 )
@@ -163,8 +163,8 @@ func TestRecordedRoots(t *testing.T) {
 func TestRecordedPiles(t *testing.T) {
 	eachMoment(t, "heap", func(t *testing.T, m *recorded.Moment) {
 		result := lookAt[[]any](t, m, pilesLook)
-		piles := result[0].([]session.Pile)
-		i := slices.IndexFunc(piles, func(p session.Pile) bool { return p.Kind == session.Event })
+		piles := result[0].([]heapwalk.Pile)
+		i := slices.IndexFunc(piles, func(p heapwalk.Pile) bool { return p.Kind == heapwalk.Event })
 		if i < 0 || piles[i].Count != 300 || piles[i].Element != "Shop.Listener" || piles[i].Type != "System.Action" {
 			t.Errorf("%+v", piles)
 		}
