@@ -42,7 +42,7 @@ type evidence struct {
 	completers   []*profile.Thread        // with own methods that complete TaskCompletionSources
 	sources      map[string]keptSource    // what keeps the sources that methods wait for, by the method
 	keptTasks    map[uint64]heapwalk.Kept // what keeps failed tasks, by the task
-	blocked      []blockedCall            // reads and writes that wait for the other end, and children that wait for the process
+	blocked      []blockedCall            // reads and writes that wait for the other end, and waiting children
 
 	heapLimit heapLimit
 

@@ -228,7 +228,8 @@ func (p *pile) isQueue() bool {
 }
 
 var queueTypes = []string{
-	"System.Collections.Concurrent.ConcurrentQueue", "System.Collections.Generic.Queue", "System.Collections.Generic.Deque",
+	"System.Collections.Concurrent.ConcurrentQueue", "System.Collections.Generic.Queue",
+	"System.Collections.Generic.Deque",
 }
 
 // unused reports whether far fewer requests and async methods are in flight than a token has callbacks, or than there

@@ -84,9 +84,9 @@ func firstText(l *profile.Lost) string {
 // lostText says who takes and releases the permits, and that nobody is seen to have one.
 func lostText(l *profile.Lost) string {
 	if !l.Leased {
-		return "Nobody is seen who would release one: no thread and no suspended method is between taking a permit " +
-			"and releasing it. Most likely a permit was not released, as when an exception skips a Release that is in no " +
-			"finally block."
+		return "Nobody is seen who would release one: no thread and no suspended method is between taking a " +
+			"permit and releasing it. Most likely a permit was not released, as when an exception skips a Release " +
+			"that is in no finally block."
 	}
 	permits := "The permits are"
 	switch {

@@ -174,14 +174,16 @@ func (e *evidence) addSource(v *profile.Verdict, waiting string) {
 	}
 	if s.missing > 0 || s.path == nil {
 		if s.missing == s.waits {
-			v.Text += " Nothing refers to the TaskCompletionSource any more, as far as the heap tells: nobody can complete " +
-				"it, and the wait does not end."
+			v.Text += " Nothing refers to the TaskCompletionSource any more, as far as the heap tells: nobody can " +
+				"complete it, and the wait does not end."
 		}
 		return
 	}
 	v.Text += " What could complete it: the TaskCompletionSource is kept by " + cmp.Or(ownField(s.path),
 		s.path.Beginning()) + "."
-	v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to the TaskCompletionSource: " + wayText(s.path) + "."})
+	v.Evidence = append(v.Evidence, profile.Evidence{
+		Text: "The way to the TaskCompletionSource: " + wayText(s.path) + ".",
+	})
 	if len(ownTypes(s.path)) == 0 {
 		return // any code may complete it
 	}
@@ -257,8 +259,8 @@ func (e *evidence) stalledSources(before, after *flightLook) (out []profile.Verd
 		most = n
 		out = []profile.Verdict{{
 			Cause: profile.CauseStalled, Certainty: profile.Likely,
-			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that waited %s "+
-				"ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
+			Text: fmt.Sprintf("%d async methods wait for a TaskCompletionSource, in %s, and none of the %d that waited "+
+				"%s ago has gone on.", c.Count, method(own), n, seconds(after.at-before.at)),
 			Evidence: []profile.Evidence{{Text: "The methods wait here:", Frames: c.Frames}},
 			Commands: []string{"clrsnap tasks " + e.again()},
 		}}
