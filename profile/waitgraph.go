@@ -40,6 +40,7 @@ const (
 	MonitorLock       LockKind = "Monitor"
 	LockObject        LockKind = "Lock"
 	ReaderWriterLock  LockKind = "ReaderWriterLockSlim"
+	SpinLock          LockKind = "SpinLock"
 	SemaphoreLock     LockKind = "SemaphoreSlim"     // without an owner
 	StaticConstructor LockKind = "StaticConstructor" // of a class that others need
 	TaskLock          LockKind = "Task"              // the owner is the thread that runs the task
@@ -75,7 +76,7 @@ type LockState struct {
 // IsLock reports whether threads want to hold l. Otherwise they wait for something to happen: a task's end, an event.
 func (l *LockState) IsLock() bool {
 	switch l.Kind {
-	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:
+	case LockObject, ReaderWriterLock, SpinLock, SemaphoreLock, StaticConstructor:
 		return true
 	case MonitorLock:
 		return l.Owner != nil ||
@@ -139,7 +140,8 @@ func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) !=
 
 // WaitGraph returns who waits for whom.
 //
-// Of a running process, a deadlock is certain only if all its members are Still: see Thread.
+// Of a running process, a deadlock is certain only if all its members are Still (see Thread), or if all threads were
+// stopped.
 func (s *Snapshot) WaitGraph() *WaitGraph {
 	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, ids: map[lockID]int{},
 		g: &WaitGraph{}}
@@ -231,7 +233,7 @@ func (b *waitGraph) entered() {
 		}
 		l.Waiters = slices.DeleteFunc(l.Waiters, func(w Waiter) bool {
 			switch w.Wait.Kind {
-			case MonitorEnter, LockEnter, ReadLock, UpgradeableLock, WriteLock:
+			case MonitorEnter, LockEnter, SpinLockEnter, ReadLock, UpgradeableLock, WriteLock:
 				return b.s.Threads[w.Thread].OSThreadID == l.Owner.OSThreadID
 			}
 			return false
@@ -501,7 +503,7 @@ func (d *Deadlock) isFact() bool { return d.Certain && d.Timeout == Forever }
 // proved reports whether a thread's wait is certain, together with the waits of other threads.
 func (b *waitGraph) proved(i int) bool {
 	t := &b.s.Threads[i]
-	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
+	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.AtRest())
 }
 
 // stays reports whether a thread certainly waits for ever, unless the thread gets what it waits for.
