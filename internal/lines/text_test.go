@@ -115,7 +115,9 @@ func (b *bombs) Text(int32) ([]byte, bool) {
 
 // TestTextsInPDBs: however many documents a PDB contains, no more than the bounds is kept or unpacked.
 func TestTextsInPDBs(t *testing.T) {
-	for _, b := range []*bombs{{size: 16 << 20}, {size: 16 << 20, bad: true}, {size: maxTexts}, {size: 1 << 40}, {size: -1}, {}} {
+	for _, b := range []*bombs{
+		{size: 16 << 20}, {size: 16 << 20, bad: true}, {size: maxTexts}, {size: 1 << 40}, {size: -1}, {},
+	} {
 		a := adder{}
 		for document := range int32(1000) {
 			a.textIn(b, document)

@@ -203,7 +203,7 @@ func testNotRunR2R(t *testing.T, d *contract.Descriptor) {
 	mem.u32(r2rHdr+r2rSections, r2rDebugInfo)
 	mem.u32(r2rHdr+r2rSections+4, 0x500)
 	mem.u32(r2rHdr+r2rSections+8, 16)
-	mem.write(imageBase+0x500, []byte{4 << 2 << 1, 1, 2, 2, 3 << 1 | 2<<2<<1, 2, 0xaa, 2, 0xbb})
+	mem.write(imageBase+0x500, []byte{4 << 2 << 1, 1, 2, 2, 3<<1 | 2<<2<<1, 2, 0xaa, 2, 0xbb})
 	for table, known := range map[arch.Addr]bool{0x230000: true, 0x240000: false} {
 		m := newMapOf(t, mem, d)
 		l := &m.l
